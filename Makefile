@@ -1,0 +1,89 @@
+PYTHON ?= python3
+VENV := .venv
+BENCH := .venv-bench
+PIP := -m pip -qq --no-input --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+# An install that failed must not look finished.
+.DELETE_ON_ERROR:
+# Two installs at once would spoil the environment they share.
+.NOTPARALLEL:
+.PHONY: help demo test check bench lock clean
+
+help:  ## List what make can do
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' Makefile
+
+demo: $(VENV)/run.stamp  ## Install, then run a small study and write its report to results/demo
+	@echo "Running the demo …"
+	@$(VENV)/bin/influential-bandits demo --out results/demo
+
+test: $(VENV)/dev.stamp  ## Run the whole test suite
+	@echo "Running the tests …"
+	@$(VENV)/bin/python -m pytest
+
+check: $(VENV)/dev.stamp  ## Lint, format, types, layers, doctests and README examples
+	@echo "Linting …"
+	@$(VENV)/bin/ruff check
+	@echo "Checking the format …"
+	@$(VENV)/bin/ruff format --check
+	@echo "Checking the types …"
+	@$(VENV)/bin/mypy --strict src
+	@echo "Checking the layers …"
+	@$(VENV)/bin/lint-imports
+	@echo "Running the doctests …"
+	@$(VENV)/bin/python -m pytest --quiet --doctest-modules src
+	@echo "Running the README examples …"
+	@$(VENV)/bin/python -m pytest --quiet tests/test_readme.py
+
+bench: $(BENCH)/bench.stamp  ## Measure against other libraries, in an environment of their own
+	@echo "Running the benchmarks …"
+	@$(BENCH)/bin/python -m benchmarks
+
+lock:  ## Pin requirements/*.txt again; UPGRADE=1 takes the newest of everything
+	@tools=$$(mktemp -d) && trap 'rm -rf "$$tools"' EXIT && \
+	echo "Installing uv into a throw-away environment …" && \
+	$(PYTHON) -m venv "$$tools" && "$$tools/bin/python" $(PIP) install uv && \
+	pin() { \
+		lock=requirements/$$1.txt; shift; \
+		echo "Pinning $$lock …"; \
+		"$$tools/bin/uv" pip compile pyproject.toml --extra all "$$@" --output-file "$$lock" \
+			--universal --python-version 3.11 --generate-hashes \
+			--no-emit-index-url --no-emit-find-links \
+			--custom-compile-command "make lock" --quiet $(if $(UPGRADE),--upgrade); \
+	} && \
+	pin run --group build && \
+	pin dev --group dev --constraints requirements/run.txt && \
+	pin bench --group bench --constraints requirements/run.txt
+
+clean:  ## Remove the environments, the caches and the results
+	@echo "Removing environments, caches and results …"
+	@rm -rf $(VENV) $(BENCH) .hypothesis .*_cache build dist results
+	@find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+
+# dev.txt is a superset of run.txt, so that `make demo` after `make test` has nothing to install.
+$(VENV)/dev.stamp: requirements/dev.txt pyproject.toml $(VENV)/pyvenv.cfg
+	$(install)
+	@touch $(VENV)/run.stamp
+
+$(VENV)/run.stamp: requirements/run.txt pyproject.toml $(VENV)/pyvenv.cfg
+	$(install)
+
+$(BENCH)/bench.stamp: requirements/bench.txt pyproject.toml $(BENCH)/pyvenv.cfg
+	$(install)
+
+define install
+@echo "Installing pinned packages into $(@D) (first time only) …"
+@$(@D)/bin/python $(PIP) install --require-hashes --requirement $<
+@$(@D)/bin/python $(PIP) install --no-deps --no-build-isolation --editable .
+@touch $@
+endef
+
+%/pyvenv.cfg:
+	@command -v $(PYTHON) >/dev/null || \
+		{ echo "$(PYTHON) was not found; name a Python of version 3.11 or newer, as in: make PYTHON=python3.12 demo" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Python 3.11 or newer is needed and $(PYTHON) is $$($(PYTHON) --version 2>&1); name another, as in: make PYTHON=python3.12 demo" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+		{ echo "$(PYTHON) cannot create virtual environments; install its venv package (on Debian and Ubuntu: apt install python3-venv)." >&2; exit 1; }
+	@echo "Creating $* with $$($(PYTHON) --version) …"
+	@$(PYTHON) -m venv --clear $*

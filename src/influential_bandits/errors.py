@@ -1,0 +1,59 @@
+"""The exceptions of the package; catch :class:`InfluentialBanditsError` for all of them.
+
+::
+
+    InfluentialBanditsError
+    ├── InvalidInput (also a ValueError)    what was given cannot be used
+    │   ├── InvalidInstance                 an interaction, a loss vector, an instance file
+    │   └── InvalidPolicy                   a policy that breaks the contract, or cannot be compiled
+    ├── NotApplicable (also a ValueError)   the question has no answer here (memory < 1, indefinite)
+    ├── NotCertified (also ArithmeticError) an optimum was found but could not be proved
+    └── MissingExtra (also ImportError)     an optional dependency is not installed
+
+    Interrupted (a KeyboardInterrupt)       Ctrl-C ended a run; every thread has stopped
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "InfluentialBanditsError",
+    "Interrupted",
+    "InvalidInput",
+    "InvalidInstance",
+    "InvalidPolicy",
+    "MissingExtra",
+    "NotApplicable",
+    "NotCertified",
+]
+
+
+class InfluentialBanditsError(Exception):
+    """Base of every error that this package raises on purpose."""
+
+
+class InvalidInput(InfluentialBanditsError, ValueError):
+    """An argument cannot be used; the message says what was given and what is expected."""
+
+
+class InvalidInstance(InvalidInput):
+    """The numbers do not describe an influential bandit."""
+
+
+class InvalidPolicy(InvalidInput):
+    """A policy breaks the contract, or its functions cannot be compiled."""
+
+
+class NotApplicable(InfluentialBanditsError, ValueError):
+    """The question makes no sense for this instance, for example regret with fading memory."""
+
+
+class NotCertified(InfluentialBanditsError, ArithmeticError):
+    """A candidate optimum failed its certificate, so no number is returned."""
+
+
+class MissingExtra(InfluentialBanditsError, ImportError):
+    """An optional dependency is missing; the message names the extra to install."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """A run was ended by Ctrl-C; no thread is left behind."""

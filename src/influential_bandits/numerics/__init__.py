@@ -1,0 +1,1 @@
+"""Arithmetic and random streams that give the same bits on every machine."""

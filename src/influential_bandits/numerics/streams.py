@@ -1,0 +1,81 @@
+"""Random numbers as a function of (seed, instance, purpose, round, draw), never of the worker.
+
+A stream is a pair of 64-bit keys made from (seed, instance, purpose). Round t turns it into a
+:class:`Stream` of independent draws: two applications of SplitMix64's finaliser, a bijection of
+64 bits, keyed before each. Nothing is carried from one draw to the next, so that any process,
+batch, SIMD lane or GPU thread computes the draw it needs and gets the same bits.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from influential_bandits.numerics.compiling import kernel
+from influential_bandits.numerics.portable import normal_quantile
+
+__all__ = ["INSTANCE", "NOISE", "POLICY", "Stream", "normal", "stream_at", "stream_keys", "uniform"]
+
+NOISE = 1  # purposes: the loss noise, the policy's own choices, the making of instances
+POLICY = 2
+INSTANCE = 3
+
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+SECOND = np.uint64(0xD1B54A32D192ED03)  # an odd constant without relation to GOLDEN
+MULTIPLY_1 = np.uint64(0xBF58476D1CE4E5B9)
+MULTIPLY_2 = np.uint64(0x94D049BB133111EB)
+S27, S30, S31 = np.uint64(27), np.uint64(30), np.uint64(31)
+
+
+class Stream(NamedTuple):
+    """The random numbers of one round; draw number i of it is ``uniform(stream, i)``."""
+
+    state: np.uint64
+    key: np.uint64
+
+
+@kernel
+def mix(x: np.uint64) -> np.uint64:
+    """Return the finaliser of SplitMix64: a bijection of 64 bits that hides all structure of x."""
+    x = (x ^ (x >> S30)) * MULTIPLY_1
+    x = (x ^ (x >> S27)) * MULTIPLY_2
+    return x ^ (x >> S31)
+
+
+@kernel
+def stream_keys(seed: int, instance: int, purpose: int) -> tuple[np.uint64, np.uint64]:
+    """Return the two keys of the stream of (seed, instance, purpose)."""
+    first = mix(np.uint64(seed) + GOLDEN)
+    first = mix((first ^ np.uint64(instance)) + GOLDEN)
+    first = mix((first ^ np.uint64(purpose)) + GOLDEN)
+    second = mix(np.uint64(seed) + SECOND)
+    second = mix((second ^ np.uint64(instance)) + SECOND)
+    second = mix((second ^ np.uint64(purpose)) + SECOND)
+    return first, second
+
+
+@kernel
+def stream_at(first_key: np.uint64, second_key: np.uint64, t: int) -> Stream:
+    """Return the stream of round t."""
+    state = mix(np.uint64(t) * GOLDEN + np.uint64(first_key))
+    return Stream(state, np.uint64(second_key))
+
+
+@kernel
+def centred(stream: Stream, draw: int) -> float:
+    """Return a uniform number in (−½, ½): (m + ½)·2⁻⁵² for a 52-bit signed integer m, never 0."""
+    bits = mix(stream.state ^ (np.uint64(draw) * SECOND + stream.key))
+    return (np.float64(np.int64(bits) >> 12) + 0.5) * 2.220446049250313e-16
+
+
+@kernel
+def uniform(stream: Stream, draw: int) -> float:
+    """Return draw number ``draw`` of this round, uniform in (0, 1), both ends excluded."""
+    return 0.5 + centred(stream, draw)
+
+
+@kernel
+def normal(stream: Stream, draw: int) -> float:
+    """Return draw number ``draw`` of this round, standard normal (|z| < 8.3)."""
+    return normal_quantile(centred(stream, draw))

@@ -1,0 +1,268 @@
+"""The optimum for one horizon, and for all horizons at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+import numpy as np
+import numpy.typing as npt
+
+from influential_bandits.errors import InvalidInput, NotApplicable, NotCertified
+from influential_bandits.numerics.compiling import kernel
+from influential_bandits.optimum.certificate import Certificate
+from influential_bandits.optimum.critical_line import (
+    all_gaps,
+    follow_path,
+    point_at,
+    replay,
+    solve_support,
+    times_support,
+)
+from influential_bandits.optimum.faces import best_face
+from influential_bandits.world.dynamics import LOW_RANK, SPARSE, Floats, Ints, World
+from influential_bandits.world.instance import Instance
+
+__all__ = ["OptimalPath", "Optimum", "optimal_path", "optimum"]
+
+LARGEST_SPARSE_SUPPORT = 2000
+
+
+@dataclass(frozen=True, eq=False)
+class Optimum:
+    """The best counts for a horizon, with proof.
+
+    Attributes
+    ----------
+    horizon : float
+    counts : array (arms,)
+        x*, the minimiser of b·x + ½·xᵀAx over x ≥ 0, Σx = horizon.
+    multiplier : float
+        λ, the gradient entry of the arms in use: what one more round costs.
+    loss : float
+        The total loss of x*.
+    certificate : Certificate
+    """
+
+    horizon: float
+    counts: Floats
+    multiplier: float
+    loss: float
+    certificate: Certificate
+
+
+@dataclass(frozen=True, eq=False)
+class Segment:
+    """A piece of the path on which the support does not change: x* = q + T·p on the support."""
+
+    start: float
+    support: Ints  # (m,) the arms that may have counts, in increasing order
+    p: Floats  # (m + 1, 2) double-double; the last row belongs to the multiplier
+    q: Floats  # (m + 1, 2)
+
+
+class OptimalPath:
+    """x*(T) for every horizon T > 0, by the parametric (critical-line) method.
+
+    Examples
+    --------
+    >>> import influential_bandits as ib
+    >>> path = optimal_path(ib.counterexample())
+    >>> path.breakpoints
+    array([0. , 0.5])
+    >>> path.counts([10, 1_000_000_000])
+    array([[9.50000000e+00, 5.00000000e-01],
+           [1.00000000e+09, 5.00000000e-01]])
+    """
+
+    def __init__(self, instance: Instance) -> None:
+        instance.require_lasting_memory("the optimal path")
+        if not instance.definite:
+            raise NotApplicable(
+                "the optimal path needs a positive semi-definite interaction; "
+                "ask optimum() for one horizon, which for few arms searches all faces"
+            )
+        self.instance = instance
+        self._events, self._times, ended = _followed(instance)
+        if not ended:
+            raise NotCertified(
+                f"the path of this {instance.n_arms}-arm instance did not come to its end after "
+                f"{len(self._events)} changes of support; for sparse interactions supports of up "
+                f"to {LARGEST_SPARSE_SUPPORT} arms are followed"
+            )
+        self._segments: dict[int, Segment] = {}
+        self._gaps: dict[int, tuple[Floats, Floats]] = {}
+
+    @property
+    def breakpoints(self) -> Floats:
+        """Horizons at which the support changes, starting with 0."""
+        return np.unique(self._times)
+
+    @property
+    def last(self) -> Segment:
+        """The last segment, a ray: it holds for all large T."""
+        return self._segment(len(self._events) - 1)
+
+    def segment(self, horizon: float) -> Segment:
+        """Return the segment that a horizon lies on."""
+        return self._segment(self._number(horizon))
+
+    def counts(self, horizons: npt.ArrayLike) -> Floats:
+        """Return x*(T) for each horizon, (..., arms).
+
+        Every answer is certified; one that is not raises :class:`NotCertified`.
+        """
+        flat = np.atleast_1d(np.asarray(horizons, dtype=np.float64))
+        out = np.zeros((*flat.shape, self.instance.n_arms))
+        for where in np.ndindex(flat.shape):
+            out[where] = self._solve(float(flat[where]))[0]
+        return out.reshape(*np.shape(horizons), self.instance.n_arms)
+
+    def optimum(self, horizon: float) -> Optimum:
+        """Return the optimum for one horizon with its certificate."""
+        x, multiplier, certificate = self._solve(float(horizon))
+        loss = 0.5 * (float(self.instance.linear_term @ x) + multiplier * horizon)
+        return Optimum(float(horizon), x, multiplier, loss, certificate)
+
+    def gaps(self, horizon: float) -> Floats:
+        """Return (b + A·x*)_i − λ for each arm, (arms,): what a pull of it costs to first order."""
+        number = self._number(horizon)
+        if number not in self._gaps:
+            s = self._segment(number)
+            self._gaps[number] = all_gaps(
+                self.instance.world, self.instance.linear_term, s.support, s.p, s.q
+            )
+        offsets, rates = self._gaps[number]
+        return offsets + horizon * rates
+
+    def _number(self, horizon: float) -> int:
+        if not 0.0 < horizon < np.inf:
+            raise InvalidInput(f"a horizon must be positive and finite, got {horizon}")
+        return int(np.searchsorted(self._times, horizon, side="right")) - 1
+
+    def _segment(self, number: int) -> Segment:
+        if number not in self._segments:
+            support = replay(self._events, number)
+            p, q, sound = solve_support(self.instance.world, self.instance.linear_term, support)
+            if not sound:
+                raise NotCertified(
+                    f"the equations of the support {support[:8]} are too ill-conditioned to solve"
+                )
+            self._segments[number] = Segment(float(self._times[number]), support, p, q)
+        return self._segments[number]
+
+    def _solve(self, horizon: float) -> tuple[Floats, float, Certificate]:
+        s = self.segment(horizon)
+        x, multiplier, primal, dual, gap = _certified_point(
+            self.instance.world,
+            self.instance.linear_term,
+            s.support,
+            s.p,
+            s.q,
+            horizon,
+            self.instance.interaction.scale,
+        )
+        certificate = Certificate(primal, dual, gap)
+        if not certificate.is_optimal():
+            raise NotCertified(f"no optimum could be proved for T = {horizon:g}: {certificate}")
+        return x, multiplier, certificate
+
+
+
+def optimal_path(instance: Instance) -> OptimalPath:
+    """Return x*(T) for all T; worked out once for each instance."""
+    path = getattr(instance, "_optimal_path", None)
+    if path is None:
+        path = OptimalPath(instance)
+        instance._optimal_path = path  # type: ignore[attr-defined]
+    return path  # type: ignore[no-any-return]
+
+
+def optimum(instance: Instance, horizon: int) -> Optimum:
+    """Return the certified minimiser of the total loss over x ≥ 0, Σx = horizon.
+
+    Parameters
+    ----------
+    instance : Instance
+        Indefinite ones are solved by searching all faces, up to 15 arms.
+    horizon : int
+
+    Examples
+    --------
+    >>> import influential_bandits as ib
+    >>> best = optimum(ib.counterexample(), 100)
+    >>> best.counts, best.loss, best.certificate.is_optimal()
+    (array([99.5,  0.5]), 5049.875, True)
+    """
+    instance.require_lasting_memory("the optimum")
+    horizon = checked_horizon(horizon)
+    if instance.definite:
+        return optimal_path(instance).optimum(horizon)
+    x, multiplier = best_face(instance, horizon)
+    scale = horizon * (np.abs(instance.linear_term).max() + horizon * instance.interaction.scale)
+    gradient = instance.linear_term + instance.interaction.times(x)
+    certificate = Certificate(
+        primal=abs(float(x.sum()) - horizon) / horizon,
+        dual=0.0,
+        gap=float(np.abs(gradient - multiplier) @ x) / scale if scale else 0.0,
+        method="all faces",
+    )
+    if not certificate.is_optimal():
+        raise NotCertified(f"no optimum could be proved for T = {horizon}: {certificate}")
+    return Optimum(float(horizon), x, multiplier, instance.total_loss(x), certificate)
+
+
+def checked_horizon(horizon: object) -> int:
+    """Return a horizon as a whole number, or say why it is none."""
+    if isinstance(horizon, float) and horizon.is_integer():
+        horizon = int(horizon)
+    if isinstance(horizon, bool) or not isinstance(horizon, (int, np.integer)):
+        raise InvalidInput(f"horizon must be a whole number, got {horizon!r}")
+    if not 1 <= horizon < 2**53:
+        raise InvalidInput(f"horizon must be at least 1 and below 2⁵³, got {horizon}")
+    return int(horizon)
+
+
+def _followed(instance: Instance) -> tuple[Ints, Floats, bool]:
+    world = instance.world
+    if world.kind == LOW_RANK:
+        largest = min(instance.n_arms, world.values.shape[1] + 1)
+    elif world.kind == SPARSE:
+        largest = min(instance.n_arms, LARGEST_SPARSE_SUPPORT)
+    else:
+        largest = instance.n_arms
+    return follow_path(world, instance.linear_term, largest, instance.interaction.scale)  # type: ignore[no-any-return]
+
+
+@kernel
+def _certified_point(
+    world: World, b: Floats, support: Ints, p: Floats, q: Floats, horizon: float, scale_a: float
+) -> tuple[Floats, float, float, float, float]:
+    """Return x*(T), λ, and the residuals of :class:`Certificate`."""
+    size = support.size
+    point = point_at(p, q, horizon)
+    multiplier = point[size, 0]
+    x = np.zeros(b.size)
+    used = np.empty(size)
+    primal = 0.0
+    total = 0.0
+    for m in range(size):
+        primal = max(primal, -point[m, 0])
+        used[m] = max(point[m, 0], 0.0)
+        x[support[m]] = used[m]
+        total += used[m]
+    gradient = np.empty(b.size)
+    times_support(world, support, used, gradient)
+    lowest = np.inf
+    along = 0.0
+    for i in range(b.size):
+        gradient[i] += b[i]
+        lowest = min(lowest, gradient[i])
+    for m in range(size):
+        along += (gradient[support[m]] - lowest) * used[m]
+    scale = np.abs(b).max() + horizon * scale_a
+    if scale == 0.0:
+        scale = 1.0
+    primal = max(primal, abs(total - horizon)) / horizon
+    dual = max(multiplier - lowest, 0.0) / scale
+    return x, multiplier, primal, dual, along / (horizon * scale)

@@ -1,0 +1,1 @@
+"""Policies: one family a file, all under the contract of :mod:`.contract`."""

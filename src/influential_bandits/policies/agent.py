@@ -1,0 +1,285 @@
+"""Agent: any policy, one decision at a time, with a state that can be saved."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from influential_bandits.errors import InvalidInput, InvalidPolicy
+from influential_bandits.numerics.compiling import kernel
+from influential_bandits.numerics.streams import POLICY, stream_at, stream_keys
+from influential_bandits.policies.compiled import (
+    Layout,
+    StateArrays,
+    Tag,
+    init,
+    observed,
+    pulled,
+    select,
+    unpack,
+)
+from influential_bandits.policies.contract import Policy, checked_policy
+from influential_bandits.world.dynamics import Floats
+from influential_bandits.world.instance import Instance
+
+__all__ = ["Agent", "Ticket"]
+
+FORMAT = "influential-bandits/agent/1"
+
+
+class Ticket(NamedTuple):
+    """A pull whose loss may still be to come."""
+
+    round: int  # 1, 2, …
+    arm: int
+    memo: tuple[float, ...] = ()  # what the policy wants to see again with the loss
+
+
+class Agent:
+    """A policy at work: it decides, learns losses in any order, and can be saved and resumed.
+
+    The same compiled functions run here as in :func:`simulate`; with the same seed and the same
+    losses an agent makes the same choices as the engine.
+
+    Parameters
+    ----------
+    policy : Policy
+    arms : int
+        Number of arms K.
+    seed, instance_number : int
+        Choose the stream of the policy's own random numbers.
+    instance, horizon : optional
+        What a privileged policy (an oracle) is told.
+
+    Examples
+    --------
+    >>> import influential_bandits as ib
+    >>> agent = Agent(ib.InfluentialLCB(), arms=3)
+    >>> first, second = agent.pull(), agent.pull()
+    >>> first.arm, second.arm
+    (0, 1)
+    >>> agent.observe(second, loss=0.5)
+    >>> agent.observe(first, loss=0.7)
+    >>> agent.select()
+    2
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        arms: int,
+        seed: int = 0,
+        *,
+        instance_number: int = 0,
+        instance: Instance | None = None,
+        horizon: int | None = None,
+    ) -> None:
+        if isinstance(arms, bool) or not isinstance(arms, (int, np.integer)) or arms < 1:
+            raise InvalidInput(f"arms must be a whole number of at least 1, got {arms!r}")
+        self.policy = checked_policy(policy)
+        self.arms = int(arms)
+        self.seed = seed
+        self.instance_number = instance_number
+        self.round = 0  # pulls so far
+        self.pending: dict[int, Ticket] = {}  # by round
+        self._layout = Layout(policy, self.arms, instance, horizon)
+        self._arrays = self._layout.arrays()
+        keys = stream_keys(np.uint64(seed), np.uint64(instance_number), POLICY)
+        self._keys = np.uint64(keys[0]), np.uint64(keys[1])
+        self._call(_init)
+
+    @property
+    def state(self) -> dict[str, npt.NDArray[Any]]:
+        """The policy's state by field name; a copy."""
+        views = self._layout.views(self._arrays)
+        return {name: view.copy() for name, view in views.items()}
+
+    def select(self, eligible: npt.ArrayLike | None = None) -> int:
+        """Return the arm for the next round without pulling it.
+
+        Parameters
+        ----------
+        eligible : bool array (arms,), optional
+            The arms that may be chosen; by default all.
+        """
+        mask = None if eligible is None else np.asarray(eligible, dtype=np.bool_)
+        if mask is not None and (mask.shape != (self.arms,) or not mask.any()):
+            raise InvalidInput(
+                f"eligible must mark at least one of the {self.arms} arms, got {eligible!r:.80}"
+            )
+        t = self.round + 1
+        arm = int(self._call(_select, t, mask, *self._keys))
+        if not 0 <= arm < self.arms or (mask is not None and not mask[arm]):
+            name = type(self.policy).__name__
+            raise InvalidPolicy(f"{name} chose arm {arm} in round {t}, which is not on offer")
+        return arm
+
+    def pull(self, arm: int | None = None, eligible: npt.ArrayLike | None = None) -> Ticket:
+        """Pull an arm, by default the selected one, and return the ticket for its loss."""
+        chosen = self.select(eligible) if arm is None else arm
+        if not 0 <= chosen < self.arms:
+            raise InvalidInput(f"arm must be one of 0 … {self.arms - 1}, got {arm!r}")
+        self.round += 1
+        memo = np.zeros(self._layout.memo_size)
+        self._call(_pulled, self.round, chosen, memo)
+        ticket = Ticket(self.round, int(chosen), tuple(memo.tolist()))
+        self.pending[ticket.round] = ticket
+        return ticket
+
+    def observe(self, ticket: Ticket, loss: float) -> None:
+        """Learn the loss of a pull; any order, each ticket once."""
+        if self.pending.get(ticket.round) != ticket:
+            raise InvalidInput(f"{ticket} is not pending: unknown, or already observed")
+        if not np.isfinite(loss):
+            raise InvalidInput(f"loss must be a finite number, got {loss!r}")
+        del self.pending[ticket.round]
+        memo = np.array(ticket.memo, np.float64)
+        self._call(_observed, ticket.round, ticket.arm, memo, float(loss))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the whole state as strict JSON data: no NaN or Infinity, 64-bit integers as strings."""
+        return {
+            "format": FORMAT,
+            "policy": {"name": type(self.policy).__name__, "parameters": dict(self.policy.parameters())},
+            "arms": self.arms,
+            "seed": str(self.seed),
+            "instance_number": str(self.instance_number),
+            "round": str(self.round),
+            "pending": [[str(t.round), t.arm, list(t.memo)] for t in self.pending.values()],
+            "state": {name: _to_json(view) for name, view in self._own_views().items()},
+        }
+
+    @classmethod
+    def from_json(
+        cls,
+        data: Mapping[str, Any],
+        policy: Policy,
+        *,
+        instance: Instance | None = None,
+        horizon: int | None = None,
+    ) -> Agent:
+        """Return the agent that :meth:`to_json` described; ``policy`` must be the one that was saved."""
+        if not isinstance(data, Mapping) or data.get("format") != FORMAT:
+            raise InvalidInput(f'this is no agent file: expected "format": "{FORMAT}"')
+        try:
+            saved = data["policy"]
+            given = {"name": type(policy).__name__, "parameters": dict(policy.parameters())}
+            if saved != given:
+                raise InvalidInput(f"the state was saved by {saved}, and does not fit {given}")
+            agent = cls(
+                policy,
+                data["arms"],
+                int(data["seed"]),
+                instance_number=int(data["instance_number"]),
+                instance=instance,
+                horizon=horizon,
+            )
+            for name, view in agent._own_views().items():
+                view[...] = _from_json(data["state"][name], view)
+            agent.round = int(data["round"])
+            for t, arm, memo in data["pending"]:
+                agent.pending[int(t)] = Ticket(int(t), arm, tuple(memo))
+        except KeyError as missing:
+            raise InvalidInput(f"the agent file has no {missing} entry") from None
+        return agent
+
+    def save(self, path: str | Path) -> None:
+        """Write the state to a JSON file."""
+        text = json.dumps(self.to_json(), allow_nan=False)
+        Path(path).write_text(text + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        policy: Policy,
+        *,
+        instance: Instance | None = None,
+        horizon: int | None = None,
+    ) -> Agent:
+        """Read an agent from a file written by :meth:`save`."""
+        try:
+            data = json.loads(Path(path).read_text(encoding="utf-8"))
+        except (UnicodeDecodeError, json.JSONDecodeError) as error:
+            raise InvalidInput(f"{path} is not a JSON file: {error}") from None
+        return cls.from_json(data, policy, instance=instance, horizon=horizon)
+
+    def _own_views(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the fields that change; what an oracle knows is not part of the state."""
+        views = self._layout.views(self._arrays)
+        return {name: v for name, v in views.items() if name in self.policy.fields(self.arms)}
+
+    def _call(self, function: Any, *arguments: Any) -> Any:  # noqa: ANN401
+        try:
+            return function(self._layout.tag, self._layout.config, self._arrays, *arguments)
+        except numba.core.errors.NumbaError as error:
+            raise not_compilable(self.policy, error) from None
+
+
+def not_compilable(policy: Policy, error: Exception) -> InvalidPolicy:
+    """Return the error that explains why a policy's functions do not compile."""
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    reason = "\n  ".join(lines[:12])
+    return InvalidPolicy(
+        f"{type(policy).__name__} could not be compiled; its functions may use numbers, tuples, NumPy "
+        f"arrays and functions decorated with numba.njit. Numba says:\n  {reason}"
+    )
+
+
+def _to_json(array: npt.NDArray[Any]) -> list[Any]:
+    values = array.ravel().tolist()
+    return [str(v) for v in values] if array.dtype == np.int64 else values
+
+
+def _from_json(values: list[Any], like: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    if len(values) != like.size:
+        raise InvalidInput(f"the agent file holds {len(values)} numbers where {like.size} are needed")
+    if like.dtype == np.int64:
+        return np.array([int(v) for v in values], np.int64).reshape(like.shape)
+    return np.array(values, np.float64).reshape(like.shape)
+
+
+@kernel
+def _init(tag: Tag, config: Any, arrays: StateArrays) -> None:  # noqa: ANN401
+    c, s = unpack(tag, config, arrays)
+    init(tag, c, s)
+
+
+@kernel
+def _select(
+    tag: Tag,
+    config: Any,  # noqa: ANN401
+    arrays: StateArrays,
+    t: int,
+    eligible: Any,  # noqa: ANN401
+    first_key: np.uint64,
+    second_key: np.uint64,
+) -> int:
+    c, s = unpack(tag, config, arrays)
+    return select(tag, c, s, t, eligible, stream_at(first_key, second_key, t))
+
+
+@kernel
+def _pulled(tag: Tag, config: Any, arrays: StateArrays, t: int, arm: int, memo: Floats) -> None:  # noqa: ANN401
+    c, s = unpack(tag, config, arrays)
+    pulled(tag, c, s, t, arm, memo)
+
+
+@kernel
+def _observed(
+    tag: Tag,
+    config: Any,  # noqa: ANN401
+    arrays: StateArrays,
+    t: int,
+    arm: int,
+    memo: Floats,
+    loss: float,
+) -> None:
+    c, s = unpack(tag, config, arrays)
+    observed(tag, c, s, t, arm, memo, loss)

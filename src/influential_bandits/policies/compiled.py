@@ -1,0 +1,239 @@
+"""From a policy to compiled code: tags, which choose the code by type, and states as flat arrays.
+
+A compiled loop that takes functions as arguments cannot be cached on disk. So loops take a *tag*,
+an empty value whose type names a policy's code by its fingerprint, and call :func:`select` and the
+others on it; these are resolved when the loop is compiled. The cache then holds one entry for each
+fingerprint: an edited policy has another one, and never runs old code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import namedtuple
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+import numpy.typing as npt
+from numba.core import types
+from numba.extending import NativeValue, models, overload, register_model, typeof_impl, unbox
+
+from influential_bandits.errors import InvalidPolicy
+from influential_bandits.numerics.compiling import borrowed, fingerprint
+from influential_bandits.policies.contract import Policy, Shape
+from influential_bandits.world.dynamics import Floats, Ints
+from influential_bandits.world.instance import Instance
+
+FUNCTIONS = ("init", "select", "pulled", "observed")
+TYPES = ("int64", "float64")
+
+
+class Tag:
+    """Stands for the code of a policy in calls of compiled functions."""
+
+    known: dict[str, Tag] = {}  # noqa: RUF012 - the register of all tags of this process
+
+    def __init__(
+        self, digest: str, code: type[Policy], parameters: tuple[str, ...], schema: Schema
+    ) -> None:
+        self.digest = digest
+        self.parameters = parameters
+        self.schema = schema
+        self.functions = {
+            name: numba.njit(error_model="numpy", forceinline=True)(getattr(code, name)) for name in FUNCTIONS
+        }
+
+    @cached_property
+    def unpack(self) -> Callable[..., Any]:
+        """Source-generated function from flat arrays to the named tuples c and s."""
+        config = namedtuple("Parameters", ["arms", *self.parameters])  # noqa: PYI024
+        state = namedtuple("State", [name for name, *_ in self.schema])  # type: ignore[misc] # noqa: PYI024
+        fields = []
+        for row, (_, dtype, axes, known) in enumerate(self.schema):
+            buffer = f"arrays.{'known_' if known else ''}{dtype[:-2]}s"
+            view = f"borrowed({buffer})[arrays.layout[{row}, 0]:arrays.layout[{row}, 1]]"
+            if axes == 2:
+                view += f".reshape((arrays.layout[{row}, 2], arrays.layout[{row}, 3]))"
+            fields.append(view)
+        scalars = [f"config[{i}]" for i in range(len(self.parameters) + 1)]
+        source = (
+            "def unpack(tag, config, arrays):\n"
+            f"    return Parameters({', '.join(scalars)}), State({', '.join(fields)})\n"
+        )
+        scope: dict[str, Any] = {"Parameters": config, "State": state, "borrowed": borrowed}
+        exec(source, scope)  # noqa: S102 - made of checked identifiers only
+        return scope["unpack"]  # type: ignore[no-any-return]
+
+
+Schema = tuple[tuple[str, str, int, bool], ...]  # (name, dtype, axes, whether knowledge)
+
+
+class StateArrays(NamedTuple):
+    """A policy's state as compiled code gets it: the layout, and one buffer for each type."""
+
+    layout: Ints  # (fields, 4): start, stop, and the two lengths of a field with two axes
+    ints: Ints
+    floats: Floats
+    known_ints: Ints  # what an oracle knows, shared by runs
+    known_floats: Floats
+
+
+class Layout:
+    """Where each field of a policy's state lies for a number of arms.
+
+    Parameters
+    ----------
+    policy : Policy
+    arms : int
+    instance, horizon
+        What a privileged policy is told; None for everybody else.
+    """
+
+    def __init__(
+        self, policy: Policy, arms: int, instance: Instance | None = None, horizon: int | None = None
+    ) -> None:
+        name = type(policy).__name__
+        if policy.privileged and (instance is None or horizon is None):
+            raise InvalidPolicy(f"{name} is an oracle: it needs the instance and the horizon")
+        knowledge = policy.knowledge(instance, horizon) if instance and horizon else {}
+        fields: dict[str, tuple[str, Shape]] = dict(policy.fields(arms))
+        sizes = dict.fromkeys((*TYPES, *(f"known_{t}" for t in TYPES)), 0)
+        rows, schema = [], []
+        self.slices: dict[str, tuple[str, slice, tuple[int, ...]]] = {}
+        for field, (dtype, shape) in (fields | {k: _described(v) for k, v in knowledge.items()}).items():
+            lengths = (shape,) if isinstance(shape, int) else tuple(shape)
+            if dtype not in TYPES or len(lengths) not in (1, 2) or not field.isidentifier():
+                raise InvalidPolicy(
+                    f"{name}: field {field!r} must be int64 or float64 with one or two axes, "
+                    f"got {dtype!r} with shape {shape}"
+                )
+            buffer = f"known_{dtype}" if field in knowledge else dtype
+            start = sizes[buffer]
+            sizes[buffer] = stop = start + int(np.prod(lengths))
+            rows.append((start, stop, lengths[0], lengths[-1]))
+            schema.append((field, dtype, len(lengths), field in knowledge))
+            self.slices[field] = buffer, slice(start, stop), lengths
+        self.table: Ints = np.array(rows, np.int64).reshape(-1, 4)
+        self.sizes = sizes
+        self.memo_size = policy.memo_size(arms)
+        self.known = {f"known_{t}": np.zeros(sizes[f"known_{t}"], t) for t in TYPES}
+        for field, values in knowledge.items():
+            buffer, where, _ = self.slices[field]
+            self.known[buffer][where] = np.ravel(values)
+        self.config = (arms, *(_plain(value) for value in policy.parameters().values()))
+        self.tag = _tag(type(policy), tuple(policy.parameters()), tuple(schema))
+
+    def arrays(self, ints: Ints | None = None, floats: Floats | None = None) -> StateArrays:
+        """Return a state of zeros, or one in the given buffers."""
+        return StateArrays(
+            self.table,
+            np.zeros(self.sizes["int64"], np.int64) if ints is None else ints,
+            np.zeros(self.sizes["float64"]) if floats is None else floats,
+            self.known["known_int64"],
+            self.known["known_float64"],
+        )
+
+    def views(self, arrays: StateArrays) -> dict[str, npt.NDArray[Any]]:
+        """Return the fields of a state by name, as views."""
+        buffers = {"int64": arrays.ints, "float64": arrays.floats} | self.known
+        return {
+            field: buffers[buffer][where].reshape(lengths)
+            for field, (buffer, where, lengths) in self.slices.items()
+        }
+
+
+def _described(values: npt.NDArray[Any]) -> tuple[str, Shape]:
+    return str(values.dtype), values.shape
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - int, float or bool
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _tag(code: type[Policy], parameters: tuple[str, ...], schema: Schema) -> Tag:
+    functions = fingerprint(*(getattr(code, name) for name in FUNCTIONS))
+    digest = hashlib.sha256(f"{functions}{parameters}{schema}".encode()).hexdigest()
+    if digest not in Tag.known:
+        Tag.known[digest] = Tag(digest, code, parameters, schema)
+    return Tag.known[digest]
+
+
+class TagType(types.Type):  # type: ignore[misc]
+    """The type of a tag: all of its meaning is in its name."""
+
+    def __init__(self, digest: str) -> None:
+        self.digest = digest
+        super().__init__(name=f"Policy({digest})")
+
+
+register_model(TagType)(models.OpaqueModel)
+
+
+@typeof_impl.register(Tag)
+def _type_of_tag(tag: Tag, context: object) -> TagType:  # noqa: ARG001 - Numba's signature
+    return TagType(tag.digest)
+
+
+@unbox(TagType)
+def _unbox_tag(typ: TagType, tag: object, c: Any) -> NativeValue:  # noqa: ANN401, ARG001
+    return NativeValue(c.context.get_dummy_value())
+
+
+def _of(tag: TagType) -> Tag:
+    return Tag.known[tag.digest]
+
+
+def unpack(tag: Tag, config: Any, arrays: StateArrays) -> Any:  # noqa: ANN401
+    """Return c and s, in compiled code."""
+    raise AssertionError
+
+
+def init(tag: Tag, c: Any, s: Any) -> None:  # noqa: ANN401
+    """Call the policy's ``init``, in compiled code."""
+    raise AssertionError
+
+
+def select(tag: Tag, c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:  # noqa: ANN401
+    """Call the policy's ``select``, in compiled code."""
+    raise AssertionError
+
+
+def pulled(tag: Tag, c: Any, s: Any, t: int, arm: int, memo: Floats) -> None:  # noqa: ANN401
+    """Call the policy's ``pulled``, in compiled code."""
+    raise AssertionError
+
+
+def observed(tag: Tag, c: Any, s: Any, t: int, arm: int, memo: Floats, loss: float) -> None:  # noqa: ANN401
+    """Call the policy's ``observed``, in compiled code."""
+    raise AssertionError
+
+
+@overload(unpack)
+def _unpack(tag, config, arrays):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202, ARG001
+    return _of(tag).unpack
+
+
+@overload(init)
+def _init(tag, c, s):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202, ARG001
+    function = _of(tag).functions["init"]
+    return lambda tag, c, s: function(c, s)  # noqa: ARG005
+
+
+@overload(select)
+def _select(tag, c, s, t, eligible, rng):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202, ARG001
+    function = _of(tag).functions["select"]
+    return lambda tag, c, s, t, eligible, rng: function(c, s, t, eligible, rng)  # noqa: ARG005
+
+
+@overload(pulled)
+def _pulled(tag, c, s, t, arm, memo):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202, ARG001
+    function = _of(tag).functions["pulled"]
+    return lambda tag, c, s, t, arm, memo: function(c, s, t, arm, memo)  # noqa: ARG005
+
+
+@overload(observed)
+def _observed(tag, c, s, t, arm, memo, loss):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202, ARG001
+    function = _of(tag).functions["observed"]
+    return lambda tag, c, s, t, arm, memo, loss: function(c, s, t, arm, memo, loss)  # noqa: ARG005

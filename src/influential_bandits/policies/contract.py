@@ -1,0 +1,117 @@
+"""The policy contract: a frozen configuration, and functions over an explicit state.
+
+A policy is a frozen dataclass of scalars. What it does is written in static methods, plain Python
+that the package compiles: they read the configuration ``c``, own the state ``s`` and nothing else.
+Influence happens when an arm is *pulled*; its loss may be *observed* later and in any order. So
+the two are separate moments:
+
+=================================== ===============================================================
+``init(c, s)``                      fill the state; it starts as zeros
+``select(c, s, t, eligible, rng)``  choose an arm for round t ≥ 1; only reads
+``pulled(c, s, t, arm, memo)``      the world has moved; may write what ``observed`` will need to memo
+``observed(c, s, t, arm, memo, loss)`` the loss of the pull of round t has come in
+=================================== ===============================================================
+
+``c`` has the policy's parameters and ``c.arms``, the number K of arms. ``s`` has the arrays named by
+:meth:`Policy.fields`. ``eligible`` is None (all arms) or a boolean array. ``rng`` is a stream for
+``uniform(rng, i)`` and ``normal(rng, i)``, i = 0, 1, …, of :mod:`influential_bandits.numerics.streams`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from influential_bandits.errors import InvalidPolicy
+
+if TYPE_CHECKING:
+    from influential_bandits.world.instance import Instance
+
+__all__ = ["Policy"]
+
+Scalar = bool | int | float
+Shape = int | tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Base of all policies; subclass it as a frozen dataclass.
+
+    Examples
+    --------
+    A policy of your own, at compiled speed (put it in a file, or in a notebook cell):
+
+    >>> from dataclasses import dataclass
+    >>> import influential_bandits as ib
+    >>> @dataclass(frozen=True)
+    ... class RoundRobin(ib.Policy):
+    ...     start: int = 0
+    ...     @staticmethod
+    ...     def select(c, s, t, eligible, rng):
+    ...         return (c.start + t - 1) % c.arms
+    >>> run = ib.simulate(ib.counterexample(), RoundRobin(start=1), horizon=5)
+    >>> run.counts[0, 0, -1]
+    array([2, 3])
+    """
+
+    privileged: ClassVar[tuple[str, ...]] = ()  # an oracle declares "instance" and "horizon"
+
+    def fields(self, arms: int) -> Mapping[str, tuple[str, Shape]]:  # noqa: ARG002
+        """Return the state: name → ("int64" or "float64", shape with at most two axes)."""
+        return {}
+
+    def memo_size(self, arms: int) -> int:  # noqa: ARG002
+        """Return how many floats ``pulled`` hands over to ``observed``."""
+        return 0
+
+    def parameters(self) -> Mapping[str, Scalar]:
+        """Return the scalars that become attributes of ``c``; by default the dataclass fields."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+    def knowledge(self, instance: Instance, horizon: int) -> Mapping[str, npt.NDArray[Any]]:  # noqa: ARG002
+        """Return arrays that an oracle adds to ``s``; shared by all runs, so read-only."""
+        return {}
+
+    @staticmethod
+    def init(c: Any, s: Any) -> None:  # noqa: ANN401
+        """Fill the state; it starts as zeros."""
+
+    @staticmethod
+    def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:  # noqa: ANN401
+        """Return the arm to pull in round t; must only read."""
+        raise InvalidPolicy("a policy must define select(c, s, t, eligible, rng)")
+
+    @staticmethod
+    def pulled(c: Any, s: Any, t: int, arm: int, memo: Any) -> None:  # noqa: ANN401
+        """Note that the arm was pulled in round t."""
+
+    @staticmethod
+    def observed(c: Any, s: Any, t: int, arm: int, memo: Any, loss: float) -> None:  # noqa: ANN401
+        """Learn the loss of the pull of round t."""
+
+
+def checked_policy(policy: object) -> Policy:
+    """Return the policy, or say why it is none."""
+    if not isinstance(policy, Policy):
+        hint = "; construct it, as in LCB()" if inspect.isclass(policy) else ""
+        raise InvalidPolicy(f"unknown policy {policy!r}: expected an instance of Policy{hint}")
+    if type(policy).select is Policy.select:
+        raise InvalidPolicy(
+            f"{type(policy).__name__} does not define select(c, s, t, eligible, rng)"
+        )
+    for name in ("init", "select", "pulled", "observed"):
+        if not isinstance(inspect.getattr_static(policy, name), staticmethod):
+            raise InvalidPolicy(f"{type(policy).__name__}.{name} must be a @staticmethod")
+    for name, value in policy.parameters().items():
+        if not isinstance(value, (bool, int, float, np.bool_, np.integer, np.floating)):
+            raise InvalidPolicy(
+                f"{type(policy).__name__}: parameter {name} must be a number, got {value!r}; "
+                "override parameters() to encode it"
+            )
+    return policy

@@ -1,0 +1,41 @@
+"""The policy that ignores everything it sees."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from influential_bandits.numerics.streams import uniform
+from influential_bandits.policies.contract import Policy
+
+__all__ = ["Uniform"]
+
+
+@dataclass(frozen=True)
+class Uniform(Policy):
+    """Pull an eligible arm at random, each with the same probability.
+
+    Examples
+    --------
+    >>> import influential_bandits as ib
+    >>> ib.simulate(ib.counterexample(), Uniform(), horizon=100, seeds=[7]).counts[0, 0, -1]
+    array([53, 47])
+    """
+
+    @staticmethod
+    def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:  # noqa: ANN401, ARG004
+        """Return a random eligible arm."""
+        u = uniform(rng, 0)
+        if eligible is None:
+            return min(int(u * c.arms), c.arms - 1)
+        choices = 0
+        for arm in range(c.arms):
+            if eligible[arm]:
+                choices += 1
+        chosen = min(int(u * choices), choices - 1)
+        for arm in range(c.arms):
+            if eligible[arm]:
+                if chosen == 0:
+                    return arm
+                chosen -= 1
+        return -1

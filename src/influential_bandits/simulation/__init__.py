@@ -1,0 +1,1 @@
+"""Simulation: the compiled engine, its threads, and what a run returns."""

@@ -1,0 +1,274 @@
+"""simulate: many instances × many seeds on all cores, the same bits whatever the cores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from influential_bandits.errors import InvalidInput, InvalidPolicy
+from influential_bandits.numerics.streams import NOISE, POLICY, stream_keys
+from influential_bandits.policies.agent import not_compilable
+from influential_bandits.policies.compiled import Layout
+from influential_bandits.policies.contract import Policy, checked_policy
+from influential_bandits.simulation.execution import Progress, Task, run_tasks
+from influential_bandits.simulation.kernels import (
+    CHOSEN_ARM,
+    CHOSEN_ROUND,
+    CHOSEN_RUN,
+    Output,
+    Runs,
+    advance_runs,
+)
+from influential_bandits.simulation.trajectory import Trajectory
+from influential_bandits.world.dynamics import fresh
+from influential_bandits.world.instance import Instance
+from influential_bandits.world.noise import NoNoise, Noise
+
+if TYPE_CHECKING:
+    from influential_bandits.world.dynamics import Ints
+
+__all__ = ["log_spaced", "simulate"]
+
+ROUNDS_PER_STEP = 1 << 21  # a thread looks up that often: about 30 ms of work
+LARGEST_HORIZON = 1 << 53  # counts are exact in double precision up to here
+
+
+def simulate(
+    instances: Instance | Sequence[Instance],
+    policy: Policy,
+    horizon: int,
+    noise: Noise | None = None,
+    seeds: int | Iterable[int] = (0,),
+    checkpoints: Iterable[int] | None = None,
+    *,
+    record: str | None = None,
+    threads: int | None = None,
+    progress: bool | None = None,
+    instance_numbers: Iterable[int] | None = None,
+) -> Trajectory:
+    """Play a policy on every instance with every seed, and keep the counts at checkpoints.
+
+    Parameters
+    ----------
+    instances : Instance or sequence of Instance
+        All with the same number of arms.
+    policy : Policy
+    horizon : int
+        Number of rounds T ≥ 1.
+    noise : Noise, optional
+        Noise on the observed losses; by default none.
+    seeds : int or iterable of int
+        Each run's noise is a function of (seed, instance number, round). Policies with the same
+        seed meet the same noise.
+    checkpoints : iterable of int, optional
+        Rounds after which the counts are kept; by default 1, 2, 5, 10, 20, 50, …, horizon.
+    record : {"arms"}, optional
+        Also keep every choice.
+    threads : int, optional
+        By default all cores. Does not change a bit of the result.
+    progress : bool, optional
+        Show a progress bar on the terminal; by default for runs that take long.
+    instance_numbers : iterable of int, optional
+        What tells the instances' random streams apart; by default 0, 1, 2, …. A study that is cut
+        into pieces numbers its instances here.
+
+    Returns
+    -------
+    Trajectory
+
+    Examples
+    --------
+    >>> import influential_bandits as ib
+    >>> instance = ib.random_instance(arms=3, seed=0)
+    >>> run = simulate(instance, ib.InfluentialLCB(), 1000, ib.GaussianNoise(1.0), seeds=range(5))
+    >>> run.counts.shape    # instances, seeds, checkpoints, arms
+    (1, 5, 10, 3)
+    """
+    world = _checked_instances(instances)
+    policy = checked_policy(policy)
+    horizon = _whole("horizon", horizon, 1, LARGEST_HORIZON)
+    noise = NoNoise() if noise is None else noise
+    if not isinstance(noise, Noise):
+        raise InvalidInput(f"noise must be a Noise such as GaussianNoise(1.0), got {noise!r}")
+    seed_list = _checked_seeds(seeds)
+    marks = log_spaced(horizon) if checkpoints is None else _checked_checkpoints(checkpoints, horizon)
+    numbers = _checked_numbers(instance_numbers, len(world))
+    noise.require_rounds(horizon, len(seed_list))
+    if record not in (None, "arms"):
+        raise InvalidInput(f'record must be None or "arms", got {record!r}')
+
+    arms = world[0].n_arms
+    shape = (len(world), len(seed_list), len(marks))
+    counts = np.zeros((*shape, arms), np.int64)
+    fading = any(instance.memory < 1.0 for instance in world)
+    loss = np.zeros(shape) if fading else None
+    choices = np.zeros((*shape[:2], horizon), np.int32) if record == "arms" else None
+
+    batch = max(1, min(len(seed_list), ROUNDS_PER_STEP // horizon))
+    tasks: list[Task] = []
+    for i, instance in enumerate(world):
+        layout = Layout(policy, arms, instance, horizon) if policy.privileged else Layout(policy, arms)
+        for start in range(0, len(seed_list), batch):
+            part = slice(start, min(start + batch, len(seed_list)))
+            runs = part.stop - part.start
+            output = Output(
+                checkpoints=marks,
+                counts=counts[i, part],
+                loss=np.zeros((runs, 0)) if loss is None else loss[i, part],
+                arms=np.zeros((runs, 0), np.int32) if choices is None else choices[i, part],
+            )
+            tasks.append(
+                _Chain(policy, instance, layout, noise, seed_list[part], numbers[i], start, output, horizon)
+            )
+    total = horizon * len(seed_list) * len(world)
+    try:
+        run_tasks(tasks, threads, Progress(f"{type(policy).__name__}", total, progress))
+    except numba.core.errors.NumbaError as error:
+        raise not_compilable(policy, error) from None
+    return Trajectory(world, policy, noise, seed_list, marks, counts, loss, choices)
+
+
+class _Chain:
+    """A batch of runs in one world, played step by step until the horizon."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        instance: Instance,
+        layout: Layout,
+        noise: Noise,
+        seeds: npt.NDArray[np.uint64],
+        number: int,
+        row: int,
+        output: Output,
+        horizon: int,
+    ) -> None:
+        self.policy, self.instance, self.layout, self.noise = policy, instance, layout, noise
+        self.seeds, self.number, self.row = seeds, number, row
+        self.output, self.horizon = output, horizon
+        self.rounds = max(1, ROUNDS_PER_STEP // len(seeds))
+
+    def steps(self) -> Iterable[int]:
+        """Play; yield the number of rounds done after each step."""
+        runs = self._fresh_runs()
+        shared, noise = self.layout.arrays(), self.noise.source()
+        fault = np.zeros(3, np.int64)
+        for first in range(1, self.horizon + 1, self.rounds):
+            last = min(first + self.rounds - 1, self.horizon)
+            advance_runs(
+                self.layout.tag,
+                self.layout.config,
+                shared,
+                self.instance.world,
+                noise,
+                runs,
+                self.output,
+                self.row,
+                first,
+                last,
+                fault,
+            )
+            if fault[CHOSEN_ROUND]:
+                raise self._out_of_range(fault)
+            yield (last - first + 1) * len(self.seeds)
+
+    def _fresh_runs(self) -> Runs:
+        many = len(self.seeds)
+        start = fresh(self.instance.world)
+        keys = [_keys(self.seeds, self.number, purpose) for purpose in (NOISE, POLICY)]
+        return Runs(
+            ints=np.zeros((many, self.layout.sizes["int64"]), np.int64),
+            floats=np.zeros((many, self.layout.sizes["float64"])),
+            memo=np.zeros((many, self.layout.memo_size)),
+            counts=np.zeros((many, start.counts.size), np.int64),
+            weights=np.zeros((many, start.weights.size)),
+            low=np.zeros((many, start.low.size)),
+            last=np.zeros((many, start.last.size), np.int64),
+            loss=np.zeros((many, 2)),
+            noise_keys=keys[0],
+            policy_keys=keys[1],
+        )
+
+    def _out_of_range(self, fault: Ints) -> InvalidPolicy:
+        seed = self.seeds[fault[CHOSEN_RUN]]
+        return InvalidPolicy(
+            f"{type(self.policy).__name__} chose arm {fault[CHOSEN_ARM]} in round "
+            f"{fault[CHOSEN_ROUND]} (instance {self.number}, seed {seed}); "
+            f"the arms are 0 … {self.instance.n_arms - 1}"
+        )
+
+
+def log_spaced(horizon: int) -> Ints:
+    """Return the default checkpoints 1, 2, 5, 10, 20, 50, … and the horizon itself.
+
+    Examples
+    --------
+    >>> log_spaced(60)
+    array([ 1,  2,  5, 10, 20, 50, 60])
+    """
+    marks = {m * 10**e for e in range(len(str(horizon))) for m in (1, 2, 5)}
+    return np.array(sorted({m for m in marks if m < horizon} | {horizon}), np.int64)
+
+
+def _keys(seeds: npt.NDArray[np.uint64], number: int, purpose: int) -> npt.NDArray[np.uint64]:
+    return np.array(
+        [stream_keys(seed, np.uint64(number), purpose) for seed in seeds], np.uint64
+    ).reshape(-1, 2)
+
+
+def _checked_instances(given: Instance | Sequence[Instance]) -> tuple[Instance, ...]:
+    instances = (given,) if isinstance(given, Instance) else tuple(given)
+    if not instances or not all(isinstance(i, Instance) for i in instances):
+        raise InvalidInput(f"instances must be one Instance or several, got {given!r:.80}")
+    sizes = {instance.n_arms for instance in instances}
+    if len(sizes) > 1:
+        raise InvalidInput(f"instances must have the same number of arms, got {sorted(sizes)}")
+    return instances
+
+
+def _whole(what: str, value: object, least: int, below: int) -> int:
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not whole and isinstance(value, float) and value.is_integer():
+        value, whole = int(value), True  # 1e6 is a natural way to write a horizon
+    if not whole:
+        raise InvalidInput(f"{what} must be a whole number, got {value!r}")
+    if not least <= value < below:  # type: ignore[operator]
+        raise InvalidInput(f"{what} must be at least {least} and below {below:.3g}, got {value}")
+    return int(value)  # type: ignore[call-overload, no-any-return]
+
+
+def _checked_seeds(given: int | Iterable[int]) -> npt.NDArray[np.uint64]:
+    if isinstance(given, (int, np.integer)) and not isinstance(given, bool):
+        given = (int(given),)
+    try:
+        seeds = [_whole("seed", seed, 0, 2**64) for seed in given]
+    except TypeError:
+        raise InvalidInput(f"seeds must be whole numbers, got {given!r}") from None
+    if not seeds:
+        raise InvalidInput("seeds must hold at least one seed")
+    if len(set(seeds)) < len(seeds):
+        raise InvalidInput("seeds must differ: equal seeds would repeat the same run")
+    return np.array(seeds, np.uint64)
+
+
+def _checked_checkpoints(given: Iterable[int], horizon: int) -> Ints:
+    marks = [_whole("checkpoint", mark, 1, LARGEST_HORIZON) for mark in given]
+    if not marks or marks[-1] > horizon or any(a >= b for a, b in zip(marks, marks[1:], strict=False)):
+        raise InvalidInput(
+            f"checkpoints must increase within 1 … {horizon:,}, got {marks[:8]}"
+            + ("…" if len(marks) > 8 else "")
+        )
+    return np.array(marks, np.int64)
+
+
+def _checked_numbers(given: Iterable[int] | None, instances: int) -> list[int]:
+    numbers = list(range(instances)) if given is None else [
+        _whole("instance number", number, 0, 2**64) for number in given
+    ]
+    if len(numbers) != instances:
+        raise InvalidInput(f"got {len(numbers)} instance_numbers for {instances} instances")
+    return numbers

@@ -1,0 +1,113 @@
+"""Threads, progress and Ctrl-C: how a list of tasks is worked off on this computer."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import Protocol
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    Progress as Bar,
+    SpinnerColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
+
+from influential_bandits.errors import Interrupted, InvalidInput
+
+LONG = 1.0  # seconds of work before a progress bar appears by itself
+
+
+class Task(Protocol):
+    """Work that can stop between two steps."""
+
+    def steps(self) -> Iterable[int]:
+        """Do the work; yield how much was done after each step."""
+
+
+class Progress:
+    """A progress bar that appears when work takes long, on terminals only unless asked for.
+
+    Parameters
+    ----------
+    label : str
+    total : int
+        All the work there is.
+    wanted : bool, optional
+        True: show it at once; False: never; None: after a second, if stderr is a terminal.
+    """
+
+    def __init__(self, label: str, total: int, wanted: bool | None = None) -> None:
+        self.label, self.total, self.wanted = label, total, wanted
+        self.done = 0
+        self._started = time.monotonic()
+        self._bar: Bar | None = None
+
+    def show(self) -> None:
+        """Draw the bar if it is time."""
+        if self._bar is None:
+            late = time.monotonic() - self._started > LONG
+            if self.wanted or (self.wanted is None and late and sys.stderr.isatty()):
+                columns = (
+                    SpinnerColumn(),
+                    TextColumn("{task.description}"),
+                    BarColumn(),
+                    TextColumn("{task.percentage:>3.0f} %"),
+                    TimeRemainingColumn(),
+                )
+                self._bar = Bar(*columns, console=Console(stderr=True), transient=True)
+                self._bar.add_task(self.label, total=self.total)
+                self._bar.start()
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], completed=self.done)
+
+    def close(self) -> None:
+        """Remove the bar."""
+        if self._bar is not None:
+            self._bar.stop()
+
+
+def run_tasks(tasks: Sequence[Task], threads: int | None, progress: Progress) -> None:
+    """Work off all tasks; the first error, or Ctrl-C, stops every thread before it is raised."""
+    workers = min(_checked_threads(threads), len(tasks))
+    stop = threading.Event()
+    lock = threading.Lock()
+
+    def work(task: Task) -> None:
+        for amount in task.steps():
+            with lock:
+                progress.done += amount
+            if stop.is_set():
+                return
+
+    with ThreadPoolExecutor(workers, thread_name_prefix="influential-bandits") as pool:
+        pending: set[Future[None]] = {pool.submit(work, task) for task in tasks}
+        try:
+            while pending:
+                finished, pending = wait(pending, timeout=0.1, return_when=FIRST_COMPLETED)
+                progress.show()
+                for future in finished:
+                    future.result()
+        except BaseException as error:
+            stop.set()
+            pool.shutdown(wait=True, cancel_futures=True)
+            if isinstance(error, KeyboardInterrupt):
+                done = 100 * progress.done // max(progress.total, 1)
+                raise Interrupted(f"stopped by Ctrl-C after {done} % of {progress.label}") from None
+            raise
+        finally:
+            progress.close()
+
+
+def _checked_threads(threads: int | None) -> int:
+    if threads is None:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
+        raise InvalidInput(f"threads must be a whole number of at least 1, got {threads!r}")
+    return threads

@@ -1,0 +1,1 @@
+"""The world: instances, interactions, noise, generators, and the Gymnasium environment."""

@@ -1,0 +1,272 @@
+"""Instance: one influential bandit problem, immutable and validated."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from influential_bandits.errors import InvalidInput, InvalidInstance, NotApplicable
+from influential_bandits.world.dynamics import Floats, World, all_deviations, fresh, total_losses
+from influential_bandits.world.interaction import (
+    DenseInteraction,
+    Interaction,
+    _frozen,
+    _numbers,
+    as_interaction,
+    interaction_from_json,
+)
+
+__all__ = ["Instance"]
+
+FORMAT = "influential-bandits/instance/1"
+
+
+class Instance:
+    """An influential bandit problem: pulling arm i adds row i of A to the losses of all arms.
+
+    Parameters
+    ----------
+    interaction : array (arms, arms), SciPy sparse matrix, or Interaction
+        The symmetric interaction matrix A.
+    initial_loss : array (arms,)
+        The losses l1 before the first pull.
+    arms : sequence of str, optional
+        Names of the arms, unique; by default "0", "1", ….
+    memory : float in (0, 1]
+        γ, how much of the past influence is left after each round: deviation ← γ·deviation + A[i].
+        1 is the paper's model.
+    definite : bool
+        True demands a positive semi-definite A (tolerance: :class:`DenseInteraction`). False also
+        admits an indefinite one (Sec. 5.1).
+
+    Examples
+    --------
+    >>> instance = Instance([[1, 1], [1, 2]], [1, 1])
+    >>> instance
+    Instance(2 arms, dense interaction, max|A| = 2)
+    >>> instance.losses([3, 1])
+    array([5., 6.])
+    >>> instance.total_loss([3, 1])
+    10.0
+    """
+
+    def __init__(
+        self,
+        interaction: Interaction | npt.ArrayLike,
+        initial_loss: npt.ArrayLike,
+        arms: Sequence[str] | None = None,
+        memory: float = 1.0,
+        *,
+        definite: bool = True,
+    ) -> None:
+        matrix = as_interaction(interaction)
+        loss = _numbers(initial_loss, "initial_loss")
+        if loss.shape != (matrix.arms,):
+            raise InvalidInstance(
+                f"initial_loss must have one number for each of the {matrix.arms} arms of the "
+                f"interaction, got shape {loss.shape}"
+            )
+        if isinstance(memory, bool) or not isinstance(memory, (int, float, np.number)):
+            raise InvalidInstance(f"memory must be a number in (0, 1], got {memory!r}")
+        if not 0.0 < float(memory) <= 1.0:
+            raise InvalidInstance(f"memory must lie in (0, 1], got {memory}")
+        if definite and not matrix.definite:
+            raise InvalidInstance(_indefinite(matrix))
+        self._interaction = matrix
+        self._initial_loss = _frozen(loss)
+        self._names = None if arms is None else _names(arms, matrix.arms)
+        self._memory = float(memory)
+
+    @property
+    def interaction(self) -> Interaction:
+        """The interaction matrix A."""
+        return self._interaction
+
+    @property
+    def initial_loss(self) -> Floats:
+        """The losses before the first pull, l1, (arms,); read-only."""
+        return self._initial_loss
+
+    @property
+    def memory(self) -> float:
+        """γ, how much of the past influence is left after each round."""
+        return self._memory
+
+    @cached_property
+    def arms(self) -> tuple[str, ...]:
+        """Names of the arms."""
+        return self._names or tuple(str(i) for i in range(self.n_arms))
+
+    @property
+    def n_arms(self) -> int:
+        """Number of arms K."""
+        return self._interaction.arms
+
+    @property
+    def definite(self) -> bool:
+        """Whether A is positive semi-definite."""
+        return self._interaction.definite
+
+    @cached_property
+    def linear_term(self) -> Floats:
+        """b = l1 − ½·diag(A), (arms,): the total loss is b·x + ½·xᵀAx (Prop. 2.1)."""
+        self.require_lasting_memory("linear_term")
+        return _frozen(self._initial_loss - 0.5 * self._interaction.diagonal)
+
+    @cached_property
+    def world(self) -> World:
+        """The arrays that compiled code reads."""
+        matrix = self._interaction
+        return World(
+            matrix.kind, matrix.values, matrix.columns, matrix.offsets, self._initial_loss, self._memory
+        )
+
+    def losses(self, counts: npt.ArrayLike) -> Floats:
+        """Return the losses of all arms after ``counts`` pulls: l1 + A·counts.
+
+        Parameters
+        ----------
+        counts : array (arms,)
+
+        Returns
+        -------
+        array (arms,)
+        """
+        self.require_lasting_memory("losses from counts")
+        x = self._checked_counts(counts)
+        if x.ndim != 1:
+            raise InvalidInput(f"losses takes one vector of counts, got shape {x.shape}")
+        deviations = np.empty(self.n_arms)
+        all_deviations(self.world, fresh(self.world), x, deviations)
+        return self._initial_loss + deviations
+
+    def total_loss(self, counts: npt.ArrayLike) -> Any:  # noqa: ANN401 - scalar or array, as NumPy does
+        """Return the expected total loss b·x + ½·xᵀAx of any order of ``counts`` pulls (Prop. 2.1).
+
+        Parameters
+        ----------
+        counts : array (..., arms)
+
+        Returns
+        -------
+        float or array (...)
+        """
+        self.require_lasting_memory("total loss from counts (Prop. 2.1)")
+        x = self._checked_counts(counts)
+        flat = np.ascontiguousarray(x.reshape(-1, self.n_arms))
+        totals = total_losses(self.world, fresh(self.world), self.linear_term, flat)
+        return float(totals[0]) if x.ndim == 1 else totals.reshape(x.shape[:-1])
+
+    def require_lasting_memory(self, what: str) -> None:
+        """Raise unless γ = 1, for what depends on counts alone."""
+        if self._memory < 1.0:
+            raise NotApplicable(
+                f"{what} needs memory = 1, but here memory = {self._memory}: with fading influence "
+                "the order of the pulls matters, not only how many there were"
+            )
+
+    def _checked_counts(self, counts: npt.ArrayLike) -> Floats:
+        try:
+            x = np.asarray(counts, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InvalidInput(f"counts must be numbers, got {counts!r:.80}") from None
+        if x.shape[-1:] != (self.n_arms,):
+            raise InvalidInput(
+                f"counts must have one number for each of the {self.n_arms} arms in the last axis, "
+                f"got shape {x.shape}"
+            )
+        if not np.isfinite(x).all() or (x < 0).any():
+            raise InvalidInput("counts must be finite and not negative")
+        return x
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the instance as JSON data; floats are written exactly."""
+        return {
+            "format": FORMAT,
+            "interaction": self._interaction.to_json(),
+            "initial_loss": self._initial_loss.tolist(),
+            "arms": None if self._names is None else list(self._names),
+            "memory": self._memory,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Instance:
+        """Return the instance that :meth:`to_json` described; an indefinite one stays so."""
+        if not isinstance(data, Mapping) or data.get("format") != FORMAT:
+            raise InvalidInstance(f'this is no instance file: expected "format": "{FORMAT}"')
+        try:
+            interaction = interaction_from_json(data["interaction"])
+            return cls(interaction, data["initial_loss"], data["arms"], data["memory"], definite=False)
+        except KeyError as missing:
+            raise InvalidInstance(f"the instance file has no {missing} entry") from None
+
+    def save(self, path: str | Path) -> None:
+        """Write the instance to a JSON file."""
+        text = json.dumps(self.to_json(), allow_nan=False)
+        Path(path).write_text(text + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | Path) -> Instance:
+        """Read an instance from a JSON file written by :meth:`save`."""
+        try:
+            return cls.from_json(json.loads(Path(path).read_text(encoding="utf-8")))
+        except (UnicodeDecodeError, json.JSONDecodeError) as error:
+            raise InvalidInstance(f"{path} is not a JSON file: {error}") from None
+
+    def __eq__(self, other: object) -> bool:
+        """Compare interaction, losses, names and memory."""
+        if not isinstance(other, Instance):
+            return NotImplemented
+        return (
+            self._interaction == other._interaction
+            and np.array_equal(self._initial_loss, other._initial_loss)
+            and self.arms == other.arms
+            and self._memory == other._memory
+        )
+
+    def __hash__(self) -> int:
+        """Hash by the numbers, like equality."""
+        return hash((self._interaction, self._initial_loss.tobytes(), self._memory))
+
+    def __repr__(self) -> str:
+        """Say the size, the kind of interaction and whatever is unusual."""
+        matrix = self._interaction
+        rank = f" (rank {matrix.values.shape[1]})" if matrix.name == "low-rank" else ""
+        parts = [f"{self.n_arms} arms", f"{matrix.name} interaction{rank}", f"max|A| = {matrix.scale:.4g}"]
+        if matrix.vouched:
+            parts.append("definiteness vouched for by the caller")
+        if not matrix.definite:
+            parts.append("indefinite")
+        if self._memory < 1.0:
+            parts.append(f"memory = {self._memory:.4g}")
+        if self._names is not None:
+            shown = ", ".join(self._names[:4]) + (", …" if len(self._names) > 4 else "")
+            parts.append(f"arms: {shown}")
+        return f"Instance({', '.join(parts)})"
+
+
+def _indefinite(matrix: Interaction) -> str:
+    dense = matrix if isinstance(matrix, DenseInteraction) else matrix.checked  # type: ignore[attr-defined]
+    return (
+        f"interaction is not positive semi-definite: its smallest eigenvalue is "
+        f"{dense.smallest_eigenvalue:.3g}, below the tolerance −{dense.tolerance:.1g}; "
+        "pass definite=False to admit an indefinite interaction (Sec. 5.1)"
+    )
+
+
+def _names(arms: Sequence[str], expected: int) -> tuple[str, ...]:
+    if isinstance(arms, str) or not all(isinstance(name, str) for name in arms):
+        raise InvalidInstance(f"arms must be a sequence of strings, got {arms!r:.80}")
+    names = tuple(arms)
+    if len(names) != expected:
+        raise InvalidInstance(f"arms must name all {expected} arms, got {len(names)} names")
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InvalidInstance(f"arm names must be unique, but {twice!r} occurs twice")
+    return names

@@ -1,0 +1,353 @@
+"""Interaction matrices: dense, low rank and sparse, behind one small interface."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse
+
+from influential_bandits.errors import InvalidInstance
+from influential_bandits.world.dynamics import DENSE, LOW_RANK, SPARSE, Floats, Ints
+from influential_bandits.world.factorisation import pivoted_cholesky
+
+__all__ = ["DenseInteraction", "Interaction", "LowRankInteraction", "SparseInteraction"]
+
+NO_INTS: Ints = np.empty(0, np.int64)
+
+
+class Interaction(ABC):
+    """A symmetric matrix A: pulling arm i adds row i to the losses of all arms."""
+
+    kind: ClassVar[int]
+    name: ClassVar[str]
+    values: Floats  # what compiled code reads; see world.dynamics.World
+    columns: Ints = NO_INTS
+    offsets: Ints = NO_INTS
+    definite: bool  # positive semi-definite, up to the stated tolerance
+    vouched: bool = False  # definite by the caller's word, not by a check
+
+    @property
+    @abstractmethod
+    def arms(self) -> int:
+        """Number of arms K."""
+
+    @abstractmethod
+    def rows(self, indices: npt.ArrayLike) -> Floats:
+        """Return some rows of A as a dense array (len(indices), arms)."""
+
+    @abstractmethod
+    def times(self, x: npt.ArrayLike) -> Floats:
+        """Return A·x for a vector (arms,)."""
+
+    @cached_property
+    @abstractmethod
+    def diagonal(self) -> Floats:
+        """Diagonal of A, (arms,)."""
+
+    @cached_property
+    @abstractmethod
+    def scale(self) -> float:
+        """Largest absolute entry of A, the norm of Assumption 2.4."""
+
+    @abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """Return numbers from which :func:`interaction_from_json` makes the same matrix."""
+
+    def to_dense(self) -> Floats:
+        """Return A as an array (arms, arms)."""
+        return self.rows(np.arange(self.arms))
+
+    def __eq__(self, other: object) -> bool:
+        """Compare representation and numbers."""
+        if not isinstance(other, Interaction):
+            return NotImplemented
+        return (
+            self.kind == other.kind
+            and np.array_equal(self.values, other.values)
+            and np.array_equal(self.columns, other.columns)
+            and np.array_equal(self.offsets, other.offsets)
+        )
+
+    def __hash__(self) -> int:
+        """Hash by the numbers, like equality."""
+        return hash((self.kind, self.values.shape, self.values.tobytes(), self.columns.tobytes()))
+
+
+class DenseInteraction(Interaction):
+    """An interaction given entry by entry.
+
+    Parameters
+    ----------
+    matrix : array (arms, arms)
+        Finite and symmetric. Asymmetry of rounding size, at most 4·K·ε·max|A|, is averaged away.
+
+    Notes
+    -----
+    A counts as positive semi-definite when its smallest eigenvalue is at least −K²·ε·max|A|
+    (ε = 2⁻⁵²), the size of the rounding errors of a computed BᵀB.
+
+    Examples
+    --------
+    >>> DenseInteraction([[1, 1], [1, 2]]).definite
+    True
+    >>> DenseInteraction([[1, 2], [2, 1]]).definite
+    False
+    """
+
+    kind = DENSE
+    name = "dense"
+
+    def __init__(self, matrix: npt.ArrayLike) -> None:
+        a = _numbers(matrix, "interaction")
+        if a.ndim != 2 or a.shape[0] != a.shape[1]:
+            raise InvalidInstance(f"interaction must be a square matrix, got shape {a.shape}")
+        if a.shape[0] == 0:
+            raise InvalidInstance("interaction has no arms: K must be at least 1")
+        gap = np.abs(a - a.T)
+        i, j = np.unravel_index(np.argmax(gap), gap.shape)
+        if gap[i, j] > 4 * len(a) * np.finfo(float).eps * np.abs(a).max():
+            raise InvalidInstance(
+                f"interaction is not symmetric: |A[{i},{j}] − A[{j},{i}]| = {gap[i, j]:.3g}; "
+                "pass (A + A.T) / 2 if the difference is meaningless"
+            )
+        self.values = _frozen(a if gap[i, j] == 0 else (a + a.T) / 2)
+
+    @property
+    def arms(self) -> int:
+        return len(self.values)
+
+    def rows(self, indices: npt.ArrayLike) -> Floats:
+        return self.values[np.asarray(indices)]
+
+    def times(self, x: npt.ArrayLike) -> Floats:
+        return self.values @ np.asarray(x, float)
+
+    @cached_property
+    def diagonal(self) -> Floats:
+        return _frozen(np.diagonal(self.values).copy())
+
+    @cached_property
+    def scale(self) -> float:
+        return float(np.abs(self.values).max())
+
+    @cached_property
+    def smallest_eigenvalue(self) -> float:
+        """Smallest eigenvalue of A."""
+        return float(np.linalg.eigvalsh(self.values)[0])
+
+    @property
+    def tolerance(self) -> float:
+        """How negative an eigenvalue may be and still count as a rounded zero."""
+        return float(self.arms**2 * np.finfo(float).eps * self.scale)
+
+    @cached_property
+    def definite(self) -> bool:  # type: ignore[override]
+        return self.smallest_eigenvalue >= -self.tolerance
+
+    @cached_property
+    def factor(self) -> Floats:
+        """F (arms, rank) with A = FFᵀ up to rounding, by pivoted Cholesky."""
+        return _frozen(pivoted_cholesky(self.values, self.arms * np.finfo(float).eps))
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": self.name, "matrix": self.values.tolist()}
+
+
+class LowRankInteraction(Interaction):
+    """A = FFᵀ from item embeddings F; memory and time grow with arms × rank, not arms².
+
+    Parameters
+    ----------
+    factors : array (arms, rank)
+
+    Examples
+    --------
+    >>> LowRankInteraction([[1.0], [0.5]]).to_dense()
+    array([[1.  , 0.5 ],
+           [0.5 , 0.25]])
+    """
+
+    kind = LOW_RANK
+    name = "low-rank"
+    definite = True
+
+    def __init__(self, factors: npt.ArrayLike) -> None:
+        f = _numbers(factors, "factors")
+        if f.ndim != 2:
+            raise InvalidInstance(f"factors must be a matrix (arms, rank), got shape {f.shape}")
+        if 0 in f.shape:
+            raise InvalidInstance(f"factors must have arms and rank at least 1, got {f.shape}")
+        self.values = _frozen(f)
+
+    @property
+    def arms(self) -> int:
+        return len(self.values)
+
+    @property
+    def factor(self) -> Floats:
+        """The factors F themselves."""
+        return self.values
+
+    def rows(self, indices: npt.ArrayLike) -> Floats:
+        rows: Floats = self.values[np.asarray(indices)] @ self.values.T
+        return rows
+
+    def times(self, x: npt.ArrayLike) -> Floats:
+        product: Floats = self.values @ (self.values.T @ np.asarray(x, float))
+        return product
+
+    @cached_property
+    def diagonal(self) -> Floats:
+        return _frozen(np.einsum("ij,ij->i", self.values, self.values))
+
+    @cached_property
+    def scale(self) -> float:
+        return float(self.diagonal.max())  # |A_ij| ≤ √(A_ii·A_jj)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": self.name, "factors": self.values.tolist()}
+
+
+class SparseInteraction(Interaction):
+    """An interaction with few non-zero entries.
+
+    Parameters
+    ----------
+    matrix : SciPy sparse matrix or array (arms, arms)
+        Symmetric; explicit zeros are dropped.
+    vouched : bool
+        True: the caller vouches that A is positive semi-definite, and nothing is checked. The
+        check makes a dense copy, so beyond 2,000 arms it must be vouched for.
+
+    Examples
+    --------
+    >>> import scipy.sparse
+    >>> SparseInteraction(scipy.sparse.eye_array(3)).definite
+    True
+    """
+
+    kind = SPARSE
+    name = "sparse"
+    CHECKED_ARMS = 2000
+
+    def __init__(self, matrix: Any, *, vouched: bool = False) -> None:  # noqa: ANN401 - SciPy is untyped
+        if not scipy.sparse.issparse(matrix):
+            matrix = _numbers(matrix, "interaction")
+            if matrix.ndim != 2:
+                raise InvalidInstance(f"interaction must be a matrix, got shape {matrix.shape}")
+        a = scipy.sparse.csr_array(matrix, dtype=float)
+        if a.shape[0] != a.shape[1] or a.shape[0] == 0:
+            raise InvalidInstance(f"interaction must be a square matrix, got shape {a.shape}")
+        a.sum_duplicates()
+        a.eliminate_zeros()
+        if not np.isfinite(a.data).all():
+            raise InvalidInstance("interaction has entries that are not finite numbers")
+        difference = abs(a - a.T)
+        if difference.nnz and difference.data.max() > 0:
+            raise InvalidInstance(
+                f"interaction is not symmetric: entries differ by up to {difference.data.max():.3g}"
+            )
+        if a.shape[0] > self.CHECKED_ARMS and not vouched:
+            raise InvalidInstance(
+                f"checking {a.shape[0]:,} arms for positive semi-definiteness would need a dense "
+                "matrix; pass vouched=True if you know that it holds"
+            )
+        a.sort_indices()
+        self.values = _frozen(a.data.reshape(1, -1))
+        self.columns = _frozen(a.indices.astype(np.int64))
+        self.offsets = _frozen(a.indptr.astype(np.int64))
+        self.vouched = vouched
+
+    @cached_property
+    def matrix(self) -> Any:  # noqa: ANN401 - SciPy is untyped
+        """A as a SciPy CSR array."""
+        return scipy.sparse.csr_array(
+            (self.values[0], self.columns, self.offsets), shape=(self.arms, self.arms)
+        )
+
+    @property
+    def arms(self) -> int:
+        return len(self.offsets) - 1
+
+    def rows(self, indices: npt.ArrayLike) -> Floats:
+        rows: Floats = self.matrix[np.asarray(indices)].toarray()
+        return rows
+
+    def times(self, x: npt.ArrayLike) -> Floats:
+        product: Floats = self.matrix @ np.asarray(x, float)
+        return product
+
+    @cached_property
+    def diagonal(self) -> Floats:
+        return _frozen(self.matrix.diagonal())
+
+    @cached_property
+    def scale(self) -> float:
+        return float(np.abs(self.values).max(initial=0.0))
+
+    @cached_property
+    def definite(self) -> bool:  # type: ignore[override]
+        return self.vouched or self.checked.definite
+
+    @cached_property
+    def checked(self) -> DenseInteraction:
+        """The same matrix as a dense interaction, for the check."""
+        return DenseInteraction(self.to_dense())
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "kind": self.name,
+            "arms": self.arms,
+            "values": self.values[0].tolist(),
+            "columns": self.columns.tolist(),
+            "offsets": self.offsets.tolist(),
+            "vouched": self.vouched,
+        }
+
+
+def as_interaction(given: object) -> Interaction:
+    """Return an interaction for an interaction, a SciPy sparse matrix or anything array-like."""
+    if isinstance(given, Interaction):
+        return given
+    if scipy.sparse.issparse(given):
+        return SparseInteraction(given)
+    return DenseInteraction(given)  # type: ignore[arg-type]
+
+
+def interaction_from_json(data: Mapping[str, Any]) -> Interaction:
+    """Return the interaction that :meth:`Interaction.to_json` described."""
+    kind = data["kind"]
+    if kind == DenseInteraction.name:
+        return DenseInteraction(data["matrix"])
+    if kind == LowRankInteraction.name:
+        return LowRankInteraction(data["factors"])
+    if kind == SparseInteraction.name:
+        shape = (data["arms"], data["arms"])
+        entries = (np.array(data["values"], float), data["columns"], data["offsets"])
+        return SparseInteraction(
+            scipy.sparse.csr_array(entries, shape=shape), vouched=data["vouched"]
+        )
+    raise InvalidInstance(f"unknown kind of interaction {kind!r}")
+
+
+def _numbers(given: object, what: str) -> Floats:
+    """Return finite float64 numbers, or say what is wrong with them."""
+    try:
+        array = np.array(given, dtype=np.float64, order="C")
+    except (TypeError, ValueError):
+        raise InvalidInstance(f"{what} must be an array of numbers, got {given!r:.80}") from None
+    if not np.isfinite(array).all():
+        where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        raise InvalidInstance(f"{what} must be finite, but entry {where} is {array[where]}")
+    return array
+
+
+def _frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    array = np.ascontiguousarray(array)
+    array.flags.writeable = False
+    return array
