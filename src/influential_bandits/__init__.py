@@ -1,0 +1,131 @@
+"""Influential bandits: pulling one arm changes the future losses of all arms.
+
+Everything public is here; modules below may change. Names are loaded when first used, so that
+importing the package, and ``influential-bandits --help``, is instant.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from influential_bandits.errors import (
+        InfluentialBanditsError,
+        Interrupted,
+        InvalidInput,
+        InvalidInstance,
+        InvalidPolicy,
+        MissingExtra,
+        NotApplicable,
+        NotCertified,
+    )
+    from influential_bandits.numerics.streams import normal, uniform
+    from influential_bandits.optimum.bound import regret_bound
+    from influential_bandits.optimum.certificate import Certificate
+    from influential_bandits.optimum.difficulty import Difficulty, difficulty
+    from influential_bandits.optimum.integer import IntegerOptimum, integer_optimum
+    from influential_bandits.optimum.path import OptimalPath, Optimum, optimal_path, optimum
+    from influential_bandits.optimum.regret import regret
+    from influential_bandits.policies.agent import Agent, Ticket
+    from influential_bandits.policies.contract import Policy
+    from influential_bandits.policies.influential_lcb import InfluentialLCB
+    from influential_bandits.policies.lcb import LCB
+    from influential_bandits.policies.oracles import (
+        EachArmOnceOracle,
+        FrankWolfeOracle,
+        OptimalOracle,
+    )
+    from influential_bandits.policies.uniform import Uniform
+    from influential_bandits.simulation.engine import simulate
+    from influential_bandits.simulation.slopes import log_log_slope
+    from influential_bandits.simulation.trajectory import Trajectory
+    from influential_bandits.world.environment import Environment
+    from influential_bandits.world.generators import (
+        counterexample,
+        instance_with_support,
+        linear_lower_bound,
+        random_instance,
+    )
+    from influential_bandits.world.gym import InfluentialBanditEnv
+    from influential_bandits.world.instance import Instance
+    from influential_bandits.world.interaction import (
+        DenseInteraction,
+        LowRankInteraction,
+        SparseInteraction,
+    )
+    from influential_bandits.world.noise import (
+        GaussianNoise,
+        NoNoise,
+        RecordedNoise,
+        UniformNoise,
+    )
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "errors": (
+        "InfluentialBanditsError",
+        "Interrupted",
+        "InvalidInput",
+        "InvalidInstance",
+        "InvalidPolicy",
+        "MissingExtra",
+        "NotApplicable",
+        "NotCertified",
+    ),
+    "numerics.streams": ("normal", "uniform"),
+    "optimum.bound": ("regret_bound",),
+    "optimum.certificate": ("Certificate",),
+    "optimum.difficulty": ("Difficulty", "difficulty"),
+    "optimum.integer": ("IntegerOptimum", "integer_optimum"),
+    "optimum.path": ("OptimalPath", "Optimum", "optimal_path", "optimum"),
+    "optimum.regret": ("regret",),
+    "policies.agent": ("Agent", "Ticket"),
+    "policies.contract": ("Policy",),
+    "policies.influential_lcb": ("InfluentialLCB",),
+    "policies.lcb": ("LCB",),
+    "policies.oracles": ("EachArmOnceOracle", "FrankWolfeOracle", "OptimalOracle"),
+    "policies.uniform": ("Uniform",),
+    "simulation.engine": ("simulate",),
+    "simulation.slopes": ("log_log_slope",),
+    "simulation.trajectory": ("Trajectory",),
+    "world.environment": ("Environment",),
+    "world.generators": (
+        "counterexample",
+        "instance_with_support",
+        "linear_lower_bound",
+        "random_instance",
+    ),
+    "world.gym": ("InfluentialBanditEnv",),
+    "world.instance": ("Instance",),
+    "world.interaction": ("DenseInteraction", "LowRankInteraction", "SparseInteraction"),
+    "world.noise": ("GaussianNoise", "NoNoise", "RecordedNoise", "UniformNoise"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [*sorted(_HOME_OF), "__version__"]  # noqa: PLE0604 - all are strings
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name when it is first used (PEP 562)."""
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    _register_environment()
+    value = getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+def _register_environment() -> None:
+    """Register the Gymnasium environment if Gymnasium is in use; never import it for nothing."""
+    if "gymnasium" in sys.modules and "influential_bandits.world.gym" not in sys.modules:
+        import_module("influential_bandits.world.gym")
+
+
+_register_environment()

@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 import numba
 import numpy as np
-from numba.core import cgutils, types as numba_types
+from numba.core import cgutils
+from numba.core import types as numba_types
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array, populate_array
 
@@ -33,18 +34,20 @@ PACKAGE_STAMP = _package_stamp()
 
 
 def kernel(function: Function) -> Function:
-    """Compile without the interpreter lock and without fused or reordered arithmetic; cache on disk.
+    """Compile without the interpreter lock, without fused or reordered arithmetic, and cached.
 
     Numba's cache looks at the function's own file only, and would run old code after an edit of a
     file that it calls into. Here the cache is good for one state of the whole package.
     """
-    dispatcher = numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=False, forceinline=True)(function)
+    dispatcher = numba.njit(
+        nogil=True, cache=True, error_model="numpy", fastmath=False, forceinline=True
+    )(function)
     dispatcher._cache._cache_file._source_stamp = PACKAGE_STAMP
-    return dispatcher  # type: ignore[no-any-return]
+    return dispatcher
 
 
 @intrinsic
-def borrowed(typing_context, array):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN201, ARG001
+def borrowed(typing_context, array):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN201
     """Return a view without an owner: passing it around costs no atomic reference counting.
 
     In compiled code only, and only while the caller holds the array itself. Counting the references
@@ -79,8 +82,10 @@ def fingerprint(*functions: Callable[..., Any]) -> str:
 
     Examples
     --------
-    >>> def one(): return 1
-    >>> def two(): return 2
+    >>> def one():
+    ...     return 1
+    >>> def two():
+    ...     return 2
     >>> fingerprint(one) == fingerprint(two)
     False
     """

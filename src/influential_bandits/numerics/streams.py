@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.numerics.portable import normal_quantile
@@ -26,6 +27,9 @@ SECOND = np.uint64(0xD1B54A32D192ED03)  # an odd constant without relation to GO
 MULTIPLY_1 = np.uint64(0xBF58476D1CE4E5B9)
 MULTIPLY_2 = np.uint64(0x94D049BB133111EB)
 S27, S30, S31 = np.uint64(27), np.uint64(30), np.uint64(31)
+
+
+Key = int | np.uint64
 
 
 class Stream(NamedTuple):
@@ -44,7 +48,7 @@ def mix(x: np.uint64) -> np.uint64:
 
 
 @kernel
-def stream_keys(seed: int, instance: int, purpose: int) -> tuple[np.uint64, np.uint64]:
+def stream_keys(seed: Key, instance: Key, purpose: int) -> tuple[np.uint64, np.uint64]:
     """Return the two keys of the stream of (seed, instance, purpose)."""
     first = mix(np.uint64(seed) + GOLDEN)
     first = mix((first ^ np.uint64(instance)) + GOLDEN)
@@ -53,6 +57,15 @@ def stream_keys(seed: int, instance: int, purpose: int) -> tuple[np.uint64, np.u
     second = mix((second ^ np.uint64(instance)) + SECOND)
     second = mix((second ^ np.uint64(purpose)) + SECOND)
     return first, second
+
+
+@kernel
+def key_table(seeds: npt.NDArray[np.uint64], instance: Key, purpose: int) -> npt.NDArray[np.uint64]:
+    """Return the keys of a stream for each seed, (seeds, 2)."""
+    table = np.empty((seeds.size, 2), np.uint64)
+    for n in range(seeds.size):
+        table[n, 0], table[n, 1] = stream_keys(seeds[n], instance, purpose)
+    return table
 
 
 @kernel

@@ -112,7 +112,7 @@ def enter(world: World, inverse: Floats, support: Ints, size: int, arm: int) -> 
 
 @kernel
 def leave(inverse: Floats, support: Ints, size: int, position: int) -> None:
-    """Take the arm at a position out of the support and of the inverse; the last one moves there."""
+    """Take the arm at a position out of support and inverse; the last one moves there."""
     k = position + 1
     pivot = inverse[k, k]
     for i in range(size + 1):
@@ -172,7 +172,7 @@ def next_event(
     last: int,
     scale_a: float,
 ) -> tuple[float, int, int]:
-    """Return the time of the next event, its arm (−1: there is none), and its position if it leaves.
+    """Return when the next event is, its arm (−1: none), and its position if the arm leaves.
 
     ``waiting[j]`` is 1 for the arms that may enter. The arm of the last event does not turn back.
     """
@@ -197,8 +197,8 @@ def next_event(
 def follow_path(world: World, b: Floats, largest: int, scale_a: float) -> tuple[Ints, Floats, bool]:
     """Return the events of the path from T = 0 on: arms, times, and whether it came to its end.
 
-    Event n lets an arm in (``arm``) or out (``−arm − 1``) at time ``times[n]``; the first one starts
-    the path at T = 0. ``largest`` is the largest support to follow.
+    Event n lets an arm in (``arm``) or out (``−arm − 1``) at time ``times[n]``; the first one
+    starts the path at T = 0. ``largest`` is the largest support to follow.
     """
     arms = b.size
     untied = shaken(b, scale_a)
@@ -287,7 +287,7 @@ def factor_products(world: World, support: Ints, x: Floats) -> Floats:
 def exact_row(
     world: World, arm: int, support: Ints, x: Floats, products: Floats
 ) -> tuple[float, float]:
-    """Return A[arm, S]·x for double-double x (support, 2); ``products`` from :func:`factor_products`."""
+    """Return A[arm, S]·x for double-double x; ``products`` is from :func:`factor_products`."""
     total = (0.0, 0.0)
     if world.kind == LOW_RANK:
         for k in range(products.shape[0]):
@@ -356,9 +356,7 @@ def solve_support(world: World, b: Floats, support: Ints) -> tuple[Floats, Float
 
 
 @kernel
-def all_gaps(
-    world: World, b: Floats, support: Ints, p: Floats, q: Floats
-) -> tuple[Floats, Floats]:
+def all_gaps(world: World, b: Floats, support: Ints, p: Floats, q: Floats) -> tuple[Floats, Floats]:
     """Return (b + Ax*)_i − λ of every arm as offset + T·rate; both exactly 0 on the support."""
     arms = b.size
     size = support.size
@@ -391,6 +389,7 @@ def point_at(p: Floats, q: Floats, horizon: float) -> Floats:
 def regrets(
     world: World,
     factor: Floats,
+    weights: Floats,
     support: Ints,
     point: Floats,
     gaps: Floats,
@@ -398,7 +397,8 @@ def regrets(
 ) -> Floats:
     """Return Σ gap_i·x_i + ½·(x − x*)ᵀA(x − x*) for each row x of counts; no term is negative.
 
-    ``factor`` is F with A = FFᵀ, or empty for sparse A, whose form is then evaluated to 30 digits.
+    ``factor`` and ``weights`` are L and D with A = L·D·Lᵀ, or both empty for a sparse A, whose form
+    is then evaluated to 30 digits.
     """
     rows, arms = counts.shape
     out = np.empty(rows)
@@ -411,14 +411,14 @@ def regrets(
             i = support[m]
             d[i] = add((d[i], 0.0), (-point[m, 0], -point[m, 1]))[0]
         quadratic = 0.0
-        if factor.size > 0:
+        if factor.shape[0] > 0:
             z = np.zeros(factor.shape[1])
             for i in range(arms):
                 if d[i] != 0.0:
                     for k in range(z.size):
                         z[k] += factor[i, k] * d[i]
             for k in range(z.size):
-                quadratic += z[k] * z[k]
+                quadratic += weights[k] * (z[k] * z[k])
         else:
             total = (0.0, 0.0)
             for i in range(arms):

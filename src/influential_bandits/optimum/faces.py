@@ -17,8 +17,8 @@ def best_face(instance: Instance, horizon: int) -> tuple[Floats, float]:
     """Return the global minimiser over TΔ and its multiplier.
 
     A minimiser lies inside some face on which A is positive definite along the face (if it is only
-    semi-definite there, a minimiser of the same loss lies on a smaller face). Each such face has one
-    stationary point; the best of those that are feasible is the global minimum.
+    semi-definite there, a minimiser of the same loss lies on a smaller face). Each such face has
+    one stationary point; the best of those that are feasible is the global minimum.
     """
     if instance.n_arms > LARGEST_K:
         raise NotApplicable(

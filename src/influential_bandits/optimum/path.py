@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-
 import numpy as np
 import numpy.typing as npt
 
+from influential_bandits.checks import checked_horizon
 from influential_bandits.errors import InvalidInput, NotApplicable, NotCertified
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.optimum.certificate import Certificate
@@ -112,16 +112,20 @@ class OptimalPath:
 
         Every answer is certified; one that is not raises :class:`NotCertified`.
         """
-        flat = np.atleast_1d(np.asarray(horizons, dtype=np.float64))
-        out = np.zeros((*flat.shape, self.instance.n_arms))
-        for where in np.ndindex(flat.shape):
-            out[where] = self._solve(float(flat[where]))[0]
+        flat = np.asarray(horizons, dtype=np.float64).ravel()
+        out = np.zeros((flat.size, self.instance.n_arms))
+        numbers = [self._number(horizon) for horizon in flat]
+        for number in dict.fromkeys(numbers):
+            chosen = np.array(numbers) == number
+            out[chosen] = self._solve(number, flat[chosen])[0]
         return out.reshape(*np.shape(horizons), self.instance.n_arms)
 
     def optimum(self, horizon: float) -> Optimum:
         """Return the optimum for one horizon with its certificate."""
-        x, multiplier, certificate = self._solve(float(horizon))
-        loss = 0.5 * (float(self.instance.linear_term @ x) + multiplier * horizon)
+        horizons = np.array([float(horizon)])
+        points, multipliers, certificate = self._solve(self._number(horizons[0]), horizons)
+        x, multiplier = points[0], float(multipliers[0])
+        loss = 0.5 * (float(self.instance.linear_term @ x) + multiplier * float(horizon))
         return Optimum(float(horizon), x, multiplier, loss, certificate)
 
     def gaps(self, horizon: float) -> Floats:
@@ -151,31 +155,28 @@ class OptimalPath:
             self._segments[number] = Segment(float(self._times[number]), support, p, q)
         return self._segments[number]
 
-    def _solve(self, horizon: float) -> tuple[Floats, float, Certificate]:
-        s = self.segment(horizon)
-        x, multiplier, primal, dual, gap = _certified_point(
-            self.instance.world,
-            self.instance.linear_term,
+    def _solve(self, number: int, horizons: Floats) -> tuple[Floats, Floats, Certificate]:
+        """Return x* and λ for horizons on one segment, with their worst residuals."""
+        s = self._segment(number)
+        instance = self.instance
+        x, multipliers, residuals = _certified_points(
+            instance.world,
+            instance.linear_term,
             s.support,
             s.p,
             s.q,
-            horizon,
-            self.instance.interaction.scale,
+            horizons,
+            instance.interaction.scale,
         )
-        certificate = Certificate(primal, dual, gap)
+        certificate = Certificate(*residuals.tolist())
         if not certificate.is_optimal():
-            raise NotCertified(f"no optimum could be proved for T = {horizon:g}: {certificate}")
-        return x, multiplier, certificate
-
+            raise NotCertified(f"no optimum could be proved for T = {horizons}: {certificate}")
+        return x, multipliers, certificate
 
 
 def optimal_path(instance: Instance) -> OptimalPath:
     """Return x*(T) for all T; worked out once for each instance."""
-    path = getattr(instance, "_optimal_path", None)
-    if path is None:
-        path = OptimalPath(instance)
-        instance._optimal_path = path  # type: ignore[attr-defined]
-    return path  # type: ignore[no-any-return]
+    return instance.remember("optimal_path", lambda: OptimalPath(instance))
 
 
 def optimum(instance: Instance, horizon: int) -> Optimum:
@@ -212,17 +213,6 @@ def optimum(instance: Instance, horizon: int) -> Optimum:
     return Optimum(float(horizon), x, multiplier, instance.total_loss(x), certificate)
 
 
-def checked_horizon(horizon: object) -> int:
-    """Return a horizon as a whole number, or say why it is none."""
-    if isinstance(horizon, float) and horizon.is_integer():
-        horizon = int(horizon)
-    if isinstance(horizon, bool) or not isinstance(horizon, (int, np.integer)):
-        raise InvalidInput(f"horizon must be a whole number, got {horizon!r}")
-    if not 1 <= horizon < 2**53:
-        raise InvalidInput(f"horizon must be at least 1 and below 2⁵³, got {horizon}")
-    return int(horizon)
-
-
 def _followed(instance: Instance) -> tuple[Ints, Floats, bool]:
     world = instance.world
     if world.kind == LOW_RANK:
@@ -231,38 +221,42 @@ def _followed(instance: Instance) -> tuple[Ints, Floats, bool]:
         largest = min(instance.n_arms, LARGEST_SPARSE_SUPPORT)
     else:
         largest = instance.n_arms
-    return follow_path(world, instance.linear_term, largest, instance.interaction.scale)  # type: ignore[no-any-return]
+    return follow_path(world, instance.linear_term, largest, instance.interaction.scale)
 
 
 @kernel
-def _certified_point(
-    world: World, b: Floats, support: Ints, p: Floats, q: Floats, horizon: float, scale_a: float
-) -> tuple[Floats, float, float, float, float]:
-    """Return x*(T), λ, and the residuals of :class:`Certificate`."""
+def _certified_points(
+    world: World, b: Floats, support: Ints, p: Floats, q: Floats, horizons: Floats, scale_a: float
+) -> tuple[Floats, Floats, Floats]:
+    """Return x*(T), λ(T), and the largest residuals in the order of :class:`Certificate`."""
     size = support.size
-    point = point_at(p, q, horizon)
-    multiplier = point[size, 0]
-    x = np.zeros(b.size)
+    x = np.zeros((horizons.size, b.size))
+    multipliers = np.empty(horizons.size)
+    residuals = np.zeros(3)
     used = np.empty(size)
-    primal = 0.0
-    total = 0.0
-    for m in range(size):
-        primal = max(primal, -point[m, 0])
-        used[m] = max(point[m, 0], 0.0)
-        x[support[m]] = used[m]
-        total += used[m]
     gradient = np.empty(b.size)
-    times_support(world, support, used, gradient)
-    lowest = np.inf
-    along = 0.0
-    for i in range(b.size):
-        gradient[i] += b[i]
-        lowest = min(lowest, gradient[i])
-    for m in range(size):
-        along += (gradient[support[m]] - lowest) * used[m]
-    scale = np.abs(b).max() + horizon * scale_a
-    if scale == 0.0:
-        scale = 1.0
-    primal = max(primal, abs(total - horizon)) / horizon
-    dual = max(multiplier - lowest, 0.0) / scale
-    return x, multiplier, primal, dual, along / (horizon * scale)
+    scale_b = np.abs(b).max()
+    for n in range(horizons.size):
+        horizon = horizons[n]
+        point = point_at(p, q, horizon)
+        multipliers[n] = point[size, 0]
+        negative = 0.0
+        total = 0.0
+        for m in range(size):
+            negative = max(negative, -point[m, 0])
+            used[m] = max(point[m, 0], 0.0)
+            x[n, support[m]] = used[m]
+            total += used[m]
+        times_support(world, support, used, gradient)
+        gradient += b
+        lowest = gradient.min()
+        along = 0.0
+        for m in range(size):
+            along += (gradient[support[m]] - lowest) * used[m]
+        scale = scale_b + horizon * scale_a
+        if scale == 0.0:
+            scale = 1.0
+        residuals[0] = max(residuals[0], max(negative, abs(total - horizon)) / horizon)
+        residuals[1] = max(residuals[1], (multipliers[n] - lowest) / scale)
+        residuals[2] = max(residuals[2], along / (horizon * scale))
+    return x, multipliers, residuals

@@ -11,6 +11,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from influential_bandits.checks import whole_number
 from influential_bandits.errors import InvalidInput, InvalidPolicy
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.numerics.streams import POLICY, stream_at, stream_keys
@@ -80,17 +81,15 @@ class Agent:
         instance: Instance | None = None,
         horizon: int | None = None,
     ) -> None:
-        if isinstance(arms, bool) or not isinstance(arms, (int, np.integer)) or arms < 1:
-            raise InvalidInput(f"arms must be a whole number of at least 1, got {arms!r}")
         self.policy = checked_policy(policy)
-        self.arms = int(arms)
-        self.seed = seed
-        self.instance_number = instance_number
+        self.arms = whole_number("arms", arms, 1)
+        self.seed = whole_number("seed", seed)
+        self.instance_number = whole_number("instance_number", instance_number)
         self.round = 0  # pulls so far
         self.pending: dict[int, Ticket] = {}  # by round
         self._layout = Layout(policy, self.arms, instance, horizon)
         self._arrays = self._layout.arrays()
-        keys = stream_keys(np.uint64(seed), np.uint64(instance_number), POLICY)
+        keys = stream_keys(np.uint64(self.seed), np.uint64(self.instance_number), POLICY)
         self._keys = np.uint64(keys[0]), np.uint64(keys[1])
         self._call(_init)
 
@@ -143,10 +142,13 @@ class Agent:
         self._call(_observed, ticket.round, ticket.arm, memo, float(loss))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the whole state as strict JSON data: no NaN or Infinity, 64-bit integers as strings."""
+        """Return the state as strict JSON data: no NaN or Infinity, 64-bit integers as strings."""
         return {
             "format": FORMAT,
-            "policy": {"name": type(self.policy).__name__, "parameters": dict(self.policy.parameters())},
+            "policy": {
+                "name": type(self.policy).__name__,
+                "parameters": dict(self.policy.parameters()),
+            },
             "arms": self.arms,
             "seed": str(self.seed),
             "instance_number": str(self.instance_number),
@@ -164,7 +166,7 @@ class Agent:
         instance: Instance | None = None,
         horizon: int | None = None,
     ) -> Agent:
-        """Return the agent that :meth:`to_json` described; ``policy`` must be the one that was saved."""
+        """Return the agent that :meth:`to_json` described, by the policy that was saved."""
         if not isinstance(data, Mapping) or data.get("format") != FORMAT:
             raise InvalidInput(f'this is no agent file: expected "format": "{FORMAT}"')
         try:
@@ -215,7 +217,7 @@ class Agent:
         views = self._layout.views(self._arrays)
         return {name: v for name, v in views.items() if name in self.policy.fields(self.arms)}
 
-    def _call(self, function: Any, *arguments: Any) -> Any:  # noqa: ANN401
+    def _call(self, function: Any, *arguments: Any) -> Any:
         try:
             return function(self._layout.tag, self._layout.config, self._arrays, *arguments)
         except numba.core.errors.NumbaError as error:
@@ -227,8 +229,8 @@ def not_compilable(policy: Policy, error: Exception) -> InvalidPolicy:
     lines = [line for line in str(error).splitlines() if line.strip()]
     reason = "\n  ".join(lines[:12])
     return InvalidPolicy(
-        f"{type(policy).__name__} could not be compiled; its functions may use numbers, tuples, NumPy "
-        f"arrays and functions decorated with numba.njit. Numba says:\n  {reason}"
+        f"{type(policy).__name__} could not be compiled; its functions may use numbers, tuples, "
+        f"NumPy arrays and functions decorated with numba.njit. Numba says:\n  {reason}"
     )
 
 
@@ -239,14 +241,16 @@ def _to_json(array: npt.NDArray[Any]) -> list[Any]:
 
 def _from_json(values: list[Any], like: npt.NDArray[Any]) -> npt.NDArray[Any]:
     if len(values) != like.size:
-        raise InvalidInput(f"the agent file holds {len(values)} numbers where {like.size} are needed")
+        raise InvalidInput(
+            f"the agent file holds {len(values)} numbers where {like.size} are needed"
+        )
     if like.dtype == np.int64:
         return np.array([int(v) for v in values], np.int64).reshape(like.shape)
     return np.array(values, np.float64).reshape(like.shape)
 
 
 @kernel
-def _init(tag: Tag, config: Any, arrays: StateArrays) -> None:  # noqa: ANN401
+def _init(tag: Tag, config: Any, arrays: StateArrays) -> None:
     c, s = unpack(tag, config, arrays)
     init(tag, c, s)
 
@@ -254,10 +258,10 @@ def _init(tag: Tag, config: Any, arrays: StateArrays) -> None:  # noqa: ANN401
 @kernel
 def _select(
     tag: Tag,
-    config: Any,  # noqa: ANN401
+    config: Any,
     arrays: StateArrays,
     t: int,
-    eligible: Any,  # noqa: ANN401
+    eligible: Any,
     first_key: np.uint64,
     second_key: np.uint64,
 ) -> int:
@@ -266,7 +270,7 @@ def _select(
 
 
 @kernel
-def _pulled(tag: Tag, config: Any, arrays: StateArrays, t: int, arm: int, memo: Floats) -> None:  # noqa: ANN401
+def _pulled(tag: Tag, config: Any, arrays: StateArrays, t: int, arm: int, memo: Floats) -> None:
     c, s = unpack(tag, config, arrays)
     pulled(tag, c, s, t, arm, memo)
 
@@ -274,7 +278,7 @@ def _pulled(tag: Tag, config: Any, arrays: StateArrays, t: int, arm: int, memo: 
 @kernel
 def _observed(
     tag: Tag,
-    config: Any,  # noqa: ANN401
+    config: Any,
     arrays: StateArrays,
     t: int,
     arm: int,

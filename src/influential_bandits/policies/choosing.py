@@ -9,7 +9,7 @@ from influential_bandits.world.dynamics import Ints
 
 
 @kernel
-def unseen_arm(seen: Ints, pulls: Ints, eligible: Any) -> int:  # noqa: ANN401
+def unseen_arm(seen: Ints, pulls: Ints, eligible: Any) -> int:
     """Return the eligible arm without an observation that was pulled least, or −1 if all are seen.
 
     With feedback at once this is the first arm never pulled. With late feedback the arms take

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import namedtuple
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -42,14 +42,16 @@ class Tag:
         self.parameters = parameters
         self.schema = schema
         self.functions = {
-            name: numba.njit(error_model="numpy", forceinline=True)(getattr(code, name)) for name in FUNCTIONS
+            name: numba.njit(error_model="numpy", forceinline=True)(getattr(code, name))
+            for name in FUNCTIONS
         }
 
     @cached_property
     def unpack(self) -> Callable[..., Any]:
         """Source-generated function from flat arrays to the named tuples c and s."""
-        config = namedtuple("Parameters", ["arms", *self.parameters])  # noqa: PYI024
-        state = namedtuple("State", [name for name, *_ in self.schema])  # type: ignore[misc] # noqa: PYI024
+        names = [name for name, *_ in self.schema]
+        config = namedtuple("Parameters", ["arms", *self.parameters])  # type: ignore[misc]
+        state = namedtuple("State", names)  # type: ignore[misc]
         fields = []
         for row, (_, dtype, axes, known) in enumerate(self.schema):
             buffer = f"arrays.{'known_' if known else ''}{dtype[:-2]}s"
@@ -63,8 +65,8 @@ class Tag:
             f"    return Parameters({', '.join(scalars)}), State({', '.join(fields)})\n"
         )
         scope: dict[str, Any] = {"Parameters": config, "State": state, "borrowed": borrowed}
-        exec(source, scope)  # noqa: S102 - made of checked identifiers only
-        return scope["unpack"]  # type: ignore[no-any-return]
+        exec(source, scope)
+        return scope["unpack"]
 
 
 Schema = tuple[tuple[str, str, int, bool], ...]  # (name, dtype, axes, whether knowledge)
@@ -92,7 +94,11 @@ class Layout:
     """
 
     def __init__(
-        self, policy: Policy, arms: int, instance: Instance | None = None, horizon: int | None = None
+        self,
+        policy: Policy,
+        arms: int,
+        instance: Instance | None = None,
+        horizon: int | None = None,
     ) -> None:
         name = type(policy).__name__
         if policy.privileged and (instance is None or horizon is None):
@@ -102,7 +108,9 @@ class Layout:
         sizes = dict.fromkeys((*TYPES, *(f"known_{t}" for t in TYPES)), 0)
         rows, schema = [], []
         self.slices: dict[str, tuple[str, slice, tuple[int, ...]]] = {}
-        for field, (dtype, shape) in (fields | {k: _described(v) for k, v in knowledge.items()}).items():
+        for field, (dtype, shape) in (
+            fields | {k: _described(v) for k, v in knowledge.items()}
+        ).items():
             lengths = (shape,) if isinstance(shape, int) else tuple(shape)
             if dtype not in TYPES or len(lengths) not in (1, 2) or not field.isidentifier():
                 raise InvalidPolicy(
@@ -148,7 +156,7 @@ def _described(values: npt.NDArray[Any]) -> tuple[str, Shape]:
     return str(values.dtype), values.shape
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401 - int, float or bool
+def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -160,7 +168,7 @@ def _tag(code: type[Policy], parameters: tuple[str, ...], schema: Schema) -> Tag
     return Tag.known[digest]
 
 
-class TagType(types.Type):  # type: ignore[misc]
+class TagType(types.Type):
     """The type of a tag: all of its meaning is in its name."""
 
     def __init__(self, digest: str) -> None:
@@ -172,12 +180,12 @@ register_model(TagType)(models.OpaqueModel)
 
 
 @typeof_impl.register(Tag)
-def _type_of_tag(tag: Tag, context: object) -> TagType:  # noqa: ARG001 - Numba's signature
+def _type_of_tag(tag: Tag, context: object) -> TagType:
     return TagType(tag.digest)
 
 
 @unbox(TagType)
-def _unbox_tag(typ: TagType, tag: object, c: Any) -> NativeValue:  # noqa: ANN401, ARG001
+def _unbox_tag(typ: TagType, tag: object, c: Any) -> NativeValue:
     return NativeValue(c.context.get_dummy_value())
 
 
@@ -185,55 +193,55 @@ def _of(tag: TagType) -> Tag:
     return Tag.known[tag.digest]
 
 
-def unpack(tag: Tag, config: Any, arrays: StateArrays) -> Any:  # noqa: ANN401
+def unpack(tag: Tag, config: Any, arrays: StateArrays) -> Any:
     """Return c and s, in compiled code."""
     raise AssertionError
 
 
-def init(tag: Tag, c: Any, s: Any) -> None:  # noqa: ANN401
+def init(tag: Tag, c: Any, s: Any) -> None:
     """Call the policy's ``init``, in compiled code."""
     raise AssertionError
 
 
-def select(tag: Tag, c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:  # noqa: ANN401
+def select(tag: Tag, c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
     """Call the policy's ``select``, in compiled code."""
     raise AssertionError
 
 
-def pulled(tag: Tag, c: Any, s: Any, t: int, arm: int, memo: Floats) -> None:  # noqa: ANN401
+def pulled(tag: Tag, c: Any, s: Any, t: int, arm: int, memo: Floats) -> None:
     """Call the policy's ``pulled``, in compiled code."""
     raise AssertionError
 
 
-def observed(tag: Tag, c: Any, s: Any, t: int, arm: int, memo: Floats, loss: float) -> None:  # noqa: ANN401
+def observed(tag: Tag, c: Any, s: Any, t: int, arm: int, memo: Floats, loss: float) -> None:
     """Call the policy's ``observed``, in compiled code."""
     raise AssertionError
 
 
 @overload(unpack)
-def _unpack(tag, config, arrays):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202, ARG001
+def _unpack(tag, config, arrays):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
     return _of(tag).unpack
 
 
 @overload(init)
-def _init(tag, c, s):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202, ARG001
+def _init(tag, c, s):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
     function = _of(tag).functions["init"]
-    return lambda tag, c, s: function(c, s)  # noqa: ARG005
+    return lambda tag, c, s: function(c, s)
 
 
 @overload(select)
-def _select(tag, c, s, t, eligible, rng):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202, ARG001
+def _select(tag, c, s, t, eligible, rng):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
     function = _of(tag).functions["select"]
-    return lambda tag, c, s, t, eligible, rng: function(c, s, t, eligible, rng)  # noqa: ARG005
+    return lambda tag, c, s, t, eligible, rng: function(c, s, t, eligible, rng)
 
 
 @overload(pulled)
-def _pulled(tag, c, s, t, arm, memo):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202, ARG001
+def _pulled(tag, c, s, t, arm, memo):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
     function = _of(tag).functions["pulled"]
-    return lambda tag, c, s, t, arm, memo: function(c, s, t, arm, memo)  # noqa: ARG005
+    return lambda tag, c, s, t, arm, memo: function(c, s, t, arm, memo)
 
 
 @overload(observed)
-def _observed(tag, c, s, t, arm, memo, loss):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202, ARG001
+def _observed(tag, c, s, t, arm, memo, loss):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
     function = _of(tag).functions["observed"]
-    return lambda tag, c, s, t, arm, memo, loss: function(c, s, t, arm, memo, loss)  # noqa: ARG005
+    return lambda tag, c, s, t, arm, memo, loss: function(c, s, t, arm, memo, loss)

@@ -5,16 +5,14 @@ that the package compiles: they read the configuration ``c``, own the state ``s`
 Influence happens when an arm is *pulled*; its loss may be *observed* later and in any order. So
 the two are separate moments:
 
-=================================== ===============================================================
-``init(c, s)``                      fill the state; it starts as zeros
-``select(c, s, t, eligible, rng)``  choose an arm for round t ≥ 1; only reads
-``pulled(c, s, t, arm, memo)``      the world has moved; may write what ``observed`` will need to memo
-``observed(c, s, t, arm, memo, loss)`` the loss of the pull of round t has come in
-=================================== ===============================================================
+- ``init(c, s)``: fill the state, which starts as zeros;
+- ``select(c, s, t, eligible, rng)``: return an arm for round t ≥ 1; only reads;
+- ``pulled(c, s, t, arm, memo)``: the world has moved; may leave a memo for ``observed``;
+- ``observed(c, s, t, arm, memo, loss)``: the loss of the pull of round t has come in.
 
-``c`` has the policy's parameters and ``c.arms``, the number K of arms. ``s`` has the arrays named by
-:meth:`Policy.fields`. ``eligible`` is None (all arms) or a boolean array. ``rng`` is a stream for
-``uniform(rng, i)`` and ``normal(rng, i)``, i = 0, 1, …, of :mod:`influential_bandits.numerics.streams`.
+``c`` has the policy's parameters and ``c.arms``, the number K of arms. ``s`` has the arrays that
+:meth:`Policy.fields` names. ``eligible`` is None (all arms) or a boolean array. ``rng`` is a stream
+for ``ib.uniform(rng, i)`` and ``ib.normal(rng, i)``, i = 0, 1, 2, ….
 """
 
 from __future__ import annotations
@@ -52,6 +50,7 @@ class Policy:
     >>> @dataclass(frozen=True)
     ... class RoundRobin(ib.Policy):
     ...     start: int = 0
+    ...
     ...     @staticmethod
     ...     def select(c, s, t, eligible, rng):
     ...         return (c.start + t - 1) % c.arms
@@ -62,11 +61,11 @@ class Policy:
 
     privileged: ClassVar[tuple[str, ...]] = ()  # an oracle declares "instance" and "horizon"
 
-    def fields(self, arms: int) -> Mapping[str, tuple[str, Shape]]:  # noqa: ARG002
+    def fields(self, arms: int) -> Mapping[str, tuple[str, Shape]]:
         """Return the state: name → ("int64" or "float64", shape with at most two axes)."""
         return {}
 
-    def memo_size(self, arms: int) -> int:  # noqa: ARG002
+    def memo_size(self, arms: int) -> int:
         """Return how many floats ``pulled`` hands over to ``observed``."""
         return 0
 
@@ -74,25 +73,25 @@ class Policy:
         """Return the scalars that become attributes of ``c``; by default the dataclass fields."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
-    def knowledge(self, instance: Instance, horizon: int) -> Mapping[str, npt.NDArray[Any]]:  # noqa: ARG002
+    def knowledge(self, instance: Instance, horizon: int) -> Mapping[str, npt.NDArray[Any]]:
         """Return arrays that an oracle adds to ``s``; shared by all runs, so read-only."""
         return {}
 
     @staticmethod
-    def init(c: Any, s: Any) -> None:  # noqa: ANN401
+    def init(c: Any, s: Any) -> None:
         """Fill the state; it starts as zeros."""
 
     @staticmethod
-    def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:  # noqa: ANN401
+    def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
         """Return the arm to pull in round t; must only read."""
         raise InvalidPolicy("a policy must define select(c, s, t, eligible, rng)")
 
     @staticmethod
-    def pulled(c: Any, s: Any, t: int, arm: int, memo: Any) -> None:  # noqa: ANN401
+    def pulled(c: Any, s: Any, t: int, arm: int, memo: Any) -> None:
         """Note that the arm was pulled in round t."""
 
     @staticmethod
-    def observed(c: Any, s: Any, t: int, arm: int, memo: Any, loss: float) -> None:  # noqa: ANN401
+    def observed(c: Any, s: Any, t: int, arm: int, memo: Any, loss: float) -> None:
         """Learn the loss of the pull of round t."""
 
 

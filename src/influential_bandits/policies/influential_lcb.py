@@ -53,11 +53,9 @@ class InfluentialLCB(Policy):
     noise_bound: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.scale != "estimate":
-            if isinstance(self.scale, (str, bool)) or not 0.0 < self.scale < math.inf:
-                raise InvalidInput(
-                    f'scale must be a positive number or "estimate", got {self.scale!r}'
-                )
+        number = isinstance(self.scale, (int, float)) and not isinstance(self.scale, bool)
+        if self.scale != "estimate" and not (number and 0.0 < float(self.scale) < math.inf):
+            raise InvalidInput(f'scale must be a positive number or "estimate", got {self.scale!r}')
         if self.opening not in OPENINGS:
             raise InvalidInput(f'opening must be "pairs" or "paper", got {self.opening!r}')
         if not 0.0 <= self.noise_bound < math.inf:
@@ -74,7 +72,7 @@ class InfluentialLCB(Policy):
         }
 
     def fields(self, arms: int) -> Mapping[str, tuple[str, Shape]]:
-        """What was last seen of each arm, the keys that order the arms, and the opening's progress."""
+        """What was last seen of each arm, the keys that order them, and the opening's progress."""
         estimated = arms if self.scale == "estimate" else 0
         return {
             "pulls": ("int64", arms),
@@ -91,12 +89,12 @@ class InfluentialLCB(Policy):
             "own_known": ("int64", estimated),
         }
 
-    def memo_size(self, arms: int) -> int:  # noqa: ARG002
+    def memo_size(self, arms: int) -> int:
         """The opening remembers which arm was pulled in the round before."""
         return 1
 
     @staticmethod
-    def init(c: Any, s: Any) -> None:  # noqa: ANN401
+    def init(c: Any, s: Any) -> None:
         """No arm has been observed."""
         s.unseen[0] = c.arms
         s.scale[0] = c.scale
@@ -105,7 +103,7 @@ class InfluentialLCB(Policy):
             _build_tree(s)
 
     @staticmethod
-    def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:  # noqa: ANN401, ARG004
+    def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
         """Return the arm with the smallest lower bound; during the opening, the scheduled one."""
         if c.opening != 0 and s.scheduled[0] < _opening_rounds(c.opening, c.arms):
             arm = _scheduled_arm(c.opening, c.arms, s.scheduled[0])
@@ -130,7 +128,7 @@ class InfluentialLCB(Policy):
         return best
 
     @staticmethod
-    def pulled(c: Any, s: Any, t: int, arm: int, memo: Any) -> None:  # noqa: ANN401, ARG004
+    def pulled(c: Any, s: Any, t: int, arm: int, memo: Any) -> None:
         """Count the pull, and whether it was the opening's next."""
         s.pulls[arm] += 1
         if c.opening != 0:
@@ -143,7 +141,7 @@ class InfluentialLCB(Policy):
             _replay(s, arm)
 
     @staticmethod
-    def observed(c: Any, s: Any, t: int, arm: int, memo: Any, loss: float) -> None:  # noqa: ANN401
+    def observed(c: Any, s: Any, t: int, arm: int, memo: Any, loss: float) -> None:
         """Keep the newest loss of the arm; during the opening, improve the estimate of B."""
         if s.seen[arm] == 0:
             s.unseen[0] -= 1
@@ -190,7 +188,7 @@ def _scheduled_arm(opening: int, arms: int, step: int) -> int:
 
 
 @kernel
-def _estimate(c: Any, s: Any, t: int, arm: int, between: int, loss: float) -> bool:  # noqa: ANN401
+def _estimate(c: Any, s: Any, t: int, arm: int, between: int, loss: float) -> bool:
     """Take a new estimate of an entry of A from two pulls of an arm; tell whether B has grown.
 
     Consecutive pulls of j show A_jj; pulls of j around one of k show A_jj + A_jk.
@@ -211,8 +209,8 @@ def _estimate(c: Any, s: Any, t: int, arm: int, between: int, loss: float) -> bo
 
 
 @kernel
-def _first(s: Any, left: int, right: int) -> int:  # noqa: ANN401
-    """Return which of two arms (−1: none) is selected before the other; left has the lower index."""
+def _first(s: Any, left: int, right: int) -> int:
+    """Return which of two arms (−1: none) goes first; left has the lower index."""
     if right < 0:
         return left
     if s.unseen[0] > 0 and (s.seen[left] == 0 or s.seen[right] == 0):
@@ -223,7 +221,7 @@ def _first(s: Any, left: int, right: int) -> int:  # noqa: ANN401
 
 
 @kernel
-def _build_tree(s: Any) -> None:  # noqa: ANN401
+def _build_tree(s: Any) -> None:
     """Play the whole tournament: node n holds the winner of nodes 2n and 2n + 1."""
     leaves = s.tree.size // 2
     for leaf in range(leaves):
@@ -233,7 +231,7 @@ def _build_tree(s: Any) -> None:  # noqa: ANN401
 
 
 @kernel
-def _replay(s: Any, arm: int) -> None:  # noqa: ANN401
+def _replay(s: Any, arm: int) -> None:
     """Play again the matches that an arm takes part in."""
     node = (s.tree.size // 2 + arm) // 2
     while node > 0:

@@ -39,12 +39,12 @@ class LCB(Policy):
         }
 
     @staticmethod
-    def init(c: Any, s: Any) -> None:  # noqa: ANN401
+    def init(c: Any, s: Any) -> None:
         """No arm has been observed."""
         s.unseen[0] = c.arms
 
     @staticmethod
-    def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:  # noqa: ANN401, ARG004
+    def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
         """Return the arm with the smallest index."""
         if s.unseen[0] > 0:
             arm = unseen_arm(s.seen, s.pulls, eligible)
@@ -63,12 +63,12 @@ class LCB(Policy):
         return best
 
     @staticmethod
-    def pulled(c: Any, s: Any, t: int, arm: int, memo: Any) -> None:  # noqa: ANN401, ARG004
+    def pulled(c: Any, s: Any, t: int, arm: int, memo: Any) -> None:
         """Count the pull."""
         s.pulls[arm] += 1
 
     @staticmethod
-    def observed(c: Any, s: Any, t: int, arm: int, memo: Any, loss: float) -> None:  # noqa: ANN401, ARG004
+    def observed(c: Any, s: Any, t: int, arm: int, memo: Any, loss: float) -> None:
         """Update the mean."""
         if s.seen[arm] == 0:
             s.unseen[0] -= 1

@@ -23,7 +23,7 @@ class Uniform(Policy):
     """
 
     @staticmethod
-    def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:  # noqa: ANN401, ARG004
+    def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
         """Return a random eligible arm."""
         u = uniform(rng, 0)
         if eligible is None:

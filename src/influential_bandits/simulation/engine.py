@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -9,8 +10,9 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from influential_bandits.checks import checked_horizon, whole_number
 from influential_bandits.errors import InvalidInput, InvalidPolicy
-from influential_bandits.numerics.streams import NOISE, POLICY, stream_keys
+from influential_bandits.numerics.streams import NOISE, POLICY, key_table
 from influential_bandits.policies.agent import not_compilable
 from influential_bandits.policies.compiled import Layout
 from influential_bandits.policies.contract import Policy, checked_policy
@@ -26,7 +28,7 @@ from influential_bandits.simulation.kernels import (
 from influential_bandits.simulation.trajectory import Trajectory
 from influential_bandits.world.dynamics import fresh
 from influential_bandits.world.instance import Instance
-from influential_bandits.world.noise import NoNoise, Noise
+from influential_bandits.world.noise import Noise, NoNoise
 
 if TYPE_CHECKING:
     from influential_bandits.world.dynamics import Ints
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
 __all__ = ["log_spaced", "simulate"]
 
 ROUNDS_PER_STEP = 1 << 21  # a thread looks up that often: about 30 ms of work
-LARGEST_HORIZON = 1 << 53  # counts are exact in double precision up to here
 
 
 def simulate(
@@ -85,17 +86,19 @@ def simulate(
     >>> import influential_bandits as ib
     >>> instance = ib.random_instance(arms=3, seed=0)
     >>> run = simulate(instance, ib.InfluentialLCB(), 1000, ib.GaussianNoise(1.0), seeds=range(5))
-    >>> run.counts.shape    # instances, seeds, checkpoints, arms
+    >>> run.counts.shape  # instances, seeds, checkpoints, arms
     (1, 5, 10, 3)
     """
     world = _checked_instances(instances)
     policy = checked_policy(policy)
-    horizon = _whole("horizon", horizon, 1, LARGEST_HORIZON)
+    horizon = checked_horizon(horizon)
     noise = NoNoise() if noise is None else noise
     if not isinstance(noise, Noise):
         raise InvalidInput(f"noise must be a Noise such as GaussianNoise(1.0), got {noise!r}")
     seed_list = _checked_seeds(seeds)
-    marks = log_spaced(horizon) if checkpoints is None else _checked_checkpoints(checkpoints, horizon)
+    marks = (
+        log_spaced(horizon) if checkpoints is None else _checked_checkpoints(checkpoints, horizon)
+    )
     numbers = _checked_numbers(instance_numbers, len(world))
     noise.require_rounds(horizon, len(seed_list))
     if record not in (None, "arms"):
@@ -111,7 +114,9 @@ def simulate(
     batch = max(1, min(len(seed_list), ROUNDS_PER_STEP // horizon))
     tasks: list[Task] = []
     for i, instance in enumerate(world):
-        layout = Layout(policy, arms, instance, horizon) if policy.privileged else Layout(policy, arms)
+        layout = (
+            Layout(policy, arms, instance, horizon) if policy.privileged else Layout(policy, arms)
+        )
         for start in range(0, len(seed_list), batch):
             part = slice(start, min(start + batch, len(seed_list)))
             runs = part.stop - part.start
@@ -122,7 +127,17 @@ def simulate(
                 arms=np.zeros((runs, 0), np.int32) if choices is None else choices[i, part],
             )
             tasks.append(
-                _Chain(policy, instance, layout, noise, seed_list[part], numbers[i], start, output, horizon)
+                _Chain(
+                    policy,
+                    instance,
+                    layout,
+                    noise,
+                    seed_list[part],
+                    numbers[i],
+                    start,
+                    output,
+                    horizon,
+                )
             )
     total = horizon * len(seed_list) * len(world)
     try:
@@ -179,7 +194,9 @@ class _Chain:
     def _fresh_runs(self) -> Runs:
         many = len(self.seeds)
         start = fresh(self.instance.world)
-        keys = [_keys(self.seeds, self.number, purpose) for purpose in (NOISE, POLICY)]
+        keys = [
+            key_table(self.seeds, np.uint64(self.number), purpose) for purpose in (NOISE, POLICY)
+        ]
         return Runs(
             ints=np.zeros((many, self.layout.sizes["int64"]), np.int64),
             floats=np.zeros((many, self.layout.sizes["float64"])),
@@ -214,12 +231,6 @@ def log_spaced(horizon: int) -> Ints:
     return np.array(sorted({m for m in marks if m < horizon} | {horizon}), np.int64)
 
 
-def _keys(seeds: npt.NDArray[np.uint64], number: int, purpose: int) -> npt.NDArray[np.uint64]:
-    return np.array(
-        [stream_keys(seed, np.uint64(number), purpose) for seed in seeds], np.uint64
-    ).reshape(-1, 2)
-
-
 def _checked_instances(given: Instance | Sequence[Instance]) -> tuple[Instance, ...]:
     instances = (given,) if isinstance(given, Instance) else tuple(given)
     if not instances or not all(isinstance(i, Instance) for i in instances):
@@ -230,22 +241,10 @@ def _checked_instances(given: Instance | Sequence[Instance]) -> tuple[Instance, 
     return instances
 
 
-def _whole(what: str, value: object, least: int, below: int) -> int:
-    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if not whole and isinstance(value, float) and value.is_integer():
-        value, whole = int(value), True  # 1e6 is a natural way to write a horizon
-    if not whole:
-        raise InvalidInput(f"{what} must be a whole number, got {value!r}")
-    if not least <= value < below:  # type: ignore[operator]
-        raise InvalidInput(f"{what} must be at least {least} and below {below:.3g}, got {value}")
-    return int(value)  # type: ignore[call-overload, no-any-return]
-
-
 def _checked_seeds(given: int | Iterable[int]) -> npt.NDArray[np.uint64]:
-    if isinstance(given, (int, np.integer)) and not isinstance(given, bool):
-        given = (int(given),)
+    many = (given,) if isinstance(given, (int, np.integer)) else given
     try:
-        seeds = [_whole("seed", seed, 0, 2**64) for seed in given]
+        seeds = [whole_number("seed", seed) for seed in many]
     except TypeError:
         raise InvalidInput(f"seeds must be whole numbers, got {given!r}") from None
     if not seeds:
@@ -256,8 +255,8 @@ def _checked_seeds(given: int | Iterable[int]) -> npt.NDArray[np.uint64]:
 
 
 def _checked_checkpoints(given: Iterable[int], horizon: int) -> Ints:
-    marks = [_whole("checkpoint", mark, 1, LARGEST_HORIZON) for mark in given]
-    if not marks or marks[-1] > horizon or any(a >= b for a, b in zip(marks, marks[1:], strict=False)):
+    marks = [whole_number("checkpoint", mark, 1) for mark in given]
+    if not marks or marks[-1] > horizon or any(a >= b for a, b in itertools.pairwise(marks)):
         raise InvalidInput(
             f"checkpoints must increase within 1 … {horizon:,}, got {marks[:8]}"
             + ("…" if len(marks) > 8 else "")
@@ -266,9 +265,11 @@ def _checked_checkpoints(given: Iterable[int], horizon: int) -> Ints:
 
 
 def _checked_numbers(given: Iterable[int] | None, instances: int) -> list[int]:
-    numbers = list(range(instances)) if given is None else [
-        _whole("instance number", number, 0, 2**64) for number in given
-    ]
+    numbers = (
+        list(range(instances))
+        if given is None
+        else [whole_number("instance number", number) for number in given]
+    )
     if len(numbers) != instances:
         raise InvalidInput(f"got {len(numbers)} instance_numbers for {instances} instances")
     return numbers

@@ -13,10 +13,12 @@ from typing import Protocol
 from rich.console import Console
 from rich.progress import (
     BarColumn,
-    Progress as Bar,
     SpinnerColumn,
     TextColumn,
     TimeRemainingColumn,
+)
+from rich.progress import (
+    Progress as Bar,
 )
 
 from influential_bandits.errors import Interrupted, InvalidInput
@@ -107,7 +109,11 @@ def run_tasks(tasks: Sequence[Task], threads: int | None, progress: Progress) ->
 
 def _checked_threads(threads: int | None) -> int:
     if threads is None:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return (
+            len(os.sched_getaffinity(0))
+            if hasattr(os, "sched_getaffinity")
+            else os.cpu_count() or 1
+        )
     if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
         raise InvalidInput(f"threads must be a whole number of at least 1, got {threads!r}")
     return threads

@@ -59,7 +59,7 @@ class Output(NamedTuple):
 @kernel
 def advance_runs(
     tag: Tag,
-    config: Any,  # noqa: ANN401
+    config: Any,
     shared: StateArrays,
     world: World,
     noise: NoiseSource,

@@ -1,6 +1,233 @@
-"""Trajectory: placeholder"""
+"""Trajectory: what a run returns."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
-@dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from influential_bandits.checks import optional_module
+from influential_bandits.errors import InvalidInput, NotApplicable
+from influential_bandits.optimum.regret import regret
+from influential_bandits.policies.contract import Policy
+from influential_bandits.simulation.slopes import log_log_slope
+from influential_bandits.world.dynamics import Floats, Ints
+from influential_bandits.world.instance import Instance
+from influential_bandits.world.noise import Noise, noise_from_json
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["Trajectory"]
+
+FORMAT = "influential-bandits/trajectory/1"
+FRAMES = {"pandas": "DataFrame", "polars": "DataFrame", "pyarrow": "table"}
+
+
+@dataclass(frozen=True, eq=False)
 class Trajectory:
-    instances: Any; policy: Any; noise: Any; seeds: Any; checkpoints: Any; counts: Any; expected_loss: Any; arms: Any
+    """The counts of every run at every checkpoint, and what follows from them.
+
+    Attributes
+    ----------
+    instances : tuple of Instance
+    policy : Policy
+    noise : Noise
+    seeds : array (seeds,), uint64
+    checkpoints : array (checkpoints,), int64
+    counts : array (instances, seeds, checkpoints, arms), int64
+    expected_loss : array (instances, seeds, checkpoints), or None
+        Total loss before noise, where counts do not determine it (memory < 1).
+    arms : array (instances, seeds, horizon), int32, or None
+        Every choice, if recorded.
+    """
+
+    instances: tuple[Instance, ...]
+    policy: Policy
+    noise: Noise
+    seeds: npt.NDArray[np.uint64]
+    checkpoints: Ints
+    counts: Ints
+    expected_loss: Floats | None = None
+    arms: npt.NDArray[np.int32] | None = None
+
+    def loss(self) -> Floats:
+        """Return the expected total loss at each checkpoint, (instances, seeds, checkpoints)."""
+        out = np.empty(self.counts.shape[:-1])
+        for i, instance in enumerate(self.instances):
+            if instance.memory < 1.0 and self.expected_loss is not None:
+                out[i] = self.expected_loss[i]
+            else:
+                out[i] = instance.total_loss(self.counts[i])
+        return out
+
+    def regret(self, against: str = "relaxation") -> Floats:
+        """Return the regret at each checkpoint, (instances, seeds, checkpoints); never negative.
+
+        Parameters
+        ----------
+        against : {"relaxation", "integer"}
+            The benchmark; see :func:`influential_bandits.regret`.
+        """
+        return np.stack(
+            [regret(i, x, against) for i, x in zip(self.instances, self.counts, strict=True)]
+        )
+
+    def slope(self, low: float, high: float, against: str = "relaxation") -> float:
+        """Return the slope of log(mean regret) in log T, fitted to checkpoints in [low, high]."""
+        return log_log_slope(self.checkpoints, self.regret(against).mean(axis=(0, 1)), low, high)
+
+    def to_frame(self, library: str = "pandas", *, counts: bool = False) -> Any:
+        """Return a tidy data frame: one row for each instance, seed and checkpoint.
+
+        Parameters
+        ----------
+        library : {"pandas", "polars", "pyarrow"}
+        counts : bool
+            Add a column for each arm, ``pulls_NAME``.
+
+        Returns
+        -------
+        data frame
+            With columns instance, seed, policy, horizon, loss and, where it is defined, regret.
+        """
+        if library not in FRAMES:
+            raise InvalidInput(f"library must be one of {', '.join(FRAMES)}, got {library!r}")
+        shape = self.counts.shape[:-1]
+        columns: dict[str, Any] = {
+            "instance": np.repeat(np.arange(shape[0]), shape[1] * shape[2]),
+            "seed": np.tile(np.repeat(self.seeds, shape[2]), shape[0]),
+            "policy": [repr(self.policy)] * (shape[0] * shape[1] * shape[2]),
+            "horizon": np.tile(self.checkpoints, shape[0] * shape[1]),
+            "loss": self.loss().ravel(),
+        }
+        with suppress(
+            NotApplicable
+        ):  # fading, or indefinite with many arms: only the loss is known
+            columns["regret"] = self.regret().ravel()
+        if counts:
+            for k, name in enumerate(self.instances[0].arms):
+                columns[f"pulls_{name}"] = self.counts[..., k].ravel()
+        module = optional_module(library, "frame")
+        return getattr(module, FRAMES[library])(columns)
+
+    def plot(self, ax: Axes | None = None, label: str | None = None) -> Axes:
+        """Draw mean regret against the horizon, both on log scales, with a band of 10 % to 90 %.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Draw here, to compare several runs.
+        label : str, optional
+            By default the policy.
+        """
+        pyplot = optional_module("matplotlib.pyplot", "plot")
+        if ax is None:
+            ax = pyplot.subplots()[1]
+        values = self.regret().reshape(-1, len(self.checkpoints))
+        (line,) = ax.plot(
+            self.checkpoints,
+            values.mean(axis=0),
+            marker="o",
+            markersize=3,
+            label=label or type(self.policy).__name__,
+        )
+        if len(values) > 1:
+            low, high = np.quantile(values, [0.1, 0.9], axis=0)
+            ax.fill_between(
+                self.checkpoints, low, high, color=line.get_color(), alpha=0.2, linewidth=0
+            )
+        ax.set(xscale="log", yscale="log", xlabel="horizon T", ylabel="regret")
+        ax.legend()
+        return ax
+
+    def save(self, path: str | Path) -> None:
+        """Write the run to a Parquet file: one row a checkpoint, the settings as JSON metadata."""
+        pyarrow, parquet = (
+            optional_module("pyarrow", "frame"),
+            optional_module("pyarrow.parquet", "frame"),
+        )
+        instances, seeds, marks, arms = self.counts.shape
+        rows = instances * seeds * marks
+        columns = {
+            "instance": np.repeat(np.arange(instances), seeds * marks),
+            "seed": np.tile(np.repeat(self.seeds, marks), instances),
+            "horizon": np.tile(self.checkpoints, instances * seeds),
+            "counts": pyarrow.FixedSizeListArray.from_arrays(self.counts.ravel(), arms),
+        }
+        if self.expected_loss is not None:
+            columns["expected_loss"] = self.expected_loss.ravel()
+        if self.arms is not None:
+            ends = np.zeros(rows + 1, np.int64)
+            ends[marks::marks] = self.arms.shape[-1]
+            columns["arms"] = pyarrow.LargeListArray.from_arrays(np.cumsum(ends), self.arms.ravel())
+        settings = {
+            "format": FORMAT,
+            "instances": [instance.to_json() for instance in self.instances],
+            "policy": {"name": type(self.policy).__name__, **dataclasses.asdict(self.policy)},
+            "noise": self.noise.to_json(),
+        }
+        table = pyarrow.table(columns).replace_schema_metadata(
+            {"influential_bandits": json.dumps(settings, allow_nan=False)}
+        )
+        parquet.write_table(table, str(path))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Trajectory:
+        """Read a run written by :meth:`save`; a policy of your own must have been imported."""
+        pyarrow, parquet = (
+            optional_module("pyarrow", "frame"),
+            optional_module("pyarrow.parquet", "frame"),
+        )
+        try:
+            table = parquet.read_table(str(path))
+            settings = json.loads(table.schema.metadata[b"influential_bandits"])
+        except (pyarrow.ArrowInvalid, KeyError, TypeError):
+            raise InvalidInput(f"{path} is not a saved trajectory") from None
+        instances = tuple(Instance.from_json(data) for data in settings["instances"])
+        seeds = table["seed"].to_numpy()
+        marks = np.unique(table["horizon"].to_numpy())
+        shape = (len(instances), len(seeds) // len(instances) // len(marks), len(marks))
+        counts = table["counts"].combine_chunks().flatten().to_numpy()
+        loss = table["expected_loss"].to_numpy() if "expected_loss" in table.column_names else None
+        arms = None
+        if "arms" in table.column_names:
+            arms = table["arms"].combine_chunks().flatten().to_numpy()
+            arms = arms.astype(np.int32).reshape(*shape[:2], -1)
+        return cls(
+            instances=instances,
+            policy=_policy_from_json(settings["policy"]),
+            noise=noise_from_json(settings["noise"]),
+            seeds=seeds[: shape[1] * shape[2] : shape[2]].astype(np.uint64),
+            checkpoints=marks,
+            counts=counts.reshape(*shape, -1),
+            expected_loss=None if loss is None else loss.reshape(shape),
+            arms=arms,
+        )
+
+    def __repr__(self) -> str:
+        """Say who played, how long, and how often."""
+        instances, seeds, marks, arms = self.counts.shape
+        return (
+            f"Trajectory({self.policy!r}, {self.noise!r}, horizon {self.checkpoints[-1]:,}, "
+            f"{instances} instances × {seeds} seeds × {marks} checkpoints × {arms} arms)"
+        )
+
+
+def _policy_from_json(data: Mapping[str, Any]) -> Policy:
+    known, queue = {}, [Policy]
+    while queue:
+        code = queue.pop()
+        known[code.__name__] = code
+        queue.extend(code.__subclasses__())
+    name = data["name"]
+    if name not in known:
+        raise InvalidInput(f"the run was played by {name}; import the module that defines it first")
+    return known[name](**{key: value for key, value in data.items() if key != "name"})

@@ -1,8 +1,6 @@
-"""A = FFᵀ for positive semi-definite A, singular ones included."""
+"""A = L·D·Lᵀ for positive semi-definite A, singular ones included."""
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 
@@ -11,17 +9,18 @@ from influential_bandits.world.dynamics import Floats
 
 
 @kernel
-def pivoted_cholesky(matrix: Floats, tolerance: float) -> Floats:
-    """Return F (arms, rank) with FFᵀ = matrix up to ``tolerance`` times its largest diagonal entry.
+def pivoted_ldl(matrix: Floats, tolerance: float) -> tuple[Floats, Floats]:
+    """Return L (arms, rank) and D (rank,) with L·diag(D)·Lᵀ = matrix and D > 0.
 
-    Eliminates the largest remaining diagonal entry first and stops when none is left, so that the
-    rank shows. ½·dᵀAd evaluated as ½·‖Fᵀd‖² is never negative, whatever the rounding.
+    Eliminates the largest remaining diagonal entry first and stops when all are below ``tolerance``
+    times the largest of the matrix, so that the rank shows. ½·dᵀAd evaluated as ½·Σ D·(Lᵀd)² is
+    never negative, whatever the rounding, and needs no square roots.
 
     Examples
     --------
-    >>> pivoted_cholesky(np.array([[1.0, 0.5], [0.5, 0.25]]), 1e-15)
-    array([[1. ],
-           [0.5]])
+    >>> pivoted_ldl(np.array([[1.0, 0.5], [0.5, 0.25]]), 1e-15)
+    (array([[1. ],
+           [0.5]]), array([1.]))
     """
     n = matrix.shape[0]
     rest = np.empty(n)
@@ -30,21 +29,22 @@ def pivoted_cholesky(matrix: Floats, tolerance: float) -> Floats:
     threshold = max(tolerance * rest.max(), 0.0)
     eliminated = np.zeros(n, np.bool_)
     factor = np.zeros((n, n))
+    weights = np.zeros(n)
     rank = 0
     while rank < n:
         pivot = int(rest.argmax())
         if rest[pivot] <= threshold:
             break
-        root = math.sqrt(rest[pivot])
+        weights[rank] = rest[pivot]
         eliminated[pivot] = True
-        factor[pivot, rank] = root
+        factor[pivot, rank] = 1.0
         rest[pivot] = 0.0
         for i in range(n):
             if not eliminated[i]:
                 entry = matrix[i, pivot]
                 for k in range(rank):
-                    entry -= factor[i, k] * factor[pivot, k]
-                factor[i, rank] = entry / root
-                rest[i] -= factor[i, rank] * factor[i, rank]
+                    entry -= factor[i, k] * weights[k] * factor[pivot, k]
+                factor[i, rank] = entry / weights[rank]
+                rest[i] -= factor[i, rank] * entry
         rank += 1
-    return factor[:, : max(rank, 1)].copy()
+    return factor[:, :rank].copy(), weights[:rank].copy()

@@ -10,9 +10,17 @@ import math
 
 import numpy as np
 
+from influential_bandits.checks import whole_number
 from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.compiling import kernel
-from influential_bandits.numerics.streams import INSTANCE, normal, stream_at, stream_keys, uniform
+from influential_bandits.numerics.streams import (
+    INSTANCE,
+    Key,
+    normal,
+    stream_at,
+    stream_keys,
+    uniform,
+)
 from influential_bandits.world.dynamics import Floats, ordered_dot
 from influential_bandits.world.instance import Instance
 from influential_bandits.world.interaction import DenseInteraction, LowRankInteraction
@@ -71,13 +79,13 @@ def random_instance(arms: int, seed: int, rank: int | None = None) -> Instance:
     >>> random_instance(arms=100_000, seed=0, rank=16)
     Instance(100000 arms, low-rank interaction (rank 16), max|A| = 1)
     """
-    _require_whole("arms", arms, least=1)
-    _require_whole("seed", seed, least=0)
+    arms = whole_number("arms", arms, 1)
+    seed = whole_number("seed", seed, 0)
     if rank is None:
         _require_dense(arms)
         b = _normals(seed, (arms, arms), 0)
         return Instance(_normalised_gram(b), _normals(seed, (1, arms), 1)[0])
-    _require_whole("rank", rank, least=1)
+    rank = whole_number("rank", rank, 1)
     factors = _normals(seed, (arms, rank), 0)
     largest = max(float(ordered_dot(row, row)) for row in factors)
     interaction = LowRankInteraction(factors / np.sqrt(largest))
@@ -97,9 +105,9 @@ def instance_with_support(arms: int, support: int, seed: int) -> Instance:
     >>> instance_with_support(arms=5, support=2, seed=0)
     Instance(5 arms, dense interaction, max|A| = 1)
     """
-    _require_whole("arms", arms, least=1)
-    _require_whole("support", support, least=1)
-    _require_whole("seed", seed, least=0)
+    arms = whole_number("arms", arms, 1)
+    support = whole_number("support", support, 1)
+    seed = whole_number("seed", seed, 0)
     _require_dense(arms)
     if support > arms:
         raise InvalidInput(f"support must be at most arms = {arms}, got {support}")
@@ -131,7 +139,7 @@ def _normalised_gram(b: Floats) -> DenseInteraction:
 
 
 @kernel
-def _fill_normals(out: Floats, seed: int, number: int) -> None:
+def _fill_normals(out: Floats, seed: Key, number: int) -> None:
     first_key, second_key = stream_keys(seed, number, INSTANCE)
     for row in range(out.shape[0]):
         stream = stream_at(first_key, second_key, row)
@@ -140,7 +148,7 @@ def _fill_normals(out: Floats, seed: int, number: int) -> None:
 
 
 @kernel
-def _fill_uniforms(out: Floats, seed: int, number: int) -> None:
+def _fill_uniforms(out: Floats, seed: Key, number: int) -> None:
     first_key, second_key = stream_keys(seed, number, INSTANCE)
     for i in range(out.size):
         out[i] = uniform(stream_at(first_key, second_key, i), 0)
@@ -158,13 +166,8 @@ def _uniforms(seed: int, size: int, number: int) -> Floats:
     return out
 
 
-def _require_whole(what: str, value: object, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise InvalidInput(f"{what} must be a whole number, got {value!r}")
-    if not least <= value < 2**64:
-        raise InvalidInput(f"{what} must be at least {least}, got {value}")
-
-
 def _require_dense(arms: int) -> None:
     if arms > DENSE_ARMS:
-        raise InvalidInput(f"a dense matrix of {arms:,} arms is too large; pass rank= for many arms")
+        raise InvalidInput(
+            f"a dense matrix of {arms:,} arms is too large; pass rank= for many arms"
+        )

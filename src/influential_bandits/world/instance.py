@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,7 @@ from influential_bandits.world.interaction import (
 
 __all__ = ["Instance"]
 
+Result = TypeVar("Result")
 FORMAT = "influential-bandits/instance/1"
 
 
@@ -82,6 +83,7 @@ class Instance:
         self._initial_loss = _frozen(loss)
         self._names = None if arms is None else _names(arms, matrix.arms)
         self._memory = float(memory)
+        self._remembered: dict[str, Any] = {}
 
     @property
     def interaction(self) -> Interaction:
@@ -115,7 +117,7 @@ class Instance:
 
     @cached_property
     def linear_term(self) -> Floats:
-        """b = l1 − ½·diag(A), (arms,): the total loss is b·x + ½·xᵀAx (Prop. 2.1)."""
+        """B = l1 − ½·diag(A), (arms,): the total loss is b·x + ½·xᵀAx (Prop. 2.1)."""
         self.require_lasting_memory("linear_term")
         return _frozen(self._initial_loss - 0.5 * self._interaction.diagonal)
 
@@ -124,7 +126,12 @@ class Instance:
         """The arrays that compiled code reads."""
         matrix = self._interaction
         return World(
-            matrix.kind, matrix.values, matrix.columns, matrix.offsets, self._initial_loss, self._memory
+            matrix.kind,
+            matrix.values,
+            matrix.columns,
+            matrix.offsets,
+            self._initial_loss,
+            self._memory,
         )
 
     def losses(self, counts: npt.ArrayLike) -> Floats:
@@ -139,14 +146,14 @@ class Instance:
         array (arms,)
         """
         self.require_lasting_memory("losses from counts")
-        x = self._checked_counts(counts)
+        x = self.checked_counts(counts)
         if x.ndim != 1:
             raise InvalidInput(f"losses takes one vector of counts, got shape {x.shape}")
         deviations = np.empty(self.n_arms)
         all_deviations(self.world, fresh(self.world), x, deviations)
         return self._initial_loss + deviations
 
-    def total_loss(self, counts: npt.ArrayLike) -> Any:  # noqa: ANN401 - scalar or array, as NumPy does
+    def total_loss(self, counts: npt.ArrayLike) -> Any:
         """Return the expected total loss b·x + ½·xᵀAx of any order of ``counts`` pulls (Prop. 2.1).
 
         Parameters
@@ -158,7 +165,7 @@ class Instance:
         float or array (...)
         """
         self.require_lasting_memory("total loss from counts (Prop. 2.1)")
-        x = self._checked_counts(counts)
+        x = self.checked_counts(counts)
         flat = np.ascontiguousarray(x.reshape(-1, self.n_arms))
         totals = total_losses(self.world, fresh(self.world), self.linear_term, flat)
         return float(totals[0]) if x.ndim == 1 else totals.reshape(x.shape[:-1])
@@ -171,7 +178,14 @@ class Instance:
                 "the order of the pulls matters, not only how many there were"
             )
 
-    def _checked_counts(self, counts: npt.ArrayLike) -> Floats:
+    def remember(self, name: str, make: Callable[[], Result]) -> Result:
+        """Return what ``make`` gives, made once: nothing about an instance ever changes."""
+        if name not in self._remembered:
+            self._remembered[name] = make()
+        return self._remembered[name]
+
+    def checked_counts(self, counts: npt.ArrayLike) -> Floats:
+        """Return counts (..., arms) as floats, or say what is wrong with them."""
         try:
             x = np.asarray(counts, dtype=np.float64)
         except (TypeError, ValueError):
@@ -202,7 +216,9 @@ class Instance:
             raise InvalidInstance(f'this is no instance file: expected "format": "{FORMAT}"')
         try:
             interaction = interaction_from_json(data["interaction"])
-            return cls(interaction, data["initial_loss"], data["arms"], data["memory"], definite=False)
+            return cls(
+                interaction, data["initial_loss"], data["arms"], data["memory"], definite=False
+            )
         except KeyError as missing:
             raise InvalidInstance(f"the instance file has no {missing} entry") from None
 
@@ -238,7 +254,11 @@ class Instance:
         """Say the size, the kind of interaction and whatever is unusual."""
         matrix = self._interaction
         rank = f" (rank {matrix.values.shape[1]})" if matrix.name == "low-rank" else ""
-        parts = [f"{self.n_arms} arms", f"{matrix.name} interaction{rank}", f"max|A| = {matrix.scale:.4g}"]
+        parts = [
+            f"{self.n_arms} arms",
+            f"{matrix.name} interaction{rank}",
+            f"max|A| = {matrix.scale:.4g}",
+        ]
         if matrix.vouched:
             parts.append("definiteness vouched for by the caller")
         if not matrix.definite:

@@ -13,7 +13,7 @@ import scipy.sparse
 
 from influential_bandits.errors import InvalidInstance
 from influential_bandits.world.dynamics import DENSE, LOW_RANK, SPARSE, Floats, Ints
-from influential_bandits.world.factorisation import pivoted_cholesky
+from influential_bandits.world.factorisation import pivoted_ldl
 
 __all__ = ["DenseInteraction", "Interaction", "LowRankInteraction", "SparseInteraction"]
 
@@ -53,6 +53,11 @@ class Interaction(ABC):
     @abstractmethod
     def scale(self) -> float:
         """Largest absolute entry of A, the norm of Assumption 2.4."""
+
+    @property
+    def squares(self) -> tuple[Floats, Floats] | None:
+        """L and D with dᵀAd = Σ D·(Lᵀd)², or None where they would take too much memory."""
+        return None
 
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
@@ -150,9 +155,9 @@ class DenseInteraction(Interaction):
         return self.smallest_eigenvalue >= -self.tolerance
 
     @cached_property
-    def factor(self) -> Floats:
-        """F (arms, rank) with A = FFᵀ up to rounding, by pivoted Cholesky."""
-        return _frozen(pivoted_cholesky(self.values, self.arms * np.finfo(float).eps))
+    def squares(self) -> tuple[Floats, Floats]:
+        """L (arms, rank) and D (rank,) with dᵀAd = Σ D·(Lᵀd)²; by pivoted LDLᵀ."""
+        return pivoted_ldl(self.values, self.arms * np.finfo(float).eps)
 
     def to_json(self) -> dict[str, Any]:
         return {"kind": self.name, "matrix": self.values.tolist()}
@@ -188,10 +193,10 @@ class LowRankInteraction(Interaction):
     def arms(self) -> int:
         return len(self.values)
 
-    @property
-    def factor(self) -> Floats:
-        """The factors F themselves."""
-        return self.values
+    @cached_property
+    def squares(self) -> tuple[Floats, Floats]:
+        """L (arms, rank) and D (rank,) with dᵀAd = Σ D·(Lᵀd)²: the factors themselves, and ones."""
+        return self.values, np.ones(self.values.shape[1])
 
     def rows(self, indices: npt.ArrayLike) -> Floats:
         rows: Floats = self.values[np.asarray(indices)] @ self.values.T
@@ -235,7 +240,7 @@ class SparseInteraction(Interaction):
     name = "sparse"
     CHECKED_ARMS = 2000
 
-    def __init__(self, matrix: Any, *, vouched: bool = False) -> None:  # noqa: ANN401 - SciPy is untyped
+    def __init__(self, matrix: Any, *, vouched: bool = False) -> None:
         if not scipy.sparse.issparse(matrix):
             matrix = _numbers(matrix, "interaction")
             if matrix.ndim != 2:
@@ -264,7 +269,7 @@ class SparseInteraction(Interaction):
         self.vouched = vouched
 
     @cached_property
-    def matrix(self) -> Any:  # noqa: ANN401 - SciPy is untyped
+    def matrix(self) -> Any:
         """A as a SciPy CSR array."""
         return scipy.sparse.csr_array(
             (self.values[0], self.columns, self.offsets), shape=(self.arms, self.arms)

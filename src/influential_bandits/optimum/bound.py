@@ -1,0 +1,56 @@
+"""The paper's upper bound on the regret of influential LCB (Theorem 2.6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from influential_bandits.errors import InvalidInput, NotApplicable
+from influential_bandits.world.instance import Instance
+
+__all__ = ["regret_bound"]
+
+
+def regret_bound(
+    instance: Instance, horizon: npt.ArrayLike, scale: float = 1.0, noise_bound: float = 1.0
+) -> Any:
+    """Return the bound of Theorem 2.6 for InfluentialLCB(scale) with noise of at most noise_bound.
+
+    ((5K + 3)·B/2 + 2‖l1‖∞)·T + (2K·B + 2B + 2N + 2‖l1‖∞)·T·log T with B = scale, N = noise_bound;
+    B = N = 1 is the paper's statement, and its proof gives the general one.
+
+    Parameters
+    ----------
+    instance : Instance
+        With max|A| ≤ scale, positive semi-definite, memory = 1.
+    horizon : int or array of int
+
+    Examples
+    --------
+    >>> import influential_bandits as ib
+    >>> round(regret_bound(ib.random_instance(arms=3, seed=0), 1000), 1)
+    103612.3
+    """
+    instance.require_lasting_memory("Theorem 2.6")
+    if not instance.definite:
+        raise NotApplicable("Theorem 2.6 needs a positive semi-definite interaction")
+    if not 0.0 < scale < np.inf:
+        raise InvalidInput(f"scale must be positive, got {scale}")
+    if not 0.0 <= noise_bound < np.inf:
+        raise InvalidInput(f"noise_bound must not be negative, got {noise_bound}")
+    if instance.interaction.scale > scale * (1 + 1e-12):
+        raise NotApplicable(
+            f"Theorem 2.6 needs max|A| ≤ scale (Assumption 2.4), but max|A| = "
+            f"{instance.interaction.scale:.4g} and scale = {scale:g}"
+        )
+    t = np.asarray(horizon, dtype=np.float64)
+    if not (np.isfinite(t) & (t >= 1)).all():
+        raise InvalidInput(f"horizon must be at least 1, got {horizon!r}")
+    k = instance.n_arms
+    loss = float(np.abs(instance.initial_loss).max())
+    linear = (5 * k + 3) * scale / 2 + 2 * loss
+    logarithmic = 2 * k * scale + 2 * scale + 2 * noise_bound + 2 * loss
+    bound = linear * t + logarithmic * t * np.log(t)
+    return float(bound) if np.ndim(horizon) == 0 else bound

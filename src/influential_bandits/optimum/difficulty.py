@@ -1,0 +1,131 @@
+"""Which instances are easy: where regret can stay bounded, and where it must grow with T."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from influential_bandits.errors import NotApplicable
+from influential_bandits.optimum.critical_line import STILL, all_gaps, enter
+from influential_bandits.optimum.path import optimal_path
+from influential_bandits.world.dynamics import Floats, Ints
+from influential_bandits.world.instance import Instance
+
+__all__ = ["Difficulty", "difficulty"]
+
+ZERO = 1e-12  # relative size under which a share, a gap or a curvature counts as zero
+
+
+@dataclass(frozen=True, eq=False)
+class Difficulty:
+    """How hard an instance is, and why.
+
+    Attributes
+    ----------
+    verdict : {"easy", "hard", "borderline"}
+        Easy: p* uses every arm and A is positive definite along the simplex, so that every mistake
+        is repaid. Hard: each pull of some arm costs an amount that grows with T. Borderline: none.
+    leaning : {"easy", "hard"}
+        The verdict, or for borderline instances what the last ray of the optimal path says.
+    reason : str
+        In words.
+    mix : array (arms,)
+        p*, the minimiser of ½·pᵀAp on the simplex (the one the optimal path leads to).
+    support : array of int
+        The arms that p* uses.
+    gaps : array (arms,)
+        (A·p*)_i − p*ᵀA·p*: a pull of arm i costs gap·T in the long run.
+    definite_directions : bool
+        Whether dᵀAd > 0 for every d ≠ 0 with Σd = 0.
+    """
+
+    verdict: str
+    leaning: str
+    reason: str
+    mix: Floats
+    support: Ints
+    gaps: Floats
+    definite_directions: bool
+
+
+def difficulty(instance: Instance) -> Difficulty:
+    """Return whether regret can stay small on an instance, by an exact rule.
+
+    Examples
+    --------
+    >>> import influential_bandits as ib
+    >>> difficulty(ib.instance_with_support(arms=3, support=3, seed=0)).verdict
+    'easy'
+    >>> difficulty(ib.linear_lower_bound()).reason
+    'each pull of arm 0 costs 0.25·T in the long run, and nothing repays it'
+    >>> difficulty(ib.counterexample()).verdict
+    'borderline'
+    """
+    instance.require_lasting_memory("difficulty")
+    if not instance.definite:
+        raise NotApplicable("difficulty is defined for positive semi-definite interactions")
+    ray = optimal_path(instance).last
+    offsets, rates = all_gaps(instance.world, instance.linear_term, ray.support, ray.p, ray.q)
+    scale = instance.interaction.scale
+    mix = np.zeros(instance.n_arms)
+    mix[ray.support] = np.maximum(ray.p[:-1, 0], 0.0)
+    mix[mix <= ZERO] = 0.0
+    gaps = np.where(rates > ZERO * scale, rates, 0.0)
+    definite = _definite_directions(instance, ray.support)
+    support = np.flatnonzero(mix)
+
+    if (gaps > 0).any():
+        worst = int(np.argmax(gaps))
+        verdict = leaning = "hard"
+        reason = (
+            f"each pull of arm {instance.arms[worst]} costs {gaps[worst]:.3g}·T in the long run, "
+            "and nothing repays it"
+        )
+    elif definite and len(support) == instance.n_arms:
+        verdict = leaning = "easy"
+        reason = "the best mix uses every arm and is the only one, so that every mistake is repaid"
+    else:
+        verdict = "borderline"
+        leaning, reason = _by_the_ray(instance, ray.support, support, offsets)
+    return Difficulty(verdict, leaning, reason, mix, support, gaps, definite)
+
+
+def _by_the_ray(
+    instance: Instance, ray_support: Ints, growing: Ints, offsets: Floats
+) -> tuple[str, str]:
+    """Decide an instance without growing costs: is there still a pull that nothing repays?"""  # noqa: D400
+    resting = np.setdiff1d(ray_support, growing)
+    if len(resting):
+        return "hard", (
+            f"arm {instance.arms[resting[0]]} belongs to the best counts but does not grow with T: "
+            "a pull too many is never repaid"
+        )
+    scale = np.abs(instance.linear_term).max() + instance.interaction.scale
+    costly = np.flatnonzero(offsets > ZERO * scale)
+    if len(costly):
+        worst = int(costly[np.argmax(offsets[costly])])
+        return "hard", (
+            f"each pull of arm {instance.arms[worst]} costs {offsets[worst]:.3g}, whatever T, "
+            "and nothing repays it"
+        )
+    return "easy", "some arms can stand in for others at no cost, so that no mistake lasts"
+
+
+def _definite_directions(instance: Instance, ray_support: Ints) -> bool:
+    """Tell whether A is positive definite on {d: Σd = 0}, by adding every arm to a support."""
+    arms = instance.n_arms
+    rank = instance.world.values.shape[1] if instance.interaction.name == "low-rank" else arms
+    if arms > rank + 1 or arms > 2000:
+        return False if arms > rank + 1 else _definite_by_eigenvalues(instance)
+    inverse = np.zeros((arms + 1, arms + 1))
+    support = np.empty(arms, np.int64)
+    order = np.concatenate([ray_support, np.setdiff1d(np.arange(arms), ray_support)])
+    return all(enter(instance.world, inverse, support, m, int(arm)) for m, arm in enumerate(order))
+
+
+def _definite_by_eigenvalues(instance: Instance) -> bool:
+    matrix = instance.interaction.to_dense()
+    centred = matrix - matrix.mean(axis=0) - matrix.mean(axis=1)[:, None] + matrix.mean()
+    eigenvalues = np.linalg.eigvalsh(centred)
+    return bool(eigenvalues[1] > STILL * eigenvalues[-1])

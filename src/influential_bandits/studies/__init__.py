@@ -1,0 +1,1 @@
+"""Studies: one file each, settings as data, results as rows and pictures."""

@@ -1,0 +1,107 @@
+"""The world one pull at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from influential_bandits.checks import whole_number
+from influential_bandits.errors import InvalidInput
+from influential_bandits.numerics.compiling import kernel
+from influential_bandits.numerics.streams import NOISE, stream_keys
+from influential_bandits.world.dynamics import (
+    Floats,
+    Ints,
+    Progress,
+    World,
+    advance,
+    expected_loss,
+    fresh,
+)
+from influential_bandits.world.instance import Instance
+from influential_bandits.world.noise import Noise, NoiseSource, NoNoise, noise_at
+
+__all__ = ["Environment"]
+
+
+class Environment:
+    """An instance being played: pull an arm, see its noisy loss, and all losses move.
+
+    The losses are those that :func:`simulate` produces for the same seed, to the last bit.
+
+    Parameters
+    ----------
+    instance : Instance
+    noise : Noise, optional
+        By default none.
+    seed, instance_number : int
+        Choose the stream of the noise.
+
+    Examples
+    --------
+    >>> import influential_bandits as ib
+    >>> environment = Environment(ib.counterexample())
+    >>> environment.pull(1), environment.pull(1), environment.pull(0)
+    (1.0, 3.0, 3.0)
+    >>> environment.expected_losses()
+    array([4., 6.])
+    """
+
+    def __init__(
+        self,
+        instance: Instance,
+        noise: Noise | None = None,
+        seed: int = 0,
+        instance_number: int = 0,
+    ) -> None:
+        self.instance = instance
+        self.noise = NoNoise() if noise is None else noise
+        self.round = 0  # pulls so far
+        seed = whole_number("seed", seed)
+        instance_number = whole_number("instance_number", instance_number)
+        keys = stream_keys(np.uint64(seed), np.uint64(instance_number), NOISE)
+        self._keys = np.uint64(keys[0]), np.uint64(keys[1])
+        self._progress = fresh(instance.world)
+        self._source = self.noise.source()
+
+    @property
+    def counts(self) -> Ints:
+        """How often each arm was pulled, (arms,); a copy."""
+        return self._progress.counts.copy()
+
+    def expected_losses(self) -> Floats:
+        """Return the losses, before noise, that the arms would have in the next round, (arms,)."""
+        out = np.empty(self.instance.n_arms)
+        _all_losses(self.instance.world, self._progress, self.round + 1, out)
+        return out
+
+    def pull(self, arm: int) -> float:
+        """Pull an arm and return its observed loss."""
+        if not 0 <= arm < self.instance.n_arms:
+            raise InvalidInput(f"arm must be one of 0 … {self.instance.n_arms - 1}, got {arm!r}")
+        self.noise.require_rounds(self.round + 1, 1)
+        self.round += 1
+        loss = _pull(
+            self.instance.world, self._progress, self._source, *self._keys, self.round, int(arm)
+        )
+        return float(loss)
+
+
+@kernel
+def _pull(
+    world: World,
+    progress: Progress,
+    noise: NoiseSource,
+    first_key: np.uint64,
+    second_key: np.uint64,
+    t: int,
+    arm: int,
+) -> float:
+    loss = expected_loss(world, progress, arm, t) + noise_at(noise, first_key, second_key, 0, t)
+    advance(world, progress, arm, t)
+    return loss
+
+
+@kernel
+def _all_losses(world: World, progress: Progress, t: int, out: Floats) -> None:
+    for arm in range(out.size):
+        out[arm] = expected_loss(world, progress, arm, t)

@@ -1,0 +1,114 @@
+"""The Gymnasium environment ``InfluentialBandit-v0``; needs the extra ``gym``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+
+from influential_bandits.checks import checked_horizon
+from influential_bandits.errors import InvalidInput
+from influential_bandits.world.environment import Environment
+from influential_bandits.world.generators import counterexample
+from influential_bandits.world.instance import Instance
+from influential_bandits.world.noise import Noise
+
+__all__ = ["ENVIRONMENT", "InfluentialBanditEnv", "register"]
+
+ENVIRONMENT = "InfluentialBandit-v0"
+
+Observation = npt.NDArray[np.float64] | dict[str, npt.NDArray[Any]]
+
+
+class InfluentialBanditEnv(gymnasium.Env[Observation, np.int64]):
+    """An influential bandit as a Gymnasium environment: the reward is minus the observed loss.
+
+    Parameters
+    ----------
+    instance : Instance
+        By default Prop. 2.2's counterexample.
+    noise : Noise, optional
+        By default none.
+    horizon : int
+        The episode is truncated after so many rounds.
+    observe : {"loss", "counts"}
+        "loss": the last observed loss, (1,), 0 before the first. "counts": a dictionary with that
+        loss and the counts of all arms, the state of the paper's MDP view.
+    instance_number : int
+        With the seed, chooses the stream of the noise, as in :func:`simulate`.
+
+    Examples
+    --------
+    >>> import gymnasium, influential_bandits as ib
+    >>> env = gymnasium.make("InfluentialBandit-v0", instance=ib.counterexample(), horizon=2)
+    >>> observation, info = env.reset(seed=0)
+    >>> env.step(1)[1:4]
+    (-1.0, False, False)
+    >>> env.step(1)[1:4]
+    (-3.0, False, True)
+    """
+
+    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 - Gymnasium's own form
+
+    def __init__(
+        self,
+        instance: Instance | None = None,
+        noise: Noise | None = None,
+        horizon: int = 1000,
+        observe: str = "loss",
+        instance_number: int = 0,
+        render_mode: None = None,
+    ) -> None:
+        if observe not in ("loss", "counts"):
+            raise InvalidInput(f'observe must be "loss" or "counts", got {observe!r}')
+        self.instance = counterexample() if instance is None else instance
+        self.noise, self.horizon, self.observe = noise, checked_horizon(horizon), observe
+        self.instance_number = instance_number
+        self.render_mode = render_mode
+        if noise is not None:
+            noise.require_rounds(self.horizon, 1)
+        arms = self.instance.n_arms
+        self.action_space = gymnasium.spaces.Discrete(arms)
+        loss = gymnasium.spaces.Box(-np.inf, np.inf, (1,), np.float64)
+        counts = gymnasium.spaces.Box(0, self.horizon, (arms,), np.int64)
+        self.observation_space: gymnasium.Space[Any] = (
+            loss if observe == "loss" else gymnasium.spaces.Dict({"loss": loss, "counts": counts})
+        )
+        self._play: Environment | None = None
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
+        """Start again; a seed chooses the noise, without one each episode has its own."""
+        super().reset(seed=seed)
+        if seed is None:
+            seed = int(self.np_random.integers(2**63))
+        self._play = Environment(self.instance, self.noise, seed, self.instance_number)
+        return self._observation(0.0), {}
+
+    def step(self, action: np.int64) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+        """Pull an arm."""
+        if self._play is None or self._play.round >= self.horizon:
+            raise gymnasium.error.ResetNeeded("the episode is over: call reset() first")
+        loss = self._play.pull(int(action))
+        truncated = self._play.round >= self.horizon
+        return self._observation(loss), -loss, False, truncated, {}
+
+    def _observation(self, loss: float) -> Observation:
+        last = np.array([loss])
+        if self.observe == "loss" or self._play is None:
+            return last
+        return {"loss": last, "counts": self._play.counts}
+
+
+def register() -> None:
+    """Make the environment known to Gymnasium; does nothing the second time."""
+    if ENVIRONMENT not in gymnasium.registry:
+        gymnasium.register(
+            ENVIRONMENT, entry_point="influential_bandits.world.gym:InfluentialBanditEnv"
+        )
+
+
+register()
