@@ -15,7 +15,7 @@ from numba.core import types as numba_types
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array, populate_array
 
-__all__ = ["borrowed", "fingerprint", "kernel"]
+__all__ = ["borrowed", "fingerprint", "inlined", "kernel"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -39,8 +39,17 @@ def kernel(function: Function) -> Function:
     Numba's cache looks at the function's own file only, and would run old code after an edit of a
     file that it calls into. Here the cache is good for one state of the whole package.
     """
+    return _compiled(function, forceinline=False)
+
+
+def inlined(function: Function) -> Function:
+    """Compile like :func:`kernel`, as a part of its callers: for what runs in every round."""
+    return _compiled(function, forceinline=True)
+
+
+def _compiled(function: Function, forceinline: bool) -> Function:
     dispatcher = numba.njit(
-        nogil=True, cache=True, error_model="numpy", fastmath=False, forceinline=True
+        nogil=True, cache=True, error_model="numpy", fastmath=False, forceinline=forceinline
     )(function)
     dispatcher._cache._cache_file._source_stamp = PACKAGE_STAMP
     return dispatcher

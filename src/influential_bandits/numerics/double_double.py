@@ -7,12 +7,12 @@ multiply-add, so that every machine gives the same bits.
 
 from __future__ import annotations
 
-from influential_bandits.numerics.compiling import kernel
+from influential_bandits.numerics.compiling import inlined
 
 Pair = tuple[float, float]
 
 
-@kernel
+@inlined
 def two_sum(a: float, b: float) -> Pair:
     """Return (s, e) with s = fl(a + b) and s + e = a + b exactly."""
     s = a + b
@@ -20,7 +20,7 @@ def two_sum(a: float, b: float) -> Pair:
     return s, (a - (s - v)) + (b - v)
 
 
-@kernel
+@inlined
 def two_product(a: float, b: float) -> Pair:
     """Return (p, e) with p = fl(a·b) and p + e = a·b exactly (|a|, |b| < 2⁹⁹⁶)."""
     p = a * b
@@ -33,7 +33,7 @@ def two_product(a: float, b: float) -> Pair:
     return p, ((a_high * b_high - p) + a_high * b_low + a_low * b_high) + a_low * b_low
 
 
-@kernel
+@inlined
 def add(x: Pair, y: Pair) -> Pair:
     """Return x + y."""
     s, e = two_sum(x[0], y[0])
@@ -43,14 +43,14 @@ def add(x: Pair, y: Pair) -> Pair:
     return two_sum(s, e + f)
 
 
-@kernel
+@inlined
 def scale(x: Pair, factor: float) -> Pair:
     """Return x times a double."""
     p, e = two_product(x[0], factor)
     return two_sum(p, e + x[1] * factor)
 
 
-@kernel
+@inlined
 def add_product(total: Pair, a: float, b: float) -> Pair:
     """Return total + a·b for doubles a and b."""
     return add(total, two_product(a, b))

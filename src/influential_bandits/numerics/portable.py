@@ -67,7 +67,7 @@ def normal_quantile(q: float) -> float:
     >>> normal_quantile(0.0)
     0.0
     >>> round(normal_quantile(0.475), 12)
-    1.959963984540
+    1.95996398454
     """
     if abs(q) <= 0.425:
         r = 0.180625 - q * q

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.numerics.compiling import kernel
+from influential_bandits.numerics.compiling import inlined, kernel
 from influential_bandits.numerics.portable import normal_quantile
 
 __all__ = ["INSTANCE", "NOISE", "POLICY", "Stream", "normal", "stream_at", "stream_keys", "uniform"]
@@ -39,7 +39,7 @@ class Stream(NamedTuple):
     key: np.uint64
 
 
-@kernel
+@inlined
 def mix(x: np.uint64) -> np.uint64:
     """Return the finaliser of SplitMix64: a bijection of 64 bits that hides all structure of x."""
     x = (x ^ (x >> S30)) * MULTIPLY_1
@@ -68,27 +68,27 @@ def key_table(seeds: npt.NDArray[np.uint64], instance: Key, purpose: int) -> npt
     return table
 
 
-@kernel
+@inlined
 def stream_at(first_key: np.uint64, second_key: np.uint64, t: int) -> Stream:
     """Return the stream of round t."""
     state = mix(np.uint64(t) * GOLDEN + np.uint64(first_key))
     return Stream(state, np.uint64(second_key))
 
 
-@kernel
+@inlined
 def centred(stream: Stream, draw: int) -> float:
     """Return a uniform number in (−½, ½): (m + ½)·2⁻⁵² for a 52-bit signed integer m, never 0."""
     bits = mix(stream.state ^ (np.uint64(draw) * SECOND + stream.key))
     return (np.float64(np.int64(bits) >> 12) + 0.5) * 2.220446049250313e-16
 
 
-@kernel
+@inlined
 def uniform(stream: Stream, draw: int) -> float:
     """Return draw number ``draw`` of this round, uniform in (0, 1), both ends excluded."""
     return 0.5 + centred(stream, draw)
 
 
-@kernel
+@inlined
 def normal(stream: Stream, draw: int) -> float:
     """Return draw number ``draw`` of this round, standard normal (|z| < 8.3)."""
     return normal_quantile(centred(stream, draw))

@@ -31,7 +31,7 @@ def regret_bound(
     --------
     >>> import influential_bandits as ib
     >>> round(regret_bound(ib.random_instance(arms=3, seed=0), 1000), 1)
-    103612.3
+    103333.3
     """
     instance.require_lasting_memory("Theorem 2.6")
     if not instance.definite:

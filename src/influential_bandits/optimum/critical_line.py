@@ -257,16 +257,15 @@ def follow_path(world: World, b: Floats, largest: int, scale_a: float) -> tuple[
     return events[:count], times[:count], False
 
 
-@kernel
 def replay(events: Ints, segment: int) -> Ints:
     """Return the support after event number ``segment``, in increasing order."""
-    inside = set()
-    for n in range(segment + 1):
-        if events[n] >= 0:
-            inside.add(events[n])
+    inside: set[int] = set()
+    for event in events[: segment + 1].tolist():
+        if event >= 0:
+            inside.add(event)
         else:
-            inside.remove(-events[n] - 1)
-    return np.array(sorted(inside))
+            inside.remove(-event - 1)
+    return np.array(sorted(inside), np.int64)
 
 
 @kernel

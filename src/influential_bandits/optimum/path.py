@@ -71,8 +71,8 @@ class OptimalPath:
     >>> path.breakpoints
     array([0. , 0.5])
     >>> path.counts([10, 1_000_000_000])
-    array([[9.50000000e+00, 5.00000000e-01],
-           [1.00000000e+09, 5.00000000e-01]])
+    array([[9.5e+00, 5.0e-01],
+           [1.0e+09, 5.0e-01]])
     """
 
     def __init__(self, instance: Instance) -> None:

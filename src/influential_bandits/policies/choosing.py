@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from influential_bandits.numerics.compiling import kernel
+from influential_bandits.numerics.compiling import inlined
 from influential_bandits.world.dynamics import Ints
 
 
-@kernel
+@inlined
 def unseen_arm(seen: Ints, pulls: Ints, eligible: Any) -> int:
     """Return the eligible arm without an observation that was pulled least, or −1 if all are seen.
 

@@ -28,6 +28,7 @@ from influential_bandits.world.instance import Instance
 
 FUNCTIONS = ("init", "select", "pulled", "observed")
 TYPES = ("int64", "float64")
+INLINED = {"forceinline": True, "error_model": "numpy"}  # a policy becomes a part of the loop
 
 
 class Tag:
@@ -41,10 +42,7 @@ class Tag:
         self.digest = digest
         self.parameters = parameters
         self.schema = schema
-        self.functions = {
-            name: numba.njit(error_model="numpy", forceinline=True)(getattr(code, name))
-            for name in FUNCTIONS
-        }
+        self.functions = {name: numba.njit(**INLINED)(getattr(code, name)) for name in FUNCTIONS}
 
     @cached_property
     def unpack(self) -> Callable[..., Any]:
@@ -218,30 +216,30 @@ def observed(tag: Tag, c: Any, s: Any, t: int, arm: int, memo: Floats, loss: flo
     raise AssertionError
 
 
-@overload(unpack)
+@overload(unpack, jit_options=INLINED)
 def _unpack(tag, config, arrays):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
     return _of(tag).unpack
 
 
-@overload(init)
+@overload(init, jit_options=INLINED)
 def _init(tag, c, s):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
     function = _of(tag).functions["init"]
     return lambda tag, c, s: function(c, s)
 
 
-@overload(select)
+@overload(select, jit_options=INLINED)
 def _select(tag, c, s, t, eligible, rng):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
     function = _of(tag).functions["select"]
     return lambda tag, c, s, t, eligible, rng: function(c, s, t, eligible, rng)
 
 
-@overload(pulled)
+@overload(pulled, jit_options=INLINED)
 def _pulled(tag, c, s, t, arm, memo):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
     function = _of(tag).functions["pulled"]
     return lambda tag, c, s, t, arm, memo: function(c, s, t, arm, memo)
 
 
-@overload(observed)
+@overload(observed, jit_options=INLINED)
 def _observed(tag, c, s, t, arm, memo, loss):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
     function = _of(tag).functions["observed"]
     return lambda tag, c, s, t, arm, memo, loss: function(c, s, t, arm, memo, loss)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from influential_bandits.errors import InvalidInput
-from influential_bandits.numerics.compiling import kernel
+from influential_bandits.numerics.compiling import inlined
 from influential_bandits.policies.choosing import unseen_arm
 from influential_bandits.policies.contract import Policy, Scalar, Shape
 
@@ -167,12 +167,12 @@ def _leaves(arms: int) -> int:
     return 1 << max(arms - 1, 0).bit_length()
 
 
-@kernel
+@inlined
 def _opening_rounds(opening: int, arms: int) -> int:
     return 2 * arms if opening == 1 else arms * (arms + 1)
 
 
-@kernel
+@inlined
 def _scheduled_arm(opening: int, arms: int, step: int) -> int:
     """Return the arm of a step of the opening.
 
@@ -187,7 +187,7 @@ def _scheduled_arm(opening: int, arms: int, step: int) -> int:
     return arm + step // 2 if step % 2 == 0 else arm
 
 
-@kernel
+@inlined
 def _estimate(c: Any, s: Any, t: int, arm: int, between: int, loss: float) -> bool:
     """Take a new estimate of an entry of A from two pulls of an arm; tell whether B has grown.
 
@@ -208,7 +208,7 @@ def _estimate(c: Any, s: Any, t: int, arm: int, between: int, loss: float) -> bo
     return True
 
 
-@kernel
+@inlined
 def _first(s: Any, left: int, right: int) -> int:
     """Return which of two arms (−1: none) goes first; left has the lower index."""
     if right < 0:
@@ -220,7 +220,7 @@ def _first(s: Any, left: int, right: int) -> int:
     return left if s.key[left] <= s.key[right] else right
 
 
-@kernel
+@inlined
 def _build_tree(s: Any) -> None:
     """Play the whole tournament: node n holds the winner of nodes 2n and 2n + 1."""
     leaves = s.tree.size // 2
@@ -230,7 +230,7 @@ def _build_tree(s: Any) -> None:
         s.tree[node] = _first(s, s.tree[2 * node], s.tree[2 * node + 1])
 
 
-@kernel
+@inlined
 def _replay(s: Any, arm: int) -> None:
     """Play again the matches that an arm takes part in."""
     node = (s.tree.size // 2 + arm) // 2

@@ -19,7 +19,7 @@ class Uniform(Policy):
     --------
     >>> import influential_bandits as ib
     >>> ib.simulate(ib.counterexample(), Uniform(), horizon=100, seeds=[7]).counts[0, 0, -1]
-    array([53, 47])
+    array([44, 56])
     """
 
     @staticmethod

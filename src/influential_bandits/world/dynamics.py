@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.numerics.compiling import borrowed, kernel
+from influential_bandits.numerics.compiling import borrowed, inlined, kernel
 from influential_bandits.numerics.double_double import add, add_product, two_sum
 
 DENSE, LOW_RANK, SPARSE = 0, 1, 2
@@ -56,7 +56,7 @@ def fresh(world: World) -> Progress:
     )
 
 
-@kernel
+@inlined
 def borrowed_world(world: World) -> World:
     """Return the world in arrays without an owner, for loops (see :func:`borrowed`)."""
     return World(
@@ -69,7 +69,7 @@ def borrowed_world(world: World) -> World:
     )
 
 
-@kernel
+@inlined
 def ordered_dot(a: Floats, b: Floats) -> float:
     """Return Σ aᵢ·bᵢ in a fixed order: four interleaved partial sums, then the rest."""
     whole = a.size - a.size % 4
@@ -85,7 +85,7 @@ def ordered_dot(a: Floats, b: Floats) -> float:
     return total
 
 
-@kernel
+@inlined
 def power(base: float, exponent: int) -> float:
     """Return base to a non-negative whole power by squaring, the same bits everywhere."""
     result = 1.0
@@ -97,7 +97,7 @@ def power(base: float, exponent: int) -> float:
     return result
 
 
-@kernel
+@inlined
 def deviation(world: World, progress: Progress, arm: int, t: int) -> float:
     """Return how far the loss of an arm in round t lies from its initial loss."""
     if world.kind == DENSE:
@@ -115,13 +115,13 @@ def deviation(world: World, progress: Progress, arm: int, t: int) -> float:
     return total
 
 
-@kernel
+@inlined
 def expected_loss(world: World, progress: Progress, arm: int, t: int) -> float:
     """Return the loss of an arm in round t, before noise."""
     return world.initial_loss[arm] + deviation(world, progress, arm, t)
 
 
-@kernel
+@inlined
 def advance(world: World, progress: Progress, arm: int, t: int) -> None:
     """Let the pull of an arm in round t influence the world: deviation ← γ·deviation + A[arm]."""
     progress.counts[arm] += 1
@@ -145,7 +145,7 @@ def advance(world: World, progress: Progress, arm: int, t: int) -> None:
         progress.last[arm] = t + 1
 
 
-@kernel
+@inlined
 def add_row(world: World, arm: int, high: Floats, low: Floats) -> None:
     """Fade a deviation of all arms, kept as high + low, by γ and add row ``arm`` of A to it."""
     if world.memory < 1.0:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from influential_bandits.errors import InvalidInput
-from influential_bandits.numerics.compiling import kernel
+from influential_bandits.numerics.compiling import inlined
 from influential_bandits.numerics.streams import centred, normal, stream_at
 from influential_bandits.world.dynamics import Floats
 
@@ -27,7 +27,7 @@ class NoiseSource(NamedTuple):
     values: Floats  # recorded: (rows, rounds), otherwise empty
 
 
-@kernel
+@inlined
 def noise_at(
     source: NoiseSource, first_key: np.uint64, second_key: np.uint64, row: int, t: int
 ) -> float:
