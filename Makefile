@@ -21,7 +21,7 @@ test: $(VENV)/dev.stamp  ## Run the whole test suite
 	@echo "Running the tests …"
 	@$(VENV)/bin/python -m pytest
 
-check: $(VENV)/dev.stamp  ## Lint, format, types, layers, doctests and README examples
+check: $(VENV)/dev.stamp  ## Lint, format, types, layers, doctests and the documents' examples
 	@echo "Linting …"
 	@$(VENV)/bin/ruff check
 	@echo "Checking the format …"
@@ -32,8 +32,8 @@ check: $(VENV)/dev.stamp  ## Lint, format, types, layers, doctests and README ex
 	@$(VENV)/bin/lint-imports
 	@echo "Running the doctests …"
 	@$(VENV)/bin/python -m pytest --quiet --doctest-modules src
-	@echo "Running the README examples …"
-	@$(VENV)/bin/python -m pytest --quiet tests/test_readme.py
+	@echo "Running the examples of the documents …"
+	@$(VENV)/bin/python -m pytest --quiet tests/test_documents.py
 
 bench: $(BENCH)/bench.stamp  ## Measure against other libraries, in an environment of their own
 	@echo "Running the benchmarks …"
