@@ -11,7 +11,11 @@ from matplotlib import pyplot as plt
 import influential_bandits as ib
 
 IMAGES = Path(__file__).parent / "images"
-BLUE, VERMILION, GREEN = "#0072B2", "#D55E00", "#009E73"  # Okabe and Ito: safe for colour-blind eyes
+BLUE, VERMILION, GREEN = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+)  # Okabe and Ito: safe for colour-blind eyes
 GENRES = ("horror", "comedy", "drama")
 EVENING = (0, 0, 0, 1, 1, 0, 2, 2, 0)
 
@@ -45,7 +49,9 @@ def _heat_map(ax: plt.Axes, instance: ib.Instance) -> None:
             ax.text(j, i, f"{a[i, j]:+.1f}", ha="center", va="center")
     ax.set_xticks(range(3), GENRES)
     ax.set_yticks(range(3), GENRES, rotation=90, va="center")
-    ax.set_title("The interaction matrix A: pulling a row\nadds its entries to all losses", fontsize=10)
+    ax.set_title(
+        "The interaction matrix A: pulling a row\nadds its entries to all losses", fontsize=10
+    )
 
 
 def _evening(ax: plt.Axes, losses: np.ndarray) -> None:
@@ -67,7 +73,14 @@ def _growth(ax: plt.Axes) -> None:
         late = run.checkpoints >= 10
         slope = run.slope(10**4, 10**6)
         label = f"{type(policy).__name__}, slope {slope:.2f}"
-        ax.loglog(run.checkpoints[late], mean[late], color=colour, marker=marker, markersize=3, label=label)
+        ax.loglog(
+            run.checkpoints[late],
+            mean[late],
+            color=colour,
+            marker=marker,
+            markersize=3,
+            label=label,
+        )
     ax.set(xlabel="horizon T", ylabel="mean regret")
     ax.set_title("100 random instances, 3 arms:\nstandard LCB fails", fontsize=10)
     ax.grid(True, alpha=0.3)

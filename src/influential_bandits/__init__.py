@@ -22,12 +22,12 @@ if TYPE_CHECKING:
         NotCertified,
     )
     from influential_bandits.numerics.streams import normal, uniform
-    from influential_bandits.optimum.bound import regret_bound
-    from influential_bandits.optimum.certificate import Certificate
-    from influential_bandits.optimum.difficulty import Difficulty, difficulty
-    from influential_bandits.optimum.integer import IntegerOptimum, integer_optimum
-    from influential_bandits.optimum.path import OptimalPath, Optimum, optimal_path, optimum
-    from influential_bandits.optimum.regret import regret
+    from influential_bandits.optima.bound import regret_bound
+    from influential_bandits.optima.certificate import Certificate
+    from influential_bandits.optima.difficulty import Difficulty, difficulty
+    from influential_bandits.optima.integer import IntegerOptimum, integer_optimum
+    from influential_bandits.optima.path import OptimalPath, Optimum, optimal_path, optimum
+    from influential_bandits.optima.regret import regret
     from influential_bandits.policies.agent import Agent, Ticket
     from influential_bandits.policies.contract import Policy
     from influential_bandits.policies.influential_lcb import InfluentialLCB
@@ -76,12 +76,12 @@ _HOMES = {
         "NotCertified",
     ),
     "numerics.streams": ("normal", "uniform"),
-    "optimum.bound": ("regret_bound",),
-    "optimum.certificate": ("Certificate",),
-    "optimum.difficulty": ("Difficulty", "difficulty"),
-    "optimum.integer": ("IntegerOptimum", "integer_optimum"),
-    "optimum.path": ("OptimalPath", "Optimum", "optimal_path", "optimum"),
-    "optimum.regret": ("regret",),
+    "optima.bound": ("regret_bound",),
+    "optima.certificate": ("Certificate",),
+    "optima.difficulty": ("Difficulty", "difficulty"),
+    "optima.integer": ("IntegerOptimum", "integer_optimum"),
+    "optima.path": ("OptimalPath", "Optimum", "optimal_path", "optimum"),
+    "optima.regret": ("regret",),
     "policies.agent": ("Agent", "Ticket"),
     "policies.contract": ("Policy",),
     "policies.influential_lcb": ("InfluentialLCB",),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import namedtuple
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -99,9 +99,16 @@ class Layout:
         horizon: int | None = None,
     ) -> None:
         name = type(policy).__name__
-        if policy.privileged and (instance is None or horizon is None):
-            raise InvalidPolicy(f"{name} is an oracle: it needs the instance and the horizon")
-        knowledge = policy.knowledge(instance, horizon) if instance and horizon else {}
+        told = {"instance": instance, "horizon": horizon}
+        missing = [what for what in policy.privileged if told[what] is None]
+        if missing:
+            raise InvalidPolicy(
+                f"{name} is an oracle: it must be told the {' and the '.join(missing)}"
+            )
+        knowledge: Mapping[str, npt.NDArray[Any]] = {}
+        if policy.privileged and instance is not None:
+            horizon_if_told = horizon if "horizon" in policy.privileged else None
+            knowledge = policy.knowledge(instance, horizon_if_told or 0)
         fields: dict[str, tuple[str, Shape]] = dict(policy.fields(arms))
         sizes = dict.fromkeys((*TYPES, *(f"known_{t}" for t in TYPES)), 0)
         rows, schema = [], []

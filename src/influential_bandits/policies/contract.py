@@ -59,7 +59,8 @@ class Policy:
     array([2, 3])
     """
 
-    privileged: ClassVar[tuple[str, ...]] = ()  # an oracle declares "instance" and "horizon"
+    privileged: ClassVar[tuple[str, ...]] = ()  # what an oracle is told: "instance", "horizon"
+    horizon_aware: ClassVar[bool] = False  # True: plays for its horizon, so one run for each
 
     def fields(self, arms: int) -> Mapping[str, tuple[str, Shape]]:
         """Return the state: name → ("int64" or "float64", shape with at most two axes)."""
@@ -74,7 +75,10 @@ class Policy:
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     def knowledge(self, instance: Instance, horizon: int) -> Mapping[str, npt.NDArray[Any]]:
-        """Return arrays that an oracle adds to ``s``; shared by all runs, so read-only."""
+        """Return arrays that an oracle adds to ``s``; shared by all runs, so read-only.
+
+        Called only for the privileged; the horizon is 0 for those not told it.
+        """
         return {}
 
     @staticmethod

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.optimum.integer import integer_optimum
+from influential_bandits.optima.integer import integer_optimum
 from influential_bandits.policies.contract import Policy, Shape
 from influential_bandits.world.dynamics import World, add_row
 from influential_bandits.world.instance import Instance
@@ -34,7 +34,7 @@ class FrankWolfeOracle(Policy):
     array([1000,    0])
     """
 
-    privileged = ("instance", "horizon")
+    privileged = ("instance",)
 
     def fields(self, arms: int) -> Mapping[str, tuple[str, Shape]]:
         """How far the losses are from the initial ones, in two parts so that sums do not drift."""
@@ -86,6 +86,7 @@ class OptimalOracle(Policy):
     """
 
     privileged = ("instance", "horizon")
+    horizon_aware = True
 
     def fields(self, arms: int) -> Mapping[str, tuple[str, Shape]]:
         """How often each arm was pulled."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -35,7 +36,9 @@ if TYPE_CHECKING:
 
 __all__ = ["log_spaced", "simulate"]
 
-ROUNDS_PER_STEP = 1 << 21  # a thread looks up that often: about 30 ms of work
+ROUNDS_PER_STEP = 1 << 21  # at most; about 30 ms of work for a fast policy with few arms
+SECONDS_PER_STEP = 0.05  # a thread looks up about that often
+BYTES_PER_BATCH = 1 << 26  # state of the runs that a thread plays side by side
 
 
 def simulate(
@@ -106,17 +109,20 @@ def simulate(
 
     arms = world[0].n_arms
     shape = (len(world), len(seed_list), len(marks))
-    counts = np.zeros((*shape, arms), np.int64)
     fading = any(instance.memory < 1.0 for instance in world)
-    loss = np.zeros(shape) if fading else None
-    choices = np.zeros((*shape[:2], horizon), np.int32) if record == "arms" else None
+    try:
+        counts = np.zeros((*shape, arms), np.int64)
+        loss = np.zeros(shape) if fading else None
+        choices = np.zeros((*shape[:2], horizon), np.int32) if record == "arms" else None
+    except MemoryError as error:
+        raise InvalidInput(f"the results do not fit into memory: {error}; keep less") from None
 
-    batch = max(1, min(len(seed_list), ROUNDS_PER_STEP // horizon))
     tasks: list[Task] = []
     for i, instance in enumerate(world):
         layout = (
             Layout(policy, arms, instance, horizon) if policy.privileged else Layout(policy, arms)
         )
+        batch = _batch(layout, instance, horizon)
         for start in range(0, len(seed_list), batch):
             part = slice(start, min(start + batch, len(seed_list)))
             runs = part.stop - part.start
@@ -165,15 +171,18 @@ class _Chain:
         self.policy, self.instance, self.layout, self.noise = policy, instance, layout, noise
         self.seeds, self.number, self.row = seeds, number, row
         self.output, self.horizon = output, horizon
-        self.rounds = max(1, ROUNDS_PER_STEP // len(seeds))
 
     def steps(self) -> Iterable[int]:
         """Play; yield the number of rounds done after each step."""
         runs = self._fresh_runs()
         shared, noise = self.layout.arrays(), self.noise.source()
         fault = np.zeros(3, np.int64)
-        for first in range(1, self.horizon + 1, self.rounds):
-            last = min(first + self.rounds - 1, self.horizon)
+        largest = max(1, ROUNDS_PER_STEP // len(self.seeds))
+        rounds = max(1, largest >> 10)
+        last = 0
+        while last < self.horizon:
+            first, last = last + 1, min(last + rounds, self.horizon)
+            started = time.perf_counter()
             advance_runs(
                 self.layout.tag,
                 self.layout.config,
@@ -190,6 +199,10 @@ class _Chain:
             if fault[CHOSEN_ROUND]:
                 raise self._out_of_range(fault)
             yield (last - first + 1) * len(self.seeds)
+            if time.perf_counter() - started < SECONDS_PER_STEP:
+                rounds = min(2 * rounds, largest)
+            else:
+                rounds = max(1, rounds // 2)
 
     def _fresh_runs(self) -> Runs:
         many = len(self.seeds)
@@ -217,6 +230,13 @@ class _Chain:
             f"{fault[CHOSEN_ROUND]} (instance {self.number}, seed {seed}); "
             f"the arms are 0 … {self.instance.n_arms - 1}"
         )
+
+
+def _batch(layout: Layout, instance: Instance, horizon: int) -> int:
+    """Return how many runs to play side by side: enough work for a step, little enough memory."""
+    progress = sum(array.nbytes for array in fresh(instance.world))
+    state = 8 * (layout.sizes["int64"] + layout.sizes["float64"] + layout.memo_size)
+    return max(1, min(ROUNDS_PER_STEP // horizon, BYTES_PER_BATCH // (progress + state)))
 
 
 def log_spaced(horizon: int) -> Ints:

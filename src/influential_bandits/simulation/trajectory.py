@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from influential_bandits.checks import optional_module
 from influential_bandits.errors import InvalidInput, NotApplicable
-from influential_bandits.optimum.regret import regret
+from influential_bandits.optima.regret import regret
 from influential_bandits.policies.contract import Policy
 from influential_bandits.simulation.slopes import log_log_slope
 from influential_bandits.world.dynamics import Floats, Ints
@@ -119,7 +119,7 @@ class Trajectory:
         return getattr(module, FRAMES[library])(columns)
 
     def plot(self, ax: Axes | None = None, label: str | None = None) -> Axes:
-        """Draw mean regret against the horizon, both on log scales, with a band of 10 % to 90 %.
+        """Draw mean regret against the horizon on log scales, with 95 % confidence intervals.
 
         Parameters
         ----------
@@ -140,7 +140,9 @@ class Trajectory:
             label=label or type(self.policy).__name__,
         )
         if len(values) > 1:
-            low, high = np.quantile(values, [0.1, 0.9], axis=0)
+            mean = values.mean(axis=0)
+            half = 1.96 * values.std(axis=0, ddof=1) / np.sqrt(len(values))
+            low, high = np.maximum(mean - half, mean * 1e-3), mean + half  # a log scale has no zero
             ax.fill_between(
                 self.checkpoints, low, high, color=line.get_color(), alpha=0.2, linewidth=0
             )

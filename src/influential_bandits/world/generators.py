@@ -87,8 +87,7 @@ def random_instance(arms: int, seed: int, rank: int | None = None) -> Instance:
         return Instance(_normalised_gram(b), _normals(seed, (1, arms), 1)[0])
     rank = whole_number("rank", rank, 1)
     factors = _normals(seed, (arms, rank), 0)
-    largest = max(float(ordered_dot(row, row)) for row in factors)
-    interaction = LowRankInteraction(factors / np.sqrt(largest))
+    interaction = LowRankInteraction(factors / np.sqrt(_largest_square(factors)))
     return Instance(interaction, _normals(seed, (1, arms), 1)[0])
 
 
@@ -131,6 +130,15 @@ def _gram(b: Floats) -> Floats:
         for j in range(i + 1):
             gram[i, j] = gram[j, i] = ordered_dot(columns[i], columns[j])
     return gram
+
+
+@kernel
+def _largest_square(factors: Floats) -> float:
+    """Return the largest entry of FFᵀ, which is on its diagonal."""
+    largest = 0.0
+    for i in range(factors.shape[0]):
+        largest = max(largest, ordered_dot(factors[i], factors[i]))
+    return largest
 
 
 def _normalised_gram(b: Floats) -> DenseInteraction:

@@ -152,7 +152,11 @@ class DenseInteraction(Interaction):
 
     @cached_property
     def definite(self) -> bool:  # type: ignore[override]
-        return self.smallest_eigenvalue >= -self.tolerance
+        try:  # a Cholesky factor proves it, in a tenth of the time that eigenvalues take
+            np.linalg.cholesky(self.values + self.tolerance * np.eye(self.arms))
+        except np.linalg.LinAlgError:
+            return self.smallest_eigenvalue >= -self.tolerance
+        return True
 
     @cached_property
     def squares(self) -> tuple[Floats, Floats]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from influential_bandits.errors import NotApplicable
-from influential_bandits.optimum.critical_line import STILL, all_gaps, enter
-from influential_bandits.optimum.path import optimal_path
+from influential_bandits.optima.critical_line import STILL, all_gaps, enter
+from influential_bandits.optima.path import optimal_path
 from influential_bandits.world.dynamics import Floats, Ints
 from influential_bandits.world.instance import Instance
 

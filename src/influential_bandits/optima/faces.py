@@ -6,7 +6,7 @@ import numpy as np
 
 from influential_bandits.errors import NotApplicable
 from influential_bandits.numerics.compiling import kernel
-from influential_bandits.optimum.critical_line import enter, line
+from influential_bandits.optima.critical_line import enter, line
 from influential_bandits.world.dynamics import Floats, World
 from influential_bandits.world.instance import Instance
 

@@ -10,14 +10,14 @@ import numpy.typing as npt
 from influential_bandits.errors import InvalidInput, NotCertified
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.numerics.double_double import add, scale, two_product
-from influential_bandits.optimum.critical_line import (
+from influential_bandits.optima.critical_line import (
     exact_row,
     factor_products,
     point_at,
     regrets,
 )
-from influential_bandits.optimum.integer import integer_optimum
-from influential_bandits.optimum.path import optimal_path, optimum
+from influential_bandits.optima.integer import integer_optimum
+from influential_bandits.optima.path import optimal_path, optimum
 from influential_bandits.world.dynamics import Floats, World
 from influential_bandits.world.instance import Instance
 

@@ -10,8 +10,8 @@ import numpy.typing as npt
 from influential_bandits.checks import checked_horizon
 from influential_bandits.errors import InvalidInput, NotApplicable, NotCertified
 from influential_bandits.numerics.compiling import kernel
-from influential_bandits.optimum.certificate import Certificate
-from influential_bandits.optimum.critical_line import (
+from influential_bandits.optima.certificate import Certificate
+from influential_bandits.optima.critical_line import (
     all_gaps,
     follow_path,
     point_at,
@@ -19,7 +19,7 @@ from influential_bandits.optimum.critical_line import (
     solve_support,
     times_support,
 )
-from influential_bandits.optimum.faces import best_face
+from influential_bandits.optima.faces import best_face
 from influential_bandits.world.dynamics import LOW_RANK, SPARSE, Floats, Ints, World
 from influential_bandits.world.instance import Instance
 
