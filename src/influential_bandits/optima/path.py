@@ -114,9 +114,11 @@ class OptimalPath:
         """
         flat = np.asarray(horizons, dtype=np.float64).ravel()
         out = np.zeros((flat.size, self.instance.n_arms))
-        numbers = [self._number(horizon) for horizon in flat]
-        for number in dict.fromkeys(numbers):
-            chosen = np.array(numbers) == number
+        if not ((flat > 0.0) & (flat < np.inf)).all():
+            raise InvalidInput(f"horizons must be positive and finite, got {horizons}")
+        numbers = self._times.searchsorted(flat, side="right") - 1
+        for number in set(numbers.tolist()):
+            chosen = numbers == number
             out[chosen] = self._solve(number, flat[chosen])[0]
         return out.reshape(*np.shape(horizons), self.instance.n_arms)
 
@@ -142,7 +144,7 @@ class OptimalPath:
     def _number(self, horizon: float) -> int:
         if not 0.0 < horizon < np.inf:
             raise InvalidInput(f"a horizon must be positive and finite, got {horizon}")
-        return int(np.searchsorted(self._times, horizon, side="right")) - 1
+        return int(self._times.searchsorted(horizon, side="right")) - 1
 
     def _segment(self, number: int) -> Segment:
         if number not in self._segments:
