@@ -115,7 +115,7 @@ class OptimalPath:
         flat = np.asarray(horizons, dtype=np.float64).ravel()
         out = np.zeros((flat.size, self.instance.n_arms))
         if not ((flat > 0.0) & (flat < np.inf)).all():
-            raise InvalidInput(f"horizons must be positive and finite, got {horizons}")
+            raise InvalidInput(f"horizons must be positive and finite, got {horizons!r}")
         numbers = self._times.searchsorted(flat, side="right") - 1
         for number in set(numbers.tolist()):
             chosen = numbers == number

@@ -12,13 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from influential_bandits.checks import whole_number
-from influential_bandits.errors import InvalidInput, InvalidPolicy
+from influential_bandits.errors import InvalidInput, InvalidPolicy, NotApplicable
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.numerics.streams import POLICY, stream_at, stream_keys
 from influential_bandits.policies.compiled import (
     Layout,
     StateArrays,
     Tag,
+    arm_added,
+    arm_retired,
     init,
     observed,
     pulled,
@@ -44,6 +46,8 @@ class Ticket(NamedTuple):
 
 class Agent:
     """A policy at work: it decides, learns losses in any order, and can be saved and resumed.
+
+    Arms may come (:meth:`add_arm`) and go (:meth:`retire_arm`) while it works.
 
     The same compiled functions run here as in :func:`simulate`; with the same seed and the same
     losses an agent makes the same choices as the engine.
@@ -87,6 +91,7 @@ class Agent:
         self.instance_number = whole_number("instance_number", instance_number)
         self.round = 0  # pulls so far
         self.pending: dict[int, Ticket] = {}  # by round
+        self.retired: set[int] = set()
         self._layout = Layout(policy, self.arms, instance, horizon)
         self._arrays = self._layout.arrays()
         keys = stream_keys(np.uint64(self.seed), np.uint64(self.instance_number), POLICY)
@@ -107,11 +112,7 @@ class Agent:
         eligible : bool array (arms,), optional
             The arms that may be chosen; by default all.
         """
-        mask = None if eligible is None else np.asarray(eligible, dtype=np.bool_)
-        if mask is not None and (mask.shape != (self.arms,) or not mask.any()):
-            raise InvalidInput(
-                f"eligible must mark at least one of the {self.arms} arms, got {eligible!r:.80}"
-            )
+        mask = self._eligible(eligible)
         t = self.round + 1
         arm = int(self._call(_select, t, mask, *self._keys))
         if not 0 <= arm < self.arms or (mask is not None and not mask[arm]):
@@ -122,8 +123,8 @@ class Agent:
     def pull(self, arm: int | None = None, eligible: npt.ArrayLike | None = None) -> Ticket:
         """Pull an arm, by default the selected one, and return the ticket for its loss."""
         chosen = self.select(eligible) if arm is None else arm
-        if not 0 <= chosen < self.arms:
-            raise InvalidInput(f"arm must be one of 0 … {self.arms - 1}, got {arm!r}")
+        if not 0 <= chosen < self.arms or chosen in self.retired:
+            raise InvalidInput(f"arm {arm!r} is not in use")
         self.round += 1
         memo = np.zeros(self._layout.memo_size)
         self._call(_pulled, self.round, chosen, memo)
@@ -141,6 +142,44 @@ class Agent:
         memo = np.array(ticket.memo, np.float64)
         self._call(_observed, ticket.round, ticket.arm, memo, float(loss))
 
+    def add_arm(self) -> int:
+        """Take a new arm on and return its number; it is tried like any arm never pulled."""
+        if self.policy.privileged:
+            raise NotApplicable(
+                f"{type(self.policy).__name__} knows an instance of {self.arms} arms"
+            )
+        before = self._layout.views(self._arrays)
+        self.arms += 1
+        self._layout = Layout(self.policy, self.arms)
+        self._arrays = self._layout.arrays()
+        for name, view in self._layout.views(self._arrays).items():
+            kept = tuple(slice(0, length) for length in before[name].shape)
+            view[kept] = before[name]
+        self._call(_arm_added, self.arms - 1)
+        return self.arms - 1
+
+    def retire_arm(self, arm: int) -> None:
+        """Never choose an arm again; losses still to come are taken."""
+        if not 0 <= arm < self.arms or arm in self.retired:
+            raise InvalidInput(f"arm {arm!r} is not in use")
+        if len(self.retired) == self.arms - 1:
+            raise InvalidInput(f"arm {arm} is the last one in use")
+        self.retired.add(int(arm))
+        self._call(_arm_retired, int(arm))
+
+    def _eligible(self, given: npt.ArrayLike | None) -> npt.NDArray[np.bool_] | None:
+        if given is None and not self.retired:
+            return None
+        mask = np.ones(self.arms, np.bool_) if given is None else np.array(given, np.bool_)
+        if mask.shape != (self.arms,):
+            raise InvalidInput(
+                f"eligible must have one entry for each of the {self.arms} arms, got {given!r:.80}"
+            )
+        mask[list(self.retired)] = False
+        if not mask.any():
+            raise InvalidInput("eligible must leave at least one arm that is in use")
+        return mask
+
     def to_json(self) -> dict[str, Any]:
         """Return the state as strict JSON data: no NaN or Infinity, 64-bit integers as strings."""
         return {
@@ -153,6 +192,7 @@ class Agent:
             "seed": str(self.seed),
             "instance_number": str(self.instance_number),
             "round": str(self.round),
+            "retired": sorted(self.retired),
             "pending": [[str(t.round), t.arm, list(t.memo)] for t in self.pending.values()],
             "state": {name: _to_json(view) for name, view in self._own_views().items()},
         }
@@ -185,6 +225,7 @@ class Agent:
             for name, view in agent._own_views().items():
                 view[...] = _from_json(data["state"][name], view)
             agent.round = int(data["round"])
+            agent.retired = set(data["retired"])
             for t, arm, memo in data["pending"]:
                 agent.pending[int(t)] = Ticket(int(t), arm, tuple(memo))
         except KeyError as missing:
@@ -287,3 +328,15 @@ def _observed(
 ) -> None:
     c, s = unpack(tag, config, arrays)
     observed(tag, c, s, t, arm, memo, loss)
+
+
+@kernel
+def _arm_added(tag: Tag, config: Any, arrays: StateArrays, arm: int) -> None:
+    c, s = unpack(tag, config, arrays)
+    arm_added(tag, c, s, arm)
+
+
+@kernel
+def _arm_retired(tag: Tag, config: Any, arrays: StateArrays, arm: int) -> None:
+    c, s = unpack(tag, config, arrays)
+    arm_retired(tag, c, s, arm)

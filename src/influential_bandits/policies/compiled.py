@@ -22,11 +22,10 @@ from numba.extending import NativeValue, models, overload, register_model, typeo
 
 from influential_bandits.errors import InvalidPolicy
 from influential_bandits.numerics.compiling import borrowed, fingerprint
-from influential_bandits.policies.contract import Policy, Shape
+from influential_bandits.policies.contract import FUNCTIONS, Policy, Shape
 from influential_bandits.world.dynamics import Floats, Ints
 from influential_bandits.world.instance import Instance
 
-FUNCTIONS = ("init", "select", "pulled", "observed")
 TYPES = ("int64", "float64")
 INLINED = {"forceinline": True, "error_model": "numpy"}  # a policy becomes a part of the loop
 
@@ -223,6 +222,16 @@ def observed(tag: Tag, c: Any, s: Any, t: int, arm: int, memo: Floats, loss: flo
     raise AssertionError
 
 
+def arm_added(tag: Tag, c: Any, s: Any, arm: int) -> None:
+    """Call the policy's ``arm_added``, in compiled code."""
+    raise AssertionError
+
+
+def arm_retired(tag: Tag, c: Any, s: Any, arm: int) -> None:
+    """Call the policy's ``arm_retired``, in compiled code."""
+    raise AssertionError
+
+
 @overload(unpack, jit_options=INLINED)
 def _unpack(tag, config, arrays):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
     return _of(tag).unpack
@@ -250,3 +259,15 @@ def _pulled(tag, c, s, t, arm, memo):  # type: ignore[no-untyped-def] # noqa: AN
 def _observed(tag, c, s, t, arm, memo, loss):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
     function = _of(tag).functions["observed"]
     return lambda tag, c, s, t, arm, memo, loss: function(c, s, t, arm, memo, loss)
+
+
+@overload(arm_added, jit_options=INLINED)
+def _arm_added(tag, c, s, arm):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
+    function = _of(tag).functions["arm_added"]
+    return lambda tag, c, s, arm: function(c, s, arm)
+
+
+@overload(arm_retired, jit_options=INLINED)
+def _arm_retired(tag, c, s, arm):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
+    function = _of(tag).functions["arm_retired"]
+    return lambda tag, c, s, arm: function(c, s, arm)

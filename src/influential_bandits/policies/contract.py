@@ -8,7 +8,9 @@ the two are separate moments:
 - ``init(c, s)``: fill the state, which starts as zeros;
 - ``select(c, s, t, eligible, rng)``: return an arm for round t ≥ 1; only reads;
 - ``pulled(c, s, t, arm, memo)``: the world has moved; may leave a memo for ``observed``;
-- ``observed(c, s, t, arm, memo, loss)``: the loss of the pull of round t has come in.
+- ``observed(c, s, t, arm, memo, loss)``: the loss of the pull of round t has come in;
+- ``arm_added(c, s, arm)``: a new arm, the last one, has come; its state is zeros;
+- ``arm_retired(c, s, arm)``: the arm will never be eligible again.
 
 ``c`` has the policy's parameters and ``c.arms``, the number K of arms. ``s`` has the arrays that
 :meth:`Policy.fields` names. ``eligible`` is None (all arms) or a boolean array. ``rng`` is a stream
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from influential_bandits.world.instance import Instance
 
 __all__ = ["Policy"]
+
+FUNCTIONS = ("init", "select", "pulled", "observed", "arm_added", "arm_retired")
 
 Scalar = bool | int | float
 Shape = int | tuple[int, ...]
@@ -98,6 +102,14 @@ class Policy:
     def observed(c: Any, s: Any, t: int, arm: int, memo: Any, loss: float) -> None:
         """Learn the loss of the pull of round t."""
 
+    @staticmethod
+    def arm_added(c: Any, s: Any, arm: int) -> None:
+        """Make room for a new arm."""
+
+    @staticmethod
+    def arm_retired(c: Any, s: Any, arm: int) -> None:
+        """Forget an arm."""
+
 
 def checked_policy(policy: object) -> Policy:
     """Return the policy, or say why it is none."""
@@ -108,7 +120,7 @@ def checked_policy(policy: object) -> Policy:
         raise InvalidPolicy(
             f"{type(policy).__name__} does not define select(c, s, t, eligible, rng)"
         )
-    for name in ("init", "select", "pulled", "observed"):
+    for name in FUNCTIONS:
         if not isinstance(inspect.getattr_static(policy, name), staticmethod):
             raise InvalidPolicy(f"{type(policy).__name__}.{name} must be a @staticmethod")
     for name, value in policy.parameters().items():

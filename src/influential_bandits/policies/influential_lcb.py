@@ -87,11 +87,12 @@ class InfluentialLCB(Policy):
             "last_arm": ("int64", 1),
             "own_influence": ("float64", estimated),  # estimates of A_jj
             "own_known": ("int64", estimated),
+            "retired": ("int64", estimated),  # the opening passes over these
         }
 
     def memo_size(self, arms: int) -> int:
-        """The opening remembers which arm was pulled in the round before."""
-        return 1
+        """Which arm was pulled in the round before, and whether the opening wanted this pull."""
+        return 2
 
     @staticmethod
     def init(c: Any, s: Any) -> None:
@@ -137,6 +138,8 @@ class InfluentialLCB(Policy):
             if s.scheduled[0] < _opening_rounds(c.opening, c.arms):
                 if arm == _scheduled_arm(c.opening, c.arms, s.scheduled[0]):
                     s.scheduled[0] += 1
+                    memo[1] = 1.0
+                    _pass_over_retired(c, s)
         if s.seen[arm] == 0 and s.tree.size > 0:
             _replay(s, arm)
 
@@ -148,8 +151,7 @@ class InfluentialLCB(Policy):
         elif t < s.seen_at[arm]:
             return  # late news about a pull that is older than what is known
         elif c.opening != 0:
-            rounds = _opening_rounds(c.opening, c.arms)
-            if t <= rounds and _estimate(c, s, t, arm, int(memo[0]), loss):
+            if memo[1] == 1.0 and _estimate(c, s, t, arm, int(memo[0]), loss):
                 for other in range(c.arms):
                     s.key[other] = s.loss[other] + s.scale[0] * s.seen_at[other]
                 if s.tree.size > 0:
@@ -160,6 +162,20 @@ class InfluentialLCB(Policy):
         s.key[arm] = loss + s.scale[0] * t
         if s.tree.size > 0:
             _replay(s, arm)
+
+    @staticmethod
+    def arm_added(c: Any, s: Any, arm: int) -> None:
+        """One more arm to observe; the tree is laid out anew."""
+        s.unseen[0] += 1
+        if s.tree.size > 0:
+            _build_tree(s)
+
+    @staticmethod
+    def arm_retired(c: Any, s: Any, arm: int) -> None:
+        """The opening does not wait for the arm."""
+        if c.opening != 0:
+            s.retired[arm] = 1
+            _pass_over_retired(c, s)
 
 
 def _leaves(arms: int) -> int:
@@ -185,6 +201,15 @@ def _scheduled_arm(opening: int, arms: int, step: int) -> int:
         step -= 2 * (arms - arm)
         arm += 1
     return arm + step // 2 if step % 2 == 0 else arm
+
+
+@inlined
+def _pass_over_retired(c: Any, s: Any) -> None:
+    """Move the opening on to the next arm that is in use."""
+    while s.scheduled[0] < _opening_rounds(c.opening, c.arms):
+        if s.retired[_scheduled_arm(c.opening, c.arms, s.scheduled[0])] == 0:
+            break
+        s.scheduled[0] += 1
 
 
 @inlined

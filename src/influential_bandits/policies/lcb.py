@@ -75,3 +75,8 @@ class LCB(Policy):
         s.seen[arm] += 1
         s.total[arm] += loss
         s.mean[arm] = s.total[arm] / s.seen[arm]
+
+    @staticmethod
+    def arm_added(c: Any, s: Any, arm: int) -> None:
+        """One more arm to observe."""
+        s.unseen[0] += 1
