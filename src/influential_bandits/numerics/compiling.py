@@ -115,38 +115,40 @@ def _parts(value: object, seen: set[int]) -> Iterator[str]:
         seen.add(id(value))
         yield value.__qualname__
         yield from _parts(value.__defaults__, seen)
-        yield from _code_parts(value.__code__, value.__globals__, seen)
+        yield from _code_parts(value.__code__, value.__globals__, value.__doc__, seen)
         for cell in value.__closure__ or ():
             yield from _parts(cell.cell_contents, seen)
     elif isinstance(value, types.ModuleType):
         yield f"{value.__name__} {getattr(value, '__version__', '')}"
     elif isinstance(value, (tuple, list)):
+        yield f"{type(value).__name__} {len(value)}"
         for item in value:
             yield from _parts(item, seen)
+    elif isinstance(value, frozenset):
+        yield f"frozenset {sorted(map(repr, value))}"
     elif isinstance(value, np.ndarray):
         yield f"{value.dtype} {value.shape} {value.tobytes().hex()}"
     elif isinstance(value, type):
         yield f"{value.__module__}.{value.__qualname__} {getattr(value, '_fields', '')}"
-    elif value is None or isinstance(value, (bool, int, float, complex, str, bytes, np.generic)):
-        yield f"{type(value).__name__} {value!r}"
     else:
-        yield f"{type(value).__module__}.{type(value).__qualname__}"
+        text = repr(value)
+        yield f"{type(value).__qualname__} {'' if ' at 0x' in text else text}"
 
 
-def _code_parts(code: types.CodeType, scope: dict[str, Any], seen: set[int]) -> Iterator[str]:
+def _code_parts(
+    code: types.CodeType, scope: dict[str, Any], doc: str | None, seen: set[int]
+) -> Iterator[str]:
     yield code.co_code.hex()
     yield " ".join(code.co_varnames)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            yield from _code_parts(constant, scope, seen)
-        elif constant is not code.co_consts[0] or not isinstance(constant, str):
+            yield from _code_parts(constant, scope, None, seen)
+        elif constant is None or constant is not doc:
             yield from _parts(constant, seen)
     for name in code.co_names:
         yield name
         found = scope.get(name)
         yield from _parts(found, seen)
-        if isinstance(found, types.ModuleType):
+        if isinstance(found, types.ModuleType):  # its constants and functions, by attribute
             for attribute in code.co_names:
-                reached = getattr(found, attribute, None)
-                if hasattr(reached, "py_func"):
-                    yield from _parts(reached, seen)
+                yield from _parts(getattr(found, attribute, None), seen)

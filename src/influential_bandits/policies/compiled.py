@@ -9,6 +9,7 @@ fingerprint: an edited policy has another one, and never runs old code.
 from __future__ import annotations
 
 import hashlib
+import keyword
 from collections import namedtuple
 from collections.abc import Callable, Mapping
 from functools import cached_property
@@ -116,7 +117,7 @@ class Layout:
             fields | {k: _described(v) for k, v in knowledge.items()}
         ).items():
             lengths = (shape,) if isinstance(shape, int) else tuple(shape)
-            if dtype not in TYPES or len(lengths) not in (1, 2) or not field.isidentifier():
+            if dtype not in TYPES or len(lengths) not in (1, 2):
                 raise InvalidPolicy(
                     f"{name}: field {field!r} must be int64 or float64 with one or two axes, "
                     f"got {dtype!r} with shape {shape}"
@@ -127,6 +128,8 @@ class Layout:
             rows.append((start, stop, lengths[0], lengths[-1]))
             schema.append((field, dtype, len(lengths), field in knowledge))
             self.slices[field] = buffer, slice(start, stop), lengths
+        _require_names(name, [*fields, *knowledge])
+        _require_names(name, ["arms", *policy.parameters()])
         self.table: Ints = np.array(rows, np.int64).reshape(-1, 4)
         self.sizes = sizes
         self.memo_size = policy.memo_size(arms)
@@ -154,6 +157,14 @@ class Layout:
             field: buffers[buffer][where].reshape(lengths)
             for field, (buffer, where, lengths) in self.slices.items()
         }
+
+
+def _require_names(policy: str, names: list[str]) -> None:
+    for n, name in enumerate(names):
+        if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
+            raise InvalidPolicy(f"{policy}: {name!r} cannot name a field or a parameter")
+        if name in names[:n]:
+            raise InvalidPolicy(f"{policy}: the name {name!r} is taken already")
 
 
 def _described(values: npt.NDArray[Any]) -> tuple[str, Shape]:
