@@ -124,7 +124,8 @@ def __dir__() -> list[str]:
 
 def _register_environment() -> None:
     """Register the Gymnasium environment if Gymnasium is in use; never import it for nothing."""
-    if "gymnasium" in sys.modules and "influential_bandits.world.gym" not in sys.modules:
+    in_use = sys.modules.get("gymnasium") is not None
+    if in_use and "influential_bandits.world.gym" not in sys.modules:
         import_module("influential_bandits.world.gym")
 
 

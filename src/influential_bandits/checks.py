@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from importlib import import_module
 from typing import Any
 
@@ -9,9 +10,34 @@ import numpy as np
 
 from influential_bandits.errors import InvalidInput, MissingExtra
 
-__all__ = ["LARGEST_HORIZON", "checked_horizon", "optional_module", "whole_number"]
+__all__ = [
+    "LARGEST_HORIZON",
+    "Frozen",
+    "checked_horizon",
+    "is_real",
+    "optional_module",
+    "whole_number",
+]
 
 LARGEST_HORIZON = 2**53  # counts are exact in double precision up to here
+
+
+class Frozen:
+    """Base of objects that never change: attributes are set once, by ``_set`` in ``__init__``."""
+
+    def _set(self, **values: Any) -> None:
+        self.__dict__.update(values)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{type(self).__name__} cannot be changed; make a new one")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"{type(self).__name__} cannot be changed; make a new one")
+
+
+def is_real(value: object) -> bool:
+    """Tell whether a value is a real number, and not a truth value."""
+    return isinstance(value, numbers.Real) and not isinstance(value, (bool, np.bool_))
 
 
 def whole_number(what: str, value: object, least: int = 0, below: int = 2**64) -> int:

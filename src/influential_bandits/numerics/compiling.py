@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import hashlib
 import types
 from collections.abc import Callable, Iterator
@@ -107,6 +108,7 @@ def fingerprint(*functions: Callable[..., Any]) -> str:
 
 def _parts(value: object, seen: set[int]) -> Iterator[str]:
     """Yield strings that together identify a value as compiled code sees it."""
+    value = getattr(value, "_dispatcher", value)  # a universal function holds a compiled one
     value = getattr(value, "py_func", value)
     if isinstance(value, types.FunctionType):
         if id(value) in seen:
@@ -121,7 +123,7 @@ def _parts(value: object, seen: set[int]) -> Iterator[str]:
     elif isinstance(value, types.ModuleType):
         yield f"{value.__name__} {getattr(value, '__version__', '')}"
     elif isinstance(value, (tuple, list)):
-        yield f"{type(value).__name__} {len(value)}"
+        yield f"{type(value).__name__} {len(value)} {getattr(value, '_fields', '')}"
         for item in value:
             yield from _parts(item, seen)
     elif isinstance(value, frozenset):
@@ -129,7 +131,8 @@ def _parts(value: object, seen: set[int]) -> Iterator[str]:
     elif isinstance(value, np.ndarray):
         yield f"{value.dtype} {value.shape} {value.tobytes().hex()}"
     elif isinstance(value, type):
-        yield f"{value.__module__}.{value.__qualname__} {getattr(value, '_fields', '')}"
+        members = [(m.name, m.value) for m in value] if issubclass(value, enum.Enum) else ""
+        yield f"{value.__module__}.{value.__qualname__} {getattr(value, '_fields', '')}{members}"
     else:
         text = repr(value)
         yield f"{type(value).__qualname__} {'' if ' at 0x' in text else text}"
@@ -147,8 +150,13 @@ def _code_parts(
             yield from _parts(constant, seen)
     for name in code.co_names:
         yield name
-        found = scope.get(name)
-        yield from _parts(found, seen)
-        if isinstance(found, types.ModuleType):  # its constants and functions, by attribute
-            for attribute in code.co_names:
-                yield from _parts(getattr(found, attribute, None), seen)
+        yield from _reached(scope.get(name), code.co_names, seen)
+
+
+def _reached(value: object, names: tuple[str, ...], seen: set[int]) -> Iterator[str]:
+    """Yield the parts of a value and, if it is a module, of what these names reach through it."""
+    yield from _parts(value, seen)
+    if isinstance(value, types.ModuleType) and id(value) not in seen:
+        seen.add(id(value))
+        for name in names:
+            yield from _reached(getattr(value, name, None), names, seen)

@@ -54,3 +54,14 @@ def scale(x: Pair, factor: float) -> Pair:
 def add_product(total: Pair, a: float, b: float) -> Pair:
     """Return total + a·b for doubles a and b."""
     return add(total, two_product(a, b))
+
+
+@inlined
+def divide(x: Pair, y: Pair) -> Pair:
+    """Return x / y."""
+    first = x[0] / y[0]
+    rest = add(x, scale(y, -first))
+    second = rest[0] / y[0]
+    rest = add(rest, scale(y, -second))
+    high, low = two_sum(first, second)
+    return two_sum(high, low + rest[0] / y[0])

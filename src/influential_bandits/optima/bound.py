@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from influential_bandits.checks import is_real
 from influential_bandits.errors import InvalidInput, NotApplicable
 from influential_bandits.world.instance import Instance
 
@@ -36,18 +37,21 @@ def regret_bound(
     instance.require_lasting_memory("Theorem 2.6")
     if not instance.definite:
         raise NotApplicable("Theorem 2.6 needs a positive semi-definite interaction")
-    if not 0.0 < scale < np.inf:
-        raise InvalidInput(f"scale must be positive, got {scale}")
-    if not 0.0 <= noise_bound < np.inf:
-        raise InvalidInput(f"noise_bound must not be negative, got {noise_bound}")
+    if not is_real(scale) or not 0.0 < scale < np.inf:
+        raise InvalidInput(f"scale must be positive, got {scale!r}")
+    if not is_real(noise_bound) or not 0.0 <= noise_bound < np.inf:
+        raise InvalidInput(f"noise_bound must not be negative, got {noise_bound!r}")
     if instance.interaction.scale > scale * (1 + 1e-12):
         raise NotApplicable(
             f"Theorem 2.6 needs max|A| ≤ scale (Assumption 2.4), but max|A| = "
             f"{instance.interaction.scale:.4g} and scale = {scale:g}"
         )
-    t = np.asarray(horizon, dtype=np.float64)
-    if not (np.isfinite(t) & (t >= 1)).all():
-        raise InvalidInput(f"horizon must be at least 1, got {horizon!r}")
+    try:
+        t = np.asarray(horizon, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInput(f"horizon must be a whole number, got {horizon!r:.80}") from None
+    if not (np.isfinite(t) & (t >= 1) & (t == np.floor(t))).all():
+        raise InvalidInput(f"horizon must be a whole number of at least 1, got {horizon!r:.80}")
     k = instance.n_arms
     loss = float(np.abs(instance.initial_loss).max())
     linear = (5 * k + 3) * scale / 2 + 2 * loss

@@ -6,9 +6,10 @@ x*(T) = argmin of b·x + ½·xᵀAx over x ≥ 0, Σx = T is piecewise linear in
     [1  A_SS] [x_S] = [−b_S]   so that  x_S = q + T·p,  λ = λ_q + T·λ_p,
 
 and S changes where an x_i falls to 0 or the gap (b + Ax)_j − λ of an arm outside falls to 0.
-:func:`follow_path` finds these events in double precision, with b perturbed to break ties (equal
-arms, equal losses); :func:`solve_support` then solves the true equations of one support to about
-30 digits, by refinement with residuals in double-double arithmetic.
+:func:`follow_path` finds these events. The inverse of the matrix above is kept in double precision
+and updated when an arm enters or leaves; p, q and all gaps are refined with residuals in twice the
+precision, so that ties are seen as ties. A perturbation of b by 10⁻¹⁸, far below anything that the
+data mean and far above the rounding, then decides them.
 
 For positive semi-definite A, singular ones included, an arm that enters never makes the matrix
 above singular: if A·d = 0 for a direction d with Σd = 0 that uses it, then the slope of the loss
@@ -17,10 +18,12 @@ along d is b·d, the same for all T, and its gap does not move at all.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
-from influential_bandits.numerics.compiling import kernel
-from influential_bandits.numerics.double_double import add, scale, two_product
+from influential_bandits.numerics.compiling import inlined, kernel
+from influential_bandits.numerics.double_double import add, divide, scale, two_product, two_sum
 from influential_bandits.numerics.streams import mix
 from influential_bandits.world.dynamics import (
     DENSE,
@@ -31,9 +34,10 @@ from influential_bandits.world.dynamics import (
     ordered_dot,
 )
 
-TIE_BREAKING = 1e-11  # perturbation of b, relative to its scale; far above rounding, far below data
-DEPENDENT = 1e-12  # relative size under which a curvature counts as zero
-STILL = 1e-13  # relative size under which a rate of change counts as zero
+TIE_BREAKING = 1e-18  # perturbation of b, relative to the arm's own scale
+DEPENDENT = 1e-14  # relative size under which a curvature counts as zero
+STILL = 1e-20  # relative size under which a rate of change counts as zero
+END = 1e16  # the path is not followed beyond; counts are whole numbers up to there
 
 
 @kernel
@@ -52,6 +56,7 @@ def entry(world: World, i: int, j: int) -> float:
 @kernel
 def times_support(world: World, support: Ints, x: Floats, out: Floats) -> None:
     """Write A[:, S]·x into ``out`` (arms,)."""
+    out[:] = 0.0
     if world.kind == LOW_RANK:
         z = np.zeros(world.values.shape[1])
         for m in range(support.size):
@@ -60,7 +65,6 @@ def times_support(world: World, support: Ints, x: Floats, out: Floats) -> None:
         for i in range(out.size):
             out[i] = ordered_dot(world.values[i], z)
         return
-    out[:] = 0.0
     for m in range(support.size):
         if world.kind == DENSE:
             row = world.values[support[m]]
@@ -72,13 +76,71 @@ def times_support(world: World, support: Ints, x: Floats, out: Floats) -> None:
 
 
 @kernel
+def magnitudes(world: World, support: Ints, x: Floats, out: Floats) -> None:
+    """Write Σ |A_is|·|x_s| over the support into ``out`` (arms,): the size of the terms of A·x."""
+    out[:] = 0.0
+    if world.kind == LOW_RANK:
+        z = np.zeros(world.values.shape[1])
+        for m in range(support.size):
+            for k in range(z.size):
+                z[k] += abs(world.values[support[m], k] * x[m])
+        for i in range(out.size):
+            for k in range(z.size):
+                out[i] += abs(world.values[i, k]) * z[k]
+        return
+    for m in range(support.size):
+        if world.kind == DENSE:
+            row = world.values[support[m]]
+            for i in range(out.size):
+                out[i] += abs(row[i] * x[m])
+        else:
+            for k in range(world.offsets[support[m]], world.offsets[support[m] + 1]):
+                out[world.columns[k]] += abs(world.values[0, k] * x[m])
+
+
+@inlined
+def accumulate(high: float, low: float, a: float, x: float) -> tuple[float, float]:
+    """Return high + low + a·x, errors of the sum and the product kept in the low part."""
+    product, error = two_product(a, x)
+    total, rest = two_sum(high, product)
+    return total, low + (rest + error)
+
+
+@kernel
+def add_products(world: World, support: Ints, x: Floats, high: Floats, low: Floats) -> None:
+    """Add A[:, S]·x to high + low (arms,) as if in twice the precision."""
+    if world.kind == LOW_RANK:
+        z = np.zeros((world.values.shape[1], 2))
+        for m in range(support.size):
+            for k in range(z.shape[0]):
+                z[k, 0], z[k, 1] = accumulate(z[k, 0], z[k, 1], world.values[support[m], k], x[m])
+        for i in range(high.size):
+            for k in range(z.shape[0]):
+                high[i], low[i] = accumulate(high[i], low[i], world.values[i, k], z[k, 0])
+                low[i] += world.values[i, k] * z[k, 1]
+    else:
+        for m in range(support.size):
+            if world.kind == DENSE:
+                row = world.values[support[m]]
+                for i in range(high.size):
+                    high[i], low[i] = accumulate(high[i], low[i], row[i], x[m])
+            else:
+                for k in range(world.offsets[support[m]], world.offsets[support[m] + 1]):
+                    i = world.columns[k]
+                    high[i], low[i] = accumulate(high[i], low[i], world.values[0, k], x[m])
+    for i in range(high.size):
+        high[i], low[i] = two_sum(high[i], low[i])
+
+
+@kernel
 def enter(world: World, inverse: Floats, support: Ints, size: int, arm: int) -> bool:
     """Border the inverse of the matrix above with an arm; False (nothing done) if it is dependent.
 
     Row and column 0 belong to the multiplier, m + 1 to ``support[m]``.
     """
+    own = entry(world, arm, arm)
     if size == 0:
-        inverse[0, 0] = -entry(world, arm, arm)
+        inverse[0, 0] = -own
         inverse[0, 1] = inverse[1, 0] = 1.0
         inverse[1, 1] = 0.0
         support[0] = arm
@@ -91,13 +153,25 @@ def enter(world: World, inverse: Floats, support: Ints, size: int, arm: int) -> 
     for i in range(size + 1):
         for j in range(size + 1):
             solved[i] += inverse[i, j] * column[j]
-    own = entry(world, arm, arm)
-    curvature = own
-    magnitude = abs(own)
+    residual = np.empty(size + 1)
+    high, low = 1.0, 0.0
+    for m in range(size):
+        high, low = accumulate(high, low, -1.0, solved[m + 1])
+    residual[0] = high + low
+    for i in range(size):
+        high, low = accumulate(column[i + 1], 0.0, -1.0, solved[0])
+        for m in range(size):
+            high, low = accumulate(high, low, -entry(world, support[i], support[m]), solved[m + 1])
+        residual[i + 1] = high + low
+    high, low, reach = own, 0.0, math.sqrt(abs(own))
     for i in range(size + 1):
-        curvature -= column[i] * solved[i]
-        magnitude += abs(column[i] * solved[i])
-    if curvature <= DEPENDENT * magnitude:
+        for j in range(size + 1):
+            solved[i] += inverse[i, j] * residual[j]
+        high, low = accumulate(high, low, -column[i], solved[i])
+        if i > 0:
+            reach += math.sqrt(abs(entry(world, support[i - 1], support[i - 1]))) * abs(solved[i])
+    curvature = high + low
+    if not curvature > DEPENDENT * reach * reach:  # dᵀAd cannot exceed reach² for any A
         return False
     for i in range(size + 1):
         factor = solved[i] / curvature
@@ -129,117 +203,176 @@ def leave(inverse: Floats, support: Ints, size: int, position: int) -> None:
 
 
 @kernel
-def shaken(b: Floats, scale_a: float) -> Floats:
-    """Return b with a fixed tiny perturbation that no two arms share, so that there are no ties."""
-    scale_b = np.abs(b).max()
-    if scale_b == 0.0:
-        scale_b = max(scale_a, 1.0)
-    out = np.empty(b.size)
-    for i in range(b.size):
-        luck = np.float64(mix(np.uint64(i + 1)) >> np.uint64(12)) * 2.220446049250313e-16
-        out[i] = b[i] + TIE_BREAKING * scale_b * luck
-    return out
+def solve(
+    world: World,
+    inverse: Floats,
+    support: Ints,
+    b: Floats,
+    total: float,
+    x: Floats,
+    gaps: Floats,
+) -> bool:
+    """Solve Σx = total, A_SS·x − λ = −b_S, and find the gaps (b + A·x)_i − λ of all arms.
+
+    All in double-double: b and gaps are (arms, 2), x is (support + 1, 2) with λ in its last row.
+    Returns whether the refinement converged.
+    """
+    size = support.size
+    terms = 0.0  # how large the terms of the solution are; it may be small by cancellation
+    for i in range(size + 1):
+        value = inverse[i, 0] * total
+        size_of_terms = abs(value)
+        for j in range(size):
+            value -= inverse[i, j + 1] * b[support[j], 0]
+            size_of_terms += abs(inverse[i, j + 1] * b[support[j], 0])
+        if i == 0:
+            x[size, 0], x[size, 1] = -value, 0.0
+        else:
+            x[i - 1, 0], x[i - 1, 1] = value, 0.0
+            terms = max(terms, size_of_terms)
+    high, low = b[:, 0].copy(), b[:, 1].copy()
+    add_products(world, support, x[:size, 0].copy(), high, low)
+    residual = np.empty(size + 1)
+    change = np.empty(size)
+    product = np.empty(high.size)
+    moved = np.inf
+    for _ in range(12):  # two are usual; the multiplier may need one before the counts can follow
+        left = (total, 0.0)
+        for m in range(size):
+            left = add(left, (-x[m, 0], -x[m, 1]))
+            i = support[m]
+            gap = add((high[i], low[i]), (-x[size, 0], -x[size, 1]))
+            residual[m + 1] = -gap[0]
+        residual[0] = left[0]
+        moved = 0.0
+        for i in range(size + 1):
+            correction = 0.0
+            for j in range(size + 1):
+                correction += inverse[i, j] * residual[j]
+            row = i - 1 if i > 0 else size
+            if i > 0:
+                change[row] = correction
+                moved = max(moved, abs(correction))
+            else:
+                correction = -correction
+            x[row, 0], x[row, 1] = add((x[row, 0], x[row, 1]), (correction, 0.0))
+        times_support(world, support, change, product)
+        for i in range(high.size):
+            high[i], low[i] = add((high[i], low[i]), (product[i], 0.0))
+        if not moved > 1e-28 * terms:
+            break
+    for i in range(high.size):
+        gaps[i, 0], gaps[i, 1] = add((high[i], low[i]), (-x[size, 0], -x[size, 1]))
+    for m in range(size):
+        gaps[support[m], 0] = gaps[support[m], 1] = 0.0
+    return moved <= 1e-20 * terms
 
 
 @kernel
-def line(inverse: Floats, used: Ints, b: Floats) -> tuple[Floats, Floats]:
-    """Return p and q of a support, each with its multiplier's part in the last place."""
-    size = used.size
-    p = np.empty(size + 1)
-    q = np.empty(size + 1)
-    p[size] = -inverse[0, 0]
-    q[size] = 0.0
-    for j in range(size):
-        q[size] += inverse[0, j + 1] * b[used[j]]
-    for i in range(size):
-        p[i] = inverse[i + 1, 0]
-        q[i] = 0.0
-        for j in range(size):
-            q[i] -= inverse[i + 1, j + 1] * b[used[j]]
-    return p, q
+def untied(world: World, b: Floats) -> Floats:
+    """Return b − min b, (arms, 2), with a fixed tiny perturbation that no two arms share."""
+    out = np.empty((b.size, 2))
+    lowest = b.min()
+    for i in range(b.size):
+        luck = np.float64(mix(np.uint64(i + 1)) >> np.uint64(12)) * 2.220446049250313e-16
+        high, low = two_sum(b[i], -lowest)
+        shake = TIE_BREAKING * (abs(high) + abs(entry(world, i, i))) * luck
+        out[i, 0], out[i, 1] = two_sum(high, low + shake)
+    return out
+
+
+@inlined
+def before(x: tuple[float, float], y: tuple[float, float]) -> bool:
+    """Tell whether a double-double number is smaller than another."""
+    return x[0] < y[0] or (x[0] == y[0] and x[1] < y[1])
 
 
 @kernel
 def next_event(
-    b: Floats,
     used: Ints,
     p: Floats,
     q: Floats,
-    tangent: Floats,
-    offset: Floats,
+    rates: Floats,
+    offsets: Floats,
+    sizes: Floats,
     waiting: Ints,
-    now: float,
+    now: tuple[float, float],
     last: int,
-    scale_a: float,
-) -> tuple[float, int, int]:
+) -> tuple[tuple[float, float], int, int]:
     """Return when the next event is, its arm (−1: none), and its position if the arm leaves.
 
-    ``waiting[j]`` is 1 for the arms that may enter. The arm of the last event does not turn back.
+    ``waiting[j]`` is 1 for the arms that may enter, ``sizes[j]`` the size of the terms of its rate.
+    The arm of the last event does not turn back: its count or gap has just begun to grow.
     """
     size = used.size
-    length = np.abs(p[:size]).sum()
-    soonest, arm, position = np.inf, -1, -1
+    length = np.abs(p[:size, 0]).max()
+    soonest, arm, position = (END, 0.0), -1, -1
     for m in range(size):
-        if p[m] < -STILL * length and used[m] != last:
-            when = max(-q[m] / p[m], now)
-            if when < soonest:
+        if p[m, 0] < -STILL * length and used[m] != last:
+            when = divide((-q[m, 0], -q[m, 1]), (p[m, 0], p[m, 1]))
+            if before(when, now):
+                when = now
+            if before(when, soonest):
                 soonest, arm, position = when, used[m], m
-    for j in range(b.size):
-        rate = tangent[j] - p[size]
-        if waiting[j] == 1 and rate < -STILL * scale_a * length and j != last:
-            when = max((q[size] - b[j] - offset[j]) / rate, now)
-            if when < soonest:
+    for j in range(waiting.size):
+        if waiting[j] == 1 and rates[j, 0] < -STILL * sizes[j] and j != last:
+            when = divide((-offsets[j, 0], -offsets[j, 1]), (rates[j, 0], rates[j, 1]))
+            if before(when, now):
+                when = now
+            if before(when, soonest):
                 soonest, arm, position = when, j, -1
     return soonest, arm, position
 
 
 @kernel
-def follow_path(world: World, b: Floats, largest: int, scale_a: float) -> tuple[Ints, Floats, bool]:
+def follow_path(world: World, b: Floats, largest: int) -> tuple[Ints, Floats, bool]:
     """Return the events of the path from T = 0 on: arms, times, and whether it came to its end.
 
     Event n lets an arm in (``arm``) or out (``−arm − 1``) at time ``times[n]``; the first one
     starts the path at T = 0. ``largest`` is the largest support to follow.
     """
     arms = b.size
-    untied = shaken(b, scale_a)
+    shaken = untied(world, b)
+    nothing = np.zeros((arms, 2))
     events = np.empty(64, np.int64)
     times = np.empty(64)
     inverse = np.zeros((largest + 2, largest + 2))
     support = np.empty(largest + 1, np.int64)
     waiting = np.ones(arms, np.int64)
-    tangent = np.empty(arms)
-    offset = np.empty(arms)
-    now, true_now = 0.0, 0.0
-    arm = int(untied.argmin())
+    rates = np.empty((arms, 2))
+    offsets = np.empty((arms, 2))
+    sizes = np.empty(arms)
+    all_p = np.empty((largest + 2, 2))
+    all_q = np.empty((largest + 2, 2))
+    now = (0.0, 0.0)
+    arm = 0
+    for i in range(1, arms):
+        if before((shaken[i, 0], shaken[i, 1]), (shaken[arm, 0], shaken[arm, 1])):
+            arm = i
     enter(world, inverse, support, 0, arm)
     waiting[arm] = 0
     events[0], times[0] = arm, 0.0
     size, count = 1, 1
     while count < 50 * arms + 1000:
         used = support[:size]
-        p, q = line(inverse, used, untied)
-        _, true_q = line(inverse, used, b)
-        times_support(world, used, p, tangent)
-        times_support(world, used, q, offset)
+        p, q = all_p[: size + 1], all_q[: size + 1]
+        sound = solve(world, inverse, used, nothing, 1.0, p, rates)
+        sound = solve(world, inverse, used, shaken, 0.0, q, offsets) and sound
+        if not sound:
+            return events[:count], times[:count], False
+        magnitudes(world, used, p[:size, 0].copy(), sizes)
         last = arm
         while True:
-            now, arm, position = next_event(
-                untied, used, p, q, tangent, offset, waiting, now, last, scale_a
-            )
+            now, arm, position = next_event(used, p, q, rates, offsets, sizes, waiting, now, last)
             if arm < 0:
                 return events[:count], times[:count], True
             if position >= 0 or enter(world, inverse, support, size, arm):
                 break
             waiting[arm] = 2  # dependent on the support: its rate is rounding, and really zero
         if position >= 0:
-            moment = -true_q[position] / p[position]
             leave(inverse, support, size, position)
             size -= 1
         else:
-            gap = b[arm] - true_q[size]
-            for m in range(size):
-                gap += entry(world, arm, support[m]) * true_q[m]
-            moment = -gap / (tangent[arm] - p[size])
             size += 1
             if size > largest:
                 return events[:count], times[:count], False
@@ -247,12 +380,11 @@ def follow_path(world: World, b: Floats, largest: int, scale_a: float) -> tuple[
         for j in range(arms):
             if waiting[j] == 2:
                 waiting[j] = 1
-        true_now = max(true_now, moment)
         if count == events.size:
             events = np.append(events, np.empty(count, np.int64))
             times = np.append(times, np.empty(count))
         events[count] = arm if position < 0 else -arm - 1
-        times[count] = true_now
+        times[count] = now[0]
         count += 1
     return events[:count], times[:count], False
 
@@ -269,118 +401,44 @@ def replay(events: Ints, segment: int) -> Ints:
 
 
 @kernel
-def factor_products(world: World, support: Ints, x: Floats) -> Floats:
-    """Return F_Sᵀ·x (rank, 2) of double-double x (support, 2); empty unless low rank."""
-    if world.kind != LOW_RANK:
-        return np.empty((0, 2))
-    z = np.zeros((world.values.shape[1], 2))
-    for k in range(z.shape[0]):
-        total = (0.0, 0.0)
-        for m in range(support.size):
-            total = add(total, scale((x[m, 0], x[m, 1]), world.values[support[m], k]))
-        z[k, 0], z[k, 1] = total
-    return z
-
-
-@kernel
-def exact_row(
-    world: World, arm: int, support: Ints, x: Floats, products: Floats
-) -> tuple[float, float]:
-    """Return A[arm, S]·x for double-double x; ``products`` is from :func:`factor_products`."""
-    total = (0.0, 0.0)
-    if world.kind == LOW_RANK:
-        for k in range(products.shape[0]):
-            total = add(total, scale((products[k, 0], products[k, 1]), world.values[arm, k]))
-        return total
-    for m in range(support.size):
-        a = entry(world, arm, support[m])
-        if a != 0.0:
-            total = add(total, scale((x[m, 0], x[m, 1]), a))
-    return total
-
-
-@kernel
-def solve_support(world: World, b: Floats, support: Ints) -> tuple[Floats, Floats, bool]:
-    """Solve the equations of a support for p and q; also tell whether refinement converged.
+def solve_support(
+    world: World, b: Floats, support: Ints
+) -> tuple[Floats, Floats, Floats, Floats, bool]:
+    """Solve the equations of a support for p and q; also tell whether they could be solved.
 
     Returns
     -------
     p, q : arrays (support + 1, 2)
         Double-double; the last row of each is the multiplier's part λ_p or λ_q.
+    rates, offsets : arrays (arms, 2)
+        The gap of an arm is offset + T·rate; both are 0 on the support.
     """
     size = support.size
-    inverse = np.zeros((size + 1, size + 1))
-    scratch = np.empty(size, np.int64)
-    sound = True
-    for m in range(size):
-        sound = enter(world, inverse, scratch, m, support[m]) and sound
+    arms = b.size
     p = np.zeros((size + 1, 2))
     q = np.zeros((size + 1, 2))
-    for which in range(2):
-        solution = p if which == 0 else q
-        previous = np.inf
-        for _ in range(12):
-            products = factor_products(world, support, solution[:size])
-            residual = np.zeros(size + 1)
-            total = (1.0, 0.0) if which == 0 else (0.0, 0.0)
-            for m in range(size):
-                total = add(total, (-solution[m, 0], -solution[m, 1]))
-            residual[0] = total[0]
-            for m in range(size):
-                total = exact_row(world, support[m], support, solution, products)
-                total = add(total, (-solution[size, 0], -solution[size, 1]))
-                if which == 1:
-                    total = add(total, (b[support[m]], 0.0))
-                residual[m + 1] = -total[0]
-            change = 0.0
-            largest = 0.0
-            for i in range(size + 1):
-                correction = 0.0
-                for j in range(size + 1):
-                    correction += inverse[i, j] * residual[j]
-                row = i - 1 if i > 0 else size
-                if i == 0:
-                    correction = -correction
-                high, low = add((solution[row, 0], solution[row, 1]), (correction, 0.0))
-                solution[row, 0], solution[row, 1] = high, low
-                change = max(change, abs(correction))
-                largest = max(largest, abs(high))
-            if change <= 1e-30 * largest or change == 0.0:
-                break
-            if change > 0.5 * previous:
-                sound = sound and change <= 1e-20 * largest
-                break
-            previous = change
-    return p, q, sound
-
-
-@kernel
-def all_gaps(world: World, b: Floats, support: Ints, p: Floats, q: Floats) -> tuple[Floats, Floats]:
-    """Return (b + Ax*)_i − λ of every arm as offset + T·rate; both exactly 0 on the support."""
-    arms = b.size
-    size = support.size
-    offsets = np.empty(arms)
-    rates = np.empty(arms)
-    products_p = factor_products(world, support, p[:size])
-    products_q = factor_products(world, support, q[:size])
-    for i in range(arms):
-        rate = exact_row(world, i, support, p, products_p)
-        rates[i] = add(rate, (-p[size, 0], -p[size, 1]))[0]
-        offset = add(exact_row(world, i, support, q, products_q), (b[i], 0.0))
-        offsets[i] = add(offset, (-q[size, 0], -q[size, 1]))[0]
+    rates = np.zeros((arms, 2))
+    offsets = np.zeros((arms, 2))
+    inverse = np.zeros((size + 1, size + 1))
+    entered = np.empty(size, np.int64)
     for m in range(size):
-        offsets[support[m]] = 0.0
-        rates[support[m]] = 0.0
-    return offsets, rates
+        if not enter(world, inverse, entered, m, support[m]):
+            return p, q, rates, offsets, False
+    known = np.zeros((arms, 2))
+    sound = solve(world, inverse, support, known, 1.0, p, rates)
+    known[:, 0] = b
+    sound = solve(world, inverse, support, known, 0.0, q, offsets) and sound
+    return p, q, rates, offsets, sound
 
 
 @kernel
-def point_at(p: Floats, q: Floats, horizon: float) -> Floats:
-    """Return q + T·p (support + 1, 2) in double-double."""
-    out = np.empty(p.shape)
-    for m in range(p.shape[0]):
-        high, low = add(scale((p[m, 0], p[m, 1]), horizon), (q[m, 0], q[m, 1]))
-        out[m, 0], out[m, 1] = high, low
+def line_at(slope: Floats, offset: Floats, horizon: float) -> Floats:
+    """Return offset + T·slope for double-double rows, (rows, 2)."""
+    out = np.empty(slope.shape)
+    for m in range(slope.shape[0]):
+        out[m, 0], out[m, 1] = add(
+            scale((slope[m, 0], slope[m, 1]), horizon), (offset[m, 0], offset[m, 1])
+        )
     return out
 
 

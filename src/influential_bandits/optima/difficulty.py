@@ -7,14 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from influential_bandits.errors import NotApplicable
-from influential_bandits.optima.critical_line import STILL, all_gaps, enter
+from influential_bandits.optima.critical_line import enter, magnitudes
 from influential_bandits.optima.path import optimal_path
 from influential_bandits.world.dynamics import Floats, Ints
 from influential_bandits.world.instance import Instance
 
 __all__ = ["Difficulty", "difficulty"]
 
-ZERO = 1e-12  # relative size under which a share, a gap or a curvature counts as zero
+ZERO = 1e-12  # relative size under which a gap or a curvature counts as zero
+ROUNDING = 1e-14  # relative size under which a share counts as zero
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,12 +67,12 @@ def difficulty(instance: Instance) -> Difficulty:
     if not instance.definite:
         raise NotApplicable("difficulty is defined for positive semi-definite interactions")
     ray = optimal_path(instance).last
-    offsets, rates = all_gaps(instance.world, instance.linear_term, ray.support, ray.p, ray.q)
-    scale = instance.interaction.scale
     mix = np.zeros(instance.n_arms)
     mix[ray.support] = np.maximum(ray.p[:-1, 0], 0.0)
-    mix[mix <= ZERO] = 0.0
-    gaps = np.where(rates > ZERO * scale, rates, 0.0)
+    mix[mix <= ROUNDING * mix.max()] = 0.0
+    sizes = np.empty(instance.n_arms)
+    magnitudes(instance.world, ray.support, ray.p[:-1, 0].copy(), sizes)
+    gaps = np.where(ray.rates[:, 0] > ZERO * sizes, ray.rates[:, 0], 0.0)
     definite = _definite_directions(instance, ray.support)
     support = np.flatnonzero(mix)
 
@@ -87,7 +88,7 @@ def difficulty(instance: Instance) -> Difficulty:
         reason = "the best mix uses every arm and is the only one, so that every mistake is repaid"
     else:
         verdict = "borderline"
-        leaning, reason = _by_the_ray(instance, ray.support, support, offsets)
+        leaning, reason = _by_the_ray(instance, ray.support, support, ray.offsets[:, 0])
     return Difficulty(verdict, leaning, reason, mix, support, gaps, definite)
 
 
@@ -128,4 +129,4 @@ def _definite_by_eigenvalues(instance: Instance) -> bool:
     matrix = instance.interaction.to_dense()
     centred = matrix - matrix.mean(axis=0) - matrix.mean(axis=1)[:, None] + matrix.mean()
     eigenvalues = np.linalg.eigvalsh(centred)
-    return bool(eigenvalues[1] > STILL * eigenvalues[-1])
+    return bool(eigenvalues[1] > ZERO * eigenvalues[-1])

@@ -4,37 +4,41 @@ from __future__ import annotations
 
 import numpy as np
 
-from influential_bandits.errors import NotApplicable
+from influential_bandits.errors import NotApplicable, NotCertified
 from influential_bandits.numerics.compiling import kernel
-from influential_bandits.optima.critical_line import enter, line
-from influential_bandits.world.dynamics import Floats, World
+from influential_bandits.numerics.double_double import add, scale, two_product
+from influential_bandits.optima.critical_line import enter, line_at, solve_support
+from influential_bandits.world.dynamics import Floats, Ints, World
 from influential_bandits.world.instance import Instance
 
 LARGEST_K = 15  # 32,767 faces
 
 
-def best_face(instance: Instance, horizon: int) -> tuple[Floats, float]:
-    """Return the global minimiser over TΔ and its multiplier.
+def best_face(instance: Instance, horizon: int) -> tuple[Ints, Floats]:
+    """Return the support of the global minimiser over TΔ, and its point with λ (support + 1, 2).
 
     A minimiser lies inside some face on which A is positive definite along the face (if it is only
     semi-definite there, a minimiser of the same loss lies on a smaller face). Each such face has
-    one stationary point; the best of those that are feasible is the global minimum.
+    one stationary point; the best of those from which no step to another arm helps is the minimum.
     """
     if instance.n_arms > LARGEST_K:
         raise NotApplicable(
             f"the interaction is indefinite, and searching all faces is possible up to {LARGEST_K} "
             f"arms, not {instance.n_arms}; use total_loss() or Trajectory.loss() instead of regret"
         )
-    x, multiplier = _search(instance.world, instance.linear_term, float(horizon))
-    return x, multiplier
+    face, point = _search(instance.world, instance.linear_term, float(horizon))
+    if face == 0:
+        raise NotCertified(f"no face holds an optimum for T = {horizon} that can be proved")
+    support = np.array([i for i in range(instance.n_arms) if face >> i & 1], np.int64)
+    return support, point
 
 
 @kernel
-def _search(world: World, b: Floats, horizon: float) -> tuple[Floats, float]:
+def _search(world: World, b: Floats, horizon: float) -> tuple[int, Floats]:
     arms = b.size
-    best = np.zeros(arms)
-    best_multiplier = 0.0
-    lowest = np.inf
+    best = 0
+    best_point = np.zeros((1, 2))
+    lowest = (np.inf, 0.0)
     inverse = np.zeros((arms + 2, arms + 2))
     support = np.empty(arms + 1, np.int64)
     for face in range(1, 1 << arms):
@@ -46,18 +50,18 @@ def _search(world: World, b: Floats, horizon: float) -> tuple[Floats, float]:
                 size += 1
         if not definite:
             continue
-        p, q = line(inverse, support[:size], b)
-        feasible = True
-        loss = horizon * (q[size] + horizon * p[size])
+        p, q, rates, offsets, sound = solve_support(world, b, support[:size])
+        point = line_at(p, q, horizon)
+        gaps = line_at(rates, offsets, horizon)
+        smallest = point[:size, 0].min()
+        if not sound or smallest < 0.0 or gaps[:, 0].min() < -1e-12 * np.abs(gaps[:, 0]).max():
+            continue
+        loss = scale((point[size, 0], point[size, 1]), horizon)
         for m in range(size):
-            x = q[m] + horizon * p[m]
-            feasible = feasible and x >= -1e-12 * horizon
-            loss += b[support[m]] * x
-        loss *= 0.5
-        if feasible and loss < lowest:
+            product = two_product(b[support[m]], point[m, 0])
+            loss = add(loss, add(product, (b[support[m]] * point[m, 1], 0.0)))
+        if loss[0] < lowest[0] or (loss[0] == lowest[0] and loss[1] < lowest[1]):
             lowest = loss
-            best_multiplier = q[size] + horizon * p[size]
-            best[:] = 0.0
-            for m in range(size):
-                best[support[m]] = max(q[m] + horizon * p[m], 0.0)
-    return best, best_multiplier
+            best = face
+            best_point = point
+    return best, best_point

@@ -10,13 +10,14 @@ import numpy as np
 from influential_bandits.checks import checked_horizon, whole_number
 from influential_bandits.errors import NotApplicable
 from influential_bandits.numerics.compiling import kernel
-from influential_bandits.optima.critical_line import point_at
 from influential_bandits.optima.path import optimal_path
 from influential_bandits.world.dynamics import Floats, Ints
+from influential_bandits.world.factorisation import pivoted_ldl
 from influential_bandits.world.instance import Instance
 
 __all__ = ["IntegerOptimum", "integer_optimum"]
 
+Squares = tuple[Floats, Floats]  # L and D with dᵀAd = Σ D·(Lᵀd)²
 LARGEST_SEARCH = 300  # arms that branch and bound considers; the rest is proved to stay at 0
 ROUNDING = 1e-12  # relative difference of losses that counts as a tie
 
@@ -76,8 +77,8 @@ def integer_optimum(instance: Instance, horizon: int, nodes: int = 2_000_000) ->
     path = optimal_path(instance)
     path.optimum(horizon)  # raises if it cannot be certified
     segment = path.segment(horizon)
-    point = point_at(segment.p, segment.q, float(horizon))[:-1]
-    gaps = np.maximum(path.gaps(horizon), 0.0)
+    point = segment.point(float(horizon))[:-1]
+    gaps = np.maximum(segment.gaps(float(horizon)), 0.0)
 
     counts, excess = _rounded(instance, segment.support, point, gaps, horizon)
     others = np.setdiff1d(np.flatnonzero(gaps <= excess), segment.support)
@@ -119,25 +120,27 @@ def _rounded(
 
 
 @kernel
-def _excess(matrix: Floats, centre: Floats, gaps: Floats, counts: Ints) -> float:
-    """Return Σ gap·x + ½·dᵀAd with d = x − centre."""
-    n = counts.size
-    d = np.empty(n)
+def _excess(squares: Squares, centre: Floats, gaps: Floats, counts: Ints) -> float:
+    """Return Σ gap·x + ½·dᵀAd with d = x − centre, as a sum of squares."""
+    factor, weights = squares
+    z = np.zeros(weights.size)
     total = 0.0
-    for i in range(n):
-        d[i] = (counts[i] - centre[i, 0]) - centre[i, 1]
+    for i in range(counts.size):
+        d = (counts[i] - centre[i, 0]) - centre[i, 1]
         total += gaps[i] * counts[i]
-    for i in range(n):
-        for j in range(n):
-            total += 0.5 * d[i] * matrix[i, j] * d[j]
-    return max(total, 0.0)
+        for k in range(z.size):
+            z[k] += factor[i, k] * d
+    for k in range(z.size):
+        total += 0.5 * weights[k] * (z[k] * z[k])
+    return total
 
 
 @kernel
 def _improve(matrix: Floats, centre: Floats, gaps: Floats, counts: Ints) -> float:
     """Move single pulls between arms while that lowers the loss; return the excess reached."""
     n = counts.size
-    excess = _excess(matrix, centre, gaps, counts)
+    squares = pivoted_ldl(matrix, n * 2.220446049250313e-16)
+    excess = _excess(squares, centre, gaps, counts)
     for _ in range(1000):
         pull = np.empty(n)
         for i in range(n):
@@ -157,7 +160,7 @@ def _improve(matrix: Floats, centre: Floats, gaps: Floats, counts: Ints) -> floa
             break
         counts[source] -= 1
         counts[target] += 1
-        after = _excess(matrix, centre, gaps, counts)
+        after = _excess(squares, centre, gaps, counts)
         if after >= excess:
             counts[source] += 1
             counts[target] -= 1
@@ -208,6 +211,7 @@ def _search(
     n = incumbent.size - 1
     best = incumbent.copy()
     factor = _bounding_factor(matrix)
+    squares = pivoted_ldl(matrix, (n + 1) * 2.220446049250313e-16)
     x = np.zeros(n + 1, np.int64)
     d = np.zeros(n + 1)
     cost = np.zeros(n + 1)  # bound of the partial solution above each level
@@ -223,7 +227,7 @@ def _search(
         if level == n:
             x[n] = left[n]
             if cost[n] + gaps[n] * x[n] < excess:
-                found = _excess(matrix, centre, gaps, x)
+                found = _excess(squares, centre, gaps, x)
                 if found < excess:
                     excess = found
                     best[:] = x

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,14 +11,15 @@ import numpy.typing as npt
 from influential_bandits.checks import checked_horizon
 from influential_bandits.errors import InvalidInput, NotApplicable, NotCertified
 from influential_bandits.numerics.compiling import kernel
+from influential_bandits.numerics.double_double import add
 from influential_bandits.optima.certificate import Certificate
 from influential_bandits.optima.critical_line import (
-    all_gaps,
+    add_products,
     follow_path,
-    point_at,
+    line_at,
+    magnitudes,
     replay,
     solve_support,
-    times_support,
 )
 from influential_bandits.optima.faces import best_face
 from influential_bandits.world.dynamics import LOW_RANK, SPARSE, Floats, Ints, World
@@ -59,6 +61,16 @@ class Segment:
     support: Ints  # (m,) the arms that may have counts, in increasing order
     p: Floats  # (m + 1, 2) double-double; the last row belongs to the multiplier
     q: Floats  # (m + 1, 2)
+    rates: Floats  # (arms, 2) the gap of arm i is offsets[i] + T·rates[i]; 0 on the support
+    offsets: Floats  # (arms, 2)
+
+    def point(self, horizon: float) -> Floats:
+        """Return x* on the support, and λ, in double-double: (m + 1, 2)."""
+        return line_at(self.p, self.q, horizon)
+
+    def gaps(self, horizon: float) -> Floats:
+        """Return (b + A·x*)_i − λ for each arm, (arms,)."""
+        return line_at(self.rates, self.offsets, horizon)[:, 0]
 
 
 class OptimalPath:
@@ -91,7 +103,6 @@ class OptimalPath:
                 f"to {LARGEST_SPARSE_SUPPORT} arms are followed"
             )
         self._segments: dict[int, Segment] = {}
-        self._gaps: dict[int, tuple[Floats, Floats]] = {}
 
     @property
     def breakpoints(self) -> Floats:
@@ -115,7 +126,7 @@ class OptimalPath:
         flat = np.asarray(horizons, dtype=np.float64).ravel()
         out = np.zeros((flat.size, self.instance.n_arms))
         if not ((flat > 0.0) & (flat < np.inf)).all():
-            raise InvalidInput(f"horizons must be positive and finite, got {horizons!r}")
+            raise InvalidInput(f"a horizon must be positive and finite, got {horizons!r}")
         numbers = self._times.searchsorted(flat, side="right") - 1
         for number in set(numbers.tolist()):
             chosen = numbers == number
@@ -132,14 +143,7 @@ class OptimalPath:
 
     def gaps(self, horizon: float) -> Floats:
         """Return (b + A·x*)_i − λ for each arm, (arms,): what a pull of it costs to first order."""
-        number = self._number(horizon)
-        if number not in self._gaps:
-            s = self._segment(number)
-            self._gaps[number] = all_gaps(
-                self.instance.world, self.instance.linear_term, s.support, s.p, s.q
-            )
-        offsets, rates = self._gaps[number]
-        return offsets + horizon * rates
+        return self.segment(horizon).gaps(horizon)
 
     def _number(self, horizon: float) -> int:
         if not 0.0 < horizon < np.inf:
@@ -149,12 +153,12 @@ class OptimalPath:
     def _segment(self, number: int) -> Segment:
         if number not in self._segments:
             support = replay(self._events, number)
-            p, q, sound = solve_support(self.instance.world, self.instance.linear_term, support)
+            *lines, sound = solve_support(self.instance.world, self.instance.linear_term, support)
             if not sound:
                 raise NotCertified(
                     f"the equations of the support {support[:8]} are too ill-conditioned to solve"
                 )
-            self._segments[number] = Segment(float(self._times[number]), support, p, q)
+            self._segments[number] = Segment(float(self._times[number]), support, *lines)
         return self._segments[number]
 
     def _solve(self, number: int, horizons: Floats) -> tuple[Floats, Floats, Certificate]:
@@ -162,13 +166,7 @@ class OptimalPath:
         s = self._segment(number)
         instance = self.instance
         x, multipliers, residuals = _certified_points(
-            instance.world,
-            instance.linear_term,
-            s.support,
-            s.p,
-            s.q,
-            horizons,
-            instance.interaction.scale,
+            instance.world, instance.linear_term, s.support, s.p, s.q, horizons
         )
         certificate = Certificate(*residuals.tolist())
         if not certificate.is_optimal():
@@ -201,18 +199,19 @@ def optimum(instance: Instance, horizon: int) -> Optimum:
     horizon = checked_horizon(horizon)
     if instance.definite:
         return optimal_path(instance).optimum(horizon)
-    x, multiplier = best_face(instance, horizon)
-    scale = horizon * (np.abs(instance.linear_term).max() + horizon * instance.interaction.scale)
-    gradient = instance.linear_term + instance.interaction.times(x)
-    certificate = Certificate(
-        primal=abs(float(x.sum()) - horizon) / horizon,
-        dual=0.0,
-        gap=float(np.abs(gradient - multiplier) @ x) / scale if scale else 0.0,
-        method="all faces",
-    )
+    return _best_of_all_faces(instance, horizon)
+
+
+def _best_of_all_faces(instance: Instance, horizon: int) -> Optimum:
+    support, point = best_face(instance, horizon)
+    x = np.zeros(instance.n_arms)
+    x[support] = np.maximum(point[:-1, 0], 0.0)
+    residuals = certify(instance.world, instance.linear_term, support, point, float(horizon))
+    certificate = dataclasses.replace(Certificate(*residuals.tolist()), method="all faces")
     if not certificate.is_optimal():
         raise NotCertified(f"no optimum could be proved for T = {horizon}: {certificate}")
-    return Optimum(float(horizon), x, multiplier, instance.total_loss(x), certificate)
+    loss = float(instance.total_loss(x))
+    return Optimum(float(horizon), x, float(point[-1, 0]), loss, certificate)
 
 
 def _followed(instance: Instance) -> tuple[Ints, Floats, bool]:
@@ -223,42 +222,64 @@ def _followed(instance: Instance) -> tuple[Ints, Floats, bool]:
         largest = min(instance.n_arms, LARGEST_SPARSE_SUPPORT)
     else:
         largest = instance.n_arms
-    return follow_path(world, instance.linear_term, largest, instance.interaction.scale)
+    return follow_path(world, instance.linear_term, largest)
 
 
 @kernel
 def _certified_points(
-    world: World, b: Floats, support: Ints, p: Floats, q: Floats, horizons: Floats, scale_a: float
+    world: World, b: Floats, support: Ints, p: Floats, q: Floats, horizons: Floats
 ) -> tuple[Floats, Floats, Floats]:
     """Return x*(T), λ(T), and the largest residuals in the order of :class:`Certificate`."""
     size = support.size
     x = np.zeros((horizons.size, b.size))
     multipliers = np.empty(horizons.size)
     residuals = np.zeros(3)
-    used = np.empty(size)
-    gradient = np.empty(b.size)
-    scale_b = np.abs(b).max()
     for n in range(horizons.size):
-        horizon = horizons[n]
-        point = point_at(p, q, horizon)
+        point = line_at(p, q, horizons[n])
         multipliers[n] = point[size, 0]
-        negative = 0.0
-        total = 0.0
         for m in range(size):
-            negative = max(negative, -point[m, 0])
-            used[m] = max(point[m, 0], 0.0)
-            x[n, support[m]] = used[m]
-            total += used[m]
-        times_support(world, support, used, gradient)
-        gradient += b
-        lowest = gradient.min()
-        along = 0.0
-        for m in range(size):
-            along += (gradient[support[m]] - lowest) * used[m]
-        scale = scale_b + horizon * scale_a
-        if scale == 0.0:
-            scale = 1.0
-        residuals[0] = max(residuals[0], max(negative, abs(total - horizon)) / horizon)
-        residuals[1] = max(residuals[1], (multipliers[n] - lowest) / scale)
-        residuals[2] = max(residuals[2], along / (horizon * scale))
+            x[n, support[m]] = max(point[m, 0], 0.0)
+        residuals = np.maximum(residuals, certify(world, b, support, point, horizons[n]))
     return x, multipliers, residuals
+
+
+@kernel
+def certify(world: World, b: Floats, support: Ints, point: Floats, horizon: float) -> Floats:
+    """Return the residuals of :class:`Certificate` at a double-double point with λ in its last row.
+
+    They are found from A and b alone, whatever led to the point.
+    """
+    size = support.size
+    used = np.empty(size)
+    rest = np.empty(size)
+    left = (horizon, 0.0)
+    primal = 0.0
+    for m in range(size):
+        primal = max(primal, -point[m, 0])
+        used[m], rest[m] = point[m, 0], point[m, 1]
+        left = add(left, (-used[m], -rest[m]))
+    high, low = b.copy(), np.zeros(b.size)
+    add_products(world, support, used, high, low)
+    add_products(world, support, rest, high, low)
+    terms = np.empty(b.size)
+    magnitudes(world, support, used, terms)
+    terms += np.abs(b)
+    scale = 0.0
+    for m in range(size):
+        scale += terms[support[m]] * max(used[m], 0.0)
+    lowest = (np.inf, 0.0)
+    dual = 0.0
+    for i in range(b.size):
+        if high[i] < lowest[0] or (high[i] == lowest[0] and low[i] < lowest[1]):
+            lowest = (high[i], low[i])
+        below = add((point[size, 0], point[size, 1]), (-high[i], -low[i]))[0]
+        if below > 0.0:
+            dual = max(dual, below / (terms[i] + scale / horizon))
+    along = 0.0
+    for m in range(size):
+        i = support[m]
+        along += add((high[i], low[i]), (-lowest[0], -lowest[1]))[0] * max(used[m], 0.0)
+    if not np.isfinite(along) or not np.isfinite(scale):
+        along, scale = np.inf, 1.0
+    primal = max(primal, abs(left[0])) / horizon
+    return np.array([primal, dual, along / scale if along > 0.0 else 0.0])

@@ -11,13 +11,12 @@ from influential_bandits.errors import InvalidInput, NotCertified
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.numerics.double_double import add, scale, two_product
 from influential_bandits.optima.critical_line import (
-    exact_row,
-    factor_products,
-    point_at,
+    add_products,
     regrets,
 )
+from influential_bandits.optima.faces import best_face
 from influential_bandits.optima.integer import integer_optimum
-from influential_bandits.optima.path import optimal_path, optimum
+from influential_bandits.optima.path import optimal_path
 from influential_bandits.world.dynamics import Floats, World
 from influential_bandits.world.instance import Instance
 
@@ -75,11 +74,17 @@ def regret(
                 f'against must be "relaxation", "integer" or an array of counts, got {against!r}'
             )
     else:
-        y = np.broadcast_to(instance.checked_counts(against), x.shape)
+        y = instance.checked_counts(against)
+        try:
+            y = np.broadcast_to(y, x.shape)
+        except ValueError:
+            raise InvalidInput(
+                f"the counts to compare with have shape {y.shape}, the counts {x.shape}"
+            ) from None
         others = np.ascontiguousarray(y.reshape(rows.shape))
         if not np.array_equal(others.sum(axis=1), rows.sum(axis=1)):
             raise InvalidInput("the counts to compare with must have the same sums as the counts")
-        out = _differences(instance.world, instance.linear_term, rows, others)
+        out = _excess_over(instance, rows, others)
     return float(out[0]) if x.ndim == 1 else out.reshape(x.shape[:-1])
 
 
@@ -91,11 +96,10 @@ def _against_relaxation(instance: Instance, rows: Floats) -> Floats:
         if instance.definite:
             out[chosen] = _from_path(instance, rows[chosen], float(horizon))
         else:
-            best = np.broadcast_to(optimum(instance, horizon).counts, rows[chosen].shape)
-            excess = _differences(
-                instance.world, instance.linear_term, rows[chosen], np.ascontiguousarray(best)
-            )
-            out[chosen] = np.maximum(excess, 0.0)
+            support, point = best_face(instance, int(horizon))
+            best = np.zeros((int(chosen.sum()), instance.n_arms, 2))
+            best[:, support] = point[:-1]
+            out[chosen] = np.maximum(_excess_over(instance, rows[chosen], best), 0.0)
     return out
 
 
@@ -104,8 +108,8 @@ def _from_path(instance: Instance, rows: Floats, horizon: float) -> Floats:
     path.optimum(horizon)  # raises if it cannot be certified
     segment = path.segment(horizon)
     squares = instance.interaction.squares or NO_SQUARES
-    point = point_at(segment.p, segment.q, horizon)
-    return regrets(instance.world, *squares, segment.support, point, path.gaps(horizon), rows)
+    point, gaps = segment.point(horizon), segment.gaps(horizon)
+    return regrets(instance.world, *squares, segment.support, point, gaps, rows)
 
 
 def _against_integer(instance: Instance, rows: Floats) -> Floats:
@@ -121,27 +125,36 @@ def _against_integer(instance: Instance, rows: Floats) -> Floats:
                 'use against="relaxation"'
             )
         best[horizons == horizon] = found.counts
-    excess = _differences(instance.world, instance.linear_term, rows, best)
-    return np.maximum(excess, 0.0)
+    return np.maximum(_excess_over(instance, rows, best), 0.0)
+
+
+def _excess_over(instance: Instance, rows: Floats, others: Floats) -> Floats:
+    if others.ndim == 2:
+        others = np.stack([others, np.zeros_like(others)], axis=2)
+    return _differences(instance.world, instance.linear_term, rows, others)
 
 
 @kernel
 def _differences(world: World, b: Floats, rows: Floats, others: Floats) -> Floats:
-    """Return (x − y)·(b + A(x + y)/2), the exact difference of two total losses, for each row."""
+    """Return (x − y)·(b + A(x + y)/2), the difference of two total losses, for each row.
+
+    ``rows`` is (rows, arms), ``others`` (rows, arms, 2) in double-double.
+    """
     arms = b.size
     every = np.arange(arms)
+    middle = np.empty((2, arms))
     out = np.empty(rows.shape[0])
     for row in range(rows.shape[0]):
-        middle = np.zeros((arms, 2))
         for i in range(arms):
-            s = add((rows[row, i], 0.0), (others[row, i], 0.0))
-            middle[i, 0], middle[i, 1] = 0.5 * s[0], 0.5 * s[1]
-        products = factor_products(world, every, middle)
+            s = add((rows[row, i], 0.0), (others[row, i, 0], others[row, i, 1]))
+            middle[0, i], middle[1, i] = 0.5 * s[0], 0.5 * s[1]
+        high, low = b.copy(), np.zeros(arms)
+        add_products(world, every, middle[0], high, low)
+        add_products(world, every, middle[1], high, low)
         total = (0.0, 0.0)
         for i in range(arms):
-            d = add((rows[row, i], 0.0), (-others[row, i], 0.0))
-            if d[0] != 0.0:
-                slope = add(exact_row(world, i, every, middle, products), (b[i], 0.0))
-                total = add(total, add(scale(slope, d[0]), two_product(slope[0], d[1])))
+            d = add((rows[row, i], 0.0), (-others[row, i, 0], -others[row, i, 1]))
+            product = scale((high[i], low[i]), d[0])
+            total = add(total, add(product, two_product(high[i], d[1])))
         out[row] = total[0]
     return out

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from influential_bandits.checks import whole_number
-from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.numerics.streams import NOISE, stream_keys
 from influential_bandits.world.dynamics import (
@@ -76,12 +75,11 @@ class Environment:
 
     def pull(self, arm: int) -> float:
         """Pull an arm and return its observed loss."""
-        if not 0 <= arm < self.instance.n_arms:
-            raise InvalidInput(f"arm must be one of 0 … {self.instance.n_arms - 1}, got {arm!r}")
+        arm = whole_number("arm", arm, 0, self.instance.n_arms)
         self.noise.require_rounds(self.round + 1, 1)
         self.round += 1
         loss = _pull(
-            self.instance.world, self._progress, self._source, *self._keys, self.round, int(arm)
+            self.instance.world, self._progress, self._source, *self._keys, self.round, arm
         )
         return float(loss)
 

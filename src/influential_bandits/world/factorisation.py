@@ -12,9 +12,9 @@ from influential_bandits.world.dynamics import Floats
 def pivoted_ldl(matrix: Floats, tolerance: float) -> tuple[Floats, Floats]:
     """Return L (arms, rank) and D (rank,) with L·diag(D)·Lᵀ = matrix and D > 0.
 
-    Eliminates the largest remaining diagonal entry first and stops when all are below ``tolerance``
-    times the largest of the matrix, so that the rank shows. ½·dᵀAd evaluated as ½·Σ D·(Lᵀd)² is
-    never negative, whatever the rounding, and needs no square roots.
+    Eliminates the arm with the largest part of its diagonal entry left, and stops when all have
+    less than ``tolerance`` of theirs: the rank shows, and small arms count beside large ones.
+    ½·dᵀAd evaluated as ½·Σ D·(Lᵀd)² is never negative, whatever the rounding.
 
     Examples
     --------
@@ -26,19 +26,20 @@ def pivoted_ldl(matrix: Floats, tolerance: float) -> tuple[Floats, Floats]:
     rest = np.empty(n)
     for i in range(n):
         rest[i] = matrix[i, i]
-    threshold = max(tolerance * rest.max(), 0.0)
     eliminated = np.zeros(n, np.bool_)
     factor = np.zeros((n, n))
     weights = np.zeros(n)
     rank = 0
     while rank < n:
-        pivot = int(rest.argmax())
-        if rest[pivot] <= threshold:
+        pivot, most = -1, tolerance
+        for i in range(n):
+            if not eliminated[i] and rest[i] > most * matrix[i, i]:
+                pivot, most = i, rest[i] / matrix[i, i]
+        if pivot < 0:
             break
         weights[rank] = rest[pivot]
         eliminated[pivot] = True
         factor[pivot, rank] = 1.0
-        rest[pivot] = 0.0
         for i in range(n):
             if not eliminated[i]:
                 entry = matrix[i, pivot]

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import gymnasium
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import checked_horizon
+from influential_bandits.checks import checked_horizon, optional_module
 from influential_bandits.errors import InvalidInput
 from influential_bandits.world.environment import Environment
 from influential_bandits.world.generators import counterexample
 from influential_bandits.world.instance import Instance
 from influential_bandits.world.noise import Noise
+
+if TYPE_CHECKING:
+    import gymnasium
+else:
+    gymnasium = optional_module("gymnasium", "gym")
 
 __all__ = ["ENVIRONMENT", "InfluentialBanditEnv", "register"]
 
@@ -92,7 +96,7 @@ class InfluentialBanditEnv(gymnasium.Env[Observation, np.int64]):
         """Pull an arm."""
         if self._play is None or self._play.round >= self.horizon:
             raise gymnasium.error.ResetNeeded("the episode is over: call reset() first")
-        loss = self._play.pull(int(action))
+        loss = self._play.pull(action)  # type: ignore[arg-type]
         truncated = self._play.round >= self.horizon
         return self._observation(loss), -loss, False, truncated, {}
 

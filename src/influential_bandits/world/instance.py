@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from influential_bandits.checks import Frozen, is_real
 from influential_bandits.errors import InvalidInput, InvalidInstance, NotApplicable
 from influential_bandits.world.dynamics import Floats, World, all_deviations, fresh, total_losses
 from influential_bandits.world.interaction import (
@@ -28,7 +29,7 @@ Result = TypeVar("Result")
 FORMAT = "influential-bandits/instance/1"
 
 
-class Instance:
+class Instance(Frozen):
     """An influential bandit problem: pulling arm i adds row i of A to the losses of all arms.
 
     Parameters
@@ -73,17 +74,25 @@ class Instance:
                 f"initial_loss must have one number for each of the {matrix.arms} arms of the "
                 f"interaction, got shape {loss.shape}"
             )
-        if isinstance(memory, bool) or not isinstance(memory, (int, float, np.number)):
+        if not is_real(memory):
             raise InvalidInstance(f"memory must be a number in (0, 1], got {memory!r}")
         if not 0.0 < float(memory) <= 1.0:
             raise InvalidInstance(f"memory must lie in (0, 1], got {memory}")
         if definite and not matrix.definite:
             raise InvalidInstance(_indefinite(matrix))
-        self._interaction = matrix
-        self._initial_loss = _frozen(loss)
-        self._names = None if arms is None else _names(arms, matrix.arms)
-        self._memory = float(memory)
-        self._remembered: dict[str, Any] = {}
+        self._set(
+            _interaction=matrix,
+            _initial_loss=_frozen(loss),
+            _names=None if arms is None else _names(arms, matrix.arms),
+            _memory=float(memory),
+            _remembered={},
+        )
+
+    _interaction: Interaction
+    _initial_loss: Floats
+    _names: tuple[str, ...] | None
+    _memory: float
+    _remembered: dict[str, Any]
 
     @property
     def interaction(self) -> Interaction:
@@ -235,6 +244,10 @@ class Instance:
         except (UnicodeDecodeError, json.JSONDecodeError) as error:
             raise InvalidInstance(f"{path} is not a JSON file: {error}") from None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and pickle by making it again, so that a copy cannot be changed either."""
+        return _instance, (self._interaction, self._initial_loss, self._names, self._memory)
+
     def __eq__(self, other: object) -> bool:
         """Compare interaction, losses, names and memory."""
         if not isinstance(other, Instance):
@@ -271,6 +284,12 @@ class Instance:
         return f"Instance({', '.join(parts)})"
 
 
+def _instance(
+    interaction: Interaction, loss: Floats, names: tuple[str, ...] | None, memory: float
+) -> Instance:
+    return Instance(interaction, loss, names, memory, definite=False)
+
+
 def _indefinite(matrix: Interaction) -> str:
     dense = matrix if isinstance(matrix, DenseInteraction) else matrix.checked  # type: ignore[attr-defined]
     return (
@@ -281,7 +300,8 @@ def _indefinite(matrix: Interaction) -> str:
 
 
 def _names(arms: Sequence[str], expected: int) -> tuple[str, ...]:
-    if isinstance(arms, str) or not all(isinstance(name, str) for name in arms):
+    several = isinstance(arms, Iterable) and not isinstance(arms, str)
+    if not several or not all(isinstance(name, str) for name in arms):
         raise InvalidInstance(f"arms must be a sequence of strings, got {arms!r:.80}")
     names = tuple(arms)
     if len(names) != expected:

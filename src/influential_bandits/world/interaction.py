@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse
 
+from influential_bandits.checks import Frozen
 from influential_bandits.errors import InvalidInstance
 from influential_bandits.world.dynamics import DENSE, LOW_RANK, SPARSE, Floats, Ints
 from influential_bandits.world.factorisation import pivoted_ldl
@@ -20,7 +21,7 @@ __all__ = ["DenseInteraction", "Interaction", "LowRankInteraction", "SparseInter
 NO_INTS: Ints = np.empty(0, np.int64)
 
 
-class Interaction(ABC):
+class Interaction(Frozen, ABC):
     """A symmetric matrix A: pulling arm i adds row i to the losses of all arms."""
 
     kind: ClassVar[int]
@@ -67,6 +68,10 @@ class Interaction(ABC):
         """Return A as an array (arms, arms)."""
         return self.rows(np.arange(self.arms))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and pickle by making it again, so that a copy cannot be changed either."""
+        return type(self), (self.values,)
+
     def __eq__(self, other: object) -> bool:
         """Compare representation and numbers."""
         if not isinstance(other, Interaction):
@@ -109,10 +114,7 @@ class DenseInteraction(Interaction):
 
     def __init__(self, matrix: npt.ArrayLike) -> None:
         a = _numbers(matrix, "interaction")
-        if a.ndim != 2 or a.shape[0] != a.shape[1]:
-            raise InvalidInstance(f"interaction must be a square matrix, got shape {a.shape}")
-        if a.shape[0] == 0:
-            raise InvalidInstance("interaction has no arms: K must be at least 1")
+        _require_square(a.shape)
         gap = np.abs(a - a.T)
         i, j = np.unravel_index(np.argmax(gap), gap.shape)
         if gap[i, j] > 4 * len(a) * np.finfo(float).eps * np.abs(a).max():
@@ -120,7 +122,7 @@ class DenseInteraction(Interaction):
                 f"interaction is not symmetric: |A[{i},{j}] − A[{j},{i}]| = {gap[i, j]:.3g}; "
                 "pass (A + A.T) / 2 if the difference is meaningless"
             )
-        self.values = _frozen(a if gap[i, j] == 0 else (a + a.T) / 2)
+        self._set(values=_frozen(a if gap[i, j] == 0 else (a + a.T) / 2))
 
     @property
     def arms(self) -> int:
@@ -161,7 +163,8 @@ class DenseInteraction(Interaction):
     @cached_property
     def squares(self) -> tuple[Floats, Floats]:
         """L (arms, rank) and D (rank,) with dᵀAd = Σ D·(Lᵀd)²; by pivoted LDLᵀ."""
-        return pivoted_ldl(self.values, self.arms * np.finfo(float).eps)
+        factor, weights = pivoted_ldl(self.values, self.arms * np.finfo(float).eps)
+        return _frozen(factor), _frozen(weights)
 
     def to_json(self) -> dict[str, Any]:
         return {"kind": self.name, "matrix": self.values.tolist()}
@@ -191,7 +194,7 @@ class LowRankInteraction(Interaction):
             raise InvalidInstance(f"factors must be a matrix (arms, rank), got shape {f.shape}")
         if 0 in f.shape:
             raise InvalidInstance(f"factors must have arms and rank at least 1, got {f.shape}")
-        self.values = _frozen(f)
+        self._set(values=_frozen(f))
 
     @property
     def arms(self) -> int:
@@ -200,7 +203,7 @@ class LowRankInteraction(Interaction):
     @cached_property
     def squares(self) -> tuple[Floats, Floats]:
         """L (arms, rank) and D (rank,) with dᵀAd = Σ D·(Lᵀd)²: the factors themselves, and ones."""
-        return self.values, np.ones(self.values.shape[1])
+        return self.values, _frozen(np.ones(self.values.shape[1]))
 
     def rows(self, indices: npt.ArrayLike) -> Floats:
         rows: Floats = self.values[np.asarray(indices)] @ self.values.T
@@ -247,11 +250,10 @@ class SparseInteraction(Interaction):
     def __init__(self, matrix: Any, *, vouched: bool = False) -> None:
         if not scipy.sparse.issparse(matrix):
             matrix = _numbers(matrix, "interaction")
-            if matrix.ndim != 2:
-                raise InvalidInstance(f"interaction must be a matrix, got shape {matrix.shape}")
-        a = scipy.sparse.csr_array(matrix, dtype=float)
-        if a.shape[0] != a.shape[1] or a.shape[0] == 0:
-            raise InvalidInstance(f"interaction must be a square matrix, got shape {a.shape}")
+        if not np.can_cast(matrix.dtype, np.float64, "same_kind"):
+            raise InvalidInstance(f"interaction must be an array of numbers, not of {matrix.dtype}")
+        _require_square(matrix.shape)
+        a = scipy.sparse.csr_array(matrix, dtype=float, copy=True)
         a.sum_duplicates()
         a.eliminate_zeros()
         if not np.isfinite(a.data).all():
@@ -267,10 +269,16 @@ class SparseInteraction(Interaction):
                 "matrix; pass vouched=True if you know that it holds"
             )
         a.sort_indices()
-        self.values = _frozen(a.data.reshape(1, -1))
-        self.columns = _frozen(a.indices.astype(np.int64))
-        self.offsets = _frozen(a.indptr.astype(np.int64))
-        self.vouched = vouched
+        self._set(
+            values=_frozen(a.data.reshape(1, -1) + 0.0),
+            columns=_frozen(a.indices.astype(np.int64)),
+            offsets=_frozen(a.indptr.astype(np.int64)),
+            vouched=bool(vouched),
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and pickle by making it again."""
+        return _sparse_interaction, (self.matrix, self.vouched)
 
     @cached_property
     def matrix(self) -> Any:
@@ -319,6 +327,10 @@ class SparseInteraction(Interaction):
         }
 
 
+def _sparse_interaction(matrix: Any, vouched: bool) -> SparseInteraction:
+    return SparseInteraction(matrix, vouched=vouched)
+
+
 def as_interaction(given: object) -> Interaction:
     """Return an interaction for an interaction, a SciPy sparse matrix or anything array-like."""
     if isinstance(given, Interaction):
@@ -330,30 +342,45 @@ def as_interaction(given: object) -> Interaction:
 
 def interaction_from_json(data: Mapping[str, Any]) -> Interaction:
     """Return the interaction that :meth:`Interaction.to_json` described."""
+    if not isinstance(data, Mapping):
+        raise InvalidInstance(f"the interaction of the file is no JSON object: {data!r:.80}")
     kind = data["kind"]
     if kind == DenseInteraction.name:
         return DenseInteraction(data["matrix"])
     if kind == LowRankInteraction.name:
         return LowRankInteraction(data["factors"])
     if kind == SparseInteraction.name:
-        shape = (data["arms"], data["arms"])
-        entries = (np.array(data["values"], float), data["columns"], data["offsets"])
-        return SparseInteraction(
-            scipy.sparse.csr_array(entries, shape=shape), vouched=data["vouched"]
-        )
+        entries = data["values"], data["columns"], data["offsets"]
+        try:
+            matrix = scipy.sparse.csr_array(
+                entries, shape=(data["arms"], data["arms"]), dtype=float
+            )
+            matrix.check_format(full_check=True)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InvalidInstance(
+                f"the sparse interaction of the file is broken: {error}"
+            ) from None
+        return SparseInteraction(matrix, vouched=data["vouched"])
     raise InvalidInstance(f"unknown kind of interaction {kind!r}")
 
 
+def _require_square(shape: tuple[int, ...]) -> None:
+    if len(shape) != 2 or shape[0] != shape[1]:
+        raise InvalidInstance(f"interaction must be a square matrix, got shape {shape}")
+    if shape[0] == 0:
+        raise InvalidInstance("interaction has no arms: there must be at least 1")
+
+
 def _numbers(given: object, what: str) -> Floats:
-    """Return finite float64 numbers, or say what is wrong with them."""
+    """Return finite float64 numbers, without negative zeros, or say what is wrong with them."""
     try:
-        array = np.array(given, dtype=np.float64, order="C")
+        array = np.array(given, order="C").astype(np.float64, casting="same_kind")
     except (TypeError, ValueError):
         raise InvalidInstance(f"{what} must be an array of numbers, got {given!r:.80}") from None
     if not np.isfinite(array).all():
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
         raise InvalidInstance(f"{what} must be finite, but entry {where} is {array[where]}")
-    return array
+    return array + 0.0
 
 
 def _frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from influential_bandits.checks import is_real
 from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.compiling import inlined
 from influential_bandits.numerics.streams import centred, normal, stream_at
@@ -86,11 +87,11 @@ class GaussianNoise(Noise):
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        _require_not_negative("scale", self.scale)
+        object.__setattr__(self, "scale", _not_negative("scale", self.scale))
 
     def source(self) -> NoiseSource:
         """Return what compiled code needs."""
-        return NoiseSource(self.kind, float(self.scale), NO_VALUES)
+        return NoiseSource(self.kind, self.scale, NO_VALUES)
 
 
 @dataclass(frozen=True)
@@ -107,11 +108,11 @@ class UniformNoise(Noise):
     bound: float = 1.0
 
     def __post_init__(self) -> None:
-        _require_not_negative("bound", self.bound)
+        object.__setattr__(self, "bound", _not_negative("bound", self.bound))
 
     def source(self) -> NoiseSource:
         """Return what compiled code needs."""
-        return NoiseSource(self.kind, float(self.bound), NO_VALUES)
+        return NoiseSource(self.kind, self.bound, NO_VALUES)
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +135,7 @@ class RecordedNoise(Noise):
 
     def __post_init__(self) -> None:
         try:
-            values = np.atleast_2d(np.array(self.values, dtype=np.float64))
+            values = np.atleast_2d(np.array(self.values, dtype=np.float64)) + 0.0
         except (TypeError, ValueError):
             raise InvalidInput("recorded noise must be an array of numbers") from None
         if values.ndim != 2 or not np.isfinite(values).all() or len(values) == 0:
@@ -181,8 +182,10 @@ def noise_from_json(data: dict[str, Any]) -> Noise:
     return classes[name](**{key: value for key, value in data.items() if key != "name"})
 
 
-def _require_not_negative(what: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
+def _not_negative(what: str, value: object) -> float:
+    if not is_real(value):
         raise InvalidInput(f"noise {what} must be a number, got {value!r}")
-    if not 0.0 <= float(value) < float("inf"):
+    number = float(value)  # type: ignore[arg-type]
+    if not 0.0 <= number < float("inf"):
         raise InvalidInput(f"noise {what} must be finite and not negative, got {value}")
+    return number

@@ -1,0 +1,1 @@
+"""Speed, as ratios against named peers measured in the same run: ``python -m benchmarks``."""

@@ -1,0 +1,108 @@
+"""Theorem 2.6, for any scale and any bound on the noise."""
+
+import math
+
+import numpy as np
+import pytest
+
+import influential_bandits as ib
+from influential_bandits.optima.bound import regret_bound
+
+
+def an_instance(arms=3, loss=0.75, scale=1.0):
+    losses = np.zeros(arms)
+    losses[-1] = -loss
+    return ib.Instance(scale * np.eye(arms), losses)
+
+
+@pytest.mark.parametrize("arms", [1, 2, 3, 20])
+@pytest.mark.parametrize("horizon", [1, 2, 1000, 10**6])
+def test_the_paper_s_statement_is_the_one_for_unit_scale_and_noise(arms, horizon):
+    instance, norm = an_instance(arms), 0.75
+    expected = ((5 * arms + 3) / 2 + 2 * norm) * horizon
+    expected += (2 * arms + 2 * norm + 4) * horizon * math.log(horizon)
+    assert regret_bound(instance, horizon) == pytest.approx(expected, rel=1e-14)
+
+
+@pytest.mark.parametrize(("scale", "noise"), [(1.0, 0.0), (2.0, 0.5), (0.25, 3.0), (7.0, 1.0)])
+def test_scale_and_noise_enter_as_the_proof_says(scale, noise):
+    instance = an_instance(arms=4, loss=1.5, scale=0.25)
+    t = 5000
+    linear = (5 * 4 + 3) * scale / 2 + 2 * 1.5
+    logarithmic = 2 * 4 * scale + 2 * scale + 2 * noise + 2 * 1.5
+    expected = linear * t + logarithmic * t * math.log(t)
+    assert regret_bound(instance, t, scale=scale, noise_bound=noise) == pytest.approx(
+        expected, rel=1e-14
+    )
+
+
+def test_the_first_round_costs_the_linear_part_only():
+    assert regret_bound(an_instance(arms=2, loss=0.0), 1) == 13 / 2
+
+
+def test_horizons_may_be_an_array():
+    instance = ib.random_instance(3, 0)
+    grid = np.array([[1, 10], [100, 10**9]])
+    bounds = regret_bound(instance, grid)
+    assert bounds.shape == (2, 2)
+    for index in np.ndindex(2, 2):
+        assert bounds[index] == regret_bound(instance, int(grid[index]))
+    assert isinstance(regret_bound(instance, 10), float)
+    assert (np.diff(regret_bound(instance, [1, 2, 3, 4])) > 0).all()
+
+
+def test_the_largest_absolute_loss_counts():
+    assert regret_bound(ib.Instance(np.eye(2), [1.0, -5.0]), 100) == regret_bound(
+        ib.Instance(np.eye(2), [5.0, 0.0]), 100
+    )
+
+
+def test_a_scale_below_the_largest_influence_is_refused_with_both_numbers():
+    with pytest.raises(ib.NotApplicable, match=r"max\|A\| ≤ scale.*max\|A\| = 2 and scale = 1$"):
+        regret_bound(ib.counterexample(), 100)
+    assert regret_bound(ib.counterexample(), 100, scale=2.0) > 0
+    assert regret_bound(an_instance(scale=1.0 + 1e-15), 100) > 0  # a rounded 1 is a 1
+
+
+def test_fading_memory_is_refused():
+    with pytest.raises(ib.NotApplicable, match=r"Theorem 2\.6 needs memory = 1"):
+        regret_bound(ib.Instance(np.eye(2), [0, 0], memory=0.5), 10)
+
+
+def test_indefinite_interactions_are_refused():
+    instance = ib.Instance([[0.0, 1.0], [1.0, 0.0]], [0, 0], definite=False)
+    with pytest.raises(ib.NotApplicable, match=r"Theorem 2\.6 needs a positive semi-definite"):
+        regret_bound(instance, 10)
+
+
+@pytest.mark.parametrize("scale", [0.0, -1.0, math.nan, math.inf])
+def test_a_scale_that_is_not_positive_is_refused(scale):
+    with pytest.raises(ib.InvalidInput, match="scale must be positive"):
+        regret_bound(an_instance(), 10, scale=scale)
+
+
+@pytest.mark.parametrize("noise", [-0.1, math.nan, math.inf])
+def test_a_negative_or_unbounded_noise_is_refused(noise):
+    with pytest.raises(ib.InvalidInput, match="noise_bound must not be negative"):
+        regret_bound(an_instance(), 10, noise_bound=noise)
+
+
+@pytest.mark.parametrize("horizon", [0, -1, math.nan, math.inf, [10, 0], [[1, math.nan]]])
+def test_horizons_below_one_are_refused(horizon):
+    with pytest.raises(ib.InvalidInput, match="horizon must be"):
+        regret_bound(an_instance(), horizon)
+
+
+@pytest.mark.parametrize("horizon", [2.5, [1, 2.5]])
+def test_horizons_that_are_not_whole_are_refused(horizon):
+    with pytest.raises(ib.InvalidInput, match="horizon must be"):
+        regret_bound(an_instance(), horizon)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"horizon": "ten"}, {"horizon": 10, "scale": "estimate"}],
+)
+def test_what_is_no_number_is_refused(arguments):
+    with pytest.raises(ib.InvalidInput, match=r"must (not )?be"):
+        regret_bound(an_instance(), **arguments)

@@ -1,0 +1,236 @@
+"""Agent: what it refuses, and its files."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+import influential_bandits as ib
+
+
+def played(policy, rounds=7, **options):
+    """An agent with some rounds behind it and two losses to come."""
+    agent = ib.Agent(policy, 3, **options)
+    tickets = [agent.pull() for _ in range(rounds)]
+    for ticket in tickets[:-2]:
+        agent.observe(ticket, 0.25 * ticket.round)
+    return agent
+
+
+def everything(agent):
+    state = {name: values.tobytes() for name, values in agent.state.items()}
+    return state, agent.round, dict(agent.pending)
+
+
+def test_the_choice_of_the_selected_arm_is_the_one_that_select_names():
+    agent = ib.Agent(ib.Uniform(), 5, seed=3)
+    for _ in range(20):
+        selected = agent.select()
+        assert agent.pull().arm == selected
+
+
+def test_a_pull_may_overrule_the_policy():
+    agent = ib.Agent(ib.LCB(), 3)
+    assert agent.select() == 0
+    assert agent.pull(2).arm == 2
+    assert agent.state["pulls"].tolist() == [0, 0, 1]
+
+
+def test_the_state_is_a_copy():
+    agent = played(ib.LCB())
+    agent.state["pulls"][:] = 99
+    assert agent.state["pulls"].sum() == 7
+
+
+def test_unobserved_arms_take_turns_until_their_losses_arrive():
+    for arms in (3, 40):  # a scan, and a tree
+        for policy in (ib.LCB(), ib.InfluentialLCB()):
+            agent = ib.Agent(policy, arms)
+            order = [agent.pull().arm for _ in range(2 * arms)]
+            assert order == [*range(arms), *range(arms)]
+
+
+def test_only_the_newest_loss_counts_for_influential_lcb():
+    agent = ib.Agent(ib.InfluentialLCB(), 2)
+    early, late = agent.pull(0), agent.pull(0)
+    agent.observe(late, 5.0)
+    agent.observe(early, -100.0)
+    assert agent.state["loss"][0] == 5.0
+    assert agent.state["seen_at"][0] == 2
+
+
+def test_lcb_learns_the_same_from_losses_in_any_order():
+    orders = [[0, 1, 2, 3], [3, 1, 0, 2], [2, 3, 1, 0]]
+    states = []
+    for order in orders:
+        agent = ib.Agent(ib.LCB(), 2)
+        tickets = [agent.pull(arm) for arm in (0, 1, 0, 1)]
+        for i in order:
+            agent.observe(tickets[i], 0.5 * i)  # dyadic: sums do not round
+        states.append({name: values.tolist() for name, values in agent.state.items()})
+    assert states[0] == states[1] == states[2]
+
+
+@pytest.mark.parametrize("arm", [1.5, True, "1"])
+def test_an_arm_that_is_no_whole_number_is_refused_and_changes_nothing(arm):
+    agent = ib.Agent(ib.LCB(), 3)
+    before = everything(agent)
+    with pytest.raises(ib.InvalidInput, match="arm") as refusal:
+        agent.pull(arm)
+    assert not isinstance(refusal.value, ib.InvalidPolicy), "the arm is to blame, not the policy"
+    assert everything(agent) == before
+
+
+@pytest.mark.parametrize("loss", [math.nan, math.inf, -math.inf, "0.5", None])
+def test_a_loss_that_is_no_finite_number_is_refused_and_changes_nothing(loss):
+    agent = ib.Agent(ib.LCB(), 2)
+    ticket = agent.pull()
+    before = everything(agent)
+    with pytest.raises(ib.InvalidInput, match="loss"):
+        agent.observe(ticket, loss)
+    assert everything(agent) == before
+
+
+@pytest.mark.parametrize("eligible", [[True], [False] * 3, [True] * 4, [[True] * 3], True])
+def test_a_mask_that_does_not_fit_the_arms_is_refused(eligible):
+    agent = ib.Agent(ib.LCB(), 3)
+    before = everything(agent)
+    with pytest.raises(ib.InvalidInput, match="eligible must mark at least one of the 3 arms"):
+        agent.select(eligible)
+    with pytest.raises(ib.InvalidInput, match="eligible"):
+        agent.pull(eligible=eligible)
+    assert everything(agent) == before
+
+
+@pytest.mark.parametrize("arms", [0, -1, 1.5, True, "3", None])
+def test_the_number_of_arms_must_be_whole_and_positive(arms):
+    with pytest.raises(ib.InvalidInput, match="arms must be"):
+        ib.Agent(ib.LCB(), arms)
+
+
+@pytest.mark.parametrize("name", ["seed", "instance_number"])
+@pytest.mark.parametrize("value", [-1, 0.5, 2**64, True, "0"])
+def test_seeds_must_be_whole_and_not_negative(name, value):
+    with pytest.raises(ib.InvalidInput, match=f"{name} must be"):
+        ib.Agent(ib.LCB(), 3, **{name: value})
+
+
+@pytest.mark.parametrize("policy", ["LCB", ib.LCB, None, 3, ib.Policy()])
+def test_an_unknown_policy_is_refused(policy):
+    with pytest.raises(ib.InvalidPolicy):
+        ib.Agent(policy, 3)
+
+
+@pytest.mark.parametrize(
+    "policy", [ib.FrankWolfeOracle(), ib.OptimalOracle(), ib.EachArmOnceOracle()], ids=repr
+)
+@pytest.mark.parametrize("horizon", [0, -1, 1.5, True])
+def test_an_oracle_is_told_a_horizon_of_at_least_one(policy, horizon):
+    with pytest.raises(ib.InvalidInput, match="horizon"):
+        ib.Agent(policy, 2, instance=ib.counterexample(), horizon=horizon)
+
+
+@pytest.mark.parametrize(
+    "policy", [ib.FrankWolfeOracle(), ib.OptimalOracle(), ib.EachArmOnceOracle()], ids=repr
+)
+def test_an_oracle_is_told_an_instance_with_its_number_of_arms(policy):
+    # With fewer arms in the instance than in the agent it would read beyond the instance's end.
+    with pytest.raises(ib.InvalidInput, match="arms"):
+        ib.Agent(policy, 2, instance=ib.random_instance(arms=3, seed=0), horizon=10)
+
+
+def test_an_agent_comes_back_from_its_file(tmp_path):
+    path = tmp_path / "agent.json"
+    policy = ib.InfluentialLCB(scale="estimate")
+    agent = played(policy, seed=2**64 - 1, instance_number=2**63)
+    agent.save(path)
+    resumed = ib.Agent.load(path, policy)
+    assert everything(resumed) == everything(agent)
+    assert (resumed.seed, resumed.instance_number) == (2**64 - 1, 2**63)
+    assert resumed.pull() == agent.pull()
+    text = path.read_text(encoding="utf-8")
+    assert not {"NaN", "Infinity", "-Infinity"} & set(text.replace(",", " ").split())
+
+
+def test_the_losses_of_a_state_are_saved_to_the_last_bit(tmp_path):
+    agent = ib.Agent(ib.LCB(), 2)
+    awkward = [0.1 + 0.2, 5e-324, -1.7976931348623157e308, -0.0]
+    for n, loss in enumerate(awkward):
+        agent.observe(agent.pull(n % 2), loss)
+    agent.save(tmp_path / "agent.json")
+    resumed = ib.Agent.load(tmp_path / "agent.json", ib.LCB())
+    assert everything(resumed) == everything(agent)
+
+
+def test_a_state_is_not_given_to_another_policy():
+    data = played(ib.InfluentialLCB()).to_json()
+    others = [ib.LCB(), ib.InfluentialLCB(scale=2.0), ib.InfluentialLCB(scale="estimate")]
+    for other in others:
+        with pytest.raises(ib.InvalidInput, match="does not fit"):
+            ib.Agent.from_json(data, other)
+    for nobody in ("InfluentialLCB", ib.InfluentialLCB, None):
+        with pytest.raises(ib.InvalidPolicy, match="unknown policy"):
+            ib.Agent.from_json(data, nobody)
+
+
+def test_a_policy_with_numpy_parameters_can_be_saved():
+    """checked_policy takes np.integer and np.floating, so that their states must be JSON, too."""
+    agent = ib.Agent(ib.InfluentialLCB(np.float64(2.0)), 2)
+    json.dumps(agent.to_json(), allow_nan=False)
+    agent = ib.Agent(ib.InfluentialLCB("estimate", noise_bound=np.float32(0.5)), 2)
+    json.dumps(agent.to_json(), allow_nan=False)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", "null", '{"format": "other/1"}', "\0"])
+def test_a_file_that_is_no_agent_is_refused(tmp_path, content):
+    path = tmp_path / "agent.json"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(ib.InvalidInput):
+        ib.Agent.load(path, ib.LCB())
+
+
+def test_a_file_of_other_bytes_is_refused(tmp_path):
+    path = tmp_path / "agent.json"
+    path.write_bytes(b"\xff\xfe\x00\x01")
+    with pytest.raises(ib.InvalidInput, match="not a JSON file"):
+        ib.Agent.load(path, ib.LCB())
+
+
+@pytest.mark.parametrize(
+    "name", ["policy", "arms", "seed", "instance_number", "round", "pending", "state"]
+)
+def test_a_missing_entry_is_named(name):
+    data = played(ib.LCB()).to_json()
+    del data[name]
+    with pytest.raises(ib.InvalidInput, match=f"no '{name}' entry"):
+        ib.Agent.from_json(data, ib.LCB())
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"round": "seven"},
+        {"round": None},
+        {"seed": "-1"},
+        {"arms": "many"},
+        {"pending": [["1", 99, []]]},
+        {"pending": [["1"]]},
+        {"pending": None},
+        {"state": {}},
+        {"state": None},
+    ],
+    ids=repr,
+)
+def test_a_damaged_entry_is_refused(damage):
+    data = played(ib.LCB()).to_json() | damage
+    with pytest.raises(ib.InvalidInput):
+        ib.Agent.from_json(data, ib.LCB())
+
+
+@pytest.mark.parametrize("values", [["1"], ["x", "0", "0"], None, ["1", "2", None]])
+def test_a_damaged_state_is_refused(values):
+    data = played(ib.LCB()).to_json()
+    data["state"]["pulls"] = values
+    with pytest.raises(ib.InvalidInput):
+        ib.Agent.from_json(data, ib.LCB())

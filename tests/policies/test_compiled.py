@@ -1,0 +1,343 @@
+"""Policies of users' own: compiled, found again on disk, and never run from old code."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+import types
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+import influential_bandits as ib
+from influential_bandits.policies.compiled import Layout
+
+HEAD = """
+import enum
+import math
+from dataclasses import dataclass
+import numba
+import numpy as np
+import influential_bandits as ib
+"""
+MINE = """
+@dataclass(frozen=True)
+class Mine(ib.Policy):
+    first: int = 0
+
+    @staticmethod
+    def select(c, s, t, eligible, rng):
+        return {choice}
+"""
+
+
+@dataclass(frozen=True)
+class Follower(ib.Policy):
+    """Pull the arm that has followed the last one least often: state on two axes, and a memo."""
+
+    def fields(self, arms):
+        return {
+            "followed": ("int64", (arms, arms + 1)),
+            "last": ("int64", 1),
+            "heard": ("float64", (arms,)),
+        }
+
+    def memo_size(self, arms):
+        return 2
+
+    @staticmethod
+    def init(c, s):
+        s.last[0] = c.arms
+
+    @staticmethod
+    def select(c, s, t, eligible, rng):
+        best = 0
+        for arm in range(c.arms):
+            if s.followed[arm, s.last[0]] < s.followed[best, s.last[0]]:
+                best = arm
+        return best
+
+    @staticmethod
+    def pulled(c, s, t, arm, memo):
+        memo[0] = s.last[0]
+        memo[1] = t
+        s.followed[arm, s.last[0]] += 1
+        s.last[0] = arm
+
+    @staticmethod
+    def observed(c, s, t, arm, memo, loss):
+        s.heard[arm] += loss + 1000.0 * memo[0] + 1_000_000.0 * memo[1]
+
+
+def digest(choice, before="", **scope):
+    """What compiled code for a policy is found by; ``scope`` is what its file has imported."""
+    names = {"__name__": "mine", **scope}
+    exec(textwrap.dedent(HEAD + before) + MINE.format(choice=choice), names)
+    return Layout(names["Mine"](), 2).tag.digest
+
+
+def test_the_state_may_have_two_axes_and_a_memo_is_handed_over():
+    arms, horizon = 3, 50
+    instance = ib.Instance(np.zeros((arms, arms)), [1.0, 2.0, 3.0])
+    run = ib.simulate(instance, Follower(), horizon, record="arms")
+    followed = [[0] * (arms + 1) for _ in range(arms)]
+    heard, last = [0.0] * arms, arms
+    for t in range(1, horizon + 1):
+        arm = min(range(arms), key=lambda i: followed[i][last])
+        assert run.arms[0, 0, t - 1] == arm
+        heard[arm] += (1.0 + arm) + 1000.0 * last + 1_000_000.0 * t
+        followed[arm][last] += 1
+        last = arm
+    agent = ib.Agent(Follower(), arms)
+    for arm in run.arms[0, 0]:
+        ticket = agent.pull()
+        assert ticket.arm == arm
+        agent.observe(ticket, 1.0 + arm)
+    assert agent.state["followed"].tolist() == followed
+    assert agent.state["heard"].tolist() == heard
+
+
+@pytest.mark.parametrize(
+    ("field", "kind", "shape"),
+    [
+        ("x", "float32", 1),
+        ("x", "object", 1),
+        ("x", "int64", (1, 1, 1)),
+        ("x", "int64", ()),
+        ("not a name", "int64", 1),
+        ("class", "int64", 1),
+        ("_x", "int64", 1),
+        ("x", "int64", -1),
+    ],
+)
+def test_a_field_that_cannot_be_had_is_refused(field, kind, shape):
+    @dataclass(frozen=True)
+    class Odd(ib.Policy):
+        def fields(self, arms):
+            return {field: (kind, shape)}
+
+        @staticmethod
+        def select(c, s, t, eligible, rng):
+            return 0
+
+    with pytest.raises(ib.InvalidPolicy, match="Odd"):
+        ib.simulate(ib.counterexample(), Odd(), 3)
+
+
+@pytest.mark.parametrize("name", ["arms", "_start", "class"])
+def test_a_parameter_that_cannot_be_an_attribute_of_c_is_refused(name):
+    @dataclass(frozen=True)
+    class Odd(ib.Policy):
+        def parameters(self):
+            return {name: 1}
+
+        @staticmethod
+        def select(c, s, t, eligible, rng):
+            return 0
+
+    with pytest.raises(ib.InvalidPolicy, match="Odd"):
+        ib.simulate(ib.counterexample(), Odd(), 3)
+
+
+def test_a_policy_keeps_to_what_is_on_offer():
+    @dataclass(frozen=True)
+    class Stubborn(ib.Policy):
+        @staticmethod
+        def select(c, s, t, eligible, rng):
+            return 1
+
+    agent = ib.Agent(Stubborn(), 2)
+    assert agent.pull().arm == 1
+    with pytest.raises(ib.InvalidPolicy, match="Stubborn chose arm 1 in round 2"):
+        agent.pull(eligible=[True, False])
+    assert agent.round == 1
+
+
+def test_parameters_do_not_change_the_code():
+    names = {"__name__": "mine"}
+    exec(HEAD + MINE.format(choice="c.first"), names)
+    zero, one = (Layout(names["Mine"](first), 2).tag.digest for first in (0, 1))
+    assert zero == one
+
+
+def test_comments_and_docstrings_do_not_change_the_code():
+    plain = '@numba.njit\ndef shift(x):\n    """Shift."""\n    return x + 1\n'
+    wordy = '@numba.njit\ndef shift(x):\n    """Move."""\n\n    # by one\n    return x + 1\n'
+    assert digest("shift(0)", plain) == digest("shift(0)", wordy)
+
+
+def module(name="settings", **content):
+    made = types.ModuleType(name)
+    vars(made).update(content)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("choice", "before", "after"),
+    [
+        ("0", "", None),
+        ("ARM", "ARM = 0", "ARM = 1"),
+        ("ARMS[0]", "ARMS = (0, 1)", "ARMS = (1, 0)"),
+        ("ARMS[0]", "ARMS = np.array([0, 1])", "ARMS = np.array([1, 0])"),
+        ("arm()", "@numba.njit\ndef arm(): return 0", "@numba.njit\ndef arm(): return 1"),
+        (
+            "arm()",
+            "ARM = 0\n@numba.njit\ndef arm(): return ARM",
+            "ARM = 1\n@numba.njit\ndef arm(): return ARM",
+        ),
+        (
+            "arm()",
+            "@numba.njit\ndef inner(): return 0\n@numba.njit\ndef arm(): return inner()",
+            "@numba.njit\ndef inner(): return 1\n@numba.njit\ndef arm(): return inner()",
+        ),
+        ("arm()", "@numba.njit\ndef arm(x=0): return x", "@numba.njit\ndef arm(x=1): return x"),
+        (
+            "arm()",
+            "def make(x):\n    return numba.njit(lambda: x)\narm = make(0)",
+            "def make(x):\n    return numba.njit(lambda: x)\narm = make(1)",
+        ),
+        (
+            "Which.ARM.value",
+            "class Which(enum.IntEnum):\n    ARM = 0",
+            "class Which(enum.IntEnum):\n    ARM = 1",
+        ),
+        (
+            "int(1.0 / zero(t) > 1.0)",
+            "@numba.njit(error_model='numpy')\ndef zero(t): return (1.0 / (t - 1.0)) * 0.0",
+            "@numba.njit(error_model='python')\ndef zero(t): return (1.0 / (t - 1.0)) * 0.0",
+        ),
+        (
+            "int(total(0.1 * t, 0.2, -0.1 * t) > 0.2)",
+            "@numba.njit\ndef total(x, y, z): return x + y + z",
+            "@numba.njit(fastmath=True)\ndef total(x, y, z): return x + y + z",
+        ),
+    ],
+    ids=[
+        "the body",
+        "a global number",
+        "a global tuple",
+        "a global array",
+        "a helper",
+        "a number of a helper",
+        "a helper of a helper",
+        "a default value",
+        "a captured value",
+        "a member of an enumeration",
+        "a compiler option",
+        "another compiler option",
+    ],
+)
+def test_an_edit_changes_the_code(choice, before, after):
+    edited = digest("1") if after is None else digest(choice, textwrap.dedent(after))
+    assert digest(choice, textwrap.dedent(before)) != edited
+
+
+@pytest.mark.parametrize(
+    ("choice", "old", "new"),
+    [
+        ("settings.ARM", module(ARM=0), module(ARM=1)),
+        ("settings.ARMS[0]", module(ARMS=(0, 1)), module(ARMS=(1, 0))),
+        (
+            "settings.inner.ARM",
+            module(inner=module("settings.inner", ARM=0)),
+            module(inner=module("settings.inner", ARM=1)),
+        ),
+    ],
+    ids=["a number", "a tuple", "a number of a module in a package"],
+)
+def test_an_edit_of_an_imported_module_changes_the_code(choice, old, new):
+    assert digest(choice, settings=old) != digest(choice, settings=new)
+    assert digest(choice, settings=old) == digest(choice, settings=old)
+
+
+def test_an_edit_of_a_helper_in_an_imported_module_changes_the_code():
+    versions = []
+    for arm in (0, 1):
+        names = {"__name__": "settings"}
+        exec(HEAD + f"@numba.njit\ndef arm(): return {arm}", names)
+        versions.append(module(arm=names["arm"]))
+    assert digest("settings.arm()", settings=versions[0]) != digest(
+        "settings.arm()", settings=versions[1]
+    )
+
+
+POLICY_FILE = """
+from dataclasses import dataclass
+import influential_bandits as ib
+import settings
+from helper import shifted
+
+START = 0
+
+
+@dataclass(frozen=True)
+class Mine(ib.Policy):
+    @staticmethod
+    def select(c, s, t, eligible, rng):
+        return (START + shifted(0) + settings.OFFSET) % c.arms
+"""
+HELPER_FILE = """
+import numba
+
+
+@numba.njit
+def shifted(x):
+    return x + 0
+"""
+SCRIPT = """
+import json
+from numba.core import event
+import influential_bandits as ib
+from mine import Mine
+
+with event.install_recorder("numba:compile") as recorder:
+    run = ib.simulate(ib.random_instance(arms=5, seed=0), Mine(), 3, record="arms")
+print(json.dumps({"arms": run.arms[0, 0].tolist(), "compilations": len(recorder.buffer)}))
+"""
+
+
+def test_an_edited_policy_never_runs_old_code_and_an_unedited_one_is_not_compiled_again(tmp_path):
+    """Each process starts afresh, with a cache of their own on disk."""
+    files = {
+        "mine.py": POLICY_FILE,
+        "helper.py": HELPER_FILE,
+        "settings.py": "OFFSET = 0\n",
+        "script.py": SCRIPT,
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+
+    def play():
+        done = subprocess.run(
+            [sys.executable, tmp_path / "script.py"],
+            env=os.environ
+            | {
+                "NUMBA_CACHE_DIR": str(tmp_path / "cache"),
+                # Python's own cache of byte code knows edits by the second only.
+                "PYTHONDONTWRITEBYTECODE": "1",
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def edit(name, old, new):
+        text = (tmp_path / name).read_text(encoding="utf-8")
+        assert old in text
+        (tmp_path / name).write_text(text.replace(old, new), encoding="utf-8")
+
+    first = play()
+    assert first["arms"] == [0, 0, 0]
+    assert first["compilations"] > 0
+    assert play() == {"arms": [0, 0, 0], "compilations": 0}
+
+    edit("mine.py", "START = 0", "START = 1")
+    assert play()["arms"] == [1, 1, 1]
+    edit("helper.py", "x + 0", "x + 1")
+    assert play()["arms"] == [2, 2, 2]
+    edit("settings.py", "OFFSET = 0", "OFFSET = 1")
+    assert play()["arms"] == [3, 3, 3]

@@ -1,0 +1,389 @@
+"""Trajectory: what follows from the counts, tables, pictures and files."""
+
+import gc
+import json
+import math
+import sys
+from dataclasses import dataclass
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+import influential_bandits as ib
+
+mpl.use("Agg")
+
+NOISE = ib.GaussianNoise(1.0)
+METADATA = b"influential_bandits"
+
+
+@dataclass(frozen=True)
+class Alternating(ib.Policy):
+    period: int = 1
+
+    @staticmethod
+    def select(c, s, t, eligible, rng):
+        return (t // c.period) % c.arms
+
+
+@pytest.fixture(scope="module")
+def run():
+    instances = [ib.random_instance(arms=3, seed=seed) for seed in range(4)]
+    return ib.simulate(instances, ib.InfluentialLCB(), 1000, NOISE, seeds=[5, 3])
+
+
+@pytest.fixture
+def fading():
+    instance = ib.Instance([[1, 1], [1, 2]], [1, 1], memory=0.5)
+    return ib.simulate([instance, ib.counterexample()], ib.LCB(), 50, NOISE, seeds=[1, 2, 3])
+
+
+@pytest.fixture(autouse=True)
+def closed_figures():
+    yield
+    plt.close("all")
+
+
+def same(a, b):
+    """Whether two trajectories are the same in everything, types included."""
+    for name in ("seeds", "checkpoints", "counts", "expected_loss", "arms"):
+        x, y = getattr(a, name), getattr(b, name)
+        if (x is None) != (y is None):
+            return False
+        if x is not None and not (
+            x.dtype == y.dtype and x.shape == y.shape and x.tobytes() == y.tobytes()
+        ):
+            return False
+    return (
+        a.instances == b.instances
+        and (a.policy, a.noise) == (b.policy, b.noise)
+        and (type(a.policy), type(a.noise)) == (type(b.policy), type(b.noise))
+    )
+
+
+def test_shapes_are_instances_by_seeds_by_checkpoints_by_arms(run):
+    assert run.checkpoints.tolist() == [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]
+    assert run.counts.shape == (4, 2, 10, 3)
+    assert run.counts.dtype == np.int64
+    assert run.loss().shape == run.regret().shape == (4, 2, 10)
+    assert run.arms is None
+    assert run.expected_loss is None
+
+
+def test_the_loss_is_that_of_the_counts(run):
+    for i, instance in enumerate(run.instances):
+        for s in range(2):
+            for n in range(10):
+                assert run.loss()[i, s, n] == instance.total_loss(run.counts[i, s, n])
+
+
+def test_the_regret_is_that_of_the_counts_and_never_negative(run):
+    for against in ("relaxation", "integer"):
+        regret = run.regret(against)
+        assert (regret >= 0).all()
+        for i, instance in enumerate(run.instances):
+            assert np.array_equal(regret[i], ib.regret(instance, run.counts[i], against))
+    assert (run.regret("integer") <= run.regret()).all()
+
+
+def test_the_regret_is_the_loss_beyond_that_of_the_optimum(run):
+    for i, instance in enumerate(run.instances):
+        for n, horizon in enumerate(run.checkpoints):
+            best = ib.optimum(instance, int(horizon)).loss
+            excess = run.loss()[i, :, n] - best
+            assert run.regret()[i, :, n] == pytest.approx(excess, rel=1e-6, abs=1e-6)
+
+
+def test_an_unknown_benchmark_is_refused(run):
+    with pytest.raises(ib.InvalidInput, match="against must be"):
+        run.regret("optimum")
+
+
+def test_regret_says_that_it_needs_lasting_influence(fading):
+    with pytest.raises(ib.NotApplicable, match="memory = 1"):
+        fading.regret()
+
+
+def test_the_slope_is_that_of_the_mean_regret(run):
+    mean = run.regret().mean(axis=(0, 1))
+    assert run.slope(10, 1000) == ib.log_log_slope(run.checkpoints, mean, 10, 1000)
+    integer = run.regret("integer").mean(axis=(0, 1))
+    assert run.slope(10, 1000, "integer") == ib.log_log_slope(run.checkpoints, integer, 10, 1000)
+
+
+def test_the_repr_says_who_played_how_long_and_how_often(run):
+    assert repr(run) == (
+        "Trajectory(InfluentialLCB(scale=1.0, opening='pairs', noise_bound=0.0), "
+        "GaussianNoise(scale=1.0), horizon 1,000, 4 instances × 2 seeds × 10 checkpoints × 3 arms)"
+    )
+
+
+def as_columns(frame, library):
+    if library == "pyarrow":
+        assert isinstance(frame, pa.Table)
+        return {name: frame[name].to_pylist() for name in frame.column_names}
+    assert isinstance(frame, {"pandas": pd.DataFrame, "polars": pl.DataFrame}[library])
+    return {name: frame[name].to_list() for name in frame.columns}
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_a_frame_has_a_row_for_each_instance_seed_and_checkpoint_in_this_order(run, library):
+    columns = as_columns(run.to_frame(library), library)
+    assert list(columns) == ["instance", "seed", "policy", "horizon", "loss", "regret"]
+    rows = [(i, seed, t) for i in range(4) for seed in (5, 3) for t in run.checkpoints.tolist()]
+    assert list(zip(columns["instance"], columns["seed"], columns["horizon"], strict=True)) == rows
+    assert columns["loss"] == run.loss().ravel().tolist()
+    assert columns["regret"] == run.regret().ravel().tolist()
+    assert set(columns["policy"]) == {repr(run.policy)}
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_a_frame_may_have_the_counts_of_all_arms(library):
+    instance = ib.Instance([[1, 1], [1, 2]], [1, 1], arms=["red", "green"])
+    run = ib.simulate(instance, ib.LCB(), 100)
+    columns = as_columns(run.to_frame(library, counts=True), library)
+    assert columns["pulls_red"] == run.counts[0, 0, :, 0].tolist()
+    assert columns["pulls_green"] == run.counts[0, 0, :, 1].tolist()
+
+
+def test_a_frame_by_default_is_of_pandas(run):
+    assert isinstance(run.to_frame(), pd.DataFrame)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_a_frame_has_no_regret_where_it_is_not_defined(fading, library):
+    columns = as_columns(fading.to_frame(library), library)
+    assert list(columns) == ["instance", "seed", "policy", "horizon", "loss"]
+    assert columns["loss"] == fading.loss().ravel().tolist()
+
+
+@pytest.mark.parametrize("library", ["numpy", "", None, 1])
+def test_a_frame_of_another_library_is_refused(run, library):
+    with pytest.raises(ib.InvalidInput, match="library must be one of pandas, polars, pyarrow"):
+        run.to_frame(library)
+
+
+def test_a_plot_shows_the_mean_regret_and_its_spread_on_log_scales(run):
+    ax = run.plot()
+    (line,) = ax.lines
+    assert line.get_xdata().tolist() == run.checkpoints.tolist()
+    assert line.get_ydata().tolist() == run.regret().mean(axis=(0, 1)).tolist()
+    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("horizon T", "regret")
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["InfluentialLCB"]
+    (band,) = ax.collections
+    low, high = np.quantile(run.regret().reshape(8, -1), [0.1, 0.9], axis=0)
+    heights = band.get_paths()[0].vertices[:, 1]
+    assert heights.min() == pytest.approx(low.min())
+    assert heights.max() == pytest.approx(high.max())
+
+
+def test_several_runs_share_a_plot(run):
+    _, ax = plt.subplots()
+    assert run.plot(ax, label="first") is ax
+    assert run.plot(ax, label="second") is ax
+    assert [line.get_label() for line in ax.lines] == ["first", "second"]
+
+
+def test_a_plot_of_one_run_has_no_band():
+    ax = ib.simulate(ib.counterexample(), ib.LCB(), 100).plot()
+    assert len(ax.lines) == 1
+    assert len(ax.collections) == 0
+
+
+def test_a_plot_of_no_regret_at_all_can_be_drawn(tmp_path):
+    """A world of one arm has none; warnings are errors here."""
+    run = ib.simulate(ib.Instance([[1.0]], [1.0]), ib.LCB(), 100)
+    assert (run.regret() == 0).all()
+    run.plot().figure.savefig(tmp_path / "nothing.png")
+
+
+RUNS = {
+    "plain": {},
+    "several": {"seeds": [2**64 - 1, 7, 0], "noise": NOISE},
+    "arms": {"record": "arms", "seeds": range(3), "noise": ib.UniformNoise(0.3)},
+    "checkpoints": {"checkpoints": [7, 13], "seeds": range(2)},
+    "one checkpoint": {"checkpoints": [40], "record": "arms"},
+    "estimate": {"policy": ib.InfluentialLCB("estimate", opening="paper", noise_bound=0.25)},
+    "scale": {"policy": ib.InfluentialLCB(scale=0.1 + 0.2)},
+    "recorded noise": {
+        "noise": ib.RecordedNoise(np.random.default_rng(0).normal(size=(2, 50))),
+        "seeds": range(2),
+    },
+    "own policy": {"policy": Alternating(period=3)},
+    "oracle": {"policy": ib.FrankWolfeOracle()},
+    "low rank": {"instances": ib.random_instance(5, seed=1, rank=2)},
+    "one arm": {"instances": ib.Instance([[0.1]], [0.2]), "record": "arms"},
+    "named arms": {"instances": ib.Instance([[1, 0], [0, 1]], [0, 0], arms=["ä", "b"])},
+    "indefinite": {"instances": ib.Instance([[0, 1], [1, 0]], [0, 0], definite=False)},
+    "fading": {
+        "instances": ib.Instance([[1, 1], [1, 2]], [1, 1], memory=0.9),
+        "noise": NOISE,
+        "seeds": range(3),
+        "record": "arms",
+    },
+    "fading and not": {
+        "instances": [ib.counterexample(), ib.Instance(np.eye(2), [1, 1], memory=0.1)],
+    },
+}
+
+
+@pytest.mark.parametrize("options", RUNS.values(), ids=RUNS.keys())
+def test_a_saved_run_comes_back_to_the_last_bit(tmp_path, options):
+    instances = [ib.random_instance(arms=3, seed=seed) for seed in range(2)]
+    run = ib.simulate(**{"instances": instances, "policy": ib.LCB(), "horizon": 50} | options)
+    run.save(tmp_path / "run.parquet")
+    loaded = ib.Trajectory.load(str(tmp_path / "run.parquet"))
+    assert same(run, loaded)
+    assert np.array_equal(run.loss(), loaded.loss())
+
+
+def test_runs_that_differ_in_anything_are_told_apart():
+    """The comparison above can fail."""
+    one = ib.simulate(ib.counterexample(), ib.LCB(), 50)
+    assert same(one, ib.simulate(ib.counterexample(), ib.LCB(), 50))
+    others = [{"record": "arms"}, {"policy": ib.Uniform()}, {"seeds": 1}, {"noise": NOISE}]
+    for other in others:
+        options = {"instances": ib.counterexample(), "policy": ib.LCB(), "horizon": 50} | other
+        assert not same(one, ib.simulate(**options))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"policy": Alternating(np.int64(2))},
+        {"noise": ib.GaussianNoise(np.float32(0.5))},
+        {"noise": ib.UniformNoise(np.int64(1))},
+    ],
+    ids=repr,
+)
+def test_a_run_with_numpy_parameters_can_be_saved(tmp_path, options):
+    given = {"instances": ib.counterexample(), "policy": ib.LCB(), "horizon": 10} | options
+    run = ib.simulate(**given)
+    run.save(tmp_path / "run.parquet")
+    loaded = ib.Trajectory.load(tmp_path / "run.parquet")
+    assert (loaded.policy, loaded.noise) == (run.policy, run.noise)
+
+
+def test_a_policy_that_was_not_imported_is_named(tmp_path):
+    run = ib.simulate(ib.counterexample(), Alternating(), 10)
+    path = tmp_path / "run.parquet"
+    run.save(path)
+    rewrite(path, lambda settings: settings["policy"].update(name="Forgotten"))
+    with pytest.raises(ib.InvalidInput, match=r"Forgotten.*import"):
+        ib.Trajectory.load(path)
+
+
+def test_a_parameter_may_be_called_name(tmp_path):
+    @dataclass(frozen=True)
+    class Labelled(ib.Policy):
+        name: int = 0
+
+        @staticmethod
+        def select(c, s, t, eligible, rng):
+            return c.name
+
+    run = ib.simulate(ib.counterexample(), Labelled(1), 10)
+    run.save(tmp_path / "run.parquet")
+    assert ib.Trajectory.load(tmp_path / "run.parquet").policy == Labelled(1)
+
+
+def test_a_policy_of_the_package_is_not_mistaken_for_one_of_the_user_with_its_name(tmp_path):
+    run = ib.simulate(ib.counterexample(), ib.LCB(), 10)
+    run.save(tmp_path / "run.parquet")
+    mine = type("LCB", (ib.LCB,), {"__module__": "mine"})
+    loaded = type(ib.Trajectory.load(tmp_path / "run.parquet").policy)
+    found = f"{loaded.__module__}.{loaded.__name__}"
+    del mine, loaded
+    gc.collect()  # or other tests would meet this class
+    assert found == "influential_bandits.policies.lcb.LCB"
+
+
+def rewrite(path, change):
+    """Change the settings that a file carries."""
+    table = parquet.read_table(path)
+    settings = json.loads(table.schema.metadata[METADATA])
+    change(settings)
+    parquet.write_table(table.replace_schema_metadata({METADATA: json.dumps(settings)}), path)
+
+
+def damage(path, how):
+    content = path.read_bytes()
+    if how == "text":
+        path.write_text("horizon,regret\n10,1.5\n", encoding="utf-8")
+    elif how == "empty":
+        path.write_bytes(b"")
+    elif how == "half":
+        path.write_bytes(content[: len(content) // 2])
+    elif how == "overwritten":
+        path.write_bytes(content[:20] + b"\0" * 200 + content[220:])
+    elif how == "another table":
+        parquet.write_table(pa.table({"x": [1.0, math.pi]}), path)
+    elif how == "no settings":
+        rewrite(path, lambda settings: settings.clear())
+    elif how == "broken settings":
+        table = parquet.read_table(path)
+        parquet.write_table(table.replace_schema_metadata({METADATA: "{"}), path)
+    elif how == "another format":
+        rewrite(path, lambda s: s.update(format="influential-bandits/trajectory/99"))
+    elif how == "a missing column":
+        table = parquet.read_table(path)
+        parquet.write_table(table.drop_columns(["counts"]), path)
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "text",
+        "empty",
+        "half",
+        "overwritten",
+        "another table",
+        "no settings",
+        "broken settings",
+        "another format",
+        "a missing column",
+    ],
+)
+def test_a_file_that_is_no_run_gets_a_clear_sentence(tmp_path, how):
+    path = tmp_path / "run.parquet"
+    ib.simulate(ib.counterexample(), ib.LCB(), 1000, seeds=range(20)).save(path)
+    damage(path, how)
+    with pytest.raises(ib.InvalidInput, match=r"run\.parquet"):
+        ib.Trajectory.load(path)
+
+
+def test_a_file_that_does_not_exist_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"missing\.parquet"):
+        ib.Trajectory.load(tmp_path / "missing.parquet")
+
+
+def test_what_is_missing_is_named_with_the_extra_that_brings_it(run, monkeypatch):
+    for module, use in (
+        ("pandas", run.to_frame),
+        ("matplotlib.pyplot", run.plot),
+        ("pyarrow", lambda: run.save("nowhere")),
+    ):
+        with monkeypatch.context() as context:
+            context.setitem(sys.modules, module, None)
+            with pytest.raises(ib.MissingExtra, match=r'pip install "influential-bandits\['):
+                use()
+
+
+def test_counts_alone_make_a_trajectory():
+    """A run from elsewhere can be measured, too."""
+    run = ib.Trajectory(
+        instances=(ib.counterexample(),),
+        policy=ib.LCB(),
+        noise=ib.NoNoise(),
+        seeds=np.array([0], np.uint64),
+        checkpoints=np.array([10]),
+        counts=np.array([[[[7, 3]]]]),
+    )
+    assert run.regret("integer").tolist() == [[[3.0]]]

@@ -1,0 +1,48 @@
+"""A = L·D·Lᵀ, against rational arithmetic and for singular matrices."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from strategies import factors
+
+from influential_bandits.world.factorisation import pivoted_ldl
+
+EPSILON = np.finfo(float).eps
+
+
+def gram(f):
+    matrix = f @ f.T
+    return (matrix + matrix.T) / 2
+
+
+@given(factors())
+def test_the_factors_give_back_the_matrix(f):
+    matrix = gram(f)
+    arms = len(f)
+    left, weights = pivoted_ldl(matrix, arms * EPSILON)
+    assert left.shape == (arms, weights.size)
+    assert (weights > 0).all()
+    # Eliminated entries err by at most K roundings of size max|A| in each of K steps; what is left
+    # when all pivots are below K·ε·max|A| is no larger than that (|A_ij|² ≤ A_ii·A_jj), again up
+    # to the rounding of the elimination.
+    tolerance = 2 * arms**2 * EPSILON * matrix.max(initial=0.0)
+    assert np.abs(left @ np.diag(weights) @ left.T - matrix).max() <= tolerance
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3, 5])
+def test_the_rank_shows(rank):
+    f = np.random.default_rng(rank).integers(-4, 5, (6, rank)) / 4
+    assert np.linalg.matrix_rank(f) == rank
+    assert pivoted_ldl(gram(f), 6 * EPSILON)[1].size == rank
+
+
+def test_a_matrix_of_zeros_has_rank_zero():
+    left, weights = pivoted_ldl(np.zeros((3, 3)), EPSILON)
+    assert left.shape == (3, 0)
+    assert weights.shape == (0,)
+
+
+def test_pivots_never_grow():
+    f = np.random.default_rng(3).normal(size=(8, 8))
+    weights = pivoted_ldl(gram(f), EPSILON)[1]
+    assert (np.diff(weights) <= 0).all()

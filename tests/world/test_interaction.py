@@ -1,0 +1,446 @@
+"""Interactions: what is accepted, and the same matrix in three representations."""
+
+import copy
+import pickle
+import subprocess
+import sys
+import tracemalloc
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import FAMILIES, KINDS, factors, interaction, symmetric_matrices
+
+import influential_bandits as ib
+from influential_bandits.errors import InvalidInstance
+from influential_bandits.world.interaction import as_interaction, interaction_from_json
+
+EPSILON = np.finfo(float).eps
+EXACT_FAMILIES = ("eighths", "singular eighths", "zero")
+
+given_factors = given(factors())
+given_exact_factors = given(factors(EXACT_FAMILIES))
+given_kind_and_factors = given(st.sampled_from(KINDS), factors())
+
+
+def csr(matrix):
+    return scipy.sparse.csr_array(np.array(matrix, float))
+
+
+# Refusals
+
+
+@pytest.mark.parametrize("make", [ib.DenseInteraction, ib.SparseInteraction])
+@pytest.mark.parametrize(
+    ("matrix", "mention"),
+    [
+        (np.zeros((2, 3)), "(2, 3)"),
+        (np.zeros(3), "(3,)"),
+        (np.float64(1.0), "()"),
+        (np.zeros((2, 2, 2)), "(2, 2, 2)"),
+    ],
+    ids=["oblong", "vector", "number", "cube"],
+)
+def test_a_matrix_that_is_not_square_is_refused(make, matrix, mention, refused):
+    with refused(InvalidInstance, "interaction", mention):
+        make(matrix)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: ib.DenseInteraction(np.zeros((0, 0))),
+        lambda: ib.SparseInteraction(np.zeros((0, 0))),
+        lambda: ib.SparseInteraction(scipy.sparse.csr_array((0, 0))),
+        lambda: ib.LowRankInteraction(np.zeros((0, 2))),
+    ],
+    ids=["dense", "sparse from dense", "sparse", "low-rank"],
+)
+def test_no_arms_are_refused_for_being_none(make, refused):
+    with refused(InvalidInstance, "arms", "at least 1"):
+        make()
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize(
+    "make",
+    [ib.DenseInteraction, ib.SparseInteraction, lambda m: ib.SparseInteraction(csr(m))],
+    ids=["dense", "sparse from dense", "sparse"],
+)
+def test_entries_that_are_not_finite_are_refused(make, bad, refused):
+    with refused(InvalidInstance, "interaction", "finite"):
+        make([[1.0, bad], [bad, 1.0]])
+
+
+def test_the_entry_that_is_not_finite_is_named(refused):
+    with refused(InvalidInstance, "(1, 0)", "nan"):
+        ib.DenseInteraction([[1.0, 0.0], [np.nan, 1.0]])
+    with refused(InvalidInstance, "factors", "(1, 0)", "inf"):
+        ib.LowRankInteraction([[1.0], [np.inf]])
+
+
+@pytest.mark.parametrize("given", ["abc", [["a", "b"], ["c", "d"]], [[1.0, 2.0], [3.0]], object()])
+@pytest.mark.parametrize("make", [ib.DenseInteraction, ib.SparseInteraction, ib.LowRankInteraction])
+def test_what_is_no_array_of_numbers_is_refused(make, given, refused):
+    with refused(InvalidInstance, "array of numbers"):
+        make(given)
+
+
+@pytest.mark.parametrize("make", [ib.DenseInteraction, ib.LowRankInteraction, ib.SparseInteraction])
+def test_complex_numbers_are_refused(make, refused):
+    with refused(InvalidInstance, "numbers"):
+        make(np.array([[1.0 + 1.0j]]))
+
+
+def test_asymmetry_is_refused_and_located(refused):
+    with refused(InvalidInstance, "symmetric", "A[0,1]", "A[1,0]", "0.3"):
+        ib.DenseInteraction([[1.0, 0.5], [0.2, 1.0]])
+    with refused(InvalidInstance, "symmetric", "0.3"):
+        ib.SparseInteraction(csr([[1.0, 0.5], [0.2, 1.0]]))
+    with refused(InvalidInstance, "symmetric"):
+        ib.SparseInteraction(csr([[1.0, 0.5], [0.0, 1.0]]))
+
+
+def test_factors_must_be_a_matrix(refused):
+    with refused(InvalidInstance, "(arms, rank)", "(3,)"):
+        ib.LowRankInteraction([1.0, 2.0, 3.0])
+    with refused(InvalidInstance, "rank", "(3, 0)"):
+        ib.LowRankInteraction(np.zeros((3, 0)))
+
+
+def test_a_sparse_vector_is_refused(refused):
+    with refused(InvalidInstance, "matrix", "(2,)"):
+        ib.SparseInteraction(scipy.sparse.coo_array(np.array([1.0, 2.0])))
+
+
+def test_many_sparse_arms_must_be_vouched_for(refused):
+    many = ib.SparseInteraction.CHECKED_ARMS + 1
+    with refused(InvalidInstance, f"{many:,}", "vouched=True"):
+        ib.SparseInteraction(scipy.sparse.eye_array(many))
+    vouched = ib.SparseInteraction(scipy.sparse.eye_array(many), vouched=True)
+    assert vouched.definite
+    assert vouched.vouched
+
+
+# Tolerances
+
+
+def test_asymmetry_of_rounding_size_is_averaged_away():
+    a, b = 0.1, 0.1 + 8 * EPSILON
+    # The stated tolerance is 4·K·ε·max|A| = 8·ε here.
+    accepted = ib.DenseInteraction([[1.0, a], [b, 1.0]])
+    assert accepted.values[0, 1] == accepted.values[1, 0] == (a + b) / 2
+    with pytest.raises(InvalidInstance, match="symmetric"):
+        ib.DenseInteraction([[1.0, 0.1], [0.1 + 17 * EPSILON, 1.0]])
+
+
+@pytest.mark.parametrize("arms", [2, 3, 10, 50])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_rounded_gram_matrix_of_deficient_rank_counts_as_semi_definite(arms, seed):
+    random = np.random.default_rng(seed)
+    for rows in {1, arms - 1, arms // 2 + 1}:
+        b = random.normal(size=(rows, arms))
+        assert ib.DenseInteraction(b.T @ b).definite
+    twins = random.normal(size=(1000, arms)) * 1e3
+    twins[:, 0] = twins[:, -1]
+    assert ib.DenseInteraction(twins.T @ twins).definite
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1.0, 1e200])
+def test_a_clearly_negative_eigenvalue_is_indefinite_at_every_scale(scale):
+    # Eigenvalues 2 and −1e-6, far beyond the tolerance −4·ε.
+    low = -1e-6
+    matrix = np.array([[1 + low / 2, 1 - low / 2], [1 - low / 2, 1 + low / 2]])
+    for made in (ib.DenseInteraction(matrix * scale), ib.SparseInteraction(csr(matrix * scale))):
+        assert not made.definite
+
+
+@pytest.mark.parametrize(("parts", "expected"), [(3, True), (5, False)])
+def test_the_tolerance_is_the_stated_one(parts, expected):
+    # The eigenvalues of a diagonal matrix are exact; K²·ε·max|A| = 4·ε here.
+    assert ib.DenseInteraction([[1.0, 0.0], [0.0, -parts * EPSILON]]).definite is expected
+
+
+# The same matrix in three representations
+
+
+@given_exact_factors
+def test_representations_of_an_exact_matrix_agree_exactly(f):
+    gram = f @ f.T
+    for kind in KINDS:
+        made = interaction(f, kind)
+        assert made.arms == len(f)
+        assert np.array_equal(made.to_dense(), gram)
+        assert np.array_equal(made.diagonal, np.diagonal(gram))
+        assert made.scale == np.abs(gram).max()
+        assert made.definite
+
+
+@given(factors(), st.integers(0, 2**32 - 1))
+def test_representations_agree_up_to_rounding(f, seed):
+    x = np.random.default_rng(seed).normal(size=len(f))
+    arms, rank = f.shape
+    size = np.abs(f) @ np.abs(f).T
+    # Each entry, and each product with x, takes at most arms + rank products and as many sums.
+    bound = 2 * (arms + rank) * EPSILON
+    dense, low_rank, sparse = (interaction(f, kind) for kind in KINDS)
+    for other in (low_rank, sparse):
+        assert (np.abs(other.to_dense() - dense.to_dense()) <= bound * size).all()
+        assert (np.abs(other.diagonal - dense.diagonal) <= bound * np.diagonal(size)).all()
+        assert (np.abs(other.times(x) - dense.times(x)) <= bound * (size @ np.abs(x))).all()
+        assert abs(other.scale - dense.scale) <= bound * size.max()
+
+
+@given_kind_and_factors
+def test_rows_are_those_of_the_matrix(kind, f):
+    made = interaction(f, kind)
+    chosen = [len(f) - 1, 0]
+    # A row of FFᵀ may be summed in another order than the whole matrix.
+    bound = 2 * f.shape[1] * EPSILON * (np.abs(f) @ np.abs(f).T)
+    assert made.rows(chosen).shape == (2, len(f))
+    assert (np.abs(made.rows(chosen) - made.to_dense()[chosen]) <= bound[chosen]).all()
+
+
+@given_factors
+def test_squares_give_the_quadratic_form(f):
+    size = np.abs(f) @ np.abs(f).T
+    direction = np.linspace(-1.0, 1.0, len(f)) if len(f) > 1 else np.ones(1)
+    for kind in ("dense", "low-rank"):
+        made = interaction(f, kind)
+        left, weights = made.squares
+        form = (weights * (left.T @ direction) ** 2).sum()
+        # Elimination stops when what is left is below K·ε of the largest entry, in K² entries,
+        # and its own rounding errors are at most K times as large again.
+        tolerance = 4 * len(f) ** 3 * EPSILON * size.max()
+        assert form >= 0
+        assert form == pytest.approx(direction @ made.to_dense() @ direction, abs=tolerance)
+
+
+def test_sparse_matrices_of_every_format_give_the_same_interaction():
+    matrix = csr([[2.0, 0.0, 1.0], [0.0, 1.0, 0.0], [1.0, 0.0, 2.0]])
+    expected = ib.SparseInteraction(matrix)
+    for name in ("bsr", "coo", "csc", "csr", "dia", "dok", "lil"):
+        assert ib.SparseInteraction(matrix.asformat(name)) == expected
+    assert ib.SparseInteraction(scipy.sparse.csr_matrix(matrix)) == expected
+    assert ib.SparseInteraction(matrix.toarray()) == expected
+
+
+def test_duplicates_are_added_and_explicit_zeros_dropped():
+    entries = ([1.0, 1.0, 0.0, 0.0, 3.0], ([0, 0, 0, 1, 1], [0, 0, 1, 0, 1]))
+    made = ib.SparseInteraction(scipy.sparse.coo_array(entries, shape=(2, 2)))
+    assert made == ib.SparseInteraction([[2.0, 0.0], [0.0, 3.0]])
+    assert made.values.tolist() == [[2.0, 3.0]]
+
+
+def test_unsorted_indices_do_not_matter():
+    sorted_matrix = csr([[2.0, 1.0], [1.0, 2.0]])
+    unsorted = scipy.sparse.csr_array(
+        (np.array([1.0, 2.0, 2.0, 1.0]), np.array([1, 0, 1, 0]), np.array([0, 2, 4])), shape=(2, 2)
+    )
+    assert ib.SparseInteraction(unsorted) == ib.SparseInteraction(sorted_matrix)
+
+
+def test_whatever_is_given_becomes_the_fitting_interaction():
+    dense = ib.DenseInteraction([[1.0]])
+    assert as_interaction(dense) is dense
+    assert isinstance(as_interaction([[1]]), ib.DenseInteraction)
+    assert isinstance(as_interaction(csr([[1.0]])), ib.SparseInteraction)
+
+
+# Immutability
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_of_an_interaction_can_be_assigned(kind):
+    made = interaction(np.eye(2), kind)
+    fields = ["values", "columns", "offsets", "diagonal", "definite", "scale", "arms", "vouched"]
+    assert [field for field in fields if assignable(made, field)] == []
+
+
+def assignable(made, field):
+    try:
+        setattr(made, field, getattr(made, field))
+    except AttributeError:
+        return False
+    return True
+
+
+def arrays_of(made):
+    yield from (made.values, made.columns, made.offsets, made.diagonal)
+    yield from made.squares or ()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_array_of_an_interaction_can_be_written(kind):
+    for array in arrays_of(interaction(np.eye(2), kind)):
+        if array.size:
+            with pytest.raises(ValueError, match="read-only"):
+                array[(0,) * array.ndim] = 5
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "copied",
+    [copy.copy, copy.deepcopy, *(lambda x, p=p: pickle.loads(pickle.dumps(x, p)) for p in (2, 5))],
+    ids=["copy", "deepcopy", "pickle 2", "pickle 5"],
+)
+def test_a_copy_is_equal_and_as_immutable(kind, copied):
+    made = interaction(np.eye(2), kind)
+    again = copied(made)
+    assert again == made
+    assert again.definite
+    assert not again.values.flags.writeable
+
+
+@pytest.mark.parametrize(
+    ("make", "given"),
+    [
+        (ib.DenseInteraction, np.eye(2)),
+        (ib.LowRankInteraction, np.eye(2)),
+        (ib.SparseInteraction, np.eye(2)),
+    ],
+    ids=["dense", "low-rank", "sparse from dense"],
+)
+def test_later_changes_of_the_given_array_have_no_effect(make, given):
+    given = given.copy()
+    made = make(given)
+    given[0, 0] = 5.0
+    assert made.to_dense()[0, 0] == 1.0
+
+
+def test_later_changes_of_the_given_sparse_matrix_have_no_effect():
+    given = csr(np.eye(2))
+    made = ib.SparseInteraction(given)
+    given.data[0] = 5.0
+    given.indices[1] = 0
+    assert made.to_dense().tolist() == [[1.0, 0.0], [0.0, 1.0]]
+
+
+def test_the_given_sparse_matrix_is_left_as_it_was():
+    data, indices, offsets = np.array([0.0, 1.0, 2.0]), np.array([1, 0, 1]), np.array([0, 2, 3])
+    given = scipy.sparse.csr_array((data.copy(), indices.copy(), offsets.copy()), shape=(2, 2))
+    ib.SparseInteraction(given)
+    assert given.data.tolist() == data.tolist()
+    assert given.indices.tolist() == indices.tolist()
+    assert given.indptr.tolist() == offsets.tolist()
+    assert given.data.flags.writeable
+
+
+# Equality, hash and files
+
+
+@given_kind_and_factors
+def test_equal_numbers_make_equal_interactions_with_equal_hashes(kind, f):
+    one, other = interaction(f, kind), interaction(f.copy(), kind)
+    assert one == other
+    assert hash(one) == hash(other)
+
+
+def test_interactions_differ_in_numbers_shape_and_representation():
+    different = [
+        ib.DenseInteraction(np.eye(2)),
+        ib.DenseInteraction(2 * np.eye(2)),
+        ib.DenseInteraction(np.eye(3)),
+        ib.LowRankInteraction(np.eye(2)),
+        ib.LowRankInteraction([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]),
+        ib.SparseInteraction(np.eye(2)),
+        ib.SparseInteraction([[1.0, 1.0], [1.0, 1.0]]),
+    ]
+    for i, one in enumerate(different):
+        for j, other in enumerate(different):
+            assert (one == other) is (i == j)
+    assert len(set(different)) == len(different)
+    assert different[0] != "something else"
+
+
+def test_zeros_of_both_signs_are_equal_and_hash_alike():
+    for make in (ib.DenseInteraction, ib.LowRankInteraction):
+        one, other = make([[0.0]]), make([[-0.0]])
+        assert one == other
+        assert hash(one) == hash(other)
+
+
+@given(symmetric_matrices(), factors(FAMILIES), st.booleans())
+def test_json_gives_back_every_bit(matrix, f, vouched):
+    for made in (
+        ib.DenseInteraction(matrix),
+        ib.LowRankInteraction(f),
+        ib.SparseInteraction(csr(matrix), vouched=vouched),
+    ):
+        again = interaction_from_json(made.to_json())
+        assert type(again) is type(made)
+        assert again.values.tobytes() == made.values.tobytes()
+        assert np.array_equal(again.columns, made.columns)
+        assert np.array_equal(again.offsets, made.offsets)
+        assert again.vouched == made.vouched
+
+
+def test_an_unknown_kind_is_refused(refused):
+    with refused(InvalidInstance, "kind", "'tensor'"):
+        interaction_from_json({"kind": "tensor"})
+
+
+SPARSE = {
+    "kind": "sparse",
+    "arms": 2,
+    "values": [1.0, 1.0],
+    "columns": [0, 1],
+    "offsets": [0, 1, 2],
+    "vouched": False,
+}
+
+
+@pytest.mark.parametrize(
+    ("field", "bad"),
+    [
+        ("arms", "x"),
+        ("arms", -1),
+        ("values", ["x", 1.0]),
+        ("values", [1.0]),
+        ("columns", [0.5, 1]),
+        ("offsets", [0, 2, 1]),
+    ],
+)
+def test_sparse_data_that_make_no_sense_are_refused(field, bad, refused):
+    with refused(InvalidInstance):
+        interaction_from_json({**SPARSE, field: bad})
+
+
+@pytest.mark.parametrize("column", [2, -(10**6)])
+def test_a_sparse_column_out_of_range_is_refused(column):
+    # In a process of its own: SciPy does not check what it is given and may write anywhere.
+    script = f"""
+from influential_bandits.errors import InvalidInstance
+from influential_bandits.world.interaction import interaction_from_json
+try:
+    interaction_from_json({{**{SPARSE!r}, "columns": [0, {column}]}})
+except InvalidInstance as error:
+    print(error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert str(column) in done.stdout
+
+
+# Size
+
+
+def test_a_hundred_thousand_arms_of_low_rank_take_memory_for_the_factors_only():
+    arms, rank = 100_000, 16
+    f = np.random.default_rng(0).normal(size=(arms, rank))
+    x = np.ones(arms)
+    tracemalloc.start()
+    try:
+        made = ib.LowRankInteraction(f)
+        assert made.rows([0, arms - 1]).shape == (2, arms)
+        assert made.times(x).shape == made.diagonal.shape == (arms,)
+        assert made.scale == made.diagonal.max()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    # One copy of F, and while it is checked and used a few vectors of the size of F at most.
+    assert peak <= 3 * f.nbytes

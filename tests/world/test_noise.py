@@ -1,0 +1,189 @@
+"""Every kind of noise.
+
+Statistical tests use fixed seeds; each would fail for right noise with probability 1e-6.
+"""
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+import influential_bandits as ib
+from influential_bandits.errors import InvalidInput
+from influential_bandits.world.noise import noise_from_json
+
+ERROR_RATE = 1e-6
+ROUNDS = 20_000
+finite = st.floats(allow_nan=False, allow_infinity=False)
+scales = st.floats(0.0, allow_nan=False, allow_infinity=False)
+
+
+def drawn(noise, rounds, seed=0):
+    """The noise of some rounds, as seen in a world without losses."""
+    environment = ib.Environment(ib.Instance([[0.0]], [0.0]), noise, seed)
+    return np.array([environment.pull(0) for _ in range(rounds)])
+
+
+def test_no_noise_is_none():
+    assert not drawn(ib.NoNoise(), 10).any()
+
+
+def test_gaussian_noise_is_normal_with_the_given_deviation():
+    values = drawn(ib.GaussianNoise(0.3), ROUNDS)
+    assert scipy.stats.kstest(values / 0.3, "norm").pvalue > ERROR_RATE
+    score = abs(values.mean()) / 0.3 * math.sqrt(ROUNDS)
+    assert score < scipy.stats.norm.isf(ERROR_RATE / 2)
+
+
+def test_uniform_noise_is_uniform_between_its_bounds_and_never_outside():
+    values = drawn(ib.UniformNoise(2.5), ROUNDS)
+    assert (np.abs(values) < 2.5).all()
+    assert scipy.stats.kstest((values + 2.5) / 5.0, "uniform").pvalue > ERROR_RATE
+
+
+def test_noises_of_one_seed_come_from_the_same_draws():
+    # Paired comparisons: a larger scale is the same noise, larger.
+    one, two = drawn(ib.GaussianNoise(1.0), 10), drawn(ib.GaussianNoise(2.0), 10)
+    assert (two == 2.0 * one).all()
+    assert (np.sign(drawn(ib.UniformNoise(1.0), 10)) == np.sign(one)).all()
+
+
+@pytest.mark.parametrize(
+    "noise", [ib.GaussianNoise(0.0), ib.UniformNoise(0.0), ib.GaussianNoise(0)]
+)
+def test_a_scale_of_zero_is_no_noise(noise):
+    assert not drawn(noise, 10).any()
+
+
+def test_noises_default_to_a_scale_of_one():
+    assert ib.GaussianNoise() == ib.GaussianNoise(1.0)
+    assert ib.UniformNoise() == ib.UniformNoise(1.0)
+
+
+@pytest.mark.parametrize(
+    ("make", "what"), [(ib.GaussianNoise, "scale"), (ib.UniformNoise, "bound")]
+)
+@pytest.mark.parametrize(
+    "bad", [-1.0, -1e-300, math.nan, math.inf, "1", None, True, [1.0], 1j, np.complex128(1j)]
+)
+def test_a_scale_that_is_negative_or_no_number_is_refused(make, what, bad, refused):
+    with refused(InvalidInput, what, str(bad)):
+        make(bad)
+
+
+def test_noises_are_equal_by_their_numbers_and_kind():
+    different = [
+        ib.NoNoise(),
+        ib.GaussianNoise(1.0),
+        ib.GaussianNoise(2.0),
+        ib.UniformNoise(1.0),
+        ib.RecordedNoise([1.0]),
+        ib.RecordedNoise([2.0]),
+        ib.RecordedNoise([1.0, 2.0]),
+        ib.RecordedNoise([[1.0], [2.0]]),
+    ]
+    for i, one in enumerate(different):
+        for j, other in enumerate(different):
+            assert (one == other) is (i == j)
+    assert len(set(different)) == len(different)
+    assert hash(ib.RecordedNoise([1.0, 2.0])) == hash(ib.RecordedNoise([[1.0, 2.0]]))
+
+
+def test_recorded_zeros_of_both_signs_are_equal_and_hash_alike():
+    one, other = ib.RecordedNoise([0.0]), ib.RecordedNoise([-0.0])
+    assert one == other
+    assert hash(one) == hash(other)
+
+
+@pytest.mark.parametrize(
+    ("noise", "field"),
+    [
+        (ib.GaussianNoise(1.0), "scale"),
+        (ib.UniformNoise(1.0), "bound"),
+        (ib.RecordedNoise([1.0]), "values"),
+    ],
+    ids=["Gaussian", "uniform", "recorded"],
+)
+def test_noises_never_change(noise, field):
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        setattr(noise, field, 2.0)
+
+
+def test_recorded_noise_never_changes():
+    given_values = np.zeros((2, 3))
+    noise = ib.RecordedNoise(given_values)
+    given_values[0, 0] = 5.0
+    assert noise == ib.RecordedNoise(np.zeros((2, 3)))
+    assert given_values.flags.writeable
+    with pytest.raises(ValueError, match="read-only"):
+        noise.values[0, 0] = 5.0
+
+
+@given(hnp.arrays(float, st.integers(1, 6), elements=finite))
+def test_recorded_noise_is_played_back(values):
+    assert drawn(ib.RecordedNoise(values), values.size).tolist() == values.tolist()
+
+
+def test_one_row_of_recorded_noise_serves_any_number_of_seeds_and_more_rows_as_many():
+    ib.RecordedNoise([1.0, 2.0]).require_rounds(2, 7)
+    ib.RecordedNoise(np.zeros((7, 2))).require_rounds(2, 7)
+
+
+def test_recorded_noise_that_is_too_short_is_refused(refused):
+    with refused(InvalidInput, "2 rounds", "horizon is 1,000"):
+        ib.RecordedNoise([0.0, 0.0]).require_rounds(1000, 1)
+
+
+@pytest.mark.parametrize(("rows", "seeds"), [(2, 1), (2, 3), (3, 2)])
+def test_recorded_noise_of_the_wrong_number_of_rows_is_refused(rows, seeds, refused):
+    with refused(InvalidInput, f"{rows} rows", f"{seeds} seed"):
+        ib.RecordedNoise(np.zeros((rows, 5))).require_rounds(5, seeds)
+
+
+@pytest.mark.parametrize("bad", [[1.0, math.nan], [[math.inf]], [-math.inf]])
+def test_recorded_noise_that_is_not_finite_is_refused(bad, refused):
+    with refused(InvalidInput, "finite"):
+        ib.RecordedNoise(bad)
+
+
+@pytest.mark.parametrize(
+    ("bad", "mention"),
+    [(np.zeros((1, 1, 1)), "(1, 1, 1)"), (np.zeros((0, 3)), "(0, 3)"), ("abc", "numbers")],
+    ids=["three axes", "no rows", "no numbers"],
+)
+def test_recorded_noise_of_another_shape_is_refused(bad, mention, refused):
+    with refused(InvalidInput, "recorded noise", mention):
+        ib.RecordedNoise(bad)
+
+
+@given(
+    st.one_of(
+        st.just(ib.NoNoise()),
+        scales.map(ib.GaussianNoise),
+        scales.map(ib.UniformNoise),
+        hnp.arrays(float, hnp.array_shapes(max_dims=2, max_side=5), elements=finite).map(
+            ib.RecordedNoise
+        ),
+    )
+)
+def test_json_gives_back_every_noise(noise):
+    again = noise_from_json(json.loads(json.dumps(noise.to_json(), allow_nan=False)))
+    assert type(again) is type(noise)
+    assert again == noise
+
+
+@pytest.mark.parametrize("number", [1, np.float32(0.5), np.float64(0.1), np.int64(2)])
+def test_json_gives_back_a_scale_of_every_type(number):
+    noise = ib.GaussianNoise(number)
+    assert noise_from_json(json.loads(json.dumps(noise.to_json()))) == noise
+
+
+def test_an_unknown_noise_is_refused(refused):
+    with refused(InvalidInput, "'PinkNoise'", "GaussianNoise", "UniformNoise"):
+        noise_from_json({"name": "PinkNoise"})
