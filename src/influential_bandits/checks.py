@@ -53,6 +53,14 @@ def whole_number(what: str, value: object, least: int = 0, below: int = 2**64) -
     return int(value)
 
 
+def arm_number(arm: object, arms: int) -> int:
+    """Return the number of an arm, or say which there are."""
+    try:
+        return whole_number("arm", arm, 0, arms)
+    except InvalidInput:
+        raise InvalidInput(f"arm must be one of 0 … {arms - 1}, got {arm!r}") from None
+
+
 def checked_horizon(horizon: object) -> int:
     """Return a horizon as a whole number of at least 1, or say why it is none."""
     return whole_number("horizon", horizon, 1, LARGEST_HORIZON)

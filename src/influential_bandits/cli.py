@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from influential_bandits import __version__
-from influential_bandits.errors import InfluentialBanditsError, Interrupted
+from influential_bandits.errors import InfluentialBanditsError, InvalidInput
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from influential_bandits.simulation.trajectory import Trajectory
+    from influential_bandits.studies.demo import Setting
 
 __all__ = ["app", "main"]
 
@@ -48,15 +51,32 @@ def demo(
     Example: influential-bandits demo --out results/demo
     """
     from rich.console import Console
-    from rich.table import Table
 
-    from influential_bandits.studies.demo import SETTINGS, draw, play, power, rows
+    from influential_bandits.studies.demo import draw
 
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InfluentialBanditsError(f"cannot write to {out}: {error.strerror}") from None
+        raise InvalidInput(f"cannot write to {out}: {error.strerror}") from None
     console = Console()
+    try:
+        results = _played(console)
+    except KeyboardInterrupt as stopped:
+        raise _Stopped(str(stopped) or "stopped by Ctrl-C") from None
+    picture = out / "regret.png"
+    try:
+        draw(results, picture)
+    except OSError as error:
+        raise InvalidInput(f"cannot write {picture}: {error.strerror}") from None
+    console.print(f"Log-log plot saved to {picture}", soft_wrap=True, markup=False)
+
+
+def _played(console: Console) -> list[tuple[Setting, list[Trajectory]]]:
+    """Play every setting of the demo and print its table."""
+    from rich.table import Table
+
+    from influential_bandits.studies.demo import SETTINGS, play, power, rows
+
     results = []
     for setting in SETTINGS:
         runs: list[Trajectory] = []
@@ -78,9 +98,11 @@ def demo(
             runs.append(run)
         console.print(table)
         results.append((setting, runs))
-    picture = out / "regret.png"
-    draw(results, picture)
-    console.print(f"Log-log plot saved to {picture}")
+    return results
+
+
+class _Stopped(Exception):
+    """Ctrl-C, past the command-line library, which would end without a word."""
 
 
 def main() -> None:
@@ -90,7 +112,7 @@ def main() -> None:
     except InfluentialBanditsError as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(2) from None
-    except Interrupted as stopped:
+    except _Stopped as stopped:
         print(f"\n{stopped}", file=sys.stderr)
         raise SystemExit(130) from None
 

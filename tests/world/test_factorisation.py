@@ -42,7 +42,9 @@ def test_a_matrix_of_zeros_has_rank_zero():
     assert weights.shape == (0,)
 
 
-def test_pivots_never_grow():
-    f = np.random.default_rng(3).normal(size=(8, 8))
-    weights = pivoted_ldl(gram(f), EPSILON)[1]
-    assert (np.diff(weights) <= 0).all()
+def test_what_is_left_of_a_diagonal_entry_never_grows_from_pivot_to_pivot():
+    matrix = gram(np.random.default_rng(3).normal(size=(8, 8)))
+    left, weights = pivoted_ldl(matrix, EPSILON)
+    pivots = [int(np.flatnonzero(left[:, k] == 1.0)[0]) for k in range(8)]
+    assert sorted(pivots) == list(range(8))
+    assert (np.diff(weights / matrix[pivots, pivots]) <= 0).all()

@@ -100,7 +100,8 @@ def fingerprint(*functions: Callable[..., Any]) -> str:
     False
     """
     digest = hashlib.sha256()
-    for part in _parts(functions, set()):
+    plain = tuple(getattr(function, "py_func", function) for function in functions)
+    for part in _parts(plain, set()):
         digest.update(part.encode())
         digest.update(b"\0")
     return digest.hexdigest()
@@ -109,6 +110,9 @@ def fingerprint(*functions: Callable[..., Any]) -> str:
 def _parts(value: object, seen: set[int]) -> Iterator[str]:
     """Yield strings that together identify a value as compiled code sees it."""
     value = getattr(value, "_dispatcher", value)  # a universal function holds a compiled one
+    options = getattr(value, "targetoptions", None)
+    if isinstance(options, dict):
+        yield repr(sorted(options.items()))
     value = getattr(value, "py_func", value)
     if isinstance(value, types.FunctionType):
         if id(value) in seen:

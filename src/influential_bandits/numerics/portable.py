@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from influential_bandits.numerics.compiling import kernel
+from influential_bandits.numerics.compiling import inlined
 
 LN2_HIGH = 6.93147180369123816490e-01  # ln 2 to 32 bits, so that exponent · LN2_HIGH is exact
 LN2_LOW = 1.90821492927058770002e-10
@@ -19,7 +19,7 @@ SQRT_HALF_MANTISSA = 0x6A09E667F3BCD  # mantissa bits of √2: above it the expo
 MANTISSA_MASK = 0xFFFFFFFFFFFFF
 
 
-@kernel
+@inlined
 def log(x: float) -> float:
     """Return the natural logarithm of a positive normal double, within one unit in the last place.
 
@@ -56,7 +56,7 @@ def log(x: float) -> float:
     return e * LN2_HIGH - ((half_square - (s * (half_square + (even + odd)) + e * LN2_LOW)) - f)
 
 
-@kernel
+@inlined
 def normal_quantile(q: float) -> float:
     """Return z with Φ(z) = ½ + q for −½ < q < ½, by Wichura's AS 241 (PPND16).
 

@@ -84,11 +84,27 @@ def centred(stream: Stream, draw: int) -> float:
 
 @inlined
 def uniform(stream: Stream, draw: int) -> float:
-    """Return draw number ``draw`` of this round, uniform in (0, 1), both ends excluded."""
+    """Return draw number ``draw`` of this round, uniform in (0, 1), both ends excluded.
+
+    Examples
+    --------
+    In a policy, ``if uniform(rng, 0) < c.epsilon: …``; outside of one:
+
+    >>> 0 < uniform(Stream(np.uint64(1), np.uint64(2)), 0) < 1
+    True
+    """
     return 0.5 + centred(stream, draw)
 
 
 @inlined
 def normal(stream: Stream, draw: int) -> float:
-    """Return draw number ``draw`` of this round, standard normal (|z| < 8.3)."""
+    """Return draw number ``draw`` of this round, standard normal (|z| < 8.3).
+
+    Examples
+    --------
+    In a policy, ``index = s.mean[arm] + c.scale * normal(rng, arm)``; outside of one:
+
+    >>> abs(normal(Stream(np.uint64(1), np.uint64(2)), 0)) < 8.3
+    True
+    """
     return normal_quantile(centred(stream, draw))

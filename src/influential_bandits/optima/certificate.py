@@ -24,7 +24,9 @@ class Certificate:
     """
 
     primal: float  # violation of x ≥ 0 and Σx = T, over T
-    dual: float  # how far a gradient entry ∇_i lies below λ, over its terms |b_i| + Σ_j |A_ij|·x_j and their mean
+    dual: (
+        float  # how far some ∇_i lies below λ, over its terms |b_i| + Σ_j |A_ij|·x_j and their mean
+    )
     gap: float  # ∇·x − T·min ∇, the Frank-Wolfe gap, over Σ x_i·(|b_i| + Σ_j |A_ij|·x_j)
     method: str = "optimality conditions"  # or "all faces", for indefinite instances
 

@@ -22,6 +22,12 @@ ROUNDING = 1e-14  # relative size under which a share counts as zero
 class Difficulty:
     """How hard an instance is, and why.
 
+    Examples
+    --------
+    >>> import influential_bandits as ib
+    >>> ib.difficulty(ib.linear_lower_bound()).gaps
+    array([0.25, 0.  ])
+
     Attributes
     ----------
     verdict : {"easy", "hard", "borderline"}

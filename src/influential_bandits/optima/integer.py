@@ -26,6 +26,12 @@ ROUNDING = 1e-12  # relative difference of losses that counts as a tie
 class IntegerOptimum:
     """The best whole counts found, and how far they can be from the best there are.
 
+    Examples
+    --------
+    >>> import influential_bandits as ib
+    >>> ib.integer_optimum(ib.counterexample(), 100).exact
+    True
+
     Attributes
     ----------
     horizon : int

@@ -34,6 +34,12 @@ LARGEST_SPARSE_SUPPORT = 2000
 class Optimum:
     """The best counts for a horizon, with proof.
 
+    Examples
+    --------
+    >>> import influential_bandits as ib
+    >>> ib.optimum(ib.counterexample(), 100).multiplier
+    100.0
+
     Attributes
     ----------
     horizon : float
@@ -175,7 +181,14 @@ class OptimalPath:
 
 
 def optimal_path(instance: Instance) -> OptimalPath:
-    """Return x*(T) for all T; worked out once for each instance."""
+    """Return x*(T) for all T; worked out once for each instance.
+
+    Examples
+    --------
+    >>> import influential_bandits as ib
+    >>> optimal_path(ib.counterexample()).counts(100)
+    array([99.5,  0.5])
+    """
     return instance.remember("optimal_path", lambda: OptimalPath(instance))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,7 +12,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import whole_number
+from influential_bandits.checks import arm_number, is_real, whole_number
 from influential_bandits.errors import InvalidInput, InvalidPolicy, NotApplicable
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.numerics.streams import POLICY, stream_at, stream_keys
@@ -23,6 +24,7 @@ from influential_bandits.policies.compiled import (
     arm_retired,
     init,
     observed,
+    plain_parameters,
     pulled,
     select,
     unpack,
@@ -37,7 +39,14 @@ FORMAT = "influential-bandits/agent/1"
 
 
 class Ticket(NamedTuple):
-    """A pull whose loss may still be to come."""
+    """A pull whose loss may still be to come.
+
+    Examples
+    --------
+    >>> import influential_bandits as ib
+    >>> Agent(ib.LCB(), arms=2).pull()
+    Ticket(round=1, arm=0, memo=())
+    """
 
     round: int  # 1, 2, …
     arm: int
@@ -122,8 +131,8 @@ class Agent:
 
     def pull(self, arm: int | None = None, eligible: npt.ArrayLike | None = None) -> Ticket:
         """Pull an arm, by default the selected one, and return the ticket for its loss."""
-        chosen = self.select(eligible) if arm is None else arm
-        if not 0 <= chosen < self.arms or chosen in self.retired:
+        chosen = self.select(eligible) if arm is None else arm_number(arm, self.arms)
+        if chosen in self.retired:
             raise InvalidInput(f"arm {arm!r} is not in use")
         self.round += 1
         memo = np.zeros(self._layout.memo_size)
@@ -136,7 +145,7 @@ class Agent:
         """Learn the loss of a pull; any order, each ticket once."""
         if self.pending.get(ticket.round) != ticket:
             raise InvalidInput(f"{ticket} is not pending: unknown, or already observed")
-        if not np.isfinite(loss):
+        if not is_real(loss) or not math.isfinite(loss):
             raise InvalidInput(f"loss must be a finite number, got {loss!r}")
         del self.pending[ticket.round]
         memo = np.array(ticket.memo, np.float64)
@@ -186,7 +195,7 @@ class Agent:
             "format": FORMAT,
             "policy": {
                 "name": type(self.policy).__name__,
-                "parameters": dict(self.policy.parameters()),
+                "parameters": plain_parameters(self.policy),
             },
             "arms": self.arms,
             "seed": str(self.seed),
@@ -211,7 +220,8 @@ class Agent:
             raise InvalidInput(f'this is no agent file: expected "format": "{FORMAT}"')
         try:
             saved = data["policy"]
-            given = {"name": type(policy).__name__, "parameters": dict(policy.parameters())}
+            policy = checked_policy(policy)
+            given = {"name": type(policy).__name__, "parameters": plain_parameters(policy)}
             if saved != given:
                 raise InvalidInput(f"the state was saved by {saved}, and does not fit {given}")
             agent = cls(
@@ -224,12 +234,23 @@ class Agent:
             )
             for name, view in agent._own_views().items():
                 view[...] = _from_json(data["state"][name], view)
-            agent.round = int(data["round"])
-            agent.retired = set(data["retired"])
+            agent.round = whole_number("round", int(data["round"]))
+            agent.retired = {whole_number("arm", arm, 0, agent.arms) for arm in data["retired"]}
             for t, arm, memo in data["pending"]:
-                agent.pending[int(t)] = Ticket(int(t), arm, tuple(memo))
+                ticket = Ticket(
+                    whole_number("round", int(t), 1, agent.round + 1),
+                    whole_number("arm", arm, 0, agent.arms),
+                    tuple(float(number) for number in memo),
+                )
+                if len(ticket.memo) != agent._layout.memo_size:
+                    raise InvalidInput(f"the agent file holds a broken ticket: {ticket}")
+                agent.pending[ticket.round] = ticket
         except KeyError as missing:
             raise InvalidInput(f"the agent file has no {missing} entry") from None
+        except (TypeError, ValueError) as error:
+            if isinstance(error, InvalidInput):
+                raise
+            raise InvalidInput(f"the agent file is damaged: {error}") from None
         return agent
 
     def save(self, path: str | Path) -> None:

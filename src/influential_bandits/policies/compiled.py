@@ -21,7 +21,8 @@ import numpy.typing as npt
 from numba.core import types
 from numba.extending import NativeValue, models, overload, register_model, typeof_impl, unbox
 
-from influential_bandits.errors import InvalidPolicy
+from influential_bandits.checks import checked_horizon
+from influential_bandits.errors import InvalidInput, InvalidPolicy
 from influential_bandits.numerics.compiling import borrowed, fingerprint
 from influential_bandits.policies.contract import FUNCTIONS, Policy, Shape
 from influential_bandits.world.dynamics import Floats, Ints
@@ -105,6 +106,10 @@ class Layout:
             raise InvalidPolicy(
                 f"{name} is an oracle: it must be told the {' and the '.join(missing)}"
             )
+        if horizon is not None:
+            horizon = checked_horizon(horizon)
+        if policy.privileged and instance is not None and instance.n_arms != arms:
+            raise InvalidInput(f"{name} is told an instance of {instance.n_arms} arms, not {arms}")
         knowledge: Mapping[str, npt.NDArray[Any]] = {}
         if policy.privileged and instance is not None:
             horizon_if_told = horizon if "horizon" in policy.privileged else None
@@ -117,7 +122,7 @@ class Layout:
             fields | {k: _described(v) for k, v in knowledge.items()}
         ).items():
             lengths = (shape,) if isinstance(shape, int) else tuple(shape)
-            if dtype not in TYPES or len(lengths) not in (1, 2):
+            if dtype not in TYPES or len(lengths) not in (1, 2) or min(lengths) < 0:
                 raise InvalidPolicy(
                     f"{name}: field {field!r} must be int64 or float64 with one or two axes, "
                     f"got {dtype!r} with shape {shape}"
@@ -137,7 +142,7 @@ class Layout:
         for field, values in knowledge.items():
             buffer, where, _ = self.slices[field]
             self.known[buffer][where] = np.ravel(values)
-        self.config = (arms, *(_plain(value) for value in policy.parameters().values()))
+        self.config = (arms, *plain_parameters(policy).values())
         self.tag = _tag(type(policy), tuple(policy.parameters()), tuple(schema))
 
     def arrays(self, ints: Ints | None = None, floats: Floats | None = None) -> StateArrays:
@@ -171,8 +176,10 @@ def _described(values: npt.NDArray[Any]) -> tuple[str, Shape]:
     return str(values.dtype), values.shape
 
 
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
+def plain_parameters(policy: Policy) -> dict[str, Any]:
+    """Return the parameters of a policy as Python's own numbers."""
+    items = policy.parameters().items()
+    return {name: v.item() if isinstance(v, np.generic) else v for name, v in items}
 
 
 def _tag(code: type[Policy], parameters: tuple[str, ...], schema: Schema) -> Tag:

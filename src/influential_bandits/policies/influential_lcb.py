@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from influential_bandits.checks import is_real
 from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.compiling import inlined
 from influential_bandits.policies.choosing import unseen_arm
@@ -53,13 +54,17 @@ class InfluentialLCB(Policy):
     noise_bound: float = 0.0
 
     def __post_init__(self) -> None:
-        number = isinstance(self.scale, (int, float)) and not isinstance(self.scale, bool)
-        if self.scale != "estimate" and not (number and 0.0 < float(self.scale) < math.inf):
-            raise InvalidInput(f'scale must be a positive number or "estimate", got {self.scale!r}')
-        if self.opening not in OPENINGS:
+        if not (isinstance(self.scale, str) and self.scale == "estimate"):
+            if not is_real(self.scale) or not 0.0 < float(self.scale) < math.inf:
+                raise InvalidInput(
+                    f'scale must be a positive number or "estimate", got {self.scale!r}'
+                )
+            object.__setattr__(self, "scale", float(self.scale))
+        if not isinstance(self.opening, str) or self.opening not in OPENINGS:
             raise InvalidInput(f'opening must be "pairs" or "paper", got {self.opening!r}')
-        if not 0.0 <= self.noise_bound < math.inf:
+        if not is_real(self.noise_bound) or not 0.0 <= self.noise_bound < math.inf:
             raise InvalidInput(f"noise_bound must not be negative, got {self.noise_bound!r}")
+        object.__setattr__(self, "noise_bound", float(self.noise_bound))
 
     def parameters(self) -> Mapping[str, Scalar]:
         """The scale (0: estimate it), the opening (0: none) and the margin of the estimate."""
@@ -92,7 +97,7 @@ class InfluentialLCB(Policy):
 
     def memo_size(self, arms: int) -> int:
         """Which arm was pulled in the round before, and whether the opening wanted this pull."""
-        return 2
+        return 2 if self.scale == "estimate" else 0
 
     @staticmethod
     def init(c: Any, s: Any) -> None:

@@ -136,5 +136,22 @@ class EachArmOnceOracle(OptimalOracle):
         if horizon <= arms:
             return {"plan": (np.arange(arms) < horizon).astype(np.int64)}
         ones = np.ones(arms, np.int64)
-        afterwards = Instance(instance.interaction, instance.losses(ones), instance.arms)
+        losses = instance.losses(ones)
+        afterwards = Instance(instance.interaction, losses, instance.arms, definite=False)
         return {"plan": ones + integer_optimum(afterwards, horizon - arms).counts}
+
+    @staticmethod
+    def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
+        """Return the first arm not pulled yet; after that, the first that has pulls left."""
+        most = -1
+        left = -1
+        for arm in range(c.arms):
+            if eligible is not None and not eligible[arm]:
+                continue
+            if s.pulls[arm] == 0 and s.plan[arm] > 0:
+                return arm
+            if left < 0 and s.pulls[arm] < s.plan[arm]:
+                left = arm
+            if most < 0 or s.plan[arm] > s.plan[most]:
+                most = arm
+        return left if left >= 0 else most

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numba
 import numpy as np
@@ -118,10 +118,11 @@ def simulate(
         raise InvalidInput(f"the results do not fit into memory: {error}; keep less") from None
 
     tasks: list[Task] = []
+    layout = None if policy.privileged else Layout(policy, arms)
     for i, instance in enumerate(world):
-        layout = (
-            Layout(policy, arms, instance, horizon) if policy.privileged else Layout(policy, arms)
-        )
+        if policy.privileged:
+            layout = Layout(policy, arms, instance, horizon)
+        assert layout is not None
         batch = _batch(layout, instance, horizon)
         for start in range(0, len(seed_list), batch):
             part = slice(start, min(start + batch, len(seed_list)))
@@ -252,7 +253,7 @@ def log_spaced(horizon: int) -> Ints:
 
 
 def _checked_instances(given: Instance | Sequence[Instance]) -> tuple[Instance, ...]:
-    instances = (given,) if isinstance(given, Instance) else tuple(given)
+    instances = (given,) if isinstance(given, Instance) else tuple(_several(given))
     if not instances or not all(isinstance(i, Instance) for i in instances):
         raise InvalidInput(f"instances must be one Instance or several, got {given!r:.80}")
     sizes = {instance.n_arms for instance in instances}
@@ -261,35 +262,35 @@ def _checked_instances(given: Instance | Sequence[Instance]) -> tuple[Instance, 
     return instances
 
 
+def _several(given: object) -> Iterable[Any]:
+    return given if isinstance(given, Iterable) else ()
+
+
 def _checked_seeds(given: int | Iterable[int]) -> npt.NDArray[np.uint64]:
-    many = (given,) if isinstance(given, (int, np.integer)) else given
-    try:
-        seeds = [whole_number("seed", seed) for seed in many]
-    except TypeError:
-        raise InvalidInput(f"seeds must be whole numbers, got {given!r}") from None
+    many = (given,) if isinstance(given, (int, np.integer)) else _several(given)
+    seeds = [whole_number("seed", seed) for seed in many]
     if not seeds:
-        raise InvalidInput("seeds must hold at least one seed")
+        raise InvalidInput(f"seeds must be whole numbers, got {given!r:.80}")
     if len(set(seeds)) < len(seeds):
         raise InvalidInput("seeds must differ: equal seeds would repeat the same run")
     return np.array(seeds, np.uint64)
 
 
 def _checked_checkpoints(given: Iterable[int], horizon: int) -> Ints:
-    marks = [whole_number("checkpoint", mark, 1) for mark in given]
+    marks = [whole_number("checkpoint", mark, 1) for mark in _several(given)]
     if not marks or marks[-1] > horizon or any(a >= b for a, b in itertools.pairwise(marks)):
         raise InvalidInput(
-            f"checkpoints must increase within 1 … {horizon:,}, got {marks[:8]}"
-            + ("…" if len(marks) > 8 else "")
+            f"checkpoints must increase within 1 … {horizon:,}, got "
+            + (f"{marks[:8]}{'…' if len(marks) > 8 else ''}" if marks else f"{given!r:.80}")
         )
     return np.array(marks, np.int64)
 
 
 def _checked_numbers(given: Iterable[int] | None, instances: int) -> list[int]:
-    numbers = (
-        list(range(instances))
-        if given is None
-        else [whole_number("instance number", number) for number in given]
-    )
+    wanted = range(instances) if given is None else _several(given)
+    numbers = [whole_number("instance number", number) for number in wanted]
     if len(numbers) != instances:
-        raise InvalidInput(f"got {len(numbers)} instance_numbers for {instances} instances")
+        raise InvalidInput(
+            f"instance_numbers must be {instances}, one for each instance, got {given!r:.80}"
+        )
     return numbers

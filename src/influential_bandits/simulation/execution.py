@@ -63,7 +63,8 @@ class Progress:
                     TextColumn("{task.percentage:>3.0f} %"),
                     TimeRemainingColumn(),
                 )
-                self._bar = Bar(*columns, console=Console(stderr=True), transient=True)
+                console = Console(stderr=True)
+                self._bar = Bar(*columns, console=console, transient=console.is_terminal)
                 self._bar.add_task(self.label, total=self.total)
                 self._bar.start()
         if self._bar is not None:
@@ -89,8 +90,10 @@ def run_tasks(tasks: Sequence[Task], threads: int | None, progress: Progress) ->
                 return
 
     with ThreadPoolExecutor(workers, thread_name_prefix="influential-bandits") as pool:
-        pending: set[Future[None]] = {pool.submit(work, task) for task in tasks}
+        pending: set[Future[None]] = set()
         try:
+            for task in tasks:
+                pending.add(pool.submit(work, task))
             while pending:
                 finished, pending = wait(pending, timeout=0.1, return_when=FIRST_COMPLETED)
                 progress.show()

@@ -114,6 +114,8 @@ def advance_runs(
                     return
                 expected = expected_loss(world, progress, arm, t)
                 loss = expected + noise_at(noise, noise_key_1, noise_key_2, row + run, t)
+                for k in range(memo.size):
+                    memo[k] = 0.0
                 pulled(tag, c, s, t, arm, memo)
                 advance(world, progress, arm, t)
                 observed(tag, c, s, t, arm, memo, loss)

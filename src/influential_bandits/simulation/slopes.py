@@ -19,8 +19,11 @@ def log_log_slope(horizons: npt.ArrayLike, values: npt.ArrayLike, low: float, hi
     2.0
     """
     x, y = np.asarray(horizons, float), np.asarray(values, float)
+    if x.shape != y.shape or x.ndim != 1:
+        raise InvalidInput(f"horizons and values must be equally long, got {x.shape} and {y.shape}")
     chosen = (x >= low) & (x <= high)
-    if chosen.sum() < 2 or (y[chosen] <= 0).any():
+    usable = (y[chosen] > 0) & np.isfinite(y[chosen]) & (x[chosen] > 0)
+    if chosen.sum() < 2 or not usable.all():
         raise InvalidInput(
             f"a slope over {low:g} … {high:g} needs two horizons there, and positive values"
         )

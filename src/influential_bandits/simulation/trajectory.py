@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,12 @@ FRAMES = {"pandas": "DataFrame", "polars": "DataFrame", "pyarrow": "table"}
 @dataclass(frozen=True, eq=False)
 class Trajectory:
     """The counts of every run at every checkpoint, and what follows from them.
+
+    Examples
+    --------
+    >>> import influential_bandits as ib
+    >>> ib.simulate(ib.counterexample(), ib.LCB(), horizon=100).regret()[0, 0]
+    array([   0.   ,    0.125,    1.125,    6.125,   15.125,   66.125,  210.125])
 
     Attributes
     ----------
@@ -146,7 +153,8 @@ class Trajectory:
             ax.fill_between(
                 self.checkpoints, low, high, color=line.get_color(), alpha=0.2, linewidth=0
             )
-        ax.set(xscale="log", yscale="log", xlabel="horizon T", ylabel="regret")
+        drawn = "log" if (values > 0).any() else "linear"  # a log scale cannot show all zeros
+        ax.set(xscale="log", yscale=drawn, xlabel="horizon T", ylabel="regret")
         ax.legend()
         return ax
 
@@ -173,7 +181,7 @@ class Trajectory:
         settings = {
             "format": FORMAT,
             "instances": [instance.to_json() for instance in self.instances],
-            "policy": {"name": type(self.policy).__name__, **dataclasses.asdict(self.policy)},
+            "policy": _policy_to_json(self.policy),
             "noise": self.noise.to_json(),
         }
         table = pyarrow.table(columns).replace_schema_metadata(
@@ -184,35 +192,19 @@ class Trajectory:
     @classmethod
     def load(cls, path: str | Path) -> Trajectory:
         """Read a run written by :meth:`save`; a policy of your own must have been imported."""
-        pyarrow, parquet = (
-            optional_module("pyarrow", "frame"),
-            optional_module("pyarrow.parquet", "frame"),
-        )
+        parquet = optional_module("pyarrow.parquet", "frame")
         try:
             table = parquet.read_table(str(path))
             settings = json.loads(table.schema.metadata[b"influential_bandits"])
-        except (pyarrow.ArrowInvalid, KeyError, TypeError):
-            raise InvalidInput(f"{path} is not a saved trajectory") from None
-        instances = tuple(Instance.from_json(data) for data in settings["instances"])
-        seeds = table["seed"].to_numpy()
-        marks = np.unique(table["horizon"].to_numpy())
-        shape = (len(instances), len(seeds) // len(instances) // len(marks), len(marks))
-        counts = table["counts"].combine_chunks().flatten().to_numpy()
-        loss = table["expected_loss"].to_numpy() if "expected_loss" in table.column_names else None
-        arms = None
-        if "arms" in table.column_names:
-            arms = table["arms"].combine_chunks().flatten().to_numpy()
-            arms = arms.astype(np.int32).reshape(*shape[:2], -1)
-        return cls(
-            instances=instances,
-            policy=_policy_from_json(settings["policy"]),
-            noise=noise_from_json(settings["noise"]),
-            seeds=seeds[: shape[1] * shape[2] : shape[2]].astype(np.uint64),
-            checkpoints=marks,
-            counts=counts.reshape(*shape, -1),
-            expected_loss=None if loss is None else loss.reshape(shape),
-            arms=arms,
-        )
+            if settings["format"] != FORMAT:
+                raise InvalidInput(f"{path} has the format {settings['format']!r}, not {FORMAT!r}")
+            return cls(**_loaded(table, settings))
+        except FileNotFoundError:
+            raise
+        except (OSError, LookupError, TypeError, ValueError, AttributeError) as error:
+            if isinstance(error, InvalidInput):
+                raise
+            raise InvalidInput(f"{path} is not a saved trajectory: {error!r:.200}") from None
 
     def __repr__(self) -> str:
         """Say who played, how long, and how often."""
@@ -223,13 +215,50 @@ class Trajectory:
         )
 
 
+def _loaded(table: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
+    instances = tuple(Instance.from_json(data) for data in settings["instances"])
+    seeds = table["seed"].to_numpy()
+    marks = np.unique(table["horizon"].to_numpy())
+    shape = (len(instances), len(seeds) // len(instances) // len(marks), len(marks))
+    counts = table["counts"].combine_chunks().flatten().to_numpy()
+    loss = table["expected_loss"].to_numpy() if "expected_loss" in table.column_names else None
+    arms = None
+    if "arms" in table.column_names:
+        arms = table["arms"].combine_chunks().flatten().to_numpy()
+        arms = arms.astype(np.int32).reshape(*shape[:2], -1)
+    return {
+        "instances": instances,
+        "policy": _policy_from_json(settings["policy"]),
+        "noise": noise_from_json(settings["noise"]),
+        "seeds": seeds[: shape[1] * shape[2] : shape[2]].astype(np.uint64),
+        "checkpoints": marks,
+        "counts": counts.reshape(*shape, instances[0].n_arms),
+        "expected_loss": None if loss is None else loss.reshape(shape),
+        "arms": arms,
+    }
+
+
+def _policy_to_json(policy: Policy) -> dict[str, Any]:
+    fields = dataclasses.asdict(policy).items()
+    settings = {name: v.item() if isinstance(v, np.generic) else v for name, v in fields}
+    return {"class": _full_name(type(policy)), "settings": settings}
+
+
+def _full_name(code: type[Policy]) -> str:
+    return f"{code.__module__}.{code.__qualname__}"
+
+
 def _policy_from_json(data: Mapping[str, Any]) -> Policy:
-    known, queue = {}, [Policy]
+    module = str(data["class"]).rpartition(".")[0]
+    if module.startswith("influential_bandits.policies."):
+        import_module(module)
+    known, queue = {}, Policy.__subclasses__()
     while queue:
         code = queue.pop()
-        known[code.__name__] = code
+        known[_full_name(code)] = code
         queue.extend(code.__subclasses__())
-    name = data["name"]
-    if name not in known:
-        raise InvalidInput(f"the run was played by {name}; import the module that defines it first")
-    return known[name](**{key: value for key, value in data.items() if key != "name"})
+    if data["class"] not in known:
+        raise InvalidInput(
+            f"the run was played by {data['class']}; import the module that defines it first"
+        )
+    return known[data["class"]](**data["settings"])

@@ -81,7 +81,7 @@ def power(number: int) -> str:
 
 def short(number: float) -> str:
     """Return three digits of a number in few characters: 98.6, 1.42e9."""
-    if number < 1000:
+    if number < 999.5:
         return f"{number:.3g}"
     digits, exponent = f"{number:.2e}".split("e")
     return f"{digits}e{int(exponent)}"
@@ -91,9 +91,9 @@ def draw(results: list[tuple[Setting, list[Trajectory]]], path: Path) -> None:
     """Save the log-log plot of all settings side by side."""
     pyplot = optional_module("matplotlib.pyplot", "plot")
     figure, axes = pyplot.subplots(
-        1, len(results), figsize=(5.2 * len(results), 4.2), layout="constrained"
+        1, len(results), figsize=(5.2 * len(results), 4.2), layout="constrained", squeeze=False
     )
-    for ax, (setting, runs) in zip(axes, results, strict=True):
+    for ax, (setting, runs) in zip(axes[0], results, strict=True):
         for run, colour, marker in zip(runs, COLOURS, MARKERS, strict=True):
             slope = run.slope(*setting.fitted)
             run.plot(ax, label=f"{type(run.policy).__name__}, slope {slope:.2f}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from influential_bandits.checks import whole_number
+from influential_bandits.checks import arm_number, whole_number
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.numerics.streams import NOISE, stream_keys
 from influential_bandits.world.dynamics import (
@@ -75,7 +75,7 @@ class Environment:
 
     def pull(self, arm: int) -> float:
         """Pull an arm and return its observed loss."""
-        arm = whole_number("arm", arm, 0, self.instance.n_arms)
+        arm = arm_number(arm, self.instance.n_arms)
         self.noise.require_rounds(self.round + 1, 1)
         self.round += 1
         loss = _pull(

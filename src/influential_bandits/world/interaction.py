@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse
 
-from influential_bandits.checks import Frozen
+from influential_bandits.checks import Frozen, whole_number
 from influential_bandits.errors import InvalidInstance
 from influential_bandits.world.dynamics import DENSE, LOW_RANK, SPARSE, Floats, Ints
 from influential_bandits.world.factorisation import pivoted_ldl
@@ -19,6 +19,7 @@ from influential_bandits.world.factorisation import pivoted_ldl
 __all__ = ["DenseInteraction", "Interaction", "LowRankInteraction", "SparseInteraction"]
 
 NO_INTS: Ints = np.empty(0, np.int64)
+NO_INTS.flags.writeable = False  # like all arrays of a world, so that types agree
 
 
 class Interaction(Frozen, ABC):
@@ -350,18 +351,20 @@ def interaction_from_json(data: Mapping[str, Any]) -> Interaction:
     if kind == LowRankInteraction.name:
         return LowRankInteraction(data["factors"])
     if kind == SparseInteraction.name:
-        entries = data["values"], data["columns"], data["offsets"]
-        try:
-            matrix = scipy.sparse.csr_array(
-                entries, shape=(data["arms"], data["arms"]), dtype=float
-            )
-            matrix.check_format(full_check=True)
-        except (TypeError, ValueError, OverflowError) as error:
-            raise InvalidInstance(
-                f"the sparse interaction of the file is broken: {error}"
-            ) from None
-        return SparseInteraction(matrix, vouched=data["vouched"])
+        return SparseInteraction(_sparse_matrix(data), vouched=data["vouched"])
     raise InvalidInstance(f"unknown kind of interaction {kind!r}")
+
+
+def _sparse_matrix(data: Mapping[str, Any]) -> Any:
+    try:
+        arms = whole_number("arms", data["arms"], 1)
+        columns = [whole_number("column", column, 0, arms) for column in data["columns"]]
+        entries = data["values"], columns, data["offsets"]
+        matrix = scipy.sparse.csr_array(entries, shape=(arms, arms), dtype=float)
+        matrix.check_format(full_check=True)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidInstance(f"the sparse interaction of the file is broken: {error}") from None
+    return matrix
 
 
 def _require_square(shape: tuple[int, ...]) -> None:

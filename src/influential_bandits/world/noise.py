@@ -18,6 +18,7 @@ __all__ = ["GaussianNoise", "NoNoise", "Noise", "RecordedNoise", "UniformNoise"]
 
 NONE, GAUSSIAN, UNIFORM, RECORDED = 0, 1, 2, 3
 NO_VALUES: Floats = np.empty((1, 0))
+NO_VALUES.flags.writeable = False  # like all arrays of a world, so that types agree
 
 
 class NoiseSource(NamedTuple):
