@@ -38,7 +38,7 @@ class Optimum:
     --------
     >>> import influential_bandits as ib
     >>> ib.optimum(ib.counterexample(), 100).multiplier
-    100.0
+    100.5
 
     Attributes
     ----------

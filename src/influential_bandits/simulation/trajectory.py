@@ -39,8 +39,9 @@ class Trajectory:
     Examples
     --------
     >>> import influential_bandits as ib
-    >>> ib.simulate(ib.counterexample(), ib.LCB(), horizon=100).regret()[0, 0]
-    array([   0.   ,    0.125,    1.125,    6.125,   15.125,   66.125,  210.125])
+    >>> run = ib.simulate(ib.counterexample(), ib.LCB(), horizon=100, checkpoints=[10, 100])
+    >>> run.regret()[0, 0]
+    array([  6.125, 210.125])
 
     Attributes
     ----------
