@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from influential_bandits import __version__
-from influential_bandits.errors import InfluentialBanditsError, InvalidInput
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from influential_bandits.simulation.trajectory import Trajectory
-    from influential_bandits.studies.demo import Setting
+from influential_bandits.errors import InfluentialBanditsError
 
 __all__ = ["app", "main"]
 
@@ -25,6 +22,17 @@ app = typer.Typer(
     rich_markup_mode="rich",
     help="Influential bandits: pulling one arm changes the future losses of all arms.",
 )
+
+Out = Annotated[Path, typer.Option(help="Folder for the results.")]
+Jobs = Annotated[int | None, typer.Option(help="Threads; by default all cores. Changes no digit.")]
+
+
+class NoiseKind(Enum):
+    """Noises by name."""
+
+    none = "none"
+    gaussian = "gaussian"
+    uniform = "uniform"
 
 
 def _version(wanted: bool) -> None:
@@ -43,66 +51,97 @@ def options(
 
 
 @app.command()
-def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the picture.")] = Path("results/demo"),
+def reproduce(
+    studies: Annotated[
+        list[str] | None,
+        typer.Argument(help="Names of studies; by default all.", show_default=False),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Smaller settings: about a minute.")
+    ] = False,
+    tiny: Annotated[bool, typer.Option("--tiny", help="Smallest settings, to try it out.")] = False,
+    seeds: Annotated[int | None, typer.Option(help="Number of random instances.")] = None,
+    max_horizon: Annotated[int | None, typer.Option(help="Largest horizon.")] = None,
+    out: Out = Path("results/reproduce"),
+    jobs: Jobs = None,
 ) -> None:
-    """Play LCB and influential LCB on the paper's instances; print regrets, save the plot.
+    """Reproduce the paper's synthetic results: data, figures, and one HTML report.
 
-    Example: influential-bandits demo --out results/demo
+    Run it again after an interruption, and it continues where it was.
+
+    Examples
+    --------
+      influential-bandits reproduce --quick
+
+      influential-bandits reproduce figure-1a figure-4 --out results/figures
     """
-    from rich.console import Console
+    from influential_bandits.studies.report.text import markdown_table
+    from influential_bandits.studies.running import reproduce as run
+    from influential_bandits.studies.study import chosen_studies
 
-    from influential_bandits.studies.demo import draw
+    size = "tiny" if tiny else "quick" if quick else "full"
+    with _stoppable(f"finished pieces are kept in {out}: run the same command again to continue"):
+        results = run(chosen_studies(studies or ()), out, size, seeds, max_horizon, jobs)
+    typer.echo(markdown_table(results))
+    typer.echo(f"\nReport: {out / 'report.html'}  (numbers for programs: {out / 'summary.json'})")
 
+
+@app.command(name="studies")
+def list_studies() -> None:
+    """List the studies that reproduce can run, with one line each."""
+    from influential_bandits.studies.study import all_studies
+
+    for name, study in all_studies().items():
+        typer.echo(f"{name:16} {study.line}")
+
+
+@app.command()
+def simulate(
+    instance: Annotated[Path, typer.Argument(help="Instance file (JSON, from Instance.save).")],
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(help="Policy, such as LCB or 'InfluentialLCB(scale=2.0)'; may be repeated."),
+    ] = None,
+    horizon: Annotated[int, typer.Option(help="Number of rounds.")] = 10_000,
+    noise: Annotated[NoiseKind, typer.Option(help="Noise on the losses.")] = NoiseKind.gaussian,
+    scale: Annotated[float, typer.Option(help="Standard deviation or bound of the noise.")] = 1.0,
+    seeds: Annotated[int, typer.Option(help="Number of seeds.")] = 10,
+    out: Annotated[Path | None, typer.Option(help="Folder for runs (Parquet) and plot.")] = None,
+    jobs: Jobs = None,
+) -> None:
+    """Play policies on an instance of your own: regret table and plot.
+
+    Example: influential-bandits simulate instance.json --policy LCB --policy InfluentialLCB
+    """
+    from influential_bandits.studies.own_instance import play_file
+
+    names = policy or ["LCB", "InfluentialLCB"]
+    with _stoppable("nothing was saved"):
+        typer.echo(play_file(instance, names, horizon, noise.value, scale, seeds, out, jobs))
+
+
+@app.command()
+def inspect(
+    instance: Annotated[Path, typer.Argument(help="Instance file (JSON, from Instance.save).")],
+    horizon: Annotated[int, typer.Option(help="Horizon of the optimum to show.")] = 10_000,
+) -> None:
+    """Show how hard an instance is, its optimum, and its spectrum.
+
+    Example: influential-bandits inspect instance.json --horizon 1000
+    """
+    from influential_bandits.studies.own_instance import describe_file
+
+    typer.echo(describe_file(instance, horizon))
+
+
+@contextmanager
+def _stoppable(afterwards: str) -> Iterator[None]:
+    """Let Ctrl-C end a command with one line that says what now; exit status 130."""
     try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InvalidInput(f"cannot write to {out}: {error.strerror}") from None
-    console = Console()
-    try:
-        results = _played(console)
+        yield
     except KeyboardInterrupt as stopped:
-        raise _Stopped(str(stopped) or "stopped by Ctrl-C") from None
-    picture = out / "regret.png"
-    try:
-        draw(results, picture)
-    except OSError as error:
-        raise InvalidInput(f"cannot write {picture}: {error.strerror}") from None
-    console.print(f"Log-log plot saved to {picture}", soft_wrap=True, markup=False)
-
-
-def _played(console: Console) -> list[tuple[Setting, list[Trajectory]]]:
-    """Play every setting of the demo and print its table."""
-    from rich.table import Table
-
-    from influential_bandits.studies.demo import SETTINGS, play, power, rows
-
-    results = []
-    for setting in SETTINGS:
-        runs: list[Trajectory] = []
-        low, high = setting.fitted
-        table = Table(
-            title=f"{setting.title}: mean regret by horizon",
-            caption=f"{setting.note}; slope over {power(low)} … {power(high)}",
-            title_justify="left",
-            caption_justify="left",
-        )
-        table.add_column("policy", no_wrap=True)
-        console.print(f"Playing {setting.title} to T = {setting.horizon:,} …")
-        for run in play(setting):
-            if not runs:
-                for mark in run.checkpoints:
-                    table.add_column(power(mark), justify="right")
-                table.add_column("slope", justify="right")
-            table.add_row(*rows(setting, run))
-            runs.append(run)
-        console.print(table)
-        results.append((setting, runs))
-    return results
-
-
-class _Stopped(Exception):
-    """Ctrl-C, past the command-line library, which would end without a word."""
+        typer.echo(f"\n{str(stopped) or 'stopped by Ctrl-C'}; {afterwards}", err=True)
+        raise typer.Exit(130) from None
 
 
 def main() -> None:
@@ -112,9 +151,6 @@ def main() -> None:
     except InfluentialBanditsError as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(2) from None
-    except _Stopped as stopped:
-        print(f"\n{stopped}", file=sys.stderr)
-        raise SystemExit(130) from None
 
 
 if __name__ == "__main__":

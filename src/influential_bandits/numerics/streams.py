@@ -16,11 +16,22 @@ import numpy.typing as npt
 from influential_bandits.numerics.compiling import inlined, kernel
 from influential_bandits.numerics.portable import normal_quantile
 
-__all__ = ["INSTANCE", "NOISE", "POLICY", "Stream", "normal", "stream_at", "stream_keys", "uniform"]
+__all__ = [
+    "INSTANCE",
+    "NOISE",
+    "POLICY",
+    "RESAMPLING",
+    "Stream",
+    "normal",
+    "stream_at",
+    "stream_keys",
+    "uniform",
+]
 
-NOISE = 1  # purposes: the loss noise, the policy's own choices, the making of instances
+NOISE = 1  # purposes: the loss noise, the policy's own choices, instances, resampling
 POLICY = 2
 INSTANCE = 3
+RESAMPLING = 4
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 SECOND = np.uint64(0xD1B54A32D192ED03)  # an odd constant without relation to GOLDEN

@@ -1,13 +1,18 @@
-"""Growth rates: slopes on log-log scales, always over a stated range."""
+"""Growth rates: slopes on log-log scales, always over a stated range, with intervals."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
 
 from influential_bandits.errors import InvalidInput
+from influential_bandits.numerics.compiling import kernel
+from influential_bandits.numerics.streams import RESAMPLING, stream_at, stream_keys, uniform
+from influential_bandits.world.dynamics import Floats, Ints
 
-__all__ = ["log_log_slope"]
+__all__ = ["bootstrap_interval", "local_slopes", "log_log_slope"]
 
 
 def log_log_slope(horizons: npt.ArrayLike, values: npt.ArrayLike, low: float, high: float) -> float:
@@ -18,13 +23,73 @@ def log_log_slope(horizons: npt.ArrayLike, values: npt.ArrayLike, low: float, hi
     >>> round(log_log_slope([10, 100, 1000], [5, 500, 50_000], 10, 1000), 6)
     2.0
     """
+    return float(log_log_slopes(horizons, np.asarray(values, float)[None, :], low, high)[0])
+
+
+def log_log_slopes(horizons: npt.ArrayLike, values: Floats, low: float, high: float) -> Floats:
+    """Return the slope of every row of ``values`` (rows, horizons), as :func:`log_log_slope`."""
     x, y = np.asarray(horizons, float), np.asarray(values, float)
-    if x.shape != y.shape or x.ndim != 1:
+    if x.ndim != 1 or y.shape[1:] != x.shape:
         raise InvalidInput(f"horizons and values must be equally long, got {x.shape} and {y.shape}")
     chosen = (x >= low) & (x <= high)
-    usable = (y[chosen] > 0) & np.isfinite(y[chosen]) & (x[chosen] > 0)
-    if chosen.sum() < 2 or not usable.all():
+    y = y[:, chosen]
+    if chosen.sum() < 2 or not ((y > 0) & np.isfinite(y) & (x[chosen] > 0)).all():
         raise InvalidInput(
             f"a slope over {low:g} … {high:g} needs two horizons there, and positive values"
         )
-    return float(np.polyfit(np.log(x[chosen]), np.log(y[chosen]), 1)[0])
+    log_x = np.log(x[chosen])
+    centred = log_x - log_x.mean()
+    slopes: Floats = np.log(y) @ centred / (centred @ centred)
+    return slopes
+
+
+def local_slopes(horizons: npt.ArrayLike, values: npt.ArrayLike) -> tuple[Floats, Floats]:
+    """Return the slope between every two neighbouring horizons, and their geometric means.
+
+    Examples
+    --------
+    >>> local_slopes([10, 1000], [1, 100])
+    (array([100.]), array([1.]))
+    """
+    x, y = np.asarray(horizons, float), np.asarray(values, float)
+    return np.sqrt(x[1:] * x[:-1]), np.diff(np.log(y)) / np.diff(np.log(x))
+
+
+def bootstrap_interval(
+    values: npt.ArrayLike,
+    statistic: Callable[[Floats], float],
+    resamples: int = 1000,
+    seed: int = 0,
+) -> tuple[float, float]:
+    """Return the 95 % percentile interval of a statistic when the rows are drawn anew.
+
+    Parameters
+    ----------
+    values : array (rows, ...)
+        Independent rows.
+    statistic : callable
+        From such an array to a number.
+
+    Examples
+    --------
+    >>> low, high = bootstrap_interval([1.0, 2.0, 3.0, 4.0], lambda rows: float(rows.mean()))
+    >>> low < 2.5 < high
+    True
+    """
+    rows = np.asarray(values, float)
+    drawn = _drawn(len(rows), resamples, np.uint64(seed))
+    estimates = [statistic(rows[chosen]) for chosen in drawn]
+    low, high = np.quantile(estimates, [0.025, 0.975])
+    return float(low), float(high)
+
+
+@kernel
+def _drawn(rows: int, resamples: int, seed: np.uint64) -> Ints:
+    """Return row numbers drawn with replacement, (resamples, rows)."""
+    out = np.empty((resamples, rows), np.int64)
+    first_key, second_key = stream_keys(seed, 0, RESAMPLING)
+    for n in range(resamples):
+        stream = stream_at(first_key, second_key, n)
+        for row in range(rows):
+            out[n, row] = min(int(uniform(stream, row) * rows), rows - 1)
+    return out

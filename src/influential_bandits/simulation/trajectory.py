@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +16,7 @@ from influential_bandits.checks import optional_module
 from influential_bandits.errors import InvalidInput, NotApplicable
 from influential_bandits.optima.regret import regret
 from influential_bandits.policies.contract import Policy
+from influential_bandits.policies.naming import policy_from_json, policy_to_json
 from influential_bandits.simulation.slopes import log_log_slope
 from influential_bandits.world.dynamics import Floats, Ints
 from influential_bandits.world.instance import Instance
@@ -182,7 +181,7 @@ class Trajectory:
         settings = {
             "format": FORMAT,
             "instances": [instance.to_json() for instance in self.instances],
-            "policy": _policy_to_json(self.policy),
+            "policy": policy_to_json(self.policy),
             "noise": self.noise.to_json(),
         }
         table = pyarrow.table(columns).replace_schema_metadata(
@@ -229,7 +228,7 @@ def _loaded(table: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
         arms = arms.astype(np.int32).reshape(*shape[:2], -1)
     return {
         "instances": instances,
-        "policy": _policy_from_json(settings["policy"]),
+        "policy": policy_from_json(settings["policy"]),
         "noise": noise_from_json(settings["noise"]),
         "seeds": seeds[: shape[1] * shape[2] : shape[2]].astype(np.uint64),
         "checkpoints": marks,
@@ -237,29 +236,3 @@ def _loaded(table: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
         "expected_loss": None if loss is None else loss.reshape(shape),
         "arms": arms,
     }
-
-
-def _policy_to_json(policy: Policy) -> dict[str, Any]:
-    fields = dataclasses.asdict(policy).items()
-    settings = {name: v.item() if isinstance(v, np.generic) else v for name, v in fields}
-    return {"class": _full_name(type(policy)), "settings": settings}
-
-
-def _full_name(code: type[Policy]) -> str:
-    return f"{code.__module__}.{code.__qualname__}"
-
-
-def _policy_from_json(data: Mapping[str, Any]) -> Policy:
-    module = str(data["class"]).rpartition(".")[0]
-    if module.startswith("influential_bandits.policies."):
-        import_module(module)
-    known, queue = {}, Policy.__subclasses__()
-    while queue:
-        code = queue.pop()
-        known[_full_name(code)] = code
-        queue.extend(code.__subclasses__())
-    if data["class"] not in known:
-        raise InvalidInput(
-            f"the run was played by {data['class']}; import the module that defines it first"
-        )
-    return known[data["class"]](**data["settings"])

@@ -1,0 +1,82 @@
+"""From names to policies: for files and the command line."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import pkgutil
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from influential_bandits.errors import InvalidInput, InvalidPolicy
+from influential_bandits.policies.contract import Policy
+
+__all__ = ["known_policies", "policy_from_json", "policy_from_text", "policy_to_json"]
+
+
+def known_policies() -> dict[str, type[Policy]]:
+    """Return every policy by name: those of the package, and the user's that have been imported."""
+    return dict(sorted((code.__name__, code) for code in _all_policies()))
+
+
+def policy_from_text(text: str) -> Policy:
+    """Return the policy that a text such as ``LCB`` or ``InfluentialLCB(scale=2.0)`` names.
+
+    Examples
+    --------
+    >>> policy_from_text("InfluentialLCB(scale=2.0)")
+    InfluentialLCB(scale=2.0, opening='pairs', noise_bound=0.0)
+    """
+    try:
+        node = ast.parse(text.strip(), mode="eval").body
+        call = node if isinstance(node, ast.Call) else ast.Call(node, [], [])
+        name = ast.unparse(call.func)
+        given = [ast.literal_eval(value) for value in call.args]
+        named = {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
+    except (SyntaxError, ValueError):
+        raise InvalidInput(
+            f"cannot read the policy {text!r}; write a name, as in LCB or InfluentialLCB(scale=2.0)"
+        ) from None
+    known = known_policies()
+    if name not in known:
+        raise InvalidInput(f"unknown policy {name!r}; there are {', '.join(known)}")
+    try:
+        return known[name](*given, **named)
+    except TypeError as error:
+        raise InvalidPolicy(f"{text}: {error}") from None
+
+
+def policy_to_json(policy: Policy) -> dict[str, Any]:
+    """Return a policy as JSON data: its class by full name, and its settings."""
+    fields = dataclasses.asdict(policy).items()
+    settings = {name: v.item() if isinstance(v, np.generic) else v for name, v in fields}
+    return {"class": _full_name(type(policy)), "settings": settings}
+
+
+def policy_from_json(data: Mapping[str, Any]) -> Policy:
+    """Return the policy of a saved run; one of the user's own must have been imported."""
+    known = {_full_name(code): code for code in _all_policies()}
+    if data["class"] not in known:
+        raise InvalidInput(
+            f"the run was played by {data['class']}; import the module that defines it first"
+        )
+    return known[data["class"]](**data["settings"])
+
+
+def _full_name(code: type[Policy]) -> str:
+    return f"{code.__module__}.{code.__qualname__}"
+
+
+def _all_policies() -> Iterator[type[Policy]]:
+    """Yield the policies of the package, and those of the user that have been imported."""
+    package = import_module("influential_bandits.policies")
+    for module in pkgutil.iter_modules(package.__path__):
+        import_module(f"{package.__name__}.{module.name}")
+    queue = Policy.__subclasses__()
+    while queue:
+        code = queue.pop()
+        yield code
+        queue.extend(code.__subclasses__())

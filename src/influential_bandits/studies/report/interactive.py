@@ -1,0 +1,67 @@
+"""Figures for the browser: hover, zoom, and a legend that switches series on and off."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from influential_bandits.checks import optional_module
+from influential_bandits.studies.report.palette import COLOURS, place, rgba
+from influential_bandits.studies.study import Figure, Series
+
+
+def as_html(figure: Figure, name: str) -> str:
+    """Return a figure as an HTML fragment; the page must hold plotly's script."""
+    graph = optional_module("plotly.graph_objects", "report")
+    drawing = graph.Figure()
+    for position, series in enumerate(figure.series):
+        for trace in _traces(graph, series, COLOURS[place(series.name, position)]):
+            drawing.add_trace(trace)
+    drawing.update_layout(
+        title=figure.title,
+        template="plotly_white",
+        height=440,
+        margin={"l": 70, "r": 20, "t": 50, "b": 60},
+        barmode="stack",
+        hovermode="closest",
+        legend={"orientation": "h", "y": -0.2},
+    )
+    drawing.update_xaxes(
+        title=figure.x, type="log" if figure.log_x else "linear", exponentformat="power"
+    )
+    drawing.update_yaxes(
+        title=figure.y, type="log" if figure.log_y else "linear", exponentformat="power"
+    )
+    config = {"displaylogo": False, "responsive": True}
+    html: str = drawing.to_html(full_html=False, include_plotlyjs=False, div_id=name, config=config)
+    return html
+
+
+def _traces(graph: Any, series: Series, colour: str) -> list[Any]:
+    x, y = np.asarray(series.x, float).tolist(), np.asarray(series.y, float).tolist()
+    same = {"name": series.name, "legendgroup": series.name}
+    if series.kind == "bars":
+        return [graph.Bar(x=x, y=y, marker={"color": colour}, **same)]
+    if series.kind == "points":
+        dot = {"color": rgba(colour, 0.5), "size": 5}
+        return [graph.Scattergl(x=x, y=y, mode="markers", marker=dot, **same)]
+    line = {"color": colour, "dash": "dash" if series.kind == "dashed" else "solid"}
+    mode = "lines+markers" if len(x) <= 40 and series.kind == "line" else "lines"
+    traces = [graph.Scatter(x=x, y=y, mode=mode, line=line, **same)]
+    if series.low is not None:
+        low, high = np.asarray(series.low, float).tolist(), np.asarray(series.high, float).tolist()
+        traces.insert(
+            0,
+            graph.Scatter(
+                x=[*x, *reversed(x)],
+                y=[*high, *reversed(low)],
+                fill="toself",
+                fillcolor=rgba(colour, 0.2),
+                line={"width": 0},
+                hoverinfo="skip",
+                showlegend=False,
+                **same,
+            ),
+        )
+    return traces

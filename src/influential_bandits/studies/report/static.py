@@ -1,0 +1,65 @@
+"""Figures for print: PNG and SVG."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from influential_bandits.checks import optional_module
+from influential_bandits.studies.report.palette import COLOURS, MARKERS, place
+from influential_bandits.studies.store import write_atomically
+from influential_bandits.studies.study import Figure, Series
+
+FORMATS = ("png", "svg")
+
+
+def draw(figure: Figure, folder: Path) -> None:
+    """Write a figure as PNG and SVG."""
+    matplotlib = optional_module("matplotlib", "report")
+    matplotlib.use("Agg")
+    pyplot = optional_module("matplotlib.pyplot", "report")
+    with matplotlib.rc_context({"svg.hashsalt": figure.name, "font.size": 10}):
+        canvas, ax = pyplot.subplots(figsize=(6, 4.2), layout="constrained")
+        bottom: Any = 0.0
+        for position, series in enumerate(figure.series):
+            bottom = _series(ax, series, place(series.name, position), bottom)
+        ax.set(
+            xlabel=figure.x,
+            ylabel=figure.y,
+            title=figure.title,
+            xscale="log" if figure.log_x else "linear",
+            yscale="log" if figure.log_y else "linear",
+        )
+        ax.grid(True, alpha=0.3)
+        if len(figure.series) > 1:
+            ax.legend()
+        for suffix in FORMATS:
+            metadata = {"Date": None} if suffix == "svg" else None
+            write_atomically(
+                folder / f"{figure.name}.{suffix}",
+                lambda path, suffix=suffix, metadata=metadata: canvas.savefig(
+                    path, format=suffix, dpi=160, metadata=metadata
+                ),
+            )
+        pyplot.close(canvas)
+
+
+def _series(ax: Any, series: Series, number: int, bottom: Any) -> Any:
+    """Draw one series; bars are stacked, so return the new bottom."""
+    colour, marker = COLOURS[number], MARKERS[number]
+    x, y = np.asarray(series.x, float), np.asarray(series.y, float)
+    if series.kind == "bars":
+        width = float(np.diff(x).min()) * 0.9
+        ax.bar(x, y, width=width, bottom=bottom, color=colour, label=series.name)
+        return bottom + y
+    if series.kind == "points":
+        ax.plot(x, y, marker, color=colour, markersize=3, alpha=0.5, label=series.name)
+        return bottom
+    style = "--" if series.kind == "dashed" else "-"
+    few = marker if len(x) <= 40 and series.kind == "line" else None
+    ax.plot(x, y, style, color=colour, marker=few, markersize=4, label=series.name)
+    if series.low is not None:
+        ax.fill_between(x, series.low, series.high, color=colour, alpha=0.2, linewidth=0)
+    return bottom

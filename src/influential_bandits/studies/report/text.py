@@ -1,0 +1,36 @@
+"""Numbers as a reader wants them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from influential_bandits.studies.study import Analysis, Finding, Settings, Study
+
+
+def number(value: Any) -> str:
+    """Return a number in at most four digits, a text as it is, nothing for None."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    return f"{value:.4g}" if abs(value) < 10**6 else f"{value:.3e}"
+
+
+def interval(finding: Finding) -> str:
+    """Return the 95 % interval of a finding, or nothing."""
+    if finding.low is None or finding.high is None:
+        return ""
+    return f"{number(finding.low)} … {number(finding.high)}"
+
+
+def markdown_table(results: list[tuple[Study, Settings, Analysis]]) -> str:
+    """Return the summary as a Markdown table."""
+    lines = [
+        "| study | claim | paper | ours | 95 % interval | verdict |",
+        "|---|---|---|---|---|---|",
+    ]
+    for study, _, analysis in results:
+        for f in analysis.findings:
+            cells = (study.name, f.claim, number(f.paper), number(f.ours), interval(f), f.verdict)
+            lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
+    return "\n".join(lines)

@@ -1,0 +1,100 @@
+"""Run studies: piece by piece, resumable, with progress; then analyse and report."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
+
+from influential_bandits.checks import whole_number
+from influential_bandits.studies.report.html import write_report
+from influential_bandits.studies.report.static import draw
+from influential_bandits.studies.store import StudyFolder, provenance, write_atomically
+from influential_bandits.studies.study import Analysis, Settings, Study, stacked
+
+__all__ = ["reproduce", "summary_rows"]
+
+Results = list[tuple[Study, Settings, Analysis]]
+
+
+def reproduce(
+    studies: Iterable[Study],
+    out: Path,
+    size: str = "full",
+    seeds: int | None = None,
+    max_horizon: int | None = None,
+    threads: int | None = None,
+    console: Console | None = None,
+) -> Results:
+    """Run studies into a folder; finished pieces found there are taken as they are."""
+    results = []
+    jobs = [(study, _changed(study.settings[size], seeds, max_horizon)) for study in studies]
+    folders = [StudyFolder(out, study, settings) for study, settings in jobs]
+    with _bar(console or Console(stderr=True)) as bar:
+        for (study, settings), folder in zip(jobs, folders, strict=True):
+            rows = _all_rows(study, settings, folder, threads, bar)
+            analysis = study.analyse(settings, rows)
+            folder.write_table(folder.path / "data.parquet", rows)
+            for figure in analysis.figures:
+                draw(figure, folder.path)
+            results.append((study, settings, analysis))
+    about = provenance()
+    write_report(out / "report.html", results, about)
+    text = json.dumps(summary_rows(results), indent=2, ensure_ascii=False) + "\n"
+    write_atomically(out / "summary.json", lambda path: path.write_text(text, encoding="utf-8"))
+    return results
+
+
+def summary_rows(results: Results) -> list[dict[str, Any]]:
+    """Return the summary table for programs."""
+    keys = ("claim", "paper", "ours", "low", "high", "verdict")
+    return [
+        {"study": study.name} | {key: getattr(finding, key) for key in keys}
+        for study, _, analysis in results
+        for finding in analysis.findings
+    ]
+
+
+def _changed(settings: Settings, seeds: int | None, max_horizon: int | None) -> Settings:
+    if seeds is not None:
+        settings = dataclasses.replace(settings, seeds=whole_number("seeds", seeds, 2))
+    if max_horizon is not None:
+        horizon = whole_number("max-horizon", max_horizon, 10**4)
+        settings = dataclasses.replace(settings, max_horizon=min(horizon, settings.max_horizon))
+    return settings
+
+
+def _all_rows(
+    study: Study, settings: Settings, folder: StudyFolder, threads: int | None, bar: Progress
+) -> dict[str, Any]:
+    pieces = list(study.pieces(settings, threads))
+    task = bar.add_task(study.name, total=len(pieces))
+    for piece in pieces:
+        if not folder.has(piece.name):
+            folder.keep(piece.name, piece.rows())
+        bar.advance(task)
+    return stacked(folder.piece(piece.name) for piece in pieces)
+
+
+def _bar(console: Console) -> Progress:
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description:15}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        disable=not console.is_terminal,
+    )

@@ -1,0 +1,123 @@
+"""Results on disk: finished pieces survive anything, half-written files never count."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import platform
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from influential_bandits import __version__
+from influential_bandits.checks import optional_module
+from influential_bandits.errors import InvalidInput
+from influential_bandits.studies.study import Columns, Settings, Study
+
+__all__ = ["StudyFolder", "provenance", "write_atomically"]
+
+
+class StudyFolder:
+    """The folder of one study: its settings, its finished pieces, its results.
+
+    Pieces are Parquet files that appear under their names only when complete, so that a run that
+    was killed at any moment goes on where it was. A folder made with other settings is refused.
+    """
+
+    def __init__(self, out: Path, study: Study, settings: Settings) -> None:
+        self.path = out / study.name
+        self.pieces = self.path / "pieces"
+        self.settings = {
+            "study": study.name,
+            "version": __version__,
+            "settings": dataclasses.asdict(settings),
+        }
+        try:
+            self.pieces.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InvalidInput(f"cannot write to {out}: {error.strerror}") from None
+        self._claim()
+
+    def has(self, name: str) -> bool:
+        """Tell whether a piece is finished; a damaged file is removed and not finished."""
+        path = self._piece(name)
+        if not path.exists():
+            return False
+        try:
+            optional_module("pyarrow.parquet", "report").read_metadata(path)
+        except (OSError, ValueError):
+            path.unlink()
+            return False
+        return True
+
+    def keep(self, name: str, rows: Columns) -> None:
+        """Write a finished piece."""
+        self.write_table(self._piece(name), rows)
+
+    def piece(self, name: str) -> dict[str, npt.NDArray[Any]]:
+        """Read a finished piece."""
+        table = optional_module("pyarrow.parquet", "report").read_table(self._piece(name))
+        return {
+            column: table[column].to_numpy(zero_copy_only=False) for column in table.column_names
+        }
+
+    def write_table(self, path: Path, rows: Columns) -> None:
+        """Write rows as Parquet, with the settings and their provenance in the metadata."""
+        pyarrow = optional_module("pyarrow", "report")
+        parquet = optional_module("pyarrow.parquet", "report")
+        table = pyarrow.table({name: np.asarray(values) for name, values in rows.items()})
+        about = json.dumps(self.settings | {"provenance": provenance()})
+        table = table.replace_schema_metadata({"influential_bandits": about})
+        write_atomically(path, lambda temporary: parquet.write_table(table, temporary))
+
+    def _piece(self, name: str) -> Path:
+        return self.pieces / f"{name}.parquet"
+
+    def _claim(self) -> None:
+        """Write the settings, or check that the folder has the same."""
+        path = self.path / "settings.json"
+        if path.exists():
+            try:
+                found = json.loads(path.read_text(encoding="utf-8"))
+            except (UnicodeDecodeError, json.JSONDecodeError):
+                found = None
+            if found != json.loads(json.dumps(self.settings)):
+                raise InvalidInput(
+                    f"{self.path} holds results of other settings; name another folder with --out, "
+                    "or remove it"
+                )
+        else:
+            text = json.dumps(self.settings, indent=2) + "\n"
+            write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def write_atomically(path: Path, write: Any) -> None:
+    """Let ``write`` fill a temporary file, and give it its name only when it is safely on disk."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        write(temporary)
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        raise InvalidInput(f"cannot write {path}: {error.strerror}") from None
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def provenance() -> dict[str, str]:
+    """Return where and when something was made."""
+    return {
+        "version": __version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "numpy": np.__version__,
+        "numba": optional_module("numba", "report").__version__,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": " ".join(["influential-bandits", *sys.argv[1:]]),
+    }

@@ -1,0 +1,122 @@
+"""What a study is: settings as data, and two functions, settings → rows and rows → findings."""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from influential_bandits.errors import InvalidInput
+
+__all__ = ["Analysis", "Figure", "Finding", "Piece", "Series", "Settings", "Study", "all_studies"]
+
+Columns: TypeAlias = Mapping[str, npt.ArrayLike]  # equally long columns: one row an observation
+SIZES = ("full", "quick", "tiny")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What every study lets the caller change; studies add fields of their own."""
+
+    seeds: int  # number of random instances, or of seeds
+    max_horizon: int
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of a study's rows that is computed and kept on its own."""
+
+    name: str  # unique within the study, and a file name
+    rows: Callable[[], Columns]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the summary: a claim of the paper, and what was measured."""
+
+    claim: str
+    ours: float | str
+    paper: float | str | None = None
+    low: float | None = None  # 95 % interval
+    high: float | None = None
+    verdict: str = "ours"  # "reproduced", "differs", or "ours" for what the paper does not claim
+    reason: str = ""
+    fitted: str = ""  # the range over which a slope was fitted
+
+
+@dataclass(frozen=True, eq=False)
+class Series:
+    """One line, cloud of points or set of bars of a figure."""
+
+    name: str
+    x: npt.ArrayLike
+    y: npt.ArrayLike
+    low: npt.ArrayLike | None = None  # band
+    high: npt.ArrayLike | None = None
+    kind: str = "line"  # "line", "dashed", "points" or "bars"
+
+
+@dataclass(frozen=True, eq=False)
+class Figure:
+    """A picture as data, so that it can be drawn for print and for the browser alike."""
+
+    name: str  # file name
+    title: str
+    x: str
+    y: str
+    series: list[Series]
+    log_x: bool = True
+    log_y: bool = True
+    caption: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Analysis:
+    """What a study found."""
+
+    findings: list[Finding]
+    figures: list[Figure]
+    notes: list[str] = field(default_factory=list)  # paragraphs of the report
+
+
+@dataclass(frozen=True)
+class Study:
+    """A figure or table of the paper, or one of ours."""
+
+    name: str
+    line: str  # what it shows, in one line
+    settings: Mapping[str, Settings]  # by size: full, quick, tiny
+    pieces: Callable[[Any, int | None], Iterable[Piece]]  # settings, threads → rows, piece by piece
+    analyse: Callable[[Any, dict[str, npt.NDArray[Any]]], Analysis]  # settings, all rows → findings
+
+
+def all_studies() -> dict[str, Study]:
+    """Return every study by name: the ``STUDY`` of each module of this package that has one."""
+    package = import_module("influential_bandits.studies")
+    studies = {}
+    for module in pkgutil.iter_modules(package.__path__):
+        study = getattr(import_module(f"{package.__name__}.{module.name}"), "STUDY", None)
+        if study is not None:
+            studies[study.name] = study
+    return dict(sorted(studies.items()))
+
+
+def chosen_studies(names: Iterable[str]) -> list[Study]:
+    """Return the studies of these names, or all; unknown names are an error."""
+    known = all_studies()
+    wanted = list(dict.fromkeys(names))
+    for name in wanted:
+        if name not in known:
+            raise InvalidInput(f"unknown study {name!r}; there are {', '.join(known)}")
+    return [known[name] for name in wanted or known]
+
+
+def stacked(parts: Iterable[Columns]) -> dict[str, npt.NDArray[Any]]:
+    """Return the columns of several pieces, one below the other."""
+    tables = [{name: np.asarray(values) for name, values in part.items()} for part in parts]
+    return {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
