@@ -13,9 +13,9 @@ PIP := -m pip -qq --no-input --disable-pip-version-check
 help:  ## List what make can do
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' Makefile
 
-demo: $(VENV)/run.stamp  ## Install, then run a small study and write its report to results/demo
-	@echo "Running the demo …"
-	@$(VENV)/bin/influential-bandits demo --out results/demo
+demo: $(VENV)/run.stamp  ## Install, then reproduce the paper's results in small, with a report
+	@echo "Reproducing the paper's synthetic results in small settings (about a minute) …"
+	@$(VENV)/bin/influential-bandits reproduce --quick --out results/demo
 
 test: $(VENV)/dev.stamp  ## Run the whole test suite
 	@echo "Running the tests …"

@@ -22,12 +22,6 @@ ROUNDING = 1e-14  # relative size under which a share counts as zero
 class Difficulty:
     """How hard an instance is, and why.
 
-    Examples
-    --------
-    >>> import influential_bandits as ib
-    >>> ib.difficulty(ib.linear_lower_bound()).gaps
-    array([0.25, 0.  ])
-
     Attributes
     ----------
     verdict : {"easy", "hard", "borderline"}
@@ -45,6 +39,12 @@ class Difficulty:
         (A·p*)_i − p*ᵀA·p*: a pull of arm i costs gap·T in the long run.
     definite_directions : bool
         Whether dᵀAd > 0 for every d ≠ 0 with Σd = 0.
+
+    Examples
+    --------
+    >>> import influential_bandits as ib
+    >>> ib.difficulty(ib.linear_lower_bound()).gaps
+    array([0.25, 0.  ])
     """
 
     verdict: str

@@ -26,12 +26,6 @@ ROUNDING = 1e-12  # relative difference of losses that counts as a tie
 class IntegerOptimum:
     """The best whole counts found, and how far they can be from the best there are.
 
-    Examples
-    --------
-    >>> import influential_bandits as ib
-    >>> ib.integer_optimum(ib.counterexample(), 100).exact
-    True
-
     Attributes
     ----------
     horizon : int
@@ -44,6 +38,12 @@ class IntegerOptimum:
         No whole counts have a loss lower by more than this; 0 if the search was complete.
     exact : bool
         Whether the search was complete.
+
+    Examples
+    --------
+    >>> import influential_bandits as ib
+    >>> ib.integer_optimum(ib.counterexample(), 100).exact
+    True
     """
 
     horizon: int

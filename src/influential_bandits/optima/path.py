@@ -34,12 +34,6 @@ LARGEST_SPARSE_SUPPORT = 2000
 class Optimum:
     """The best counts for a horizon, with proof.
 
-    Examples
-    --------
-    >>> import influential_bandits as ib
-    >>> ib.optimum(ib.counterexample(), 100).multiplier
-    100.5
-
     Attributes
     ----------
     horizon : float
@@ -50,6 +44,12 @@ class Optimum:
     loss : float
         The total loss of x*.
     certificate : Certificate
+
+    Examples
+    --------
+    >>> import influential_bandits as ib
+    >>> ib.optimum(ib.counterexample(), 100).multiplier
+    100.5
     """
 
     horizon: float

@@ -35,13 +35,6 @@ FRAMES = {"pandas": "DataFrame", "polars": "DataFrame", "pyarrow": "table"}
 class Trajectory:
     """The counts of every run at every checkpoint, and what follows from them.
 
-    Examples
-    --------
-    >>> import influential_bandits as ib
-    >>> run = ib.simulate(ib.counterexample(), ib.LCB(), horizon=100, checkpoints=[10, 100])
-    >>> run.regret()[0, 0]
-    array([  6.125, 210.125])
-
     Attributes
     ----------
     instances : tuple of Instance
@@ -54,6 +47,13 @@ class Trajectory:
         Total loss before noise, where counts do not determine it (memory < 1).
     arms : array (instances, seeds, horizon), int32, or None
         Every choice, if recorded.
+
+    Examples
+    --------
+    >>> import influential_bandits as ib
+    >>> run = ib.simulate(ib.counterexample(), ib.LCB(), horizon=100, checkpoints=[10, 100])
+    >>> run.regret()[0, 0]
+    array([  6.125, 210.125])
     """
 
     instances: tuple[Instance, ...]

@@ -82,6 +82,7 @@ def _rows(
         GaussianNoise(1.0),
         checkpoints=decades(horizon),
         threads=threads,
+        progress=False,
         instance_numbers=numbers,
     )
     judged = [difficulty(instance) for instance in instances]
@@ -210,10 +211,11 @@ def _fitted(settings: EasySettings, table: dict[str, npt.NDArray[Any]]) -> str:
 
 STUDY = Study(
     name="easy-instances",
-    line="which rule makes an instance easy, borderline cases, and how many are easy as K grows",
+    order=5,
+    line="Which rule makes an instance easy, borderline cases, and how many are easy as K grows",
     settings={
         "full": EasySettings(seeds=10_000, max_horizon=10**6),
-        "quick": EasySettings(seeds=1000, max_horizon=10**5),
+        "quick": EasySettings(seeds=1000, max_horizon=10**6),
         "tiny": EasySettings(seeds=60, max_horizon=10**4, fitted_from=100),
     },
     pieces=pieces,

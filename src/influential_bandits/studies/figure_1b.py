@@ -104,6 +104,7 @@ def _crossing(horizons: npt.NDArray[Any], means: dict[str, npt.NDArray[Any]]) ->
 
 STUDY = Study(
     name="figure-1b",
+    order=2,
     line="100 random instances: slopes of LCB and influential LCB, and where they cross",
     settings={
         "full": Settings(seeds=100, max_horizon=10**7),

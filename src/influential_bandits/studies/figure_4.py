@@ -96,7 +96,8 @@ def analyse(settings: Settings, rows: dict[str, npt.NDArray[Any]]) -> Analysis:
 
 STUDY = Study(
     name="figure-4",
-    line="slopes of single random instances: two clusters, and why",
+    order=3,
+    line="Slopes of single random instances: two clusters, and why",
     settings={
         "full": Settings(seeds=100, max_horizon=10**7),
         "quick": Settings(seeds=100, max_horizon=10**6),

@@ -43,6 +43,7 @@ def random_runs(
                         if t <= max_horizon
                     ],
                     threads=threads,
+                    progress=False,
                     instance_numbers=numbers,
                 )
                 return regret_rows(run, numbers)

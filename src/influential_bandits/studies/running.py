@@ -48,7 +48,7 @@ def reproduce(
             analysis = study.analyse(settings, rows)
             folder.write_table(folder.path / "data.parquet", rows)
             for figure in analysis.figures:
-                draw(figure, folder.path)
+                draw(figure, folder.path, settings)
             results.append((study, settings, analysis))
     about = provenance()
     write_report(out / "report.html", results, about)

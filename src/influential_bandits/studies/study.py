@@ -89,6 +89,7 @@ class Study:
     """A figure or table of the paper, or one of ours."""
 
     name: str
+    order: int  # its place in lists and in the report
     line: str  # what it shows, in one line
     settings: Mapping[str, Settings]  # by size: full, quick, tiny
     pieces: Callable[[Any, int | None], Iterable[Piece]]  # settings, threads → rows, piece by piece
@@ -96,14 +97,14 @@ class Study:
 
 
 def all_studies() -> dict[str, Study]:
-    """Return every study by name: the ``STUDY`` of each module of this package that has one."""
+    """Return every study by name, in order: the ``STUDY`` of each module here that has one."""
     package = import_module("influential_bandits.studies")
     studies = {}
     for module in pkgutil.iter_modules(package.__path__):
         study = getattr(import_module(f"{package.__name__}.{module.name}"), "STUDY", None)
         if study is not None:
             studies[study.name] = study
-    return dict(sorted(studies.items()))
+    return dict(sorted(studies.items(), key=lambda item: (item[1].order, item[0])))
 
 
 def chosen_studies(names: Iterable[str]) -> list[Study]:

@@ -56,6 +56,7 @@ def _traces(graph: Any, series: Series, colour: str) -> list[Any]:
             graph.Scatter(
                 x=[*x, *reversed(x)],
                 y=[*high, *reversed(low)],
+                mode="lines",
                 fill="toself",
                 fillcolor=rgba(colour, 0.2),
                 line={"width": 0},

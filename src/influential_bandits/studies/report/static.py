@@ -7,16 +7,17 @@ from typing import Any
 
 import numpy as np
 
+from influential_bandits import __version__
 from influential_bandits.checks import optional_module
 from influential_bandits.studies.report.palette import COLOURS, MARKERS, place
 from influential_bandits.studies.store import write_atomically
-from influential_bandits.studies.study import Figure, Series
+from influential_bandits.studies.study import Figure, Series, Settings
 
 FORMATS = ("png", "svg")
 
 
-def draw(figure: Figure, folder: Path) -> None:
-    """Write a figure as PNG and SVG."""
+def draw(figure: Figure, folder: Path, settings: Settings) -> None:
+    """Write a figure as PNG and SVG; version and settings are in their metadata."""
     matplotlib = optional_module("matplotlib", "report")
     matplotlib.use("Agg")
     pyplot = optional_module("matplotlib.pyplot", "report")
@@ -35,8 +36,11 @@ def draw(figure: Figure, folder: Path) -> None:
         ax.grid(True, alpha=0.3)
         if len(figure.series) > 1:
             ax.legend()
+        made_by = f"influential-bandits {__version__}, {settings}"
         for suffix in FORMATS:
-            metadata = {"Date": None} if suffix == "svg" else None
+            metadata = (
+                {"Date": None, "Creator": made_by} if suffix == "svg" else {"Software": made_by}
+            )
             write_atomically(
                 folder / f"{figure.name}.{suffix}",
                 lambda path, suffix=suffix, metadata=metadata: canvas.savefig(

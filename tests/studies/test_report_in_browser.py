@@ -1,0 +1,163 @@
+"""The report as a reader meets it: in a real browser, without a network."""
+
+import json
+import os
+import shutil
+import time
+
+import pytest
+
+FLAGS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+    "--window-size=1200,1000",
+)
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+DRIVER = shutil.which("chromedriver")
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    if CHROMIUM is None or DRIVER is None:
+        missing = "chromium" if CHROMIUM is None else "chromedriver"
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"{missing} is missing, and in CI the report must be tested")
+        pytest.skip(f"{missing} is missing")
+    webdriver = pytest.importorskip("selenium.webdriver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture(scope="module")
+def opened(browser, tiny):
+    """The browser with the report drawn, what it asked for, and what it complained about."""
+    out, _ = tiny
+    browser.get((out / "report.html").as_uri())
+    script = "return document.querySelectorAll('.js-plotly-plot .main-svg').length > 0"
+    until(lambda: browser.execute_script(script), "plotly draws")
+    time.sleep(1.0)  # what asks for more after loading, does so now
+    events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    requests = [
+        event["params"]["request"]["url"]
+        for event in events
+        if event["method"] == "Network.requestWillBeSent"
+    ]
+    return browser, requests, browser.get_log("browser")
+
+
+def until(holds, what, seconds=20):
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, f"never: {what}"
+        time.sleep(0.05)
+
+
+def figures(results):
+    return [
+        (f"{study.name}-{figure.name}", figure)
+        for study, _, analysis in results
+        for figure in analysis.figures
+    ]
+
+
+def test_no_request_leaves_the_machine(opened, tiny):
+    _, requests, _ = opened
+    out, _ = tiny
+    assert (out / "report.html").as_uri() in requests
+    assert [url for url in requests if not url.startswith(("file:", "data:"))] == []
+
+
+def test_the_console_has_no_errors(opened):
+    _, _, console = opened
+    assert [entry for entry in console if entry["level"] == "SEVERE"] == []
+
+
+def test_every_figure_is_drawn(opened, tiny):
+    browser, _, _ = opened
+    expected = figures(tiny[1])
+    drawn = browser.execute_script(
+        "return [...document.querySelectorAll('.js-plotly-plot')].map(p => "
+        "[p.id, p.layout.title.text, p.querySelectorAll('.main-svg').length,"
+        " p.getBoundingClientRect().width, p.getBoundingClientRect().height])"
+    )
+    assert [(name, title) for name, title, *_ in drawn] == [(n, f.title) for n, f in expected]
+    for name, _, svgs, width, height in drawn:
+        assert svgs > 0, name
+        assert width > 500, name
+        assert height > 300, name
+
+
+def test_every_series_is_in_its_figure(opened, tiny):
+    browser, _, _ = opened
+    for name, figure in figures(tiny[1]):
+        names = browser.execute_script(
+            "return document.getElementById(arguments[0]).data"
+            ".filter(t => t.showlegend !== false).map(t => t.name)",
+            name,
+        )
+        assert names == [series.name for series in figure.series], name
+
+
+@pytest.mark.parametrize("name", ["figure-1a-regret", "figure-1b-regret", "figure-4-slopes"])
+def test_a_click_in_the_legend_switches_a_series_off_and_on(name, opened):
+    browser, _, _ = opened
+    entries = browser.find_elements("css selector", f"[id='{name}'] .legendtoggle")
+    assert len(entries) == 2
+
+    def visible():
+        return browser.execute_script(
+            "return document.getElementById(arguments[0])._fullData"
+            ".map(t => [t.legendgroup, t.visible])",
+            name,
+        )
+
+    groups = list(dict.fromkeys(group for group, _ in visible()))
+    assert [state for _, state in visible()] == [True] * len(visible())
+    browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", entries[0])
+    entries[0].click()
+    until(lambda: "legendonly" in [state for _, state in visible()], "switched off")
+    for group, state in visible():  # a band goes with its line
+        assert state == ("legendonly" if group == groups[0] else True)
+    time.sleep(0.5)  # two clicks at once would be a double click
+    entries = browser.find_elements("css selector", f"[id='{name}'] .legendtoggle")
+    entries[0].click()
+    until(lambda: all(state is True for _, state in visible()), "switched on")
+
+
+def test_the_summary_has_a_row_for_every_finding(opened, tiny):
+    browser, _, _ = opened
+    rows = browser.execute_script(
+        "return [...document.querySelectorAll('#summary tbody tr')]"
+        ".map(r => [...r.cells].map(c => c.textContent))"
+    )
+    expected = [
+        (study.name, finding.claim, finding.verdict)
+        for study, _, analysis in tiny[1]
+        for finding in analysis.findings
+    ]
+    assert [(row[0], row[1], row[-1]) for row in rows] == expected
+    assert {len(row) for row in rows} == {6}
+
+
+def test_links_within_the_page_lead_somewhere(opened):
+    browser, _, _ = opened
+    targets = browser.execute_script(
+        "return [...document.querySelectorAll('a')].map(a => a.getAttribute('href'))"
+    )
+    assert targets
+    for target in targets:
+        assert target.startswith("#")
+        assert browser.execute_script("return !!document.getElementById(arguments[0])", target[1:])

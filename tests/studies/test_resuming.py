@@ -1,0 +1,202 @@
+"""A run that was killed goes on where it was; a folder of another run is left alone."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pyarrow.parquet as pq
+import pytest
+
+import influential_bandits as ib
+from influential_bandits.studies.running import reproduce
+from influential_bandits.studies.store import StudyFolder, write_atomically
+from influential_bandits.studies.study import Settings, chosen_studies
+
+COMMAND = (sys.executable, "-m", "influential_bandits.cli", "reproduce", "figure-1b")
+# Eight pieces of a tenth of a second or more.
+ENOUGH = {"size": "quick", "seeds": 40, "max_horizon": 10**5}
+OPTIONS = ("--quick", "--seeds", "40", "--max-horizon", "100000")
+
+
+def play(out, size="tiny", **changes):
+    return reproduce(chosen_studies(["figure-1b"]), out, size, **changes)
+
+
+def same_table(one, other):
+    """Demand the same columns bit by bit; dates in the metadata may differ."""
+    assert (
+        pq.read_table(one)
+        .replace_schema_metadata()
+        .equals(pq.read_table(other).replace_schema_metadata(), check_metadata=False)
+    )
+
+
+def stamps(folder):
+    """When each file was written, and with what."""
+    return {p.name: (p.stat().st_mtime_ns, p.read_bytes()) for p in folder.rglob("*.parquet")}
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    out = tmp_path_factory.mktemp("uninterrupted")
+    play(out, **ENOUGH)
+    return out
+
+
+@pytest.mark.skipif(os.name == "nt", reason="sends a POSIX signal")
+@pytest.mark.parametrize("after", [1, 4])
+def test_a_killed_run_continues_where_it_was_and_ends_with_the_same_bits(
+    after, tmp_path, uninterrupted
+):
+    pieces = tmp_path / "figure-1b" / "pieces"
+    process = subprocess.Popen(
+        [*COMMAND, *OPTIONS, "--out", str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        deadline = time.monotonic() + 120
+        while len(list(pieces.glob("[!.]*.parquet"))) < after:
+            assert process.poll() is None, process.stderr.read()
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    finished = stamps(pieces)
+    finished = {name: stamp for name, stamp in finished.items() if not name.startswith(".")}
+    assert after <= len(finished) < 8, "the kill came too late to test anything"
+    assert not (tmp_path / "summary.json").exists()
+    assert not (tmp_path / "report.html").exists()
+
+    play(tmp_path, **ENOUGH)
+    assert finished.items() <= stamps(pieces).items()
+    assert len(stamps(pieces)) >= 8
+    same_table(
+        tmp_path / "figure-1b" / "data.parquet", uninterrupted / "figure-1b" / "data.parquet"
+    )
+    summary = (tmp_path / "summary.json").read_bytes()
+    assert summary == (uninterrupted / "summary.json").read_bytes()
+
+
+def test_a_finished_run_computes_nothing_again(tmp_path, monkeypatch):
+    play(tmp_path)
+    before = stamps(tmp_path / "figure-1b" / "pieces")
+    summary = (tmp_path / "summary.json").read_bytes()
+
+    def never(*_, **__):
+        raise AssertionError("a finished piece was played again")
+
+    monkeypatch.setattr("influential_bandits.studies.random_runs.simulate", never)
+    play(tmp_path)
+    assert stamps(tmp_path / "figure-1b" / "pieces") == before
+    assert (tmp_path / "summary.json").read_bytes() == summary
+
+
+@pytest.mark.parametrize("kept", [0, 4, 100, -1], ids=["empty", "magic", "begun", "nearly whole"])
+def test_a_truncated_piece_is_computed_again(kept, tmp_path, tiny):
+    out, _ = tiny
+    play(tmp_path)
+    pieces = tmp_path / "figure-1b" / "pieces"
+    damaged = pieces / "LCB-00010.parquet"
+    damaged.write_bytes(damaged.read_bytes()[:kept])
+    before = stamps(pieces)
+    (tmp_path / "figure-1b" / "data.parquet").unlink()
+    play(tmp_path)
+    after = stamps(pieces)
+    assert {name for name in after if after[name] != before[name]} == {damaged.name}
+    same_table(damaged, out / "figure-1b" / "pieces" / damaged.name)
+    same_table(tmp_path / "figure-1b" / "data.parquet", out / "figure-1b" / "data.parquet")
+
+
+def test_leftover_temporary_files_are_ignored(tmp_path, tiny):
+    out, _ = tiny
+    pieces = tmp_path / "figure-1b" / "pieces"
+    pieces.mkdir(parents=True)
+    (pieces / ".LCB-00000.parquet.4711.tmp").write_bytes(b"PAR1 half a file")
+    (pieces.parent / ".data.parquet.4711.tmp").write_bytes(b"PAR1")
+    (pieces.parent / ".settings.json.4711.tmp").write_bytes(b'{"study": ')
+    play(tmp_path)
+    same_table(tmp_path / "figure-1b" / "data.parquet", out / "figure-1b" / "data.parquet")
+
+
+@pytest.mark.parametrize(
+    "changes", [{"seeds": 3}, {"size": "quick", "seeds": 20}], ids=["seeds", "horizon"]
+)
+def test_a_folder_of_other_settings_is_refused_and_left_alone(changes, tmp_path, refused):
+    play(tmp_path)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    with refused(ib.InvalidInput, str(tmp_path / "figure-1b"), "other settings", "--out"):
+        play(tmp_path, **changes)
+    assert before == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    "text", ["", '{"study": ', "[]", "\x00", '{"study": "figure-1b", "version": "0.0.0"}']
+)
+def test_settings_that_cannot_be_ours_are_refused(text, tmp_path, refused):
+    (tmp_path / "figure-1b").mkdir()
+    (tmp_path / "figure-1b" / "settings.json").write_text(text, encoding="utf-8")
+    with refused(ib.InvalidInput, "other settings"):
+        play(tmp_path)
+    assert (tmp_path / "figure-1b" / "settings.json").read_text(encoding="utf-8") == text
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path, refused):
+    (tmp_path / "file").touch()
+    with refused(ib.InvalidInput, f"cannot write to {tmp_path / 'file'}"):
+        play(tmp_path / "file")
+
+
+def test_pieces_come_back_as_they_were_kept(tmp_path):
+    (study,) = chosen_studies(["figure-1b"])
+    folder = StudyFolder(tmp_path, study, Settings(2, 10**4))
+    rows = {"policy": ["LCB", "LCB"], "horizon": [1, 2], "regret": [0.1, float("nan")]}
+    assert not folder.has("a")
+    folder.keep("a", rows)
+    assert folder.has("a")
+    back = folder.piece("a")
+    assert back["policy"].tolist() == rows["policy"]
+    assert back["horizon"].tolist() == rows["horizon"]
+    assert [x.hex() for x in back["regret"].tolist()] == [x.hex() for x in rows["regret"]]
+
+
+def test_a_file_gets_its_name_only_when_it_is_complete(tmp_path, refused):
+    path = tmp_path / "file"
+    path.write_text("old", encoding="utf-8")
+
+    def broken(temporary):
+        temporary.write_text("half", encoding="utf-8")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_atomically(path, broken)
+    assert path.read_text(encoding="utf-8") == "old"
+
+    def full(temporary):
+        temporary.write_text("half", encoding="utf-8")
+        raise OSError(28, "No space left on device")
+
+    with refused(ib.InvalidInput, str(path), "No space left on device"):
+        write_atomically(path, full)
+    assert path.read_text(encoding="utf-8") == "old"
+
+    write_atomically(path, lambda temporary: temporary.write_text("new", encoding="utf-8"))
+    assert path.read_text(encoding="utf-8") == "new"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_no_space_for_a_piece_gets_one_sentence(tmp_path, monkeypatch, refused):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pq, "write_table", full)
+    with refused(ib.InvalidInput, "No space left on device"):
+        play(tmp_path)
+    assert not stamps(tmp_path)
+    monkeypatch.undo()
+    play(tmp_path)
+    assert len(stamps(tmp_path / "figure-1b" / "pieces")) == 4
