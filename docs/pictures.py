@@ -82,7 +82,7 @@ def _growth(ax: plt.Axes) -> None:
             label=label,
         )
     ax.set(xlabel="horizon T", ylabel="mean regret")
-    ax.set_title("100 random instances, 3 arms:\nstandard LCB fails", fontsize=10)
+    ax.set_title("100 random instances, 3 arms, noise N(0, 1):\nslopes over 10⁴ … 10⁶", fontsize=10)
     ax.grid(True, alpha=0.3)
     ax.legend(fontsize=9)
 

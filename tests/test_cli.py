@@ -1,33 +1,31 @@
 """The command line, as users meet it."""
 
+import json
 import os
 import re
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
+import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 import influential_bandits as ib
 
 COMMAND = (sys.executable, "-m", "influential_bandits.cli")
-# The demo with little to do, and with a Ctrl-C that works however the tests were started.
-QUICK = """
-import signal, sys
-from dataclasses import replace
+COMMANDS = ("reproduce", "studies", "simulate", "inspect")
+STUDIES = ("figure-1a", "figure-1b", "figure-4", "lower-bounds", "easy-instances")
+# A Ctrl-C that works however the tests were started.
+INTERRUPTIBLE = """
+import signal
 from influential_bandits.cli import main
-from influential_bandits.studies import demo
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
-horizon = int(sys.argv.pop(1))
-demo.SETTINGS = tuple(
-    replace(setting, instances=setting.instances[:2], horizon=horizon, fitted=(100, 1000))
-    for setting in demo.SETTINGS
-)
 main()
 """
+PLAIN = {"PYTHONIOENCODING": "utf-8", "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
 
 
 def run(*arguments, command=COMMAND, cwd=None):
@@ -36,34 +34,76 @@ def run(*arguments, command=COMMAND, cwd=None):
         capture_output=True,
         text=True,
         encoding="utf-8",
-        env=os.environ | {"PYTHONIOENCODING": "utf-8"},
+        env=os.environ | PLAIN,
         cwd=cwd,
         check=False,
     )
 
 
-def quick_demo(out, horizon=1000):
-    return run(horizon, "demo", "--out", out, command=(sys.executable, "-c", QUICK))
+def refused(done):
+    """The one sentence of a refusal."""
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: ")
+    assert done.stdout == ""
+    return line
 
 
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory):
-    """The demo, run once into a folder that it has to make."""
-    out = tmp_path_factory.mktemp("demo") / "deep" / "results"
-    return out, run("demo", "--out", out)
+def table(text):
+    """The rows of a Markdown table: first cell to the other cells."""
+    lines = [line for line in text.splitlines() if line.startswith("| ")]
+    cells = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
+    return {first: rest for first, *rest in cells}
+
+
+def files(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def counterexample(tmp_path):
+    ib.counterexample().save(tmp_path / "counterexample.json")
+    return tmp_path / "counterexample.json"
+
+
+@pytest.fixture
+def fading(tmp_path):
+    ib.Instance(np.eye(2), [0.0, 1.0], memory=0.5).save(tmp_path / "fading.json")
+    return tmp_path / "fading.json"
+
+
+# --- help ---
 
 
 def test_help_lists_the_commands():
     done = run("--help")
-    assert done.returncode == 0
-    assert "demo" in done.stdout
-    assert done.stderr == ""
+    assert (done.returncode, done.stderr) == (0, "")
+    for command in COMMANDS:
+        assert re.search(rf"{command}\s+\w+", done.stdout)
+    assert "--install-completion" in done.stdout
 
 
-def test_the_demo_explains_itself():
-    done = run("demo", "--help")
-    assert done.returncode == 0
-    assert "--out" in done.stdout
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        ("reproduce", ["--quick", "--tiny", "--seeds", "--max-horizon", "--out", "--jobs"]),
+        ("studies", []),
+        (
+            "simulate",
+            ["--policy", "--horizon", "--noise", "--scale", "--seeds", "--out", "--jobs"],
+        ),
+        ("inspect", ["--horizon"]),
+    ],
+)
+def test_every_command_explains_itself(command, options):
+    done = run(command, "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    for option in options:
+        assert re.search(rf"{option}\b.*[a-z]{{4}}", done.stdout), option
+    if command != "studies":
+        assert f"influential-bandits {command} " in done.stdout, "an example"
+        assert "continues" in done.stdout or command != "reproduce"
 
 
 def test_help_does_not_wait_for_heavy_imports():
@@ -71,7 +111,8 @@ def test_help_does_not_wait_for_heavy_imports():
     assert done.returncode == 0
     imported = {line.split("|")[-1].strip() for line in done.stderr.splitlines()}
     assert "typer" in imported
-    assert not imported & {"numba", "scipy", "matplotlib", "pandas", "gymnasium", "pyarrow"}
+    heavy = {"numba", "scipy", "matplotlib", "plotly", "pandas", "gymnasium", "pyarrow", "jinja2"}
+    assert not imported & heavy
 
 
 def test_version_is_that_of_the_package():
@@ -79,80 +120,28 @@ def test_version_is_that_of_the_package():
     assert (done.returncode, done.stdout) == (0, f"influential-bandits {ib.__version__}\n")
 
 
-def test_the_demo_prints_the_slopes_of_the_paper(demo):
-    _, done = demo
-    assert done.returncode == 0, done.stderr
-    rows = re.findall(r"│ (\w+) +│(.*)│", done.stdout)
-    names = [name for name, _ in rows]
-    slopes = [numbers.split("│")[-1].strip() for _, numbers in rows]
-    assert names == ["LCB", "InfluentialLCB"] * 2
-    assert slopes[:2] == ["1.735", "1.020"]
-    assert float(slopes[2]) > 1.5  # the paper: 1.72 and 1.14, to 10⁷ and with other instances
-    assert float(slopes[3]) < 1.25
-    assert "slope over 10² … 10⁷" in done.stdout
+def test_the_studies_are_listed_with_one_line_each():
+    done = run("studies")
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
+    assert sorted(lines) == sorted(STUDIES)
+    assert all(len(line) > 10 for line in lines.values())
 
 
-def test_the_demo_prints_the_regrets_of_the_facts_sheet(demo):
-    _, done = demo
-    assert re.search(r"LCB +│ 210 │ +8.39e3 │ +4.02e5 │ +2.26e7 │ +1.42e9 │", done.stdout)
-    assert re.search(r"InfluentialLCB │ 153 │ +1.83e3 │ +1.95e4 │ +1.98e5 │", done.stdout)
-
-
-def test_the_demo_says_what_lies_outside_the_assumptions(demo):
-    _, done = demo
-    assert "outside Assumption 2.4" in done.stdout
-    assert "outside Assumption 2.5" in done.stdout
-
-
-def test_the_demo_saves_the_picture_and_nothing_else(demo):
-    out, done = demo
-    assert done.stderr == ""
-    assert [path.name for path in out.iterdir()] == ["regret.png"]
-    assert (out / "regret.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
-
-
-def test_the_demo_prints_the_path_of_the_picture_in_one_piece(tmp_path):
-    """Also if it is long, and looks like markup."""
-    out = tmp_path / ("[red] results of a demonstration " + "x" * 60)
-    done = quick_demo(out)
-    assert done.returncode == 0, done.stderr
-    assert (out / "regret.png").exists()
-    assert str(out / "regret.png") in done.stdout
-
-
-def refused(done):
-    """The one sentence of a refusal."""
-    assert done.returncode == 2
-    assert "Traceback" not in done.stdout + done.stderr
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("error: ")
-    return line
-
-
-def test_a_folder_that_cannot_be_made_gets_one_sentence_before_anything_is_played(tmp_path):
-    (tmp_path / "file").touch()
-    done = run("demo", "--out", tmp_path / "file" / "results")
-    assert f"cannot write to {tmp_path}" in refused(done)
-    assert done.stdout == ""
-
-
-def test_an_output_folder_that_is_a_file_gets_one_sentence(tmp_path):
-    (tmp_path / "results").touch()
-    assert "results" in refused(run("demo", "--out", tmp_path / "results"))
-
-
-def test_a_picture_that_cannot_be_written_gets_one_sentence(tmp_path):
-    (tmp_path / "regret.png").mkdir()
-    assert "regret.png" in refused(quick_demo(tmp_path))
-
-
-@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root may write everywhere")
-def test_a_folder_without_permission_gets_one_sentence(tmp_path):
-    tmp_path.chmod(0o555)
-    assert str(tmp_path) in refused(quick_demo(tmp_path))
-
-
-@pytest.mark.parametrize("arguments", [["nonsense"], ["demo", "--nonsense"], ["demo", "--out"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nonsense"],
+        ["demo"],
+        ["reproduce", "--nonsense"],
+        ["reproduce", "--seeds", "many"],
+        ["reproduce", "--out"],
+        ["simulate"],
+        ["simulate", "x.json", "--noise", "loud"],
+        ["inspect"],
+    ],
+    ids=" ".join,
+)
 def test_an_unknown_command_or_option_gets_an_error_and_no_traceback(arguments):
     done = run(*arguments)
     assert done.returncode == 2
@@ -160,26 +149,265 @@ def test_an_unknown_command_or_option_gets_an_error_and_no_traceback(arguments):
     assert "Traceback" not in done.stdout + done.stderr
 
 
+# --- reproduce ---
+
+
+@pytest.fixture(scope="module")
+def reproduced(tmp_path_factory):
+    """Two cheap studies, into a folder that has to be made."""
+    out = tmp_path_factory.mktemp("reproduced") / "deep" / "results"
+    return out, run("reproduce", "figure-1b", "figure-1a", "--tiny", "--out", out)
+
+
+def test_reproduce_prints_the_table_of_the_summary_and_where_the_report_is(reproduced):
+    out, done = reproduced
+    assert (done.returncode, done.stderr) == (0, ""), "quiet when not a terminal"
+    summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
+    rows = [line.split(" | ") for line in done.stdout.splitlines() if line.startswith("| figure")]
+    assert [(row[0][2:], row[1], row[-1][:-2]) for row in rows] == [
+        (row["study"], row["claim"], row["verdict"]) for row in summary
+    ]
+    assert [row["study"] for row in summary] == ["figure-1b"] * 3 + ["figure-1a"] * 2
+    assert str(out / "report.html") in done.stdout
+    assert str(out / "summary.json") in done.stdout
+
+
+def test_reproduce_writes_data_figures_and_report(reproduced):
+    out, _ = reproduced
+    assert {p.name for p in out.iterdir()} == {
+        "figure-1a",
+        "figure-1b",
+        "report.html",
+        "summary.json",
+    }
+    assert {p.name for p in (out / "figure-1a").iterdir()} == {
+        "data.parquet",
+        "local-slope.png",
+        "local-slope.svg",
+        "pieces",
+        "regret.png",
+        "regret.svg",
+        "settings.json",
+    }
+    about = json.loads(
+        pq.read_schema(out / "figure-1a" / "data.parquet").metadata[b"influential_bandits"]
+    )
+    assert about["provenance"]["command"].startswith("influential-bandits reproduce figure-1b")
+
+
+def test_the_same_command_again_is_fine_and_changes_no_number(reproduced):
+    out, first = reproduced
+    before = (out / "summary.json").read_bytes()
+    again = run("reproduce", "figure-1b", "figure-1a", "--tiny", "--out", out, "--jobs", 1)
+    assert (again.returncode, again.stdout) == (0, first.stdout)
+    assert (out / "summary.json").read_bytes() == before
+
+
+def test_a_folder_of_other_settings_gets_one_sentence_and_is_left_alone(reproduced):
+    out, _ = reproduced
+    before = files(out)
+    line = refused(run("reproduce", "figure-1b", "--tiny", "--seeds", 3, "--out", out))
+    assert "other settings" in line
+    assert files(out) == before
+
+
+def test_an_unknown_study_gets_one_sentence_with_the_known_ones(tmp_path):
+    line = refused(run("reproduce", "figure-1a", "figure-2", cwd=tmp_path))
+    assert all(name in line for name in ("'figure-2'", *STUDIES))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("--seeds", 0), ("--seeds", -3), ("--max-horizon", 0)]
+)
+def test_nothing_to_do_gets_one_sentence(option, value, tmp_path):
+    line = refused(run("reproduce", "figure-1b", option, value, cwd=tmp_path))
+    assert option.strip("-") in line
+    assert str(value) in line
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_threads_get_one_sentence(tmp_path):
+    assert "0" in refused(run("reproduce", "figure-1b", "--tiny", "--jobs", 0, cwd=tmp_path))
+
+
+@pytest.mark.parametrize("out", ["file", "file/results"])
+def test_a_folder_that_cannot_be_made_gets_one_sentence(out, tmp_path):
+    (tmp_path / "file").touch()
+    line = refused(run("reproduce", "figure-1a", "--out", tmp_path / out))
+    assert f"cannot write to {tmp_path / out}" in line
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_without_permission_gets_one_sentence(tmp_path):
+    tmp_path.chmod(0o555)
+    assert str(tmp_path) in refused(run("reproduce", "figure-1a", "--out", tmp_path))
+
+
 @pytest.mark.skipif(os.name == "nt", reason="sends a POSIX signal")
-def test_ctrl_c_ends_the_demo_at_once_with_one_line(tmp_path):
+def test_ctrl_c_ends_reproduce_at_once_and_the_same_command_continues(tmp_path):
+    out = tmp_path / "results"
+    options = ("reproduce", "figure-1b", "--quick", "--seeds", "40", "--max-horizon", "100000")
+    command = (sys.executable, "-c", INTERRUPTIBLE, *options, "--out", str(out))
     process = subprocess.Popen(
-        [sys.executable, "-c", QUICK, str(10**10), "demo", "--out", str(tmp_path)],
+        command,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         encoding="utf-8",
-        env=os.environ | {"PYTHONIOENCODING": "utf-8"},
+        env=os.environ | PLAIN,
     )
+    pieces = out / "figure-1b" / "pieces"
     try:
-        assert process.stdout.readline().startswith("Playing"), process.stderr.read()
-        time.sleep(1.0)
+        deadline = time.monotonic() + 120
+        while not list(pieces.glob("[!.]*.parquet")):
+            assert process.poll() is None, process.stderr.read()
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=5)
+        _, err = process.communicate(timeout=10)
     finally:
         process.kill()
         process.communicate()
-    assert process.returncode == 130
-    assert "Traceback" not in err
+    assert process.returncode == 130, err
     (line,) = filter(None, err.splitlines())
-    assert re.search(r"stopped by Ctrl-C after \d+ % of LCB", line)
-    assert list(Path(tmp_path).iterdir()) == []
+    assert "stopped by Ctrl-C" in line
+    assert str(out) in line
+    assert "run the same command again to continue" in line
+    assert not (out / "summary.json").exists()
+    finished = {path: path.stat().st_mtime_ns for path in pieces.iterdir()}
+    assert 1 <= len(finished) < 8
+    assert not [path for path in finished if path.name.startswith(".")]
+
+    again = run(*options, "--out", out)
+    assert again.returncode == 0, again.stderr
+    assert len(list(pieces.iterdir())) == 8
+    assert {path: path.stat().st_mtime_ns for path in finished} == finished
+
+
+# --- simulate ---
+
+
+def test_simulate_prints_the_mean_regrets(counterexample):
+    done = run("simulate", counterexample, "--horizon", 1000, "--noise", "none", "--seeds", 1)
+    assert (done.returncode, done.stderr) == (0, "")
+    rows = table(done.stdout)
+    assert rows["mean regret"] == ["T = 10", "T = 100", "T = 1,000"]
+    assert rows["LCB()"] == ["6.125", "210.1", "8385"]  # facts sheet
+    (ours,) = (row for name, row in rows.items() if name.startswith("InfluentialLCB("))
+    assert ours[1:] == ["153.1", "1830"]
+
+
+def test_simulate_plays_the_policies_and_the_noise_that_were_asked_for(counterexample):
+    options = ("--horizon", 100, "--seeds", 3, "--noise", "uniform", "--scale", 0.5)
+    policies = ("--policy", "InfluentialLCB(scale=2.0)", "--policy", "Uniform")
+    done = run("simulate", counterexample, *options, *policies)
+    assert done.returncode == 0, done.stderr
+    rows = table(done.stdout)
+    for policy in (ib.InfluentialLCB(scale=2.0), ib.Uniform()):
+        played = ib.simulate(ib.counterexample(), policy, 100, ib.UniformNoise(0.5), range(3))
+        assert float(rows[repr(policy)][-1]) == pytest.approx(
+            played.regret().mean(axis=(0, 1))[-1], rel=1e-3
+        )
+
+
+def test_simulate_plays_oracles(counterexample):
+    done = run("simulate", counterexample, "--policy", "OptimalOracle", "--horizon", 100)
+    assert done.returncode == 0, done.stderr
+    assert table(done.stdout)["OptimalOracle()"] == ["0.125", "0.125"]
+
+
+def test_simulate_saves_runs_and_a_plot(counterexample, tmp_path):
+    out = tmp_path / "deep" / "out"
+    done = run("simulate", counterexample, "--horizon", 100, "--seeds", 2, "--out", out)
+    assert done.returncode == 0, done.stderr
+    assert f"Saved to {out}" in done.stdout
+    names = ["0-LCB.parquet", "1-InfluentialLCB.parquet", "regret.png"]
+    assert sorted(path.name for path in out.iterdir()) == names
+    saved = ib.Trajectory.load(out / "0-LCB.parquet")
+    played = ib.simulate(ib.counterexample(), ib.LCB(), 100, ib.GaussianNoise(1.0), range(2))
+    assert saved.policy == ib.LCB()
+    assert (saved.counts == played.counts).all()
+    assert (out / "regret.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+
+
+def test_simulate_prints_the_loss_where_there_is_no_regret(fading, tmp_path):
+    out = tmp_path / "out"
+    done = run("simulate", fading, "--horizon", 100, "--policy", "LCB", "--out", out)
+    assert done.returncode == 0, done.stderr
+    rows = table(done.stdout)
+    assert rows["mean loss"] == ["T = 10", "T = 100"]
+    instance = ib.Instance.load(fading)
+    played = ib.simulate(instance, ib.LCB(), 100, ib.GaussianNoise(1.0), range(10))
+    assert float(rows["LCB()"][-1]) == pytest.approx(played.loss().mean(axis=(0, 1))[-1], rel=1e-3)
+    assert [path.name for path in out.iterdir()] == ["0-LCB.parquet"]
+
+
+@pytest.mark.parametrize(
+    ("options", "mentions"),
+    [
+        (["--policy", "Nonsense"], ["'Nonsense'", "InfluentialLCB"]),
+        (["--policy", "LCB(scale=2)"], ["LCB(scale=2)"]),
+        (["--policy", "__import__('os').system('x')"], ["__import__"]),
+        (["--horizon", "0"], ["horizon", "0"]),
+        (["--seeds", "0"], ["seeds"]),
+        (["--scale=-1"], ["scale", "-1"]),
+        (["--jobs", "0"], ["threads"]),
+    ],
+)
+def test_simulate_refuses_what_it_cannot_play(options, mentions, counterexample):
+    line = refused(run("simulate", counterexample, *options))
+    assert all(mention in line for mention in mentions)
+
+
+def test_an_oracle_that_needs_full_memory_says_so(fading):
+    assert "memory = 0.5" in refused(run("simulate", fading, "--policy", "OptimalOracle"))
+
+
+@pytest.mark.parametrize("command", ["simulate", "inspect"])
+@pytest.mark.parametrize(
+    ("text", "mention"),
+    [(None, "No such file"), ('{"format": ', "not a JSON file"), ("{}", "no instance file")],
+    ids=["missing", "broken", "of another kind"],
+)
+def test_a_file_that_is_no_instance_gets_one_sentence(command, text, mention, tmp_path):
+    path = tmp_path / "instance.json"
+    if text is not None:
+        path.write_text(text, encoding="utf-8")
+    assert mention in refused(run(command, path))
+
+
+# --- inspect ---
+
+
+def test_inspect_shows_difficulty_optimum_and_spectrum(counterexample):
+    done = run("inspect", counterexample, "--horizon", 100)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "2 arms" in done.stdout
+    assert "Spectrum: 2.618, 0.382" in done.stdout  # (3 ± √5)/2
+    assert "Difficulty: borderline (leaning hard)" in done.stdout
+    assert "Best mix p*: 0 100.0%" in done.stdout
+    # ½·100² + ½·100 − 1/8: half a pull of arm 2 saves an eighth.
+    assert "Optimum for T = 100: loss 5,049.88; counts 0 99.5, 1 0.5" in done.stdout
+    assert "Certificate" in done.stdout
+
+
+def test_inspect_names_the_arms(tmp_path):
+    instance = ib.Instance(np.eye(2), [0.0, 0.0], arms=["tea", "coffee"])
+    instance.save(tmp_path / "named.json")
+    done = run("inspect", tmp_path / "named.json")
+    assert "tea 50.0%" in done.stdout
+    assert "coffee 5,000" in done.stdout
+    assert "Difficulty: easy" in done.stdout
+
+
+def test_inspect_says_what_is_not_known_with_fading_memory(fading):
+    done = run("inspect", fading)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Spectrum: 1, 1" in done.stdout
+    assert re.search(r"Difficulty: .*memory = 0.5", done.stdout)
+    assert re.search(r"Optimum: .*memory = 0.5", done.stdout)
+
+
+def test_inspect_refuses_no_horizon(counterexample):
+    assert "horizon" in refused(run("inspect", counterexample, "--horizon", 0))

@@ -171,5 +171,7 @@ def test_without_gymnasium_the_environment_names_the_extra_and_the_rest_works():
 
 
 def test_the_version_is_that_of_the_distribution():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert ib.__version__ == project["version"]
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert settings["project"]["dynamic"] == ["version"]
+    source = (ROOT / settings["tool"]["hatch"]["version"]["path"]).read_text(encoding="utf-8")
+    assert f'__version__ = "{ib.__version__}"' in source

@@ -67,10 +67,9 @@ def checked_horizon(horizon: object) -> int:
 
 
 def optional_module(module: str, extra: str) -> Any:
-    """Import a module of an optional dependency, or say which extra brings it."""
+    """Import a module of an optional dependency, or say which extra brings it; "" for none."""
     try:
         return import_module(module)
     except ImportError:
-        raise MissingExtra(
-            f'{module} is not installed; try: pip install "influential-bandits[{extra}]"'
-        ) from None
+        wanted = f'"influential-bandits[{extra}]"' if extra else module
+        raise MissingExtra(f"{module} is not installed; try: pip install {wanted}") from None

@@ -75,12 +75,12 @@ def reproduce(
 
       influential-bandits reproduce figure-1a figure-4 --out results/figures
     """
-    from influential_bandits.studies.report.text import markdown_table
-    from influential_bandits.studies.running import reproduce as run
-    from influential_bandits.studies.study import chosen_studies
-
     size = "tiny" if tiny else "quick" if quick else "full"
     with _stoppable(f"finished pieces are kept in {out}: run the same command again to continue"):
+        from influential_bandits.studies.report.text import markdown_table
+        from influential_bandits.studies.running import reproduce as run
+        from influential_bandits.studies.study import chosen_studies
+
         results = run(chosen_studies(studies or ()), out, size, seeds, max_horizon, jobs)
     typer.echo(markdown_table(results))
     typer.echo(f"\nReport: {out / 'report.html'}  (numbers for programs: {out / 'summary.json'})")
@@ -113,10 +113,10 @@ def simulate(
 
     Example: influential-bandits simulate instance.json --policy LCB --policy InfluentialLCB
     """
-    from influential_bandits.studies.own_instance import play_file
-
     names = policy or ["LCB", "InfluentialLCB"]
     with _stoppable("nothing was saved"):
+        from influential_bandits.studies.own_instance import play_file
+
         typer.echo(play_file(instance, names, horizon, noise.value, scale, seeds, out, jobs))
 
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import influential_bandits as ib
 from influential_bandits.optima import path as path_module
+from influential_bandits.optima.critical_line import ENDED
 from influential_bandits.optima.path import optimal_path, optimum
 
 EPSILON = np.finfo(float).eps
@@ -503,8 +504,20 @@ def test_the_path_of_an_indefinite_interaction_is_refused_and_says_what_to_ask_i
 def test_a_sparse_support_beyond_the_limit_is_refused_with_a_sentence(monkeypatch):
     monkeypatch.setattr(path_module, "LARGEST_SPARSE_SUPPORT", 4)
     instance = ib.Instance(ib.SparseInteraction(scipy.sparse.eye_array(10)), np.zeros(10))
-    with pytest.raises(ib.NotCertified, match=r"10-arm instance did not come to its end.*4 arms"):
-        optimal_path(instance)
+    with pytest.raises(ib.NotApplicable, match="uses more than 4 arms"):
+        optimum(instance, 10)
+
+
+def test_a_sparse_path_is_followed_no_further_than_asked(monkeypatch):
+    monkeypatch.setattr(path_module, "LARGEST_SPARSE_SUPPORT", 4)
+    losses = np.arange(100_000.0)  # one more arm comes into use about every √(2T) rounds
+    many = scipy.sparse.eye_array(100_000)
+    instance = ib.Instance(ib.SparseInteraction(many, vouched=True), losses)
+    few = ib.Instance(np.eye(4), losses[:4])
+    assert np.array_equal(optimum(instance, 5).counts[:4], optimum(few, 5).counts)
+    assert optimum(instance, 5).counts[4:].max() == 0
+    with pytest.raises(ib.NotApplicable, match="uses more than 4 arms"):
+        optimum(instance, 100)
 
 
 TIED = """
@@ -567,7 +580,7 @@ def test_an_answer_that_fails_its_certificate_is_not_returned(monkeypatch, what,
 def test_the_right_equations_of_a_wrong_support_are_not_returned(monkeypatch):
     # Only arm 2 is ever let in; its equations are solved without error.
     monkeypatch.setattr(
-        path_module, "follow_path", lambda *_: (np.array([2]), np.array([0.0]), True)
+        path_module, "follow_path", lambda *_: (np.array([2]), np.array([0.0]), ENDED)
     )
     with pytest.raises(ib.NotCertified, match="no optimum could be proved"):
         optimum(ib.random_instance(3, 0), 1000)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import influential_bandits as ib
 from influential_bandits.optima import integer as integer_module
 from influential_bandits.optima import path as path_module
+from influential_bandits.optima.critical_line import ENDED
 from influential_bandits.optima.integer import integer_optimum
 from influential_bandits.optima.path import optimal_path, optimum
 from influential_bandits.optima.regret import regret
@@ -377,7 +378,7 @@ def test_fading_memory_is_refused():
 
 def test_an_uncertified_optimum_gives_no_regret(monkeypatch):
     monkeypatch.setattr(
-        path_module, "follow_path", lambda *_: (np.array([2]), np.array([0.0]), True)
+        path_module, "follow_path", lambda *_: (np.array([2]), np.array([0.0]), ENDED)
     )
     with pytest.raises(ib.NotCertified):
         regret(ib.random_instance(3, 0), [100, 200, 300])

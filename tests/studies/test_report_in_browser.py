@@ -45,6 +45,9 @@ def browser(tmp_path_factory):
 def opened(browser, tiny):
     """The browser with the report drawn, what it asked for, and what it complained about."""
     out, _ = tiny
+    browser.get("data:,")
+    time.sleep(0.5)
+    browser.get_log("performance")  # what the browser's own first page asked for
     browser.get((out / "report.html").as_uri())
     script = "return document.querySelectorAll('.js-plotly-plot .main-svg').length > 0"
     until(lambda: browser.execute_script(script), "plotly draws")

@@ -15,7 +15,7 @@ from influential_bandits.numerics.compiling import inlined
 
 LN2_HIGH = 6.93147180369123816490e-01  # ln 2 to 32 bits, so that exponent · LN2_HIGH is exact
 LN2_LOW = 1.90821492927058770002e-10
-SQRT_HALF_MANTISSA = 0x6A09E667F3BCD  # mantissa bits of √2: above it the exponent is rounded up
+SQRT_TWO_MANTISSA = 0x6A09E667F3BCD  # mantissa bits of √2: above it the exponent is rounded up
 MANTISSA_MASK = 0xFFFFFFFFFFFFF
 
 
@@ -34,7 +34,7 @@ def log(x: float) -> float:
     bits = np.float64(x).view(np.int64)
     mantissa = bits & MANTISSA_MASK
     exponent = (bits >> 52) - 1023
-    if mantissa >= SQRT_HALF_MANTISSA:
+    if mantissa >= SQRT_TWO_MANTISSA:
         exponent += 1
         m = np.int64(mantissa | (1022 << 52)).view(np.float64)
     else:

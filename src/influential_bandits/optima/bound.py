@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from influential_bandits.checks import is_real
 from influential_bandits.errors import InvalidInput, NotApplicable
-from influential_bandits.world.instance import Instance
+from influential_bandits.world.instance import Instance, require_instance
 
 __all__ = ["regret_bound"]
 
@@ -34,7 +34,7 @@ def regret_bound(
     >>> round(regret_bound(ib.random_instance(arms=3, seed=0), 1000), 1)
     103333.3
     """
-    instance.require_lasting_memory("Theorem 2.6")
+    require_instance(instance).require_lasting_memory("Theorem 2.6")
     if not instance.definite:
         raise NotApplicable("Theorem 2.6 needs a positive semi-definite interaction")
     if not is_real(scale) or not 0.0 < scale < np.inf:

@@ -37,7 +37,7 @@ from influential_bandits.world.dynamics import (
 TIE_BREAKING = 1e-18  # perturbation of b, relative to the arm's own scale
 DEPENDENT = 1e-14  # relative size under which a curvature counts as zero
 STILL = 1e-20  # relative size under which a rate of change counts as zero
-END = 1e16  # the path is not followed beyond; counts are whole numbers up to there
+ENDED, TOO_LARGE, UNSOUND = 0, 1, 2  # how a walk along the path came out
 
 
 @kernel
@@ -298,6 +298,7 @@ def next_event(
     waiting: Ints,
     now: tuple[float, float],
     last: int,
+    until: float,
 ) -> tuple[tuple[float, float], int, int]:
     """Return when the next event is, its arm (−1: none), and its position if the arm leaves.
 
@@ -306,7 +307,7 @@ def next_event(
     """
     size = used.size
     length = np.abs(p[:size, 0]).max()
-    soonest, arm, position = (END, 0.0), -1, -1
+    soonest, arm, position = (until, 0.0), -1, -1
     for m in range(size):
         if p[m, 0] < -STILL * length and used[m] != last:
             when = divide((-q[m, 0], -q[m, 1]), (p[m, 0], p[m, 1]))
@@ -325,8 +326,8 @@ def next_event(
 
 
 @kernel
-def follow_path(world: World, b: Floats, largest: int) -> tuple[Ints, Floats, bool]:
-    """Return the events of the path from T = 0 on: arms, times, and whether it came to its end.
+def follow_path(world: World, b: Floats, largest: int, until: float) -> tuple[Ints, Floats, int]:
+    """Return the events of the path from T = 0 to ``until``: arms, times, and how it came out.
 
     Event n lets an arm in (``arm``) or out (``−arm − 1``) at time ``times[n]``; the first one
     starts the path at T = 0. ``largest`` is the largest support to follow.
@@ -359,13 +360,15 @@ def follow_path(world: World, b: Floats, largest: int) -> tuple[Ints, Floats, bo
         sound = solve(world, inverse, used, nothing, 1.0, p, rates)
         sound = solve(world, inverse, used, shaken, 0.0, q, offsets) and sound
         if not sound:
-            return events[:count], times[:count], False
+            return events[:count], times[:count], UNSOUND
         magnitudes(world, used, p[:size, 0].copy(), sizes)
         last = arm
         while True:
-            now, arm, position = next_event(used, p, q, rates, offsets, sizes, waiting, now, last)
+            now, arm, position = next_event(
+                used, p, q, rates, offsets, sizes, waiting, now, last, until
+            )
             if arm < 0:
-                return events[:count], times[:count], True
+                return events[:count], times[:count], ENDED
             if position >= 0 or enter(world, inverse, support, size, arm):
                 break
             waiting[arm] = 2  # dependent on the support: its rate is rounding, and really zero
@@ -375,7 +378,7 @@ def follow_path(world: World, b: Floats, largest: int) -> tuple[Ints, Floats, bo
         else:
             size += 1
             if size > largest:
-                return events[:count], times[:count], False
+                return events[:count], times[:count], TOO_LARGE
         waiting[arm] = 1 if position >= 0 else 0
         for j in range(arms):
             if waiting[j] == 2:
@@ -386,7 +389,7 @@ def follow_path(world: World, b: Floats, largest: int) -> tuple[Ints, Floats, bo
         events[count] = arm if position < 0 else -arm - 1
         times[count] = now[0]
         count += 1
-    return events[:count], times[:count], False
+    return events[:count], times[:count], UNSOUND
 
 
 def replay(events: Ints, segment: int) -> Ints:

@@ -10,7 +10,7 @@ from influential_bandits.errors import NotApplicable
 from influential_bandits.optima.critical_line import enter, magnitudes
 from influential_bandits.optima.path import optimal_path
 from influential_bandits.world.dynamics import Floats, Ints
-from influential_bandits.world.instance import Instance
+from influential_bandits.world.instance import Instance, require_instance
 
 __all__ = ["Difficulty", "difficulty"]
 
@@ -69,7 +69,7 @@ def difficulty(instance: Instance) -> Difficulty:
     >>> difficulty(ib.counterexample()).verdict
     'borderline'
     """
-    instance.require_lasting_memory("difficulty")
+    require_instance(instance).require_lasting_memory("difficulty")
     if not instance.definite:
         raise NotApplicable("difficulty is defined for positive semi-definite interactions")
     ray = optimal_path(instance).last
@@ -123,8 +123,12 @@ def _definite_directions(instance: Instance, ray_support: Ints) -> bool:
     """Tell whether A is positive definite on {d: Σd = 0}, by adding every arm to a support."""
     arms = instance.n_arms
     rank = instance.world.values.shape[1] if instance.interaction.name == "low-rank" else arms
-    if arms > rank + 1 or arms > 2000:
-        return False if arms > rank + 1 else _definite_by_eigenvalues(instance)
+    if arms > rank + 1:
+        return False
+    if arms > 2000 and instance.interaction.name == "sparse":
+        raise NotApplicable(f"difficulty of {arms:,} sparse arms would need a dense matrix")
+    if arms > 2000:
+        return _definite_by_eigenvalues(instance)
     inverse = np.zeros((arms + 1, arms + 1))
     support = np.empty(arms, np.int64)
     order = np.concatenate([ray_support, np.setdiff1d(np.arange(arms), ray_support)])

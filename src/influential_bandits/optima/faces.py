@@ -14,7 +14,7 @@ from influential_bandits.world.instance import Instance
 LARGEST_K = 15  # 32,767 faces
 
 
-def best_face(instance: Instance, horizon: int) -> tuple[Ints, Floats]:
+def best_face(instance: Instance, horizon: float) -> tuple[Ints, Floats]:
     """Return the support of the global minimiser over TΔ, and its point with λ (support + 1, 2).
 
     A minimiser lies inside some face on which A is positive definite along the face (if it is only
@@ -28,7 +28,7 @@ def best_face(instance: Instance, horizon: int) -> tuple[Ints, Floats]:
         )
     face, point = _search(instance.world, instance.linear_term, float(horizon))
     if face == 0:
-        raise NotCertified(f"no face holds an optimum for T = {horizon} that can be proved")
+        raise NotCertified(f"no face holds an optimum for T = {horizon:g} that can be proved")
     support = np.array([i for i in range(instance.n_arms) if face >> i & 1], np.int64)
     return support, point
 

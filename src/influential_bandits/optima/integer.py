@@ -13,7 +13,7 @@ from influential_bandits.numerics.compiling import kernel
 from influential_bandits.optima.path import optimal_path
 from influential_bandits.world.dynamics import Floats, Ints
 from influential_bandits.world.factorisation import pivoted_ldl
-from influential_bandits.world.instance import Instance
+from influential_bandits.world.instance import Instance, require_instance
 
 __all__ = ["IntegerOptimum", "integer_optimum"]
 
@@ -75,7 +75,7 @@ def integer_optimum(instance: Instance, horizon: int, nodes: int = 2_000_000) ->
     >>> integer_optimum(ib.counterexample(), 100).counts
     array([100,   0])
     """
-    instance.require_lasting_memory("the best whole counts")
+    require_instance(instance).require_lasting_memory("the optimum in whole numbers")
     horizon = checked_horizon(horizon)
     nodes = whole_number("nodes", nodes)
     if not instance.definite:

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import checked_horizon
+from influential_bandits.checks import LARGEST_HORIZON, checked_horizon, is_real
 from influential_bandits.errors import InvalidInput, NotApplicable, NotCertified
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.numerics.double_double import add
 from influential_bandits.optima.certificate import Certificate
 from influential_bandits.optima.critical_line import (
+    ENDED,
+    TOO_LARGE,
     add_products,
     follow_path,
     line_at,
@@ -23,7 +25,7 @@ from influential_bandits.optima.critical_line import (
 )
 from influential_bandits.optima.faces import best_face
 from influential_bandits.world.dynamics import LOW_RANK, SPARSE, Floats, Ints, World
-from influential_bandits.world.instance import Instance
+from influential_bandits.world.instance import Instance, require_instance
 
 __all__ = ["OptimalPath", "Optimum", "optimal_path", "optimum"]
 
@@ -94,30 +96,54 @@ class OptimalPath:
     """
 
     def __init__(self, instance: Instance) -> None:
-        instance.require_lasting_memory("the optimal path")
+        require_instance(instance).require_lasting_memory("the optimal path")
         if not instance.definite:
             raise NotApplicable(
                 "the optimal path needs a positive semi-definite interaction; "
                 "ask optimum() for one horizon, which for few arms searches all faces"
             )
         self.instance = instance
-        self._events, self._times, ended = _followed(instance)
-        if not ended:
-            raise NotCertified(
-                f"the path of this {instance.n_arms}-arm instance did not come to its end after "
-                f"{len(self._events)} changes of support; for sparse interactions supports of up "
-                f"to {LARGEST_SPARSE_SUPPORT} arms are followed"
-            )
         self._segments: dict[int, Segment] = {}
+        self._followed = 0.0  # the path is known up to this horizon
+        if instance.world.kind != SPARSE:
+            self._follow(float(LARGEST_HORIZON))
+
+    def _follow(self, horizon: float) -> None:
+        """Walk along the path at least to a horizon.
+
+        Supports of dense and low-rank interactions are small enough to walk to the end at once; the
+        sparse may have as many arms in use as there are.
+        """
+        if horizon <= self._followed:
+            return
+        world = self.instance.world
+        rank = world.values.shape[1] + 1 if world.kind == LOW_RANK else self.instance.n_arms
+        largest = min(self.instance.n_arms, rank)
+        if world.kind == SPARSE:
+            largest = min(largest, LARGEST_SPARSE_SUPPORT)
+        events, times, outcome = follow_path(world, self.instance.linear_term, largest, horizon)
+        if outcome == TOO_LARGE:
+            raise NotApplicable(
+                f"the optimum for T = {horizon:g} uses more than {largest} arms, the most that are "
+                f"followed for sparse interactions; the path is known to T = {times[-1]:g}"
+            )
+        if outcome != ENDED:
+            raise NotCertified(
+                f"the path of this {self.instance.n_arms}-arm instance could not be followed to "
+                f"T = {horizon:g}: its equations are too ill-conditioned after {len(events)} steps"
+            )
+        self._events, self._times, self._followed = events, times, horizon
 
     @property
     def breakpoints(self) -> Floats:
         """Horizons at which the support changes, starting with 0."""
+        self._follow(float(LARGEST_HORIZON))
         return np.unique(self._times)
 
     @property
     def last(self) -> Segment:
         """The last segment, a ray: it holds for all large T."""
+        self._follow(float(LARGEST_HORIZON))
         return self._segment(len(self._events) - 1)
 
     def segment(self, horizon: float) -> Segment:
@@ -129,10 +155,15 @@ class OptimalPath:
 
         Every answer is certified; one that is not raises :class:`NotCertified`.
         """
-        flat = np.asarray(horizons, dtype=np.float64).ravel()
+        try:
+            flat = np.asarray(horizons, dtype=np.float64).ravel()
+        except (TypeError, ValueError):
+            raise InvalidInput(f"horizons must be numbers, got {horizons!r:.80}") from None
         out = np.zeros((flat.size, self.instance.n_arms))
         if not ((flat > 0.0) & (flat < np.inf)).all():
             raise InvalidInput(f"a horizon must be positive and finite, got {horizons!r}")
+        if flat.size:
+            self._follow(float(flat.max()))
         numbers = self._times.searchsorted(flat, side="right") - 1
         for number in set(numbers.tolist()):
             chosen = numbers == number
@@ -141,6 +172,7 @@ class OptimalPath:
 
     def optimum(self, horizon: float) -> Optimum:
         """Return the optimum for one horizon with its certificate."""
+        self._number(horizon)
         horizons = np.array([float(horizon)])
         points, multipliers, certificate = self._solve(self._number(horizons[0]), horizons)
         x, multiplier = points[0], float(multipliers[0])
@@ -152,8 +184,9 @@ class OptimalPath:
         return self.segment(horizon).gaps(horizon)
 
     def _number(self, horizon: float) -> int:
-        if not 0.0 < horizon < np.inf:
-            raise InvalidInput(f"a horizon must be positive and finite, got {horizon}")
+        if not is_real(horizon) or not 0.0 < horizon < np.inf:
+            raise InvalidInput(f"a horizon must be positive and finite, got {horizon!r}")
+        self._follow(float(horizon))
         return int(self._times.searchsorted(horizon, side="right")) - 1
 
     def _segment(self, number: int) -> Segment:
@@ -189,7 +222,7 @@ def optimal_path(instance: Instance) -> OptimalPath:
     >>> optimal_path(ib.counterexample()).counts(100)
     array([99.5,  0.5])
     """
-    return instance.remember("optimal_path", lambda: OptimalPath(instance))
+    return require_instance(instance).remember("optimal_path", lambda: OptimalPath(instance))
 
 
 def optimum(instance: Instance, horizon: int) -> Optimum:
@@ -208,34 +241,25 @@ def optimum(instance: Instance, horizon: int) -> Optimum:
     >>> best.counts, best.loss, best.certificate.is_optimal()
     (array([99.5,  0.5]), 5049.875, True)
     """
-    instance.require_lasting_memory("the optimum")
+    require_instance(instance).require_lasting_memory("the optimum")
     horizon = checked_horizon(horizon)
     if instance.definite:
         return optimal_path(instance).optimum(horizon)
-    return _best_of_all_faces(instance, horizon)
-
-
-def _best_of_all_faces(instance: Instance, horizon: int) -> Optimum:
-    support, point = best_face(instance, horizon)
+    support, point, certificate = certified_face(instance, horizon)
     x = np.zeros(instance.n_arms)
     x[support] = np.maximum(point[:-1, 0], 0.0)
-    residuals = certify(instance.world, instance.linear_term, support, point, float(horizon))
-    certificate = dataclasses.replace(Certificate(*residuals.tolist()), method="all faces")
-    if not certificate.is_optimal():
-        raise NotCertified(f"no optimum could be proved for T = {horizon}: {certificate}")
     loss = float(instance.total_loss(x))
     return Optimum(float(horizon), x, float(point[-1, 0]), loss, certificate)
 
 
-def _followed(instance: Instance) -> tuple[Ints, Floats, bool]:
-    world = instance.world
-    if world.kind == LOW_RANK:
-        largest = min(instance.n_arms, world.values.shape[1] + 1)
-    elif world.kind == SPARSE:
-        largest = min(instance.n_arms, LARGEST_SPARSE_SUPPORT)
-    else:
-        largest = instance.n_arms
-    return follow_path(world, instance.linear_term, largest)
+def certified_face(instance: Instance, horizon: float) -> tuple[Ints, Floats, Certificate]:
+    """Return support, point (double-double, with λ) and certificate of an indefinite optimum."""
+    support, point = best_face(instance, horizon)
+    residuals = certify(instance.world, instance.linear_term, support, point, float(horizon))
+    certificate = dataclasses.replace(Certificate(*residuals.tolist()), method="all faces")
+    if not certificate.is_optimal():
+        raise NotCertified(f"no optimum could be proved for T = {horizon:g}: {certificate}")
+    return support, point, certificate
 
 
 @kernel

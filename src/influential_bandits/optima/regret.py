@@ -14,11 +14,10 @@ from influential_bandits.optima.critical_line import (
     add_products,
     regrets,
 )
-from influential_bandits.optima.faces import best_face
 from influential_bandits.optima.integer import integer_optimum
-from influential_bandits.optima.path import optimal_path
+from influential_bandits.optima.path import certified_face, optimal_path
 from influential_bandits.world.dynamics import Floats, World
-from influential_bandits.world.instance import Instance
+from influential_bandits.world.instance import Instance, require_instance
 
 __all__ = ["regret"]
 
@@ -51,7 +50,8 @@ def regret(
     With x* optimal, λ its multiplier and ∇ = b + A·x*, regret is
     Σ_{i: x*_i = 0} (∇_i − λ)·x_i + ½·(x − x*)ᵀA(x − x*). The quadratic form is evaluated as
     ½·Σ D·(Lᵀd)² with A = L·D·Lᵀ, which cannot turn negative for singular A, and d = x − x* with x*
-    in double-double arithmetic, which does not cancel.
+    in double-double arithmetic, which does not cancel. For a sparse A the form itself is evaluated
+    in twice the precision.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def regret(
     >>> regret(ib.counterexample(), [9103, 897], against="integer")
     401856.0
     """
-    instance.require_lasting_memory("regret")
+    require_instance(instance).require_lasting_memory("regret")
     x = instance.checked_counts(counts)
     rows = np.ascontiguousarray(x.reshape(-1, instance.n_arms))
     if isinstance(against, str):
@@ -82,7 +82,8 @@ def regret(
                 f"the counts to compare with have shape {y.shape}, the counts {x.shape}"
             ) from None
         others = np.ascontiguousarray(y.reshape(rows.shape))
-        if not np.array_equal(others.sum(axis=1), rows.sum(axis=1)):
+        rounding = 4 * instance.n_arms * np.finfo(float).eps
+        if not np.allclose(others.sum(axis=1), rows.sum(axis=1), rtol=rounding, atol=0.0):
             raise InvalidInput("the counts to compare with must have the same sums as the counts")
         out = _excess_over(instance, rows, others)
     return float(out[0]) if x.ndim == 1 else out.reshape(x.shape[:-1])
@@ -96,7 +97,7 @@ def _against_relaxation(instance: Instance, rows: Floats) -> Floats:
         if instance.definite:
             out[chosen] = _from_path(instance, rows[chosen], float(horizon))
         else:
-            support, point = best_face(instance, int(horizon))
+            support, point, _ = certified_face(instance, float(horizon))
             best = np.zeros((int(chosen.sum()), instance.n_arms, 2))
             best[:, support] = point[:-1]
             out[chosen] = np.maximum(_excess_over(instance, rows[chosen], best), 0.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Mapping
@@ -101,6 +102,7 @@ class Agent:
         self.round = 0  # pulls so far
         self.pending: dict[int, Ticket] = {}  # by round
         self.retired: set[int] = set()
+        self._told = _digest(policy, instance, horizon)
         self._layout = Layout(policy, self.arms, instance, horizon)
         self._arrays = self._layout.arrays()
         keys = stream_keys(np.uint64(self.seed), np.uint64(self.instance_number), POLICY)
@@ -132,8 +134,9 @@ class Agent:
     def pull(self, arm: int | None = None, eligible: npt.ArrayLike | None = None) -> Ticket:
         """Pull an arm, by default the selected one, and return the ticket for its loss."""
         chosen = self.select(eligible) if arm is None else arm_number(arm, self.arms)
-        if chosen in self.retired:
-            raise InvalidInput(f"arm {arm!r} is not in use")
+        mask = self._eligible(eligible)
+        if mask is not None and not mask[chosen]:
+            raise InvalidInput(f"arm {arm!r} is retired or not eligible")
         self.round += 1
         memo = np.zeros(self._layout.memo_size)
         self._call(_pulled, self.round, chosen, memo)
@@ -143,7 +146,7 @@ class Agent:
 
     def observe(self, ticket: Ticket, loss: float) -> None:
         """Learn the loss of a pull; any order, each ticket once."""
-        if self.pending.get(ticket.round) != ticket:
+        if not isinstance(ticket, Ticket) or self.pending.get(ticket.round) != ticket:
             raise InvalidInput(f"{ticket} is not pending: unknown, or already observed")
         if not is_real(loss) or not math.isfinite(loss):
             raise InvalidInput(f"loss must be a finite number, got {loss!r}")
@@ -169,7 +172,8 @@ class Agent:
 
     def retire_arm(self, arm: int) -> None:
         """Never choose an arm again; losses still to come are taken."""
-        if not 0 <= arm < self.arms or arm in self.retired:
+        arm = arm_number(arm, self.arms)
+        if arm in self.retired:
             raise InvalidInput(f"arm {arm!r} is not in use")
         if len(self.retired) == self.arms - 1:
             raise InvalidInput(f"arm {arm} is the last one in use")
@@ -203,7 +207,8 @@ class Agent:
             "round": str(self.round),
             "retired": sorted(self.retired),
             "pending": [[str(t.round), t.arm, list(t.memo)] for t in self.pending.values()],
-            "state": {name: _to_json(view) for name, view in self._own_views().items()},
+            "told": self._told,
+            "state": {name: self._field_to_json(name, v) for name, v in self._own_views().items()},
         }
 
     @classmethod
@@ -232,6 +237,10 @@ class Agent:
                 instance=instance,
                 horizon=horizon,
             )
+            if data["told"] != agent._told:
+                raise InvalidInput(
+                    "the state was saved by an oracle told another instance or horizon"
+                )
             for name, view in agent._own_views().items():
                 view[...] = _from_json(data["state"][name], view)
             agent.round = whole_number("round", int(data["round"]))
@@ -274,6 +283,15 @@ class Agent:
             raise InvalidInput(f"{path} is not a JSON file: {error}") from None
         return cls.from_json(data, policy, instance=instance, horizon=horizon)
 
+    def _field_to_json(self, name: str, array: npt.NDArray[Any]) -> list[Any]:
+        if not np.isfinite(array).all():
+            raise InvalidPolicy(
+                f"{type(self.policy).__name__} keeps infinite or undefined numbers in {name!r}; "
+                "they cannot be saved, so keep a flag for what is not known yet"
+            )
+        values = array.ravel().tolist()
+        return [str(v) for v in values] if array.dtype == np.int64 else values
+
     def _own_views(self) -> dict[str, npt.NDArray[Any]]:
         """Return the fields that change; what an oracle knows is not part of the state."""
         views = self._layout.views(self._arrays)
@@ -286,6 +304,15 @@ class Agent:
             raise not_compilable(self.policy, error) from None
 
 
+def _digest(policy: Policy, instance: Instance | None, horizon: int | None) -> str | None:
+    """Return what tells one oracle's knowledge from another's; None for everybody else."""
+    if not policy.privileged:
+        return None
+    known = [instance.to_json() if instance else None]
+    known.append({"horizon": horizon} if "horizon" in policy.privileged else None)
+    return hashlib.sha256(json.dumps(known).encode()).hexdigest()
+
+
 def not_compilable(policy: Policy, error: Exception) -> InvalidPolicy:
     """Return the error that explains why a policy's functions do not compile."""
     lines = [line for line in str(error).splitlines() if line.strip()]
@@ -296,11 +323,6 @@ def not_compilable(policy: Policy, error: Exception) -> InvalidPolicy:
     )
 
 
-def _to_json(array: npt.NDArray[Any]) -> list[Any]:
-    values = array.ravel().tolist()
-    return [str(v) for v in values] if array.dtype == np.int64 else values
-
-
 def _from_json(values: list[Any], like: npt.NDArray[Any]) -> npt.NDArray[Any]:
     if len(values) != like.size:
         raise InvalidInput(
@@ -308,7 +330,10 @@ def _from_json(values: list[Any], like: npt.NDArray[Any]) -> npt.NDArray[Any]:
         )
     if like.dtype == np.int64:
         return np.array([int(v) for v in values], np.int64).reshape(like.shape)
-    return np.array(values, np.float64).reshape(like.shape)
+    numbers = np.array(values, np.float64)
+    if not np.isfinite(numbers).all():
+        raise InvalidInput("the agent file holds numbers that are not finite")
+    return numbers.reshape(like.shape)
 
 
 @kernel

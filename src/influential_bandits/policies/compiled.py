@@ -101,6 +101,8 @@ class Layout:
     ) -> None:
         name = type(policy).__name__
         told = {"instance": instance, "horizon": horizon}
+        if not set(policy.privileged) <= set(told):
+            raise InvalidPolicy(f'{name}.privileged may name "instance" and "horizon" only')
         missing = [what for what in policy.privileged if told[what] is None]
         if missing:
             raise InvalidPolicy(

@@ -120,6 +120,13 @@ def checked_policy(policy: object) -> Policy:
         raise InvalidPolicy(
             f"{type(policy).__name__} does not define select(c, s, t, eligible, rng)"
         )
+    declared = {field.name for field in dataclasses.fields(policy)}
+    for name, kind in vars(type(policy)).get("__annotations__", {}).items():
+        if name not in declared and "ClassVar" not in str(kind):
+            raise InvalidPolicy(
+                f"{type(policy).__name__}.{name} is no parameter yet: decorate the class with "
+                "@dataclass(frozen=True)"
+            )
     for name in FUNCTIONS:
         if not isinstance(inspect.getattr_static(policy, name), staticmethod):
             raise InvalidPolicy(f"{type(policy).__name__}.{name} must be a @staticmethod")

@@ -19,7 +19,11 @@ __all__ = ["known_policies", "policy_from_json", "policy_from_text", "policy_to_
 
 def known_policies() -> dict[str, type[Policy]]:
     """Return every policy by name: those of the package, and the user's that have been imported."""
-    return dict(sorted((code.__name__, code) for code in _all_policies()))
+    own = "influential_bandits."
+    known = sorted(
+        _all_policies(), key=lambda code: (code.__name__, code.__module__.startswith(own))
+    )
+    return {code.__name__: code for code in known}  # of equal names, the package's is the last
 
 
 def policy_from_text(text: str) -> Policy:

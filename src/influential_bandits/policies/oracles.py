@@ -132,6 +132,7 @@ class EachArmOnceOracle(OptimalOracle):
 
     def knowledge(self, instance: Instance, horizon: int) -> Mapping[str, npt.NDArray[Any]]:
         """The counts to play."""
+        instance.require_lasting_memory("the best completion")
         arms = instance.n_arms
         if horizon <= arms:
             return {"plan": (np.arange(arms) < horizon).astype(np.int64)}

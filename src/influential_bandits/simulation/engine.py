@@ -29,7 +29,7 @@ from influential_bandits.simulation.kernels import (
 from influential_bandits.simulation.trajectory import Trajectory
 from influential_bandits.world.dynamics import fresh
 from influential_bandits.world.instance import Instance
-from influential_bandits.world.noise import Noise, NoNoise
+from influential_bandits.world.noise import Noise, require_noise
 
 if TYPE_CHECKING:
     from influential_bandits.world.dynamics import Ints
@@ -95,9 +95,7 @@ def simulate(
     world = _checked_instances(instances)
     policy = checked_policy(policy)
     horizon = checked_horizon(horizon)
-    noise = NoNoise() if noise is None else noise
-    if not isinstance(noise, Noise):
-        raise InvalidInput(f"noise must be a Noise such as GaussianNoise(1.0), got {noise!r}")
+    noise = require_noise(noise)
     seed_list = _checked_seeds(seeds)
     marks = (
         log_spaced(horizon) if checkpoints is None else _checked_checkpoints(checkpoints, horizon)
@@ -114,7 +112,7 @@ def simulate(
         counts = np.zeros((*shape, arms), np.int64)
         loss = np.zeros(shape) if fading else None
         choices = np.zeros((*shape[:2], horizon), np.int32) if record == "arms" else None
-    except MemoryError as error:
+    except (MemoryError, ValueError) as error:
         raise InvalidInput(f"the results do not fit into memory: {error}; keep less") from None
 
     tasks: list[Task] = []
@@ -148,10 +146,21 @@ def simulate(
             )
     total = horizon * len(seed_list) * len(world)
     try:
-        run_tasks(tasks, threads, Progress(f"{type(policy).__name__}", total, progress))
+        run_tasks(tasks, threads, Progress(type(policy).__name__, total, progress))
     except numba.core.errors.NumbaError as error:
         raise not_compilable(policy, error) from None
-    return Trajectory(world, policy, noise, seed_list, marks, counts, loss, choices)
+    return Trajectory(
+        world,
+        policy,
+        noise,
+        seed_list,
+        marks,
+        counts,
+        loss,
+        choices,
+        horizon,
+        np.array(numbers, np.uint64),
+    )
 
 
 class _Chain:

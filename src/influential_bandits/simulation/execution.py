@@ -6,9 +6,10 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from typing import Protocol
+from types import TracebackType
+from typing import Any, Protocol
 
 from rich.console import Console
 from rich.progress import (
@@ -21,7 +22,8 @@ from rich.progress import (
     Progress as Bar,
 )
 
-from influential_bandits.errors import Interrupted, InvalidInput
+from influential_bandits.checks import whole_number
+from influential_bandits.errors import Interrupted
 
 LONG = 1.0  # seconds of work before a progress bar appears by itself
 
@@ -101,13 +103,36 @@ def run_tasks(tasks: Sequence[Task], threads: int | None, progress: Progress) ->
                     future.result()
         except BaseException as error:
             stop.set()
-            pool.shutdown(wait=True, cancel_futures=True)
+            _end(pool)
             if isinstance(error, KeyboardInterrupt):
+                sys.excepthook = _one_line(sys.excepthook)
                 done = 100 * progress.done // max(progress.total, 1)
                 raise Interrupted(f"stopped by Ctrl-C after {done} % of {progress.label}") from None
             raise
         finally:
             progress.close()
+
+
+def _end(pool: ThreadPoolExecutor) -> None:
+    """Wait for the threads to stop, however often Ctrl-C is pressed."""
+    while True:
+        try:
+            pool.shutdown(wait=True, cancel_futures=True)
+        except KeyboardInterrupt:
+            continue
+        return
+
+
+def _one_line(hook: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an exception hook that shows an interruption nobody caught in one line."""
+
+    def show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if issubclass(kind, Interrupted):
+            print(error, file=sys.stderr)
+        else:
+            hook(kind, error, trace)
+
+    return show
 
 
 def _checked_threads(threads: int | None) -> int:
@@ -117,6 +142,4 @@ def _checked_threads(threads: int | None) -> int:
             if hasattr(os, "sched_getaffinity")
             else os.cpu_count() or 1
         )
-    if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
-        raise InvalidInput(f"threads must be a whole number of at least 1, got {threads!r}")
-    return threads
+    return whole_number("threads", threads, 1)

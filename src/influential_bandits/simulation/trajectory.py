@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +47,10 @@ class Trajectory:
         Total loss before noise, where counts do not determine it (memory < 1).
     arms : array (instances, seeds, horizon), int32, or None
         Every choice, if recorded.
+    horizon : int
+        Rounds played; the last checkpoint may be earlier.
+    instance_numbers : array (instances,), uint64
+        What told the instances' random streams apart.
 
     Examples
     --------
@@ -64,6 +68,16 @@ class Trajectory:
     counts: Ints
     expected_loss: Floats | None = None
     arms: npt.NDArray[np.int32] | None = None
+    horizon: int = 0
+    instance_numbers: npt.NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))
+
+    def __post_init__(self) -> None:
+        """Fill in what a run made by hand leaves out."""
+        if not self.horizon:
+            object.__setattr__(self, "horizon", int(self.checkpoints[-1]))
+        if not len(self.instance_numbers):
+            numbers = np.arange(len(self.instances), dtype=np.uint64)
+            object.__setattr__(self, "instance_numbers", numbers)
 
     def loss(self) -> Floats:
         """Return the expected total loss at each checkpoint, (instances, seeds, checkpoints)."""
@@ -75,17 +89,25 @@ class Trajectory:
                 out[i] = instance.total_loss(self.counts[i])
         return out
 
-    def regret(self, against: str = "relaxation") -> Floats:
-        """Return the regret at each checkpoint, (instances, seeds, checkpoints); never negative.
+    def regret(self, against: str | npt.ArrayLike = "relaxation") -> Floats:
+        """Return the regret at each checkpoint, (instances, seeds, checkpoints).
 
         Parameters
         ----------
-        against : {"relaxation", "integer"}
-            The benchmark; see :func:`influential_bandits.regret`.
+        against : {"relaxation", "integer"} or array (instances, seeds, checkpoints, arms)
+            The benchmark; see :func:`influential_bandits.regret`. Against counts of your own, such
+            as those of another run, it may be negative; otherwise never.
         """
-        return np.stack(
-            [regret(i, x, against) for i, x in zip(self.instances, self.counts, strict=True)]
-        )
+        others: Any = [against] * len(self.instances)
+        if not isinstance(against, str):
+            try:
+                others = np.broadcast_to(np.asarray(against, float), self.counts.shape)
+            except ValueError:
+                raise InvalidInput(
+                    f"the counts to compare with must fit the shape {self.counts.shape}"
+                ) from None
+        runs = zip(self.instances, self.counts, others, strict=True)
+        return np.stack([regret(instance, counts, other) for instance, counts, other in runs])
 
     def slope(self, low: float, high: float, against: str = "relaxation") -> float:
         """Return the slope of log(mean regret) in log T, fitted to checkpoints in [low, high]."""
@@ -109,7 +131,7 @@ class Trajectory:
             raise InvalidInput(f"library must be one of {', '.join(FRAMES)}, got {library!r}")
         shape = self.counts.shape[:-1]
         columns: dict[str, Any] = {
-            "instance": np.repeat(np.arange(shape[0]), shape[1] * shape[2]),
+            "instance": np.repeat(self.instance_numbers, shape[1] * shape[2]),
             "seed": np.tile(np.repeat(self.seeds, shape[2]), shape[0]),
             "policy": [repr(self.policy)] * (shape[0] * shape[1] * shape[2]),
             "horizon": np.tile(self.checkpoints, shape[0] * shape[1]),
@@ -122,7 +144,7 @@ class Trajectory:
         if counts:
             for k, name in enumerate(self.instances[0].arms):
                 columns[f"pulls_{name}"] = self.counts[..., k].ravel()
-        module = optional_module(library, "frame")
+        module = optional_module(library, "" if library == "polars" else "frame")
         return getattr(module, FRAMES[library])(columns)
 
     def plot(self, ax: Axes | None = None, label: str | None = None) -> Axes:
@@ -167,7 +189,7 @@ class Trajectory:
         instances, seeds, marks, arms = self.counts.shape
         rows = instances * seeds * marks
         columns = {
-            "instance": np.repeat(np.arange(instances), seeds * marks),
+            "instance": np.repeat(self.instance_numbers, seeds * marks),
             "seed": np.tile(np.repeat(self.seeds, marks), instances),
             "horizon": np.tile(self.checkpoints, instances * seeds),
             "counts": pyarrow.FixedSizeListArray.from_arrays(self.counts.ravel(), arms),
@@ -183,6 +205,7 @@ class Trajectory:
             "instances": [instance.to_json() for instance in self.instances],
             "policy": policy_to_json(self.policy),
             "noise": self.noise.to_json(),
+            "horizon": self.horizon,
         }
         table = pyarrow.table(columns).replace_schema_metadata(
             {"influential_bandits": json.dumps(settings, allow_nan=False)}
@@ -210,7 +233,7 @@ class Trajectory:
         """Say who played, how long, and how often."""
         instances, seeds, marks, arms = self.counts.shape
         return (
-            f"Trajectory({self.policy!r}, {self.noise!r}, horizon {self.checkpoints[-1]:,}, "
+            f"Trajectory({self.policy!r}, {self.noise!r}, horizon {self.horizon:,}, "
             f"{instances} instances × {seeds} seeds × {marks} checkpoints × {arms} arms)"
         )
 
@@ -235,4 +258,6 @@ def _loaded(table: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
         "counts": counts.reshape(*shape, instances[0].n_arms),
         "expected_loss": None if loss is None else loss.reshape(shape),
         "arms": arms,
+        "horizon": settings["horizon"],
+        "instance_numbers": table["instance"].to_numpy()[:: shape[1] * shape[2]].astype(np.uint64),
     }

@@ -16,8 +16,8 @@ from influential_bandits.world.dynamics import (
     expected_loss,
     fresh,
 )
-from influential_bandits.world.instance import Instance
-from influential_bandits.world.noise import Noise, NoiseSource, NoNoise, noise_at
+from influential_bandits.world.instance import Instance, require_instance
+from influential_bandits.world.noise import Noise, NoiseSource, noise_at, require_noise
 
 __all__ = ["Environment"]
 
@@ -52,8 +52,8 @@ class Environment:
         seed: int = 0,
         instance_number: int = 0,
     ) -> None:
-        self.instance = instance
-        self.noise = NoNoise() if noise is None else noise
+        self.instance = require_instance(instance)
+        self.noise = require_noise(noise)
         self.round = 0  # pulls so far
         seed = whole_number("seed", seed)
         instance_number = whole_number("instance_number", instance_number)

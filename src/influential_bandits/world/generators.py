@@ -177,5 +177,5 @@ def _uniforms(seed: int, size: int, number: int) -> Floats:
 def _require_dense(arms: int) -> None:
     if arms > DENSE_ARMS:
         raise InvalidInput(
-            f"a dense matrix of {arms:,} arms is too large; pass rank= for many arms"
+            f"a dense matrix of {arms:,} arms is too large; see random_instance(rank=…)"
         )

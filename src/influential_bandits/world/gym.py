@@ -11,8 +11,8 @@ from influential_bandits.checks import checked_horizon, optional_module
 from influential_bandits.errors import InvalidInput
 from influential_bandits.world.environment import Environment
 from influential_bandits.world.generators import counterexample
-from influential_bandits.world.instance import Instance
-from influential_bandits.world.noise import Noise
+from influential_bandits.world.instance import Instance, require_instance
+from influential_bandits.world.noise import Noise, require_noise
 
 if TYPE_CHECKING:
     import gymnasium
@@ -46,7 +46,8 @@ class InfluentialBanditEnv(gymnasium.Env[Observation, np.int64]):
     Examples
     --------
     >>> import gymnasium, influential_bandits as ib
-    >>> env = gymnasium.make("InfluentialBandit-v0", instance=ib.counterexample(), horizon=2)
+    >>> name = "influential_bandits:InfluentialBandit-v0"
+    >>> env = gymnasium.make(name, instance=ib.counterexample(), horizon=2)
     >>> observation, info = env.reset(seed=0)
     >>> env.step(1)[1:4]
     (-1.0, False, False)
@@ -67,12 +68,12 @@ class InfluentialBanditEnv(gymnasium.Env[Observation, np.int64]):
     ) -> None:
         if observe not in ("loss", "counts"):
             raise InvalidInput(f'observe must be "loss" or "counts", got {observe!r}')
-        self.instance = counterexample() if instance is None else instance
-        self.noise, self.horizon, self.observe = noise, checked_horizon(horizon), observe
+        self.instance = counterexample() if instance is None else require_instance(instance)
+        self.noise, self.horizon = require_noise(noise), checked_horizon(horizon)
+        self.observe = observe
         self.instance_number = instance_number
         self.render_mode = render_mode
-        if noise is not None:
-            noise.require_rounds(self.horizon, 1)
+        self.noise.require_rounds(self.horizon, 1)
         arms = self.instance.n_arms
         self.action_space = gymnasium.spaces.Discrete(arms)
         loss = gymnasium.spaces.Box(-np.inf, np.inf, (1,), np.float64)

@@ -126,7 +126,7 @@ class Instance(Frozen):
 
     @cached_property
     def linear_term(self) -> Floats:
-        """B = l1 − ½·diag(A), (arms,): the total loss is b·x + ½·xᵀAx (Prop. 2.1)."""
+        """The vector b = l1 − ½·diag(A), (arms,): the total loss is b·x + ½·xᵀAx (Prop. 2.1)."""
         self.require_lasting_memory("linear_term")
         return _frozen(self._initial_loss - 0.5 * self._interaction.diagonal)
 
@@ -282,6 +282,13 @@ class Instance(Frozen):
             shown = ", ".join(self._names[:4]) + (", …" if len(self._names) > 4 else "")
             parts.append(f"arms: {shown}")
         return f"Instance({', '.join(parts)})"
+
+
+def require_instance(given: object) -> Instance:
+    """Return an instance, or say that this is none."""
+    if not isinstance(given, Instance):
+        raise InvalidInput(f"expected an Instance, got {given!r:.80}")
+    return given
 
 
 def _instance(

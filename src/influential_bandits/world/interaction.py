@@ -260,10 +260,14 @@ class SparseInteraction(Interaction):
         if not np.isfinite(a.data).all():
             raise InvalidInstance("interaction has entries that are not finite numbers")
         difference = abs(a - a.T)
-        if difference.nnz and difference.data.max() > 0:
+        gap = difference.data.max(initial=0.0)
+        if gap > 4 * a.shape[0] * np.finfo(float).eps * np.abs(a.data).max(initial=0.0):
             raise InvalidInstance(
-                f"interaction is not symmetric: entries differ by up to {difference.data.max():.3g}"
+                f"interaction is not symmetric: entries differ by up to {gap:.3g}; "
+                "pass (A + A.T) / 2 if the difference is meaningless"
             )
+        if gap > 0.0:
+            a = scipy.sparse.csr_array((a + a.T) / 2)
         if a.shape[0] > self.CHECKED_ARMS and not vouched:
             raise InvalidInstance(
                 f"checking {a.shape[0]:,} arms for positive semi-definiteness would need a dense "

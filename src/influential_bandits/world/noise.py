@@ -174,6 +174,15 @@ class RecordedNoise(Noise):
         return hash(np.asarray(self.values).tobytes())
 
 
+def require_noise(given: object) -> Noise:
+    """Return a noise, by default none, or say that this is no noise."""
+    if given is None:
+        return NoNoise()
+    if not isinstance(given, Noise):
+        raise InvalidInput(f"noise must be a Noise such as GaussianNoise(1.0), got {given!r:.80}")
+    return given
+
+
 def noise_from_json(data: dict[str, Any]) -> Noise:
     """Return the noise that :meth:`Noise.to_json` described."""
     classes = {c.__name__: c for c in (NoNoise, GaussianNoise, UniformNoise, RecordedNoise)}
