@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from influential_bandits import __version__
-from influential_bandits.errors import InfluentialBanditsError
+from influential_bandits.errors import InfluentialBanditsError, InvalidInput
 
 __all__ = ["app", "main"]
 
@@ -50,7 +50,10 @@ def options(
     """Simulate influential bandits and measure regret against certified benchmarks."""
 
 
-@app.command()
+@app.command(
+    epilog="Examples: influential-bandits reproduce --quick; "
+    "influential-bandits reproduce figure-1a figure-4 --out results/figures"
+)
 def reproduce(
     studies: Annotated[
         list[str] | None,
@@ -68,13 +71,9 @@ def reproduce(
     """Reproduce the paper's synthetic results: data, figures, and one HTML report.
 
     Run it again after an interruption, and it continues where it was.
-
-    Examples
-    --------
-      influential-bandits reproduce --quick
-
-      influential-bandits reproduce figure-1a figure-4 --out results/figures
     """
+    if quick and tiny:
+        raise InvalidInput("choose one of --quick and --tiny")
     size = "tiny" if tiny else "quick" if quick else "full"
     with _stoppable(f"finished pieces are kept in {out}: run the same command again to continue"):
         from influential_bandits.studies.report.text import markdown_table
@@ -95,7 +94,10 @@ def list_studies() -> None:
         typer.echo(f"{name:16} {study.line}")
 
 
-@app.command()
+@app.command(
+    epilog="Example: influential-bandits simulate instance.json --policy LCB "
+    "--policy 'InfluentialLCB(scale=2.0)'"
+)
 def simulate(
     instance: Annotated[Path, typer.Argument(help="Instance file (JSON, from Instance.save).")],
     policy: Annotated[
@@ -109,10 +111,7 @@ def simulate(
     out: Annotated[Path | None, typer.Option(help="Folder for runs (Parquet) and plot.")] = None,
     jobs: Jobs = None,
 ) -> None:
-    """Play policies on an instance of your own: regret table and plot.
-
-    Example: influential-bandits simulate instance.json --policy LCB --policy InfluentialLCB
-    """
+    """Play policies on an instance of your own: regret table and plot."""
     names = policy or ["LCB", "InfluentialLCB"]
     with _stoppable("nothing was saved"):
         from influential_bandits.studies.own_instance import play_file
@@ -120,15 +119,12 @@ def simulate(
         typer.echo(play_file(instance, names, horizon, noise.value, scale, seeds, out, jobs))
 
 
-@app.command()
+@app.command(epilog="Example: influential-bandits inspect instance.json --horizon 1000")
 def inspect(
     instance: Annotated[Path, typer.Argument(help="Instance file (JSON, from Instance.save).")],
     horizon: Annotated[int, typer.Option(help="Horizon of the optimum to show.")] = 10_000,
 ) -> None:
-    """Show how hard an instance is, its optimum, and its spectrum.
-
-    Example: influential-bandits inspect instance.json --horizon 1000
-    """
+    """Show how hard an instance is, its optimum, and its spectrum."""
     from influential_bandits.studies.own_instance import describe_file
 
     typer.echo(describe_file(instance, horizon))

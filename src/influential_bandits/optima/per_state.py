@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.world.dynamics import (
     Floats,
@@ -43,6 +44,14 @@ def per_state_excess(instance: Instance, arms: npt.ArrayLike, checkpoints: npt.A
     """
     marks = np.asarray(checkpoints, np.int64)
     pulls = np.asarray(arms, np.int64)
+    if pulls.ndim != 1 or ((pulls < 0) | (pulls >= instance.n_arms)).any():
+        raise InvalidInput(f"arms must be a list of numbers from 0 to {instance.n_arms - 1}")
+    if (
+        marks.ndim != 1
+        or (np.diff(marks) <= 0).any()
+        or not ((marks >= 1) & (marks <= len(pulls))).all()
+    ):
+        raise InvalidInput(f"checkpoints must increase within 1 … {len(pulls):,}")
     return _excess(instance.world, fresh(instance.world), pulls, marks)
 
 

@@ -40,10 +40,13 @@ def policy_from_text(text: str) -> Policy:
         name = ast.unparse(call.func)
         given = [ast.literal_eval(value) for value in call.args]
         named = {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
         raise InvalidInput(
             f"cannot read the policy {text!r}; write a name, as in LCB or InfluentialLCB(scale=2.0)"
         ) from None
+    words = [word.arg for word in call.keywords]
+    if None in words or len(set(words)) < len(words):
+        raise InvalidInput(f"cannot read the policy {text!r}: name each setting once")
     known = known_policies()
     if name not in known:
         raise InvalidInput(f"unknown policy {name!r}; there are {', '.join(known)}")

@@ -12,7 +12,7 @@ from influential_bandits.numerics.compiling import kernel
 from influential_bandits.numerics.streams import RESAMPLING, stream_at, stream_keys, uniform
 from influential_bandits.world.dynamics import Floats, Ints
 
-__all__ = ["bootstrap_interval", "local_slopes", "log_log_slope"]
+__all__ = ["bootstrap_interval", "local_slopes", "log_log_slope", "log_log_slopes"]
 
 
 def log_log_slope(horizons: npt.ArrayLike, values: npt.ArrayLike, low: float, high: float) -> float:

@@ -78,7 +78,7 @@ def analyse(settings: Settings, rows: dict[str, npt.NDArray[Any]]) -> Analysis:
                     if same
                     else "the slope depends on the range"
                 ),
-                fitted=f"decades {low:,} … {high:,}",
+                fitted=f"decades {low:,} … {int(horizon[decades].max()):,}",
             )
         )
         curves.append(Series(name, horizon, regret))

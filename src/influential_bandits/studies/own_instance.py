@@ -7,13 +7,16 @@ from pathlib import Path
 
 import numpy as np
 
-from influential_bandits.checks import optional_module
+from influential_bandits.checks import optional_module, whole_number
 from influential_bandits.errors import InvalidInput, NotApplicable
 from influential_bandits.optima.difficulty import difficulty
 from influential_bandits.optima.path import optimum
 from influential_bandits.policies.naming import policy_from_text
 from influential_bandits.simulation.engine import simulate
+from influential_bandits.simulation.trajectory import Trajectory
 from influential_bandits.studies.report.text import number
+from influential_bandits.studies.store import make_folder, write_atomically
+from influential_bandits.world.dynamics import Floats
 from influential_bandits.world.instance import Instance
 from influential_bandits.world.noise import GaussianNoise, Noise, NoNoise, UniformNoise
 
@@ -39,33 +42,47 @@ def play_file(
     """Play policies on the instance of a file; return the table, save runs and plot to ``out``."""
     instance = _load(path)
     chosen: Noise = NOISES[noise](scale)
+    players = [policy_from_text(name) for name in policies]
+    seeds = whole_number("seeds", seeds, 1)
+    if out is not None:
+        make_folder(out)
     runs = [
-        simulate(instance, policy_from_text(name), horizon, chosen, range(seeds), threads=threads)
-        for name in policies
+        simulate(instance, policy, horizon, chosen, range(seeds), threads=threads)
+        for policy in players
     ]
     what = "regret"
     try:
         values = [run.regret() for run in runs]
     except NotApplicable:
         what, values = "loss", [run.loss() for run in runs]
-    marks = [c for c, t in enumerate(runs[0].checkpoints) if t >= 10 or t == horizon][::3]
-    header = [f"T = {runs[0].checkpoints[c]:,}" for c in marks]
+    if out is not None:
+        _save(runs, out, with_plot=what == "regret")
+    return _table(runs, what, values) + (f"\n\nSaved to {out}" if out else "")
+
+
+def _table(runs: list[Trajectory], what: str, values: list[Floats]) -> str:
+    checkpoints = runs[0].checkpoints
+    last = len(checkpoints) - 1
+    marks = [c for c in range(last) if checkpoints[c] in (10**e for e in range(1, 16))] + [last]
+    header = [f"T = {checkpoints[c]:,}" for c in marks]
     lines = [f"| mean {what} | {' | '.join(header)} |", f"|---{'|---:' * len(header)}|"]
     for run, value in zip(runs, values, strict=True):
         means = value.mean(axis=(0, 1))
         lines.append(f"| {run.policy!r} | {' | '.join(number(means[c]) for c in marks)} |")
-    if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-        for n, run in enumerate(runs):
-            run.save(out / f"{n}-{type(run.policy).__name__}.parquet")
-        if what == "regret":
-            optional_module("matplotlib", "plot").use("Agg")
-            figure, ax = optional_module("matplotlib.pyplot", "plot").subplots()
-            for run in runs:
-                run.plot(ax)
-            figure.savefig(out / "regret.png", dpi=150)
-        lines.append(f"\nSaved to {out}")
     return "\n".join(lines)
+
+
+def _save(runs: list[Trajectory], out: Path, with_plot: bool) -> None:
+    for n, run in enumerate(runs):
+        write_atomically(out / f"{n}-{type(run.policy).__name__}.parquet", run.save)
+    if with_plot:
+        optional_module("matplotlib", "plot").use("Agg")
+        figure, ax = optional_module("matplotlib.pyplot", "plot").subplots()
+        for run in runs:
+            run.plot(ax)
+        write_atomically(
+            out / "regret.png", lambda path: figure.savefig(path, format="png", dpi=150)
+        )
 
 
 def describe_file(path: Path, horizon: int) -> str:

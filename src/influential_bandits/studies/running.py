@@ -39,6 +39,8 @@ def reproduce(
     console: Console | None = None,
 ) -> Results:
     """Run studies into a folder; finished pieces found there are taken as they are."""
+    if threads is not None:
+        threads = whole_number("jobs", threads, 1)
     results = []
     jobs = [(study, _changed(study.settings[size], seeds, max_horizon)) for study in studies]
     folders = [StudyFolder(out, study, settings) for study, settings in jobs]
@@ -52,7 +54,7 @@ def reproduce(
             results.append((study, settings, analysis))
     about = provenance()
     write_report(out / "report.html", results, about)
-    text = json.dumps(summary_rows(results), indent=2, ensure_ascii=False) + "\n"
+    text = json.dumps(summary_rows(results), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     write_atomically(out / "summary.json", lambda path: path.write_text(text, encoding="utf-8"))
     return results
 
@@ -72,7 +74,7 @@ def _changed(settings: Settings, seeds: int | None, max_horizon: int | None) -> 
         settings = dataclasses.replace(settings, seeds=whole_number("seeds", seeds, 2))
     if max_horizon is not None:
         horizon = whole_number("max-horizon", max_horizon, 10**4)
-        settings = dataclasses.replace(settings, max_horizon=min(horizon, settings.max_horizon))
+        settings = dataclasses.replace(settings, max_horizon=horizon)
     return settings
 
 

@@ -19,7 +19,7 @@ from influential_bandits.checks import optional_module
 from influential_bandits.errors import InvalidInput
 from influential_bandits.studies.study import Columns, Settings, Study
 
-__all__ = ["StudyFolder", "provenance", "write_atomically"]
+__all__ = ["StudyFolder", "make_folder", "provenance", "write_atomically"]
 
 
 class StudyFolder:
@@ -37,10 +37,7 @@ class StudyFolder:
             "version": __version__,
             "settings": dataclasses.asdict(settings),
         }
-        try:
-            self.pieces.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InvalidInput(f"cannot write to {out}: {error.strerror}") from None
+        make_folder(self.pieces)
         self._claim()
 
     def has(self, name: str) -> bool:
@@ -49,7 +46,7 @@ class StudyFolder:
         if not path.exists():
             return False
         try:
-            optional_module("pyarrow.parquet", "report").read_metadata(path)
+            optional_module("pyarrow.parquet", "report").read_table(path)
         except (OSError, ValueError):
             path.unlink()
             return False
@@ -94,6 +91,14 @@ class StudyFolder:
         else:
             text = json.dumps(self.settings, indent=2) + "\n"
             write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder for results, or say why it cannot be."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInput(f"cannot write to {path}: {error.strerror}") from None
 
 
 def write_atomically(path: Path, write: Any) -> None:
