@@ -159,7 +159,7 @@ def test_a_bad_number_of_nodes_is_refused(nodes):
 
 
 def test_fading_memory_and_indefinite_interactions_are_refused():
-    with pytest.raises(ib.NotApplicable, match="whole counts needs memory = 1"):
+    with pytest.raises(ib.NotApplicable, match="whole numbers needs memory = 1"):
         integer_optimum(ib.Instance(np.eye(2), [0, 0], memory=0.5), 10)
     with pytest.raises(ib.NotApplicable, match="whole counts need a positive semi-definite"):
         integer_optimum(ib.Instance([[0, 1], [1, 0]], [0, 0], definite=False), 10)
