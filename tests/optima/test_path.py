@@ -571,10 +571,8 @@ def test_an_answer_that_fails_its_certificate_is_not_returned(monkeypatch, what,
 
     monkeypatch.setattr(path_module, "solve_support", slightly_wrong)
     instance = ib.random_instance(3, 0)
-    with pytest.raises(ib.NotCertified, match=r"no optimum could be proved for T = \[1000"):
+    with pytest.raises(ib.NotCertified, match="no optimum could be proved for T = 1000"):
         optimum(instance, 1000)
-    with pytest.raises(ib.NotCertified, match="no optimum could be proved"):
-        optimal_path(instance).counts([1000, 2000])
 
 
 def test_the_right_equations_of_a_wrong_support_are_not_returned(monkeypatch):
@@ -584,6 +582,8 @@ def test_the_right_equations_of_a_wrong_support_are_not_returned(monkeypatch):
     )
     with pytest.raises(ib.NotCertified, match="no optimum could be proved"):
         optimum(ib.random_instance(3, 0), 1000)
+    with pytest.raises(ib.NotCertified, match=r"no optimum could be proved for T = \[1000"):
+        optimal_path(ib.random_instance(3, 0)).counts([1000, 2000])
 
 
 def test_equations_that_could_not_be_solved_are_not_used(monkeypatch):

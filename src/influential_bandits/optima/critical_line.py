@@ -392,15 +392,24 @@ def follow_path(world: World, b: Floats, largest: int, until: float) -> tuple[In
     return events[:count], times[:count], UNSOUND
 
 
+@kernel
 def replay(events: Ints, segment: int) -> Ints:
     """Return the support after event number ``segment``, in increasing order."""
-    inside: set[int] = set()
-    for event in events[: segment + 1].tolist():
-        if event >= 0:
-            inside.add(event)
+    support = np.empty(segment + 1, np.int64)
+    size = 0
+    for n in range(segment + 1):
+        arm = events[n] if events[n] >= 0 else -events[n] - 1
+        place = np.searchsorted(support[:size], arm)
+        if events[n] >= 0:
+            for m in range(size, place, -1):
+                support[m] = support[m - 1]
+            support[place] = arm
+            size += 1
         else:
-            inside.remove(-event - 1)
-    return np.array(sorted(inside), np.int64)
+            size -= 1
+            for m in range(place, size):
+                support[m] = support[m + 1]
+    return support[:size].copy()
 
 
 @kernel

@@ -159,24 +159,28 @@ class OptimalPath:
             flat = np.asarray(horizons, dtype=np.float64).ravel()
         except (TypeError, ValueError):
             raise InvalidInput(f"horizons must be numbers, got {horizons!r:.80}") from None
-        out = np.zeros((flat.size, self.instance.n_arms))
-        if not ((flat > 0.0) & (flat < np.inf)).all():
+        if flat.size and not (flat.min() > 0.0 and flat.max() < np.inf):
             raise InvalidInput(f"a horizon must be positive and finite, got {horizons!r}")
         if flat.size:
             self._follow(float(flat.max()))
-        numbers = self._times.searchsorted(flat, side="right") - 1
-        for number in set(numbers.tolist()):
-            chosen = numbers == number
-            out[chosen] = self._solve(number, flat[chosen])[0]
+        world, b = self.instance.world, self.instance.linear_term
+        out, residuals = _certified_counts(world, b, self._events, self._times, flat)
+        _require_proof(Certificate(*residuals.tolist()), flat)
         return out.reshape(*np.shape(horizons), self.instance.n_arms)
 
     def optimum(self, horizon: float) -> Optimum:
         """Return the optimum for one horizon with its certificate."""
-        self._number(horizon)
-        horizons = np.array([float(horizon)])
-        points, multipliers, certificate = self._solve(self._number(horizons[0]), horizons)
-        x, multiplier = points[0], float(multipliers[0])
-        loss = 0.5 * (float(self.instance.linear_term @ x) + multiplier * float(horizon))
+        segment = self.segment(horizon)
+        world, b = self.instance.world, self.instance.linear_term
+        point = segment.point(float(horizon))
+        certificate = Certificate(
+            *certify(world, b, segment.support, point, float(horizon)).tolist()
+        )
+        _require_proof(certificate, float(horizon))
+        x = np.zeros(self.instance.n_arms)
+        x[segment.support] = np.maximum(point[:-1, 0], 0.0)
+        multiplier = float(point[-1, 0])
+        loss = 0.5 * (float(b @ x) + multiplier * float(horizon))
         return Optimum(float(horizon), x, multiplier, loss, certificate)
 
     def gaps(self, horizon: float) -> Floats:
@@ -199,18 +203,6 @@ class OptimalPath:
                 )
             self._segments[number] = Segment(float(self._times[number]), support, *lines)
         return self._segments[number]
-
-    def _solve(self, number: int, horizons: Floats) -> tuple[Floats, Floats, Certificate]:
-        """Return x* and λ for horizons on one segment, with their worst residuals."""
-        s = self._segment(number)
-        instance = self.instance
-        x, multipliers, residuals = _certified_points(
-            instance.world, instance.linear_term, s.support, s.p, s.q, horizons
-        )
-        certificate = Certificate(*residuals.tolist())
-        if not certificate.is_optimal():
-            raise NotCertified(f"no optimum could be proved for T = {horizons}: {certificate}")
-        return x, multipliers, certificate
 
 
 def optimal_path(instance: Instance) -> OptimalPath:
@@ -257,27 +249,39 @@ def certified_face(instance: Instance, horizon: float) -> tuple[Ints, Floats, Ce
     support, point = best_face(instance, horizon)
     residuals = certify(instance.world, instance.linear_term, support, point, float(horizon))
     certificate = dataclasses.replace(Certificate(*residuals.tolist()), method="all faces")
-    if not certificate.is_optimal():
-        raise NotCertified(f"no optimum could be proved for T = {horizon:g}: {certificate}")
+    _require_proof(certificate, horizon)
     return support, point, certificate
 
 
+def _require_proof(certificate: Certificate, horizons: float | Floats) -> None:
+    if not certificate.is_optimal():
+        raise NotCertified(f"no optimum could be proved for T = {horizons}: {certificate}")
+
+
 @kernel
-def _certified_points(
-    world: World, b: Floats, support: Ints, p: Floats, q: Floats, horizons: Floats
-) -> tuple[Floats, Floats, Floats]:
-    """Return x*(T), λ(T), and the largest residuals in the order of :class:`Certificate`."""
-    size = support.size
+def _certified_counts(
+    world: World, b: Floats, events: Ints, times: Floats, horizons: Floats
+) -> tuple[Floats, Floats]:
+    """Return x*(T) for each horizon, and their largest residuals as in :class:`Certificate`."""
     x = np.zeros((horizons.size, b.size))
-    multipliers = np.empty(horizons.size)
     residuals = np.zeros(3)
+    last = -1
+    support = np.empty(0, np.int64)
+    p = q = np.empty((1, 2))
     for n in range(horizons.size):
+        number = np.searchsorted(times, horizons[n], side="right") - 1
+        if number != last:
+            last = number
+            support = replay(events, number)
+            p, q, _, _, sound = solve_support(world, b, support)
+            if not sound:
+                residuals[:] = np.inf
+                break
         point = line_at(p, q, horizons[n])
-        multipliers[n] = point[size, 0]
-        for m in range(size):
+        for m in range(support.size):
             x[n, support[m]] = max(point[m, 0], 0.0)
         residuals = np.maximum(residuals, certify(world, b, support, point, horizons[n]))
-    return x, multipliers, residuals
+    return x, residuals
 
 
 @kernel
