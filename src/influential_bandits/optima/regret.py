@@ -10,13 +10,10 @@ import numpy.typing as npt
 from influential_bandits.errors import InvalidInput, NotCertified
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.numerics.double_double import add, scale, two_product
-from influential_bandits.optima.critical_line import (
-    add_products,
-    regrets,
-)
+from influential_bandits.optima.critical_line import add_products
 from influential_bandits.optima.integer import integer_optimum
 from influential_bandits.optima.path import certified_face, optimal_path
-from influential_bandits.world.dynamics import Floats, World
+from influential_bandits.world.dynamics import Floats, Ints, World
 from influential_bandits.world.instance import Instance, require_instance
 
 __all__ = ["regret"]
@@ -110,7 +107,7 @@ def _from_path(instance: Instance, rows: Floats, horizon: float) -> Floats:
     segment = path.segment(horizon)
     squares = instance.interaction.squares or NO_SQUARES
     point, gaps = segment.point(horizon), segment.gaps(horizon)
-    return regrets(instance.world, *squares, segment.support, point, gaps, rows)
+    return _regrets(instance.world, *squares, segment.support, point, gaps, rows)
 
 
 def _against_integer(instance: Instance, rows: Floats) -> Floats:
@@ -158,4 +155,51 @@ def _differences(world: World, b: Floats, rows: Floats, others: Floats) -> Float
             product = scale((high[i], low[i]), d[0])
             total = add(total, add(product, two_product(high[i], d[1])))
         out[row] = total[0]
+    return out
+
+
+@kernel
+def _regrets(
+    world: World,
+    factor: Floats,
+    weights: Floats,
+    support: Ints,
+    point: Floats,
+    gaps: Floats,
+    counts: Floats,
+) -> Floats:
+    """Return Σ gap_i·x_i + ½·(x − x*)ᵀA(x − x*) for each row x of counts; no term is negative.
+
+    ``factor`` and ``weights`` are L and D with A = L·D·Lᵀ, or both empty for a sparse A, whose form
+    is then evaluated to 30 digits.
+    """
+    rows, arms = counts.shape
+    out = np.empty(rows)
+    for row in range(rows):
+        d = counts[row].copy()
+        linear = 0.0
+        for i in range(arms):
+            linear += max(gaps[i], 0.0) * d[i]
+        for m in range(support.size):
+            i = support[m]
+            d[i] = add((d[i], 0.0), (-point[m, 0], -point[m, 1]))[0]
+        quadratic = 0.0
+        if factor.shape[0] > 0:
+            z = np.zeros(factor.shape[1])
+            for i in range(arms):
+                if d[i] != 0.0:
+                    for k in range(z.size):
+                        z[k] += factor[i, k] * d[i]
+            for k in range(z.size):
+                quadratic += weights[k] * (z[k] * z[k])
+        else:
+            total = (0.0, 0.0)
+            for i in range(arms):
+                if d[i] != 0.0:
+                    inner = (0.0, 0.0)
+                    for k in range(world.offsets[i], world.offsets[i + 1]):
+                        inner = add(inner, two_product(world.values[0, k], d[world.columns[k]]))
+                    total = add(total, scale(inner, d[i]))
+            quadratic = max(total[0], 0.0)
+        out[row] = linear + 0.5 * quadratic
     return out
