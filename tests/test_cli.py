@@ -293,7 +293,7 @@ def test_simulate_prints_the_mean_regrets(counterexample):
     assert (done.returncode, done.stderr) == (0, "")
     rows = table(done.stdout)
     assert rows["mean regret"] == ["T = 10", "T = 100", "T = 1,000"]
-    assert rows["LCB()"] == ["6.125", "210.1", "8385"]  # facts sheet
+    assert rows["LCB()"] == ["6.125", "210.1", "8385"]  # n₂(n₂ − 1)/2 + 1/8
     (ours,) = (row for name, row in rows.items() if name.startswith("InfluentialLCB("))
     assert ours[1:] == ["153.1", "1830"]
 

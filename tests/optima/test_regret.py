@@ -164,7 +164,7 @@ def test_regret_is_never_negative_for_rounded_singular_matrices(arms, rank, seed
 def test_pulls_that_change_nothing_cost_nothing_at_a_billion_rounds(
     rational_problem, representation
 ):
-    """The facts sheet's trap: ½·dᵀAd in plain doubles gave −102 and +165 where 0 is right."""
+    """A trap: ½·dᵀAd in plain doubles gave −102 and +165 where 0 is right."""
     naive = []
     for seed in range(10):
         g, h, k = np.random.default_rng(seed).integers(2**13, 2**14, 3) * 2.0**-13

@@ -64,7 +64,7 @@ def test_the_counts_on_the_counterexample_are_those_of_the_facts_sheet():
 
 
 def test_the_second_arm_is_pulled_for_the_18th_and_19th_time_in_rounds_79_and_85():
-    """The rule as printed; the appendix says 98 and 105 (see the facts sheet)."""
+    """The rule as printed; the appendix says 98 and 105 (see the study lower-bounds)."""
     arms = ib.simulate(ib.counterexample(), ib.LCB(), 100, record="arms").arms[0, 0]
     rounds = np.flatnonzero(arms == 1) + 1
     assert rounds[17:19].tolist() == [79, 85]

@@ -135,7 +135,7 @@ def test_every_study_has_findings_with_the_right_fields(tiny):
                 assert math.isfinite(finding.ours)
 
 
-# How often arm 2 has been pulled by T = 10², 10³, 10⁴ (facts sheet: regrets 210, 8.39e3, 4.02e5
+# How often arm 2 has been pulled by T = 10², 10³, 10⁴ (regrets 210, 8.39e3, 4.02e5
 # and 153, 1.83e3, 1.95e4); each is checked against the rule as printed in tests/policies.
 PULLS = {"LCB": [21, 130, 897], "InfluentialLCB": [18, 61, 198]}
 
