@@ -208,7 +208,7 @@ def test_one_arm_has_no_regret():
     ("horizon", "pulls"),
     [(10**2, 21), (10**2, 18), (10**4, 897), (10**4, 198), (10**6, 53_237), (10**6, 1_998)],
 )
-def test_the_counterexample_costs_the_facts_sheets_numbers_and_an_eighth(horizon, pulls):
+def test_the_counterexample_costs_the_known_numberss_numbers_and_an_eighth(horizon, pulls):
     counts = [horizon - pulls, pulls]
     instance = ib.counterexample()
     assert regret(instance, counts) == pulls * (pulls - 1) / 2 + 1 / 8

@@ -91,7 +91,7 @@ def test_equal_arms_take_turns():
     assert run.arms[0, 0].tolist() == [0, 1, 2] * 3
 
 
-def test_the_counts_on_the_counterexample_are_those_of_the_facts_sheet():
+def test_the_counts_on_the_counterexample_are_the_known_ones():
     run = ib.simulate(
         ib.counterexample(), ib.InfluentialLCB(), 10**6, checkpoints=[10**2, 10**4, 10**6]
     )
@@ -100,7 +100,7 @@ def test_the_counts_on_the_counterexample_are_those_of_the_facts_sheet():
     assert run.regret()[0, 0].tolist() == [153.125, 19_503.125, 1_995_003.125]
 
 
-def test_the_slope_on_the_counterexample_is_that_of_the_facts_sheet():
+def test_the_slope_on_the_counterexample_is_the_known_one():
     decades = [10**e for e in range(2, 7)]
     run = ib.simulate(ib.counterexample(), ib.InfluentialLCB(), 10**6, checkpoints=decades)
     assert round(run.slope(10**3, 10**6, against="integer"), 3) == 1.012

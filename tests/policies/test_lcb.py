@@ -56,7 +56,7 @@ def test_every_choice_on_the_counterexample_is_that_of_the_rule_as_printed():
     assert run.arms[0, 0].tolist() == reference_lcb([[1, 1], [1, 2]], [1, 1], 3000)
 
 
-def test_the_counts_on_the_counterexample_are_those_of_the_facts_sheet():
+def test_the_counts_on_the_counterexample_are_the_known_ones():
     run = ib.simulate(ib.counterexample(), ib.LCB(), 10**6, checkpoints=[10**2, 10**4, 10**6])
     assert run.counts[0, 0, :, 1].tolist() == [21, 897, 53_237]
     assert run.regret("integer")[0, 0].tolist() == [210, 401_856, 1_417_062_466]
@@ -82,7 +82,7 @@ def test_the_lower_bound_of_the_appendix_holds():
     assert (regret >= t**2 / (800 * np.log(t) ** 2) - t / 2).all()
 
 
-def test_the_slope_on_the_counterexample_is_that_of_the_facts_sheet():
+def test_the_slope_on_the_counterexample_is_the_known_one():
     decades = [10**e for e in range(2, 7)]
     run = ib.simulate(ib.counterexample(), ib.LCB(), 10**6, checkpoints=decades)
     assert round(run.slope(10**3, 10**6, against="integer"), 3) == 1.743

@@ -40,7 +40,7 @@ def test_the_counterexample_is_that_of_proposition_2_2():
         (10**6, 1998, 1_995_003),
     ],
 )
-def test_the_counterexample_costs_what_the_facts_sheet_says(horizon, pulls, excess):
+def test_the_counterexample_costs_what_is_known(horizon, pulls, excess):
     # Pulling arm 2 n times instead of never costs n(n − 1)/2, all in whole numbers.
     instance = ib.counterexample()
     best = instance.total_loss([horizon, 0])
