@@ -96,7 +96,8 @@ def test_a_loss_that_is_no_finite_number_is_refused_and_changes_nothing(loss):
 def test_a_mask_that_does_not_fit_the_arms_is_refused(eligible):
     agent = ib.Agent(ib.LCB(), 3)
     before = everything(agent)
-    with pytest.raises(ib.InvalidInput, match="eligible must"):
+    expected = "eligible must (have one entry for each of the 3 arms|leave at least one arm)"
+    with pytest.raises(ib.InvalidInput, match=expected):
         agent.select(eligible)
     with pytest.raises(ib.InvalidInput, match="eligible"):
         agent.pull(eligible=eligible)

@@ -72,12 +72,7 @@ def analyse(settings: Settings, rows: dict[str, npt.NDArray[Any]]) -> Analysis:
                 low=slope,
                 high=slope,
                 verdict="reproduced" if same else "differs",
-                reason="no noise, so nothing varies; "
-                + (
-                    "equal within the last printed digit"
-                    if same
-                    else "the slope depends on the range"
-                ),
+                reason=_reason(slope, paper, same),
                 fitted=f"decades {low:,} … {int(horizon[decades].max()):,}",
             )
         )
@@ -99,6 +94,17 @@ def analyse(settings: Settings, rows: dict[str, npt.NDArray[Any]]) -> Analysis:
         ],
         ["The counterexample has max|A| = 2, and B = 1 is played: outside Assumption 2.4."],
     )
+
+
+def _reason(slope: float, paper: float, same: bool) -> str:
+    if round(slope, 2) == paper:
+        return "no noise, so nothing varies; equal to the printed digits"
+    if same:
+        return (
+            f"no noise, so nothing varies; {slope:.4f} rounds to {slope:.2f}, one unit of the last "
+            "printed digit away, and the range behind the paper's number is not stated"
+        )
+    return "no noise, so nothing varies; the slope depends on the range"
 
 
 STUDY = Study(
