@@ -5,6 +5,7 @@
     InfluentialBanditsError
     ├── InvalidInput (also a ValueError)    what was given cannot be used
     │   ├── InvalidInstance                 an interaction, a loss vector, an instance file
+    │   ├── InvalidLog                      a log file, or columns of events
     │   └── InvalidPolicy                   a policy that breaks the contract, or cannot be compiled
     ├── NotApplicable (also a ValueError)   the question has no answer here (memory < 1, indefinite)
     ├── NotCertified (also ArithmeticError) an optimum was found but could not be proved
@@ -20,6 +21,7 @@ __all__ = [
     "Interrupted",
     "InvalidInput",
     "InvalidInstance",
+    "InvalidLog",
     "InvalidPolicy",
     "MissingExtra",
     "NotApplicable",
@@ -37,6 +39,10 @@ class InvalidInput(InfluentialBanditsError, ValueError):
 
 class InvalidInstance(InvalidInput):
     """The numbers do not describe an influential bandit."""
+
+
+class InvalidLog(InvalidInput):
+    """A log cannot be read; the message says which lines are bad, how many, and why."""
 
 
 class InvalidPolicy(InvalidInput):

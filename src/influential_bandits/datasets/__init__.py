@@ -1,0 +1,1 @@
+"""Logs to learn from: MovieLens, and synthetic ones with a planted truth."""

@@ -1,0 +1,1 @@
+"""Learn from logs: events, sufficient statistics, models, validation and tests of influence."""

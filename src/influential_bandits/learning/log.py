@@ -1,0 +1,377 @@
+"""EventLog: who met which arm when, and how bad it was; sorted, checked, immutable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from influential_bandits.checks import Frozen, optional_module
+from influential_bandits.errors import InvalidInput, InvalidLog
+from influential_bandits.learning.membership import Membership
+from influential_bandits.numerics.compiling import kernel
+from influential_bandits.world.dynamics import Floats, Ints
+
+__all__ = ["EventLog"]
+
+
+class EventLog(Frozen):
+    """Histories of several instances (users, sessions, campaigns): arms met, and their losses.
+
+    Events stand instance by instance, each history in the order of time; events of the same time
+    stay in the order in which they were given.
+
+    Parameters
+    ----------
+    instance : array (events,) of labels
+        Whose history an event belongs to; labels are kept as text.
+    item : array (events,) of labels, or of numbers of items of ``membership``
+        What was met: an arm, or an item that belongs to one or several arms.
+    loss : array (events,) of float
+        How bad it was, as it was observed.
+    time : array (events,) of float, optional
+        Seconds; without it, the order given is the order of time.
+    membership : Membership, optional
+        Which items belong to which arms, and how much; by default every item is an arm.
+    about : mapping, optional
+        Where the log comes from and what was done to it: the file, the conversion of losses, rows
+        dropped and why. Kept with every model and report.
+
+    Examples
+    --------
+    >>> log = EventLog(["ann", "bob", "ann"], ["news", "news", "sport"], [0.5, 1.0, 0.0])
+    >>> log
+    EventLog(3 events, 2 instances, 2 arms)
+    >>> log.instances, log.arms
+    (('ann', 'bob'), ('news', 'sport'))
+    >>> log.history("ann").loss
+    array([0.5, 0. ])
+    """
+
+    def __init__(
+        self,
+        instance: npt.ArrayLike,
+        item: npt.ArrayLike,
+        loss: npt.ArrayLike,
+        time: npt.ArrayLike | None = None,
+        membership: Membership | None = None,
+        about: Mapping[str, Any] | None = None,
+    ) -> None:
+        who, labels = _codes("instance", instance)
+        numbers = _numbers("loss", loss)
+        clock = None if time is None else _numbers("time", time)
+        what, membership = _items(item, membership)
+        for name, column in (("item", what), ("loss", numbers), ("time", clock)):
+            if column is not None and column.shape != who.shape:
+                raise InvalidLog(
+                    f"{name} must have one entry for each of the {len(who)} events of instance, "
+                    f"got shape {column.shape}"
+                )
+        self._fill(labels, who, what, numbers, clock, membership, dict(about or {}))
+
+    def _fill(
+        self,
+        labels: tuple[str, ...],
+        who: Ints,
+        what: npt.NDArray[np.int32],
+        loss: Floats,
+        time: Floats | None,
+        membership: Membership,
+        about: dict[str, Any],
+    ) -> None:
+        offsets = np.zeros(len(labels) + 1, np.int64)
+        np.cumsum(np.bincount(who, minlength=len(labels)), out=offsets[1:])
+        in_order = bool((who[1:] >= who[:-1]).all())
+        if not in_order or time is not None:
+            order = _order(who, np.zeros(0) if time is None else time, offsets)
+            what, loss = what[order], loss[order]
+            time = None if time is None else time[order]
+        self._set(
+            instances=labels,
+            offsets=offsets,
+            item=what,
+            loss=loss,
+            time=time,
+            membership=membership,
+            about=about,
+        )
+        for column in (offsets, what, loss, time):
+            if column is not None:
+                column.flags.writeable = False
+
+    instances: tuple[str, ...]
+    offsets: Ints  # (instances + 1,): where each history begins
+    item: npt.NDArray[np.int32]  # (events,): numbers of items
+    loss: Floats  # (events,)
+    time: Floats | None  # (events,), seconds
+    membership: Membership
+    about: dict[str, Any]
+
+    @classmethod
+    def _of_sorted(
+        cls,
+        instances: tuple[str, ...],
+        offsets: Ints,
+        item: npt.NDArray[np.int32],
+        loss: Floats,
+        time: Floats | None,
+        membership: Membership,
+        about: dict[str, Any],
+    ) -> EventLog:
+        """Make a log of columns that are in order already."""
+        log = cls.__new__(cls)
+        log._set(
+            instances=instances,
+            offsets=offsets,
+            item=item,
+            loss=loss,
+            time=time,
+            membership=membership,
+            about=about,
+        )
+        return log
+
+    @classmethod
+    def of_codes(
+        cls,
+        instances: Sequence[str],
+        who: Ints,
+        item: npt.NDArray[np.int32],
+        loss: Floats,
+        time: Floats | None,
+        membership: Membership,
+        about: Mapping[str, Any] | None = None,
+    ) -> EventLog:
+        """Make a log of columns that were checked and numbered by a reader.
+
+        Parameters
+        ----------
+        instances : sequence of str
+            Labels, unique.
+        who : array (events,) of int64
+            Numbers of instances, in file order.
+        item : array (events,) of int32
+            Numbers of items of ``membership``.
+        """
+        log = cls.__new__(cls)
+        log._fill(tuple(instances), who, item, loss, time, membership, dict(about or {}))
+        return log
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """Names of the arms."""
+        return self.membership.arms
+
+    @property
+    def n_arms(self) -> int:
+        """Number of arms K."""
+        return len(self.membership.arms)
+
+    @property
+    def n_instances(self) -> int:
+        """Number of instances."""
+        return len(self.instances)
+
+    @property
+    def n_events(self) -> int:
+        """Number of events."""
+        return len(self.item)
+
+    def __len__(self) -> int:
+        """Return the number of events."""
+        return len(self.item)
+
+    @cached_property
+    def lengths(self) -> Ints:
+        """Number of events of each instance, (instances,)."""
+        return np.diff(self.offsets)
+
+    @cached_property
+    def arm(self) -> npt.NDArray[np.int32]:
+        """The arm of each event, (events,), where every item belongs to exactly one."""
+        if not self.membership.single:
+            raise InvalidInput(
+                "items of this log belong to several arms; use the weights in log.membership, or "
+                "read the log with membership='random'"
+            )
+        return self.membership.arm[self.membership.offsets[self.item]]
+
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """The number of each instance by its label."""
+        return {label: number for number, label in enumerate(self.instances)}
+
+    def number(self, instance: object) -> int:
+        """Return the number of an instance, or say that there is no such."""
+        try:
+            return self.numbers[str(instance)]
+        except KeyError:
+            some = ", ".join(self.instances[:3])
+            raise InvalidInput(
+                f"the log has no instance {instance!r}; it has {self.n_instances}: {some}, …"
+            ) from None
+
+    def history(self, instance: object) -> EventLog:
+        """Return the log of one instance, by label."""
+        return self.take([self.number(instance)])
+
+    def take(self, numbers: npt.ArrayLike) -> EventLog:
+        """Return the log of these instances, by number, in this order."""
+        chosen = np.asarray(numbers, np.int64)
+        events = _ranges(self.offsets[chosen], self.lengths[chosen])
+        return self._part(chosen, events, self.lengths[chosen])
+
+    def at_least(self, events: int) -> EventLog:
+        """Return the log of the instances that have at least this many events."""
+        return self.take(np.flatnonzero(self.lengths >= events))
+
+    def without_last(self, share: float | None = None, events: int | None = None) -> EventLog:
+        """Return the log without the last events of each history: a share of it, or so many.
+
+        Every instance keeps its place, if need be with an empty history.
+        """
+        kept = self.lengths - self.last(share, events)
+        everyone = np.arange(self.n_instances)
+        return self._part(everyone, _ranges(self.offsets[:-1], kept), kept)
+
+    def last(self, share: float | None = None, events: int | None = None) -> Ints:
+        """Return how many events the last part of each history has, (instances,)."""
+        if (share is None) == (events is None):
+            raise InvalidInput("name either a share of each history or a number of events")
+        if events is not None:
+            return np.minimum(events, self.lengths)
+        if share is None or not 0.0 < share < 1.0:
+            raise InvalidInput(f"the last part must be a share between 0 and 1, got {share}")
+        return np.ceil(share * self.lengths).astype(np.int64)
+
+    def parts(self, events: int) -> Iterable[EventLog]:
+        """Yield the log in parts of whole instances, of about so many events."""
+        start = 0
+        while start < self.n_instances:
+            aim = int(self.offsets[start]) + events
+            stop = max(start + 1, int(np.searchsorted(self.offsets, aim, "right")) - 1)
+            low, high = self.offsets[start], self.offsets[stop]
+            yield self._of_sorted(
+                self.instances[start:stop],
+                self.offsets[start : stop + 1] - low,
+                self.item[low:high],
+                self.loss[low:high],
+                None if self.time is None else self.time[low:high],
+                self.membership,
+                self.about,
+            )
+            start = stop
+
+    def _part(self, chosen: Ints, events: Ints, lengths: Ints) -> EventLog:
+        return self._of_sorted(
+            tuple(self.instances[number] for number in chosen),
+            np.concatenate([[0], np.cumsum(lengths)]),
+            self.item[events],
+            self.loss[events],
+            None if self.time is None else self.time[events],
+            self.membership,
+            self.about,
+        )
+
+    def to_frame(self) -> Any:
+        """Return the log as a pandas frame: instance, item, time (if known) and loss."""
+        pandas = optional_module("pandas", "frame")
+        columns = {
+            "instance": np.repeat(np.array(self.instances, object), self.lengths),
+            "item": np.array(self.membership.items, object)[self.item],
+        }
+        if self.time is not None:
+            columns["time"] = self.time
+        return pandas.DataFrame(columns | {"loss": self.loss})
+
+    def __repr__(self) -> str:
+        """Say the size."""
+        several = "" if self.membership.single else ", items of several arms"
+        return (
+            f"EventLog({self.n_events:,} events, {self.n_instances:,} instances, "
+            f"{self.n_arms} arms{several})"
+        )
+
+
+def require_log(given: object) -> EventLog:
+    """Return a log that has events, or say that this is none."""
+    if not isinstance(given, EventLog):
+        raise InvalidInput(f"expected an EventLog, got {given!r:.80}")
+    if len(given) == 0:
+        raise InvalidLog("the log has no events")
+    return given
+
+
+def _codes(name: str, labels: npt.ArrayLike) -> tuple[Ints, tuple[str, ...]]:
+    """Return labels as numbers, and the labels in the order of their first appearance."""
+    column = np.asarray(labels)
+    if column.ndim != 1:
+        raise InvalidLog(f"{name} must be one column, got shape {column.shape}")
+    known: dict[str, int] = {}
+    texts = [str(label) for label in column.tolist()]
+    return np.array([known.setdefault(text, len(known)) for text in texts], np.int64), tuple(known)
+
+
+def _numbers(name: str, values: npt.ArrayLike) -> Floats:
+    try:
+        column = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidLog(f"{name} must be numbers, got {values!r:.60}") from None
+    bad = np.flatnonzero(~np.isfinite(column))
+    if len(bad):
+        raise InvalidLog(
+            f"{name} must be finite, but {len(bad)} of {column.size} entries are not: the first "
+            f"is entry {bad[0]}"
+        )
+    return column
+
+
+def _items(
+    item: npt.ArrayLike, membership: Membership | None
+) -> tuple[npt.NDArray[np.int32], Membership]:
+    if membership is None:
+        codes, names = _codes("item", item)
+        return codes.astype(np.int32), Membership.of_arms(names)
+    column = np.asarray(item)
+    if column.dtype.kind in "iu":
+        if column.size and not (column.min() >= 0 and column.max() < len(membership.items)):
+            raise InvalidLog(f"item numbers must lie in 0 … {len(membership.items) - 1}")
+        return column.astype(np.int32), membership
+    known = {label: number for number, label in enumerate(membership.items)}
+    try:
+        return np.array([known[str(label)] for label in column.tolist()], np.int32), membership
+    except KeyError as unknown:
+        raise InvalidLog(f"item {unknown} belongs to no arm") from None
+
+
+def _ranges(starts: Ints, lengths: Ints) -> Ints:
+    """Return the numbers starts[0] … starts[0] + lengths[0] − 1, then those of the next."""
+    total = int(lengths.sum())
+    jumps = np.repeat(starts - np.concatenate([[0], np.cumsum(lengths)[:-1]]), lengths)
+    numbers: Ints = np.arange(total, dtype=np.int64) + jumps
+    return numbers
+
+
+@kernel
+def _order(who: Ints, time: Floats, offsets: Ints) -> Ints:
+    """Return event numbers by instance, then time (if there is any), then as given."""
+    order = np.empty(who.size, np.int64)
+    cursor = offsets[:-1].copy()
+    for n in range(who.size):
+        order[cursor[who[n]]] = n
+        cursor[who[n]] += 1
+    if time.size > 0:
+        for u in range(offsets.size - 1):
+            mine = order[offsets[u] : offsets[u + 1]]
+            clock = time[mine]
+            ordered = True
+            for n in range(1, clock.size):
+                if clock[n] < clock[n - 1]:
+                    ordered = False
+                    break
+            if not ordered:
+                order[offsets[u] : offsets[u + 1]] = mine[np.argsort(clock, kind="mergesort")]
+    return order

@@ -1,0 +1,135 @@
+"""Which items belong to which arms: one arm each, one drawn at random, or shares of several."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from influential_bandits.checks import Frozen, whole_number
+from influential_bandits.errors import InvalidInput
+from influential_bandits.numerics.streams import INSTANCE, stream_at, stream_keys, uniform
+from influential_bandits.world.dynamics import Floats, Ints
+
+__all__ = ["Membership"]
+
+
+class Membership(Frozen):
+    """Items (films, adverts) and the arms (genres, themes) that each belongs to, with weights.
+
+    The weights of an item sum to one: an event of an item of two arms counts one half for each.
+
+    Parameters
+    ----------
+    items : mapping of str to a sequence of str
+        The arms of each item.
+    arms : sequence of str, optional
+        All arms, in the order wanted; by default sorted by name.
+    choose : "fractional" or "random"
+        What becomes of an item of several arms: a share for each, or one of them drawn at random,
+        once and for all (as in Sec. 4.2 of the paper). The draw depends on the seed and on the
+        item's name alone, not on the order or the number of items.
+    seed : int
+        Of the random choice.
+
+    Examples
+    --------
+    >>> films = {"Alien": ["Horror", "Sci-Fi"], "Airplane!": ["Comedy"]}
+    >>> Membership(films)
+    Membership(2 items, 3 arms, 1 item belongs to several)
+    >>> Membership(films).weights("Alien")
+    {'Horror': 0.5, 'Sci-Fi': 0.5}
+    >>> Membership(films, choose="random", seed=1).weights("Alien")
+    {'Sci-Fi': 1.0}
+    """
+
+    def __init__(
+        self,
+        items: Mapping[str, Sequence[str]],
+        arms: Sequence[str] | None = None,
+        choose: str = "fractional",
+        seed: int = 0,
+    ) -> None:
+        if choose not in {"fractional", "random"}:
+            raise InvalidInput(f"choose must be 'fractional' or 'random', got {choose!r}")
+        known = sorted({arm for many in items.values() for arm in many}) if arms is None else arms
+        number = {arm: n for n, arm in enumerate(known)}
+        chosen: list[list[int]] = []
+        keys = stream_keys(whole_number("seed", seed), 0, INSTANCE)
+        for item, names in items.items():
+            many = list(dict.fromkeys(names))
+            if not many:
+                raise InvalidInput(f"item {item!r} belongs to no arm")
+            for name in many:
+                if name not in number:
+                    raise InvalidInput(f"item {item!r} belongs to the unknown arm {name!r}")
+            if choose == "random" and len(many) > 1:
+                draw = uniform(stream_at(*keys, _digest(item)), 0)
+                many = [many[int(draw * len(many))]]
+            chosen.append([number[name] for name in many])
+        counts = np.array([len(many) for many in chosen], np.int64)
+        self._fill(
+            tuple(items),
+            tuple(known),
+            np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+            np.array([arm for many in chosen for arm in many], np.int32),
+            np.repeat(1.0 / np.maximum(counts, 1), counts),
+        )
+
+    def _fill(
+        self,
+        items: tuple[str, ...],
+        arms: tuple[str, ...],
+        offsets: Ints,
+        arm: npt.NDArray[np.int32],
+        weight: Floats,
+    ) -> None:
+        self._set(items=items, arms=arms, offsets=offsets, arm=arm, weight=weight)
+
+    items: tuple[str, ...]
+    arms: tuple[str, ...]
+    offsets: Ints  # (items + 1,): where the arms of each item begin in the two arrays below
+    arm: npt.NDArray[np.int32]
+    weight: Floats
+
+    @classmethod
+    def of_arms(cls, arms: Sequence[str]) -> Membership:
+        """Return the membership in which every item is an arm."""
+        made = cls.__new__(cls)
+        number = len(arms)
+        made._fill(
+            tuple(arms),
+            tuple(arms),
+            np.arange(number + 1),
+            np.arange(number, dtype=np.int32),
+            np.ones(number),
+        )
+        return made
+
+    @cached_property
+    def single(self) -> bool:
+        """Whether every item belongs to exactly one arm."""
+        return len(self.arm) == len(self.items)
+
+    def weights(self, item: str) -> dict[str, float]:
+        """Return the weights of an item by arm."""
+        try:
+            number = self.items.index(item)
+        except ValueError:
+            raise InvalidInput(f"there is no item {item!r}") from None
+        places = range(int(self.offsets[number]), int(self.offsets[number + 1]))
+        return {self.arms[self.arm[p]]: float(self.weight[p]) for p in places}
+
+    def __repr__(self) -> str:
+        """Say the size."""
+        several = int((np.diff(self.offsets) > 1).sum())
+        more = f", {several} item{'' if several == 1 else 's'} belong" if several else ""
+        more = more.replace("item belong", "item belongs") + (" to several" if several else "")
+        return f"Membership({len(self.items)} items, {len(self.arms)} arms{more})"
+
+
+def _digest(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
