@@ -1,0 +1,228 @@
+"""The histories of synthetic logs, compiled: who meets which arm when, and how bad it is.
+
+Every random number is a function of (seed, number of the instance, number of the event, what it is
+for), so that a history depends neither on the other instances nor on the thread that makes it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from influential_bandits.numerics.compiling import inlined, kernel
+from influential_bandits.numerics.portable import log
+from influential_bandits.numerics.streams import (
+    Key,
+    Stream,
+    normal,
+    stream_at,
+    stream_keys,
+    uniform,
+)
+from influential_bandits.world.dynamics import Floats, Ints
+
+# Purposes of streams besides those of numerics.streams: a log and a planted interaction of the same
+# seed must not share random numbers.
+HISTORY = 0x5348
+LENGTH = 0x534C
+BURST, GAP, ARM, NOISE, DRIFT = 0, 1, 2, 3, 4  # draws of an event; events are rounds 1, 2, …
+PERSON = 0  # the round in which the instance itself is drawn: l1 first, then A
+
+SECONDS_IN_BURST = 30.0
+SHORTEST = 20  # events, as in MovieLens 32M, where histories have 159.2 on average,
+MEDIAN_BEYOND = 53.0  # … a median of 73,
+SPREAD_BEYOND = 1.39  # … and √(2·log(139.2/53)) gives that average to 20 + a lognormal
+
+
+class Model(NamedTuple):
+    """What histories are drawn from, as compiled code sees it."""
+
+    seed: np.uint64
+    interaction: Floats  # (arms, arms)
+    initial_loss: Floats  # (arms,)
+    log_popularity: Floats  # (arms,), −∞ for an arm that is never drawn
+    memory: float
+    half_life: float  # seconds; 0: influence fades by events, not by the clock
+    noise: float
+    spread: float
+    interaction_spread: float
+    drift: float
+    drift_memory: float
+    grid: float  # 0: losses are not rounded
+    lowest: float
+    highest: float
+    bursts: float
+    steering: float
+    taste: float
+    gap: float  # seconds
+
+
+class Person(NamedTuple):
+    """One instance and what it has lived through; filled anew for each."""
+
+    initial_loss: Floats  # l1, (arms,)
+    interaction: Floats  # A, (arms, arms)
+    deviation: Floats  # d, (arms,): faded counts
+    seen: Floats  # (arms,): sums of the losses met
+    counts: Floats  # (arms,)
+    chance: Floats  # (arms,): cumulated weights of the next arm, not normalised
+
+
+@kernel
+def write_histories(
+    model: Model,
+    first: int,
+    offsets: Ints,
+    arm: npt.NDArray[np.int32],
+    loss: Floats,
+    time: Floats,
+    initial_losses: Floats,
+    interactions: Floats,
+) -> None:
+    """Fill in the events of instances first, first + 1, …; their truth too, where there is room.
+
+    Parameters
+    ----------
+    model : Model
+    first : int
+        Number of the first instance.
+    offsets : array (instances + 1,) of int64
+        Where each history begins in the three arrays of events.
+    arm, loss, time : arrays (events,)
+        Filled in.
+    initial_losses, interactions : arrays (instances, arms) and (instances, arms, arms)
+        Filled in, unless they have no rows.
+    """
+    arms = model.initial_loss.size
+    person = Person(
+        np.empty(arms),
+        model.interaction.copy(),
+        np.empty(arms),
+        np.empty(arms),
+        np.empty(arms),
+        np.empty(arms),
+    )
+    for u in range(offsets.size - 1):
+        first_key, second_key = stream_keys(model.seed, first + u, HISTORY)
+        _be_born(model, person, stream_at(first_key, second_key, PERSON))
+        low, high = offsets[u], offsets[u + 1]
+        _live(model, person, first_key, second_key, arm[low:high], loss[low:high], time[low:high])
+        if initial_losses.shape[0] > 0:
+            initial_losses[u] = person.initial_loss
+        if interactions.shape[0] > 0:
+            interactions[u] = person.interaction
+
+
+@inlined
+def _be_born(model: Model, person: Person, rng: Stream) -> None:
+    """Draw l1 and A; nothing has happened yet."""
+    arms = model.initial_loss.size
+    for i in range(arms):
+        person.initial_loss[i] = model.initial_loss[i] + model.spread * normal(rng, i)
+        person.deviation[i] = person.seen[i] = person.counts[i] = 0.0
+    if model.interaction_spread > 0.0:
+        draw = arms
+        for i in range(arms):
+            for j in range(i + 1):
+                entry = model.interaction[i, j] + model.interaction_spread * normal(rng, draw)
+                person.interaction[i, j] = person.interaction[j, i] = entry
+                draw += 1
+
+
+@kernel
+def _live(
+    model: Model,
+    person: Person,
+    first_key: np.uint64,
+    second_key: np.uint64,
+    arm: npt.NDArray[np.int32],
+    loss: Floats,
+    time: Floats,
+) -> None:
+    """Fill in one history."""
+    chosen = 0
+    drift = total = now = 0.0
+    fresh_drift = model.drift * math.sqrt(1.0 - model.drift_memory * model.drift_memory)
+    by_clock = model.half_life > 0.0
+    _weigh(model, person, 0.0)
+    for n in range(arm.size):
+        rng = stream_at(first_key, second_key, n + 1)
+        burst = n > 0 and uniform(rng, BURST) < model.bursts
+        before = now
+        now += SECONDS_IN_BURST if burst else -model.gap * log(uniform(rng, GAP))
+        if by_clock:
+            # From the times as they are written, so that a reader can repeat it to the last bit.
+            _fade(person.deviation, 2.0 ** ((before - now) / model.half_life))
+        if not burst:
+            if model.steering != 0.0 and n > 0:
+                _weigh(model, person, total / n)
+            chosen = _pick(person.chance, uniform(rng, ARM))
+        if n == 0:
+            drift = model.drift * normal(rng, DRIFT)
+        else:
+            drift = model.drift_memory * drift + fresh_drift * normal(rng, DRIFT)
+        value = person.initial_loss[chosen] + _dot(person.interaction[chosen], person.deviation)
+        value += drift + model.noise * normal(rng, NOISE)
+        if model.grid > 0.0:
+            value = np.floor(value / model.grid + 0.5) * model.grid
+            value = min(max(value, model.lowest), model.highest)
+        arm[n], loss[n], time[n] = chosen, value, now
+        person.seen[chosen] += value
+        person.counts[chosen] += 1.0
+        total += value
+        if not by_clock:
+            _fade(person.deviation, model.memory)
+        person.deviation[chosen] += 1.0
+
+
+@inlined
+def _weigh(model: Model, person: Person, mean: float) -> None:
+    """Cumulate the weights of all arms: popularity, taste and steering by the losses met."""
+    largest = -np.inf
+    for j in range(person.chance.size):
+        weight = model.log_popularity[j] - model.taste * person.initial_loss[j]
+        if person.counts[j] > 0.0:
+            weight -= model.steering * (person.seen[j] / person.counts[j] - mean)
+        person.chance[j] = weight
+        largest = max(largest, weight)
+    total = 0.0
+    for j in range(person.chance.size):
+        total += math.exp(person.chance[j] - largest)
+        person.chance[j] = total
+
+
+@inlined
+def _pick(cumulated: Floats, share: float) -> int:
+    """Return the first arm whose cumulated weight exceeds this share of all, 0 < share < 1."""
+    target = share * cumulated[-1]
+    chosen = 0
+    while cumulated[chosen] <= target:
+        chosen += 1
+    return chosen
+
+
+@inlined
+def _fade(deviation: Floats, left: float) -> None:
+    if left != 1.0:
+        for j in range(deviation.size):
+            deviation[j] *= left
+
+
+@inlined
+def _dot(row: Floats, deviation: Floats) -> float:
+    total = 0.0
+    for j in range(row.size):
+        total += row[j] * deviation[j]
+    return total
+
+
+@kernel
+def movielens_lengths(seed: Key, lengths: Ints) -> None:
+    """Fill in lengths of histories like those of MovieLens 32M: 20 + a rounded lognormal."""
+    for u in range(lengths.size):
+        first_key, second_key = stream_keys(seed, u, LENGTH)
+        z = normal(stream_at(first_key, second_key, 0), 0)
+        lengths[u] = SHORTEST + int(MEDIAN_BEYOND * math.exp(SPREAD_BEYOND * z) + 0.5)

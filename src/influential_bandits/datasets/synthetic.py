@@ -1,0 +1,466 @@
+"""Synthetic logs with a planted truth: what learning from logs is tested and measured against."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from influential_bandits.checks import is_real, whole_number
+from influential_bandits.datasets.histories import Model, movielens_lengths, write_histories
+from influential_bandits.errors import InvalidInput
+from influential_bandits.learning.log import EventLog
+from influential_bandits.learning.membership import Membership
+from influential_bandits.simulation.execution import Progress, run_tasks
+from influential_bandits.world.dynamics import Floats, Ints
+from influential_bandits.world.generators import random_instance
+from influential_bandits.world.interaction import Interaction, as_interaction
+
+__all__ = ["PlantedTruth", "planted_interaction", "synthetic_log", "synthetic_parts"]
+
+KEPT_NUMBERS = 10**7  # per-instance truth beyond that would rival the log itself
+EVENTS_PER_TASK = 1 << 18  # about a tenth of a second of work for a thread
+SECONDS_PER_DAY = 86400.0
+LARGEST = 1e100  # sums and products of a few such numbers stay finite
+RANGES = {
+    "memory": (0.0, 1.0, "(]"),
+    "half_life": (0.0, LARGEST, "(]"),
+    "noise": (0.0, LARGEST, "[]"),
+    "spread": (0.0, LARGEST, "[]"),
+    "interaction_spread": (0.0, LARGEST, "[]"),
+    "drift": (0.0, LARGEST, "[]"),
+    "drift_memory": (0.0, 1.0, "[)"),
+    "grid": (1.0 / LARGEST, LARGEST, "[]"),
+    "bursts": (0.0, 1.0, "[)"),
+    "steering": (-LARGEST, LARGEST, "[]"),
+    "taste": (-LARGEST, LARGEST, "[]"),
+    "gap": (0.0, LARGEST, "(]"),
+}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PlantedTruth:
+    """The numbers from which a synthetic log was drawn, in ``log.about["truth"]``.
+
+    The fields are the arguments of :func:`synthetic_log`, and what was drawn from them.
+    ``initial_losses`` and ``interactions`` are kept only where they have at most 10⁷ numbers; their
+    row 0 belongs to the instance number ``first_instance``, which is not 0 in later parts of a log.
+
+    Examples
+    --------
+    >>> truth = synthetic_log(10, 20, arms=2, initial_loss=[1, 2], spread=0.5).about["truth"]
+    >>> truth.initial_loss, truth.initial_losses.shape, truth.memory
+    (array([1., 2.]), (10, 2), 1.0)
+    """
+
+    interaction: Floats  # (arms, arms)
+    initial_loss: Floats  # (arms,)
+    popularity: Floats  # (arms,), sums to 1
+    memory: float = 1.0
+    half_life: float | None = None  # days
+    noise: float = 1.0
+    spread: float = 0.0
+    interaction_spread: float = 0.0
+    drift: float = 0.0
+    drift_memory: float = 0.95
+    grid: float | None = None
+    grid_range: tuple[float, float] = (0.0, 4.5)
+    bursts: float = 0.0
+    steering: float = 0.0
+    taste: float = 0.0
+    gap: float = SECONDS_PER_DAY
+    seed: int = 0
+    first_instance: int = 0
+    initial_losses: Floats | None = dataclasses.field(default=None, repr=False)  # (instances, arms)
+    interactions: Floats | None = dataclasses.field(default=None, repr=False)  # (…, arms, arms)
+
+    @property
+    def arms(self) -> int:
+        """Number of arms K."""
+        return len(self.initial_loss)
+
+
+def synthetic_log(
+    instances: int = 100,
+    events: int | str | npt.ArrayLike = 200,
+    arms: int = 5,
+    *,
+    interaction: Interaction | npt.ArrayLike | None = None,
+    initial_loss: npt.ArrayLike | None = None,
+    memory: float = 1.0,
+    half_life: float | None = None,
+    noise: float = 1.0,
+    spread: float = 0.0,
+    interaction_spread: float = 0.0,
+    drift: float = 0.0,
+    drift_memory: float = 0.95,
+    grid: float | None = None,
+    grid_range: tuple[float, float] = (0.0, 4.5),
+    bursts: float = 0.0,
+    steering: float = 0.0,
+    taste: float = 0.0,
+    popularity: npt.ArrayLike | None = None,
+    gap: float = SECONDS_PER_DAY,
+    seed: int = 0,
+    threads: int | None = None,
+) -> EventLog:
+    """Return a log drawn from known numbers, with what makes real logs hard to learn from.
+
+    The arm i of event n of instance u costs l1ᵤ[i] + (Aᵤdₙ)[i] + gₙ + noise·N(0, 1), where
+    d₁ = 0, and after the event either dₙ₊₁ = memory·dₙ + eᵢ, or, with a half-life,
+    dₙ₊₁ = 2^(−(tₙ₊₁ − tₙ)/half_life)·(dₙ + eᵢ).
+
+    Parameters
+    ----------
+    instances : int
+        How many histories; the first ones do not depend on how many there are.
+    events : int, array (instances,) of int, or "movielens"
+        Lengths of the histories. "movielens" draws 20 + a lognormal number, 159 on average: about
+        32 million events for the 200,948 users of MovieLens 32M.
+    arms : int
+        K ≥ 1.
+    interaction : array (arms, arms) or Interaction, optional
+        Symmetric; by default zeros, no influence. See :func:`planted_interaction`.
+    initial_loss : float or array (arms,), optional
+        By default zeros.
+    memory : float in (0, 1]
+        γ, how much of the influence is left after each event.
+    half_life : float, optional
+        Days after which half of the influence is left, instead of ``memory``.
+    noise : float
+        Standard deviation of the noise.
+    spread : float
+        Standard deviation of l1ᵤ[i] around ``initial_loss``.
+    interaction_spread : float
+        Standard deviation of the entries of the symmetric Aᵤ around ``interaction``. Aᵤ is not
+        projected: it need not be positive semi-definite, even where ``interaction`` is.
+    drift, drift_memory : float
+        gₙ is a stationary AR(1) process along the events: its standard deviation, and the
+        correlation of neighbours, in [0, 1).
+    grid, grid_range : float and pair of float, optional
+        Losses are rounded to multiples of ``grid`` (halves up) and clipped to ``grid_range``: 0.5
+        and (0, 4.5) for ratings of ½ to 5 stars.
+    bursts : float in [0, 1)
+        Probability that an event repeats the arm before it, 30 seconds later.
+    steering : float
+        How strongly the losses met so far steer choices: other events draw their arm from the
+        softmax of log popularity − taste·l1ᵤ[j] − steering·(the instance's mean loss of arm j so
+        far, minus that of all its events so far; 0 for arms not met yet).
+    taste : float
+        How strongly choices follow what an instance likes anyway.
+    popularity : array (arms,), optional
+        By default uniform; 0 for an arm that is never drawn.
+    gap : float
+        Mean seconds between events outside of bursts, exponentially distributed.
+    seed : int
+        Names the log, for good. Logs of the same seed and different numbers share their randomness.
+    threads : int, optional
+        By default all cores. Does not change a bit of the log.
+
+    Returns
+    -------
+    EventLog
+        Instances and arms are called "0", "1", …; ``about["truth"]`` is a :class:`PlantedTruth`.
+
+    Examples
+    --------
+    >>> A = planted_interaction(arms=3, strength=0.2, seed=1)
+    >>> log = synthetic_log(50, 100, arms=3, interaction=A, memory=0.9, noise=0.5, seed=1)
+    >>> log
+    EventLog(5,000 events, 50 instances, 3 arms)
+    >>> bool((log.about["truth"].interaction == A).all())
+    True
+    """
+    truth = _checked_truth(
+        arms,
+        interaction,
+        initial_loss,
+        popularity,
+        memory=memory,
+        half_life=half_life,
+        noise=noise,
+        spread=spread,
+        interaction_spread=interaction_spread,
+        drift=drift,
+        drift_memory=drift_memory,
+        grid=grid,
+        grid_range=grid_range,
+        bursts=bursts,
+        steering=steering,
+        taste=taste,
+        gap=gap,
+        seed=seed,
+    )
+    return _drawn(truth, 0, _checked_offsets(instances, events, truth.seed), threads)
+
+
+def synthetic_parts(
+    instances: int = 100,
+    events: int | str | npt.ArrayLike = 200,
+    arms: int = 5,
+    *,
+    events_per_part: int = 1 << 22,
+    threads: int | None = None,
+    **settings: Any,
+) -> Iterator[EventLog]:
+    """Return the log of :func:`synthetic_log` in parts, each drawn when it is asked for.
+
+    Parameters
+    ----------
+    events_per_part : int
+        Parts have whole instances and at most so many events, unless one instance has more.
+    **settings
+        And all other arguments: those of :func:`synthetic_log`.
+
+    Examples
+    --------
+    >>> [len(part) for part in synthetic_parts(10, 30, events_per_part=100, taste=1.0)]
+    [90, 90, 90, 30]
+    """
+    size = whole_number("events_per_part", events_per_part, 1)
+    truth = _checked_truth(arms, **settings)
+    offsets = _checked_offsets(instances, events, truth.seed)
+    return (
+        _drawn(truth, start, offsets[start : stop + 1] - offsets[start], threads)
+        for start, stop in _ranges(offsets, size)
+    )
+
+
+def planted_interaction(arms: int, strength: float, seed: int = 0) -> Floats:
+    """Return a random positive semi-definite matrix whose largest entry is ``strength``.
+
+    That of :func:`random_instance`, scaled.
+
+    Parameters
+    ----------
+    arms : int
+    strength : float
+        Not negative.
+    seed : int
+
+    Returns
+    -------
+    array (arms, arms) of float
+
+    Examples
+    --------
+    >>> float(planted_interaction(arms=4, strength=0.3).max())
+    0.3
+    """
+    scale = _in_range("strength", strength, 0.0, LARGEST, "[]")
+    return scale * random_instance(arms, seed).interaction.to_dense()
+
+
+class _Histories:
+    """Neighbouring instances, drawn in one step."""
+
+    def __init__(self, events: int, arguments: tuple[Any, ...]) -> None:
+        self.events, self.arguments = events, arguments
+
+    def steps(self) -> Iterable[int]:
+        """Draw all events, and say how many."""
+        write_histories(*self.arguments)
+        yield self.events
+
+
+def _drawn(truth: PlantedTruth, first: int, offsets: Ints, threads: int | None) -> EventLog:
+    """Return the log of the instances first, first + 1, …, whose histories begin at offsets."""
+    count, total, arms = len(offsets) - 1, int(offsets[-1]), truth.arms
+    try:
+        arm, loss, time = np.empty(total, np.int32), np.empty(total), np.empty(total)
+    except (MemoryError, ValueError):
+        raise InvalidInput(
+            f"a log of {total:,} events does not fit into memory; see synthetic_parts"
+        ) from None
+    losses = np.empty((count if count * arms <= KEPT_NUMBERS else 0, arms))
+    matrices = np.empty((count if count * arms**2 <= KEPT_NUMBERS else 0, arms, arms))
+    model, tasks = _model(truth), []
+    for start, stop in _ranges(offsets, EVENTS_PER_TASK):
+        columns = (arm, loss, time, losses[start:stop], matrices[start:stop])
+        arguments = (model, first + start, offsets[start : stop + 1], *columns)
+        tasks.append(_Histories(int(offsets[stop] - offsets[start]), arguments))
+    run_tasks(tasks, threads, Progress("synthetic log", total))
+    planted = dataclasses.replace(
+        truth,
+        first_instance=first,
+        initial_losses=losses if len(losses) else None,
+        interactions=matrices if len(matrices) else None,
+    )
+    for column in (offsets, arm, loss, time, losses, matrices):
+        column.flags.writeable = False
+    # Histories are in order as they are drawn; numbering and sorting them would triple the memory.
+    return EventLog._of_sorted(
+        tuple(str(number) for number in range(first, first + count)),
+        offsets,
+        arm,
+        loss,
+        time,
+        Membership.of_arms([str(number) for number in range(arms)]),
+        {"source": "synthetic", "truth": planted},
+    )
+
+
+def _model(truth: PlantedTruth) -> Model:
+    """Return the truth as compiled code sees it."""
+    with np.errstate(divide="ignore"):  # log 0 = −∞: an arm that is never drawn
+        log_popularity = np.log(truth.popularity)
+    return Model(
+        seed=np.uint64(truth.seed),
+        interaction=truth.interaction,
+        initial_loss=truth.initial_loss,
+        log_popularity=log_popularity,
+        memory=truth.memory,
+        half_life=SECONDS_PER_DAY * (truth.half_life or 0.0),
+        noise=truth.noise,
+        spread=truth.spread,
+        interaction_spread=truth.interaction_spread,
+        drift=truth.drift,
+        drift_memory=truth.drift_memory,
+        grid=truth.grid or 0.0,
+        lowest=truth.grid_range[0],
+        highest=truth.grid_range[1],
+        bursts=truth.bursts,
+        steering=truth.steering,
+        taste=truth.taste,
+        gap=truth.gap,
+    )
+
+
+def _ranges(offsets: Ints, events: int) -> Iterator[tuple[int, int]]:
+    """Yield ranges of instances that have at most so many events, or are a single instance."""
+    start = 0
+    while start < len(offsets) - 1:
+        aim = int(offsets[start]) + events
+        stop = max(start + 1, int(np.searchsorted(offsets, aim, "right")) - 1)
+        yield start, stop
+        start = stop
+
+
+def _checked_offsets(instances: object, events: int | str | npt.ArrayLike, seed: int) -> Ints:
+    """Return where each history begins, (instances + 1,)."""
+    count = whole_number("instances", instances, 1, 2**31)
+    offsets = np.zeros(count + 1, np.int64)
+    if isinstance(events, str):
+        if events != "movielens":
+            raise InvalidInput(
+                f'events must be a number, one for each instance or "movielens", got {events!r}'
+            )
+        movielens_lengths(np.uint64(seed), offsets[1:])
+    elif np.ndim(events) == 0:
+        offsets[1:] = whole_number("events", events, 1, 2**31)
+    else:
+        lengths = np.asarray(events)
+        if lengths.shape != (count,) or lengths.dtype.kind not in "iu":
+            raise InvalidInput(
+                f"events must be whole numbers, one for each of the {count} instances, got shape "
+                f"{lengths.shape} of {lengths.dtype}"
+            )
+        if lengths.min() < 1 or lengths.max() >= 2**31:
+            extreme = lengths.min() if lengths.min() < 1 else lengths.max()
+            raise InvalidInput(f"every instance needs 1 … 2³¹ − 1 events, got {extreme}")
+        offsets[1:] = lengths
+    return np.cumsum(offsets)
+
+
+def _checked_truth(
+    arms: object,
+    interaction: Interaction | npt.ArrayLike | None = None,
+    initial_loss: npt.ArrayLike | None = None,
+    popularity: npt.ArrayLike | None = None,
+    **settings: Any,
+) -> PlantedTruth:
+    """Return all numbers but those drawn per instance, or say what is wrong with them."""
+    count = whole_number("arms", arms, 1, 10_001)
+    unknown = settings.keys() - RANGES.keys() - {"grid_range", "seed"}
+    if unknown:
+        raise InvalidInput(f"there is no setting {min(unknown)!r} of synthetic logs")
+    settings["seed"] = whole_number("seed", settings.get("seed", 0))
+    for name, (low, high, ends) in RANGES.items():
+        absent = settings.get(name) is None and name in ("half_life", "grid")
+        if name in settings and not absent:
+            settings[name] = _in_range(name, settings[name], low, high, ends)
+    truth = PlantedTruth(
+        _checked_interaction(interaction, count),
+        _checked_vector("initial_loss", 0.0 if initial_loss is None else initial_loss, count),
+        _checked_popularity(popularity, count),
+        **settings,
+    )
+    if truth.half_life is not None and truth.memory != 1.0:
+        raise InvalidInput(
+            f"influence fades by events or by the clock: give memory = {truth.memory} or "
+            f"half_life = {truth.half_life}, not both"
+        )
+    if truth.grid is None:
+        return truth
+    return dataclasses.replace(truth, grid_range=_checked_grid_range(truth))
+
+
+def _checked_interaction(given: Interaction | npt.ArrayLike | None, arms: int) -> Floats:
+    matrix = np.zeros((arms, arms)) if given is None else as_interaction(given).to_dense().copy()
+    if matrix.shape != (arms, arms):
+        raise InvalidInput(f"interaction must be {arms} × {arms}, got shape {matrix.shape}")
+    if np.abs(matrix).max() > LARGEST:
+        raise InvalidInput(f"entries of interaction must be at most {LARGEST:g} in size")
+    matrix.flags.writeable = False
+    return matrix
+
+
+def _checked_vector(name: str, given: npt.ArrayLike, arms: int) -> Floats:
+    """Return one number for each arm; a single number stands for all of them."""
+    try:
+        vector = np.array(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInput(f"{name} must be numbers, got {given!r:.80}") from None
+    if vector.shape not in ((), (arms,)):
+        raise InvalidInput(
+            f"{name} must have one number for each of the {arms} arms, got shape {vector.shape}"
+        )
+    if not (np.abs(vector) <= LARGEST).all():
+        raise InvalidInput(f"{name} must be finite, at most {LARGEST:g} in size")
+    full: Floats = np.full(arms, vector)
+    full.flags.writeable = False
+    return full
+
+
+def _checked_popularity(given: npt.ArrayLike | None, arms: int) -> Floats:
+    popularity = _checked_vector("popularity", 1.0 if given is None else given, arms)
+    if popularity.min() < 0.0 or popularity.max() == 0.0:
+        raise InvalidInput(
+            "popularity must not be negative, nor zero for all arms; its smallest entry is "
+            f"{popularity.min():g} and its largest {popularity.max():g}"
+        )
+    popularity = popularity / popularity.sum()
+    popularity.flags.writeable = False
+    return popularity
+
+
+def _checked_grid_range(truth: PlantedTruth) -> tuple[float, float]:
+    """Return the lowest and highest loss, both on the grid."""
+    assert truth.grid is not None
+    bounds = truth.grid_range
+    if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
+        raise InvalidInput(f"grid_range must be a pair of numbers, got {bounds!r:.80}")
+    low, high = (_in_range("grid_range", bound, -LARGEST, LARGEST, "[]") for bound in bounds)
+    if low >= high:
+        raise InvalidInput(f"grid_range must increase, got {low:g} and {high:g}")
+    for bound in (low, high):
+        steps = bound / truth.grid
+        if not math.isclose(steps, math.floor(steps + 0.5), abs_tol=1e-9):
+            raise InvalidInput(f"grid_range must lie on the grid of {truth.grid:g}, got {bound:g}")
+    return math.floor(low / truth.grid + 0.5) * truth.grid, math.floor(
+        high / truth.grid + 0.5
+    ) * truth.grid
+
+
+def _in_range(name: str, value: Any, low: float, high: float, ends: str) -> float:
+    """Return a number of an interval, or say why it is none; "(]" excludes the lower end."""
+    fine = is_real(value) and low <= float(value) <= high
+    if fine and not (ends[0] == "(" and value == low) and not (ends[1] == ")" and value == high):
+        return float(value)
+    raise InvalidInput(
+        f"{name} must be a number in {ends[0]}{low:g}, {high:g}{ends[1]}, got {value!r:.80}"
+    )
