@@ -157,7 +157,8 @@ def synthetic_log(
     gap : float
         Mean seconds between events outside of bursts, exponentially distributed.
     seed : int
-        Names the log, for good. Logs of the same seed and different numbers share their randomness.
+        Names the log. Logs of the same seed and other settings share their random numbers: event n
+        of instance u has the same noise in all of them.
     threads : int, optional
         By default all cores. Does not change a bit of the log.
 
@@ -447,13 +448,11 @@ def _checked_grid_range(truth: PlantedTruth) -> tuple[float, float]:
     low, high = (_in_range("grid_range", bound, -LARGEST, LARGEST, "[]") for bound in bounds)
     if low >= high:
         raise InvalidInput(f"grid_range must increase, got {low:g} and {high:g}")
-    for bound in (low, high):
-        steps = bound / truth.grid
-        if not math.isclose(steps, math.floor(steps + 0.5), abs_tol=1e-9):
+    first, last = (math.floor(bound / truth.grid + 0.5) for bound in (low, high))
+    for bound, steps in ((low, first), (high, last)):
+        if not math.isclose(bound / truth.grid, steps, abs_tol=1e-9):
             raise InvalidInput(f"grid_range must lie on the grid of {truth.grid:g}, got {bound:g}")
-    return math.floor(low / truth.grid + 0.5) * truth.grid, math.floor(
-        high / truth.grid + 0.5
-    ) * truth.grid
+    return first * truth.grid, last * truth.grid
 
 
 def _in_range(name: str, value: Any, low: float, high: float, ends: str) -> float:
