@@ -6,7 +6,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from types import TracebackType
 from typing import Any, Protocol
@@ -80,7 +81,7 @@ class Progress:
 
 def run_tasks(tasks: Sequence[Task], threads: int | None, progress: Progress) -> None:
     """Work off all tasks; the first error, or Ctrl-C, stops every thread before it is raised."""
-    workers = min(_checked_threads(threads), len(tasks))
+    workers = min(checked_threads(threads), len(tasks))
     stop = threading.Event()
     lock = threading.Lock()
 
@@ -113,6 +114,39 @@ def run_tasks(tasks: Sequence[Task], threads: int | None, progress: Progress) ->
             progress.close()
 
 
+def map_in_order(
+    work: Callable[[Any], Any],
+    tasks: Iterable[Any],
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Iterator[Any]:
+    """Yield ``work(task)`` of each task, in order, computed on several threads a few ahead."""
+    workers = checked_threads(threads)
+    waiting: deque[Future[Any]] = deque()
+    with ThreadPoolExecutor(workers, thread_name_prefix="influential-bandits") as pool:
+        try:
+            for task in tasks:
+                waiting.append(pool.submit(work, task))
+                if len(waiting) > 2 * workers:
+                    yield _next(waiting, progress)
+            while waiting:
+                yield _next(waiting, progress)
+        except BaseException:
+            _end(pool)
+            raise
+        finally:
+            if progress is not None:
+                progress.close()
+
+
+def _next(waiting: deque[Future[Any]], progress: Progress | None) -> Any:
+    result = waiting.popleft().result()
+    if progress is not None:
+        progress.done += 1
+        progress.show()
+    return result
+
+
 def _end(pool: ThreadPoolExecutor) -> None:
     """Wait for the threads to stop, however often Ctrl-C is pressed."""
     while True:
@@ -135,7 +169,8 @@ def _one_line(hook: Callable[..., Any]) -> Callable[..., Any]:
     return show
 
 
-def _checked_threads(threads: int | None) -> int:
+def checked_threads(threads: int | None) -> int:
+    """Return how many threads to use: as many as asked for, or one for each core."""
     if threads is None:
         return (
             len(os.sched_getaffinity(0))

@@ -1,0 +1,358 @@
+"""One interaction for many instances, each with its own initial losses: sufficient statistics.
+
+The initial losses of instance u are μ + b_u with b_u ~ N(0, σ²·(arm·I + common·11ᵀ)): instances
+differ from arm to arm, and in their general level. Integrating b_u out keeps the likelihood right
+where past losses steer later choices; subtracting each instance's own means instead would turn
+regression to the mean into fatigue. With G the Gram matrix of an instance, G_l its rows of initial
+losses and N the block of them, what counts of an instance is
+
+    G − G_lᵀ·(N + Ω)⁻¹·G_l,  Ω = (arm·I + common·11ᵀ)⁻¹,
+
+summed over instances. It is gathered in one pass, in chunks that do not depend on the number of
+threads, so that the sums are the same to the bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from influential_bandits.learning.design import (
+    Design,
+    Events,
+    after,
+    events_of,
+    faded,
+    history_gram,
+    place,
+    regressors,
+)
+from influential_bandits.learning.log import EventLog
+from influential_bandits.numerics.compiling import kernel
+from influential_bandits.simulation.execution import map_in_order
+from influential_bandits.world.dynamics import Floats, Ints
+
+__all__ = ["RandomEffects", "arm_means", "pooled_gram", "random_effects"]
+
+CHUNK = 500_000  # events
+
+
+class RandomEffects(NamedTuple):
+    """How much the initial losses of instances differ, as variances relative to the noise's."""
+
+    arm: float  # between arms of one instance
+    common: float  # between the levels of instances
+    noise: float  # σ², the variance within an instance and arm
+
+
+def chunks(log: EventLog) -> list[tuple[int, int]]:
+    """Return ranges of instances of about half a million events each."""
+    cuts = [0]
+    while cuts[-1] < log.n_instances:
+        aim = int(log.offsets[cuts[-1]]) + CHUNK
+        cuts.append(max(cuts[-1] + 1, int(np.searchsorted(log.offsets, aim, "right")) - 1))
+    return list(zip(cuts[:-1], cuts[1:], strict=True))
+
+
+def arm_means(parts: Iterable[EventLog], arms: int) -> Floats:
+    """Return the mean loss of each arm, (arms,); of arms never met, the mean of all events."""
+    total, weight = np.zeros(arms), np.zeros(arms)
+    for log in parts:
+        _add_means(events_of(log), total, weight)
+    everything = total.sum() / max(weight.sum(), 1.0)
+    return np.where(weight > 0, total / np.where(weight > 0, weight, 1.0), everything)
+
+
+@kernel
+def _add_means(events: Events, total: Floats, weight: Floats) -> None:
+    for n in range(events.item.size):
+        item = events.item[n]
+        for p in range(events.members[item], events.members[item + 1]):
+            total[events.arm[p]] += events.weight[p] * events.loss[n]
+            weight[events.arm[p]] += events.weight[p]
+
+
+def random_effects(parts: Iterable[EventLog], baseline: Floats) -> RandomEffects:
+    """Estimate the variance components by the analysis of variance, unbalanced (Henderson I).
+
+    An event of several arms counts for the first of them here.
+    """
+    sums = np.zeros(10)
+    for log in parts:
+        _add_squares(events_of(log), baseline, sums)
+    events, instances, cells, within, between, across = sums[:6]
+    cell_share, instance_squares, cell_squares, total = sums[6:]
+    everything = max(events, 1.0)
+    noise = within / max(events - cells, 1.0)
+    arm = max((between - noise * (cells - instances)) / max(events - cell_share, 1e-300), 0.0)
+    expected = noise * (instances - 1.0) + arm * (cell_share - cell_squares / everything)
+    spare = events - instance_squares / everything
+    common = (across - total**2 / everything - expected) / spare if spare > 0.0 else 0.0
+    scale = noise if noise > 0.0 else 1.0
+    # A little variance between arms keeps Ω finite, and shrinks what is not seen to the mean.
+    return RandomEffects(max(arm / scale, 1e-6), max(common / scale, 0.0), noise)
+
+
+@kernel
+def _add_squares(events: Events, baseline: Floats, sums: Floats) -> None:
+    """Add numbers of events, instances and cells, and sums of squares within and between them."""
+    arms = baseline.size
+    total, squared, size = np.zeros(arms), np.zeros(arms), np.zeros(arms)
+    for u in range(events.offsets.size - 1):
+        first, last = events.offsets[u], events.offsets[u + 1]
+        if first == last:
+            continue
+        total[:] = 0.0
+        squared[:] = 0.0
+        size[:] = 0.0
+        for n in range(first, last):
+            arm = events.arm[events.members[events.item[n]]]
+            surprise = events.loss[n] - baseline[arm]
+            total[arm] += surprise
+            squared[arm] += surprise * surprise
+            size[arm] += 1.0
+        mean, sizes = total.sum() / (last - first), 0.0
+        sums[0] += last - first
+        sums[1] += 1.0
+        for i in range(arms):
+            if size[i] > 0.0:
+                cell = total[i] / size[i]
+                sums[2] += 1.0
+                sums[3] += squared[i] - size[i] * cell * cell
+                sums[4] += size[i] * (cell - mean) ** 2
+                sizes += size[i] * size[i]
+        sums[5] += (last - first) * mean * mean
+        sums[6] += sizes / (last - first)
+        sums[7] += float(last - first) ** 2
+        sums[8] += sizes
+        sums[9] += total.sum()
+
+
+def pooled_gram(
+    parts: Iterable[EventLog], design: Design, effects: RandomEffects, threads: int | None = None
+) -> Floats:
+    """Return the statistics of all instances together, (size + 1, size + 1); the loss comes last.
+
+    Coefficients are those of :class:`Design`: mean initial losses μ, controls, interaction.
+    """
+    total = np.zeros((design.size + 1, design.size + 1))
+    for log in parts:
+        events, single = events_of(log), log.membership.single
+
+        def work(task: tuple[int, int], events: Events = events, single: bool = single) -> Floats:
+            out = np.zeros((design.size + 1, design.size + 1))
+            spread, common = effects.arm, effects.common
+            if single:
+                blocks = np.zeros((design.arms, *(2 * (_width(design),))))
+                _add_blocks(design, events, *task, spread, common, design.size, blocks, out)
+                _assemble(design, design.size, blocks, out)
+            else:
+                _add_grams(design, events, *task, spread, common, design.size, out)
+            return out
+
+        for part in map_in_order(work, chunks(log), threads):
+            total += part
+    return total
+
+
+def _width(design: Design) -> int:
+    """Return the length of (1, controls, counts, y), or with the own count alone if diagonal."""
+    columns = {0: 0, 1: 1}.get(design.kind, design.arms)
+    return 2 + design.controls + columns
+
+
+@kernel
+def _add_blocks(
+    design: Design,
+    events: Events,
+    low: int,
+    high: int,
+    spread: float,
+    common: float,
+    size: int,
+    blocks: Floats,
+    cross: Floats,
+) -> None:
+    """Add the statistics of instances low … high − 1 where every item is of one arm.
+
+    Events of arm i share a block Σ vvᵀ of v = (1, controls, counts, y): contiguous, upper half.
+    """
+    arms, controls, kind = design.arms, design.controls, design.kind
+    width = blocks.shape[1]
+    v = np.empty(width)
+    v[0] = 1.0
+    sums = np.zeros((arms, width))
+    counts, z = np.zeros(arms), np.zeros(size + 1)
+    for u in range(low, high):
+        counts[:] = 0.0
+        sums[:] = 0.0
+        level = 0.0
+        first, last = events.offsets[u], events.offsets[u + 1]
+        for n in range(first, last):
+            faded(design, events, n, first, counts)
+            i = events.arm[events.members[events.item[n]]]
+            if controls > 0:
+                v[1] = level
+            if kind == 1:
+                v[1 + controls] = counts[i]
+            elif kind > 1:
+                for j in range(arms):
+                    v[1 + controls + j] = counts[j]
+            v[width - 1] = events.loss[n]
+            block, own = blocks[i], sums[i]
+            for a in range(width):
+                factor, row = v[a], block[a]
+                for b in range(a, width):
+                    row[b] += factor * v[b]
+                own[a] += factor
+            level = after(design, events, n, counts, level)
+        _integrate_out(design, spread, common, sums, size, blocks, z, cross)
+
+
+@kernel
+def _integrate_out(
+    design: Design,
+    spread: float,
+    common: float,
+    sums: Floats,
+    size: int,
+    blocks: Floats,
+    z: Floats,
+    cross: Floats,
+) -> None:
+    """Subtract what the instance's own initial losses explain, given their variance.
+
+    (N + Ω)⁻¹ = E + f·(E1)(E1)ᵀ with E = 1/(N + κ) diagonal: blockwise, and one cross term z.
+    """
+    arms, controls, kind = design.arms, design.controls, design.kind
+    width = sums.shape[1]
+    precision = 1.0 / spread
+    coupling = precision * common / (spread + arms * common)
+    total = 0.0
+    z[:] = 0.0
+    for i in range(arms):
+        own = sums[i, 0]
+        share = 1.0 / (own + precision)
+        total += share
+        if own == 0.0:
+            continue
+        block, row = blocks[i], sums[i]
+        for a in range(width):
+            factor = share * row[a]
+            line = block[a]
+            for b in range(a, width):
+                line[b] -= factor * row[b]
+        z[i] = share * row[0]
+        for c in range(controls):
+            z[arms + c] += share * row[1 + c]
+        start = arms + controls
+        if kind == 1:
+            z[start + i] = share * row[1 + controls]
+        elif kind > 1:
+            for j in range(arms):
+                z[start + place(kind, arms, i, j)] += share * row[1 + controls + j]
+        z[size] += share * row[width - 1]
+    if coupling > 0.0:
+        factor = coupling / (1.0 - coupling * total)
+        for a in range(size + 1):
+            if z[a] != 0.0:
+                scaled, line = factor * z[a], cross[a]
+                for b in range(size + 1):
+                    line[b] -= scaled * z[b]
+
+
+@kernel
+def _assemble(design: Design, size: int, blocks: Floats, out: Floats) -> None:
+    """Add the blocks of all arms into the Gram matrix of the coefficients."""
+    arms, controls, width = design.arms, design.controls, blocks.shape[1]
+    spot = np.empty(width, np.int64)
+    for i in range(arms):
+        spot[0] = i
+        for c in range(controls):
+            spot[1 + c] = arms + c
+        for j in range(width - 2 - controls):
+            spot[1 + controls + j] = arms + controls + place(design.kind, arms, i, j)
+        spot[width - 1] = size
+        for a in range(width):
+            for b in range(a, width):
+                out[spot[a], spot[b]] += blocks[i, a, b]
+                if a != b:
+                    out[spot[b], spot[a]] += blocks[i, a, b]
+
+
+@kernel
+def _add_grams(
+    design: Design,
+    events: Events,
+    low: int,
+    high: int,
+    spread: float,
+    common: float,
+    size: int,
+    out: Floats,
+) -> None:
+    """Add the statistics of instances low … high − 1, items of any number of arms."""
+    arms = design.arms
+    gram = np.empty((size + 1, size + 1))
+    for u in range(low, high):
+        if events.offsets[u] == events.offsets[u + 1]:
+            continue
+        history_gram(design, events, u, size, gram)
+        out += gram
+        rows = np.ascontiguousarray(gram[:arms])
+        own = _precision(rows[:, :arms], spread, common)
+        out -= rows.T @ np.linalg.solve(own, rows)
+
+
+@kernel
+def _precision(own: Floats, spread: float, common: float) -> Floats:
+    """Return N + Ω."""
+    arms = own.shape[0]
+    out = own.copy()
+    precision = 1.0 / spread
+    coupling = precision * common / (spread + arms * common)
+    for i in range(arms):
+        out[i, i] += precision
+        for j in range(arms):
+            out[i, j] -= coupling
+    return out
+
+
+@kernel
+def instance_effects(
+    events: Events, residual: Floats, spread: float, common: float, out: Floats
+) -> None:
+    """Fill b_u of all instances, (instances, arms), given residuals that leave b_u in, (events,)."""
+    arms = out.shape[1]
+    own, surprise = np.zeros((arms, arms)), np.zeros(arms)
+    for u in range(events.offsets.size - 1):
+        own[:] = 0.0
+        surprise[:] = 0.0
+        for n in range(events.offsets[u], events.offsets[u + 1]):
+            item = events.item[n]
+            for p in range(events.members[item], events.members[item + 1]):
+                surprise[events.arm[p]] += events.weight[p] * residual[n]
+                for q in range(events.members[item], events.members[item + 1]):
+                    own[events.arm[p], events.arm[q]] += events.weight[p] * events.weight[q]
+        out[u] = np.linalg.solve(_precision(own, spread, common), surprise)
+
+
+@kernel
+def instance_scores(
+    design: Design, events: Events, residual: Floats, size: int, out: Floats
+) -> None:
+    """Add the score Σ x·residual of each instance, (instances, size); residuals without b_u."""
+    index, value = np.empty(size + 2, np.int64), np.empty(size + 2)
+    counts, dense = np.zeros(design.arms), np.zeros(size)
+    for u in range(events.offsets.size - 1):
+        counts[:] = 0.0
+        level = 0.0
+        first = events.offsets[u]
+        for n in range(first, events.offsets[u + 1]):
+            faded(design, events, n, first, counts)
+            used = regressors(design, events, n, counts, level, index, value, dense)
+            for a in range(used):
+                out[u, index[a]] += value[a] * residual[n]
+            level = after(design, events, n, counts, level)

@@ -1,0 +1,250 @@
+"""Least squares over positive semi-definite matrices, solved to a certified optimum.
+
+minimise ½·aᵀSa − h·a over symmetric K×K matrices A ⪰ 0, where a = svec(A) lists the lower triangle
+row by row with off-diagonal entries times √2, so that a·b = trace(AB).
+
+Method: a primal-dual interior point with Mehrotra's corrector. Z = mat(Sa − h) ⪰ 0 is the dual
+variable, and the search direction linearises ½(A⁻¹ΔA·Z + Z·ΔA·A⁻¹) + ΔZ = σμA⁻¹ − Z. Certificate:
+any A ⪰ 0 bounds the minimum from above, and any Z ⪰ 0 bounds it from below by −½(h+z)ᵀS⁻¹(h+z).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from influential_bandits.numerics.compiling import kernel
+from influential_bandits.world.dynamics import Floats
+
+__all__ = ["PsdSolution", "smat", "solve_psd", "svec"]
+
+ROOT2 = math.sqrt(2.0)
+ITERATIONS = 60
+CLOSE = 0.95  # share of the way to the boundary that a step goes
+
+
+class PsdSolution(NamedTuple):
+    """The minimiser, and how far it can be from the optimum at most."""
+
+    matrix: Floats  # (K, K)
+    objective: float  # ½·aᵀSa − h·a
+    gap: float  # objective − lower bound of the minimum, both from feasible points
+    iterations: int
+
+
+@kernel
+def svec(matrix: Floats) -> Floats:
+    """Return the lower triangle of a symmetric matrix as a vector, off-diagonals times √2."""
+    size = matrix.shape[0]
+    out = np.empty(size * (size + 1) // 2)
+    n = 0
+    for i in range(size):
+        for j in range(i):
+            out[n] = ROOT2 * matrix[i, j]
+            n += 1
+        out[n] = matrix[i, i]
+        n += 1
+    return out
+
+
+@kernel
+def smat(vector: Floats, size: int) -> Floats:
+    """Return the symmetric matrix whose :func:`svec` this is."""
+    out = np.empty((size, size))
+    n = 0
+    for i in range(size):
+        for j in range(i):
+            out[i, j] = out[j, i] = vector[n] / ROOT2
+            n += 1
+        out[i, i] = vector[n]
+        n += 1
+    return out
+
+
+@kernel
+def solve_psd(S: Floats, h: Floats, size: int, tolerance: float) -> PsdSolution:
+    """Minimise ½·aᵀSa − h·a over A ⪰ 0, for a positive definite S.
+
+    Parameters
+    ----------
+    S : array (m, m)
+        Symmetric positive definite, m = K(K+1)/2, in the coordinates of :func:`svec`.
+    h : array (m,)
+    size : int
+        K.
+    tolerance : float
+        Stop when gap ≤ tolerance·(|objective| + rounding).
+
+    Returns
+    -------
+    PsdSolution
+    """
+    scale = _equilibration(S, size)
+    S = S * scale.reshape(-1, 1) * scale
+    h = h * scale
+    lower = np.linalg.cholesky(S)
+    upper = np.ascontiguousarray(lower.T)
+    a = _solved(lower, upper, h)
+    bottom = -0.5 * h @ a  # the minimum without the cone
+    A = smat(a, size)
+    values = np.linalg.eigvalsh(A)
+    size_of_a = max(np.abs(values).max(), 1e-300)
+    if values[0] >= 0.0:
+        return PsdSolution(_unscaled(A, scale, size), bottom, 0.0, 0)
+
+    A = _positive_part(A, 0.1 * size_of_a)
+    gradient = smat(S @ svec(A) - h, size)
+    size_of_z = max(np.abs(np.linalg.eigvalsh(gradient)).max(), 1e-300)
+    Z = _positive_part(gradient, 0.1 * size_of_z)
+    best, best_value, best_gap, floor = A, np.inf, np.inf, bottom
+    iterations = 0
+    while iterations < ITERATIONS:
+        a, z = svec(A), svec(Z)
+        image = S @ a
+        value = 0.5 * a @ image - h @ a
+        lifted = h + z
+        floor = max(floor, -0.5 * lifted @ _solved(lower, upper, lifted))
+        if value < best_value:
+            best, best_value = A, value
+        best_gap = best_value - floor
+        if best_gap <= tolerance * max(abs(best_value), abs(floor)) + 1e-15 * abs(bottom):
+            break
+        iterations += 1
+        A, Z, moved = _newton_step(S, size, A, Z, image - h - z)
+        if moved < 1e-9:
+            break
+    return PsdSolution(_unscaled(best, scale, size), best_value, best_gap, iterations)
+
+
+@kernel
+def _newton_step(
+    S: Floats, size: int, A: Floats, Z: Floats, residual: Floats
+) -> tuple[Floats, Floats, float]:
+    """Return the next A and Z and the shorter of the two step lengths."""
+    root_a = np.linalg.cholesky(A)
+    half = _triangular_inverse(root_a)
+    inverse = half.T @ half
+    half_z = _triangular_inverse(np.linalg.cholesky(Z))
+    z = svec(Z)
+    mu = svec(A) @ z / size
+    system = _with_scaling(S, inverse, Z, size)
+    lower = np.linalg.cholesky(system)
+    upper = np.ascontiguousarray(lower.T)
+
+    dA, dZ = _direction(lower, upper, -residual - z, np.zeros((size, size)), inverse, Z, size)
+    step_a, step_z = _longest(half, dA), _longest(half_z, dZ)
+    ahead = svec(A + step_a * dA) @ svec(Z + step_z * dZ) / size
+    centring = min((max(ahead, 0.0) / mu) ** 3, 1.0)
+    second_order = inverse @ dA @ dZ
+    target = centring * mu * inverse - 0.5 * (second_order + second_order.T)
+    dA, dZ = _direction(lower, upper, -residual - z, target, inverse, Z, size)
+    step_a = min(1.0, CLOSE * _longest(half, dA))
+    step_z = min(1.0, CLOSE * _longest(half_z, dZ))
+    return A + step_a * dA, Z + step_z * dZ, min(step_a, step_z)
+
+
+@kernel
+def _direction(
+    lower: Floats, upper: Floats, right: Floats, target: Floats, inverse: Floats, Z: Floats, size: int
+) -> tuple[Floats, Floats]:
+    """Return ΔA and ΔZ = target − Z − ½(A⁻¹ΔA·Z + Z·ΔA·A⁻¹)."""
+    dA = smat(_solved(lower, upper, right + svec(target)), size)
+    product = inverse @ dA @ Z
+    return dA, target - Z - 0.5 * (product + product.T)
+
+
+@kernel
+def _with_scaling(S: Floats, P: Floats, Z: Floats, size: int) -> Floats:
+    """Return S plus the matrix of ΔA ↦ ½(P·ΔA·Z + Z·ΔA·P) in svec coordinates."""
+    out = S.copy()
+    row = 0
+    for i in range(size):
+        for j in range(i + 1):
+            c_row = 0.25 if i == j else 0.25 * ROOT2
+            column = 0
+            for k in range(i + 1):
+                for m in range(k + 1):
+                    if column > row:
+                        break
+                    c = c_row if k == m else c_row * ROOT2
+                    out[row, column] += c * (
+                        P[i, k] * Z[m, j] + P[i, m] * Z[k, j] + P[j, k] * Z[m, i] + P[j, m] * Z[k, i]
+                    )
+                    column += 1
+            row += 1
+    return out  # numpy's Cholesky reads the lower triangle only
+
+
+@kernel
+def _longest(half: Floats, step: Floats) -> float:
+    """Return how far X may go along a step and stay positive, at most 1; half = root of X⁻¹."""
+    smallest = np.linalg.eigvalsh(half @ step @ half.T)[0]
+    return 1.0 if smallest >= -1.0 else -1.0 / smallest
+
+
+@kernel
+def _positive_part(matrix: Floats, floor: float) -> Floats:
+    """Return the matrix with eigenvalues below ``floor`` lifted to it."""
+    values, vectors = np.linalg.eigh(matrix)
+    return (vectors * np.maximum(values, floor)) @ vectors.T
+
+
+@kernel
+def _triangular_inverse(lower: Floats) -> Floats:
+    size = lower.shape[0]
+    out = np.zeros((size, size))
+    for i in range(size):
+        for k in range(i):
+            factor = lower[i, k]
+            for j in range(k + 1):
+                out[i, j] -= factor * out[k, j]
+        for j in range(i):
+            out[i, j] /= lower[i, i]
+        out[i, i] = 1.0 / lower[i, i]
+    return out
+
+
+@kernel
+def _solved(lower: Floats, upper: Floats, right: Floats) -> Floats:
+    """Return the solution of L·Lᵀ·x = right, both factors stored by rows so that loops are fast."""
+    x = right.copy()
+    size = x.size
+    for j in range(size):
+        x[j] /= lower[j, j]
+        factor = x[j]
+        row = upper[j]
+        for i in range(j + 1, size):
+            x[i] -= factor * row[i]
+    for j in range(size - 1, -1, -1):
+        x[j] /= lower[j, j]
+        factor = x[j]
+        row = lower[j]
+        for i in range(j):
+            x[i] -= factor * row[i]
+    return x
+
+
+@kernel
+def _equilibration(S: Floats, size: int) -> Floats:
+    """Return the factors of A = R·Ã·R, in svec coordinates, that bring diagonal entries to one.
+
+    A congruence keeps the cone as it is, so that rare and frequent arms are solved alike.
+    """
+    r = np.empty(size)
+    for i in range(size):
+        place = i * (i + 1) // 2 + i
+        r[i] = S[place, place] ** -0.25
+    out = np.empty(S.shape[0])
+    n = 0
+    for i in range(size):
+        for j in range(i + 1):
+            out[n] = r[i] * r[j]
+            n += 1
+    return out
+
+
+@kernel
+def _unscaled(A: Floats, scale: Floats, size: int) -> Floats:
+    return smat(svec(A) * scale, size)
