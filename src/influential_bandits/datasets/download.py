@@ -322,7 +322,7 @@ def _with_patience(attempt: Callable[[], None], waits: Sequence[float], url: str
         except (OSError, http.client.HTTPException) as error:
             passing, reason = True, f"the connection broke ({error or type(error).__name__})"
         if wait is None or not passing:
-            raise InvalidInput(f"{url} could not be downloaded: {reason:.150}")
+            raise InvalidInput(f"{url} could not be downloaded: {' '.join(reason.split()):.150}")
         time.sleep(wait)
     return None
 
