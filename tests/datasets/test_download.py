@@ -86,8 +86,8 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header("Last-Modified", site.date)
         self.end_headers()
         cut = site.break_after.pop(0) if site.break_after else None
+        site.sent.append(len(body[:cut]))  # before the client can look at it
         self.wfile.write(body[:cut])
-        site.sent.append(len(body[:cut]))
         return None
 
     def log_message(self, *_):
