@@ -1,0 +1,551 @@
+"""Every official layout is read, folder or zip, and whatever is wrong with a file is said."""
+
+import hashlib
+import os
+import struct
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from influential_bandits.datasets import movielens as module
+from influential_bandits.datasets.archive import Archive
+from influential_bandits.datasets.movielens import movielens, movielens_genres
+from influential_bandits.errors import InvalidInput, InvalidLog, MissingExtra
+from influential_bandits.learning.membership import Membership
+
+MOVIES = [
+    (1, 'Quoted, "The" (1995)', "Comedy|Adventure"),
+    (3, "Plain (1996)", "Drama"),
+    (20, "Cité: des enfants (1995)", "(no genres listed)"),
+    (193609, "Never rated (2018)", "IMAX"),
+]
+# user, movie, rating, time: user 10 comes before 9, two ratings of a second, half stars
+RATINGS = [
+    (10, 3, 5.0, 900),
+    (10, 1, 0.5, 800),
+    (9, 20, 3.5, 1000),
+    (9, 3, 4.0, 1000),
+    (9, 1, 1.0, 999),
+]
+HEADER = "userId,movieId,rating,timestamp\n"
+
+
+def quoted(text):
+    return '"' + text.replace('"', '""') + '"' if set(text) & set(',";') else text
+
+
+def csv_release(separator=",", newline="\n", bom=""):
+    movies = [("movieId", "title", "genres"), *MOVIES]
+    ratings = [("userId", "movieId", "rating", "timestamp"), *RATINGS]
+    lines = [
+        "".join(separator.join(quoted(str(field)) for field in row) + newline for row in rows)
+        for rows in (movies, ratings)
+    ]
+    return {
+        "movies.csv": (bom + lines[0]).encode(),
+        "ratings.csv": (bom + lines[1]).encode(),
+    }
+
+
+def dat_release(encoding="utf-8"):
+    lines = ["".join("::".join(map(str, r)) + "\n" for r in rows) for rows in (MOVIES, RATINGS)]
+    return {"movies.dat": lines[0].encode(encoding), "ratings.dat": lines[1].encode(encoding)}
+
+
+def in_folder(folder, files):
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return folder
+
+
+def in_zip(folder, files, name="release.zip"):
+    with zipfile.ZipFile(folder / name, "w", zipfile.ZIP_DEFLATED) as archive:
+        for member, content in files.items():
+            archive.writestr(member, content)
+    return folder / name
+
+
+def under(prefix, files):
+    return {f"{prefix}/{name}": content for name, content in files.items()}
+
+
+def with_rows(*rows, header=HEADER):
+    text = header + "".join(f"{row}\n" for row in rows)
+    return csv_release() | {"ratings.csv": text.encode()}
+
+
+LAYOUTS = {
+    "ml-32m": csv_release(),
+    "semicolons and CRLF": csv_release(";", "\r\n"),
+    "byte order mark": csv_release(bom="\ufeff"),
+    "tabs": csv_release("\t"),
+    "ml-10m": dat_release(),
+    "ml-1m": dat_release("latin-1"),
+}
+
+
+@pytest.fixture(params=["folder", "zip", "folder in a zip", "folder in a folder"])
+def packed(request, tmp_path):
+    def pack(files):
+        if request.param == "folder":
+            return in_folder(tmp_path, files)
+        if request.param == "zip":
+            return in_zip(tmp_path, files)
+        if request.param == "folder in a zip":
+            clutter = {"__MACOSX/ml-x/ratings.csv": b"?", "__MACOSX/ml-x/._movies.csv": b"?"}
+            return in_zip(tmp_path, clutter | under("ml-x", files))
+        in_folder(tmp_path, under("inner", files))
+        return tmp_path
+
+    return pack
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_layout_reads_as_the_same_log(packed, layout):
+    log = movielens(packed(LAYOUTS[layout]))
+    assert log.instances == ("9", "10")
+    assert log.arms == ("(no genres listed)", "Adventure", "Comedy", "Drama", "IMAX")
+    assert log.membership.items == ("1", "3", "20", "193609")
+    assert log.offsets.tolist() == [0, 3, 5]
+    assert log.item.tolist() == [0, 2, 1, 0, 1]  # by time; the two of one second in file order
+    assert log.loss.tolist() == [4.0, 1.5, 1.0, 4.5, 0.0]
+    assert log.time.tolist() == [999.0, 1000.0, 1000.0, 800.0, 900.0]
+    assert (log.item.dtype, log.loss.dtype, log.time.dtype) == (np.int32, np.float64, np.float64)
+    assert log.membership.weights("1") == {"Adventure": 0.5, "Comedy": 0.5}
+
+
+def test_the_log_says_where_it_comes_from(tmp_path):
+    path = in_zip(tmp_path, under("ml-10M100K", dat_release()))
+    log = movielens(path, choose="random", seed=7, min_ratings=3)
+    terms = log.about.pop("terms")
+    assert "Harper and Konstan" in terms
+    assert log.about == {
+        "source": str(path),
+        "release": "ml-10m",
+        "conversion": "loss = 5 − rating",
+        "choose": "random",
+        "seed": 7,
+        "min_ratings": 3,
+        "users": 2,
+        "ratings": 5,
+        "checksums_verified": [],
+    }
+
+
+@pytest.mark.parametrize(
+    ("folder", "readme", "release"),
+    [
+        ("ml-32m", None, "ml-32m"),
+        ("ml-1m", None, "ml-1m"),
+        ("ml-latest-small", None, "ml-latest-small"),
+        ("ml-latest", None, "ml-latest"),
+        ("ml-10M100K", None, "ml-10m"),
+        ("ml-100k", None, "unknown"),
+        ("ml-1million", None, "unknown"),
+        ("data", "This dataset (ml-25m) describes", "ml-25m"),
+        ("ml-1m", "This dataset (ml-20m) describes", "ml-20m"),
+        ("data", "", "unknown"),
+    ],
+)
+def test_a_release_is_recognised(tmp_path, folder, readme, release):
+    files = csv_release() | ({} if readme is None else {"README.txt": readme.encode()})
+    about = movielens(in_folder(tmp_path / folder, files)).about
+    assert about["release"] == release
+    assert ("terms" in about) == (release != "unknown")
+
+
+def test_columns_are_found_by_name(tmp_path):
+    rows = ["2000,x,4.5,3,10", "1000,y,1.0,1,9"]
+    files = with_rows(*rows, header="Timestamp,Note,Rating,movieId,USERID\n")
+    log = movielens(in_folder(tmp_path, files))
+    assert (log.instances, log.loss.tolist()) == (("9", "10"), [4.0, 0.5])
+
+
+def test_the_order_of_the_movies_file_changes_nothing(tmp_path):
+    movies = [f"{m},T,{g}" for m, g in zip(range(1, 200), ["A|B|C", "B|A", "C"] * 70, strict=False)]
+    back = [line.replace("A|B|C", "C|B|A") for line in reversed(movies)]
+    header = "movieId,title,genres\n"
+    files = [{"movies.csv": (header + "\n".join(m)).encode()} for m in (movies, back)]
+    one, two = (
+        movielens_genres(in_folder(tmp_path / str(n), f), choose="random", seed=3)
+        for n, f in enumerate(files)
+    )
+    assert (one.items, one.arms) == (two.items, two.arms)
+    assert one.arm.tolist() == two.arm.tolist()
+    assert one.single
+    other = movielens_genres(tmp_path / "0", choose="random", seed=4)
+    assert other.arm.tolist() != one.arm.tolist()
+
+
+def test_empty_genres_count_as_none_listed(tmp_path):
+    files = {"movies.csv": b"movieId,title,genres\n1,A,\n2,B,Drama|\n"}
+    membership = movielens_genres(in_folder(tmp_path, files))
+    assert membership.arms == ("(no genres listed)", "Drama")
+
+
+def test_batches_and_huge_ids_change_nothing(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    rows = [
+        f"{user},{movie},{rating / 2},{time}"
+        for user in rng.permutation(40)
+        for movie, rating, time in zip(
+            rng.permutation(50)[:20], rng.integers(1, 11, 20), rng.integers(0, 99, 20), strict=True
+        )
+    ]
+    movies = "movieId,title,genres\n" + "".join(f"{m},T,{'AB'[m % 2]}\n" for m in range(50))
+    files = with_rows(*rows) | {"movies.csv": movies.encode()}
+    whole = movielens(in_folder(tmp_path, files))
+    monkeypatch.setattr(module, "BLOCK", 256)
+    monkeypatch.setattr(module, "LARGEST_TABLE", 0)
+    parts = movielens(tmp_path)
+    assert parts.instances == whole.instances
+    for column in ("offsets", "item", "loss", "time"):
+        assert np.array_equal(getattr(parts, column), getattr(whole, column))
+    expected = sorted(
+        ((int(u), float(t), n) for n, (u, _, _, t) in enumerate(r.split(",") for r in rows)),
+    )
+    assert whole.loss.tolist() == [5 - float(rows[n].split(",")[2]) for *_, n in expected]
+
+
+def test_few_ratings_are_left_out(tmp_path):
+    log = movielens(in_folder(tmp_path, csv_release()), min_ratings=3)
+    assert (log.instances, log.loss.tolist()) == (("9",), [4.0, 1.5, 1.0])
+    assert (log.about["users"], log.about["ratings"]) == (2, 5)
+    assert log.arms == movielens(tmp_path).arms
+
+
+def test_a_threshold_that_nobody_meets(tmp_path, refused):
+    with refused(InvalidInput, "no user has 4 ratings", "user 9", "has 3"):
+        movielens(in_folder(tmp_path, csv_release()), min_ratings=4)
+
+
+@pytest.mark.parametrize("least", [0, 1.5, "many", None])
+def test_a_threshold_that_is_none(tmp_path, refused, least):
+    with refused(InvalidInput, "min_ratings"):
+        movielens(in_folder(tmp_path, csv_release()), min_ratings=least)
+
+
+def test_an_unknown_choice(tmp_path, refused):
+    with refused(InvalidInput, "'fractional' or 'random'"):
+        movielens(in_folder(tmp_path, csv_release()), choose="all")
+
+
+class TestMissingFiles:
+    def test_no_such_path(self, tmp_path, refused):
+        with refused(InvalidInput, "no folder and no file", "nowhere"):
+            movielens(tmp_path / "nowhere")
+
+    @pytest.mark.parametrize("path", [None, 3, b"bytes"])
+    def test_no_path_at_all(self, refused, path):
+        with refused(InvalidInput, "expected the path"):
+            movielens(path)
+
+    def test_an_empty_folder(self, tmp_path, refused):
+        with refused(InvalidLog, "neither ratings.csv nor ratings.dat"):
+            movielens(tmp_path)
+        with refused(InvalidLog, "neither movies.csv nor movies.dat"):
+            movielens_genres(tmp_path)
+
+    def test_movies_alone(self, packed, refused):
+        files = {"movies.csv": csv_release()["movies.csv"]}
+        with refused(InvalidLog, "movies.csv but no ratings", "ml-32m", "movielens_genres"):
+            movielens(packed(files))
+
+    def test_ratings_alone(self, packed, refused):
+        files = {"ratings.csv": csv_release()["ratings.csv"]}
+        with refused(InvalidLog, "ratings.csv but beside it no movies.csv", "other way round"):
+            movielens(packed(files))
+
+    def test_a_single_file(self, tmp_path, refused):
+        in_folder(tmp_path, csv_release())
+        with refused(InvalidLog, "single file; pass the folder"):
+            movielens(tmp_path / "ratings.csv")
+
+    def test_several_releases(self, tmp_path, refused):
+        in_folder(tmp_path, under("one", csv_release()) | under("two", dat_release()))
+        with refused(InvalidLog, "several releases", "one/ratings.csv", "two/ratings.dat"):
+            movielens(tmp_path)
+
+    def test_pyarrow(self, tmp_path, monkeypatch, refused):
+        monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
+        with refused(MissingExtra, "influential-bandits[frame]"):
+            movielens(in_folder(tmp_path, csv_release()))
+
+
+class TestBadZips:
+    def test_cut_off(self, tmp_path, refused):
+        path = in_zip(tmp_path, csv_release())
+        path.write_bytes(path.read_bytes()[:-30])
+        with refused(InvalidLog, "not a zip, or was cut off"):
+            movielens(path)
+
+    def test_without_the_files(self, tmp_path, refused):
+        with refused(InvalidLog, "neither ratings.csv"):
+            movielens(in_zip(tmp_path, {"x/links.csv": b"movieId,imdbId,tmdbId\n"}))
+
+    @pytest.mark.parametrize("member", ["movies.csv", "ratings.csv"])
+    def test_encrypted(self, tmp_path, refused, member):
+        path = in_zip(tmp_path, csv_release())
+        raw = bytearray(path.read_bytes())
+        for signature, flags, name in ((b"PK\3\4", 6, 30), (b"PK\1\2", 8, 46)):
+            place = -1
+            while (place := raw.find(signature, place + 1)) >= 0:
+                if raw[place + name :].startswith(member.encode()):
+                    struct.pack_into("<H", raw, place + flags, 1)
+        path.write_bytes(raw)
+        with refused(InvalidLog, member, "encrypted"):
+            movielens(path)
+
+    @pytest.mark.parametrize("member", ["movies.csv", "ratings.csv"])
+    def test_damaged_inside(self, tmp_path, refused, member):
+        files = csv_release()
+        with zipfile.ZipFile(tmp_path / "r.zip", "w", zipfile.ZIP_STORED) as archive:
+            for name, content in files.items():
+                archive.writestr(name, content)
+        raw = (tmp_path / "r.zip").read_bytes()
+        (tmp_path / "r.zip").write_bytes(raw.replace(files[member], files[member][:-2] + b"7\n"))
+        with refused(InvalidLog, member, "damaged or cut off"):
+            movielens(tmp_path / "r.zip")
+
+    def test_damaged_in_a_later_batch(self, tmp_path, refused, monkeypatch):
+        monkeypatch.setattr(module, "BLOCK", 4096)
+        rng = np.random.default_rng(1)
+        rows = [f"{u},3,4.0,{t}" for u, t in enumerate(rng.integers(0, 10**9, 50_000))]
+        path = in_zip(tmp_path, with_rows(*rows))
+        raw = bytearray(path.read_bytes())
+        raw[len(raw) // 2] ^= 0xFF
+        path.write_bytes(raw)
+        with refused(InvalidLog, "ratings.csv", "damaged or cut off"):
+            movielens(path)
+
+    def test_packed_in_an_unknown_way(self, tmp_path, refused):
+        path = in_zip(tmp_path, csv_release())
+        raw = bytearray(path.read_bytes())
+        place = raw.find(b"PK\1\2")
+        struct.pack_into("<H", raw, place + 10, 9)  # deflate64, as Windows packs large files
+        struct.pack_into("<H", raw, 8, 9)
+        path.write_bytes(raw)
+        with refused(InvalidLog, "cannot unpack", "pass the folder"):
+            movielens(path)
+
+
+class TestBadRatings:
+    @pytest.mark.parametrize(
+        ("row", "mentions"),
+        [
+            ("x,3,4.0,1", ["user 'x' is no whole number"]),
+            ("1.5,3,4.0,1", ["user '1.5' is no whole number"]),
+            (",3,4.0,1", ["user '' is no whole number"]),
+            ("9999999999,3,4.0,1", ["user '9999999999' is too large"]),
+            ("1,three,4.0,1", ["movie 'three'"]),
+            ("1,3,good,1", ["rating 'good' is no number"]),
+            ('1,3,"4,0",1', ["rating '4,0' is no number"]),
+            ("1,3,,1", ["rating '' is no number"]),
+            ("1,3,4.0,yesterday", ["time 'yesterday' is no number"]),
+            ("1,3,4.0", ["3 fields instead of 4"]),
+            ("1,3,4.0,1,5", ["5 fields instead of 4"]),
+        ],
+    )
+    def test_fields(self, packed, refused, row, mentions):
+        files = with_rows("1,1,3.0,5", "", row, "2,1,3.0,5")
+        with refused(InvalidLog, "'", "line 4", *mentions):
+            movielens(packed(files))
+
+    def test_fields_in_a_layout_of_double_colons(self, tmp_path, refused):
+        rows = b"1::1::3::5\n1::3::x::5\n1::20::4\n"
+        with refused(InvalidLog, "line 2: rating 'x' is no number", "2 lines are bad"):
+            movielens(in_folder(tmp_path, dat_release() | {"ratings.dat": rows}))
+
+    @pytest.mark.parametrize(
+        ("row", "problem"),
+        [
+            ("1,3,5.5,1", "outside 0.5 … 5"),
+            ("1,3,0.0,1", "outside 0.5 … 5"),
+            ("1,3,-1,1", "outside 0.5 … 5"),
+            ("1,3,nan,1", "outside 0.5 … 5"),
+            ("1,3,4.0,inf", "no finite time"),
+            ("-1,3,4.0,1", "negative user"),
+            ("1,4,4.0,1", "movies file does not list"),
+            ("1,-3,4.0,1", "movies file does not list"),
+            ("1,2147483647,4.0,1", "movies file does not list"),
+        ],
+    )
+    def test_values(self, packed, refused, row, problem):
+        with refused(InvalidLog, "1 of 3 ratings", problem, ": line 4"):
+            movielens(packed(with_rows("1,1,3.0,5", "", row, "2,1,3.0,5")))
+
+    def test_many_are_counted_and_the_first_are_named(self, tmp_path, refused, monkeypatch):
+        monkeypatch.setattr(module, "BLOCK", 64)
+        rows = [f"{user},{3 if user % 2 else 4},4.0,1" for user in range(2000)]
+        with refused(InvalidLog, "1,000 of 2,000 ratings", "lines 2, 4, 6, …"):
+            movielens(in_folder(tmp_path, with_rows(*rows)))
+
+    @pytest.mark.parametrize("users", ["1 1 2 2", "2 1 1 2"])
+    def test_a_movie_rated_twice(self, packed, refused, users):
+        a, b, c, d = users.split()
+        rows = [f"{a},1,3.0,5", f"{b},3,3.0,5", f"{c},3,3.0,5", "", f"{d},3,1.0,6", f"{d},1,2.0,6"]
+        twice = "3 and 4" if b == c else "4 and 6"
+        with refused(InvalidLog, "repeat a user and a movie", twice):
+            movielens(packed(with_rows(*rows)))
+
+    def test_many_rated_twice(self, tmp_path, refused):
+        rows = [f"{user},3,4.0,{time}" for user in range(9) for time in range(2)]
+        with refused(InvalidLog, "9 ratings", "lines 2 and 3, 4 and 5, 6 and 7, …"):
+            movielens(in_folder(tmp_path, with_rows(*rows)))
+
+    @pytest.mark.parametrize("text", [HEADER, HEADER.strip(), HEADER + "\n\n"])
+    def test_none(self, packed, refused, text):
+        with refused(InvalidLog, "'", "has no ratings"):
+            movielens(packed(csv_release() | {"ratings.csv": text.encode()}))
+
+    def test_none_in_a_layout_without_header(self, packed, refused):
+        with refused(InvalidLog, "has no ratings"):
+            movielens(packed(dat_release() | {"ratings.dat": b""}))
+
+    @pytest.mark.parametrize("text", [b"", b"1,3,4.0,1\n", b"userId,movieId,rating\n1,3,4.0\n"])
+    def test_no_header(self, tmp_path, refused, text):
+        with refused(InvalidLog, "ratings.csv", "must begin with the column names"):
+            movielens(in_folder(tmp_path, csv_release() | {"ratings.csv": text}))
+
+    def test_no_text_at_all(self, tmp_path, refused):
+        noise = HEADER.encode() + np.random.default_rng(2).bytes(20_000)
+        with refused(InvalidLog, "ratings.csv"):
+            movielens(in_folder(tmp_path, csv_release() | {"ratings.csv": noise}))
+
+
+@pytest.mark.parametrize(
+    ("text", "mentions"),
+    [
+        ("", ["must begin"]),
+        ("movieId,title,genres\n", ["lists no movies"]),
+        ("movieId,title,genres\n1,A,B\nx,A,B\n", ["line 3", "'x'"]),
+        ("movieId,title,genres\n1,A,B\n99999999999,A,B\n", ["line 3"]),
+        ("movieId,title,genres\n1,A,B\n\n2,A\n", ["line 4", "2 of 3 fields"]),
+        ("movieId,title,genres\n1,A,B\n2,A,B\n1,A,C\n", ["line 4", "second time"]),
+        ('movieId,title,genres\n1,A,B\n2,"' + "A" * 200_000, ["after line 2"]),
+    ],
+)
+def test_bad_movies(tmp_path, refused, text, mentions):
+    files = csv_release() | {"movies.csv": text.encode()}
+    with refused(InvalidLog, "movies.csv", *mentions):
+        movielens(in_folder(tmp_path, files))
+
+
+class TestChecksums:
+    @staticmethod
+    def listed(files, template="{md5}  {name}\n"):
+        sums = {name: hashlib.md5(content).hexdigest() for name, content in files.items()}
+        text = "".join(template.format(md5=md5, name=name) for name, md5 in sums.items())
+        return files | {"checksums.txt": text.encode()}
+
+    @pytest.mark.parametrize(
+        "template", ["{md5}  {name}\n", "{md5} *{name}\r\n", "MD5 ({name}) = {md5}\n"]
+    )
+    def test_are_verified(self, packed, template):
+        log = movielens(packed(self.listed(csv_release(), template)))
+        assert log.about["checksums_verified"] == ["movies.csv", "ratings.csv"]
+
+    def test_of_files_that_are_not_there_do_not_matter(self, tmp_path):
+        files = csv_release() | {"tags.csv": b"?"}
+        in_folder(tmp_path, self.listed(files))
+        (tmp_path / "tags.csv").unlink()
+        assert movielens(tmp_path).about["checksums_verified"] == ["movies.csv", "ratings.csv"]
+
+    @pytest.mark.parametrize("name", ["movies.csv", "ratings.csv"])
+    def test_a_wrong_one_is_an_error(self, packed, refused, name):
+        files = self.listed(csv_release())
+        right = hashlib.md5(files[name]).hexdigest()
+        files[name] = files[name].replace(b"9", b"8")
+        with refused(InvalidLog, name, right, hashlib.md5(files[name]).hexdigest()):
+            movielens(packed(files))
+
+    def test_damage_is_named_before_what_it_did_to_a_line(self, packed, refused):
+        files = self.listed(csv_release())
+        files["ratings.csv"] = files["ratings.csv"].replace(b"5.0", b"5.x")
+        with refused(InvalidLog, "has md5", "checksums.txt"):
+            movielens(packed(files))
+
+    @pytest.mark.parametrize(("official", "copy"), [("\r\n", "\n"), ("\n", "\r\n")])
+    def test_other_line_endings_are_told_from_damage(self, packed, official, copy):
+        files = self.listed(csv_release(newline=official)) | csv_release(newline=copy)
+        assert movielens(packed(files)).about["checksums_verified"] == [
+            "movies.csv (but for line endings)",
+            "ratings.csv (but for line endings)",
+        ]
+
+    def test_a_line_ending_may_be_split_between_two_pieces(self, tmp_path, monkeypatch):
+        monkeypatch.setattr("influential_bandits.datasets.archive.PIECE", 1)
+        (tmp_path / "x").write_bytes(b"a\r\nb\n\rc\r\r\nd\r")
+        with Archive(tmp_path) as archive:
+            assert archive.digest("x", b"\n") == hashlib.md5(b"a\nb\n\rc\r\nd\r").hexdigest()
+            assert archive.digest("x") == hashlib.md5(b"a\r\nb\n\rc\r\r\nd\r").hexdigest()
+
+
+def test_progress_is_shown_if_wanted(tmp_path, capsys):
+    movielens(in_folder(tmp_path, csv_release()), progress=True)
+    assert "reading ratings.csv" in capsys.readouterr().err
+    movielens(tmp_path, progress=False)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.fixture(scope="module")
+def data():
+    folder = os.environ.get("MOVIELENS_DATA")
+    if not folder:
+        pytest.skip("MOVIELENS_DATA does not name a folder with MovieLens releases")
+    return Path(folder)
+
+
+class TestRealReleases:
+    def test_of_2018(self, data):
+        log = movielens(data / "ml-latest-small-2018-09")
+        assert (log.n_instances, log.n_events, log.n_arms) == (610, 100_836, 20)
+        assert len(log.membership.items) == 9_742
+        assert log.about["release"] == "ml-latest-small"
+        assert log.loss.min() == 0.0
+        assert log.loss.max() == 4.5
+        assert log.lengths.min() == 20
+
+    def test_of_2015(self, data):
+        log = movielens(data / "ml-latest-small-2015-08", min_ratings=4096)
+        assert (log.about["users"], log.about["ratings"]) == (718, 100_234)
+        assert (log.instances, log.n_events) == (("438",), 4_236)
+        assert len(log.membership.items) == 8_927
+        assert len(np.unique(log.time)) == 2_799
+        assert (np.diff(log.time) >= 0).all()
+
+    def test_the_movies_of_32m(self, data, monkeypatch):
+        noted = []
+        said = Archive.verified
+        monkeypatch.setattr(
+            Archive, "verified", lambda *given: noted.extend(found := said(*given)) or found
+        )
+        genres = movielens_genres(data / "ml-32m-movies-only", choose="random", seed=1)
+        assert (len(genres.items), len(genres.arms)) == (87_585, 20)
+        assert genres.arms[0] == "(no genres listed)"
+        # Official files end lines with CRLF; a copy that went through git may not.
+        assert [note.split()[0] for note in noted] == ["movies.csv"]
+
+    def test_the_movies_of_32m_have_no_ratings(self, data, refused):
+        with refused(InvalidLog, "but no ratings"):
+            movielens(data / "ml-32m-movies-only")
+
+    def test_zipped(self, data, tmp_path):
+        source = data / "ml-latest-small-2018-09"
+        with zipfile.ZipFile(tmp_path / "z.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+            for path in source.iterdir():
+                archive.write(path, f"ml-latest-small/{path.name}")
+        one, two = movielens(tmp_path / "z.zip"), movielens(source)
+        assert np.array_equal(one.item, two.item)
+        assert np.array_equal(one.time, two.time)
+
+
+def test_weights_are_those_of_the_membership(tmp_path):
+    genres = {str(movie): sorted(names.split("|")) for movie, _, names in MOVIES}
+    read = movielens_genres(in_folder(tmp_path, dat_release()))
+    made = Membership(genres)
+    assert [read.weights(item) for item in genres] == [made.weights(item) for item in genres]
