@@ -31,7 +31,15 @@ class Kind:
     """Shapes of the interaction matrix; numbers, because compiled code reads them."""
 
     NONE, DIAGONAL, SYMMETRIC, FREE = 0, 1, 2, 3
-    BY_NAME = {"none": NONE, "diagonal": DIAGONAL, "symmetric": SYMMETRIC, "psd": SYMMETRIC, "free": FREE}  # fmt: skip
+
+
+KINDS = {
+    "none": Kind.NONE,
+    "diagonal": Kind.DIAGONAL,
+    "symmetric": Kind.SYMMETRIC,
+    "psd": Kind.SYMMETRIC,
+    "free": Kind.FREE,
+}
 
 
 class Design(NamedTuple):
@@ -120,9 +128,7 @@ def faded(design: Design, events: Events, n: int, first: int, counts: Floats) ->
 
 
 @inlined
-def after(
-    design: Design, events: Events, n: int, counts: Floats, level: float
-) -> float:
+def after(design: Design, events: Events, n: int, counts: Floats, level: float) -> float:
     """Take event n into the counts; return the new level."""
     item = events.item[n]
     if design.half_life == 0.0 and design.memory < 1.0:
@@ -200,9 +206,7 @@ def history_gram(design: Design, events: Events, u: int, size: int, out: Floats)
     first, last = events.offsets[u], events.offsets[u + 1]
     for n in range(first, last):
         faded(design, events, n, first, counts)
-        used = regressors(
-            design, events, n, counts, level, index, value, dense
-        )
+        used = regressors(design, events, n, counts, level, index, value, dense)
         index[used], value[used] = size, events.loss[n]
         for a in range(used + 1):
             row, factor = out[index[a]], value[a]
@@ -228,9 +232,7 @@ def history_predictions(
     first, last = events.offsets[u], events.offsets[u + 1]
     for n in range(first, last):
         faded(design, events, n, first, counts)
-        used = regressors(
-            design, events, n, counts, level, index, value, dense
-        )
+        used = regressors(design, events, n, counts, level, index, value, dense)
         total = 0.0
         for a in range(used):
             total += value[a] * coefficients[index[a]]
@@ -239,9 +241,7 @@ def history_predictions(
 
 
 @kernel
-def histories_predicted(
-    design: Design, events: Events, coefficients: Floats, out: Floats
-) -> None:
+def histories_predicted(design: Design, events: Events, coefficients: Floats, out: Floats) -> None:
     """Predict all events; ``coefficients`` (instances, size)."""
     for u in range(events.offsets.size - 1):
         history_predictions(design, events, u, coefficients[u], out)

@@ -15,6 +15,7 @@ threads, so that the sums are the same to the bit.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -32,7 +33,7 @@ from influential_bandits.learning.design import (
 from influential_bandits.learning.log import EventLog
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.simulation.execution import map_in_order
-from influential_bandits.world.dynamics import Floats, Ints
+from influential_bandits.world.dynamics import Floats
 
 __all__ = ["RandomEffects", "arm_means", "pooled_gram", "random_effects"]
 
@@ -53,7 +54,7 @@ def chunks(log: EventLog) -> list[tuple[int, int]]:
     while cuts[-1] < log.n_instances:
         aim = int(log.offsets[cuts[-1]]) + CHUNK
         cuts.append(max(cuts[-1] + 1, int(np.searchsorted(log.offsets, aim, "right")) - 1))
-    return list(zip(cuts[:-1], cuts[1:], strict=True))
+    return list(pairwise(cuts))
 
 
 def arm_means(parts: Iterable[EventLog], arms: int) -> Floats:
@@ -324,7 +325,7 @@ def _precision(own: Floats, spread: float, common: float) -> Floats:
 def instance_effects(
     events: Events, residual: Floats, spread: float, common: float, out: Floats
 ) -> None:
-    """Fill b_u of all instances, (instances, arms), given residuals that leave b_u in, (events,)."""
+    """Fill b_u of all instances, (instances, arms), given residuals from μ alone, (events,)."""
     arms = out.shape[1]
     own, surprise = np.zeros((arms, arms)), np.zeros(arms)
     for u in range(events.offsets.size - 1):

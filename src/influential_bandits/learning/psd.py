@@ -11,14 +11,16 @@ any A ⪰ 0 bounds the minimum from above, and any Z ⪰ 0 bounds it from below 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from influential_bandits.numerics.compiling import kernel
-from influential_bandits.world.dynamics import Floats
 
 __all__ = ["PsdSolution", "smat", "solve_psd", "svec"]
+
+# What @ returns in compiled code is not what NumPy's stubs say it returns.
+Array: TypeAlias = Any  # of float64
 
 ROOT2 = math.sqrt(2.0)
 ITERATIONS = 60
@@ -28,14 +30,14 @@ CLOSE = 0.95  # share of the way to the boundary that a step goes
 class PsdSolution(NamedTuple):
     """The minimiser, and how far it can be from the optimum at most."""
 
-    matrix: Floats  # (K, K)
+    matrix: Array  # (K, K)
     objective: float  # ½·aᵀSa − h·a
     gap: float  # objective − lower bound of the minimum, both from feasible points
     iterations: int
 
 
 @kernel
-def svec(matrix: Floats) -> Floats:
+def svec(matrix: Array) -> Array:
     """Return the lower triangle of a symmetric matrix as a vector, off-diagonals times √2."""
     size = matrix.shape[0]
     out = np.empty(size * (size + 1) // 2)
@@ -50,7 +52,7 @@ def svec(matrix: Floats) -> Floats:
 
 
 @kernel
-def smat(vector: Floats, size: int) -> Floats:
+def smat(vector: Array, size: int) -> Array:
     """Return the symmetric matrix whose :func:`svec` this is."""
     out = np.empty((size, size))
     n = 0
@@ -64,7 +66,7 @@ def smat(vector: Floats, size: int) -> Floats:
 
 
 @kernel
-def solve_psd(S: Floats, h: Floats, size: int, tolerance: float) -> PsdSolution:
+def solve_psd(S: Array, h: Array, size: int, tolerance: float) -> PsdSolution:
     """Minimise ½·aᵀSa − h·a over A ⪰ 0, for a positive definite S.
 
     Parameters
@@ -120,22 +122,22 @@ def solve_psd(S: Floats, h: Floats, size: int, tolerance: float) -> PsdSolution:
 
 @kernel
 def _newton_step(
-    S: Floats, size: int, A: Floats, Z: Floats, residual: Floats
-) -> tuple[Floats, Floats, float]:
+    S: Array, size: int, A: Array, Z: Array, residual: Array
+) -> tuple[Array, Array, float]:
     """Return the next A and Z and the shorter of the two step lengths."""
     root_a = np.linalg.cholesky(A)
     half = _triangular_inverse(root_a)
     inverse = half.T @ half
     half_z = _triangular_inverse(np.linalg.cholesky(Z))
     z = svec(Z)
-    mu = svec(A) @ z / size
+    mu = float(svec(A) @ z) / size
     system = _with_scaling(S, inverse, Z, size)
     lower = np.linalg.cholesky(system)
     upper = np.ascontiguousarray(lower.T)
 
     dA, dZ = _direction(lower, upper, -residual - z, np.zeros((size, size)), inverse, Z, size)
     step_a, step_z = _longest(half, dA), _longest(half_z, dZ)
-    ahead = svec(A + step_a * dA) @ svec(Z + step_z * dZ) / size
+    ahead = float(svec(A + step_a * dA) @ svec(Z + step_z * dZ)) / size
     centring = min((max(ahead, 0.0) / mu) ** 3, 1.0)
     second_order = inverse @ dA @ dZ
     target = centring * mu * inverse - 0.5 * (second_order + second_order.T)
@@ -147,8 +149,14 @@ def _newton_step(
 
 @kernel
 def _direction(
-    lower: Floats, upper: Floats, right: Floats, target: Floats, inverse: Floats, Z: Floats, size: int
-) -> tuple[Floats, Floats]:
+    lower: Array,
+    upper: Array,
+    right: Array,
+    target: Array,
+    inverse: Array,
+    Z: Array,
+    size: int,
+) -> tuple[Array, Array]:
     """Return ΔA and ΔZ = target − Z − ½(A⁻¹ΔA·Z + Z·ΔA·A⁻¹)."""
     dA = smat(_solved(lower, upper, right + svec(target)), size)
     product = inverse @ dA @ Z
@@ -156,7 +164,7 @@ def _direction(
 
 
 @kernel
-def _with_scaling(S: Floats, P: Floats, Z: Floats, size: int) -> Floats:
+def _with_scaling(S: Array, P: Array, Z: Array, size: int) -> Array:
     """Return S plus the matrix of ΔA ↦ ½(P·ΔA·Z + Z·ΔA·P) in svec coordinates."""
     out = S.copy()
     row = 0
@@ -170,7 +178,10 @@ def _with_scaling(S: Floats, P: Floats, Z: Floats, size: int) -> Floats:
                         break
                     c = c_row if k == m else c_row * ROOT2
                     out[row, column] += c * (
-                        P[i, k] * Z[m, j] + P[i, m] * Z[k, j] + P[j, k] * Z[m, i] + P[j, m] * Z[k, i]
+                        P[i, k] * Z[m, j]
+                        + P[i, m] * Z[k, j]
+                        + P[j, k] * Z[m, i]
+                        + P[j, m] * Z[k, i]
                     )
                     column += 1
             row += 1
@@ -178,21 +189,21 @@ def _with_scaling(S: Floats, P: Floats, Z: Floats, size: int) -> Floats:
 
 
 @kernel
-def _longest(half: Floats, step: Floats) -> float:
+def _longest(half: Array, step: Array) -> float:
     """Return how far X may go along a step and stay positive, at most 1; half = root of X⁻¹."""
     smallest = np.linalg.eigvalsh(half @ step @ half.T)[0]
     return 1.0 if smallest >= -1.0 else -1.0 / smallest
 
 
 @kernel
-def _positive_part(matrix: Floats, floor: float) -> Floats:
+def _positive_part(matrix: Array, floor: float) -> Array:
     """Return the matrix with eigenvalues below ``floor`` lifted to it."""
     values, vectors = np.linalg.eigh(matrix)
     return (vectors * np.maximum(values, floor)) @ vectors.T
 
 
 @kernel
-def _triangular_inverse(lower: Floats) -> Floats:
+def _triangular_inverse(lower: Array) -> Array:
     size = lower.shape[0]
     out = np.zeros((size, size))
     for i in range(size):
@@ -207,7 +218,7 @@ def _triangular_inverse(lower: Floats) -> Floats:
 
 
 @kernel
-def _solved(lower: Floats, upper: Floats, right: Floats) -> Floats:
+def _solved(lower: Array, upper: Array, right: Array) -> Array:
     """Return the solution of L·Lᵀ·x = right, both factors stored by rows so that loops are fast."""
     x = right.copy()
     size = x.size
@@ -227,7 +238,7 @@ def _solved(lower: Floats, upper: Floats, right: Floats) -> Floats:
 
 
 @kernel
-def _equilibration(S: Floats, size: int) -> Floats:
+def _equilibration(S: Array, size: int) -> Array:
     """Return the factors of A = R·Ã·R, in svec coordinates, that bring diagonal entries to one.
 
     A congruence keeps the cone as it is, so that rare and frequent arms are solved alike.
@@ -246,5 +257,5 @@ def _equilibration(S: Floats, size: int) -> Floats:
 
 
 @kernel
-def _unscaled(A: Floats, scale: Floats, size: int) -> Floats:
+def _unscaled(A: Array, scale: Array, size: int) -> Array:
     return smat(svec(A) * scale, size)
