@@ -115,6 +115,12 @@ class Membership(Frozen):
         """Whether every item belongs to exactly one arm."""
         return len(self.arm) == len(self.items)
 
+    @cached_property
+    def normalised(self) -> bool:
+        """Whether the weights of every item sum to one, as they do unless given otherwise."""
+        totals = np.add.reduceat(self.weight, self.offsets[:-1]) if len(self.weight) else np.ones(1)
+        return bool(np.allclose(totals, 1.0, rtol=0.0, atol=1e-9))
+
     def weights(self, item: str) -> dict[str, float]:
         """Return the weights of an item by arm."""
         try:

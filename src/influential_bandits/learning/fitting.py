@@ -1,0 +1,332 @@
+"""From sufficient statistics to coefficients: one instance alone, all pooled, or in between.
+
+Every fit minimises ½·θᵀHθ − g·θ over coefficients θ = (initial losses, level, interaction), where H
+is a Gram matrix plus a penalty, and the interaction may have to be positive semi-definite. What
+differs is where the penalty comes from: a ridge, or what the population says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from influential_bandits.checks import optional_module
+from influential_bandits.learning.design import (
+    Design,
+    Events,
+    Kind,
+    as_matrix,
+    events_of,
+    histories_predicted,
+    history_gram,
+)
+from influential_bandits.learning.log import EventLog
+from influential_bandits.learning.pooling import (
+    RandomEffects,
+    chunks,
+    instance_effects,
+    instance_scores,
+    pooled_gram,
+)
+from influential_bandits.learning.psd import solve_psd, svec
+from influential_bandits.numerics.compiling import kernel
+from influential_bandits.simulation.execution import Progress, map_in_order
+from influential_bandits.world.dynamics import Floats
+
+__all__ = ["Fit", "Penalty", "fit_pooled", "fit_separately"]
+
+TOLERANCE = 1e-9  # relative duality gap
+SINGULAR = 1e-11  # smallest eigenvalue, relative to the largest, of statistics that determine A
+
+
+class Penalty(NamedTuple):
+    """What keeps coefficients small where the log says little."""
+
+    ridge: float  # pseudo-events of average counts, for each entry of the interaction
+    shrinkage: float  # pseudo-events that pull an initial loss towards the instance's mean loss
+
+
+class Fit(NamedTuple):
+    """Coefficients of all instances, and how sure they are."""
+
+    coefficients: Floats  # (instances, size)
+    errors: Floats  # (instances, size): posterior standard deviations
+    noise: Floats  # (instances,): standard deviation of what is left
+    gap: Floats  # (instances,): duality gap of positive semi-definite fits, relative
+    determined: bool  # whether the statistics determine the interaction without a ridge
+    population: Floats  # (size,)
+    covariance: Floats  # (size, size): of the population's coefficients
+
+
+@contextmanager
+def single_threaded_algebra() -> Iterator[None]:
+    """Keep linear algebra on one thread each: several fits run side by side already."""
+    with optional_module("threadpoolctl", "learn").threadpool_limits(1, "blas"):
+        yield
+
+
+def fit_separately(
+    log: EventLog,
+    design: Design,
+    definite: bool,
+    penalty: Penalty,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Fit:
+    """Fit each instance on its own."""
+    events, size = events_of(log), design.size
+    instances = log.n_instances
+    out = _empty(instances, size)
+    normalised = log.membership.normalised
+
+    def work(task: tuple[int, int]) -> bool:
+        return _fit_range(design, events, *task, definite, *penalty, normalised, size, *out)
+
+    with single_threaded_algebra():
+        determined = all(list(map_in_order(work, _small_chunks(log), threads, progress)))
+    coefficients, errors, noise, gap = out
+    met = log.lengths > 0
+    population = coefficients[met].mean(axis=0)
+    covariance = np.atleast_2d(np.cov(coefficients[met], rowvar=False)) / max(met.sum(), 1)
+    if met.sum() < 2:
+        covariance = np.diag(errors[met].sum(axis=0) ** 2)
+    return Fit(coefficients, errors, noise, gap, determined, population, covariance)
+
+
+def _empty(instances: int, size: int) -> tuple[Floats, Floats, Floats, Floats]:
+    table = (np.zeros((instances, size)), np.zeros((instances, size)))
+    return (*table, np.zeros(instances), np.zeros(instances))
+
+
+def _small_chunks(log: EventLog) -> Iterable[tuple[int, int]]:
+    """Return ranges of instances, small enough that threads share the work evenly."""
+    step = max(1, min(64, log.n_instances // 16))
+    return [
+        (low, min(low + step, log.n_instances)) for low in range(0, log.n_instances, step)
+    ]
+
+
+@kernel
+def _fit_range(
+    design: Design,
+    events: Events,
+    low: int,
+    high: int,
+    definite: bool,
+    ridge: float,
+    shrinkage: float,
+    normalised: bool,
+    size: int,
+    coefficients: Floats,
+    errors: Floats,
+    noise: Floats,
+    gap: Floats,
+) -> bool:
+    """Fit instances low … high − 1; return whether their statistics determine the interaction."""
+    arms = design.arms
+    gram = np.empty((size + 1, size + 1))
+    determined = True
+    for u in range(low, high):
+        number = events.offsets[u + 1] - events.offsets[u]
+        if number == 0:
+            continue
+        history_gram(design, events, u, size, gram)
+        mean = gram[:arms, size].sum() / number if normalised else 0.0
+        _centred(gram, arms, mean, number)
+        weights = penalties(gram, arms, design.controls, design.kind, number, ridge, shrinkage)
+        solution, spread, least, determines = solved(
+            gram, weights, arms, design.controls, design.kind, definite, gap[u : u + 1]
+        )
+        determined &= determines or ridge > 0.0
+        free = max(number - (size - (weights * spread).sum()), 1.0)
+        noise[u] = np.sqrt(max(least, 0.0) / free)
+        coefficients[u] = solution
+        coefficients[u, :arms] += mean
+        errors[u] = noise[u] * np.sqrt(spread)
+    return determined
+
+
+@kernel
+def _centred(gram: Floats, arms: int, mean: float, number: int) -> None:
+    """Measure losses from their mean; the weights of an event sum to one."""
+    size = gram.shape[0] - 1
+    total = gram[:arms, size].sum()
+    for a in range(size):
+        shift = mean * gram[a, :arms].sum()
+        gram[a, size] -= shift
+        gram[size, a] -= shift
+    gram[size, size] += mean * mean * number - 2.0 * mean * total
+
+
+@kernel
+def penalties(
+    gram: Floats, arms: int, controls: int, kind: int, number: float, ridge: float, shrinkage: float
+) -> Floats:
+    """Return the penalty of each coefficient, (size,), in units of the Gram matrix."""
+    size = gram.shape[0] - 1
+    out = np.empty(size)
+    out[:arms] = max(shrinkage, 1e-9)
+    for a in range(arms, arms + controls):
+        out[a] = 1e-9 * max(gram[a, a], 1e-300) + 1e-12
+    start = arms + controls
+    square = 0.0
+    for a in range(start, size):
+        square += gram[a, a]
+    average = square / max(number * arms, 1.0)
+    if average == 0.0:
+        average = 1.0
+    weight = max(ridge, 1e-10) * average
+    out[start:] = weight
+    if kind == 2:  # an entry off the diagonal stands for two of the matrix
+        for i in range(arms):
+            for j in range(i):
+                out[start + i * (i + 1) // 2 + j] = 2.0 * weight
+    return out
+
+
+@kernel
+def solved(
+    gram: Floats, weights: Floats, arms: int, controls: int, kind: int, definite: bool, gap: Floats
+) -> tuple[Floats, Floats, float, bool]:
+    """Return the minimiser, diag(H⁻¹), the sum of squares left, and whether A is determined."""
+    size = gram.shape[0] - 1
+    H = gram[:size, :size] + np.diag(weights)
+    g = gram[:size, size].copy()
+    inverse = np.linalg.inv(H)
+    solution = inverse @ g
+    determined = True
+    start = arms + controls
+    if size > start:
+        reduced = np.linalg.inv(np.ascontiguousarray(inverse[start:, start:]))
+        values = np.linalg.eigvalsh(reduced - np.diag(weights[start:]))
+        determined = values[0] > SINGULAR * max(values[-1], 0.0)
+        if definite:
+            right = reduced @ solution[start:]
+            scale = _svec_scale(arms)
+            best = solve_psd(
+                reduced * scale.reshape(-1, 1) * scale, right * scale, arms, TOLERANCE
+            )
+            solution[start:] = svec(best.matrix) * scale
+            nuisance = np.ascontiguousarray(H[:start, :start])
+            coupled = np.ascontiguousarray(H[:start, start:])
+            solution[:start] = np.linalg.solve(nuisance, g[:start] - coupled @ solution[start:])
+            gap[0] = best.gap / max(0.5 * gram[size, size], 1e-300)
+    left = gram[size, size] - 2.0 * (g @ solution) + solution @ (gram[:size, :size] @ solution)
+    return solution, np.diag(inverse).copy(), left, determined
+
+
+@kernel
+def _svec_scale(arms: int) -> Floats:
+    """Return entry = scale·svec, (m,): 1 on the diagonal, 1/√2 off it."""
+    out = np.empty(arms * (arms + 1) // 2)
+    n = 0
+    for i in range(arms):
+        for _ in range(i):
+            out[n] = np.sqrt(0.5)
+            n += 1
+        out[n] = 1.0
+        n += 1
+    return out
+
+
+def fit_pooled(
+    parts: Iterable[EventLog],
+    design: Design,
+    definite: bool,
+    ridge: float,
+    effects: RandomEffects,
+    threads: int | None = None,
+) -> Fit:
+    """Fit one interaction and one level for all, and initial losses for each instance.
+
+    Standard errors of what is shared hold up when the errors of one instance depend on each other
+    (the sandwich over instances).
+    """
+    parts = list(parts) if not isinstance(parts, list) else parts
+    number = sum(len(log) for log in parts)
+    with single_threaded_algebra():
+        gram = pooled_gram(parts, design, effects, threads)
+        weights = penalties(
+            gram, design.arms, design.controls, design.kind, number, ridge, 1e-9
+        )
+        gap = np.zeros(1)
+        shared, _, _, determined = solved(
+            gram, weights, design.arms, design.controls, design.kind, definite, gap
+        )
+        bread = np.linalg.inv(gram[:-1, :-1] + np.diag(weights))
+        effect, left, meat, freedom = _instances(parts, design, effects, shared)
+    covariance = bread @ meat @ bread
+    coefficients = np.tile(shared, (len(effect), 1))
+    coefficients[:, : design.arms] += effect
+    noise = float(np.sqrt(left / max(number - freedom, 1.0)))
+    errors = np.tile(np.sqrt(np.diag(covariance)), (len(effect), 1))
+    errors[:, : design.arms] = _effect_errors(parts, design, effects, noise)
+    return Fit(
+        coefficients,
+        errors,
+        np.full(len(effect), noise),
+        np.full(len(effect), gap[0]),
+        bool(determined) or ridge > 0.0,
+        shared,
+        covariance,
+    )
+
+
+def _instances(
+    parts: list[EventLog], design: Design, effects: RandomEffects, shared: Floats
+) -> tuple[Floats, float, Floats, float]:
+    """Return each instance's own part of the initial losses, and what the sandwich is made of."""
+    rows, left = [], 0.0
+    meat = np.zeros((design.size, design.size))
+    cells = 0.0
+    for log in parts:
+        events = events_of(log)
+        residual = log.loss - predictions(log, design, np.tile(shared, (log.n_instances, 1)))
+        effect = np.zeros((log.n_instances, design.arms))
+        instance_effects(events, residual, effects.arm, effects.common, effect)
+        own = np.zeros((log.n_instances, design.size))
+        own[:, : design.arms] = effect
+        residual -= predictions(log, design._replace(kind=Kind.NONE, controls=0), own)
+        scores = np.zeros((log.n_instances, design.size))
+        instance_scores(design, events, residual, design.size, scores)
+        meat += scores.T @ scores
+        left += float(residual @ residual)
+        cells += effect.size * effects.arm / (effects.arm + 1.0 / max(len(log) / effect.size, 1.0))
+        rows.append(effect)
+    return np.concatenate(rows), left, meat, min(cells, 0.5 * sum(map(len, parts)))
+
+
+def _effect_errors(
+    parts: list[EventLog], design: Design, effects: RandomEffects, noise: float
+) -> Floats:
+    """Return standard errors of the initial losses: what the own events leave open."""
+    rows = []
+    for log in parts:
+        weight = np.zeros((log.n_instances, design.arms))
+        events = np.repeat(np.arange(log.n_instances), log.lengths)
+        table = log.membership
+        for place in range(int(np.diff(table.offsets).max(initial=0))):
+            has = np.diff(table.offsets)[log.item] > place
+            spot = table.offsets[log.item[has]] + place
+            np.add.at(weight, (events[has], table.arm[spot]), table.weight[spot])
+        rows.append(noise / np.sqrt(weight + 1.0 / (effects.arm + effects.common)))
+    return np.concatenate(rows)
+
+
+def predictions(log: EventLog, design: Design, coefficients: Floats) -> Floats:
+    """Return one-step-ahead predictions of all events, given coefficients (instances, size)."""
+    out = np.empty(len(log))
+    histories_predicted(design, events_of(log), np.ascontiguousarray(coefficients), out)
+    return out
+
+
+def interactions(design: Design, coefficients: Floats) -> Any:
+    """Return the interaction matrices in coefficients (..., size)."""
+    start = design.arms + design.controls
+    return as_matrix(design.kind, design.arms, coefficients[..., start:])
+
+
+__all__ += ["chunks", "interactions", "predictions"]
