@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from influential_bandits.checks import Frozen, whole_number
 from influential_bandits.errors import InvalidInput
+from influential_bandits.numerics.compiling import kernel
 from influential_bandits.numerics.streams import INSTANCE, stream_at, stream_keys, uniform
 from influential_bandits.world.dynamics import Floats, Ints
 
@@ -58,7 +59,7 @@ class Membership(Frozen):
         known = sorted({arm for many in items.values() for arm in many}) if arms is None else arms
         number = {arm: n for n, arm in enumerate(known)}
         chosen: list[list[int]] = []
-        keys = stream_keys(whole_number("seed", seed), 0, INSTANCE)
+        key = np.uint64(whole_number("seed", seed))
         for item, names in items.items():
             many = list(dict.fromkeys(names))
             if not many:
@@ -67,8 +68,7 @@ class Membership(Frozen):
                 if name not in number:
                     raise InvalidInput(f"item {item!r} belongs to the unknown arm {name!r}")
             if choose == "random" and len(many) > 1:
-                draw = uniform(stream_at(*keys, _digest(item)), 0)
-                many = [many[int(draw * len(many))]]
+                many = [many[int(_draw(key, _digest(item)) * len(many))]]
             chosen.append([number[name] for name in many])
         counts = np.array([len(many) for many in chosen], np.int64)
         self._fill(
@@ -131,5 +131,13 @@ class Membership(Frozen):
         return f"Membership({len(self.items)} items, {len(self.arms)} arms{more})"
 
 
-def _digest(text: str) -> int:
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
+@kernel
+def _draw(seed: np.uint64, digest: np.uint64) -> float:
+    """Return a uniform number for an item; compiled, where numbers of 64 bits stay unsigned."""
+    first_key, second_key = stream_keys(seed, 0, INSTANCE)
+    return uniform(stream_at(first_key, second_key, digest), 0)  # type: ignore[arg-type]
+
+
+def _digest(text: str) -> np.uint64:
+    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+    return np.uint64(int.from_bytes(digest, "little"))
