@@ -383,7 +383,7 @@ BAD = {
     "unknown arm": ("ann,w,2,1", "arm 'w'"),
     "wrong number of fields": ("ann,x,2", "text 'ann,x,2'"),
     "blank line": ("", ""),
-    "invalid UTF-8": (b"a\xffn,x,2,1", "instance 'a\\\\xffn'"),
+    "invalid UTF-8": (b"a\xffn,x,2,1", "instance 'a\ufffdn'"),
     "duplicate key": ("ann,y,2,0.5", ""),
 }
 
@@ -434,6 +434,23 @@ def test_lines_are_counted_through_quoted_line_ends(write, refused):
         read_log(path, loss="loss")
     log = read_log(path, loss="loss", bad_rows="drop")
     assert log.instances == ('a\n"b"\nc', '5"disk')
+
+
+def test_rows_that_are_wrong_in_two_ways(write, refused):
+    path = write(GOOD.encode() + b"z\xffe,x,1\n\xe2\x82,x,1,bad\n")
+    with refused(InvalidLog, "1 × wrong number of fields (line 5", "1 × invalid UTF-8 (line 6"):
+        read_log(path, loss="loss")
+    assert rows(read_log(path, loss="loss", bad_rows="drop")) == EXPECTED
+
+
+def test_characters_across_blocks(write, monkeypatch):
+    monkeypatch.setattr(sources, "BLOCK", 64)
+    names = ["é" * n + "€" * (n % 5) + "😀" for n in range(1, 9)]
+    lines = "".join(f"{name},x,1,1\n" for name in names)
+    path = write((HEADER + lines).encode() + b"\xf0\x9f\x98,x,1,1\n" + "é,x,1,1".encode())
+    log = read_log(path, loss="loss", bad_rows="drop")
+    assert log.instances == (*names, "é")
+    assert log.about["dropped"] == {"invalid UTF-8": 1}
 
 
 def test_lines_that_end_in_carriage_returns(write, refused):

@@ -34,34 +34,21 @@ def arrow() -> Any:
 
 
 def label_texts(column: Any) -> Cast:
-    """Return labels as text; wrong are those that are not UTF-8, and empty ones are missing."""
+    """Return labels as text; empty ones are missing."""
     pa = arrow()
     kinds = pa.types
     if kinds.is_dictionary(column.type):
         column = column.dictionary_decode()
-    wrong = np.zeros(len(column), bool)
-    if kinds.is_binary(column.type):
-        column, wrong = _decoded(column)
-    elif not kinds.is_string(column.type):
+    if not kinds.is_string(column.type):
         if kinds.is_nested(column.type):
             raise pa.ArrowInvalid(f"values of type {column.type}")
         column = column.cast(pa.string())
-    return Cast(column, _empty(column) & ~wrong, wrong)
+    return Cast(column, _empty(column), np.zeros(len(column), bool))
 
 
-def _decoded(column: Any) -> tuple[Any, Mask]:
-    """Return bytes as text, null where they are not UTF-8."""
-    pa = arrow()
-    wrong = np.zeros(len(column), bool)
-    try:
-        return column.cast(pa.string()), wrong
-    except pa.ArrowInvalid:
-        for row, value in enumerate(column.to_pylist()):
-            try:
-                (value or b"").decode()
-            except UnicodeDecodeError:
-                wrong[row] = True
-        return pa.compute.if_else(pa.array(wrong), None, column).cast(pa.string()), wrong
+def contains(texts: Any, part: str) -> Mask:
+    """Tell where texts contain a part, (rows,)."""
+    return _mask(arrow().compute.match_substring(texts, part), null=False)
 
 
 def _empty(texts: Any) -> Mask:

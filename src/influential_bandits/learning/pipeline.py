@@ -13,6 +13,7 @@ from influential_bandits.learning.columns import (
     Cast,
     Mask,
     arrow,
+    contains,
     label_texts,
     looks_numeric,
     numbers,
@@ -22,7 +23,7 @@ from influential_bandits.learning.columns import (
 from influential_bandits.learning.items import ItemCodes
 from influential_bandits.learning.numbering import Codes, Hashes, hashes
 from influential_bandits.learning.plan import Plan
-from influential_bandits.learning.sources import Source, TextSource
+from influential_bandits.learning.sources import MARK, Source, TextSource
 from influential_bandits.simulation.execution import Progress
 from influential_bandits.world.dynamics import Floats, Ints
 
@@ -91,8 +92,7 @@ class Pipeline:
             return None
         check = _Check(self.bad, rows)
         columns = dict(zip(plan.columns, batch.columns, strict=True))
-        if isinstance(self.source, TextSource):
-            columns = {name: self._decoded(check, name, columns[name]) for name in columns}
+        self._check_marks(check, columns)
         texts = {
             name: self._cast(check, name, columns[name], "labels", label_texts)
             for name in (plan.instance, plan.arm, *plan.keys)
@@ -141,15 +141,17 @@ class Pipeline:
             done: Cast = cast(column)
         except pa.ArrowException as error:
             raise unusable(name, error, expected) from None
-        wrong = "invalid UTF-8" if expected == "labels" else "not a number"
         check.fail("missing value", done.missing, name, column)
-        check.fail(wrong, done.wrong, name, column)
+        check.fail("not a number", done.wrong, name, column)
         return done.values
 
-    def _decoded(self, check: _Check, name: str, column: Any) -> Any:
-        done = label_texts(column)
-        check.fail("invalid UTF-8", done.wrong, name, column)
-        return done.values
+    def _check_marks(self, check: _Check, columns: dict[str, Any]) -> None:
+        """Note rows in which bytes were replaced because they are not UTF-8."""
+        if not (isinstance(self.source, TextSource) and self.source.marked):
+            return
+        if self.source.marked.found:
+            for name, column in columns.items():
+                check.fail("invalid UTF-8", contains(column, MARK.decode()), name, column)
 
     def _times(self, check: _Check, name: str, column: Any) -> Floats:
         pa = arrow()
@@ -192,9 +194,9 @@ class _Check:
         if len(places):
             self.good[places] = False
             value = values[int(places[0])]
-            example = value.as_py() if hasattr(value, "as_py") else float(value)
-            if isinstance(example, bytes):
-                example = example.decode(errors="backslashreplace")
+            example: Any = value.as_py() if hasattr(value, "as_py") else float(value)
+            if reason == "invalid UTF-8":
+                example = example.replace(MARK.decode(), "\N{REPLACEMENT CHARACTER}")
             self.bad.add(reason, self.rows[places], column, example)
 
     def finite(self, column: str, values: Floats) -> None:

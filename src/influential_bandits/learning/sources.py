@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import difflib
 import gzip
@@ -28,6 +29,8 @@ BLOCK = 1 << 20  # bytes of text that are read at once
 ROWS = 1 << 18  # rows of a table that are read at once
 LONGEST_HEADER = 1 << 20  # bytes
 SEPARATORS = {",": "','", ";": "';'", "\t": "'\\t'", "|": "'|'"}
+MARK = b"\x1a"  # ASCII's own character for what could not be read
+MARKING = "influential-bandits.mark"  # the name of the way to replace it
 GZIP, PARQUET, ARROW_FILE = b"\x1f\x8b", b"PAR1", b"ARROW1"
 
 
@@ -132,10 +135,11 @@ class TextSource(Source):
         self.separator = _separator(path.name, line, wanted, separator)
         self.columns = _fields(line, self.separator)
         self.wrong = array("q")  # places of rows of the wrong number of fields, ascending
+        self.marked: MarkedText | None = None
         self._unclosed = array("q")  # those of them whose last quote has no end
 
     def batches(self, columns: Sequence[str], skipped: Callable[[int, str], None]) -> Iterator[Any]:
-        """Yield columns as bytes; quoted values may contain separators and line ends."""
+        """Yield columns as text; quoted values may contain separators and line ends."""
         pa = arrow()
         self.done, self.wrong, self._unclosed = 0, array("q"), array("q")
         if self._only_header:  # which Arrow would take for the start of a line that is too long
@@ -184,8 +188,9 @@ class TextSource(Source):
 
         if _magic(self.path).startswith(GZIP):
             file = pa.CompressedInputStream(file, "gzip")
+        self.marked = MarkedText(file)
         return text.open_csv(
-            file,
+            pa.PythonFile(self.marked, "r"),
             # One thread: Arrow numbers rows only then.
             text.ReadOptions(
                 use_threads=False, block_size=BLOCK, column_names=names, skip_rows_after_names=1
@@ -198,7 +203,8 @@ class TextSource(Source):
             ),
             text.ConvertOptions(
                 include_columns=wanted,
-                column_types=dict.fromkeys(wanted, pa.binary()),
+                column_types=dict.fromkeys(wanted, pa.string()),
+                check_utf8=False,
                 strings_can_be_null=False,
             ),
         )
@@ -248,6 +254,40 @@ def _find_rows(
         else:
             mode = 1
     state[:] = mode, rows, ends, found
+
+
+class MarkedText:
+    """A file for Arrow in which bytes that are not UTF-8 are replaced by ``MARK``.
+
+    Arrow can leave out rows of the wrong number of fields only if they are valid text.
+    """
+
+    closed = False
+
+    def __init__(self, file: Any) -> None:
+        self.file = file
+        self.found = False  # whether there was anything to replace
+        self._decoder = codecs.getincrementaldecoder("utf-8")(MARKING)
+
+    def read(self, size: int) -> bytes:
+        """Return up to so many bytes, none at the end only."""
+        while True:
+            block: bytes = self.file.read(max(size - 4, 1))  # a character may be left from before
+            if block.isascii() and not self._decoder.getstate()[0]:
+                return block
+            text = self._decoder.decode(block, final=not block).encode()
+            self.found |= text.count(MARK) > block.count(MARK)
+            if text or not block:
+                return text
+
+
+def _mark(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    return MARK.decode() * (error.end - error.start), error.end
+
+
+codecs.register_error(MARKING, _mark)
 
 
 def open_source(source: object, wanted: Sequence[str], separator: str | None) -> Source:
