@@ -584,6 +584,8 @@ def test_tables_that_cannot_be_used(refused):
         read_log(COLUMNS | {"loss": [1.0]}, loss="loss")
     with refused(InvalidLog, "mapping cannot be read"):
         read_log(COLUMNS | {"loss": [1.0, "x", 2.0]}, loss="loss")
+    with refused(InvalidLog, "DataFrame cannot be read: Could not convert 'b'", "column arm"):
+        read_log(pd.DataFrame({"arm": [1, "b"], "loss": 1}), loss="loss")
     with refused(InvalidLog, "'loss' cannot be used as numbers", "list"):
         read_log(COLUMNS | {"loss": [[1.0], [2.0], [3.0]]}, loss="loss")
     with refused(InvalidLog, "'arm' cannot be used as labels"):

@@ -10,7 +10,6 @@ import zlib
 from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -429,7 +428,7 @@ def _missing(source: Source, column: str) -> str:
 
 
 def _unreadable(name: str, error: BaseException) -> InvalidLog:
-    with suppress(AttributeError):
-        error = error if not error.strerror else OSError(error.strerror)  # type: ignore[attr-defined]
-    reason = str(error).strip().partition("\n")[0][:150]
-    return InvalidLog(f"{name} cannot be read: {reason or type(error).__name__}")
+    texts = [str(part) for part in error.args if isinstance(part, str)] or [type(error).__name__]
+    return InvalidLog(
+        f"{name} cannot be read: {'; '.join(texts).strip().partition(chr(10))[0]:.150}"
+    )
