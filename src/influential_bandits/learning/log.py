@@ -195,7 +195,7 @@ class EventLog(Frozen):
         if not self.membership.single:
             raise InvalidInput(
                 "items of this log belong to several arms; use the weights in log.membership, or "
-                "read the log with membership='random'"
+                "read the log with choose='random'"
             )
         return self.membership.arm[self.membership.offsets[self.item]]
 

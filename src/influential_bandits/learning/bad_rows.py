@@ -1,0 +1,71 @@
+"""BadRows: what is wrong with a log, how often, and in which lines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from influential_bandits.errors import InvalidLog
+from influential_bandits.learning.sources import Source
+from influential_bandits.world.dynamics import Ints
+
+__all__ = ["BadRows"]
+
+SHOWN = 3  # places of bad rows that a message names, for each reason
+
+
+@dataclass
+class _Found:
+    count: int = 0
+    places: list[int] = field(default_factory=list)
+    example: str = ""
+
+
+class BadRows:
+    """Rows that cannot be used: how many for each reason, where the first are, and an example."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.found: dict[str, _Found] = {}
+
+    def add(self, reason: str, rows: Ints, column: str = "", value: object = "") -> None:
+        """Note rows by their number among those that the source yielded."""
+        room = SHOWN - len(self.found[reason].places) if reason in self.found else SHOWN
+        self.add_places(reason, self.source.places(rows[:room]), len(rows), column, value)
+
+    def add_places(
+        self, reason: str, places: Sequence[int], count: int, column: str = "", value: object = ""
+    ) -> None:
+        """Note rows by their place in the file."""
+        found = self.found.setdefault(reason, _Found())
+        if not found.count:
+            found.example = f"{column} {value!r:.40}".strip() if column else ""
+        found.places += places[: SHOWN - len(found.places)]
+        found.count += count
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many rows are bad, by reason."""
+        return {reason: found.count for reason, found in sorted(self.found.items())}
+
+    def describe(self) -> str:
+        """Return reasons, counts, places and examples in one line."""
+        return "; ".join(self._one(reason, found) for reason, found in sorted(self.found.items()))
+
+    def _one(self, reason: str, found: _Found) -> str:
+        places = ", ".join(f"{line:d}" for line in self.source.lines(sorted(found.places)))
+        several = "s" if found.count > 1 else ""
+        more = ", …" if found.count > len(found.places) else ""
+        example = f": {found.example}" if found.example else ""
+        return f"{found.count} × {reason} ({self.source.place}{several} {places}{more}{example})"
+
+    def check(self, policy: str) -> None:
+        """Raise an error for bad rows unless they are to be dropped."""
+        if not self.found or policy == "drop":
+            return
+        total = sum(found.count for found in self.found.values())
+        counted = "" if self.source.place == "line" else ", counted from 0"
+        raise InvalidLog(
+            f"{self.source.name} has {total} bad row{'s' if total > 1 else ''}: {self.describe()}"
+            f"{counted}. Mend them, or leave them out with bad_rows='drop'"
+        )

@@ -1,0 +1,177 @@
+"""Columns of a table as labels, numbers and seconds; what cannot be cast is pointed at."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from influential_bandits.checks import optional_module
+from influential_bandits.errors import InvalidLog
+from influential_bandits.world.dynamics import Floats
+
+__all__ = ["Cast", "label_texts", "looks_numeric", "numbers", "seconds"]
+
+Mask = npt.NDArray[np.bool_]
+
+NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$|^[+-]?(?i:nan|inf|infinity)$"
+
+
+class Cast(NamedTuple):
+    """A column that was cast, and the rows in which it could not be."""
+
+    values: Any  # an Arrow array of text, or (rows,) of float64 with anything where it failed
+    missing: Mask
+    wrong: Mask
+
+
+def arrow() -> Any:
+    """Return pyarrow with its compute functions loaded, or say how to install it."""
+    optional_module("pyarrow.compute", "frame")
+    return optional_module("pyarrow", "frame")
+
+
+def label_texts(column: Any) -> Cast:
+    """Return labels as text; empty ones are missing."""
+    pa = arrow()
+    kinds = pa.types
+    if kinds.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if not kinds.is_string(column.type):
+        if kinds.is_nested(column.type):
+            raise pa.ArrowInvalid(f"values of type {column.type}")
+        column = column.cast(pa.string())
+    return Cast(column, _empty(column), np.zeros(len(column), bool))
+
+
+def contains(texts: Any, part: str) -> Mask:
+    """Tell where texts contain a part, (rows,)."""
+    return _mask(arrow().compute.match_substring(texts, part), null=False)
+
+
+def _empty(texts: Any) -> Mask:
+    """Tell where text is null or empty, (rows,)."""
+    pc = arrow().compute
+    return _mask(pc.equal(pc.binary_length(texts), 0), null=True)
+
+
+def _mask(truths: Any, *, null: bool) -> Mask:
+    values = truths if truths.null_count == 0 else arrow().compute.fill_null(truths, null)
+    mask: Mask = values.to_numpy(zero_copy_only=False)
+    return mask
+
+
+def looks_numeric(texts: Any) -> bool:
+    """Tell whether at least half of the texts that are not empty are numbers."""
+    pc = arrow().compute
+    trimmed = pc.utf8_trim_whitespace(texts)
+    filled = np.count_nonzero(~_empty(trimmed))
+    return bool(2 * np.count_nonzero(_is_number(trimmed)) >= filled)
+
+
+def _is_number(texts: Any) -> Mask:
+    return _mask(arrow().compute.match_substring_regex(texts, NUMBER), null=False)
+
+
+def numbers(column: Any) -> Cast:
+    """Return numbers as float64; wrong are those that are none."""
+    pa = arrow()
+    kinds = pa.types
+    if kinds.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if kinds.is_string(column.type) or kinds.is_large_string(column.type):
+        return _parsed_numbers(column)
+    if kinds.is_temporal(column.type) or kinds.is_nested(column.type):
+        raise pa.ArrowInvalid(f"values of type {column.type}")
+    nothing = np.zeros(len(column), bool)
+    return Cast(_floats(column.cast(pa.float64(), safe=False)), _nulls(column), nothing)
+
+
+def _parsed_numbers(texts: Any) -> Cast:
+    pa = arrow()
+    nothing = np.zeros(len(texts), bool)
+    try:
+        return Cast(_floats(texts.cast(pa.float64())), _nulls(texts), nothing)
+    except pa.ArrowInvalid:  # at least one is empty, padded or no number
+        trimmed = pa.compute.utf8_trim_whitespace(texts)
+        missing = _empty(trimmed)
+        number = _is_number(trimmed)
+        kept = pa.compute.if_else(pa.array(number), trimmed, None)
+        return Cast(_floats(kept.cast(pa.float64())), missing, ~missing & ~number)
+
+
+def _floats(column: Any) -> Floats:
+    values: Floats = column.to_numpy(zero_copy_only=False)
+    return values
+
+
+def _nulls(column: Any) -> Mask:
+    return (
+        np.zeros(len(column), bool)
+        if column.null_count == 0
+        else _mask(column.is_null(), null=True)
+    )
+
+
+def seconds(column: Any, *, numeric: bool) -> Cast:
+    """Return times in seconds since 1970 (UTC); wrong are those that cannot be read.
+
+    Parameters
+    ----------
+    column : Arrow array
+        Numbers, dates, timestamps (those without a zone count as UTC), or text.
+    numeric : bool
+        Whether text holds numbers of seconds, and not ISO 8601.
+    """
+    pa = arrow()
+    kinds = pa.types
+    if kinds.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if kinds.is_timestamp(column.type) or kinds.is_date(column.type):
+        nothing = np.zeros(len(column), bool)
+        return Cast(_instants(column), _nulls(column), nothing)
+    if (kinds.is_string(column.type) or kinds.is_large_string(column.type)) and not numeric:
+        return _parsed_times(column)
+    return numbers(column)
+
+
+def _instants(column: Any) -> Floats:
+    pa = arrow()
+    zone = getattr(column.type, "tz", None)
+    moments = column.cast(pa.timestamp("us", zone), safe=False)
+    return _floats(moments.cast(pa.int64()).cast(pa.float64(), safe=False)) / 1e6
+
+
+def _parsed_times(texts: Any) -> Cast:
+    pa = arrow()
+    nothing = np.zeros(len(texts), bool)
+    for kind in (pa.timestamp("us"), pa.timestamp("us", "UTC")):
+        try:
+            return Cast(_instants(texts.cast(kind)), _nulls(texts), nothing)
+        except pa.ArrowInvalid:
+            continue
+    # Some are empty, wrong, or have a zone where others have none: one by one, each text once.
+    coded = texts.dictionary_encode()
+    each = np.array([_moment(text) for text in coded.dictionary.to_pylist()] + [np.nan])
+    values = each[coded.indices.fill_null(len(each) - 1).to_numpy(zero_copy_only=False)]
+    missing = _empty(pa.compute.utf8_trim_whitespace(texts))
+    return Cast(values, missing, ~missing & np.isnan(values))
+
+
+def _moment(text: str) -> float:
+    try:
+        moment = datetime.fromisoformat(text.strip())
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        return np.nan
+
+
+def unusable(column: str, error: Exception, expected: str) -> InvalidLog:
+    """Return the error for a column whose type cannot be cast at all."""
+    return InvalidLog(f"column {column!r} cannot be used as {expected}: {_first_line(error)}")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0][:120]

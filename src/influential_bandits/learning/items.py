@@ -1,0 +1,94 @@
+"""ItemCodes: numbers of the items that rows name, and the arms that they belong to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from influential_bandits.errors import InvalidInput
+from influential_bandits.learning.membership import Membership
+from influential_bandits.learning.numbering import Codes, Numbering
+from influential_bandits.learning.plan import Plan
+
+__all__ = ["ItemCodes"]
+
+
+class ItemCodes:
+    """Numbers of items, and whether an item can be used at all.
+
+    Lists that are fixed (arms given, or items given) keep their order; others grow while rows are
+    read, and are sorted by name in the end, so that the result does not depend on file order.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.arms = None if plan.arms is None else [str(arm) for arm in plan.arms]
+        if self.arms is not None and len(set(self.arms)) != len(self.arms):
+            raise InvalidInput("arms must be different from one another")
+        self.members: dict[str, list[str]] = {}
+        self.unusable: dict[int, str] = {}  # number of an item → reason
+        if plan.items is not None:
+            given = {str(item): self._arms_of(item, arms) for item, arms in plan.items.items()}
+        elif self.arms is not None and plan.categories is None:
+            given = {arm: [arm] for arm in self.arms}
+        else:
+            given = {}
+        self.numbering = Numbering(given)
+        for number, (item, names) in enumerate(given.items()):
+            self._admit(number, item, names)
+
+    @property
+    def fixed(self) -> bool:
+        """Whether all items are known before any row is read."""
+        return self.plan.items is not None or (
+            self.arms is not None and self.plan.categories is None
+        )
+
+    def _arms_of(self, item: object, arms: Sequence[str] | str) -> list[str]:
+        if isinstance(arms, str):
+            return self._parts(arms)
+        try:
+            return list(arms)
+        except TypeError:
+            raise InvalidInput(
+                f"items must map each item to a list of arms, but item {item!r:.40} has "
+                f"{arms!r:.40}"
+            ) from None
+
+    def _parts(self, text: str) -> list[str]:
+        if self.plan.categories is None:
+            return [text]
+        return [part.strip() for part in text.split(self.plan.categories) if part.strip()]
+
+    def _admit(self, number: int, item: str, arms: list[str]) -> None:
+        names = [str(arm) for arm in arms]
+        if not names:
+            self.unusable[number] = "missing value"
+        elif self.arms is not None and not set(names) <= set(self.arms):
+            self.unusable[number] = "unknown arm"
+        else:
+            self.members[item] = names
+
+    def numbers(self, items: Any) -> Codes:
+        """Return the numbers of items, an Arrow column of text, (rows,)."""
+        known = len(self.numbering)
+        codes = self.numbering.numbers(items)
+        for number in range(known, len(self.numbering)):
+            item = self.numbering.labels[number]
+            if self.fixed:
+                self.unusable[number] = "unknown arm" if self.plan.items is None else "unknown item"
+            else:
+                self._admit(number, item, self._parts(item))
+        return codes
+
+    def membership(self) -> tuple[Membership, Codes]:
+        """Return the membership of all items met, and the number in it of each of our numbers."""
+        ordered = list(self.members) if self.fixed else sorted(self.members)
+        position = {item: place for place, item in enumerate(ordered)}
+        final = np.array([position.get(item, -1) for item in self.numbering.labels], np.int32)
+        if self.plan.items is None and self.plan.categories is None:
+            return Membership.of_arms(ordered), final
+        members = {item: self.members[item] for item in ordered}
+        return Membership(members, self.arms, self.plan.choose, self.plan.seed), final

@@ -1,0 +1,209 @@
+"""From batches of raw columns to checked events: one way for logs read at once or in parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from influential_bandits.learning.bad_rows import BadRows
+from influential_bandits.learning.columns import (
+    Cast,
+    Mask,
+    arrow,
+    contains,
+    label_texts,
+    looks_numeric,
+    numbers,
+    seconds,
+    unusable,
+)
+from influential_bandits.learning.items import ItemCodes
+from influential_bandits.learning.numbering import Codes, Hashes, hashes
+from influential_bandits.learning.plan import Plan
+from influential_bandits.learning.sources import MARK, Source, TextSource
+from influential_bandits.simulation.execution import Progress
+from influential_bandits.world.dynamics import Floats, Ints
+
+__all__ = ["Events", "Pipeline"]
+
+
+@dataclass
+class Events:
+    """Checked events of one batch, in file order."""
+
+    who: Any  # Arrow text, (events,): labels of instances
+    what: Codes  # (events,): numbers of ItemCodes
+    loss: Floats
+    time: Floats | None
+    row: Ints  # (events,): numbers of rows among those that the source yielded
+    key: Hashes | None  # (events, 2)
+
+    def part(self, start: int, stop: int) -> Events:
+        """Return the events from start to before stop."""
+        return Events(
+            self.who[start:stop],
+            self.what[start:stop],
+            self.loss[start:stop],
+            None if self.time is None else self.time[start:stop],
+            self.row[start:stop],
+            None if self.key is None else self.key[start:stop],
+        )
+
+
+class Pipeline:
+    """Reads a source through a plan: yields checked events and keeps count of bad rows."""
+
+    def __init__(
+        self, source: Source, plan: Plan, codes: ItemCodes, progress: bool | None = None
+    ) -> None:
+        self.source, self.plan, self.codes = source, plan, codes
+        self.progress = progress
+        self.bad = BadRows(source)
+        self._numeric_time: bool | None = None
+        self._blank: Ints = np.zeros(0, np.int64)  # blank lines that may be the end of the file
+
+    def __iter__(self) -> Iterator[Events]:
+        """Yield the good rows batch by batch."""
+        bar = Progress(f"reading {self.source.name}", max(self.source.total, 1), self.progress)
+        first = 0
+        try:
+            for batch in self.source.batches(self.plan.columns, self._wrong_fields):
+                size = batch.num_rows
+                events = self._events(batch, np.arange(first, first + size))
+                first += size
+                if events is not None and len(events.who):
+                    yield events
+                bar.done = self.source.done
+                bar.show()
+        finally:
+            bar.close()
+
+    def _wrong_fields(self, place: int, text: str) -> None:
+        self.bad.add_places("wrong number of fields", [place], 1, "text", text)
+
+    def _events(self, batch: Any, rows: Ints) -> Events | None:
+        plan = self.plan
+        if isinstance(self.source, TextSource):
+            batch, rows = self._without_blanks(batch, rows)
+        if batch.num_rows == 0:
+            return None
+        check = _Check(self.bad, rows)
+        columns = dict(zip(plan.columns, batch.columns, strict=True))
+        self._check_marks(check, columns)
+        texts = {
+            name: self._cast(check, name, columns[name], "labels", label_texts)
+            for name in (plan.instance, plan.arm, *plan.keys)
+        }
+        outcome = self._cast(check, plan.outcome, columns[plan.outcome], "numbers", numbers)
+        check.finite(plan.outcome, outcome)
+        time = None
+        if plan.time is not None:
+            time = self._times(check, plan.time, columns[plan.time])
+        what = self._item_numbers(check, texts[plan.arm])
+        good = check.good
+        kept = slice(None) if good.all() else good
+        keep = (lambda column: column) if good.all() else _filtered(good)
+        return Events(
+            keep(texts[plan.instance]),
+            what[kept],
+            plan.losses(outcome[kept]),
+            None if time is None else time[kept],
+            rows[kept],
+            hashes([keep(texts[name]) for name in plan.keys]) if plan.keys else None,
+        )
+
+    def _without_blanks(self, batch: Any, rows: Ints) -> tuple[Any, Ints]:
+        """Leave out blank lines; those at the end of the file are no fault."""
+        pc = arrow().compute
+        blank = np.ones(len(rows), bool)
+        for column in batch.columns:
+            if blank.any():
+                blank &= pc.equal(pc.binary_length(column), 0).to_numpy(zero_copy_only=False)
+        if not blank.any() and not len(self._blank):
+            return batch, rows
+        filled = np.flatnonzero(~blank)
+        inside = blank.copy()
+        inside[filled[-1] if len(filled) else 0 :] = False
+        if len(filled):
+            faulty = np.concatenate([self._blank, rows[inside]])
+            if len(faulty):
+                self.bad.add("blank line", faulty)
+            self._blank = rows[:0]
+        self._blank = np.concatenate([self._blank, rows[blank & ~inside]])
+        return batch.filter(arrow().array(~blank)), rows[~blank]
+
+    def _cast(self, check: _Check, name: str, column: Any, expected: str, cast: Any) -> Any:
+        pa = arrow()
+        try:
+            done: Cast = cast(column)
+        except pa.ArrowException as error:
+            raise unusable(name, error, expected) from None
+        check.fail("missing value", done.missing, name, column)
+        check.fail("not a number", done.wrong, name, column)
+        return done.values
+
+    def _check_marks(self, check: _Check, columns: dict[str, Any]) -> None:
+        """Note rows in which bytes were replaced because they are not UTF-8."""
+        if not (isinstance(self.source, TextSource) and self.source.marked):
+            return
+        if self.source.marked.found:
+            for name, column in columns.items():
+                check.fail("invalid UTF-8", contains(column, MARK.decode()), name, column)
+
+    def _times(self, check: _Check, name: str, column: Any) -> Floats:
+        pa = arrow()
+        if self._numeric_time is None:  # the first batch decides for all
+            text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+            self._numeric_time = not text or looks_numeric(column)
+        try:
+            done = seconds(column, numeric=self._numeric_time)
+        except pa.ArrowException as error:
+            raise unusable(name, error, "times") from None
+        check.fail("missing value", done.missing, name, column)
+        check.fail("unreadable time", done.wrong, name, column)
+        values: Floats = done.values
+        check.finite(name, values)
+        return values
+
+    def _item_numbers(self, check: _Check, items: Any) -> Codes:
+        """Return numbers of the items of good rows; arms of bad rows are no arms."""
+        what: Codes = np.full(len(items), -1, np.int32)
+        good = check.good.copy()
+        what[good] = self.codes.numbers(items if good.all() else _filtered(good)(items))
+        for reason in sorted(set(self.codes.unusable.values())):
+            bad = [n for n, why in self.codes.unusable.items() if why == reason]
+            check.fail(reason, np.isin(what, bad), self.plan.arm, items)
+        return what
+
+
+class _Check:
+    """Which rows of a batch are good so far; each bad row is counted for one reason."""
+
+    def __init__(self, bad: BadRows, rows: Ints) -> None:
+        self.bad, self.rows = bad, rows
+        self.good: Mask = np.ones(len(rows), bool)
+
+    def fail(self, reason: str, mask: Mask, column: str, values: Any) -> None:
+        """Note rows that are bad for a reason, unless they were so before."""
+        if not mask.any():
+            return
+        places = np.flatnonzero(mask & self.good)
+        if len(places):
+            self.good[places] = False
+            value = values[int(places[0])]
+            example: Any = value.as_py() if hasattr(value, "as_py") else float(value)
+            if reason == "invalid UTF-8":
+                example = example.replace(MARK.decode(), "\N{REPLACEMENT CHARACTER}")
+            self.bad.add(reason, self.rows[places], column, example)
+
+    def finite(self, column: str, values: Floats) -> None:
+        """Note rows whose number is infinite or none."""
+        self.fail("not finite", ~np.isfinite(values), column, values)
+
+
+def _filtered(good: Mask) -> Any:
+    mask = arrow().array(good)
+    return lambda column: column.filter(mask)

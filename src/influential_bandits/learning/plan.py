@@ -1,0 +1,108 @@
+"""Plan: which columns a log is read from, and what they mean."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from influential_bandits.checks import is_real
+from influential_bandits.errors import InvalidInput
+from influential_bandits.world.dynamics import Floats
+
+__all__ = ["Plan"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which columns to read, and what they mean; checked when it is made."""
+
+    instance: str = "instance"
+    arm: str = "arm"
+    time: str | None = "time"
+    loss: str | None = None
+    rating: str | None = None
+    reward: str | None = None
+    best: float | None = None
+    arms: Sequence[str] | None = None
+    items: Mapping[Any, Sequence[str] | str] | None = None
+    categories: str | None = None
+    choose: str = "fractional"
+    seed: int = 0
+    key: str | Sequence[str] | None = None
+    bad_rows: str = "error"
+
+    def __post_init__(self) -> None:
+        """Check the options that need no look at the data."""
+        self._check_outcome()
+        self._check_choices()
+        self._check_names()
+
+    def _check_outcome(self) -> None:
+        given = [name for name in ("loss", "rating", "reward") if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise InvalidInput(
+                "name exactly one column of outcomes: loss=, rating= (with best=) or reward=, got "
+                + (" and ".join(given) or "none")
+            )
+        if (self.rating is None) != (self.best is None):
+            raise InvalidInput(
+                "best= is the best rating there is: pass it with rating=, and with nothing else"
+            )
+        if self.best is not None and not (is_real(self.best) and math.isfinite(self.best)):
+            raise InvalidInput(f"best must be a finite number, got {self.best!r}")
+
+    def _check_choices(self) -> None:
+        if self.bad_rows not in {"error", "drop"}:
+            raise InvalidInput(f"bad_rows must be 'error' or 'drop', got {self.bad_rows!r}")
+        if self.choose not in {"fractional", "random"}:
+            raise InvalidInput(f"choose must be 'fractional' or 'random', got {self.choose!r}")
+        if self.categories is not None and not (
+            isinstance(self.categories, str) and self.categories
+        ):
+            raise InvalidInput(f"categories must be a text such as '|', got {self.categories!r}")
+
+    def _check_names(self) -> None:
+        if not isinstance(self.items, Mapping | None):
+            raise InvalidInput(f"items must map each item to its arms, got {self.items!r:.60}")
+        for name, names in (("arms", self.arms), ("key", self.key)):
+            listed = isinstance(names, Sequence | np.ndarray | None)
+            if not listed or (isinstance(names, str) and name == "arms"):
+                raise InvalidInput(f"{name} must be a list of names, got {names!r:.60}")
+        for name in ("instance", "arm", "time", "loss", "rating", "reward"):
+            column = getattr(self, name)
+            optional = name not in {"instance", "arm"}
+            if not isinstance(column, str) and not (optional and column is None):
+                raise InvalidInput(f"{name} must be the name of a column, got {column!r}")
+
+    @property
+    def outcome(self) -> str:
+        """The column of losses, ratings or rewards."""
+        return self.loss or self.rating or self.reward or ""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The columns whose combination must be unique."""
+        return (self.key,) if isinstance(self.key, str) else tuple(self.key or ())
+
+    @property
+    def columns(self) -> list[str]:
+        """All columns to read, each once."""
+        clock = () if self.time is None else (self.time,)
+        return list(dict.fromkeys((self.instance, self.arm, *clock, self.outcome, *self.keys)))
+
+    @property
+    def conversion(self) -> str:
+        """How losses come from the outcomes."""
+        if self.rating is not None:
+            return f"loss = {self.best:g} − {self.rating}"
+        return f"loss = −{self.reward}" if self.reward is not None else f"loss = {self.loss}"
+
+    def losses(self, outcomes: Floats) -> Floats:
+        """Return the losses of outcomes."""
+        if self.rating is not None and self.best is not None:
+            return float(self.best) - outcomes
+        return 0.0 - outcomes if self.reward is not None else outcomes  # not −0.0

@@ -1,0 +1,141 @@
+"""read_log: a file, a folder or a data frame as an EventLog, with every bad row accounted for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from influential_bandits.learning.gathering import Gathering, about_source, require_rows
+from influential_bandits.learning.items import ItemCodes
+from influential_bandits.learning.log import EventLog
+from influential_bandits.learning.numbering import Numbering
+from influential_bandits.learning.pipeline import Pipeline
+from influential_bandits.learning.plan import Plan
+from influential_bandits.learning.sources import open_source
+
+__all__ = ["read_log"]
+
+
+def read_log(
+    source: str | Path | Mapping[str, Any] | Any,
+    *,
+    instance: str = "instance",
+    arm: str = "arm",
+    time: str | None = "time",
+    loss: str | None = None,
+    rating: str | None = None,
+    reward: str | None = None,
+    best: float | None = None,
+    arms: Sequence[str] | None = None,
+    items: Mapping[Any, Sequence[str] | str] | None = None,
+    categories: str | None = None,
+    choose: str = "fractional",
+    seed: int = 0,
+    key: str | Sequence[str] | None = None,
+    separator: str | None = None,
+    bad_rows: str = "error",
+    progress: bool | None = None,
+) -> EventLog:
+    """Read a log of events: one row each, with an instance, an arm, a time and an outcome.
+
+    Parameters
+    ----------
+    source : path, data frame, Arrow table, or mapping of names to columns
+        CSV (plain or gzip), a Parquet or Arrow file, a folder of Parquet files, or anything
+        tabular: pandas, Polars, Arrow.
+    instance, arm : str
+        Columns of labels: whose event it is, and what was met (an arm, or an item of ``items``).
+    time : str or None
+        Column of times: numbers of seconds, ISO 8601 text (UTC unless it has a zone) or
+        timestamps. If half of the texts of the first rows are numbers, all must be. None: the
+        order of rows is the order of time.
+    loss, rating, reward : str
+        Column of outcomes, exactly one of them: a loss; a rating, loss = ``best`` − rating; or a
+        reward, loss = −reward.
+    best : float
+        The best rating there is; with ``rating`` only.
+    arms : sequence of str, optional
+        All arms, in the order wanted; rows of others are bad. By default those of the log, sorted.
+    items : mapping of items to a sequence of arms, optional
+        The arms of each item, if the column ``arm`` holds items; rows of others are bad.
+    categories : str, optional
+        Separates several arms of one item in text: "|" for "Comedy|Horror".
+    choose : "fractional" or "random"
+        What becomes of items of several arms; see :class:`Membership`.
+    seed : int
+        Of the random choice.
+    key : str or sequence of str, optional
+        Columns whose combination must be unique; all rows but the first of the same key are bad.
+        Without it, events that repeat instance, time, item and loss of another are kept and
+        counted in ``about["repeated"]``.
+    separator : str, optional
+        Of CSV; by default the one of , ; | and tab under which the columns are found.
+    bad_rows : "error" or "drop"
+        What to do if rows cannot be used: raise an error that says which and why, or leave them
+        out and count them in ``about["dropped"]``, by reason.
+    progress : bool, optional
+        Whether to show a progress bar; by default on terminals, if it takes long.
+
+    Returns
+    -------
+    EventLog
+        With ``about``: source, conversion of losses, dropped, repeated, and separator of CSV.
+
+    Raises
+    ------
+    InvalidLog
+        If the source cannot be read, lacks columns, or has bad rows.
+
+    Examples
+    --------
+    >>> log = read_log(
+    ...     {
+    ...         "user": ["ann", "bob", "ann"],
+    ...         "genre": ["Horror", "Comedy|Horror", "Comedy"],
+    ...         "stars": [2, 4, 5],
+    ...         "day": ["2024-05-02", "2024-05-02", "2024-05-01"],
+    ...     },
+    ...     instance="user",
+    ...     arm="genre",
+    ...     time="day",
+    ...     rating="stars",
+    ...     best=5,
+    ...     categories="|",
+    ... )
+    >>> log
+    EventLog(3 events, 2 instances, 2 arms, items of several arms)
+    >>> log.history("ann").loss
+    array([0., 3.])
+    >>> log.about["conversion"]
+    'loss = 5 − stars'
+    """
+    plan = Plan(
+        instance=instance,
+        arm=arm,
+        time=time,
+        loss=loss,
+        rating=rating,
+        reward=reward,
+        best=best,
+        arms=arms,
+        items=items,
+        categories=categories,
+        choose=choose,
+        seed=seed,
+        key=key,
+        bad_rows=bad_rows,
+    )
+    codes = ItemCodes(plan)
+    opened = open_source(source, plan.columns, separator)
+    pipeline = Pipeline(opened, plan, codes, progress)
+    instances = Numbering()
+    gathering = Gathering()
+    for events in pipeline:
+        gathering.append(instances.numbers(events.who), events)
+    gathering.drop_repeated_keys(pipeline.bad)
+    pipeline.bad.check(bad_rows)
+    require_rows(opened, pipeline.bad, gathering.size)
+    membership, final = codes.membership()
+    about = about_source(opened, plan, pipeline.bad)
+    return gathering.log(instances.labels, membership, final, about)

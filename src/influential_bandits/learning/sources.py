@@ -1,0 +1,434 @@
+"""Where rows come from: CSV text, Parquet, Arrow; batch by batch, with places to name in errors."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import difflib
+import gzip
+import zlib
+from abc import ABC, abstractmethod
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from influential_bandits.checks import optional_module
+from influential_bandits.errors import InvalidInput, InvalidLog
+from influential_bandits.learning.columns import arrow
+from influential_bandits.numerics.compiling import kernel
+from influential_bandits.world.dynamics import Ints
+
+__all__ = ["Source", "open_source"]
+
+BLOCK = 1 << 20  # bytes of text that are read at once
+ROWS = 1 << 18  # rows of a table that are read at once
+LONGEST_HEADER = 1 << 20  # bytes
+SEPARATORS = {",": "','", ";": "';'", "\t": "'\\t'", "|": "'|'"}
+MARK = b"\x1a"  # ASCII's own character for what could not be read
+MARKING = "influential-bandits.mark"  # the name of the way to replace it
+GZIP, PARQUET, ARROW_FILE = b"\x1f\x8b", b"PAR1", b"ARROW1"
+
+
+class Source(ABC):
+    """Rows that can be read several times, in batches.
+
+    Attributes
+    ----------
+    name : str
+        The file, or the kind of table, for messages.
+    columns : list of str
+    separator : str or None
+        Of CSV.
+    place : str
+        What rows are called in messages: lines of a file count from 1, rows of a table from 0.
+    total, done : int
+        How much there is to read, and how much was read: bytes or rows.
+    """
+
+    name: str
+    columns: list[str]
+    separator: str | None = None
+    place: str = "row"
+    total: int
+    done: int = 0
+
+    @abstractmethod
+    def batches(self, columns: Sequence[str], skipped: Callable[[int, str], None]) -> Iterator[Any]:
+        """Yield Arrow record batches of these columns.
+
+        ``skipped`` is told the place and the text of rows that have the wrong number of fields.
+        """
+
+    def places(self, rows: Ints) -> list[int]:
+        """Return the places of rows, given by their number among those that batches yielded."""
+        return [int(row) for row in rows]
+
+    def lines(self, places: Sequence[int]) -> list[int]:
+        """Return the numbers that a user can look up for places."""
+        return list(places)
+
+
+class TableSource(Source):
+    """A frame, a table, or a mapping of names to columns."""
+
+    def __init__(self, table: Any, name: str) -> None:
+        self.table, self.name = table, name
+        self.columns = list(table.column_names)
+        self.total = table.num_rows
+
+    def batches(self, columns: Sequence[str], skipped: Callable[[int, str], None]) -> Iterator[Any]:
+        """Yield slices of the table."""
+        self.done = 0
+        for batch in self.table.select(list(columns)).to_batches(max_chunksize=ROWS):
+            self.done += batch.num_rows
+            yield batch
+
+
+class DatasetSource(Source):
+    """Parquet or Arrow files, read row group by row group."""
+
+    def __init__(self, files: Sequence[Path], name: str, kind: str) -> None:
+        dataset = optional_module("pyarrow.dataset", "frame")
+        self.name = name
+        try:
+            self.data = dataset.dataset(
+                [str(file) for file in files], format=kind, partitioning="hive"
+            )
+            self.total = self.data.count_rows()
+        except (arrow().ArrowException, OSError) as error:
+            raise _unreadable(name, error) from None
+        self.columns = list(self.data.schema.names)
+
+    def batches(self, columns: Sequence[str], skipped: Callable[[int, str], None]) -> Iterator[Any]:
+        """Yield batches in the order of the files."""
+        self.done = 0
+        batches = self.data.to_batches(
+            columns=list(columns), batch_size=ROWS, batch_readahead=1, fragment_readahead=1
+        )
+        while True:
+            try:
+                batch = next(batches, None)
+            except (arrow().ArrowException, OSError) as error:
+                raise _unreadable(self.name, error) from None
+            if batch is None:
+                return
+            self.done += batch.num_rows
+            yield batch
+
+
+class TextSource(Source):
+    """A CSV file, plain or compressed."""
+
+    place = "line"
+
+    def __init__(self, path: Path, wanted: Sequence[str], separator: str | None) -> None:
+        self.path, self.name = path, path.name
+        self.total = path.stat().st_size
+        text = _start_of(path)
+        self._only_header = text[-1] not in "\r\n"
+        line = text.splitlines()[0]
+        self.separator = _separator(path.name, line, wanted, separator)
+        self.columns = _fields(line, self.separator)
+        self.wrong = array("q")  # places of rows of the wrong number of fields, ascending
+        self.marked: MarkedText | None = None
+        self._unclosed = array("q")  # those of them whose last quote has no end
+
+    def batches(self, columns: Sequence[str], skipped: Callable[[int, str], None]) -> Iterator[Any]:
+        """Yield columns as text; quoted values may contain separators and line ends."""
+        pa = arrow()
+        self.done, self.wrong, self._unclosed = 0, array("q"), array("q")
+        if self._only_header:  # which Arrow would take for the start of a line that is too long
+            return
+        try:
+            with pa.OSFile(str(self.path)) as file:
+                reader = self._reader(file, columns, skipped)
+                while True:
+                    batch = next(reader, None)
+                    self._check_quotes()
+                    if batch is None:
+                        return
+                    self.done = file.tell()
+                    yield batch.rename_columns(list(columns))
+        except pa.ArrowInvalid as error:
+            if "straddling" not in str(error):
+                raise _unreadable(self.name, error) from None
+            raise InvalidLog(
+                f"{self.name} has a quoted value without an end, or a line of more than "
+                f"{BLOCK >> 20} MB"
+            ) from None
+        except (pa.ArrowException, OSError) as error:
+            raise _unreadable(self.name, error) from None
+
+    def _check_quotes(self) -> None:
+        """Raise an error for a quote that swallowed the rest: that is more than one bad row."""
+        if self._unclosed:
+            (line,) = self.lines(self._unclosed[:1])
+            raise InvalidLog(f"{self.name} has a quoted value without an end in line {line}")
+
+    def _reader(
+        self, file: Any, columns: Sequence[str], skipped: Callable[[int, str], None]
+    ) -> Any:
+        """Return Arrow's reader of columns by their place, since names may be odd or repeated."""
+        text = optional_module("pyarrow.csv", "frame")
+        pa = arrow()
+        names = [f"{number}" for number in range(len(self.columns))]
+        wanted = [names[self.columns.index(column)] for column in columns]
+
+        def handle(row: Any) -> str:
+            self.wrong.append(row.number)
+            if row.text.count('"') % 2:
+                self._unclosed.append(row.number)
+            skipped(row.number, row.text)
+            return "skip"
+
+        if _magic(self.path).startswith(GZIP):
+            file = pa.CompressedInputStream(file, "gzip")
+        self.marked = MarkedText(file)
+        return text.open_csv(
+            pa.PythonFile(self.marked, "r"),
+            # One thread: Arrow numbers rows only then.
+            text.ReadOptions(
+                use_threads=False, block_size=BLOCK, column_names=names, skip_rows_after_names=1
+            ),
+            text.ParseOptions(
+                delimiter=self.separator,
+                newlines_in_values=True,
+                ignore_empty_lines=False,
+                invalid_row_handler=handle,
+            ),
+            text.ConvertOptions(
+                include_columns=wanted,
+                column_types=dict.fromkeys(wanted, pa.string()),
+                check_utf8=False,
+                strings_can_be_null=False,
+            ),
+        )
+
+    def places(self, rows: Ints) -> list[int]:
+        """Return rows of the file, the header being row 1; rows that were left out count."""
+        good_before = np.array(self.wrong, np.int64) - np.arange(len(self.wrong)) - 2
+        return [int(row) for row in rows + 2 + np.searchsorted(good_before, rows, "right")]
+
+    def lines(self, places: Sequence[int]) -> list[int]:
+        """Return the lines in which rows begin; quoted values may take several lines."""
+        wanted = np.unique(np.array(places, np.int64))
+        lines, state = np.zeros(len(wanted), np.int64), np.zeros(4, np.int64)
+        separator = ord(self.separator or ",")
+        with _opened(self.path) as file:
+            while (block := file.read(BLOCK)) and state[3] < len(wanted):
+                _find_rows(np.frombuffer(block, np.uint8), separator, wanted, lines, state)
+        # Where lines end in a bare carriage return, none is found, and rows are what there is.
+        return [int(lines[np.searchsorted(wanted, place)]) or place for place in places]
+
+
+@kernel
+def _find_rows(
+    data: npt.NDArray[np.uint8], separator: int, wanted: Ints, lines: Ints, state: Ints
+) -> None:
+    """Find the lines in which rows begin: ``wanted`` ascending, header = 1, found in ``lines``.
+
+    A quote opens a quoted value at its beginning only; a doubled one in it is a quote. The state
+    between blocks: mode (0 at the start of a value, 1 inside, 2 inside quotes, 3 after a quote
+    inside quotes), rows and lines that ended, and how many of the wanted were found.
+    """
+    mode, rows, ends, found = state
+    for n in range(data.size):
+        while found < wanted.size and wanted[found] == rows + 1:
+            lines[found] = ends + 1
+            found += 1
+        byte = data[n]
+        end = byte == 10
+        ends += end
+        if mode == 2:
+            mode = 3 if byte == 34 else 2
+        elif byte == 34 and mode != 1:
+            mode = 2
+        elif end or byte == separator:
+            mode = 0
+            rows += end
+        else:
+            mode = 1
+    state[:] = mode, rows, ends, found
+
+
+class MarkedText:
+    """A file for Arrow in which bytes that are not UTF-8 are replaced by ``MARK``.
+
+    Arrow can leave out rows of the wrong number of fields only if they are valid text.
+    """
+
+    closed = False
+
+    def __init__(self, file: Any) -> None:
+        self.file = file
+        self.found = False  # whether there was anything to replace
+        self._decoder = codecs.getincrementaldecoder("utf-8")(MARKING)
+
+    def read(self, size: int) -> bytes:
+        """Return up to so many bytes, none at the end only."""
+        while True:
+            block: bytes = self.file.read(max(size - 4, 1))  # a character may be left from before
+            if block.isascii() and not self._decoder.getstate()[0]:
+                return block
+            text = self._decoder.decode(block, final=not block).encode()
+            self.found |= text.count(MARK) > block.count(MARK)
+            if text or not block:
+                return text
+
+
+def _mark(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    return MARK.decode() * (error.end - error.start), error.end
+
+
+codecs.register_error(MARKING, _mark)
+
+
+def open_source(source: object, wanted: Sequence[str], separator: str | None) -> Source:
+    """Return the rows of a path or of anything tabular; all wanted columns are there."""
+    if separator is not None and (not isinstance(separator, str) or len(separator) != 1):
+        raise InvalidInput(f"separator must be one character, such as ',', got {separator!r}")
+    opened = (
+        _open_path(Path(source), wanted, separator)
+        if isinstance(source, (str, Path))
+        else _open_table(source)
+    )
+    _check_columns(opened, wanted)
+    return opened
+
+
+def _open_table(source: object) -> Source:
+    pa = arrow()
+    name = f"the {type(source).__name__}"
+    if isinstance(source, Mapping):
+        try:
+            made = {str(key): _column(value) for key, value in source.items()}
+            return TableSource(pa.table(made), "the mapping")
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise _unreadable("the mapping", error) from None
+    if not (
+        hasattr(source, "__arrow_c_stream__") or isinstance(source, (pa.Table, pa.RecordBatch))
+    ):
+        raise InvalidInput(
+            "a log is read from a path, a data frame, an Arrow table or a mapping of names to "
+            f"columns, got {source!r:.60}"
+        )
+    try:
+        return TableSource(pa.table(source), name)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise _unreadable(name, error) from None
+
+
+def _column(values: Any) -> Any:
+    pa = arrow()
+    if isinstance(values, (pa.Array, pa.ChunkedArray)):
+        return values
+    if hasattr(values, "__arrow_c_stream__"):
+        return pa.chunked_array(values)
+    return pa.array(values)
+
+
+def _open_path(path: Path, wanted: Sequence[str], separator: str | None) -> Source:
+    if not path.exists():
+        raise InvalidInput(f"there is no file {path}")
+    if path.is_dir():
+        files = sorted(file for file in path.rglob("*.parquet") if file.is_file())
+        if not files:
+            raise InvalidInput(
+                f"{path} is a folder without Parquet files; name the file to read, or a folder "
+                "with files that end in .parquet"
+            )
+        return DatasetSource(files, path.name, "parquet")
+    try:
+        magic = _magic(path)
+    except OSError as error:
+        raise _unreadable(path.name, error) from None
+    if magic.startswith(PARQUET):
+        return DatasetSource([path], path.name, "parquet")
+    if magic.startswith(ARROW_FILE):
+        return DatasetSource([path], path.name, "ipc")
+    arrow()  # without it, say so before anything else
+    return TextSource(path, wanted, separator)
+
+
+def _magic(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(8)
+
+
+def _opened(path: Path) -> Any:
+    return gzip.open(path) if _magic(path).startswith(GZIP) else path.open("rb")
+
+
+def _start_of(path: Path) -> str:
+    """Return the first line, with its end if it has one."""
+    try:
+        with _opened(path) as file:
+            start = file.readline(LONGEST_HEADER)
+    except (EOFError, OSError, zlib.error) as error:
+        raise _unreadable(path.name, error) from None
+    if not start:
+        raise InvalidLog(f"{path.name} is empty; its first line must name the columns")
+    try:
+        text = start.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        kind = "UTF-16" if start[:2] in {b"\xff\xfe", b"\xfe\xff"} else "no UTF-8"
+        raise InvalidLog(
+            f"{path.name} does not begin with a line of text in UTF-8: it seems to be {kind}; "
+            "save it as CSV in UTF-8"
+        ) from None
+    if not text or not text.splitlines()[0].strip():
+        raise InvalidLog(f"the first line of {path.name} is blank; it must name the columns")
+    return text
+
+
+def _fields(line: str, separator: str) -> list[str]:
+    return next(csv.reader([line], delimiter=separator))
+
+
+def _separator(name: str, line: str, wanted: Sequence[str], given: str | None) -> str:
+    """Return the separator of a header: the one given if it fits, else the one that does."""
+    present = {s: len(set(wanted) & set(_fields(line, s))) for s in SEPARATORS}
+    best = max(present, key=lambda s: (present[s], len(_fields(line, s))))
+    if given is None:
+        return best
+    if present[best] > len(set(wanted) & set(_fields(line, given))):
+        raise InvalidLog(
+            f"separator {SEPARATORS.get(given, repr(given))} does not fit {name}, whose first line "
+            f"is {line[:80]!r}; try separator={SEPARATORS[best]}"
+        )
+    return given
+
+
+def _check_columns(source: Source, wanted: Sequence[str]) -> None:
+    for column in wanted:
+        times = source.columns.count(column)
+        if times > 1:
+            raise InvalidLog(f"{source.name} has {times} columns of the name {column!r}")
+        if times == 0:
+            raise InvalidLog(_missing(source, column))
+
+
+def _missing(source: Source, column: str) -> str:
+    there = ", ".join(source.columns) or "none"
+    there = there if len(there) < 120 else there[:120] + " …"
+    message = f"{source.name} has no column {column!r}; it has: {there}"
+    lower = {name.lower(): name for name in source.columns}
+    close = difflib.get_close_matches(column.lower(), lower, 1)
+    if close:
+        message += f"; did you mean {lower[close[0]]!r}?"
+    if column == "time":
+        message += "; pass time=None if the order of rows is the order of time"
+    return message
+
+
+def _unreadable(name: str, error: BaseException) -> InvalidLog:
+    texts = [str(part) for part in error.args if isinstance(part, str)] or [type(error).__name__]
+    return InvalidLog(
+        f"{name} cannot be read: {'; '.join(texts).strip().partition(chr(10))[0]:.150}"
+    )

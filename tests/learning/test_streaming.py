@@ -1,0 +1,289 @@
+"""stream_log: the same events as read_log in parts, little memory, and no files left behind."""
+
+import gc
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from influential_bandits.errors import InvalidInput, InvalidLog
+from influential_bandits.learning import sources, streaming
+from influential_bandits.learning.reading import read_log
+from influential_bandits.learning.streaming import stream_log
+
+SMALL, LARGE = 400_000, 2_400_000  # events; to hold the difference would take 48 MB or more
+ALLOWED = 24 << 10  # KiB by which the large file may need more memory
+MEASURED = """
+import json, sys
+from pathlib import Path
+from influential_bandits.learning import sources
+from influential_bandits.learning.streaming import stream_log
+
+sources.BLOCK = 1 << 18  # Arrow reads some dozens of blocks ahead
+stream = stream_log(
+    sys.argv[1], loss="loss", events_per_part=50_000, grouped=bool(int(sys.argv[2]))
+)
+events = sum(len(part) for part in stream)
+status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+print(json.dumps([events, int(status["VmHWM"].split()[0])]))
+"""
+
+
+def histories(*logs):
+    """Label → columns of its history, and check that no instance is in two parts."""
+    made = {}
+    for log in logs:
+        assert not set(made) & set(log.instances)
+        for number, label in enumerate(log.instances):
+            mine = slice(log.offsets[number], log.offsets[number + 1])
+            items = [log.membership.items[item] for item in log.item[mine]]
+            time = None if log.time is None else log.time[mine].tolist()
+            made[label] = (items, time, log.loss[mine].tolist())
+    return made
+
+
+def table(events, *, grouped=False, seed=0):
+    """Columns of random events of about twenty a user."""
+    random = np.random.default_rng(seed)
+    who = random.integers(0, max(events // 20, 1), events)
+    return {
+        "instance": np.sort(who) if grouped else who,
+        "arm": random.choice(["x", "y|z", "z", "w|x"], events),
+        "time": random.integers(0, 50, events),
+        "loss": random.normal(size=events),
+    }
+
+
+def write_csv(path, columns):
+    pd.DataFrame(columns).to_csv(path, index=False)
+    return path
+
+
+@pytest.fixture
+def small_pieces(monkeypatch):
+    """Blocks and runs so small that a little file has many of them."""
+    monkeypatch.setattr(sources, "BLOCK", 4096)
+    monkeypatch.setattr(sources, "ROWS", 300)
+    monkeypatch.setattr(streaming, "FEWEST_HELD", 500)
+
+
+OPTIONS = [{}, {"categories": "|"}, {"time": None}, {"arms": ["z", "y|z", "w|x", "x"]}]
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize("options", OPTIONS, ids=["plain", "categories", "timeless", "arms"])
+def test_parts_have_the_histories_of_the_log(grouped, options, tmp_path, small_pieces):
+    columns = table(3000, grouped=grouped)
+    path = write_csv(tmp_path / "log.csv", columns)
+    whole = read_log(path, loss="loss", **options)
+    for source in (path, columns):
+        stream = stream_log(source, loss="loss", events_per_part=200, grouped=grouped, **options)
+        assert stream.arms == whole.arms
+        for _ in range(2):
+            parts = list(stream)
+            assert histories(*parts) == histories(whole)
+            assert all(part.membership is stream.membership for part in parts)
+            assert all(part.about["conversion"] == "loss = loss" for part in parts)
+        assert stream.n_events == len(whole)
+        assert stream.n_instances == whole.n_instances
+        assert stream.about["repeated"] == whole.about["repeated"]
+        assert stream.about["dropped"] == {}
+        assert 10 <= len(parts) <= 25
+        assert max(len(part) for part in parts) < 300
+        stream.close()
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.sampled_from("xy"), st.integers(0, 3)), min_size=1),
+    st.integers(1, 20),
+    st.booleans(),
+)
+def test_parts_of_any_size_are_the_log(rows, size, grouped):
+    rows = sorted(rows, key=lambda row: row[0]) if grouped else rows
+    who, what, time = map(list, zip(*rows, strict=True))
+    columns = {"instance": who, "arm": what, "time": time, "loss": list(range(len(rows)))}
+    with stream_log(columns, loss="loss", events_per_part=size, grouped=grouped) as stream:
+        parts = list(stream)
+    assert histories(*parts) == histories(read_log(columns, loss="loss"))
+    assert all(len(part) for part in parts)
+
+
+def test_a_folder_of_parquet_files(tmp_path, small_pieces):
+    columns = pa.table(table(2000))
+    for number in range(4):
+        part = columns[number * 500 : number * 500 + 500]
+        pq.write_table(part, tmp_path / f"{number}.parquet", row_group_size=100)
+    with stream_log(tmp_path, loss="loss", events_per_part=300) as stream:
+        assert histories(*stream) == histories(read_log(tmp_path, loss="loss"))
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_bad_rows_are_counted_over_the_whole_file(grouped, tmp_path, small_pieces, refused):
+    columns = {name: column.tolist() for name, column in table(3000, grouped=grouped).items()}
+    for row, value in ((5, "bad"), (1500, "worse"), (2999, "")):
+        columns["loss"][row] = value
+    path = write_csv(tmp_path / "log.csv", columns)
+    options = {"loss": "loss", "events_per_part": 200, "grouped": grouped}
+    with refused(InvalidLog, "2 × not a number (lines 7, 1502: loss 'bad')", "(line 3001: loss"):
+        stream_log(path, **options)
+    stream = stream_log(path, **options, bad_rows="drop")
+    assert stream.about["dropped"] == {"missing value": 1, "not a number": 2}
+    assert stream.n_events == 2997
+    whole = read_log(path, loss="loss", bad_rows="drop")
+    assert histories(*stream) == histories(whole)
+    assert all(part.about["dropped"] == whole.about["dropped"] for part in stream)
+
+
+def test_with_known_arms_a_grouped_file_is_read_once(tmp_path, small_pieces, refused):
+    columns = {name: column.tolist() for name, column in table(3000, grouped=True).items()}
+    columns["loss"][2500] = "bad"
+    path = write_csv(tmp_path / "log.csv", columns)
+    arms = ["x", "y|z", "z", "w|x"]
+    options = {"loss": "loss", "events_per_part": 200, "grouped": True, "arms": arms}
+    stream = stream_log(path, **options)
+    assert repr(stream) == "LogStream(4 arms)"
+    parts = iter(stream)
+    assert len(next(parts)) >= 200
+    with refused(InvalidLog, "1 × not a number (line 2502: loss 'bad')"):
+        list(parts)
+    dropping = stream_log(path, **options, bad_rows="drop")
+    assert sum(len(part) for part in dropping) == dropping.n_events == 2999
+    assert dropping.about["dropped"] == {"not a number": 1}
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize("key", [["instance", "time"], ["instance", "arm", "time"]])
+def test_duplicate_keys(grouped, key, small_pieces, refused):
+    columns = table(3000, grouped=grouped)
+    options = {"loss": "loss", "key": key}
+    whole = read_log(columns, **options, bad_rows="drop")
+    assert whole.about["dropped"]["duplicate key"] > 100
+    stream = stream_log(columns, events_per_part=200, grouped=grouped, **options, bad_rows="drop")
+    assert histories(*stream) == histories(whole)
+    assert stream.about["dropped"] == whole.about["dropped"]
+    assert stream.n_events == len(whole)
+    with pytest.raises(InvalidLog) as all_at_once:
+        read_log(columns, **options)
+    with pytest.raises(InvalidLog) as in_parts:
+        stream_log(columns, events_per_part=200, grouped=grouped, **options)
+    assert str(in_parts.value) == str(all_at_once.value)
+
+
+def test_keys_across_instances(small_pieces, refused):
+    columns = table(3000) | {"id": np.arange(3000) % 2900}
+    whole = read_log(columns, loss="loss", key="id", bad_rows="drop")
+    stream = stream_log(columns, loss="loss", key="id", bad_rows="drop", events_per_part=200)
+    assert histories(*stream) == histories(whole)
+    assert stream.about["dropped"] == {"duplicate key": 100}
+    with refused(InvalidInput, "key must contain", "'instance'", "id"):
+        stream_log(columns, loss="loss", key="id", grouped=True)
+
+
+def test_an_instance_that_comes_back_is_no_group(tmp_path, small_pieces, refused):
+    columns = {name: column.tolist() for name, column in table(3000, grouped=True).items()}
+    columns["instance"][2000] = 3
+    path = write_csv(tmp_path / "log.csv", columns)
+    with refused(InvalidLog, "instance '3' comes back in line 2002", "grouped=False"):
+        stream_log(path, loss="loss", grouped=True, bad_rows="drop")
+    with refused(InvalidLog, "comes back in row 2000"):
+        stream_log(columns, loss="loss", grouped=True)
+
+
+def test_an_instance_larger_than_a_part_stays_whole(small_pieces):
+    columns = table(2000, grouped=True) | {"instance": ["a"] * 10 + ["b"] * 1980 + ["c"] * 10}
+    for grouped in (False, True):
+        with stream_log(columns, loss="loss", events_per_part=5, grouped=grouped) as stream:
+            parts = {part.instances: len(part) for part in stream}
+        assert parts == {("a",): 10, ("b",): 1980, ("c",): 10}
+
+
+def test_temporary_files_vanish(tmp_path, small_pieces):
+    columns = table(3000)
+    options = {"loss": "loss", "events_per_part": 200, "folder": tmp_path}
+
+    def left():
+        return list(tmp_path.rglob("*"))
+
+    with stream_log(columns, **options) as stream:
+        assert left()
+        next(iter(stream))
+    assert not left()
+    stream = stream_log(columns, **options)
+    assert left()
+    del stream
+    gc.collect()
+    assert not left()
+    with pytest.raises(InvalidLog, match="missing value"):
+        stream_log(columns | {"loss": [None, *columns["loss"][1:]]}, **options)
+    assert not left()
+
+
+def test_temporary_files_vanish_if_the_reader_fails(tmp_path):
+    with (
+        pytest.raises(ZeroDivisionError),
+        stream_log(table(3000), loss="loss", folder=tmp_path) as stream,
+    ):
+        divmod(len(next(iter(stream))), 0)
+    assert not list(tmp_path.rglob("*"))
+
+
+def test_a_closed_stream_says_so(refused):
+    stream = stream_log(table(10), loss="loss")
+    stream.close()
+    stream.close()
+    with refused(InvalidInput, "closed"):
+        list(stream)
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_streams_that_are_refused(grouped, tmp_path, refused):
+    columns = table(10, grouped=True)
+    options = {"loss": "loss", "grouped": grouped}
+    with refused(InvalidInput, "events_per_part must be at least 1", "0"):
+        stream_log(columns, **options, events_per_part=0)
+    with refused(InvalidInput, "no option colour"):
+        stream_log(columns, **options, colour="red")
+    with refused(InvalidLog, "no column 'Loss'"):
+        stream_log(columns, loss="Loss", grouped=grouped)
+    with refused(InvalidLog, "has columns, but no rows"):
+        stream_log(table(0), **options)
+    with refused(InvalidLog, "all rows of the mapping are bad"):
+        list(stream_log(columns, **options, arms=["q"], bad_rows="drop"))
+    with refused(InvalidInput, "there is no folder", "nowhere"):
+        stream_log(columns, loss="loss", folder=tmp_path / "nowhere")
+
+
+# Not from getrusage, where a process starts with the peak of the one that started it.
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak from Linux")
+@pytest.mark.parametrize("grouped", [0, 1])
+def test_memory_does_not_grow_with_the_file(grouped, tmp_path):
+    random = np.random.default_rng(0)
+    memory = {}
+    for events in (SMALL, LARGE):
+        columns = {
+            "instance": np.arange(events) // 1000,
+            "arm": random.integers(0, 20, events),
+            "time": random.integers(0, 10**9, events),
+            "loss": random.integers(0, 10, events),
+        }
+        path = tmp_path / f"{events}.csv"
+        pa.csv.write_csv(pa.table(columns), path)
+        done = subprocess.run(
+            [sys.executable, "-c", MEASURED, str(path), str(grouped)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        counted, memory[events] = json.loads(done.stdout)
+        assert counted == events
+    assert memory[LARGE] - memory[SMALL] < ALLOWED
