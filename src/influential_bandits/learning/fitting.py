@@ -26,7 +26,6 @@ from influential_bandits.learning.design import (
 from influential_bandits.learning.log import EventLog
 from influential_bandits.learning.pooling import (
     RandomEffects,
-    chunks,
     instance_effects,
     instance_scores,
     pooled_gram,
@@ -36,7 +35,7 @@ from influential_bandits.numerics.compiling import kernel
 from influential_bandits.simulation.execution import Progress, map_in_order
 from influential_bandits.world.dynamics import Floats
 
-__all__ = ["Fit", "Penalty", "fit_pooled", "fit_separately"]
+__all__ = ["Fit", "Penalty", "fit_pooled", "fit_separately", "interactions", "predictions"]
 
 TOLERANCE = 1e-9  # relative duality gap
 SINGULAR = 1e-11  # smallest eigenvalue, relative to the largest, of statistics that determine A
@@ -53,11 +52,13 @@ class Fit(NamedTuple):
     """Coefficients of all instances, and how sure they are."""
 
     coefficients: Floats  # (instances, size)
+    free: Floats  # (instances, size): the same without the cone
     errors: Floats  # (instances, size): posterior standard deviations
     noise: Floats  # (instances,): standard deviation of what is left
     gap: Floats  # (instances,): duality gap of positive semi-definite fits, relative
     determined: bool  # whether the statistics determine the interaction without a ridge
     population: Floats  # (size,)
+    free_population: Floats  # (size,): the same without the cone
     covariance: Floats  # (size, size): of the population's coefficients
 
 
@@ -79,7 +80,7 @@ def fit_separately(
     """Fit each instance on its own."""
     events, size = events_of(log), design.size
     instances = log.n_instances
-    out = _empty(instances, size)
+    out = empty(instances, size)
     normalised = log.membership.normalised
 
     def work(task: tuple[int, int]) -> bool:
@@ -87,26 +88,48 @@ def fit_separately(
 
     with single_threaded_algebra():
         determined = all(list(map_in_order(work, _small_chunks(log), threads, progress)))
-    coefficients, errors, noise, gap = out
+    return averaged(log, determined, *out)
+
+
+def averaged(
+    log: EventLog,
+    determined: bool,
+    coefficients: Floats,
+    free: Floats,
+    errors: Floats,
+    noise: Floats,
+    gap: Floats,
+) -> Fit:
+    """Return fits of single instances together with their mean as the population."""
     met = log.lengths > 0
-    population = coefficients[met].mean(axis=0)
-    covariance = np.atleast_2d(np.cov(coefficients[met], rowvar=False)) / max(met.sum(), 1)
-    if met.sum() < 2:
+    if met.sum() > 1:
+        covariance = np.atleast_2d(np.cov(free[met], rowvar=False)) / met.sum()
+    else:
         covariance = np.diag(errors[met].sum(axis=0) ** 2)
-    return Fit(coefficients, errors, noise, gap, determined, population, covariance)
+    population, free_population = coefficients[met].mean(axis=0), free[met].mean(axis=0)
+    return Fit(
+        coefficients,
+        free,
+        errors,
+        noise,
+        gap,
+        determined,
+        population,
+        free_population,
+        covariance,
+    )
 
 
-def _empty(instances: int, size: int) -> tuple[Floats, Floats, Floats, Floats]:
-    table = (np.zeros((instances, size)), np.zeros((instances, size)))
-    return (*table, np.zeros(instances), np.zeros(instances))
+def empty(instances: int, size: int) -> tuple[Any, Any, Any, Any, Any]:
+    """Return arrays for the coefficients, the same without cone, errors, noise and gap."""
+    first, second, third = (np.zeros((instances, size)) for _ in range(3))
+    return first, second, third, np.zeros(instances), np.zeros(instances)
 
 
 def _small_chunks(log: EventLog) -> Iterable[tuple[int, int]]:
     """Return ranges of instances, small enough that threads share the work evenly."""
     step = max(1, min(64, log.n_instances // 16))
-    return [
-        (low, min(low + step, log.n_instances)) for low in range(0, log.n_instances, step)
-    ]
+    return [(low, min(low + step, log.n_instances)) for low in range(0, log.n_instances, step)]
 
 
 @kernel
@@ -121,6 +144,7 @@ def _fit_range(
     normalised: bool,
     size: int,
     coefficients: Floats,
+    free: Floats,
     errors: Floats,
     noise: Floats,
     gap: Floats,
@@ -137,14 +161,15 @@ def _fit_range(
         mean = gram[:arms, size].sum() / number if normalised else 0.0
         _centred(gram, arms, mean, number)
         weights = penalties(gram, arms, design.controls, design.kind, number, ridge, shrinkage)
-        solution, spread, least, determines = solved(
+        solution, unbound, spread, least, determines = solved(
             gram, weights, arms, design.controls, design.kind, definite, gap[u : u + 1]
         )
         determined &= determines or ridge > 0.0
-        free = max(number - (size - (weights * spread).sum()), 1.0)
-        noise[u] = np.sqrt(max(least, 0.0) / free)
-        coefficients[u] = solution
+        freedom = max(number - (size - (weights * spread).sum()), 1.0)
+        noise[u] = np.sqrt(max(least, 0.0) / freedom)
+        coefficients[u], free[u] = solution, unbound
         coefficients[u, :arms] += mean
+        free[u, :arms] += mean
         errors[u] = noise[u] * np.sqrt(spread)
     return determined
 
@@ -190,13 +215,18 @@ def penalties(
 @kernel
 def solved(
     gram: Floats, weights: Floats, arms: int, controls: int, kind: int, definite: bool, gap: Floats
-) -> tuple[Floats, Floats, float, bool]:
-    """Return the minimiser, diag(H⁻¹), the sum of squares left, and whether A is determined."""
+) -> tuple[Floats, Floats, Floats, float, bool]:
+    """Return the minimiser, that without the cone, diag(H⁻¹), the squares left, if A is determined.
+
+    H = Gram matrix + penalty.
+    """
     size = gram.shape[0] - 1
-    H = gram[:size, :size] + np.diag(weights)
+    plain = np.ascontiguousarray(gram[:size, :size])
+    H = plain + np.diag(weights)
     g = gram[:size, size].copy()
     inverse = np.linalg.inv(H)
     solution = inverse @ g
+    free = solution.copy()
     determined = True
     start = arms + controls
     if size > start:
@@ -206,16 +236,14 @@ def solved(
         if definite:
             right = reduced @ solution[start:]
             scale = _svec_scale(arms)
-            best = solve_psd(
-                reduced * scale.reshape(-1, 1) * scale, right * scale, arms, TOLERANCE
-            )
+            best = solve_psd(reduced * scale.reshape(-1, 1) * scale, right * scale, arms, TOLERANCE)
             solution[start:] = svec(best.matrix) * scale
             nuisance = np.ascontiguousarray(H[:start, :start])
             coupled = np.ascontiguousarray(H[:start, start:])
             solution[:start] = np.linalg.solve(nuisance, g[:start] - coupled @ solution[start:])
             gap[0] = best.gap / max(0.5 * gram[size, size], 1e-300)
-    left = gram[size, size] - 2.0 * (g @ solution) + solution @ (gram[:size, :size] @ solution)
-    return solution, np.diag(inverse).copy(), left, determined
+    left = gram[size, size] - 2.0 * (g @ solution) + solution @ (plain @ solution)
+    return solution, free, np.diag(inverse).copy(), left, determined
 
 
 @kernel
@@ -245,15 +273,12 @@ def fit_pooled(
     Standard errors of what is shared hold up when the errors of one instance depend on each other
     (the sandwich over instances).
     """
-    parts = list(parts) if not isinstance(parts, list) else parts
     number = sum(len(log) for log in parts)
     with single_threaded_algebra():
         gram = pooled_gram(parts, design, effects, threads)
-        weights = penalties(
-            gram, design.arms, design.controls, design.kind, number, ridge, 1e-9
-        )
+        weights = penalties(gram, design.arms, design.controls, design.kind, number, ridge, 1e-9)
         gap = np.zeros(1)
-        shared, _, _, determined = solved(
+        shared, free, _, _, determined = solved(
             gram, weights, design.arms, design.controls, design.kind, definite, gap
         )
         bread = np.linalg.inv(gram[:-1, :-1] + np.diag(weights))
@@ -261,27 +286,31 @@ def fit_pooled(
     covariance = bread @ meat @ bread
     coefficients = np.tile(shared, (len(effect), 1))
     coefficients[:, : design.arms] += effect
+    unbound = np.tile(free, (len(effect), 1))
+    unbound[:, : design.arms] = coefficients[:, : design.arms]
     noise = float(np.sqrt(left / max(number - freedom, 1.0)))
     errors = np.tile(np.sqrt(np.diag(covariance)), (len(effect), 1))
     errors[:, : design.arms] = _effect_errors(parts, design, effects, noise)
     return Fit(
         coefficients,
+        unbound,
         errors,
         np.full(len(effect), noise),
         np.full(len(effect), gap[0]),
         bool(determined) or ridge > 0.0,
         shared,
+        free,
         covariance,
     )
 
 
 def _instances(
-    parts: list[EventLog], design: Design, effects: RandomEffects, shared: Floats
+    parts: Iterable[EventLog], design: Design, effects: RandomEffects, shared: Floats
 ) -> tuple[Floats, float, Floats, float]:
     """Return each instance's own part of the initial losses, and what the sandwich is made of."""
     rows, left = [], 0.0
     meat = np.zeros((design.size, design.size))
-    cells = 0.0
+    spent = 0.0  # degrees of freedom that the instances' own losses take
     for log in parts:
         events = events_of(log)
         residual = log.loss - predictions(log, design, np.tile(shared, (log.n_instances, 1)))
@@ -294,13 +323,14 @@ def _instances(
         instance_scores(design, events, residual, design.size, scores)
         meat += scores.T @ scores
         left += float(residual @ residual)
-        cells += effect.size * effects.arm / (effects.arm + 1.0 / max(len(log) / effect.size, 1.0))
+        events_of_cell = len(log) / max(effect.size, 1)
+        spent += effect.size * events_of_cell / (events_of_cell + 1.0 / effects.arm)
         rows.append(effect)
-    return np.concatenate(rows), left, meat, min(cells, 0.5 * sum(map(len, parts)))
+    return np.concatenate(rows), left, meat, spent
 
 
 def _effect_errors(
-    parts: list[EventLog], design: Design, effects: RandomEffects, noise: float
+    parts: Iterable[EventLog], design: Design, effects: RandomEffects, noise: float
 ) -> Floats:
     """Return standard errors of the initial losses: what the own events leave open."""
     rows = []
@@ -327,6 +357,3 @@ def interactions(design: Design, coefficients: Floats) -> Any:
     """Return the interaction matrices in coefficients (..., size)."""
     start = design.arms + design.controls
     return as_matrix(design.kind, design.arms, coefficients[..., start:])
-
-
-__all__ += ["chunks", "interactions", "predictions"]

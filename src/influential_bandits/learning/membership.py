@@ -110,16 +110,32 @@ class Membership(Frozen):
         )
         return made
 
+    @classmethod
+    def of_weights(cls, arms: Sequence[str], weights: Floats) -> Membership:
+        """Return a membership of items "0", "1", … with any weights, (items, arms)."""
+        made = cls.__new__(cls)
+        items, places = np.nonzero(weights)
+        made._fill(
+            tuple(str(i) for i in range(len(weights))),
+            tuple(arms),
+            np.concatenate([[0], np.cumsum(np.bincount(items, minlength=len(weights)))]),
+            places.astype(np.int32),
+            np.ascontiguousarray(weights[items, places]),
+        )
+        return made
+
     @cached_property
     def single(self) -> bool:
         """Whether every item belongs to exactly one arm."""
-        return len(self.arm) == len(self.items)
+        one_each = bool((np.diff(self.offsets) == 1).all())
+        return one_each and bool((self.weight == 1.0).all())
 
     @cached_property
     def normalised(self) -> bool:
         """Whether the weights of every item sum to one, as they do unless given otherwise."""
-        totals = np.add.reduceat(self.weight, self.offsets[:-1]) if len(self.weight) else np.ones(1)
-        return bool(np.allclose(totals, 1.0, rtol=0.0, atol=1e-9))
+        items = np.repeat(np.arange(len(self.items)), np.diff(self.offsets))
+        totals = np.bincount(items, self.weight, minlength=len(self.items))
+        return bool((np.abs(totals - 1.0) < 1e-9).all())
 
     def weights(self, item: str) -> dict[str, float]:
         """Return the weights of an item by arm."""

@@ -1,0 +1,365 @@
+"""Empirical Bayes: the population gives the prior, each instance its own posterior.
+
+The coefficients θ_u of instance u come from a population N(m, Λ); given them, losses are linear
+with normal noise σ. Λ has one variance each for the level, the interaction's diagonal and the rest
+of it, and arm·I + common·11ᵀ for the initial losses. m, Λ and σ maximise the likelihood of
+the log (EM, with m solved for exactly in each round, which EM alone would approach slowly), on as
+many instances as fit into a moderate memory; then every instance gets its posterior.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from influential_bandits.learning.design import Design, Events, Kind, events_of, history_gram
+from influential_bandits.learning.fitting import (
+    Fit,
+    _svec_scale,
+    single_threaded_algebra,
+)
+from influential_bandits.learning.log import EventLog
+from influential_bandits.learning.pooling import RandomEffects
+from influential_bandits.learning.psd import solve_psd, svec
+from influential_bandits.numerics.compiling import kernel
+from influential_bandits.simulation.execution import Progress, map_in_order
+from influential_bandits.world.dynamics import Floats, Ints
+
+__all__ = ["Prior", "fit_partially"]
+
+INSTANCES = 300  # that the prior is estimated from
+ROUNDS = 25
+SETTLED = 2e-3  # relative change of every variance in one step of EM, when the rounds end
+VARIANCES = ("arm", "common", "level", "diagonal", "off_diagonal", "noise")
+
+
+class Prior(NamedTuple):
+    """The population: mean coefficients, and how much instances differ from them."""
+
+    mean: Floats  # (size,)
+    covariance: Floats  # (size, size): of the mean's estimate
+    arm: float  # variances
+    common: float
+    level: float
+    diagonal: float
+    off_diagonal: float
+    noise: float  # σ²
+    rounds: int
+    settled: bool
+
+
+def fit_partially(
+    parts: Iterable[EventLog],
+    design: Design,
+    definite: bool,
+    effects: RandomEffects,
+    seed: int,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> tuple[Fit, Prior]:
+    """Estimate the prior, then every instance's posterior."""
+    with single_threaded_algebra():
+        prior = estimated_prior(sample(parts, seed), design, effects, threads)
+        fits = [_posteriors(log, design, definite, prior, threads, progress) for log in parts]
+    coefficients, free, errors, gap = (np.concatenate(column) for column in zip(*fits, strict=True))
+    population = prior.mean.copy()
+    if definite:
+        start = design.arms + design.controls
+        population[start:] = _nearest_definite(population[start:], design.arms)
+    fit = Fit(
+        coefficients,
+        free,
+        errors,
+        np.full(len(coefficients), np.sqrt(prior.noise)),
+        gap,
+        True,
+        population,
+        prior.mean,
+        prior.covariance,
+    )
+    return fit, prior
+
+
+def sample(parts: Iterable[EventLog], seed: int) -> EventLog:
+    """Return some instances of a log, drawn from its first part."""
+    log = next(iter(parts))
+    met = np.flatnonzero(log.lengths >= 2)
+    drawn = np.random.default_rng(seed).permutation(met)[:INSTANCES]
+    return log.take(np.sort(drawn))
+
+
+def estimated_prior(
+    log: EventLog, design: Design, effects: RandomEffects, threads: int | None = None
+) -> Prior:
+    """Estimate the population from instances."""
+    events, size, arms = events_of(log), design.size, design.arms
+    grams = np.empty((log.n_instances, size + 1, size + 1))
+
+    def gather(u: int) -> None:
+        history_gram(design, events, u, size, grams[u])
+
+    list(map_in_order(gather, range(log.n_instances), threads))
+    groups = _groups(design)
+    tasks = np.array_split(np.arange(log.n_instances), max(1, log.n_instances // 16))
+
+    def improved(prior: Prior) -> Prior:
+        precision: Any = np.linalg.inv(_covariance(prior, design))
+
+        def expect(task: Ints) -> list[Any]:
+            return _expectation(grams[task], precision, prior.noise, prior.mean, arms)
+
+        sums = [sum(column) for column in zip(*map_in_order(expect, tasks, threads), strict=True)]
+        return _maximised(prior, sums, precision, groups, design, log.n_instances, len(log))
+
+    return _accelerated(improved, _first_guess(grams, design, effects))
+
+
+def _accelerated(improved: Callable[[Prior], Prior], prior: Prior) -> Prior:
+    """Repeat EM with extrapolation (SQUAREM): variances near zero would take it hundreds of rounds.
+
+    After two rounds, the logarithms of the variances go on along the way they went.
+    """
+    for round_ in range(ROUNDS):
+        once = improved(prior)
+        twice = improved(once)
+        first, second, third = (np.log(np.array(p[2:8])) for p in (prior, once, twice))
+        step = second - first
+        bend = (third - second) - step
+        settled = float(np.abs(third - second).max()) < SETTLED
+        if settled:
+            return twice._replace(rounds=round_ + 1, settled=True)
+        length = np.sqrt((step @ step) / max(bend @ bend, 1e-300))
+        stretch = float(np.clip(length, 1.0, 16.0))
+        ahead = first + 2.0 * stretch * step + stretch**2 * bend
+        values = np.exp(np.clip(ahead, third - 5.0, third + 5.0))
+        prior = improved(twice._replace(**dict(zip(VARIANCES, values.tolist(), strict=True))))
+    return prior._replace(rounds=ROUNDS, settled=False)
+
+
+def _first_guess(grams: Floats, design: Design, effects: RandomEffects) -> Prior:
+    arms, size = design.arms, design.size
+    total = grams.sum(axis=0)
+    start = arms + design.controls
+    noise = effects.noise if effects.noise > 0.0 else 1e-12
+    weights = np.full(size, 1e-6 * max(float(np.trace(total[:-1, :-1])) / size, 1e-300))
+    mean = np.linalg.solve(total[:-1, :-1] + np.diag(weights), total[:-1, -1])
+    square = float(np.diag(total)[start:size].sum()) / max(size - start, 1) / len(grams)
+    typical = noise / max(square, 1e-300)
+    spread = max(effects.arm * noise, 1e-4 * noise), max(effects.common * noise, 1e-4 * noise)
+    return Prior(mean, np.eye(size), *spread, 0.1, typical, typical, noise, 0, False)
+
+
+def _groups(design: Design) -> Ints:
+    """Return the group of each coefficient: 0 initial loss, 1 level, 2 diagonal, 3 off it."""
+    arms = design.arms
+    out = np.zeros(design.size, np.int64)
+    out[arms : arms + design.controls] = 1
+    start = arms + design.controls
+    out[start:] = 3
+    own = {
+        Kind.NONE: [],
+        Kind.DIAGONAL: list(range(arms)),
+        Kind.SYMMETRIC: [i * (i + 1) // 2 + i for i in range(arms)],
+        Kind.FREE: [i * arms + i for i in range(arms)],
+    }[design.kind]
+    out[start + np.array(own, np.int64)] = 2
+    return out
+
+
+def _covariance(prior: Prior, design: Design) -> Any:
+    """Return Λ."""
+    values = np.array([prior.arm, prior.level, prior.diagonal, prior.off_diagonal])
+    out = np.diag(np.maximum(values, 1e-12 * prior.noise)[_groups(design)])
+    out[: design.arms, : design.arms] += prior.common
+    return out
+
+
+def _expectation(
+    grams: Floats, precision: Floats, noise: float, mean: Floats, arms: int
+) -> list[Any]:
+    """Return, summed over instances: V, V·g/σ², squares about the mean, loss covariance, errors."""
+    size = len(mean)
+    sums: list[Any] = [
+        np.zeros((size, size)),
+        np.zeros(size),
+        np.zeros(size),
+        np.zeros((arms, arms)),
+        0.0,
+    ]
+    for gram in grams:
+        plain, right = gram[:size, :size], gram[:size, size]
+        variance = np.linalg.inv(plain / noise + precision)
+        posterior = variance @ (right / noise + precision @ mean)
+        apart = posterior - mean
+        sums[0] += variance
+        sums[1] += variance @ right / noise
+        sums[2] += apart**2 + np.diag(variance)
+        sums[3] += np.outer(apart[:arms], apart[:arms]) + variance[:arms, :arms]
+        left = gram[size, size] - 2.0 * right @ posterior + posterior @ plain @ posterior
+        sums[4] += left + float((plain * variance).sum())
+    return sums
+
+
+def _maximised(
+    prior: Prior,
+    sums: list[Any],
+    precision: Floats,
+    groups: Ints,
+    design: Design,
+    instances: int,
+    events: int,
+) -> Prior:
+    variance, right, squares, losses, left = sums
+    information = instances * precision - precision @ variance @ precision
+    information = 0.5 * (information + information.T)
+    covariance = np.linalg.pinv(information, hermitian=True)
+    mean = covariance @ (precision @ right)
+
+    def group(number: int, before: float) -> float:
+        mine = groups == number
+        return float(squares[mine].mean() / instances) if mine.any() else before
+
+    arms = design.arms
+    diagonal = float(np.trace(losses)) / arms / instances
+    common = prior.common
+    if arms > 1:
+        common = max((float(losses.sum()) / instances - arms * diagonal) / (arms * (arms - 1)), 0.0)
+    floor = 1e-10 * prior.noise
+    return Prior(
+        mean,
+        covariance,
+        max(diagonal - common, floor),
+        max(common, floor),
+        max(group(1, prior.level), floor),
+        max(group(2, prior.diagonal), 1e-300),
+        max(group(3, prior.off_diagonal), 1e-300),
+        max(float(left) / events, 1e-300),
+        prior.rounds,
+        prior.settled,
+    )
+
+
+def _posteriors(
+    log: EventLog,
+    design: Design,
+    definite: bool,
+    prior: Prior,
+    threads: int | None,
+    progress: Progress | None,
+) -> tuple[Any, ...]:
+    events, size = events_of(log), design.size
+    covariance = _covariance(prior, design)
+    precision: Any = np.linalg.inv(covariance)
+    unsure = np.diag(prior.covariance) / np.diag(covariance) ** 2
+    coefficients, free, errors = (np.zeros((log.n_instances, size)) for _ in range(3))
+    gap = np.zeros(log.n_instances)
+
+    def work(task: tuple[int, int]) -> None:
+        _posterior_range(
+            design,
+            events,
+            task[0],
+            task[1],
+            definite,
+            precision,
+            covariance,
+            unsure,
+            prior.mean,
+            prior.noise,
+            size,
+            coefficients,
+            free,
+            errors,
+            gap,
+        )
+
+    step = 64
+    tasks = [(low, min(low + step, log.n_instances)) for low in range(0, log.n_instances, step)]
+    for _ in map_in_order(work, tasks, threads, progress):
+        pass
+    return coefficients, free, errors, gap
+
+
+@kernel
+def _posterior_range(
+    design: Design,
+    events: Events,
+    low: int,
+    high: int,
+    definite: bool,
+    precision: Floats,
+    covariance: Floats,
+    unsure: Floats,
+    mean: Floats,
+    noise: float,
+    size: int,
+    coefficients: Floats,
+    free: Floats,
+    errors: Floats,
+    gap: Floats,
+) -> None:
+    """Fill the posteriors of instances low … high − 1.
+
+    ``unsure`` is the variance of the population's mean relative to the squared prior variance: what
+    a posterior takes over from its prior, it takes over with the prior's own error.
+    """
+    arms = design.arms
+    start = arms + design.controls
+    gram = np.empty((size + 1, size + 1))
+    active = np.empty(size, np.int64)
+    variances = np.diag(covariance)
+    prior_errors = np.sqrt(variances + unsure * variances**2)
+    for u in range(low, high):
+        history_gram(design, events, u, size, gram)
+        used = 0
+        for a in range(size):
+            # Entries of the interaction that never came up stay at their prior.
+            if a < start or gram[a, a] > 0.0 or definite:
+                active[used] = a
+                used += 1
+        chosen = active[:used]
+        H, right = np.empty((used, used)), np.empty(used)
+        for a in range(used):
+            total = gram[chosen[a], size]
+            for b in range(size):
+                total -= gram[chosen[a], b] * mean[b]
+            right[a] = total / noise
+            for b in range(used):
+                H[a, b] = gram[chosen[a], chosen[b]] / noise + precision[chosen[a], chosen[b]]
+        inverse = np.linalg.inv(H)
+        moved = inverse @ right
+        free[u] = mean
+        errors[u] = prior_errors
+        for a in range(used):
+            free[u, chosen[a]] += moved[a]
+            own = max(inverse[a, a], 0.0)
+            errors[u, chosen[a]] = np.sqrt(own + unsure[chosen[a]] * own**2)
+        coefficients[u] = free[u]
+        if definite and size > start:
+            gap[u] = _made_definite(H, inverse, right, mean, arms, start, coefficients[u])
+
+
+@kernel
+def _made_definite(
+    H: Floats, inverse: Any, right: Floats, mean: Floats, arms: int, start: int, out: Floats
+) -> float:
+    """Find the most likely coefficients whose interaction is positive semi-definite."""
+    scale = _svec_scale(arms)
+    reduced = np.linalg.inv(np.ascontiguousarray(inverse[start:, start:]))
+    target = reduced @ out[start:]
+    best = solve_psd(reduced * scale.reshape(-1, 1) * scale, target * scale, arms, 1e-9)
+    out[start:] = svec(best.matrix) * scale
+    nuisance = np.ascontiguousarray(H[:start, :start])
+    coupled = np.ascontiguousarray(H[:start, start:])
+    moved = out[start:] - mean[start:]
+    out[:start] = mean[:start] + np.linalg.solve(nuisance, right[:start] - coupled @ moved)
+    return best.gap / max(abs(best.objective), 1e-300)
+
+
+def _nearest_definite(coefficients: Floats, arms: int) -> Floats:
+    """Return the nearest positive semi-definite interaction."""
+    scale = _svec_scale(arms)
+    best = solve_psd(np.eye(len(scale)), coefficients / scale, arms, 1e-9)
+    return svec(best.matrix) * scale
