@@ -11,16 +11,30 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from influential_bandits.datasets.download import fetch_movielens
+    from influential_bandits.datasets.movielens import movielens
+    from influential_bandits.datasets.synthetic import (
+        planted_interaction,
+        synthetic_log,
+        synthetic_parts,
+    )
     from influential_bandits.errors import (
         InfluentialBanditsError,
         Interrupted,
         InvalidInput,
         InvalidInstance,
+        InvalidLog,
         InvalidPolicy,
         MissingExtra,
         NotApplicable,
         NotCertified,
     )
+    from influential_bandits.learning.log import EventLog
+    from influential_bandits.learning.membership import Membership
+    from influential_bandits.learning.models import DriftModel, InfluenceModel, StationaryModel
+    from influential_bandits.learning.reading import read_log
+    from influential_bandits.learning.streaming import LogStream, stream_log
+    from influential_bandits.learning.validation import Validation, choose, ladder, validate
     from influential_bandits.numerics.streams import normal, uniform
     from influential_bandits.optima.bound import regret_bound
     from influential_bandits.optima.certificate import Certificate
@@ -65,16 +79,26 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "datasets.download": ("fetch_movielens",),
+    "datasets.movielens": ("movielens",),
+    "datasets.synthetic": ("planted_interaction", "synthetic_log", "synthetic_parts"),
     "errors": (
         "InfluentialBanditsError",
         "Interrupted",
         "InvalidInput",
         "InvalidInstance",
+        "InvalidLog",
         "InvalidPolicy",
         "MissingExtra",
         "NotApplicable",
         "NotCertified",
     ),
+    "learning.log": ("EventLog",),
+    "learning.membership": ("Membership",),
+    "learning.models": ("DriftModel", "InfluenceModel", "StationaryModel"),
+    "learning.reading": ("read_log",),
+    "learning.streaming": ("LogStream", "stream_log"),
+    "learning.validation": ("Validation", "choose", "ladder", "validate"),
     "numerics.streams": ("normal", "uniform"),
     "optima.bound": ("regret_bound",),
     "optima.certificate": ("Certificate",),
