@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     )
     from influential_bandits.learning.log import EventLog
     from influential_bandits.learning.membership import Membership
+    from influential_bandits.learning.model_files import load_model, save_model
     from influential_bandits.learning.models import DriftModel, InfluenceModel, StationaryModel
+    from influential_bandits.learning.planning import Plan, plan
     from influential_bandits.learning.reading import read_log
     from influential_bandits.learning.streaming import LogStream, stream_log
     from influential_bandits.learning.validation import Validation, choose, ladder, validate
@@ -95,7 +97,9 @@ _HOMES = {
     ),
     "learning.log": ("EventLog",),
     "learning.membership": ("Membership",),
+    "learning.model_files": ("load_model", "save_model"),
     "learning.models": ("DriftModel", "InfluenceModel", "StationaryModel"),
+    "learning.planning": ("Plan", "plan"),
     "learning.reading": ("read_log",),
     "learning.streaming": ("LogStream", "stream_log"),
     "learning.validation": ("Validation", "choose", "ladder", "validate"),

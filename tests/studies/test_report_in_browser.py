@@ -71,8 +71,8 @@ def until(holds, what, seconds=20):
 def figures(results):
     return [
         (f"{study.name}-{figure.name}", figure)
-        for study, _, analysis in results
-        for figure in analysis.figures
+        for study in results
+        for figure in study.analysis.figures
     ]
 
 
@@ -148,8 +148,8 @@ def test_the_summary_has_a_row_for_every_finding(opened, tiny):
     )
     expected = [
         (study.name, finding.claim, finding.verdict)
-        for study, _, analysis in tiny[1]
-        for finding in analysis.findings
+        for study in tiny[1]
+        for finding in study.analysis.findings
     ]
     assert [(row[0], row[1], row[-1]) for row in rows] == expected
     assert {len(row) for row in rows} == {6}

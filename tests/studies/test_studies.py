@@ -28,6 +28,7 @@ from influential_bandits.studies.study import (
     SIZES,
     Analysis,
     Finding,
+    Section,
     Settings,
     all_studies,
     chosen_studies,
@@ -63,7 +64,7 @@ def same_data(one, other):
 def findings(tiny):
     """findings[study][claim] of the tiny settings."""
     _, results = tiny
-    return {study.name: {f.claim: f for f in analysis.findings} for study, _, analysis in results}
+    return {part.name: {f.claim: f for f in part.analysis.findings} for part in results}
 
 
 # --- what studies there are ---
@@ -116,9 +117,10 @@ def test_an_unknown_study_is_refused_with_the_known_ones(refused):
 
 def test_every_study_has_findings_with_the_right_fields(tiny):
     _, results = tiny
-    assert [study.name for study, _, _ in results] == NAMES
-    for study, settings, analysis in results:
-        assert settings == study.settings["tiny"]
+    assert [part.name for part in results] == NAMES
+    for part in results:
+        analysis = part.analysis
+        assert part.settings == dataclasses.asdict(all_studies()[part.name].settings["tiny"])
         assert analysis.findings
         assert analysis.figures
         assert analysis.notes
@@ -246,7 +248,7 @@ def test_lower_bounds_hold_row_by_row(tiny):
 
 def test_the_report_says_what_the_discrepancy_does_to_the_proof(tiny):
     _, results = tiny
-    notes = {study.name: " ".join(analysis.notes) for study, _, analysis in results}
+    notes = {part.name: " ".join(part.analysis.notes) for part in results}
     for value in ("98", "105", "86", "79", "85", "66", "Case 1"):
         assert value in notes["lower-bounds"]
     assert "outside Assumption 2.4" in notes["figure-1a"]
@@ -294,7 +296,8 @@ def test_the_data_is_what_the_pieces_hold_and_says_where_it_is_from(name, tiny):
 
 def test_every_figure_is_there_as_png_and_svg(tiny):
     out, results = tiny
-    for study, _, analysis in results:
+    for study in results:
+        analysis = study.analysis
         for figure in analysis.figures:
             width, height = png_size((out / study.name / f"{figure.name}.png").read_bytes())
             assert width > 600
@@ -320,7 +323,8 @@ def png_size(data):
 
 def test_a_figure_has_axes_and_series_that_can_be_drawn(tiny):
     _, results = tiny
-    for study, _, analysis in results:
+    for study in results:
+        analysis = study.analysis
         names = [figure.name for figure in analysis.figures]
         assert len(set(names)) == len(names)
         for figure in analysis.figures:
@@ -346,7 +350,7 @@ def test_the_summary_for_programs_has_every_finding(tiny):
     assert isinstance(summary, list)
     assert all(list(row) == KEYS for row in summary)
     assert summary == json.loads(json.dumps(summary_rows(results)))
-    expected = [(study.name, f.claim) for study, _, analysis in results for f in analysis.findings]
+    expected = [(part.name, f.claim) for part in results for f in part.analysis.findings]
     assert [(row["study"], row["claim"]) for row in summary] == expected
     assert {row["verdict"] for row in summary} <= {"reproduced", "differs", "ours"}
 
@@ -355,7 +359,8 @@ def test_the_report_holds_everything(tiny):
     out, results = tiny
     page = (out / "report.html").read_text(encoding="utf-8")
     text = html.unescape(page)
-    for study, _, analysis in results:
+    for study in results:
+        analysis = study.analysis
         assert f'<section id="{study.name}">' in page
         assert study.line in text
         for finding in analysis.findings:
@@ -378,9 +383,8 @@ def test_nothing_temporary_is_left(tiny):
 
 
 def test_the_table_for_the_terminal_escapes_bars():
-    study = all_studies()["figure-1a"]
     analysis = Analysis([Finding("max|A| is small", 1.0, 2, 0.5, 1.5, "differs")], [])
-    table = markdown_table([(study, study.settings["tiny"], analysis)])
+    table = markdown_table([Section("figure-1a", "", {}, analysis)])
     expected = r"| figure-1a | max\|A\| is small | 2 | 1 | 0.5 … 1.5 | differs |"
     assert table.splitlines()[-1] == expected
 

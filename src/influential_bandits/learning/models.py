@@ -56,19 +56,10 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
         parts = [log] if isinstance(log, EventLog) else log
         arms = len(log.arms)
         baseline = arm_means(parts, arms)
-        half_life = getattr(self, "half_life", None)
-        if half_life is not None:
+        if getattr(self, "half_life", None) is not None:
             for part in parts:
                 _require_clock(part)
-        self.design_ = Design(
-            arms,
-            KINDS[self._kind()],
-            float(getattr(self, "memory", 1.0)),
-            0.0 if half_life is None else float(half_life) * DAY,
-            int(self._drifts()),
-            float(getattr(self, "level_memory", 0.9)),
-            baseline,
-        )
+        self.design_ = self._design(baseline)
         self.arms_ = tuple(log.arms)
         self.n_features_in_ = arms
         self.effects_ = random_effects(parts, baseline)
@@ -78,6 +69,18 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
         gaps = _gaps(next(iter(parts)))
         self.days_between_events_ = float(np.median(gaps)) if len(gaps) else None
         return self
+
+    def _design(self, baseline: Floats) -> Design:
+        half_life = getattr(self, "half_life", None)
+        return Design(
+            len(baseline),
+            KINDS[self._kind()],
+            float(getattr(self, "memory", 1.0)),
+            0.0 if half_life is None else float(half_life) * DAY,
+            int(self._drifts()),
+            float(getattr(self, "level_memory", 0.9)),
+            baseline,
+        )
 
     def _fitted(self, log: Log, parts: Any) -> Fit:
         definite, ridge = self._kind() == "psd", float(getattr(self, "ridge", 0.0))
@@ -251,10 +254,10 @@ class DriftModel(LossModel):
 
     Examples
     --------
-    >>> from influential_bandits import DriftModel, EventLog
-    >>> log = EventLog(["ann"] * 6, ["news"] * 6, [0.0, 0.0, 0.0, 1.0, 1.0, 1.0])
-    >>> model = DriftModel().fit(log)
-    >>> bool(model.level_coefficients_[0] > 0)
+    >>> import influential_bandits as ib
+    >>> log = ib.synthetic_log(1, 1000, 2, drift=1.0, seed=0)
+    >>> model = ib.DriftModel().fit(log)
+    >>> bool(model.level_coefficients_[0] > 0.5)
     True
     """
 

@@ -50,6 +50,14 @@ class Validation:
         Number of predicted events.
     models : dict
         The fitted models by name.
+
+    Examples
+    --------
+    >>> import influential_bandits as ib
+    >>> log = ib.synthetic_log(20, 50, 2, drift=1.0, seed=0)
+    >>> models = {"stationary": ib.StationaryModel(), "drift": ib.DriftModel()}
+    >>> ib.validate(log, models).to_frame().model.tolist()
+    ['stationary', 'drift']
     """
 
     names: tuple[str, ...]
@@ -74,7 +82,9 @@ class Validation:
 
     def gain(self, name: str, against: str) -> Gain:
         """Compare two models in pairs."""
-        rows = np.column_stack([self.squares[self._place(name)], self.squares[self._place(against)]])
+        rows = np.column_stack(
+            [self.squares[self._place(name)], self.squares[self._place(against)]]
+        )
         low, high = bootstrap_interval(rows, _percent)
         return Gain(name, against, _percent(rows), low, high)
 
@@ -196,7 +206,7 @@ def ladder(
     >>> list(ladder())
     ['stationary', 'drift', 'self-fatigue', 'full']
     """
-    same = {"pooled": pooled, "level_memory": level_memory}
+    same: dict[str, Any] = {"pooled": pooled, "level_memory": level_memory}
     fading: dict[str, Any] = {"memory": memory} if half_life is None else {"half_life": half_life}
     shared = pooled is not False
     return {

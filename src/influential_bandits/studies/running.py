@@ -22,11 +22,12 @@ from influential_bandits.checks import whole_number
 from influential_bandits.studies.report.html import write_report
 from influential_bandits.studies.report.static import draw
 from influential_bandits.studies.store import StudyFolder, provenance, write_atomically
-from influential_bandits.studies.study import Analysis, Settings, Study, stacked
+from influential_bandits.studies.study import Section, Settings, Study, stacked
 
-__all__ = ["reproduce", "summary_rows"]
+__all__ = ["draw_all", "reproduce", "summary_rows", "write_results"]
 
-Results = list[tuple[Study, Settings, Analysis]]
+TITLE = "Influential bandits: the paper's synthetic results"
+INTRODUCTION = "What Sato and Ito (TMLR 2025) report, and what this software measures."
 
 
 def reproduce(
@@ -37,11 +38,11 @@ def reproduce(
     max_horizon: int | None = None,
     threads: int | None = None,
     console: Console | None = None,
-) -> Results:
+) -> list[Section]:
     """Run studies into a folder; finished pieces found there are taken as they are."""
     if threads is not None:
         threads = whole_number("jobs", threads, 1)
-    results = []
+    results: list[Section] = []
     jobs = [(study, _changed(study.settings[size], seeds, max_horizon)) for study in studies]
     folders = [StudyFolder(out, study, settings) for study, settings in jobs]
     with _bar(console or Console(stderr=True)) as bar:
@@ -49,23 +50,32 @@ def reproduce(
             rows = _all_rows(study, settings, folder, threads, bar)
             analysis = study.analyse(settings, rows)
             folder.write_table(folder.path / "data.parquet", rows)
-            for figure in analysis.figures:
-                draw(figure, folder.path, settings)
-            results.append((study, settings, analysis))
-    about = provenance()
-    write_report(out / "report.html", results, about)
-    text = json.dumps(summary_rows(results), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    write_atomically(out / "summary.json", lambda path: path.write_text(text, encoding="utf-8"))
+            results.append(Section(study.name, study.line, dataclasses.asdict(settings), analysis))
+            draw_all(results[-1], folder.path)
+    write_results(out, results, TITLE, INTRODUCTION)
     return results
 
 
-def summary_rows(results: Results) -> list[dict[str, Any]]:
+def draw_all(section: Section, folder: Path) -> None:
+    """Write the figures of a section for print."""
+    for figure in section.analysis.figures:
+        draw(figure, folder, section.settings)
+
+
+def write_results(out: Path, sections: list[Section], title: str, introduction: str) -> None:
+    """Write the report for readers, and the summary for programs."""
+    write_report(out / "report.html", sections, provenance(), title, introduction)
+    text = json.dumps(summary_rows(sections), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    write_atomically(out / "summary.json", lambda path: path.write_text(text, encoding="utf-8"))
+
+
+def summary_rows(sections: list[Section]) -> list[dict[str, Any]]:
     """Return the summary table for programs."""
     keys = ("claim", "paper", "ours", "low", "high", "verdict")
     return [
-        {"study": study.name} | {key: getattr(finding, key) for key in keys}
-        for study, _, analysis in results
-        for finding in analysis.findings
+        {"study": section.name} | {key: getattr(finding, key) for key in keys}
+        for section in sections
+        for finding in section.analysis.findings
     ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, TypeAlias
@@ -13,7 +13,18 @@ import numpy.typing as npt
 
 from influential_bandits.errors import InvalidInput
 
-__all__ = ["Analysis", "Figure", "Finding", "Piece", "Series", "Settings", "Study", "all_studies"]
+__all__ = [
+    "Analysis",
+    "Figure",
+    "Finding",
+    "HeatMap",
+    "Piece",
+    "Section",
+    "Series",
+    "Settings",
+    "Study",
+    "all_studies",
+]
 
 Columns: TypeAlias = Mapping[str, npt.ArrayLike]  # equally long columns: one row an observation
 SIZES = ("full", "quick", "tiny")
@@ -76,12 +87,33 @@ class Figure:
 
 
 @dataclass(frozen=True, eq=False)
+class HeatMap:
+    """A matrix as a picture: red above zero, blue below."""
+
+    name: str  # file name
+    title: str
+    labels: list[str]  # of rows and columns
+    values: npt.ArrayLike  # (labels, labels)
+    caption: str = ""
+
+
+@dataclass(frozen=True, eq=False)
 class Analysis:
     """What a study found."""
 
     findings: list[Finding]
-    figures: list[Figure]
+    figures: Sequence[Figure | HeatMap]
     notes: list[str] = field(default_factory=list)  # paragraphs of the report
+
+
+@dataclass(frozen=True, eq=False)
+class Section:
+    """A part of a report: what was looked at, with which settings, and what was found."""
+
+    name: str
+    line: str  # what it shows, in one line
+    settings: Mapping[str, Any]
+    analysis: Analysis
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,37 @@ import numpy as np
 
 from influential_bandits.checks import optional_module
 from influential_bandits.studies.report.palette import COLOURS, place, rgba
-from influential_bandits.studies.study import Figure, Series
+from influential_bandits.studies.study import Figure, HeatMap, Series
 
 
-def as_html(figure: Figure, name: str) -> str:
+def as_html(figure: Figure | HeatMap, name: str) -> str:
     """Return a figure as an HTML fragment; the page must hold plotly's script."""
     graph = optional_module("plotly.graph_objects", "report")
+    drawing = _lines(graph, figure) if isinstance(figure, Figure) else _matrix(graph, figure)
+    config = {"displaylogo": False, "responsive": True}
+    html: str = drawing.to_html(full_html=False, include_plotlyjs=False, div_id=name, config=config)
+    return html
+
+
+def _matrix(graph: Any, figure: HeatMap) -> Any:
+    values = np.asarray(figure.values, float)
+    most = float(np.abs(values).max(initial=0.0)) or 1.0
+    cells = graph.Heatmap(
+        z=values.tolist(),
+        x=figure.labels,
+        y=figure.labels,
+        colorscale="RdBu_r",
+        zmin=-most,
+        zmax=most,
+        hovertemplate="%{y} after %{x}: %{z:.4g}<extra></extra>",
+    )
+    drawing = graph.Figure(cells)
+    drawing.update_layout(title=figure.title, template="plotly_white", height=640)
+    drawing.update_yaxes(autorange="reversed")
+    return drawing
+
+
+def _lines(graph: Any, figure: Figure) -> Any:
     drawing = graph.Figure()
     for position, series in enumerate(figure.series):
         for trace in _traces(graph, series, COLOURS[place(series.name, position)]):
@@ -33,9 +58,7 @@ def as_html(figure: Figure, name: str) -> str:
     drawing.update_yaxes(
         title=figure.y, type="log" if figure.log_y else "linear", exponentformat="power"
     )
-    config = {"displaylogo": False, "responsive": True}
-    html: str = drawing.to_html(full_html=False, include_plotlyjs=False, div_id=name, config=config)
-    return html
+    return drawing
 
 
 def _traces(graph: Any, series: Series, colour: str) -> list[Any]:

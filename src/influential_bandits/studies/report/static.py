@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,31 +12,24 @@ from influential_bandits import __version__
 from influential_bandits.checks import optional_module
 from influential_bandits.studies.report.palette import COLOURS, MARKERS, place
 from influential_bandits.studies.store import write_atomically
-from influential_bandits.studies.study import Figure, Series, Settings
+from influential_bandits.studies.study import Figure, HeatMap, Series
 
 FORMATS = ("png", "svg")
 
 
-def draw(figure: Figure, folder: Path, settings: Settings) -> None:
+def draw(figure: Figure | HeatMap, folder: Path, settings: Mapping[str, Any]) -> None:
     """Write a figure as PNG and SVG; version and settings are in their metadata."""
     matplotlib = optional_module("matplotlib", "report")
     matplotlib.use("Agg")
     pyplot = optional_module("matplotlib.pyplot", "report")
     with matplotlib.rc_context({"svg.hashsalt": figure.name, "font.size": 10}):
-        canvas, ax = pyplot.subplots(figsize=(6, 4.2), layout="constrained")
-        bottom: Any = 0.0
-        for position, series in enumerate(figure.series):
-            bottom = _series(ax, series, place(series.name, position), bottom)
-        ax.set(
-            xlabel=figure.x,
-            ylabel=figure.y,
-            title=figure.title,
-            xscale="log" if figure.log_x else "linear",
-            yscale="log" if figure.log_y else "linear",
-        )
-        ax.grid(True, alpha=0.3)
-        if len(figure.series) > 1:
-            ax.legend()
+        size = (6, 4.2) if isinstance(figure, Figure) else (7.2, 6.4)
+        canvas, ax = pyplot.subplots(figsize=size, layout="constrained")
+        ax.set_title(figure.title)
+        if isinstance(figure, Figure):
+            _lines(ax, figure)
+        else:
+            _matrix(canvas, ax, figure)
         made_by = f"influential-bandits {__version__}, {settings}"
         for suffix in FORMATS:
             metadata = (
@@ -48,6 +42,31 @@ def draw(figure: Figure, folder: Path, settings: Settings) -> None:
                 ),
             )
         pyplot.close(canvas)
+
+
+def _lines(ax: Any, figure: Figure) -> None:
+    bottom: Any = 0.0
+    for position, series in enumerate(figure.series):
+        bottom = _series(ax, series, place(series.name, position), bottom)
+    ax.set(
+        xlabel=figure.x,
+        ylabel=figure.y,
+        xscale="log" if figure.log_x else "linear",
+        yscale="log" if figure.log_y else "linear",
+    )
+    ax.grid(True, alpha=0.3)
+    if len(figure.series) > 1:
+        ax.legend()
+
+
+def _matrix(canvas: Any, ax: Any, figure: HeatMap) -> None:
+    values = np.asarray(figure.values, float)
+    most = float(np.abs(values).max(initial=0.0)) or 1.0
+    image = ax.imshow(values, cmap="RdBu_r", vmin=-most, vmax=most)
+    places = range(len(figure.labels))
+    ax.set_xticks(places, figure.labels, rotation=90, fontsize=8)
+    ax.set_yticks(places, figure.labels, fontsize=8)
+    canvas.colorbar(image, ax=ax, shrink=0.8)
 
 
 def _series(ax: Any, series: Series, number: int, bottom: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from influential_bandits.studies.study import Analysis, Finding, Settings, Study
+from influential_bandits.studies.study import Finding, Section
 
 
 def number(value: Any) -> str:
@@ -23,14 +23,14 @@ def interval(finding: Finding) -> str:
     return f"{number(finding.low)} … {number(finding.high)}"
 
 
-def markdown_table(results: list[tuple[Study, Settings, Analysis]]) -> str:
+def markdown_table(sections: list[Section]) -> str:
     """Return the summary as a Markdown table."""
     lines = [
         "| study | claim | paper | ours | 95 % interval | verdict |",
         "|---|---|---|---|---|---|",
     ]
-    for study, _, analysis in results:
-        for f in analysis.findings:
-            cells = (study.name, f.claim, number(f.paper), number(f.ours), interval(f), f.verdict)
+    for section in sections:
+        for f in section.analysis.findings:
+            cells = (section.name, f.claim, number(f.paper), number(f.ours), interval(f), f.verdict)
             lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
     return "\n".join(lines)
