@@ -15,9 +15,11 @@ from influential_bandits.errors import InvalidInput
 
 __all__ = [
     "Analysis",
+    "Bars",
     "Figure",
     "Finding",
     "HeatMap",
+    "Picture",
     "Piece",
     "Section",
     "Series",
@@ -87,6 +89,20 @@ class Figure:
 
 
 @dataclass(frozen=True, eq=False)
+class Bars:
+    """Named numbers with intervals, side by side."""
+
+    name: str  # file name
+    title: str
+    labels: list[str]
+    values: npt.ArrayLike  # (labels,)
+    x: str  # what the numbers are
+    low: npt.ArrayLike | None = None
+    high: npt.ArrayLike | None = None
+    caption: str = ""
+
+
+@dataclass(frozen=True, eq=False)
 class HeatMap:
     """A matrix as a picture: red above zero, blue below."""
 
@@ -97,12 +113,15 @@ class HeatMap:
     caption: str = ""
 
 
+Picture: TypeAlias = Figure | Bars | HeatMap
+
+
 @dataclass(frozen=True, eq=False)
 class Analysis:
     """What a study found."""
 
     findings: list[Finding]
-    figures: Sequence[Figure | HeatMap]
+    figures: Sequence[Picture]
     notes: list[str] = field(default_factory=list)  # paragraphs of the report
 
 

@@ -8,16 +8,43 @@ import numpy as np
 
 from influential_bandits.checks import optional_module
 from influential_bandits.studies.report.palette import COLOURS, place, rgba
-from influential_bandits.studies.study import Figure, HeatMap, Series
+from influential_bandits.studies.study import Bars, Figure, HeatMap, Picture, Series
 
 
-def as_html(figure: Figure | HeatMap, name: str) -> str:
+def as_html(figure: Picture, name: str) -> str:
     """Return a figure as an HTML fragment; the page must hold plotly's script."""
     graph = optional_module("plotly.graph_objects", "report")
-    drawing = _lines(graph, figure) if isinstance(figure, Figure) else _matrix(graph, figure)
+    if isinstance(figure, Figure):
+        drawing = _lines(graph, figure)
+    elif isinstance(figure, Bars):
+        drawing = _bars(graph, figure)
+    else:
+        drawing = _matrix(graph, figure)
     config = {"displaylogo": False, "responsive": True}
     html: str = drawing.to_html(full_html=False, include_plotlyjs=False, div_id=name, config=config)
     return html
+
+
+def _bars(graph: Any, figure: Bars) -> Any:
+    values = np.asarray(figure.values, float)
+    error = None
+    if figure.low is not None and figure.high is not None:
+        above, below = np.asarray(figure.high, float) - values, values - np.asarray(figure.low)
+        error = {"array": above.tolist(), "arrayminus": below.tolist(), "color": "#333333"}
+    bars = graph.Bar(
+        x=values.tolist(),
+        y=figure.labels,
+        orientation="h",
+        marker={"color": COLOURS[0]},
+        error_x=error,
+    )
+    drawing = graph.Figure(bars)
+    drawing.update_layout(
+        title=figure.title, template="plotly_white", height=160 + 28 * len(figure.labels)
+    )
+    drawing.update_xaxes(title=figure.x)
+    drawing.update_yaxes(autorange="reversed", automargin=True)
+    return drawing
 
 
 def _matrix(graph: Any, figure: HeatMap) -> Any:

@@ -12,22 +12,23 @@ from influential_bandits import __version__
 from influential_bandits.checks import optional_module
 from influential_bandits.studies.report.palette import COLOURS, MARKERS, place
 from influential_bandits.studies.store import write_atomically
-from influential_bandits.studies.study import Figure, HeatMap, Series
+from influential_bandits.studies.study import Bars, Figure, HeatMap, Picture, Series
 
 FORMATS = ("png", "svg")
 
 
-def draw(figure: Figure | HeatMap, folder: Path, settings: Mapping[str, Any]) -> None:
+def draw(figure: Picture, folder: Path, settings: Mapping[str, Any]) -> None:
     """Write a figure as PNG and SVG; version and settings are in their metadata."""
     matplotlib = optional_module("matplotlib", "report")
     matplotlib.use("Agg")
     pyplot = optional_module("matplotlib.pyplot", "report")
     with matplotlib.rc_context({"svg.hashsalt": figure.name, "font.size": 10}):
-        size = (6, 4.2) if isinstance(figure, Figure) else (7.2, 6.4)
-        canvas, ax = pyplot.subplots(figsize=size, layout="constrained")
+        canvas, ax = pyplot.subplots(figsize=_size(figure), layout="constrained")
         ax.set_title(figure.title)
         if isinstance(figure, Figure):
             _lines(ax, figure)
+        elif isinstance(figure, Bars):
+            _bars(ax, figure)
         else:
             _matrix(canvas, ax, figure)
         made_by = f"influential-bandits {__version__}, {settings}"
@@ -42,6 +43,26 @@ def draw(figure: Figure | HeatMap, folder: Path, settings: Mapping[str, Any]) ->
                 ),
             )
         pyplot.close(canvas)
+
+
+def _size(figure: Picture) -> tuple[float, float]:
+    if isinstance(figure, HeatMap):
+        return 7.2, 6.4
+    return (6.0, 4.2) if isinstance(figure, Figure) else (6.4, 1.4 + 0.3 * len(figure.labels))
+
+
+def _bars(ax: Any, figure: Bars) -> None:
+    values = np.asarray(figure.values, float)
+    places = np.arange(len(values))
+    ax.barh(places, values, color=COLOURS[0], height=0.7)
+    if figure.low is not None and figure.high is not None:
+        ends = np.abs(np.array([values - figure.low, np.asarray(figure.high, float) - values]))
+        ax.errorbar(values, places, xerr=ends, fmt="none", ecolor="#333333", capsize=3)
+    ax.set_yticks(places, figure.labels)
+    ax.invert_yaxis()
+    ax.set_xlabel(figure.x)
+    ax.axvline(0.0, color="#333333", linewidth=0.8)
+    ax.grid(True, axis="x", alpha=0.3)
 
 
 def _lines(ax: Any, figure: Figure) -> None:
