@@ -576,8 +576,8 @@ def _effect(
     """Return the share of the error that influence explains, and its interval.
 
     Σ_{u≠v} s_u·S⁻¹·s_v, from the scores s of different units: the squares of each unit, which
-    chance alone makes positive, are left out. The interval is that of a wild bootstrap over units, with
-    the signal shrunk to the size of the estimate.
+    chance alone makes positive, are left out. The interval is that of a wild bootstrap over units,
+    with the signal shrunk to the size of the estimate.
     """
     z = regression.scores @ regression.root.T
     units, total = len(z), z.sum(0)

@@ -19,9 +19,11 @@ removes what stays the same in a history.
 
 Regressors of the loss, in this order: weights w (their coefficients are μ); the controls, which
 have free coefficients, so that misjudged variances do little harm; the pairs of the symmetric A.
-The controls are the filter's b̂·w and ĝ, and how much the arms chosen so far say about b: with
+The controls are the filter's b̂·w and ĝ, and what the choices so far say about b. With
 E[b | choices] = β·ℓ, where ℓ_j is the log of the arm's share relative to its popularity, what the
-filter has not yet learnt from losses is β·Cov(b·w + g, b)·Cov₀(b)⁻¹·ℓ.
+filter has not yet learnt of that from losses is β·Cov(b·w + g, b)·Cov₀(b)⁻¹·ℓ. It stands there
+twice: with shares in all past events, and with shares in fresh choices up to the present one, that
+is without repetitions of the arm before, which come in bursts and say little about taste.
 """
 
 from __future__ import annotations
@@ -40,8 +42,9 @@ from influential_bandits.world.dynamics import Floats, Ints
 
 __all__ = ["CONTROLS", "Components", "Model", "Units", "fitted_components", "size_of"]
 
-CONTROLS = 3  # b̂·w, ĝ, and what choices say about b
+CONTROLS = 4  # b̂·w, ĝ, and twice what choices say about b
 SMOOTHING = 20.0  # events of average taste that every history is credited with
+CAUTION = 100.0  # the same, where shares are to tell how much an instance likes an arm
 SYMMETRIC = 2  # Kind.SYMMETRIC, as compiled code reads it
 LEAST, MOST = 1e-7, 1e5  # of variances relative to the noise
 EVALUATIONS = 160
@@ -90,7 +93,9 @@ class Work(NamedTuple):
     met: Floats  # (arms,): how often, not faded
     past: Floats  # (arms, arms): sums of x over past events of each arm
     contrast: Floats  # x, (arms,)
-    liking: Floats  # (arms,): log(1 + met / (SMOOTHING·popularity))
+    fresh: Floats  # (arms,): how often, repetitions left out
+    liking: Floats  # (2, arms): log(1 + times / (CAUTION·popularity)), times met and fresh
+    times: Floats  # (2,): events so far, and fresh choices
     column: Ints  # non-zero regressors of the event, the loss last
     value: Floats
     dense: Floats  # (pairs,): zeros between two events
@@ -113,6 +118,8 @@ def workspace(arms: int, size: int) -> Work:
         np.zeros((arms, arms)),
         np.zeros(arms),
         np.zeros(arms),
+        np.zeros((2, arms)),
+        np.zeros(2),
         np.zeros(size + 1, np.int64),
         np.zeros(size + 1),
         np.zeros(size),
@@ -133,7 +140,9 @@ def begin(model: Model, work: Work) -> None:
     work.counts[:] = 0.0
     work.met[:] = 0.0
     work.past[:] = 0.0
+    work.fresh[:] = 0.0
     work.liking[:] = 0.0
+    work.times[:] = 0.0
 
 
 @inlined
@@ -201,22 +210,39 @@ def meet(model: Model, events: Events, n: int, work: Work) -> None:
         i, weight = events.arm[p], events.weight[p]
         work.counts[i] += weight
         work.met[i] += weight
-        if model.popularity[i] > 0.0:
-            work.liking[i] = math.log1p(work.met[i] / (SMOOTHING * model.popularity[i]))
+        work.liking[0, i] = math.log1p(work.met[i] / (CAUTION * model.popularity[i]))
         row = work.past[i]
         for j in range(model.arms):
             row[j] += weight * work.contrast[j]
+    work.times[0] += 1.0
 
 
 @inlined
-def unlearnt_taste(model: Model, events: Events, n: int, first: int, work: Work) -> float:
+def notice(model: Model, events: Events, n: int, first: int, work: Work) -> None:
+    """Take the choice of event n into the fresh ones, but for what repeats the event before."""
+    item = events.item[n]
+    for p in range(events.members[item], events.members[item + 1]):
+        i, new = events.arm[p], events.weight[p]
+        if n > first:
+            before = events.item[n - 1]
+            for q in range(events.members[before], events.members[before + 1]):
+                if events.arm[q] == i:
+                    new -= events.weight[q]
+        if new > 0.0:
+            work.fresh[i] += new
+            work.times[1] += new
+            work.liking[1, i] = math.log1p(work.fresh[i] / (CAUTION * model.popularity[i]))
+
+
+@inlined
+def unlearnt_taste(model: Model, which: int, work: Work) -> float:
     """Return Cov(b·w + g, b)·Cov₀(b)⁻¹·ℓ."""
     arms = model.arms
-    level = math.log1p((n - first) / SMOOTHING)
+    level = math.log1p(work.times[which] / CAUTION)
     total, everything, product = 0.0, 0.0, 0.0
     for j in range(arms):
         if model.popularity[j] > 0.0:
-            liking = work.liking[j] - level
+            liking = work.liking[which, j] - level
             product += work.gain[j] * liking
             everything += liking
         total += work.gain[j]
@@ -226,7 +252,7 @@ def unlearnt_taste(model: Model, events: Events, n: int, first: int, work: Work)
 
 @inlined
 def regressors(
-    model: Model, events: Events, n: int, first: int, own: float, surprise: float, work: Work
+    model: Model, events: Events, n: int, own: float, surprise: float, work: Work
 ) -> int:
     """Write the non-zero regressors of event n, and last the loss; return how many there are."""
     arms = model.arms
@@ -239,9 +265,10 @@ def regressors(
         size += 1
     index[size], value[size] = arms, own
     index[size + 1], value[size + 1] = arms + 1, work.mean[arms]
-    index[size + 2] = arms + 2
-    value[size + 2] = unlearnt_taste(model, events, n, first, work)
-    size += 3
+    for which in range(2):
+        index[size + 2 + which] = arms + 2 + which
+        value[size + 2 + which] = unlearnt_taste(model, which, work)
+    size += 4
     start = arms + CONTROLS
     # An item of several arms meets the same symmetric entry twice: sum first, then list.
     for p in range(low, high):
@@ -287,8 +314,9 @@ def add_gram(model: Model, events: Events, instances: Ints, size: int, out: Floa
         first = events.offsets[u]
         for n in range(first, events.offsets[u + 1]):
             contrasts(model, events, n, first, work)
+            notice(model, events, n, first, work)
             surprise, own, variance = predict(model, events, n, work)
-            used = regressors(model, events, n, first, own, surprise, work)
+            used = regressors(model, events, n, own, surprise, work)
             for a in range(used + 1):
                 row, factor = out[index[a]], value[a] / variance
                 for b in range(a, used + 1):
@@ -328,8 +356,9 @@ def add_scores(
                 units.first[r] - units.first[low] + (n - first) * units.blocks[r] // (last - first)
             )
             contrasts(model, events, n, first, work)
+            notice(model, events, n, first, work)
             surprise, own, variance = predict(model, events, n, work)
-            used = regressors(model, events, n, first, own, surprise, work)
+            used = regressors(model, events, n, own, surprise, work)
             for v in range(coefficients.shape[0]):
                 residual = value[used]
                 for a in range(used):
