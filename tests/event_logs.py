@@ -26,8 +26,9 @@ seeds = st.integers(0, 2**32 - 1)
 def random_log(seed, arms=3, lengths=(4, 7), *, single=True):
     """Return a log with times in whole hours; some arms may never be met.
 
-    Histories were one event longer, so that a length of 0 stands for an empty history. Unless items
-    are of one arm each, the first belongs to several (if there are several).
+    Histories begin at any time, a later one often centuries before the one that precedes it. They
+    were one event longer, so that a length of 0 stands for an empty history. Unless items are of
+    one arm each, the first belongs to several (if there are several).
     """
     random = np.random.default_rng(seed)
     members = [random.permutation(arms)[: random.integers(1, arms + 1)] for _ in range(arms + 2)]
@@ -37,11 +38,12 @@ def random_log(seed, arms=3, lengths=(4, 7), *, single=True):
     names = [f"arm {i}" for i in range(arms)]
     items = {f"item {n}": [names[i] for i in many] for n, many in enumerate(members)}
     total = sum(lengths) + len(lengths)
+    begin = np.repeat(random.integers(-(10**6), 10**6, len(lengths)), np.add(lengths, 1))
     log = EventLog(
-        np.repeat(np.arange(len(lengths)), np.array(lengths, np.int64) + 1),
+        np.repeat(np.arange(len(lengths)), np.add(lengths, 1)),
         random.integers(0, len(items), total),
         random.normal(size=total) + random.normal(),
-        np.cumsum(random.integers(0, 30, total)) * HOUR,
+        (begin + np.cumsum(random.integers(0, 30, total))) * HOUR,
         Membership(items, names),
     )
     return log.without_last(events=1)
@@ -135,8 +137,8 @@ def slow_regression(design, log, u):
         signed.append([*w[n], *[level] * controls, *pairs, loss[n]])
         absolute.append([*w[n], *[level_size] * controls, *pairs, abs(loss[n])])
     shape = (len(loss), design.size + 1)
-    # A term of d or level is scaled and added to at most twice per event, here and there; half-lives
-    # passed are rounded before they become an exponent; a regressor has few more operations.
+    # A term of d or level is scaled and added to at most twice per event, here and there; numbers
+    # of half-lives are rounded before they are exponents; a regressor has few more operations.
     halves = (time[-1] - time[0]) / design.half_life if len(loss) and design.half_life > 0 else 0.0
     rounding = (4 * len(loss) + 2 * halves + 2 * design.arms + 10) * UNIT
     return Regression(np.reshape(signed, shape), np.reshape(absolute, shape), rounding)

@@ -331,6 +331,12 @@ def test_chunks_cover_all_instances(log, size):
         assert high - low == 1 or log.offsets[high] - log.offsets[low] <= size
 
 
+def test_chunks_are_as_large_as_they_may_be(monkeypatch):
+    monkeypatch.setattr(pooling, "CHUNK", 10)
+    log = random_log(0, 2, [5, 5, 0, 6, 5, 11, 1, 0])
+    assert chunks(log) == [(0, 3), (3, 4), (4, 5), (5, 6), (6, 8)]
+
+
 @pytest.mark.parametrize("single", [True, False])
 def test_order_and_division_of_instances_do_not_matter(single):
     log = random_log(6, 3, [5, 12, 0, 7, 3, 9], single=single)

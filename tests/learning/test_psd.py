@@ -20,7 +20,8 @@ from influential_bandits.learning.psd import smat, solve_psd, svec
 
 UNIT = 2.0**-53
 TOLERANCE = 1e-9
-SIZES = [1, 2, 3, 8, 20]
+SIZES = [1, 2, 3, 8]
+LARGE = 20  # few of these: threads of BLAS take seconds for one where other work keeps cores busy
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -92,6 +93,11 @@ def make(family, size, seed):
     m = size * (size + 1) // 2
     if family == "interior":
         return planted(random, size, size, 0)
+    if family == "barely outside":  # without the cone, one eigenvalue would be −1e-6
+        problem = planted(random, size, size, 0)
+        values, vectors = np.linalg.eigh(smat(problem.optimum, size))
+        values[0] = -1e-6
+        return problem._replace(h=problem.S @ svec((vectors * values) @ vectors.T))
     if family == "zero":
         return planted(random, size, 0, size)
     if family == "low rank":
@@ -108,12 +114,17 @@ FAMILIES = [
     "badly scaled",
     "near singular",
     "interior",
+    "barely outside",
     "zero",
     "low rank",
     "degenerate",
 ]
 every_problem = pytest.mark.parametrize(
-    ("family", "size"), [(family, size) for family in FAMILIES for size in SIZES]
+    ("family", "size"),
+    [
+        *((family, size) for family in FAMILIES for size in SIZES),
+        *((family, LARGE) for family in ("badly scaled", "low rank")),
+    ],
 )
 
 
@@ -207,7 +218,7 @@ def test_optimum_agrees_with_another_solver(family, size):
 @pytest.mark.parametrize("tolerance", [1e-3, 1e-6, 1e-10])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_gap_is_within_tolerance(family, tolerance):
-    for size in (1, 2, 3, 8):
+    for size in SIZES:
         problem = make(family, size, 0)
         assert_within_tolerance(problem, solved(problem, tolerance), tolerance)
 
@@ -222,12 +233,14 @@ def assert_within_tolerance(problem, solution, tolerance=TOLERANCE):
     assert solution.iterations <= 40
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("decades", [0.0, 3.0, 6.0])
+@pytest.mark.parametrize(
+    ("size", "decades"),
+    [*((size, decades) for size in SIZES for decades in (0.0, 3.0, 6.0)), (LARGE, 3.0)],
+)
 def test_planted_optimum_is_found(size, decades):
     """½·‖a − a*‖² ≤ f(A) − f(A*) ≤ gap."""
     random = np.random.default_rng(size)
-    for primal in {0, 1, size - 1, size} if size < 20 else {3}:
+    for primal in {0, 1, size - 1, size} if size < LARGE else {3}:
         problem = planted(random, size, primal, size - primal, decades)
         solution = solved(problem)
         a = svec(solution.matrix)
@@ -252,7 +265,7 @@ def test_optimality_conditions(family, size):
 
     The ray from A through 0 ends at 0: a slope of more than the curvature gains at least half.
     """
-    for seed in range(3 if size < 20 else 1):
+    for seed in range(3 if size < LARGE else 1):
         problem = make(family, size, seed)
         solution = solved(problem)
         assert (solution.matrix == solution.matrix.T).all()
@@ -316,13 +329,14 @@ def test_order_of_arms_does_not_matter(family):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_units_of_arms_do_not_matter(family):
-    """Powers of 16 are exact, roots and all: the same bits come out."""
+    """Arms in units of 10⁻⁴ … 10⁴: both are within √(2·gap) of the one optimum."""
     problem = make(family, 4, 3)
-    r = 16.0 ** np.array([-3, 2, 0, 4])
-    factors = np.concatenate([r[i] * r[: i + 1] for i in range(4)])
+    factors = scaling(np.random.default_rng(0), 4)
     one, two = solved(problem), solved(problem.rescaled(factors))
-    assert one[1:] == two[1:]
-    assert (two.matrix * np.outer(r, r) == one.matrix).all()
+    a = svec(one.matrix)
+    difference = svec(two.matrix) * factors - a
+    allowed = sum(math.sqrt(2 * (s.gap + problem.rounding(a))) for s in (one, two))
+    assert math.sqrt(difference @ problem.S @ difference) <= allowed
 
 
 def test_inputs_are_left_alone():
