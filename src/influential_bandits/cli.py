@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -25,6 +25,35 @@ app = typer.Typer(
 
 Out = Annotated[Path, typer.Option(help="Folder for the results.")]
 Jobs = Annotated[int | None, typer.Option(help="Threads; by default all cores. Changes no digit.")]
+
+
+Log = Annotated[Path, typer.Argument(help="CSV (also gzip), Parquet, or a folder of Parquet.")]
+InstanceColumn = Annotated[
+    str | None,
+    typer.Option("--instance", help="Column: user, session, … Usual names are found."),
+]
+ArmColumn = Annotated[str | None, typer.Option("--arm", help="Column: what was shown or chosen.")]
+TimeColumn = Annotated[
+    str | None, typer.Option("--time", help="Column: seconds, or dates; without one, file order.")
+]
+LossColumn = Annotated[str | None, typer.Option("--loss", help="Column: how bad it was.")]
+RatingColumn = Annotated[
+    str | None,
+    typer.Option("--rating", help="Column: a rating; needs --best. loss = best − rating."),
+]
+RewardColumn = Annotated[str | None, typer.Option("--reward", help="Column: loss = −reward.")]
+Best = Annotated[float | None, typer.Option(help="The best rating there is.")]
+Categories = Annotated[
+    str | None, typer.Option(help="What separates several arms of one event, such as '|'.")
+]
+Separator = Annotated[str | None, typer.Option(help="Of the CSV; found by itself.")]
+DropBadRows = Annotated[
+    bool, typer.Option("--drop-bad-rows", help="Drop bad rows and count them, not refuse the file.")
+]
+HalfLife = Annotated[
+    float | None, typer.Option(help="Days after which half of the influence is gone, by the clock.")
+]
+Seed = Annotated[int, typer.Option(help="Of everything random.")]
 
 
 class NoiseKind(Enum):
@@ -82,7 +111,7 @@ def reproduce(
 
         results = run(chosen_studies(studies or ()), out, size, seeds, max_horizon, jobs)
     typer.echo(markdown_table(results))
-    typer.echo(f"\nReport: {out / 'report.html'}  (numbers for programs: {out / 'summary.json'})")
+    _say_where(out)
 
 
 @app.command(name="studies")
@@ -128,6 +157,175 @@ def inspect(
     from influential_bandits.studies.own_instance import describe_file
 
     typer.echo(describe_file(instance, horizon))
+
+
+@app.command(
+    epilog="Example: influential-bandits movielens --data ml-latest-small --out results/movielens"
+)
+def movielens(
+    data: Annotated[Path | None, typer.Option(help="Folder or zip of a MovieLens release.")] = None,
+    download: Annotated[
+        str | None,
+        typer.Option(help="Release to fetch: ml-32m, 25m, 20m, 10m, 1m, latest, latest-small."),
+    ] = None,
+    min_ratings: Annotated[
+        int | None,
+        typer.Option(help="Of a user, to compare as in the paper: 4096, or less if few have them."),
+    ] = None,
+    permutations: Annotated[int, typer.Option(help="Of the test of influence.")] = 999,
+    seed: Seed = 0,
+    out: Out = Path("results/movielens"),
+) -> None:
+    """Reproduce the paper's MovieLens study, and test what it claims."""
+    if (data is None) == (download is None):
+        raise InvalidInput("name either --data PATH (folder or zip) or --download RELEASE")
+    with _stoppable("nothing was written; a download continues where it was"):
+        from influential_bandits.datasets.download import fetch_movielens
+        from influential_bandits.studies.movielens_study import study_movielens
+        from influential_bandits.studies.report.text import markdown_table
+
+        path = data if data is not None else fetch_movielens(str(download))
+        typer.echo(markdown_table(study_movielens(path, out, min_ratings, seed, permutations)))
+    _say_where(out)
+
+
+@app.command(
+    epilog="Example: influential-bandits diagnose ratings.csv --instance userId --arm genre "
+    "--rating rating --best 5 --out results/diagnosis"
+)
+def diagnose(
+    log: Log,
+    instance: InstanceColumn = None,
+    arm: ArmColumn = None,
+    time: TimeColumn = None,
+    loss: LossColumn = None,
+    rating: RatingColumn = None,
+    reward: RewardColumn = None,
+    best: Best = None,
+    categories: Categories = None,
+    separator: Separator = None,
+    drop_bad_rows: DropBadRows = False,
+    half_life: HalfLife = None,
+    permutations: Annotated[int, typer.Option(help="Of the test of influence.")] = 999,
+    seed: Seed = 0,
+    out: Out = Path("results/diagnosis"),
+) -> None:
+    """Say whether the past changes what comes next in a log: verdict, report and model."""
+    with _stoppable("nothing was written"):
+        from influential_bandits.studies.diagnosis import diagnose_log
+
+        roles = (instance, arm, time, loss, rating, reward)
+        events = _read(log, roles, best, categories, separator, drop_bad_rows, seed)
+        found = diagnose_log(events, out, half_life=half_life, permutations=permutations, seed=seed)
+        typer.echo(found.verdict)
+    _say_where(out)
+
+
+@app.command(
+    epilog="Example: influential-bandits fit log.csv --instance user --arm ad --reward click "
+    "--out model.json"
+)
+def fit(
+    log: Log,
+    instance: InstanceColumn = None,
+    arm: ArmColumn = None,
+    time: TimeColumn = None,
+    loss: LossColumn = None,
+    rating: RatingColumn = None,
+    reward: RewardColumn = None,
+    best: Best = None,
+    categories: Categories = None,
+    separator: Separator = None,
+    drop_bad_rows: DropBadRows = False,
+    interaction: Annotated[str, typer.Option(help="psd, symmetric, diagonal or free.")] = "psd",
+    memory: Annotated[
+        float | None, typer.Option(help="Influence left after each event; chosen by validation.")
+    ] = None,
+    half_life: HalfLife = None,
+    ridge: Annotated[float | None, typer.Option(help="Chosen by validation.")] = None,
+    drift: Annotated[bool, typer.Option(help="Losses also follow their recent level.")] = True,
+    pooling: Annotated[
+        str, typer.Option(help="full: one matrix; partial: own, pulled to the population; none.")
+    ] = "full",
+    seed: Seed = 0,
+    out: Annotated[Path, typer.Option(help="File for the model.")] = Path("model.json"),
+    jobs: Jobs = None,
+) -> None:
+    """Fit an influence model to a log, and write it as JSON."""
+    ways: dict[str, bool | str] = {"full": True, "partial": "partial", "none": False}
+    if pooling not in ways:
+        raise InvalidInput(f"--pooling must be full, partial or none, got {pooling!r}")
+    with _stoppable("nothing was written"):
+        from influential_bandits.studies.diagnosis import described, fit_log
+
+        roles = (instance, arm, time, loss, rating, reward)
+        events = _read(log, roles, best, categories, separator, drop_bad_rows, seed)
+        model = fit_log(
+            events,
+            out,
+            interaction=interaction,
+            memory=memory,
+            half_life=half_life,
+            ridge=ridge,
+            drift=drift,
+            pooled=ways[pooling],
+            seed=seed,
+            threads=jobs,
+        )
+        typer.echo(described(model))
+    typer.echo(f"\nModel: {out}  (next: influential-bandits plan {out} --horizon 100)")
+
+
+@app.command(epilog="Example: influential-bandits plan model.json --horizon 100")
+def plan(
+    model: Annotated[Path, typer.Argument(help="Model file, from fit or diagnose.")],
+    horizon: Annotated[int, typer.Option(help="Number of rounds to plan for.")] = 100,
+    instance: Annotated[
+        str | None, typer.Option(help="For one instance of the log; by default for all.")
+    ] = None,
+    days_between_rounds: Annotated[
+        float | None, typer.Option(help="For memory by the clock; by default as in the log.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="File for the plan, as JSON.")] = None,
+) -> None:
+    """Recommend a mix of arms, or a spaced schedule, and say what it should gain."""
+    from influential_bandits.studies.diagnosis import plan_file
+
+    found = plan_file(model, horizon, instance, days_between_rounds, out)
+    typer.echo(str(found))
+
+
+def _read(
+    path: Path,
+    roles: tuple[str | None, ...],
+    best: float | None,
+    categories: str | None,
+    separator: str | None,
+    drop_bad_rows: bool,
+    seed: int,
+) -> Any:
+    """Read a log for a command, and say what was taken for what."""
+    from influential_bandits.studies.log_options import read_for_command
+
+    names = ("instance", "arm", "time", "loss", "rating", "reward")
+    named = dict(zip(names, roles, strict=True))
+    log = read_for_command(
+        path,
+        named,
+        best=best,
+        categories=categories,
+        separator=separator,
+        bad_rows="drop" if drop_bad_rows else "error",
+        seed=seed,
+    )
+    told = [f"Read {log!r}: {log.about['columns']}", str(log.about.get("conversion", ""))]
+    told += [f"{n:,} rows dropped: {why}" for why, n in log.about.get("dropped", {}).items()]
+    typer.echo("; ".join(part for part in told if part), err=True)
+    return log
+
+
+def _say_where(out: Path) -> None:
+    typer.echo(f"\nReport: {out / 'report.html'}  (numbers for programs: {out / 'summary.json'})")
 
 
 @contextmanager

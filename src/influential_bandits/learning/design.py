@@ -13,7 +13,7 @@ The one control, optional, is the recent *level*: an exponential average of the 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -75,7 +75,15 @@ def events_of(log: EventLog) -> Events:
     """Return the columns of a log."""
     table = log.membership
     time = np.zeros(0) if log.time is None else log.time
-    return Events(log.offsets, log.item, log.loss, time, table.offsets, table.arm, table.weight)
+    columns = (log.offsets, log.item, log.loss, time, table.offsets, table.arm, table.weight)
+    return Events(*map(_read_only, columns))
+
+
+def _read_only(column: Any) -> Any:
+    """Return a read-only view: code is compiled once, not again for columns that may be written."""
+    view = np.ascontiguousarray(column).view()
+    view.flags.writeable = False
+    return view
 
 
 def interaction_size(kind: int, arms: int) -> int:

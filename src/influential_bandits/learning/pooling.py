@@ -87,6 +87,8 @@ def random_effects(parts: Iterable[EventLog], baseline: Floats) -> RandomEffects
     cell_share, instance_squares, cell_squares, total = sums[6:]
     everything = max(events, 1.0)
     noise = within / max(events - cells, 1.0)
+    if noise <= 1e-24 * (within + between + across) / everything:
+        noise = 0.0  # losses are constant but for rounding
     arm = max((between - noise * (cells - instances)) / max(events - cell_share, 1e-300), 0.0)
     expected = noise * (instances - 1.0) + arm * (cell_share - cell_squares / everything)
     spare = events - instance_squares / everything
@@ -100,30 +102,29 @@ def random_effects(parts: Iterable[EventLog], baseline: Floats) -> RandomEffects
 def _add_squares(events: Events, baseline: Floats, sums: Floats) -> None:
     """Add numbers of events, instances and cells, and sums of squares within and between them."""
     arms = baseline.size
-    total, squared, size = np.zeros(arms), np.zeros(arms), np.zeros(arms)
+    total, size, cell = np.zeros(arms), np.zeros(arms), np.zeros(arms)
     for u in range(events.offsets.size - 1):
         first, last = events.offsets[u], events.offsets[u + 1]
         if first == last:
             continue
         total[:] = 0.0
-        squared[:] = 0.0
         size[:] = 0.0
         for n in range(first, last):
             arm = events.arm[events.members[events.item[n]]]
-            surprise = events.loss[n] - baseline[arm]
-            total[arm] += surprise
-            squared[arm] += surprise * surprise
+            total[arm] += events.loss[n] - baseline[arm]
             size[arm] += 1.0
         mean, sizes = total.sum() / (last - first), 0.0
         sums[0] += last - first
         sums[1] += 1.0
         for i in range(arms):
             if size[i] > 0.0:
-                cell = total[i] / size[i]
+                cell[i] = total[i] / size[i]
                 sums[2] += 1.0
-                sums[3] += squared[i] - size[i] * cell * cell
-                sums[4] += size[i] * (cell - mean) ** 2
+                sums[4] += size[i] * (cell[i] - mean) ** 2
                 sizes += size[i] * size[i]
+        for n in range(first, last):
+            arm = events.arm[events.members[events.item[n]]]
+            sums[3] += (events.loss[n] - baseline[arm] - cell[arm]) ** 2
         sums[5] += (last - first) * mean * mean
         sums[6] += sizes / (last - first)
         sums[7] += float(last - first) ** 2
@@ -231,14 +232,14 @@ def _integrate_out(
     width = sums.shape[1]
     precision = 1.0 / spread
     coupling = precision * common / (spread + arms * common)
-    total = 0.0
+    left = spread / (spread + arms * common)  # 1 − coupling·1ᵀE1, summed without cancellation
     z[:] = 0.0
     for i in range(arms):
         own = sums[i, 0]
-        share = 1.0 / (own + precision)
-        total += share
         if own == 0.0:
             continue
+        share = 1.0 / (own + precision)
+        left += coupling * own * share * spread
         block, row = blocks[i], sums[i]
         for a in range(width):
             factor = share * row[a]
@@ -256,7 +257,7 @@ def _integrate_out(
                 z[start + place(kind, arms, i, j)] += share * row[1 + controls + j]
         z[size] += share * row[width - 1]
     if coupling > 0.0:
-        factor = coupling / (1.0 - coupling * total)
+        factor = coupling / left
         for a in range(size + 1):
             if z[a] != 0.0:
                 scaled, line = factor * z[a], cross[a]

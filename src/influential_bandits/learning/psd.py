@@ -77,7 +77,8 @@ def solve_psd(S: Array, h: Array, size: int, tolerance: float) -> PsdSolution:
     size : int
         K.
     tolerance : float
-        Stop when gap ≤ tolerance·(|objective| + rounding).
+        Stop when gap ≤ tolerance·max(|objective|, |lower bound|), or at rounding, whichever is
+        larger; the gap that is returned includes a bound of its own rounding.
 
     Returns
     -------
@@ -117,7 +118,17 @@ def solve_psd(S: Array, h: Array, size: int, tolerance: float) -> PsdSolution:
         A, Z, moved = _newton_step(S, size, A, Z, image - h - z)
         if moved < 1e-9:
             break
-    return PsdSolution(_unscaled(best, scale, size), best_value, best_gap, iterations)
+    gap = max(best_gap, 0.0) + _rounding(S, h, best, Z)
+    return PsdSolution(_unscaled(best, scale, size), best_value, gap, iterations)
+
+
+@kernel
+def _rounding(S: Array, h: Array, A: Array, Z: Array) -> float:
+    """Bound the rounding errors of the objective and of its lower bound."""
+    a = np.abs(svec(A))
+    terms = (a * np.sqrt(np.diag(S))).sum() ** 2 + np.abs(h) @ a
+    terms += A.shape[0] ** 2 * np.abs(A).max() * np.abs(Z).max()
+    return 4.0 * (a.size + 3) * 1.1102230246251565e-16 * terms
 
 
 @kernel
@@ -125,10 +136,12 @@ def _newton_step(
     S: Array, size: int, A: Array, Z: Array, residual: Array
 ) -> tuple[Array, Array, float]:
     """Return the next A and Z and the shorter of the two step lengths."""
-    root_a = np.linalg.cholesky(A)
-    half = _triangular_inverse(root_a)
+    root_a, inside_a = _factor(A)
+    root_z, inside_z = _factor(Z)
+    if not (inside_a and inside_z):  # rounding has reached the boundary
+        return A, Z, 0.0
+    half, half_z = _triangular_inverse(root_a), _triangular_inverse(root_z)
     inverse = half.T @ half
-    half_z = _triangular_inverse(np.linalg.cholesky(Z))
     z = svec(Z)
     mu = float(svec(A) @ z) / size
     system = _with_scaling(S, inverse, Z, size)
@@ -185,7 +198,29 @@ def _with_scaling(S: Array, P: Array, Z: Array, size: int) -> Array:
                     )
                     column += 1
             row += 1
+    for n in range(row):
+        out[n, n] *= 1.0 + 1e-13  # a hair of safety where S is all but singular
     return out  # numpy's Cholesky reads the lower triangle only
+
+
+@kernel
+def _factor(matrix: Array) -> tuple[Array, bool]:
+    """Return the Cholesky factor of a small matrix, and whether it is positive definite."""
+    size = matrix.shape[0]
+    out = np.zeros((size, size))
+    for j in range(size):
+        pivot = matrix[j, j]
+        for k in range(j):
+            pivot -= out[j, k] * out[j, k]
+        if not pivot > 0.0:
+            return out, False
+        out[j, j] = math.sqrt(pivot)
+        for i in range(j + 1, size):
+            total = matrix[i, j]
+            for k in range(j):
+                total -= out[i, k] * out[j, k]
+            out[i, j] = total / out[j, j]
+    return out, True
 
 
 @kernel

@@ -22,7 +22,7 @@ from influential_bandits.learning.columns import arrow
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.world.dynamics import Ints
 
-__all__ = ["Source", "open_source"]
+__all__ = ["Source", "column_names", "open_source"]
 
 BLOCK = 1 << 20  # bytes of text that are read at once
 ROWS = 1 << 18  # rows of a table that are read at once
@@ -300,6 +300,11 @@ def open_source(source: object, wanted: Sequence[str], separator: str | None) ->
     )
     _check_columns(opened, wanted)
     return opened
+
+
+def column_names(path: Path, separator: str | None = None) -> list[str]:
+    """Return the columns of a file."""
+    return open_source(path, (), separator).columns
 
 
 def _open_table(source: object) -> Source:

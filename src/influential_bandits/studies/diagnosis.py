@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from influential_bandits.errors import NotApplicable
 from influential_bandits.learning.influence_test import InfluenceTest, influence_test
 from influential_bandits.learning.log import EventLog
 from influential_bandits.learning.model_files import load_model, save_model
 from influential_bandits.learning.models import InfluenceModel
 from influential_bandits.learning.planning import Plan, plan
 from influential_bandits.learning.validation import Validation
-from influential_bandits.errors import NotApplicable
 from influential_bandits.simulation.execution import Progress
 from influential_bandits.studies.log_sections import (
     MEMORIES,
@@ -25,10 +28,10 @@ from influential_bandits.studies.log_sections import (
     tuned,
 )
 from influential_bandits.studies.running import draw_all, write_results
-from influential_bandits.studies.store import make_folder
+from influential_bandits.studies.store import make_folder, write_atomically
 from influential_bandits.studies.study import Analysis, Section
 
-__all__ = ["Diagnosis", "diagnose_log", "fit_log", "plan_file"]
+__all__ = ["Diagnosis", "described", "diagnose_log", "fit_log", "plan_file"]
 
 TITLE = "Influential bandits: does the past change what comes next?"
 INTRODUCTION = "A log, a ladder of models, a test of influence, and the interaction between arms."
@@ -140,10 +143,38 @@ def _about(log: EventLog, model: InfluenceModel) -> dict[str, Any]:
     return {"log": kept, "logged_mix": mix_of(log).tolist(), "halves": halves_of(log, model)}
 
 
-def plan_file(path: Path, horizon: int, instance: str | None, days: float | None) -> Plan:
-    """Return the plan for a model in a file."""
+def described(model: InfluenceModel) -> str:
+    """Say what was fitted, and the strongest influences."""
+    fading = f"memory {model.memory:g} per event"
+    if model.half_life is not None:
+        fading = f"half-life {model.half_life:g} days"
+    noise = float(np.sqrt(np.mean(model.noise_**2)))
+    drift = "on" if model.drift else "off"
+    kind = f"{model.interaction} interaction of {len(model.arms_)} arms, {fading}"
+    lines = [f"{kind}, ridge {model.ridge:g}, drift {drift}, noise {noise:.3g}; {model.status_}"]
+    matrix = model.interaction_
+    low, high = model.interval()["interaction"]
+    pairs = [(i, j) for i in range(len(matrix)) for j in range(len(matrix)) if i >= j]
+    if model.interaction == "free":
+        pairs = [(i, j) for i in range(len(matrix)) for j in range(len(matrix))]
+    pairs.sort(key=lambda pair: -abs(matrix[pair]))
+    lines.append("Strongest entries of the interaction (loss of one after a pull of the other):")
+    for i, j in pairs[:8]:
+        who = model.arms_[i] if i == j else f"{model.arms_[i]} – {model.arms_[j]}"
+        lines.append(f"  {who:40} {matrix[i, j]:+.4g}  ({low[i, j]:+.4g} … {high[i, j]:+.4g})")
+    return "\n".join(lines)
+
+
+def plan_file(
+    path: Path,
+    horizon: int,
+    instance: str | None = None,
+    days: float | None = None,
+    out: Path | None = None,
+) -> Plan:
+    """Plan for a model in a file, and write the plan if a file is named for it."""
     model, about = load_model(path)
-    return plan(
+    found = plan(
         model,
         horizon,
         instance=instance,
@@ -151,3 +182,7 @@ def plan_file(path: Path, horizon: int, instance: str | None, days: float | None
         halves=about.get("halves", ()),
         days_between_rounds=days,
     )
+    if out is not None:
+        text = json.dumps(found.to_json(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        write_atomically(out, lambda file: file.write_text(text, encoding="utf-8"))
+    return found

@@ -54,8 +54,8 @@ def read_for_command(path: Path, named: dict[str, str | None], **options: Any) -
             f"{found['rating']!r} holds ratings: say what the best one is, as in --best 5, so that "
             "loss = best − rating"
         )
-    arguments = {role: found.get(role) for role in USUAL}
-    log = read_log(path, **arguments, **options)
+    options |= {role: found.get(role) for role in USUAL}
+    log = read_log(path, **options)
     log.about["columns"] = ", ".join(f"{role} = {name}" for role, name in found.items())
     return log
 

@@ -19,6 +19,7 @@ from influential_bandits.studies.study import (
     Figure,
     Finding,
     HeatMap,
+    Picture,
     Section,
     Series,
 )
@@ -140,16 +141,16 @@ def ladder_section(
             )
         )
     gains = found.gains()
-    for gain in gains:
-        findings.append(
-            Finding(
-                f"error saved by {gain.model} over {gain.against}, in %",
-                gain.percent,
-                low=gain.low,
-                high=gain.high,
-                reason=_gain_in_words(gain.low, gain.high),
-            )
+    findings += [
+        Finding(
+            f"error saved by {gain.model} over {gain.against}, in %",
+            gain.percent,
+            low=gain.low,
+            high=gain.high,
+            reason=_gain_in_words(gain.low, gain.high),
         )
+        for gain in gains
+    ]
     settings = {
         "memory": chosen.memory,
         "half_life_days": chosen.half_life,
@@ -167,14 +168,14 @@ def ladder_section(
         [gain.high for gain in gains],
         "95 % intervals, instances drawn anew; each model predicts the same events one step ahead.",
     )
-    notes = [
+    note = (
         f"The last {100 * last:.0f} % of each history were predicted one step ahead by models that "
         "were fitted to the rest. Each rung has one thing more than the rung before, so that drift "
-        f"is not sold as influence. Memory {_memory(chosen)} and ridge {chosen.ridge:g} were chosen "
-        "by predicting the last part of the rest."
-    ]
+        f"is not sold as influence. Memory {_memory(chosen)} and ridge {chosen.ridge:g} were "
+        "chosen by predicting the last part of the rest."
+    )
     line = "A ladder of models, from constant losses to full influence"
-    return Section(name, line, settings, Analysis(findings, [figure], notes)), found, chosen
+    return Section(name, line, settings, Analysis(findings, [figure], [note])), found, chosen
 
 
 def _memory(model: InfluenceModel) -> str:
@@ -272,7 +273,7 @@ def interaction_section(
         )
     )
     eigenvalues = np.linalg.eigvalsh(matrix)[::-1]
-    figures = [
+    figures: list[Picture] = [
         heat_map("matrix", "The shared interaction", log.arms, matrix),
         Bars(
             "eigenvalues",
@@ -284,11 +285,11 @@ def interaction_section(
     ]
     settings = {"memory": model.memory, "half_life_days": model.half_life, "ridge": model.ridge}
     line = "One positive semi-definite matrix for all instances"
-    notes = [
+    note = (
         "Entry (i, j) is what a pull of arm j adds to the loss of arm i right after it. Arms are "
         "ordered so that similar ones stand together."
-    ]
-    return Section(name, line, settings, Analysis(findings, figures, notes)), fitted
+    )
+    return Section(name, line, settings, Analysis(findings, figures, [note])), fitted
 
 
 def heat_map(name: str, title: str, arms: tuple[str, ...], matrix: Floats) -> HeatMap:

@@ -28,7 +28,7 @@ from influential_bandits.studies.log_sections import (
 )
 from influential_bandits.studies.running import draw_all, write_results
 from influential_bandits.studies.store import make_folder
-from influential_bandits.studies.study import Analysis, Figure, Finding, Section, Series
+from influential_bandits.studies.study import Analysis, Figure, Finding, Picture, Section, Series
 from influential_bandits.world.dynamics import Floats
 
 __all__ = ["study_movielens"]
@@ -124,9 +124,7 @@ def _threshold(log: EventLog, wanted: int | None) -> int:
 def _paper_sections(log: EventLog, least: int) -> tuple[Section, Section]:
     """Leave-last-out as in the paper, and rolling, on users with many ratings."""
     before = log.without_last(events=1)
-    ridges = {
-        kind: _best_ridge(before, InfluenceModel(kind)) for kind in ("psd", "symmetric")
-    }
+    ridges = {kind: _best_ridge(before, InfluenceModel(kind)) for kind in ("psd", "symmetric")}
     models: dict[str, Any] = {
         "stationary": StationaryModel(shrinkage=0.0),
         "psd": InfluenceModel("psd", ridge=ridges["psd"]),
@@ -149,7 +147,9 @@ def _paper_sections(log: EventLog, least: int) -> tuple[Section, Section]:
 
 def _best_ridge(log: EventLog, model: InfluenceModel) -> float:
     """Choose the ridge by predicting the last fifth of what may be seen."""
-    models = {str(ridge): InfluenceModel(model.interaction, ridge=ridge) for ridge in (1.0, *RIDGES)}
+    models = {
+        str(ridge): InfluenceModel(model.interaction, ridge=ridge) for ridge in (1.0, *RIDGES)
+    }
     found = validate(log, models, progress=False)
     return float(min(found.names, key=found.mse))
 
@@ -173,9 +173,7 @@ def _errors(last: Validation, rolling: Validation, name: str, same_data: bool) -
     ]
     low, high = rolling.mse_interval(name)
     findings.append(
-        Finding(
-            f"MSE of the last fifth, {name} (rolling)", rolling.mse(name), low=low, high=high
-        )
+        Finding(f"MSE of the last fifth, {name} (rolling)", rolling.mse(name), low=low, high=high)
     )
     return findings
 
@@ -204,23 +202,29 @@ def _definite(
         _gain(rolling, "psd", "last fifth"),
     ]
     for label, values in norms.items():
-        findings.append(_count(f"users with a {label} norm of A above 1e-3", values > 1e-3, 20, same))
-        findings.append(_count(f"users with a {label} norm of A below 1e-5", values < 1e-5, 7, same))
+        findings.append(
+            _count(f"users with a {label} norm of A above 1e-3", values > 1e-3, 20, same)
+        )
+        findings.append(
+            _count(f"users with a {label} norm of A below 1e-5", values < 1e-5, 7, same)
+        )
     mean = matrices.mean(axis=0)
     findings += _named_entries(log.arms, matrices)
-    figures = [
+    figures: list[Picture] = [
         _norm_histogram("norms", "Norms of A, one for each user", norms),
         heat_map("mean-matrix", "Mean of the users' own A", log.arms, mean),
     ]
-    notes = [
+    one = (
         "The paper says neither which norm it shows nor how long it descended; all three norms are "
         "given. Its own comparison, one rating for each user, cannot tell the models apart: the "
-        "intervals are wide. The rolling comparison predicts a fifth of each history.",
+        "intervals are wide. The rolling comparison predicts a fifth of each history."
+    )
+    two = (
         "With counts that never fade (memory 1), an interaction can also learn a trend: whoever "
-        "rates ever more severely looks tired of everything. The ladder below tells the two apart.",
-    ]
+        "rates ever more severely looks tired of everything. The ladder below tells the two apart."
+    )
     line = "Sec. 4.2: each user's own positive semi-definite interaction, memory 1"
-    return Section("paper-4-2", line, settings, Analysis(findings, figures, notes))
+    return Section("paper-4-2", line, settings, Analysis(findings, figures, [one, two]))
 
 
 def _indefinite(
@@ -312,7 +316,11 @@ def _count(claim: str, which: Any, paper: int, same: bool) -> Finding:
 
 def _named_entries(arms: tuple[str, ...], matrices: Floats) -> list[Finding]:
     """Look at the entries that the paper names."""
-    wanted = (("Horror", "Horror", "high"), ("Comedy", "Comedy", "high"), ("Horror", "Comedy", "negative"))  # fmt: skip
+    wanted = (
+        ("Horror", "Horror", "high"),
+        ("Comedy", "Comedy", "high"),
+        ("Horror", "Comedy", "negative"),
+    )
     findings = []
     for one, other, claim in wanted:
         if one not in arms or other not in arms:
@@ -378,14 +386,14 @@ def _gradient_section(log: EventLog) -> Section:
             ],
         ),
     ]
-    notes = [
-        "Gradient descent with momentum on A = BBᵀ, as the paper fitted, with the step length of the "
-        "largest curvature, on the same ridge-penalised problem that the convex solver solves to a "
+    note = (
+        "Gradient descent with momentum on A = BBᵀ, as the paper fitted, with the step length of "
+        "the largest curvature, on the same ridge-penalised problem that the convex solver solves to a "
         "certificate. How small A looks depends on when one stops."
-    ]
+    )
     line = "The paper's solver beside the certified optimum"
     settings = {"users": some.n_instances, "ridge": 1.0, "memory": 1.0}
-    return Section("gradient-descent", line, settings, Analysis(findings, figures, notes))
+    return Section("gradient-descent", line, settings, Analysis(findings, figures, [note]))
 
 
 def _compared(section: Section, shared: Validation, drawn: Validation) -> Section:
