@@ -10,8 +10,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from influential_bandits.learning.design import Design, Kind
-from influential_bandits.learning.log import EventLog
-from influential_bandits.learning.membership import Membership
+from influential_bandits.logs.log import EventLog
+from influential_bandits.logs.membership import Membership
 
 UNIT = 2.0**-53
 HOUR = 3600.0

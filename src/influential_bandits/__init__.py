@@ -29,14 +29,14 @@ if TYPE_CHECKING:
         NotApplicable,
         NotCertified,
     )
-    from influential_bandits.learning.log import EventLog
-    from influential_bandits.learning.membership import Membership
     from influential_bandits.learning.model_files import load_model, save_model
     from influential_bandits.learning.models import DriftModel, InfluenceModel, StationaryModel
     from influential_bandits.learning.planning import Plan, plan
-    from influential_bandits.learning.reading import read_log
-    from influential_bandits.learning.streaming import LogStream, stream_log
     from influential_bandits.learning.validation import Validation, choose, ladder, validate
+    from influential_bandits.logs.log import EventLog
+    from influential_bandits.logs.membership import Membership
+    from influential_bandits.logs.reading import read_log
+    from influential_bandits.logs.streaming import LogStream, stream_log
     from influential_bandits.numerics.streams import normal, uniform
     from influential_bandits.optima.bound import regret_bound
     from influential_bandits.optima.certificate import Certificate
@@ -95,13 +95,13 @@ _HOMES = {
         "NotApplicable",
         "NotCertified",
     ),
-    "learning.log": ("EventLog",),
-    "learning.membership": ("Membership",),
+    "logs.log": ("EventLog",),
+    "logs.membership": ("Membership",),
     "learning.model_files": ("load_model", "save_model"),
     "learning.models": ("DriftModel", "InfluenceModel", "StationaryModel"),
     "learning.planning": ("Plan", "plan"),
-    "learning.reading": ("read_log",),
-    "learning.streaming": ("LogStream", "stream_log"),
+    "logs.reading": ("read_log",),
+    "logs.streaming": ("LogStream", "stream_log"),
     "learning.validation": ("Validation", "choose", "ladder", "validate"),
     "numerics.streams": ("normal", "uniform"),
     "optima.bound": ("regret_bound",),

@@ -13,7 +13,7 @@ from influential_bandits.datasets import movielens as module
 from influential_bandits.datasets.archive import Archive
 from influential_bandits.datasets.movielens import movielens, movielens_genres
 from influential_bandits.errors import InvalidInput, InvalidLog, MissingExtra
-from influential_bandits.learning.membership import Membership
+from influential_bandits.logs.membership import Membership
 
 MOVIES = [
     (1, 'Quoted, "The" (1995)', "Comedy|Adventure"),

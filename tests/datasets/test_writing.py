@@ -7,7 +7,7 @@ from influential_bandits.datasets import writing
 from influential_bandits.datasets.synthetic import synthetic_log, synthetic_parts
 from influential_bandits.datasets.writing import write_csv
 from influential_bandits.errors import InvalidInput
-from influential_bandits.learning.log import EventLog
+from influential_bandits.logs.log import EventLog
 
 
 def assert_reads_as(path, log):

@@ -25,8 +25,6 @@ from hypothesis import strategies as st
 from influential_bandits.datasets.synthetic import synthetic_log
 from influential_bandits.learning import pooling
 from influential_bandits.learning.design import Design, Kind, events_of
-from influential_bandits.learning.log import EventLog
-from influential_bandits.learning.membership import Membership
 from influential_bandits.learning.pooling import (
     RandomEffects,
     arm_means,
@@ -36,6 +34,8 @@ from influential_bandits.learning.pooling import (
     pooled_gram,
     random_effects,
 )
+from influential_bandits.logs.log import EventLog
+from influential_bandits.logs.membership import Membership
 
 effects = st.builds(
     RandomEffects,

@@ -18,8 +18,8 @@ from influential_bandits.checks import optional_module, whole_number
 from influential_bandits.datasets.archive import Archive, Watched, beside
 from influential_bandits.datasets.download import TERMS
 from influential_bandits.errors import InvalidInput, InvalidLog
-from influential_bandits.learning.log import EventLog
-from influential_bandits.learning.membership import Membership
+from influential_bandits.logs.log import EventLog
+from influential_bandits.logs.membership import Membership
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.simulation.execution import Progress
 from influential_bandits.world.dynamics import Floats, Ints

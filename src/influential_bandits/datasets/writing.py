@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from influential_bandits.checks import optional_module
-from influential_bandits.learning.log import EventLog, require_log
+from influential_bandits.logs.log import EventLog, require_log
 
 __all__ = ["write_csv"]
 

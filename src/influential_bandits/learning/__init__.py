@@ -1,1 +1,1 @@
-"""Learn from logs: events, sufficient statistics, models, validation and tests of influence."""
+"""Learn from logs: sufficient statistics, models, validation, tests of influence, plans."""

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.learning.log import EventLog
+from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.compiling import inlined, kernel
 from influential_bandits.world.dynamics import Floats, Ints
 

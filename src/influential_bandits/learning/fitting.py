@@ -23,7 +23,6 @@ from influential_bandits.learning.design import (
     histories_predicted,
     history_gram,
 )
-from influential_bandits.learning.log import EventLog
 from influential_bandits.learning.pooling import (
     RandomEffects,
     instance_effects,
@@ -31,6 +30,7 @@ from influential_bandits.learning.pooling import (
     pooled_gram,
 )
 from influential_bandits.learning.psd import solve_psd, svec
+from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.simulation.execution import Progress, map_in_order
 from influential_bandits.world.dynamics import Floats

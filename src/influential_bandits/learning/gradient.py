@@ -24,7 +24,7 @@ from influential_bandits.learning.fitting import (
     single_threaded_algebra,
     solved,
 )
-from influential_bandits.learning.log import EventLog
+from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.world.dynamics import Floats, Ints
 

@@ -35,7 +35,7 @@ from influential_bandits.learning.innovations import (
     usable_events,
     with_components,
 )
-from influential_bandits.learning.log import EventLog, require_log
+from influential_bandits.logs.log import EventLog, require_log
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.numerics.streams import RESAMPLING, stream_at, stream_keys, uniform
 from influential_bandits.simulation.execution import Progress, checked_threads, map_in_order

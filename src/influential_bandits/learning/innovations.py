@@ -35,8 +35,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from influential_bandits.learning.design import Events, place
-from influential_bandits.learning.log import EventLog
 from influential_bandits.learning.pooling import random_effects
+from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.compiling import inlined, kernel
 from influential_bandits.world.dynamics import Floats, Ints
 

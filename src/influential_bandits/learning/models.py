@@ -18,11 +18,11 @@ from influential_bandits.learning.fitting import (
     predictions,
 )
 from influential_bandits.learning.gradient import descend
-from influential_bandits.learning.log import EventLog, require_log
-from influential_bandits.learning.membership import Membership
 from influential_bandits.learning.partial_pooling import Prior, fit_partially
 from influential_bandits.learning.pooling import arm_means, random_effects
-from influential_bandits.learning.streaming import LogStream
+from influential_bandits.logs.log import EventLog, require_log
+from influential_bandits.logs.membership import Membership
+from influential_bandits.logs.streaming import LogStream
 from influential_bandits.world.dynamics import Floats
 from influential_bandits.world.instance import Instance
 from influential_bandits.world.noise import GaussianNoise

@@ -20,9 +20,9 @@ from influential_bandits.learning.fitting import (
     _svec_scale,
     single_threaded_algebra,
 )
-from influential_bandits.learning.log import EventLog
 from influential_bandits.learning.pooling import RandomEffects
 from influential_bandits.learning.psd import solve_psd, svec
+from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.simulation.execution import Progress, map_in_order
 from influential_bandits.world.dynamics import Floats, Ints

@@ -30,7 +30,7 @@ from influential_bandits.learning.design import (
     place,
     regressors,
 )
-from influential_bandits.learning.log import EventLog
+from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.simulation.execution import map_in_order
 from influential_bandits.world.dynamics import Floats

@@ -10,8 +10,8 @@ import numpy as np
 
 from influential_bandits.checks import optional_module
 from influential_bandits.errors import InvalidInput
-from influential_bandits.learning.log import EventLog, require_log
 from influential_bandits.learning.models import DriftModel, InfluenceModel, StationaryModel
+from influential_bandits.logs.log import EventLog, require_log
 from influential_bandits.simulation.execution import Progress
 from influential_bandits.simulation.slopes import bootstrap_interval
 from influential_bandits.world.dynamics import Floats, Ints

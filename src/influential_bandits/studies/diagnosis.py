@@ -11,11 +11,11 @@ import numpy as np
 
 from influential_bandits.errors import NotApplicable
 from influential_bandits.learning.influence_test import InfluenceTest, influence_test
-from influential_bandits.learning.log import EventLog
 from influential_bandits.learning.model_files import load_model, save_model
 from influential_bandits.learning.models import InfluenceModel
 from influential_bandits.learning.planning import Plan, plan
 from influential_bandits.learning.validation import Validation
+from influential_bandits.logs.log import EventLog
 from influential_bandits.simulation.execution import Progress
 from influential_bandits.studies.log_sections import (
     MEMORIES,

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from influential_bandits.errors import InvalidLog
-from influential_bandits.learning.log import EventLog
-from influential_bandits.learning.reading import read_log
-from influential_bandits.learning.sources import column_names
+from influential_bandits.logs.log import EventLog
+from influential_bandits.logs.reading import read_log
+from influential_bandits.logs.sources import column_names
 
 __all__ = ["read_for_command"]
 

@@ -57,7 +57,8 @@ class Finding:
     paper: float | str | None = None
     low: float | None = None  # 95 % interval
     high: float | None = None
-    verdict: str = "ours"  # "reproduced", "differs", or "ours" for what the paper does not claim
+    # "reproduced", "differs", "other data", or "ours" for what the paper does not claim
+    verdict: str = "ours"
     reason: str = ""
     fitted: str = ""  # the range over which a slope was fitted
 

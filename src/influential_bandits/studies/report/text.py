@@ -8,11 +8,13 @@ from influential_bandits.studies.study import Finding, Section
 
 
 def number(value: Any) -> str:
-    """Return a number in at most four digits, a text as it is, nothing for None."""
+    """Return a number in at most four digits, a count in full, a text as it is, "" for None."""
     if value is None:
         return ""
     if isinstance(value, str):
         return value
+    if isinstance(value, int):
+        return f"{value:,}"
     return f"{value:.4g}" if abs(value) < 10**6 else f"{value:.3e}"
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from influential_bandits.checks import optional_module
-from influential_bandits.learning.columns import arrow
+from influential_bandits.logs.columns import arrow
 from influential_bandits.world.dynamics import Ints
 
 __all__ = ["Spill"]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from influential_bandits.errors import InvalidLog
-from influential_bandits.learning.sources import Source
+from influential_bandits.logs.sources import Source
 from influential_bandits.world.dynamics import Ints
 
 __all__ = ["BadRows"]

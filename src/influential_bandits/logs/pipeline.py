@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from influential_bandits.learning.bad_rows import BadRows
-from influential_bandits.learning.columns import (
+from influential_bandits.logs.bad_rows import BadRows
+from influential_bandits.logs.columns import (
     Cast,
     Mask,
     arrow,
@@ -20,10 +20,10 @@ from influential_bandits.learning.columns import (
     seconds,
     unusable,
 )
-from influential_bandits.learning.items import ItemCodes
-from influential_bandits.learning.numbering import Codes, Hashes, hashes
-from influential_bandits.learning.plan import Plan
-from influential_bandits.learning.sources import MARK, Source, TextSource
+from influential_bandits.logs.items import ItemCodes
+from influential_bandits.logs.numbering import Codes, Hashes, hashes
+from influential_bandits.logs.plan import Plan
+from influential_bandits.logs.sources import MARK, Source, TextSource
 from influential_bandits.simulation.execution import Progress
 from influential_bandits.world.dynamics import Floats, Ints
 

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from influential_bandits.learning.gathering import Gathering, about_source, require_rows
-from influential_bandits.learning.items import ItemCodes
-from influential_bandits.learning.log import EventLog
-from influential_bandits.learning.numbering import Numbering
-from influential_bandits.learning.pipeline import Pipeline
-from influential_bandits.learning.plan import Plan
-from influential_bandits.learning.sources import open_source
+from influential_bandits.logs.gathering import Gathering, about_source, require_rows
+from influential_bandits.logs.items import ItemCodes
+from influential_bandits.logs.log import EventLog
+from influential_bandits.logs.numbering import Numbering
+from influential_bandits.logs.pipeline import Pipeline
+from influential_bandits.logs.plan import Plan
+from influential_bandits.logs.sources import open_source
 
 __all__ = ["read_log"]
 

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from influential_bandits.errors import InvalidLog
-from influential_bandits.learning.bad_rows import BadRows
-from influential_bandits.learning.columns import arrow
-from influential_bandits.learning.log import EventLog
-from influential_bandits.learning.membership import Membership
-from influential_bandits.learning.numbering import Codes, Hashes, repeated_keys
-from influential_bandits.learning.pipeline import Events
-from influential_bandits.learning.plan import Plan
-from influential_bandits.learning.sources import Source
+from influential_bandits.logs.bad_rows import BadRows
+from influential_bandits.logs.columns import arrow
+from influential_bandits.logs.log import EventLog
+from influential_bandits.logs.membership import Membership
+from influential_bandits.logs.numbering import Codes, Hashes, repeated_keys
+from influential_bandits.logs.pipeline import Events
+from influential_bandits.logs.plan import Plan
+from influential_bandits.logs.sources import Source
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.world.dynamics import Floats, Ints
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from influential_bandits.checks import optional_module
 from influential_bandits.errors import InvalidInput, InvalidLog
-from influential_bandits.learning.columns import arrow
+from influential_bandits.logs.columns import arrow
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.world.dynamics import Ints
 

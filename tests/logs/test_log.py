@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from influential_bandits.errors import InvalidInput, InvalidLog
-from influential_bandits.learning.log import EventLog, require_log
-from influential_bandits.learning.membership import Membership
+from influential_bandits.logs.log import EventLog, require_log
+from influential_bandits.logs.membership import Membership
 
 FILMS = {"Alien": ["Horror", "Sci-Fi"], "Airplane!": ["Comedy"], "Ghost": ["Comedy", "Drama"]}
 

@@ -16,17 +16,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from influential_bandits.errors import InvalidInput, InvalidLog
-from influential_bandits.learning import sources, streaming
-from influential_bandits.learning.reading import read_log
-from influential_bandits.learning.streaming import stream_log
+from influential_bandits.logs import sources, streaming
+from influential_bandits.logs.reading import read_log
+from influential_bandits.logs.streaming import stream_log
 
 SMALL, LARGE = 400_000, 2_400_000  # events; to hold the difference would take 48 MB or more
 ALLOWED = 24 << 10  # KiB by which the large file may need more memory
 MEASURED = """
 import json, sys
 from pathlib import Path
-from influential_bandits.learning import sources
-from influential_bandits.learning.streaming import stream_log
+from influential_bandits.logs import sources
+from influential_bandits.logs.streaming import stream_log
 
 sources.BLOCK = 1 << 18  # Arrow reads some dozens of blocks ahead
 stream = stream_log(

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.learning.columns import arrow
+from influential_bandits.logs.columns import arrow
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.world.dynamics import Ints
 

@@ -14,16 +14,16 @@ import numpy as np
 
 from influential_bandits.checks import whole_number
 from influential_bandits.errors import InvalidInput, InvalidLog
-from influential_bandits.learning.columns import Mask, arrow
-from influential_bandits.learning.gathering import Gathering, about_source, require_rows
-from influential_bandits.learning.items import ItemCodes
-from influential_bandits.learning.log import EventLog
-from influential_bandits.learning.membership import Membership
-from influential_bandits.learning.numbering import Codes, Numbering, hashes, repeated_keys
-from influential_bandits.learning.pipeline import Events, Pipeline
-from influential_bandits.learning.plan import Plan
-from influential_bandits.learning.sources import Source, open_source
-from influential_bandits.learning.spilling import Spill
+from influential_bandits.logs.columns import Mask, arrow
+from influential_bandits.logs.gathering import Gathering, about_source, require_rows
+from influential_bandits.logs.items import ItemCodes
+from influential_bandits.logs.log import EventLog
+from influential_bandits.logs.membership import Membership
+from influential_bandits.logs.numbering import Codes, Numbering, hashes, repeated_keys
+from influential_bandits.logs.pipeline import Events, Pipeline
+from influential_bandits.logs.plan import Plan
+from influential_bandits.logs.sources import Source, open_source
+from influential_bandits.logs.spilling import Spill
 from influential_bandits.world.dynamics import Ints
 
 __all__ = ["LogStream", "stream_log"]

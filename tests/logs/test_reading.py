@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from influential_bandits.errors import InvalidInput, InvalidLog
-from influential_bandits.learning import sources
-from influential_bandits.learning.log import EventLog
-from influential_bandits.learning.numbering import Numbering, hashes
-from influential_bandits.learning.reading import read_log
+from influential_bandits.logs import sources
+from influential_bandits.logs.log import EventLog
+from influential_bandits.logs.numbering import Numbering, hashes
+from influential_bandits.logs.reading import read_log
 
 HEADER = "instance,arm,time,loss\n"
 GOOD = HEADER + "ann,y,2,0.5\nbob,x,1,1\nann,x,1,-2e0\n"

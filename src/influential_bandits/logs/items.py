@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from influential_bandits.errors import InvalidInput
-from influential_bandits.learning.membership import Membership
-from influential_bandits.learning.numbering import Codes, Numbering
-from influential_bandits.learning.plan import Plan
+from influential_bandits.logs.membership import Membership
+from influential_bandits.logs.numbering import Codes, Numbering
+from influential_bandits.logs.plan import Plan
 
 __all__ = ["ItemCodes"]
 

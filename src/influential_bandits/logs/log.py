@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from influential_bandits.checks import Frozen, optional_module
 from influential_bandits.errors import InvalidInput, InvalidLog
-from influential_bandits.learning.membership import Membership
+from influential_bandits.logs.membership import Membership
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.world.dynamics import Floats, Ints
 

@@ -1,0 +1,1 @@
+"""Logs of events: what an EventLog is, and how files of any kind become one."""
