@@ -228,8 +228,8 @@ def assert_within_tolerance(problem, solution, tolerance=TOLERANCE):
     allowed = tolerance * max(abs(solution.objective), abs(lower))
     # Where the optimum is 0, the gap can be small only in comparison with the minimum without the
     # cone, which is rounded too.
-    assert solution.gap <= allowed + 1.1e-15 * abs(bottom(problem))
-    assert solution.gap >= -problem.rounding(svec(solution.matrix))
+    rounding = problem.rounding(svec(solution.matrix))
+    assert 0.0 <= solution.gap <= allowed + 1.1e-15 * abs(bottom(problem)) + 2 * rounding
     assert solution.iterations <= 40
 
 
@@ -355,32 +355,21 @@ def nearly_singular(seed):
     return Problem(random_matrix(random, 6, 13.0), random.normal(size=6), 3)
 
 
-@pytest.mark.xfail(raises=np.linalg.LinAlgError, reason="a Cholesky factorisation fails")
 def test_search_ends_with_the_best_point_found():
     for seed in range(100):
         assert np.isfinite(solved(nearly_singular(seed)).objective)
 
 
-@pytest.mark.xfail(raises=AssertionError, reason="the dual bound is off by more than the gap")
 def test_gap_is_never_negative():
     for seed in range(100):
-        try:
-            solution = solved(nearly_singular(seed))
-        except np.linalg.LinAlgError:
-            continue
-        assert solution.gap >= 0.0
+        assert solved(nearly_singular(seed)).gap >= 0.0
 
 
 def test_gap_holds_up_to_rounding():
     """The gap is an upper bound of the true one, that to the best point of all tolerances."""
     for seed in range(100):
         problem = nearly_singular(seed)
-        points = []
-        for tolerance in (1e-2, 1e-5, 1e-7):
-            try:
-                points.append(solved(problem, tolerance))
-            except np.linalg.LinAlgError:
-                break
+        points = [solved(problem, tolerance) for tolerance in (1e-2, 1e-5, 1e-7)]
         best = min(problem.value(svec(point.matrix)) for point in points)
         for point in points:
             rounding = problem.rounding(svec(point.matrix))
