@@ -54,6 +54,10 @@ FITTING_WORK = 10_000_000  # events times squared arms
 CHUNK = 50_000  # events
 RIDGE = 1e-3  # relative to the variance of each regressor
 NEGLIGIBLE = 1e-9
+NO_PAIR = (
+    "too little data: no pair of arms was met often enough by enough instances; the test needs "
+    "several instances that meet two or more arms again and again"
+)
 SUBSAMPLE = 0  # number of a stream's round for the choice of instances; flips are 1, 2, …
 
 
@@ -324,19 +328,18 @@ def influence_test(
     seed = whole_number("seed", seed)
     if not (is_real(confidence) and 0.0 < confidence < 1.0):
         raise InvalidInput(f"confidence must be a number in (0, 1), got {confidence!r}")
-    events = events_of(log)
+    events, scale = _standardised(log)
     model = _model(log, events, memory, half_life)
     labels = _digests(log.instances)
     units, keys, kind = _units(log, events, labels)
     chosen = _subsample(log, labels, units.order, np.uint64(seed))
     components = fitted_components(log, model, events, chosen)
-    _require_noise(log, components)
     model = with_components(model, components)
     regression = _Regression(model, events, units, threads, progress)
     signs = _signs(np.uint64(seed), keys, flips)
     looks = _looks(regression, signs)
     effect = _effect(regression, signs, confidence)
-    pairs, matrix, measured = _pairs(regression, signs, confidence, log.arms)
+    pairs, matrix, measured = _pairs(regression, signs, confidence, log.arms, scale)
     return InfluenceTest(
         log.arms,
         log.n_events,
@@ -348,7 +351,7 @@ def influence_test(
         matrix,
         measured,
         pairs,
-        components,
+        components._replace(noise=components.noise * scale**2),
         float(memory),
         None if half_life is None else float(half_life),
         flips,
@@ -381,18 +384,23 @@ def _model(log: EventLog, events: Events, memory: float, half_life: float | None
     add_moments(events, gram, total)
     popularity = gram.sum(axis=1) / len(log)
     baseline = _solved(gram, total)
+    if 1.0 - float(baseline @ total) / len(log) <= NEGLIGIBLE:
+        raise NotApplicable(
+            "losses have no noise: every arm always costs the same, and there is nothing to explain"
+        )
     seconds = 0.0 if half_life is None else DAY * float(half_life)
     return Model(arms, float(memory), seconds, baseline, popularity, 1.0, 1.0, 0.0, 0.0)
 
 
-def _require_noise(log: EventLog, components: Components) -> None:
-    """Refuse losses that are predicted without any error."""
-    scale = max(float(np.abs(log.loss).max()), 1e-300)
-    if components.noise <= (1e-12 * scale) ** 2:
+def _standardised(log: EventLog) -> tuple[Events, float]:
+    """Return the log's columns, losses with mean 0 and variance 1, and their unit."""
+    largest = float(np.abs(log.loss).max())
+    scale = float(log.loss.std())
+    if scale <= 1e-12 * largest:
         raise NotApplicable(
-            f"losses have no noise, they are constant for each arm (all within {scale:.3g}): there "
-            "is nothing left for influence to explain"
+            f"losses have no noise: all are {log.loss[0]:.6g}, and there is nothing to explain"
         )
+    return events_of(log)._replace(loss=(log.loss - log.loss.mean()) / scale), scale
 
 
 def _units(log: EventLog, events: Events, labels: Any) -> tuple[Units, Any, str]:
@@ -491,7 +499,10 @@ class _Regression:
         left = gram[fixed:, fixed:] - gram[fixed:, :fixed] @ self.controls
         self.error = float(left[-1, -1])  # Σ innovation²/F
         spread, raw = np.diag(left)[:-1], np.diag(gram)[fixed:-1]
-        self.usable = np.flatnonzero((spread > NEGLIGIBLE * raw) & (raw > 0.0))
+        least = NEGLIGIBLE**2 * len(events.item)  # less is what rounding leaves of counts
+        self.usable = np.flatnonzero((spread > NEGLIGIBLE * raw) & (raw > least))
+        if not len(self.usable):
+            raise NotApplicable(NO_PAIR)
         self.gram = left[np.ix_(self.usable, self.usable)]
         self.moments = left[self.usable, -1]
         self._solve()
@@ -528,10 +539,7 @@ class _Regression:
         several = squares.sum(0) ** 2 >= 4.0 * (squares**2).sum(0)
         self.tested = several & (squares.sum(0) > 0.0)
         if not self.tested.any():
-            raise NotApplicable(
-                "too little data: no pair of arms was met often enough by enough instances; the "
-                "test needs several instances that meet two or more arms again and again"
-            )
+            raise NotApplicable(NO_PAIR)
 
     @cached_property
     def labels(self) -> Ints:
@@ -595,7 +603,11 @@ def _effect(
 
 
 def _pairs(
-    regression: _Regression, signs: Floats, confidence: float, names: tuple[str, ...]
+    regression: _Regression,
+    signs: Floats,
+    confidence: float,
+    names: tuple[str, ...],
+    scale: float,
 ) -> tuple[tuple[PairEstimate, ...], Floats, npt.NDArray[np.bool_]]:
     """Return the estimates of all pairs that were tested, the matrix, and where it was measured."""
     labels, arms, tested = regression.labels, regression.arms, regression.tested
@@ -605,10 +617,13 @@ def _pairs(
     units = len(influences)
     error = np.sqrt((influences**2).sum(0) * units / (units - 1))
     tested = tested & (error > 0.0)
+    if not tested.any():
+        raise NotApplicable(NO_PAIR)
     studentised = np.abs(signs @ (influences[:, tested] / error[tested])).max(1)
     t = np.abs(estimate[tested]) / error[tested]
     reached = (studentised[:, None] >= t * (1.0 - NEGLIGIBLE)).sum(0)
-    width = float(np.quantile(studentised, confidence)) * error[tested]
+    width = scale * float(np.quantile(studentised, confidence)) * error[tested]
+    estimate = scale * estimate
     found = [
         PairEstimate(names[j], names[i], value, value - half, value + half, p)
         for (i, j), value, half, p in zip(

@@ -1,0 +1,416 @@
+"""The test of influence: its level, its power, what it leaves alone, and what it refuses.
+
+Everything is seeded. Levels are tested to the 99.9 % interval of the binomial distribution.
+"""
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from influential_bandits.datasets.synthetic import planted_interaction, synthetic_log
+from influential_bandits.errors import InvalidInput, InvalidLog, NotApplicable
+from influential_bandits.learning import influence_test as module
+from influential_bandits.learning.influence_test import (
+    InfluenceTest,
+    Look,
+    PairEstimate,
+    influence_test,
+)
+from influential_bandits.learning.log import EventLog
+from influential_bandits.learning.membership import Membership
+
+LEVEL = 0.05
+SCENARIOS = {
+    "plain": {"spread": 0.3},
+    "drift and bursts": {"spread": 0.3, "drift": 0.5, "bursts": 0.5},
+    "steering": {"spread": 0.3, "drift": 0.5, "bursts": 0.3, "steering": 1.5},
+    "taste": {"spread": 0.3, "drift": 0.5, "bursts": 0.3, "taste": 2.0},
+}
+HARD = {"drift": 0.5, "spread": 0.3, "bursts": 0.3, "steering": 1.0, "memory": 0.8}
+
+
+def false_alarm_rates(scenario, replications, instances=60, events=30, arms=3, flips=199):
+    """Return how often logs without influence give p ≤ 5 %: overall, self, cross, any pair."""
+    alarms = np.zeros(4)
+    for seed in range(replications):
+        log = synthetic_log(instances, events, arms, seed=1000 + seed, **SCENARIOS[scenario])
+        found = influence_test(log, permutations=flips, seed=seed, threads=1)
+        looks = (found.overall, found.self_influence, found.cross_influence)
+        smallest = min(pair.p_adjusted for pair in found.pairs)
+        alarms += [*(look.p_value <= LEVEL for look in looks), smallest <= LEVEL]
+    return alarms / replications
+
+
+# Level
+
+
+@pytest.mark.parametrize("scenario", ["plain", "drift and bursts", "steering"])
+def test_false_alarms_are_as_many_as_promised(scenario):
+    """All four rates, each of which would fail for a right test with probability 0.001."""
+    replications = 200
+    low, high = scipy.stats.binom.interval(0.999, replications, LEVEL)
+    rates = replications * false_alarm_rates(scenario, replications)
+    assert (rates[:3] >= low).all(), rates
+    assert (rates <= high).all(), rates  # the largest of several estimates may be conservative
+
+
+def shuffled_p_value(arm, loss, shuffles, rng, memory=0.8):
+    """Return the p-value of own counts against losses, by shuffling the order of events.
+
+    ``arm`` and ``loss`` are (instances, events). Losses are taken relative to the instance's own
+    mean of the arm, which no shuffling changes.
+    """
+    arms = arm.max() + 1
+    own = np.eye(arms)[arm]
+    means = np.einsum("une,un->ue", own, loss) / np.maximum(own.sum(1), 1)
+    surprise = loss - np.take_along_axis(means, arm, 1)
+
+    def statistic(arm, surprise):
+        counts, total = np.zeros((len(arm), arms)), 0.0
+        everyone = np.arange(len(arm))
+        for n in range(arm.shape[1]):
+            total += counts[everyone, arm[:, n]] @ surprise[:, n]
+            counts *= memory
+            counts[everyone, arm[:, n]] += 1.0
+        return abs(total)
+
+    observed, reached = statistic(arm, surprise), 0
+    for _ in range(shuffles):
+        order = rng.permuted(np.tile(np.arange(arm.shape[1]), (len(arm), 1)), axis=1)
+        moved = (np.take_along_axis(column, order, 1) for column in (arm, surprise))
+        reached += statistic(*moved) >= observed
+    return (1 + reached) / (1 + shuffles)
+
+
+def test_shuffling_histories_would_raise_false_alarms():
+    """Why signs are flipped instead: shuffled, choices no longer follow the losses before them."""
+    rng, alarms = np.random.default_rng(0), 0
+    for seed in range(20):
+        log = synthetic_log(300, 60, 5, seed=seed, **SCENARIOS["steering"])
+        arm, loss = (column.reshape(300, 60) for column in (log.arm, log.loss))
+        alarms += shuffled_p_value(arm, loss, 39, rng) <= LEVEL
+    assert alarms >= 15  # with the right level, 1 of 20
+
+
+# Power
+
+
+def test_planted_influence_is_found_with_its_pair_and_sign():
+    A = np.zeros((4, 4))
+    A[2, 2] = 0.25
+    log = synthetic_log(150, 80, 4, interaction=A, seed=5, **HARD)
+    found = influence_test(log, seed=1)
+    assert found.p_value == 0.001
+    assert found.self_influence.p_value == 0.001
+    first = found.pairs[0]
+    assert (first.arm, first.other) == ("2", "2")
+    assert first.p_adjusted == 0.001
+    centred = A - A.mean(0) - A.mean(1)[:, None] + A.mean()
+    assert first.low <= centred[2, 2] <= first.high
+    assert 0.0 < found.effect_low < found.effect < found.effect_high
+    assert "influence beyond drift: small but real" in str(found)
+
+
+def test_attraction_between_two_arms_is_found_with_its_sign():
+    A = np.zeros((4, 4))
+    A[0, 3] = A[3, 0] = -0.25
+    found = influence_test(synthetic_log(150, 80, 4, interaction=A, seed=6, **HARD))
+    assert found.cross_influence.p_value == 0.001
+    first = found.pairs[0]
+    assert (first.arm, first.other) == ("0", "3")
+    assert first.high < 0.0
+    assert found.interaction[0, 3] == found.interaction[3, 0] == first.estimate
+
+
+def test_estimates_are_those_of_the_doubly_centred_matrix():
+    """The regression of estimates on the truth, over seeds: its slope is 1, give or take 0.15."""
+    K = 4
+    A = planted_interaction(K, 0.3, seed=2)
+    centring = np.eye(K) - 1 / K
+    truth = centring @ A @ centring
+    mean = np.mean(
+        [
+            influence_test(
+                synthetic_log(200, 100, K, interaction=A, seed=seed, **HARD), permutations=19
+            ).interaction
+            for seed in range(6)
+        ],
+        axis=0,
+    )
+    assert (mean * truth).sum() / (truth * truth).sum() == pytest.approx(1.0, abs=0.15)
+    np.testing.assert_allclose(mean.sum(0), 0.0, atol=1e-9)
+
+
+def test_memory_by_the_clock():
+    A = np.diag([0.4, 0.0, 0.0])
+    settings = HARD | {"memory": 1.0, "half_life": 2.0}
+    log = synthetic_log(100, 80, 3, interaction=A, seed=2, **settings)
+    found = influence_test(log, half_life=2.0)
+    assert found.p_value == 0.001
+    assert found.half_life == 2.0
+    assert (found.pairs[0].arm, found.pairs[0].other) == ("0", "0")
+
+
+def two_genre_log(strength, seed=0, instances=60, events=40):
+    """Films of one or two genres, chosen at random; genre A tires of itself."""
+    films = {"a": ["A"], "b": ["B"], "ab": ["A", "B"], "c": ["C"], "bc": ["B", "C"]}
+    share = np.array([1.0, 0.0, 0.5, 0.0, 0.0])  # of genre A
+    rng = np.random.default_rng(seed)
+    item = rng.integers(0, 5, (instances, events))
+    loss = rng.normal(size=(instances, events)) + 0.5 * rng.normal(size=(instances, 1))
+    count = np.zeros(instances)
+    for n in range(events):
+        loss[:, n] += strength * share[item[:, n]] * count
+        count = 0.8 * count + share[item[:, n]]
+    who = np.repeat(np.arange(instances), events)
+    return EventLog(who, item.ravel(), loss.ravel(), membership=Membership(films))
+
+
+def test_items_of_several_arms():
+    found = influence_test(two_genre_log(0.5, instances=80, events=60))
+    assert found.p_value == 0.001
+    assert (found.pairs[0].arm, found.pairs[0].other) == ("A", "A")
+    assert found.pairs[0].low > 0.0
+
+
+def test_the_level_with_items_of_several_arms():
+    """Fails for a right test with probability 0.001."""
+    replications = 60
+    logs = (two_genre_log(0.0, seed) for seed in range(replications))
+    alarms = sum(influence_test(log, permutations=99).p_value <= LEVEL for log in logs)
+    assert alarms <= scipy.stats.binom.isf(0.001, replications, LEVEL)
+
+
+# What must not matter
+
+
+def test_neither_the_order_of_instances_nor_threads_change_anything():
+    log = synthetic_log(60, 40, 3, interaction=np.diag([0.1, 0, 0]), seed=2, **HARD)
+    reordered = log.take(np.random.default_rng(0).permutation(60))
+    one, other = influence_test(log, seed=4, threads=1), influence_test(reordered, seed=4)
+    assert other.p_value == one.p_value
+    assert other.self_influence.p_value == one.self_influence.p_value
+    assert [p.p_adjusted for p in other.pairs] == [p.p_adjusted for p in one.pairs]
+    np.testing.assert_allclose(other.interaction, one.interaction, rtol=1e-6)
+    assert influence_test(log, seed=4, threads=2).to_json() == one.to_json()
+    assert influence_test(log, seed=5).to_json() != one.to_json()
+
+
+def test_results_do_not_depend_on_the_number_of_threads_where_there_is_work_for_several():
+    log = synthetic_log(1500, 80, 3, seed=2, **HARD)
+    one, two = (influence_test(log, permutations=99, threads=n).to_json() for n in (1, 2))
+    assert one == two
+
+
+def test_the_order_of_arms_does_not_change_p_values():
+    log = synthetic_log(60, 40, 4, interaction=np.diag([0.1, 0, 0, 0]), seed=2, **HARD)
+    order = np.array([2, 0, 3, 1])
+    names = [str(arm) for arm in order]
+    place = np.argsort(order)
+    who = np.repeat(np.arange(60), log.lengths)
+    renamed = EventLog.of_codes(
+        log.instances,
+        who,
+        place[log.arm].astype(np.int32),
+        log.loss,
+        None,
+        Membership.of_arms(names),
+    )
+    one, other = influence_test(log), influence_test(renamed)
+    assert one.p_value == other.p_value
+    assert one.self_influence.p_value == other.self_influence.p_value
+    assert one.effect == pytest.approx(other.effect, abs=1e-6)
+    np.testing.assert_allclose(other.interaction, one.interaction[np.ix_(order, order)], atol=1e-5)
+
+
+def test_units_and_scale_of_losses_do_not_change_p_values():
+    log = synthetic_log(60, 40, 3, seed=2, **HARD)
+    who = np.repeat(log.instances, log.lengths)
+    scaled = EventLog(who, log.arm, 100.0 * log.loss + 7.0, membership=log.membership)
+    one, other = influence_test(log), influence_test(scaled)
+    assert one.p_value == pytest.approx(other.p_value, abs=0.005)
+    np.testing.assert_allclose(other.interaction, 100.0 * one.interaction, rtol=1e-2, atol=0.01)
+
+
+# Units
+
+
+@pytest.mark.parametrize(
+    ("instances", "events", "kind", "units"),
+    [
+        (60, 20, "instances", 60),
+        (2500, 10, "groups of instances", 2000),
+        (1, 1000, "blocks of histories", 50),
+        (2, 8000, "blocks of histories", 200),
+        (20, 15, "blocks of histories", 20),
+    ],
+)
+def test_units_are_instances_or_blocks_of_long_histories(instances, events, kind, units):
+    found = influence_test(synthetic_log(instances, events, 3, seed=1), permutations=99)
+    assert (found.unit_kind, found.units) == (kind, units)
+    assert_finite(found)
+
+
+# What is refused, and what is not
+
+
+def assert_finite(found):
+    text = json.dumps(found.to_json(), allow_nan=False)
+    assert json.loads(text)["p_value"] == found.p_value
+    assert 0.0 < found.p_value <= 1.0
+    assert "nan" not in str(found)
+
+
+def test_refusals(refused):
+    log = synthetic_log(60, 20, 3)
+    with refused(NotApplicable, "single arm"):
+        influence_test(synthetic_log(60, 20, 1))
+    with refused(NotApplicable, "too little data", "12", "240"):
+        influence_test(synthetic_log(2, 50, 3))
+    with refused(NotApplicable, "too little data"):
+        influence_test(EventLog(range(30), ["a", "b"] * 15, np.arange(30.0)))
+    with refused(NotApplicable, "101 arms"):
+        influence_test(synthetic_log(60, 20, 101))
+    with refused(InvalidLog, "no events"):
+        influence_test(log.take([]))
+    with refused(InvalidInput, "EventLog"):
+        influence_test([1, 2])
+    with refused(InvalidInput, "memory", "1.5"):
+        influence_test(log, memory=1.5)
+    with refused(InvalidInput, "half_life", "-1"):
+        influence_test(log, half_life=-1)
+    with refused(InvalidInput, "permutations", "3"):
+        influence_test(log, permutations=3)
+    with refused(InvalidInput, "confidence"):
+        influence_test(log, confidence=95)
+    with refused(InvalidInput, "threads"):
+        influence_test(log, threads=0)
+    untimed = EventLog(["u"] * 400, ["a", "b"] * 200, np.arange(400.0))
+    with refused(InvalidInput, "half_life", "no"):
+        influence_test(untimed, half_life=1.0)
+
+
+@pytest.mark.parametrize("loss", [0.0, 3.0, 1e9])
+def test_constant_losses_are_refused(refused, loss):
+    log = synthetic_log(60, 20, 3)
+    who = np.repeat(log.instances, log.lengths)
+    constant = EventLog(who, log.arm, np.full(len(log), loss), membership=log.membership)
+    with refused(NotApplicable, "no noise"):
+        influence_test(constant)
+
+
+def test_one_arm_met_of_several_is_refused(refused):
+    with refused(NotApplicable, "too little data", "two or more arms"):
+        influence_test(synthetic_log(60, 20, 3, popularity=[1, 0, 0]))
+
+
+def test_arms_never_met_empty_histories_and_single_events_do_no_harm():
+    log = synthetic_log(60, 20, 4, popularity=[1, 1, 0, 1], seed=3)
+    lengths = np.where(np.arange(60) % 6 == 0, 19, 0)
+    kept = log.without_last(events=19).take(np.flatnonzero(lengths))
+    who = np.concatenate([np.repeat(np.arange(60), log.lengths), 100 + np.arange(10)])
+    more = EventLog.of_codes(
+        [str(n) for n in range(120)],
+        who,
+        np.concatenate([log.item, kept.item]),
+        np.concatenate([log.loss, kept.loss]),
+        None,
+        log.membership,
+    )
+    found = influence_test(more, permutations=99)
+    assert_finite(found)
+    assert found.instances == 120
+    assert found.units == 60
+    assert not found.measured[2].any()
+    assert (found.interaction[2] == 0.0).all()
+    assert found.overall.pairs == 6
+    assert {pair.arm for pair in found.pairs} == {"0", "1", "3"}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"noise": 0.0, "spread": 1.0},
+        {"noise": 0.0, "drift": 1.0},
+        {"noise": 0.0, "interaction": np.diag([0.5, 0, 0]), "memory": 0.8},
+        {"noise": 1e-100},
+        {"noise": 1e90},
+        {"grid": 4.5},
+        {"memory": 1.0},
+        {"popularity": [1e6, 1, 1]},
+    ],
+    ids=str,
+)
+def test_odd_losses_give_numbers_or_a_refusal(settings):
+    try:
+        found = influence_test(synthetic_log(60, 30, 3, seed=1, **settings), permutations=99)
+    except NotApplicable:
+        return
+    assert_finite(found)
+
+
+@pytest.mark.parametrize("memory", [1e-9, 1.0])
+def test_extreme_memories(memory):
+    assert_finite(influence_test(synthetic_log(60, 30, 3, seed=1), memory=memory, permutations=99))
+
+
+# The result
+
+
+def made(p=0.5, effect=0.001, pairs=6):
+    look = Look(pairs, 10.0, p, min(1.0, 3 * p))
+    return InfluenceTest(
+        ("a", "b", "c"),
+        *(1000, 10, 60, "instances"),
+        *(look, look, look),
+        *(effect, effect - 0.0005, effect + 0.0005),
+        np.zeros((3, 3)),
+        np.zeros((3, 3), bool),
+        (PairEstimate("a", "b", -0.1, -0.2, 0.0, 0.04),),
+        module.Components(0.1, 0.1, 0.1, 0.5, 1.0),
+        *(0.8, None, 999, 0.95, 0),
+    )
+
+
+@pytest.mark.parametrize("power", [0.5, 0.8, 0.99])
+@pytest.mark.parametrize("pairs", [1, 6, 210])
+def test_events_needed_give_the_power_asked_for(power, pairs):
+    number = made(pairs=pairs).events_needed(0.002, power)
+    threshold = scipy.stats.chi2.isf(0.05, pairs)
+    strength = number * 0.002 / 0.998
+    assert scipy.stats.ncx2.sf(threshold, pairs, strength) == pytest.approx(power, abs=0.001)
+
+
+def test_events_needed_of_the_observed_effect():
+    assert made().events_needed() == made().events_needed(0.001)
+    assert made(effect=-0.001).events_needed() is None
+    assert made().events_needed(0.5, power=0.01) == 0
+
+
+def test_events_needed_refuses_what_is_no_effect(refused):
+    for effect in (0.0, -0.1, 1.0, math.nan, "1"):
+        with refused(InvalidInput, "effect"):
+            made().events_needed(effect)
+    with refused(InvalidInput, "power"):
+        made().events_needed(0.1, power=1.0)
+
+
+def test_the_verdict_in_words():
+    assert str(made(p=0.41, effect=-0.0001)).startswith(
+        "no influence beyond drift was seen (p = 0.41; -0.01 % of the error, 95 % interval "
+        "-0.06 … 0.04 %); an effect of 0.1 % would need about 13,"
+    )
+    assert str(made(p=0.001)).startswith(
+        "influence beyond drift: small but real, 0.1 % of the error (95 % interval 0.05 … 0.15 %), "
+        "p = 0.001\n"
+    )
+    assert "a and b: -0.1 (-0.2 … 0), p = 0.04" in made().summary()
+
+
+def test_results_cannot_be_changed():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        made().effect = 1.0
