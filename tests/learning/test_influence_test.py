@@ -20,8 +20,8 @@ from influential_bandits.learning.influence_test import (
     PairEstimate,
     influence_test,
 )
-from influential_bandits.learning.log import EventLog
-from influential_bandits.learning.membership import Membership
+from influential_bandits.logs.log import EventLog
+from influential_bandits.logs.membership import Membership
 
 LEVEL = 0.05
 SCENARIOS = {

@@ -12,8 +12,8 @@ from influential_bandits.datasets.synthetic import synthetic_log
 from influential_bandits.learning import innovations
 from influential_bandits.learning.design import Kind, events_of, labels_of
 from influential_bandits.learning.innovations import CAUTION, CONTROLS, SMOOTHING, Components, Units
-from influential_bandits.learning.log import EventLog
-from influential_bandits.learning.membership import Membership
+from influential_bandits.logs.log import EventLog
+from influential_bandits.logs.membership import Membership
 
 COMPONENTS = Components(0.4, 0.2, 0.3, 0.7, 1.0)
 FILMS = {"a": ["A"], "b": ["B"], "ab": ["A", "B"], "abc": ["A", "B", "C"], "c": ["C"]}
