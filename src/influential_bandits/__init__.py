@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         NotApplicable,
         NotCertified,
     )
+    from influential_bandits.learning.influence_test import InfluenceTest, influence_test
     from influential_bandits.learning.model_files import load_model, save_model
     from influential_bandits.learning.models import DriftModel, InfluenceModel, StationaryModel
     from influential_bandits.learning.planning import Plan, plan
@@ -97,6 +98,7 @@ _HOMES = {
     ),
     "logs.log": ("EventLog",),
     "logs.membership": ("Membership",),
+    "learning.influence_test": ("InfluenceTest", "influence_test"),
     "learning.model_files": ("load_model", "save_model"),
     "learning.models": ("DriftModel", "InfluenceModel", "StationaryModel"),
     "learning.planning": ("Plan", "plan"),
