@@ -173,6 +173,9 @@ def movielens(
         typer.Option(help="Of a user, to compare as in the paper: 4096, or less if few have them."),
     ] = None,
     permutations: Annotated[int, typer.Option(help="Of the test of influence.")] = 999,
+    most_events: Annotated[
+        int, typer.Option(help="Larger releases: users drawn at random for ladder and test.")
+    ] = 2_000_000,
     seed: Seed = 0,
     out: Out = Path("results/movielens"),
 ) -> None:
@@ -185,7 +188,8 @@ def movielens(
         from influential_bandits.studies.report.text import markdown_table
 
         path = data if data is not None else fetch_movielens(str(download))
-        typer.echo(markdown_table(study_movielens(path, out, min_ratings, seed, permutations)))
+        sections = study_movielens(path, out, min_ratings, seed, permutations, most_events)
+        typer.echo(markdown_table(sections))
     _say_where(out)
 
 

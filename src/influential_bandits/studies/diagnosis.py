@@ -18,7 +18,6 @@ from influential_bandits.learning.validation import Validation
 from influential_bandits.logs.log import EventLog
 from influential_bandits.simulation.execution import Progress
 from influential_bandits.studies.log_sections import (
-    MEMORIES,
     halves_of,
     interaction_section,
     ladder_section,
@@ -121,20 +120,17 @@ def fit_log(
         seed=seed,
         threads=threads,
     )
-    if pooled != "partial" and ridge is None:
-        memories = MEMORIES if memory is None else (memory,)
-        model = tuned(log, model, memories)
-    elif memory is None and half_life is None:
-        model.set_params(memory=tuned(log, _pooled(model)).memory)
+    if pooled == "partial":
+        if memory is None and half_life is None:
+            chosen = tuned(log, InfluenceModel(**(model.get_params() | {"pooled": True})))
+            model.set_params(memory=chosen.memory, half_life=chosen.half_life)
+    elif ridge is None:
+        model = tuned(log, model, memory)
     model.fit(log)
     if not out.parent.is_dir():
         make_folder(out.parent)
     save_model(model, out, _about(log, model))
     return model
-
-
-def _pooled(model: InfluenceModel) -> InfluenceModel:
-    return InfluenceModel(**(model.get_params() | {"pooled": True}))
 
 
 def _about(log: EventLog, model: InfluenceModel) -> dict[str, Any]:

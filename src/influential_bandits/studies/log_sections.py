@@ -26,6 +26,7 @@ from influential_bandits.studies.study import (
 from influential_bandits.world.dynamics import Floats, Ints
 
 MEMORIES = (0.5, 0.8, 0.9, 0.98, 1.0)
+HALF_LIVES = (1.0 / 24.0, 1.0, 30.0)  # days
 RIDGES = (10.0, 100.0, 1000.0, 10_000.0)
 SHOWN_PAIRS = 12
 BEYOND_DRIFT = (("drift", "self-fatigue"), ("drift", "full"), ("self-fatigue", "full"))
@@ -98,22 +99,37 @@ def mix_of(log: EventLog) -> Floats:
     return total / total.sum()
 
 
-def tuned(log: EventLog, base: InfluenceModel, memories: Any = MEMORIES) -> InfluenceModel:
-    """Return the model with the memory, then the ridge, that predict the log's last part best.
+def tuned(log: EventLog, base: InfluenceModel, memory: float | None = None) -> InfluenceModel:
+    """Return the model whose memory, then ridge, predict the log's last part best.
 
-    The last part of the log given: leave out what is to be judged afterwards.
+    Memory goes by events or, if the log has a clock, by the clock. The last part is that of the log
+    given: leave out what is to be judged afterwards.
     """
     clone = optional_module("sklearn.base", "learn").clone
 
-    def best(name: str, values: Any, model: InfluenceModel) -> InfluenceModel:
-        models = {str(value): clone(model).set_params(**{name: value}) for value in values}
+    def best(model: InfluenceModel, choices: list[dict[str, float]]) -> InfluenceModel:
+        models = {str(choice): clone(model).set_params(**choice) for choice in choices}
         found = validate(log, models, progress=False)
         return models[min(found.names, key=found.mse)]
 
-    model = base
-    if base.half_life is None and len(memories) > 1:
-        model = best("memory", memories, model.set_params(ridge=1000.0))
-    return best("ridge", RIDGES, model)
+    model = clone(base)
+    if memory is not None:
+        model.set_params(memory=memory)
+    elif base.half_life is None:
+        choices = [{"memory": value} for value in MEMORIES]
+        if log.time is not None:
+            choices += [{"half_life": value} for value in HALF_LIVES]
+        model = best(model.set_params(ridge=1000.0, memory=1.0), choices)
+    return best(model, [{"ridge": ridge} for ridge in RIDGES])
+
+
+def some_instances(log: EventLog, most: int, seed: int) -> EventLog:
+    """Return a log of at most so many events: of instances drawn at random, if need be."""
+    if len(log) <= most:
+        return log
+    order = np.random.default_rng(seed).permutation(log.n_instances)
+    within = np.cumsum(log.lengths[order]) <= most
+    return log.take(np.sort(order[within]))
 
 
 def ladder_section(

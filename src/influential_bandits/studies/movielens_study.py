@@ -24,6 +24,7 @@ from influential_bandits.studies.log_sections import (
     ladder_section,
     log_section,
     or_reason,
+    some_instances,
     test_section,
 )
 from influential_bandits.studies.running import draw_all, write_results
@@ -56,9 +57,14 @@ def study_movielens(
     min_ratings: int | None = None,
     seed: int = 0,
     permutations: int = 999,
+    most_events: int = 2_000_000,
     progress: bool | None = None,
 ) -> list[Section]:
-    """Read a release, look at it in every way there is, and write report and summary."""
+    """Read a release, look at it in every way there is, and write report and summary.
+
+    What needs many passes (ladder, test, shared matrix) takes users drawn at random if the release
+    has more than ``most_events`` ratings.
+    """
     make_folder(out)
     bar = Progress("MovieLens study", 7, progress)
 
@@ -78,6 +84,8 @@ def study_movielens(
     sections.append(_gradient_section(drawn.at_least(least)))
     step()
     base = InfluenceModel("symmetric", drift=True, pooled=True)
+    shared = some_instances(shared, most_events, seed)
+    drawn = some_instances(drawn, most_events, seed)
     by_share, shared_found, chosen = ladder_section(shared, base)
     step()
     by_draw, drawn_found, _ = ladder_section(drawn, base, name="ladder-random-genre")
