@@ -54,6 +54,7 @@ FITTING_WORK = 10_000_000  # events times squared arms
 CHUNK = 50_000  # events
 RIDGE = 1e-3  # relative to the variance of each regressor
 NEGLIGIBLE = 1e-9
+NEARLY_ONE = 0.999
 NO_PAIR = (
     "too little data: no pair of arms was met often enough by enough instances; the test needs "
     "several instances that meet two or more arms again and again"
@@ -504,17 +505,15 @@ class _Regression:
         if not len(self.usable):
             raise NotApplicable(NO_PAIR)
         self.gram = left[np.ix_(self.usable, self.usable)]
-        self.moments = left[self.usable, -1]
-        self._solve()
+        self._invert()
         self._gather(model, events, units, in_order, tasks, fixed, size)
 
-    def _solve(self) -> None:
-        """Estimate the influence of usable pairs, with a small ridge."""
+    def _invert(self) -> None:
+        """Invert the Gram matrix of usable pairs, with a small ridge."""
         scale = 1.0 / np.sqrt(np.diag(self.gram))
         ridged = scale[:, None] * self.gram * scale + RIDGE * np.eye(len(scale))
         values, vectors = np.linalg.eigh(ridged)
         self.root = (vectors / np.sqrt(values)).T * scale  # root.T @ root is the ridged inverse
-        self.estimate = self.root.T @ (self.root @ self.moments)
 
     def _gather(
         self,
@@ -526,14 +525,12 @@ class _Regression:
         fixed: int,
         size: int,
     ) -> None:
-        """Gather scores by unit: without influence, and around the estimate."""
-        coefficients = np.zeros((2, size))
-        coefficients[:, :fixed] = self.controls[:, -1]
-        coefficients[1, :fixed] -= self.controls[:, self.usable] @ self.estimate
-        coefficients[1, fixed + self.usable] = self.estimate
+        """Gather scores by unit, without influence."""
+        coefficients = np.zeros(size)
+        coefficients[:fixed] = self.controls[:, -1]
         scores = gathered_scores(model, events, units, coefficients, in_order, tasks)
-        explained = scores[:, :, :fixed] @ self.controls[:, self.usable]
-        self.scores, self.residual_scores = scores[:, :, fixed + self.usable] - explained
+        explained = scores[:, :fixed] @ self.controls[:, self.usable]
+        self.scores = scores[:, fixed + self.usable] - explained
         # A pair that a few units decide alone says nothing when signs are flipped.
         squares = self.scores**2
         several = squares.sum(0) ** 2 >= 4.0 * (squares**2).sum(0)
@@ -609,21 +606,28 @@ def _pairs(
     names: tuple[str, ...],
     scale: float,
 ) -> tuple[tuple[PairEstimate, ...], Floats, npt.NDArray[np.bool_]]:
-    """Return the estimates of all pairs that were tested, the matrix, and where it was measured."""
-    labels, arms, tested = regression.labels, regression.arms, regression.tested
-    centring = _centring(labels, arms)
-    estimate = centring @ regression.estimate
-    influences = regression.residual_scores @ (regression.root.T @ regression.root) @ centring.T
-    units = len(influences)
-    error = np.sqrt((influences**2).sum(0) * units / (units - 1))
-    tested = tested & (error > 0.0)
+    """Return the estimates of all pairs that were tested, the matrix, and where it was measured.
+
+    An estimate is the sum of one contribution for each unit, and t its ratio to their root sum of
+    squares, which no flip changes. Residuals around the estimate would do for errors as well, but a
+    few units that decide about a rare pair fit it too closely.
+    """
+    labels, arms = regression.labels, regression.arms
+    parts = regression.scores @ (regression.root.T @ regression.root) @ _centring(labels, arms).T
+    estimate, units = parts.sum(0), len(parts)
+    spread = np.sqrt((parts**2).sum(0))
+    tested = regression.tested & (spread > 0.0)
     if not tested.any():
         raise NotApplicable(NO_PAIR)
-    studentised = np.abs(signs @ (influences[:, tested] / error[tested])).max(1)
-    t = np.abs(estimate[tested]) / error[tested]
-    reached = (studentised[:, None] >= t * (1.0 - NEGLIGIBLE)).sum(0)
-    width = scale * float(np.quantile(studentised, confidence)) * error[tested]
+    t = np.abs(estimate[tested]) / spread[tested]
+    largest = np.abs(signs @ (parts[:, tested] / spread[tested])).max(1)
+    reached = (largest[:, None] >= t * (1.0 - NEGLIGIBLE)).sum(0)
+    # Contributions around their mean are what errors are made of; the quantile of t around zero
+    # becomes that of t around the mean, so that intervals and p-values agree.
+    limit = min(float(np.quantile(largest, confidence)) ** 2, NEARLY_ONE * units)
+    error = np.sqrt(np.maximum(spread**2 - estimate**2 / units, 0.0))[tested]
     estimate = scale * estimate
+    width = scale * math.sqrt(limit / (1.0 - limit / units)) * error
     found = [
         PairEstimate(names[j], names[i], value, value - half, value + half, p)
         for (i, j), value, half, p in zip(

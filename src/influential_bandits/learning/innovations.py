@@ -339,12 +339,11 @@ def add_scores(
     coefficients: Floats,
     out: Floats,
 ) -> None:
-    """Add Σ z·(y − z·coefficients)/F by unit, for several vectors of coefficients.
+    """Add Σ z·(y − z·coefficients)/F by unit.
 
-    ``coefficients`` is (vectors, size), ``out`` (vectors, units, size), where the first unit is
-    that of instance ``low`` in the units' order.
+    ``out`` is (units, size), where the first unit is that of instance ``low`` in the units' order.
     """
-    size = coefficients.shape[1]
+    size = coefficients.size
     work = workspace(model.arms, size)
     index, value = work.column, work.value
     for r in range(low, high):
@@ -359,13 +358,12 @@ def add_scores(
             notice(model, events, n, first, work)
             surprise, own, variance = predict(model, events, n, work)
             used = regressors(model, events, n, own, surprise, work)
-            for v in range(coefficients.shape[0]):
-                residual = value[used]
-                for a in range(used):
-                    residual -= value[a] * coefficients[v, index[a]]
-                residual /= variance
-                for a in range(used):
-                    out[v, unit, index[a]] += value[a] * residual
+            residual = value[used]
+            for a in range(used):
+                residual -= value[a] * coefficients[index[a]]
+            residual /= variance
+            for a in range(used):
+                out[unit, index[a]] += value[a] * residual
             learn(model, work, surprise - own - work.mean[model.arms], variance)
             meet(model, events, n, work)
 
@@ -459,18 +457,18 @@ def gathered_scores(
     in_order: Callable[..., Any],
     tasks: Any,
 ) -> Floats:
-    """Return the scores of each vector of coefficients by unit, (vectors, units, size)."""
-    vectors, size = coefficients.shape
+    """Return the scores by unit, (units, size)."""
+    size = coefficients.size
 
     def work(task: tuple[int, int]) -> tuple[int, Floats]:
         low, high = task
         first = int(units.first[low])
         last = int((units.first[low:high] + units.blocks[low:high]).max())
-        out = np.zeros((vectors, last - first, size))
+        out = np.zeros((last - first, size))
         add_scores(model, events, units, low, high, coefficients, out)
         return first, out
 
-    total = np.zeros((vectors, units.number, size))
+    total = np.zeros((units.number, size))
     for first, part in in_order(work, tasks):
-        total[:, first : first + part.shape[1]] += part
+        total[first : first + len(part)] += part
     return total
