@@ -33,7 +33,6 @@ from influential_bandits.studies.study import Analysis, Section
 __all__ = ["Diagnosis", "described", "diagnose_log", "fit_log", "plan_file"]
 
 TITLE = "Influential bandits: does the past change what comes next?"
-INTRODUCTION = "A log, a ladder of models, a test of influence, and the interaction between arms."
 ABOUT_KEPT = (str, int, float, type(None))
 
 
@@ -84,7 +83,7 @@ def diagnose_log(
         for section in sections:
             make_folder(out / section.name)
             draw_all(section, out / section.name)
-        write_results(out, sections, TITLE, INTRODUCTION)
+        write_results(out, sections, TITLE, f"In short: {words.splitlines()[0]}.")
         save_model(model, out / "model.json", _about(log, model))
     _advance(bar)
     bar.close()

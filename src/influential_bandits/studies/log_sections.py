@@ -43,11 +43,10 @@ def log_section(log: EventLog) -> Section:
     lengths = log.lengths
     edges = np.unique(np.geomspace(1, lengths.max() + 1, 30).astype(int))
     counts, _ = np.histogram(lengths, edges)
-    about = {key: value for key, value in log.about.items() if _is_short(value)}
     return Section(
         "log",
         "What the log holds",
-        about,
+        {},
         Analysis(
             [
                 Finding("events", len(log)),
@@ -84,7 +83,7 @@ def _is_short(value: Any) -> bool:
 
 
 def _told(about: dict[str, Any]) -> str:
-    parts = [f"{key} {value}" for key, value in about.items() if _is_short(value)]
+    parts = [f"{key}: {value}" for key, value in about.items() if _is_short(value)]
     dropped = about.get("dropped") or {}
     parts += [f"{count} rows dropped ({reason})" for reason, count in dropped.items()]
     return "; ".join(parts)

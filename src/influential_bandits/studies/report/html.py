@@ -22,10 +22,12 @@ def write_report(
     offline = optional_module("plotly.offline", "report")
     environment = jinja.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"number": number, "interval": interval}
+    parts = [_as_data(section) for section in sections]
     page = environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
         title=title,
         introduction=introduction,
-        studies=[_as_data(section) for section in sections],
+        studies=parts,
+        compared=any(part["compared"] for part in parts),
         about=about,
         script=optional_module("markupsafe", "report").Markup(offline.get_plotlyjs()),
     )
@@ -39,6 +41,8 @@ def _as_data(section: Section) -> dict[str, Any]:
         "line": section.line,
         "settings": section.settings,
         "findings": section.analysis.findings,
+        "compared": any(finding.paper is not None for finding in section.analysis.findings),
+        "fitted": any(finding.fitted for finding in section.analysis.findings),
         "notes": section.analysis.notes,
         "figures": [
             {
