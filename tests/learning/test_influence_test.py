@@ -408,7 +408,17 @@ def test_the_verdict_in_words():
         "influence beyond drift: small but real, 0.1 % of the error (95 % interval 0.05 … 0.15 %), "
         "p = 0.001\n"
     )
+    assert str(made(p=0.04, effect=0.0004)).startswith("influence beyond drift: faint, 0.04 %")
     assert "a and b: -0.1 (-0.2 … 0), p = 0.04" in made().summary()
+
+
+def test_intervals_and_p_values_of_pairs_agree():
+    log = synthetic_log(100, 60, 5, interaction=planted_interaction(5, 0.2, 2), seed=3, **HARD)
+    found = influence_test(log, permutations=199)
+    clear = [pair.p_adjusted <= LEVEL for pair in found.pairs]
+    assert clear == [not pair.low <= 0.0 <= pair.high for pair in found.pairs]
+    assert any(clear)
+    assert not all(clear)
 
 
 def test_results_cannot_be_changed():
