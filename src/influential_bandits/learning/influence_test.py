@@ -53,6 +53,7 @@ FITTING_EVENTS = 20_000
 FITTING_WORK = 10_000_000  # events times squared arms
 CHUNK = 50_000  # events
 RIDGE = 1e-3  # relative to the variance of each regressor
+EVEN_RIDGE = 1e-2  # relative to the mean variance: the same for every entry of A
 NEGLIGIBLE = 1e-9
 NEARLY_ONE = 0.999
 NO_PAIR = (
@@ -511,11 +512,18 @@ class _Regression:
         self._gather(model, events, units, in_order, tasks, fixed, size)
 
     def _invert(self) -> None:
-        """Invert the Gram matrix of usable pairs, with a small ridge."""
+        """Invert the Gram matrix of usable pairs, with a small ridge.
+
+        For the effect, the ridge goes with each pair's variance, as the units of counts must not
+        matter. For the estimates it is the same for every entry: a pair that hardly ever came up
+        would else be estimated by thousands, and the centring would spread that over its arms.
+        """
         scale = 1.0 / np.sqrt(np.diag(self.gram))
         ridged = scale[:, None] * self.gram * scale + RIDGE * np.eye(len(scale))
         values, vectors = np.linalg.eigh(ridged)
         self.root = (vectors / np.sqrt(values)).T * scale  # root.T @ root is the ridged inverse
+        even = EVEN_RIDGE * float(np.diag(self.gram).mean())
+        self.inverse: Any = np.linalg.inv(self.gram + even * np.eye(len(scale)))
 
     def _gather(
         self,
@@ -615,7 +623,7 @@ def _pairs(
     few units that decide about a rare pair fit it too closely.
     """
     labels, arms = regression.labels, regression.arms
-    parts = regression.scores @ (regression.root.T @ regression.root) @ _centring(labels, arms).T
+    parts = regression.scores @ regression.inverse @ _centring(labels, arms).T
     estimate, units = parts.sum(0), len(parts)
     spread = np.sqrt((parts**2).sum(0))
     tested = regression.tested & (spread > 0.0)
