@@ -46,7 +46,7 @@ def histories(log):
 
 
 def log_likelihood(log, prior):
-    """Of the losses, up to a constant, with the population's mean at its best: by marginal covariances."""
+    """Of the losses up to a constant, the mean at its best: by marginal covariances."""
     cov, information, right, known = population_covariance(prior), 0.0, 0.0, []
     for X, y in histories(log):
         V = prior.noise * np.eye(len(y)) + X @ cov @ X.T
