@@ -25,6 +25,7 @@ from influential_bandits.learning.design import (
 )
 from influential_bandits.learning.pooling import (
     RandomEffects,
+    effect_variances,
     instance_effects,
     instance_scores,
     pooled_gram,
@@ -38,7 +39,7 @@ from influential_bandits.world.dynamics import Floats
 __all__ = ["Fit", "Penalty", "fit_pooled", "fit_separately", "interactions", "predictions"]
 
 TOLERANCE = 1e-9  # relative duality gap
-SINGULAR = 1e-11  # smallest eigenvalue, relative to the largest, of statistics that determine A
+SINGULAR = 1e-8  # smallest eigenvalue, relative to the largest, of statistics that determine A
 
 
 class Penalty(NamedTuple):
@@ -267,20 +268,25 @@ def fit_pooled(
     ridge: float,
     effects: RandomEffects,
     threads: int | None = None,
-) -> Fit:
+) -> tuple[Fit, RandomEffects]:
     """Fit one interaction and one level for all, and initial losses for each instance.
 
+    The variances of the initial losses are estimated a second time from what the first fit leaves.
     Standard errors of what is shared hold up when the errors of one instance depend on each other
     (the sandwich over instances).
     """
     number = sum(len(log) for log in parts)
+    gap = np.zeros(1)
+    shape = (design.arms, design.controls, design.kind)
     with single_threaded_algebra():
-        gram = pooled_gram(parts, design, effects, threads)
-        weights = penalties(gram, design.arms, design.controls, design.kind, number, ridge, 1e-9)
-        gap = np.zeros(1)
-        shared, free, _, _, determined = solved(
-            gram, weights, design.arms, design.controls, design.kind, definite, gap
-        )
+        for again in (design.size > design.arms, False):
+            gram = pooled_gram(parts, design, effects, threads)
+            weights = penalties(gram, *shape, number, ridge, 1e-9)
+            shared, free, _, _, determined = solved(gram, weights, *shape, definite, gap)
+            if not again:
+                break
+            lefts = [log.loss - predictions(log, design, shared) for log in parts]
+            effects = random_effects(parts, design.baseline, lefts)
         bread = np.linalg.inv(gram[:-1, :-1] + np.diag(weights))
         effect, left, meat, freedom = _instances(parts, design, effects, shared)
     covariance = bread @ meat @ bread
@@ -290,8 +296,8 @@ def fit_pooled(
     unbound[:, : design.arms] = coefficients[:, : design.arms]
     noise = float(np.sqrt(left / max(number - freedom, 1.0)))
     errors = np.tile(np.sqrt(np.diag(covariance)), (len(effect), 1))
-    errors[:, : design.arms] = _effect_errors(parts, design, effects, noise)
-    return Fit(
+    errors[:, : design.arms] = _effect_errors(parts, design, effects, noise, covariance)
+    fit = Fit(
         coefficients,
         unbound,
         errors,
@@ -302,6 +308,7 @@ def fit_pooled(
         free,
         covariance,
     )
+    return fit, effects
 
 
 def _instances(
@@ -313,12 +320,10 @@ def _instances(
     spent = 0.0  # degrees of freedom that the instances' own losses take
     for log in parts:
         events = events_of(log)
-        residual = log.loss - predictions(log, design, np.tile(shared, (log.n_instances, 1)))
+        residual = log.loss - predictions(log, design, shared)
         effect = np.zeros((log.n_instances, design.arms))
         instance_effects(events, residual, effects.arm, effects.common, effect)
-        own = np.zeros((log.n_instances, design.size))
-        own[:, : design.arms] = effect
-        residual -= predictions(log, design._replace(kind=Kind.NONE, controls=0), own)
+        residual -= predictions(log, design._replace(kind=Kind.NONE, controls=0), effect)
         scores = np.zeros((log.n_instances, design.size))
         instance_scores(design, events, residual, design.size, scores)
         meat += scores.T @ scores
@@ -330,26 +335,27 @@ def _instances(
 
 
 def _effect_errors(
-    parts: Iterable[EventLog], design: Design, effects: RandomEffects, noise: float
+    parts: Iterable[EventLog],
+    design: Design,
+    effects: RandomEffects,
+    noise: float,
+    covariance: Floats,
 ) -> Floats:
-    """Return standard errors of the initial losses: what the own events leave open."""
+    """Return standard errors of the initial losses of each instance, (instances, arms)."""
     rows = []
     for log in parts:
-        weight = np.zeros((log.n_instances, design.arms))
-        events = np.repeat(np.arange(log.n_instances), log.lengths)
-        table = log.membership
-        for place in range(int(np.diff(table.offsets).max(initial=0))):
-            has = np.diff(table.offsets)[log.item] > place
-            spot = table.offsets[log.item[has]] + place
-            np.add.at(weight, (events[has], table.arm[spot]), table.weight[spot])
-        rows.append(noise / np.sqrt(weight + 1.0 / (effects.arm + effects.common)))
+        out = np.zeros((log.n_instances, design.arms))
+        spread = effects.arm + effects.common
+        effect_variances(design, events_of(log), spread, noise, covariance, design.size, out)
+        rows.append(np.sqrt(np.maximum(out, 0.0)))
     return np.concatenate(rows)
 
 
 def predictions(log: EventLog, design: Design, coefficients: Floats) -> Floats:
-    """Return one-step-ahead predictions of all events, given coefficients (instances, size)."""
+    """Return one-step-ahead predictions; coefficients (instances, size), or (size,) for all."""
     out = np.empty(len(log))
-    histories_predicted(design, events_of(log), np.ascontiguousarray(coefficients), out)
+    table = np.ascontiguousarray(np.broadcast_to(coefficients, (log.n_instances, design.size)))
+    histories_predicted(design, events_of(log), table, out)
     return out
 
 

@@ -26,6 +26,7 @@ from influential_bandits.learning.fitting import (
 )
 from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.compiling import kernel
+from influential_bandits.simulation.execution import map_in_order
 from influential_bandits.world.dynamics import Floats, Ints
 
 __all__ = ["Descent", "descend", "descent"]
@@ -41,31 +42,33 @@ class Descent(NamedTuple):
     norm: Floats  # (marks,): Frobenius norm of A
 
 
-def descend(log: EventLog, design: Design, penalty: Penalty, steps: int, seed: int) -> Fit:
+def descend(
+    log: EventLog, design: Design, penalty: Penalty, steps: int, seed: int, threads: int | None
+) -> Fit:
     """Fit each instance by gradient descent, as long as the paper's readers may have."""
     out = empty(log.n_instances, design.size)
     coefficients, free, errors, noise, gap = out
     marks = np.array([steps], np.int64)
+
+    def work(u: int) -> bool:
+        gram, weights, mean = _statistics(log, design, penalty, u)
+        best, unbound, spread, left, determined = solved(
+            gram, weights, design.arms, design.controls, design.kind, True, gap[u : u + 1]
+        )
+        path = _descent(gram, weights, design.arms, design.controls, marks, _start(design, seed))
+        coefficients[u], free[u] = path[0], unbound
+        gap[u] += _excess(gram, weights, path, best)[0]
+        left = _left(gram, path[0])
+        freedom = max(log.lengths[u] - (design.size - (weights * spread).sum()), 1.0)
+        noise[u] = np.sqrt(max(left, 0.0) / freedom)
+        errors[u] = noise[u] * np.sqrt(spread)
+        coefficients[u, : design.arms] += mean
+        free[u, : design.arms] += mean
+        return bool(determined)
+
     with single_threaded_algebra():
-        for u in range(log.n_instances):
-            if log.lengths[u] == 0:
-                continue
-            gram, weights, mean = _statistics(log, design, penalty, u)
-            best, unbound, spread, left, _ = solved(
-                gram, weights, design.arms, design.controls, design.kind, True, gap[u : u + 1]
-            )
-            path = _descent(
-                gram, weights, design.arms, design.controls, marks, _start(design, seed)
-            )
-            coefficients[u], free[u] = path[0], unbound
-            gap[u] += _excess(gram, weights, path, best)[0]
-            left = _left(gram, path[0])
-            freedom = max(log.lengths[u] - (design.size - (weights * spread).sum()), 1.0)
-            noise[u] = np.sqrt(max(left, 0.0) / freedom)
-            errors[u] = noise[u] * np.sqrt(spread)
-            coefficients[u, : design.arms] += mean
-            free[u, : design.arms] += mean
-    return averaged(log, True, *out)
+        determined = all(list(map_in_order(work, np.flatnonzero(log.lengths).tolist(), threads)))
+    return averaged(log, determined or penalty.ridge > 0.0, *out)
 
 
 def descent(

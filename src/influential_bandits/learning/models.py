@@ -53,6 +53,8 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
         """Fit to a log, or to an array of one history and its losses."""
         log = self._log(X, y, fitting=True)
         self._check()
+        if isinstance(log, EventLog) and (log.lengths == 0).any():
+            log = log.take(np.flatnonzero(log.lengths))
         parts = [log] if isinstance(log, EventLog) else log
         arms = len(log.arms)
         baseline = arm_means(parts, arms)
@@ -89,10 +91,13 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
                 log = _whole(log)
             penalty = Penalty(ridge, float(self.shrinkage))
             if getattr(self, "solver", "convex") == "gradient":
-                return descend(log, self.design_, penalty, self.max_iter, self.seed)
+                return descend(log, self.design_, penalty, self.max_iter, self.seed, self.threads)
             return fit_separately(log, self.design_, definite, penalty, self.threads)
         if self.pooled is True:
-            return fit_pooled(parts, self.design_, definite, ridge, self.effects_, self.threads)
+            fit, self.effects_ = fit_pooled(
+                parts, self.design_, definite, ridge, self.effects_, self.threads
+            )
+            return fit
         fit, self.prior_ = fit_partially(
             parts, self.design_, definite, self.effects_, self._seed(), self.threads
         )
@@ -127,9 +132,9 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
         array (events,)
         """
         _validation.check_is_fitted(self, "coefficients_")
-        if not isinstance(X, EventLog) and y is None and self._drifts():
-            raise InvalidInput("a model with drift predicts from past losses: pass y too")
-        log = self._log(X, np.zeros(len(X)) if y is None and _is_array(X) else y, fitting=False)
+        if isinstance(X, LogStream):
+            raise InvalidInput("predictions are for one log at a time: predict part by part")
+        log = self._log(X, y, fitting=False)
         if log.arms != self.arms_:
             raise InvalidInput(
                 f"the model was fitted to the arms {', '.join(self.arms_[:5])}, …, but this log "
@@ -163,6 +168,7 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
 
     def row(self, instance: object) -> int:
         """Return the row of an instance in the fitted arrays, by its label."""
+        _validation.check_is_fitted(self, "coefficients_")
         try:
             return self.instances_.index(str(instance))
         except ValueError:
@@ -190,7 +196,8 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
         return int(getattr(self, "seed", 0))
 
     def _check(self) -> None:
-        if not (self.pooled is False or self.pooled is True or self.pooled == "partial"):
+        named = isinstance(self.pooled, str) and self.pooled == "partial"
+        if not (self.pooled is False or self.pooled is True or named):
             raise InvalidInput(f"pooled must be False, True or 'partial', got {self.pooled!r}")
         _at_least("shrinkage", self.shrinkage, 0.0)
 
@@ -201,7 +208,13 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
                 raise InvalidInput("a log has its losses already: leave y out")
             return require_log(X) if isinstance(X, EventLog) else X
         check = _validation.validate_data
-        X, y = check(self, X, y, reset=fitting, y_numeric=True, dtype=np.float64)
+        if y is None and not fitting:
+            X = check(self, X, reset=False, dtype=np.float64)
+            if self._drifts():
+                raise InvalidInput("a model with drift predicts from past losses: pass y too")
+            y = np.zeros(len(X))
+        else:
+            X, y = check(self, X, y, reset=fitting, y_numeric=True, dtype=np.float64)
         events, arms = X.shape
         table = Membership.of_weights([str(i) for i in range(arms)], X)
         return EventLog.of_codes(
@@ -368,7 +381,8 @@ class InfluenceModel(LossModel):
 
     def _check(self) -> None:
         super()._check()
-        if self.interaction not in KINDS or self.interaction == "none":
+        named = isinstance(self.interaction, str) and self.interaction in KINDS
+        if not named or self.interaction == "none":
             raise InvalidInput(
                 "interaction must be 'psd', 'symmetric', 'diagonal' or 'free', "
                 f"got {self.interaction!r}"
@@ -382,7 +396,9 @@ class InfluenceModel(LossModel):
                 raise InvalidInput("give memory (by events) or half_life (by the clock), not both")
         _at_least("ridge", self.ridge, 0.0)
         _share("level_memory", self.level_memory)
-        if self.solver not in {"convex", "gradient"}:
+        if not isinstance(self.drift, (bool, np.bool_)):
+            raise InvalidInput(f"drift must be True or False, got {self.drift!r}")
+        if self.solver not in ("convex", "gradient"):
             raise InvalidInput(f"solver must be 'convex' or 'gradient', got {self.solver!r}")
         if self.solver == "gradient" and (self.interaction != "psd" or self.pooled is not False):
             raise InvalidInput("solver='gradient' is for interaction='psd' and pooled=False")
@@ -418,6 +434,7 @@ class InfluenceModel(LossModel):
         dict
             "interaction": two arrays (arms, arms); "initial_loss": two arrays (arms,).
         """
+        _validation.check_is_fitted(self, "coefficients_")
         if not is_real(confidence) or not 0.0 < confidence < 1.0:
             raise InvalidInput(f"confidence must lie between 0 and 1, got {confidence!r}")
         wide = optional_module("scipy.stats", "").norm.ppf(0.5 + 0.5 * confidence)
@@ -476,11 +493,11 @@ class InfluenceModel(LossModel):
         memory = float(self.memory)
         if self.half_life is not None:
             days = self.days_between_events_ if days_between_rounds is None else days_between_rounds
-            if days is None or not 0.0 <= days < np.inf:
+            if not is_real(days) or not 0.0 <= float(days) < np.inf:  # type: ignore[arg-type]
                 raise InvalidInput(
                     f"days_between_rounds must be a number of days, got {days_between_rounds!r}"
                 )
-            memory = max(2.0 ** (-days / self.half_life), 1e-12)
+            memory = max(2.0 ** (-float(days) / self.half_life), 1e-12)  # type: ignore[arg-type]
             matrix = memory * matrix
         definite = self.interaction == "psd"
         if definite:  # rounding may leave a hair below zero
@@ -502,10 +519,6 @@ UNDETERMINED = (
     "(an entry could grow without end), and any other is not unique; shown is the limit of a tiny "
     "ridge. Set ridge > 0"
 )
-
-
-def _is_array(X: Any) -> bool:
-    return not isinstance(X, EventLog)
 
 
 def _whole(stream: LogStream) -> EventLog:

@@ -22,7 +22,7 @@ from influential_bandits.learning.fitting import (
 )
 from influential_bandits.learning.pooling import RandomEffects
 from influential_bandits.learning.psd import solve_psd, svec
-from influential_bandits.logs.log import EventLog
+from influential_bandits.logs.log import EventLog, joined
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.simulation.execution import Progress, map_in_order
 from influential_bandits.world.dynamics import Floats, Ints
@@ -83,11 +83,16 @@ def fit_partially(
 
 
 def sample(parts: Iterable[EventLog], seed: int) -> EventLog:
-    """Return some instances of a log, drawn from its first part."""
-    log = next(iter(parts))
-    met = np.flatnonzero(log.lengths >= 2)
-    drawn = np.random.default_rng(seed).permutation(met)[:INSTANCES]
-    return log.take(np.sort(drawn))
+    """Return some instances of a log, drawn at random from all of its parts."""
+    total = sum(int((log.lengths > 0).sum()) for log in parts)
+    drawn = np.sort(np.random.default_rng(seed).permutation(total)[:INSTANCES])
+    taken, before = [], 0
+    for log in parts:
+        met = np.flatnonzero(log.lengths)
+        mine = drawn[(drawn >= before) & (drawn < before + len(met))] - before
+        taken.append(log.take(met[mine]))
+        before += len(met)
+    return joined(taken)
 
 
 def estimated_prior(
@@ -179,7 +184,7 @@ def _covariance(prior: Prior, design: Design) -> Any:
 def _expectation(
     grams: Floats, precision: Floats, noise: float, mean: Floats, arms: int
 ) -> list[Any]:
-    """Return, summed over instances: V, V·g/σ², squares about the mean, loss covariance, errors."""
+    """Return, summed over instances: V·G/σ², V·g/σ², squares, loss covariance, squares left."""
     size = len(mean)
     sums: list[Any] = [
         np.zeros((size, size)),
@@ -193,7 +198,7 @@ def _expectation(
         variance = np.linalg.inv(plain / noise + precision)
         posterior = variance @ (right / noise + precision @ mean)
         apart = posterior - mean
-        sums[0] += variance
+        sums[0] += variance @ plain / noise
         sums[1] += variance @ right / noise
         sums[2] += apart**2 + np.diag(variance)
         sums[3] += np.outer(apart[:arms], apart[:arms]) + variance[:arms, :arms]
@@ -211,8 +216,9 @@ def _maximised(
     instances: int,
     events: int,
 ) -> Prior:
-    variance, right, squares, losses, left = sums
-    information = instances * precision - precision @ variance @ precision
+    gained, right, squares, losses, left = sums
+    # (Λ + σ²G⁻¹)⁻¹ = Λ⁻¹·V·G/σ², a form in which nothing cancels.
+    information = precision @ gained
     information = 0.5 * (information + information.T)
     covariance = np.linalg.pinv(information, hermitian=True)
     mean = covariance @ (precision @ right)
@@ -252,7 +258,7 @@ def _posteriors(
     events, size = events_of(log), design.size
     covariance = _covariance(prior, design)
     precision: Any = np.linalg.inv(covariance)
-    unsure = np.diag(prior.covariance) / np.diag(covariance) ** 2
+    unsure = np.maximum(np.diag(prior.covariance), 0.0) / np.diag(covariance) ** 2
     coefficients, free, errors = (np.zeros((log.n_instances, size)) for _ in range(3))
     gap = np.zeros(log.n_instances)
 

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from influential_bandits.checks import optional_module
 from influential_bandits.learning.design import (
     Design,
     Events,
@@ -75,61 +76,98 @@ def _add_means(events: Events, total: Floats, weight: Floats) -> None:
             weight[events.arm[p]] += events.weight[p]
 
 
-def random_effects(parts: Iterable[EventLog], baseline: Floats) -> RandomEffects:
-    """Estimate the variance components by the analysis of variance, unbalanced (Henderson I).
+def random_effects(
+    parts: Iterable[EventLog], baseline: Floats, residuals: Iterable[Floats] | None = None
+) -> RandomEffects:
+    """Estimate the variance components by maximum likelihood.
 
-    An event of several arms counts for the first of them here.
+    Variances from sums of squares (the analysis of variance) go wrong where past losses steer
+    choices: arms that went well by chance are met more often. The likelihood does not mind.
+
+    Parameters
+    ----------
+    residuals : iterable of arrays (events,), optional
+        What to explain, for each part; by default the losses less the baseline. An event of several
+        arms counts for the first of them here.
     """
-    sums = np.zeros(10)
-    for log in parts:
-        _add_squares(events_of(log), baseline, sums)
-    events, instances, cells, within, between, across = sums[:6]
-    cell_share, instance_squares, cell_squares, total = sums[6:]
-    everything = max(events, 1.0)
-    noise = within / max(events - cells, 1.0)
-    if noise <= 1e-24 * (within + between + across) / everything:
+    if residuals is None:
+        tables = [_cells(events_of(log), log.loss, baseline) for log in parts]
+    else:
+        centre = np.zeros_like(baseline)
+        pairs = zip(parts, residuals, strict=True)
+        tables = [_cells(events_of(log), left, centre) for log, left in pairs]
+    sizes, sums = (np.concatenate([table[n] for table in tables]) for n in (0, 1))
+    squares = float(sum(table[2] for table in tables))
+    events = max(float(sizes.sum()), 1.0)
+    scale = squares / events
+    if scale == 0.0:
+        return RandomEffects(1e-6, 0.0, 0.0)
+    search = optional_module("scipy.optimize", "").minimize(
+        lambda x: _deviance(sizes, sums, squares, *np.exp(x))[0],
+        np.log([0.1, 0.1]),
+        method="Nelder-Mead",
+        options={"xatol": 1e-3, "fatol": 1e-4, "maxfev": 200},
+    )
+    arm, common = (float(value) for value in np.exp(np.clip(search.x, -14.0, 14.0)))
+    noise = _deviance(sizes, sums, squares, arm, common)[1]
+    if noise <= 1e-20 * scale:
         noise = 0.0  # losses are constant but for rounding
-    arm = max((between - noise * (cells - instances)) / max(events - cell_share, 1e-300), 0.0)
-    expected = noise * (instances - 1.0) + arm * (cell_share - cell_squares / everything)
-    spare = events - instance_squares / everything
-    common = (across - total**2 / everything - expected) / spare if spare > 0.0 else 0.0
-    scale = noise if noise > 0.0 else 1.0
     # A little variance between arms keeps Ω finite, and shrinks what is not seen to the mean.
-    return RandomEffects(max(arm / scale, 1e-6), max(common / scale, 0.0), noise)
+    return RandomEffects(max(arm, 1e-6), common if len(sizes) > 1 else 0.0, noise)
 
 
 @kernel
-def _add_squares(events: Events, baseline: Floats, sums: Floats) -> None:
-    """Add numbers of events, instances and cells, and sums of squares within and between them."""
-    arms = baseline.size
-    total, size, cell = np.zeros(arms), np.zeros(arms), np.zeros(arms)
-    for u in range(events.offsets.size - 1):
-        first, last = events.offsets[u], events.offsets[u + 1]
-        if first == last:
-            continue
-        total[:] = 0.0
-        size[:] = 0.0
-        for n in range(first, last):
-            arm = events.arm[events.members[events.item[n]]]
-            total[arm] += events.loss[n] - baseline[arm]
-            size[arm] += 1.0
-        mean, sizes = total.sum() / (last - first), 0.0
-        sums[0] += last - first
-        sums[1] += 1.0
+def _cells(events: Events, values: Floats, baseline: Floats) -> tuple[Floats, Floats, float]:
+    """Return numbers of events and sums by instance and arm, and the sum of all squares."""
+    instances, arms = events.offsets.size - 1, baseline.size
+    sizes, sums, squares = np.zeros((instances, arms)), np.zeros((instances, arms)), 0.0
+    for u in range(instances):
+        for n in range(events.offsets[u], events.offsets[u + 1]):
+            place = events.members[events.item[n]]
+            if place == events.members[events.item[n] + 1]:
+                continue
+            arm = events.arm[place]
+            value = values[n] - baseline[arm]
+            sizes[u, arm] += 1.0
+            sums[u, arm] += value
+            squares += value * value
+    return sizes, sums, squares
+
+
+@kernel
+def _deviance(
+    sizes: Floats, sums: Floats, squares: float, arm: float, common: float
+) -> tuple[float, float]:
+    """Return −2·log-likelihood, means and noise at their best, and that noise's variance."""
+    instances, arms = sizes.shape
+    normal, right = np.zeros((arms, arms)), np.zeros(arms)
+    explained, determinant, events = 0.0, 0.0, 0.0
+    m, r = np.empty(arms), np.empty(arms)
+    for u in range(instances):
+        total, mean = 0.0, 0.0
         for i in range(arms):
-            if size[i] > 0.0:
-                cell[i] = total[i] / size[i]
-                sums[2] += 1.0
-                sums[4] += size[i] * (cell[i] - mean) ** 2
-                sizes += size[i] * size[i]
-        for n in range(first, last):
-            arm = events.arm[events.members[events.item[n]]]
-            sums[3] += (events.loss[n] - baseline[arm] - cell[arm]) ** 2
-        sums[5] += (last - first) * mean * mean
-        sums[6] += sizes / (last - first)
-        sums[7] += float(last - first) ** 2
-        sums[8] += sizes
-        sums[9] += total.sum()
+            shrunk = 1.0 / (1.0 + arm * sizes[u, i])
+            m[i], r[i] = sizes[u, i] * shrunk, sums[u, i] * shrunk
+            explained += arm * sums[u, i] * r[i]
+            determinant += np.log1p(arm * sizes[u, i])
+            total += m[i]
+            mean += r[i]
+            events += sizes[u, i]
+        factor = common / (1.0 + common * total)
+        explained += factor * mean * mean
+        determinant += np.log1p(common * total)
+        for i in range(arms):
+            if m[i] == 0.0:
+                continue
+            normal[i, i] += m[i]
+            right[i] += r[i] - factor * m[i] * mean
+            for j in range(arms):
+                normal[i, j] -= factor * m[i] * m[j]
+    for i in range(arms):
+        normal[i, i] += 1e-12 * (1.0 + normal[i, i])
+    left = squares - explained - right @ np.linalg.solve(normal, right)
+    noise = max(float(left), 1e-300) / max(events, 1.0)
+    return events * np.log(noise) + determinant, noise
 
 
 def pooled_gram(
@@ -339,6 +377,57 @@ def instance_effects(
                 for q in range(events.members[item], events.members[item + 1]):
                     own[events.arm[p], events.arm[q]] += events.weight[p] * events.weight[q]
         out[u] = np.linalg.solve(_precision(own, spread, common), surprise)
+
+
+@kernel
+def effect_variances(
+    design: Design,
+    events: Events,
+    spread: float,
+    noise: float,
+    covariance: Floats,
+    size: int,
+    out: Floats,
+) -> None:
+    """Fill variances of the initial losses, (instances, arms), arm by arm.
+
+    What the own events of an arm leave open, and the errors of what is shared as far as they reach
+    the own loss: through μ where there are few events, through A and the level where there are
+    many.
+    """
+    arms = design.arms
+    index, value = np.empty(size + 2, np.int64), np.empty(size + 2)
+    counts, dense = np.zeros(arms), np.zeros(size)
+    rows, own = np.zeros((arms, size)), np.zeros(arms)
+    for u in range(events.offsets.size - 1):
+        counts[:] = 0.0
+        rows[:] = 0.0
+        own[:] = 0.0
+        level = 0.0
+        first = events.offsets[u]
+        for n in range(first, events.offsets[u + 1]):
+            faded(design, events, n, first, counts)
+            used = regressors(design, events, n, counts, level, index, value, dense)
+            item = events.item[n]
+            for p in range(events.members[item], events.members[item + 1]):
+                i, weight = events.arm[p], events.weight[p]
+                own[i] += weight * weight
+                for a in range(used):
+                    rows[i, index[a]] += weight * value[a]
+            level = after(design, events, n, counts, level)
+        for i in range(arms):
+            share = 1.0 / (own[i] + 1.0 / spread)
+            row = rows[i]
+            for a in range(size):
+                row[a] *= -share
+            row[i] += 1.0
+            total = noise * noise * share
+            for a in range(size):
+                if row[a] != 0.0:
+                    for b in range(size):
+                        if row[b] != 0.0:
+                            total += row[a] * row[b] * covariance[a, b]
+            out[u, i] = total
 
 
 @kernel

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 
-from influential_bandits.checks import optional_module
+from influential_bandits.checks import optional_module, whole_number
 from influential_bandits.errors import InvalidInput
 from influential_bandits.learning.models import DriftModel, InfluenceModel, StationaryModel
 from influential_bandits.logs.log import EventLog, require_log
@@ -166,8 +167,10 @@ def validate(
     True
     """
     log = require_log(log)
-    lasts = log.last(events=last) if isinstance(last, int) else log.last(share=last)
-    first = log.without_last(events=last) if isinstance(last, int) else log.without_last(last)
+    part: dict[str, Any] = {"share": last}
+    if isinstance(last, Integral) and not isinstance(last, bool):
+        part = {"events": whole_number("last", last, 1)}
+    lasts, first = log.last(**part), log.without_last(**part)
     known = first.lengths > 0
     if not known.any():
         raise InvalidInput("no history is long enough to predict its last part from the first")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import Frozen, optional_module
+from influential_bandits.checks import Frozen, is_real, optional_module, whole_number
 from influential_bandits.errors import InvalidInput, InvalidLog
 from influential_bandits.logs.membership import Membership
 from influential_bandits.numerics.compiling import kernel
@@ -123,6 +123,9 @@ class EventLog(Frozen):
     ) -> EventLog:
         """Make a log of columns that are in order already."""
         log = cls.__new__(cls)
+        for column in (offsets, item, loss, time):
+            if column is not None:
+                column.flags.writeable = False
         log._set(
             instances=instances,
             offsets=offsets,
@@ -242,9 +245,9 @@ class EventLog(Frozen):
         if (share is None) == (events is None):
             raise InvalidInput("name either a share of each history or a number of events")
         if events is not None:
-            return np.minimum(events, self.lengths)
-        if share is None or not 0.0 < share < 1.0:
-            raise InvalidInput(f"the last part must be a share between 0 and 1, got {share}")
+            return np.minimum(whole_number("the number of last events", events), self.lengths)
+        if share is None or not is_real(share) or not 0.0 < float(share) < 1.0:
+            raise InvalidInput(f"the last part must be a share between 0 and 1, got {share!r}")
         return np.ceil(share * self.lengths).astype(np.int64)
 
     def parts(self, events: int) -> Iterable[EventLog]:
@@ -294,6 +297,23 @@ class EventLog(Frozen):
             f"EventLog({self.n_events:,} events, {self.n_instances:,} instances, "
             f"{self.n_arms} arms{several})"
         )
+
+
+def joined(logs: Sequence[EventLog]) -> EventLog:
+    """Return several logs of the same arms as one; their instances follow each other."""
+    first = logs[0]
+    ends = np.cumsum([0, *(len(log) for log in logs)])
+    offsets = [log.offsets[:-1] + start for log, start in zip(logs, ends, strict=False)]
+    clocks = [log.time for log in logs if log.time is not None]
+    return EventLog._of_sorted(
+        tuple(label for log in logs for label in log.instances),
+        np.concatenate([*offsets, ends[-1:]]),
+        np.concatenate([log.item for log in logs]),
+        np.concatenate([log.loss for log in logs]),
+        np.concatenate(clocks) if len(clocks) == len(logs) else None,
+        first.membership,
+        first.about,
+    )
 
 
 def require_log(given: object) -> EventLog:
