@@ -222,10 +222,6 @@ def test_one_undetermined_history_is_enough_to_say_so():
     assert InfluenceModel(memory=0.8, ridge=0).fit(log.take([0, 2])).determined_
 
 
-@pytest.mark.xfail(
-    reason="bug: with shrinkage=0 the hidden pull of 1e-9 on initial losses passes for information",
-    strict=True,
-)
 def test_an_entry_that_no_loss_can_tell_from_an_initial_loss_is_undetermined():
     # All events of b come after two of a: l1_b + 2·A_ab is all that shows.
     log = EventLog(["u"] * 12, ["a", "a"] + ["b"] * 10, np.random.default_rng(0).normal(size=12))
@@ -295,10 +291,6 @@ def test_pooled_intervals_hold_the_truth():
     assert (np.abs(bias) <= scipy.stats.norm.isf(0.5e-3 / 6) * spread).all()
 
 
-@pytest.mark.xfail(
-    reason="bug: errors of single initial losses leave out those of A, 0.85 instead of 0.95",
-    strict=True,
-)
 def test_single_initial_losses_of_a_small_pool_are_held():
     _, _, own, _ = pooled_hits(40, 20, 100)
     assert own >= at_least(40 * 4, 0.95)
@@ -315,11 +307,6 @@ def test_pooled_intervals_hold_the_truth_where_losses_drift(bursts):
     assert np.mean(A) >= at_least(80, 0.93)
 
 
-@pytest.mark.xfail(
-    reason="bug: variance components by analysis of variance are wrong where losses steer choices, "
-    "so that A is biased, and intervals of 600 instances hold it 44 % of the time",
-    strict=True,
-)
 def test_pooled_intervals_hold_the_truth_where_losses_steer_choices():
     A, _, _, errors = pooled_hits(12, 600, 60, steering=1.0)
     bias, spread = errors.mean(axis=0), errors.std(axis=0) / np.sqrt(12)

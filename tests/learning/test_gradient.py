@@ -91,7 +91,6 @@ def test_it_is_for_definite_interactions_alone(log, refused):
         InfluenceModel("symmetric", solver="gradient").fit(log)
 
 
-@pytest.mark.xfail(reason="bug: a descent always says that the log determines A", strict=True)
 def test_an_undetermined_descent_says_so():
     log = synthetic_log(1, 2, 3, seed=1)
     assert not InfluenceModel(ridge=0).fit(log).determined_

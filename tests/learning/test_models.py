@@ -130,7 +130,6 @@ def test_what_needs_a_fit_says_so(what, log):
         getattr(InfluenceModel(), what)(*arguments)
 
 
-@pytest.mark.xfail(reason="bug: interval and row raise AttributeError before a fit", strict=True)
 @pytest.mark.parametrize(("what", "arguments"), [("interval", ()), ("row", ("0",))])
 def test_intervals_and_rows_need_a_fit_too(what, arguments):
     with pytest.raises(NotFittedError, match="not fitted"):
@@ -279,10 +278,6 @@ def test_an_empty_history_gets_the_population(pooled):
     np.testing.assert_allclose(model.coefficients_[9], model.population_, rtol=0, atol=1e-12)
 
 
-@pytest.mark.xfail(
-    reason="bug: an empty history alone gets zeros, with errors of zero, as if it were certain",
-    strict=True,
-)
 def test_an_empty_history_is_not_certain():
     short = planted(10, [60] * 9 + [1], spread=0.5).without_last(events=1)
     model = InfluenceModel(memory=0.8).fit(short)
@@ -290,7 +285,6 @@ def test_an_empty_history_is_not_certain():
     assert (high > low).all() or np.isnan(low).all()
 
 
-@pytest.mark.xfail(reason="bug: empty histories count as noise 0 in the mean", strict=True)
 def test_an_empty_history_does_not_lower_the_noise():
     short = planted(3, [60, 60, 1]).without_last(events=1)
     whole = short.take([0, 1])
@@ -429,10 +423,6 @@ def test_a_partially_pooled_fit_takes_a_stream(log, fitted):
     )
 
 
-@pytest.mark.xfail(
-    reason="the prior of a stream comes from its first part alone, 3 of 12 instances here",
-    strict=True,
-)
 def test_a_partial_pool_of_a_stream_in_parts_is_that_of_the_whole_log(log, fitted):
     with streamed(log, 200, grouped=True) as stream:
         model = InfluenceModel(memory=0.8, pooled="partial").fit(stream)
@@ -446,7 +436,6 @@ def test_separate_fits_refuse_a_stream(log, refused):
         InfluenceModel().fit(stream)
 
 
-@pytest.mark.xfail(reason="bug: TypeError, a stream has no len()", strict=True)
 def test_predicting_a_stream_is_refused_clearly(log, refused, fitted):
     with streamed(log, 200) as stream, refused(InvalidInput, "stream"):
         fitted[True].predict(stream)
@@ -545,7 +534,6 @@ def test_bad_days_are_refused(days, log, refused):
         model.instance(days_between_rounds=days)
 
 
-@pytest.mark.xfail(reason="bug: TypeError", strict=True)
 def test_days_in_words_are_refused(log, refused):
     with refused(InvalidInput, "days_between_rounds"):
         InfluenceModel(half_life=1.0).fit(log).instance(days_between_rounds="three")
@@ -643,9 +631,6 @@ def test_bad_parameters_are_refused(name, value, log, refused):
         InfluenceModel(**{name: value}).fit(log)
 
 
-@pytest.mark.xfail(
-    reason="bug: TypeError for lists, and any drift is taken as a truth", strict=True
-)
 @pytest.mark.parametrize(
     ("name", "value"), [("interaction", ["psd"]), ("solver", ["x"]), ("drift", "no")]
 )
@@ -699,11 +684,6 @@ def test_an_array_is_one_history():
         assert of_array.predict(X, single.loss).tobytes() == of_log.predict(single).tobytes()
 
 
-@pytest.mark.xfail(
-    reason="bug: an event of no arm makes compiled code read beyond the arms, and write anywhere",
-    raises=IndexError,
-    strict=True,
-)
 def test_an_event_of_no_arm_stays_within_bounds():
     # Interpreted, since the compiled function would corrupt memory silently.
     table = Membership.of_weights(["0", "1"], np.array([[1.0, 0], [0, 1], [0, 0]]))

@@ -259,11 +259,6 @@ def test_intervals_of_instances_hold_the_truth(kind, events, settings, measured)
 LITTLE = [(1, 20, 10), (20, 5, 8)]
 
 
-@pytest.mark.xfail(
-    reason="bug: the variance of the population's mean comes out negative, its root NaN, and the "
-    "status is 'solved'",
-    strict=True,
-)
 @pytest.mark.parametrize(("instances", "events", "arms"), LITTLE)
 def test_errors_are_finite_however_little_there_is(instances, events, arms):
     for seed in range(10):

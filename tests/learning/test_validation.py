@@ -214,17 +214,12 @@ def test_bad_requests_are_refused(log, refused):
         choose(log, [])
 
 
-@pytest.mark.xfail(
-    reason="bug: 0 divides by zero, −1 takes events of the next instance, words are a TypeError",
-    strict=True,
-)
 @pytest.mark.parametrize("last", [0, -1, "all", None])
 def test_a_last_part_that_is_none_is_refused(last, log, refused):
     with refused(InvalidInput, "last"):
         validate(log, {"stationary": StationaryModel()}, last=last).mse("stationary")
 
 
-@pytest.mark.xfail(reason="bug: NumPy's whole numbers are taken for shares", strict=True)
 def test_numpy_numbers_are_numbers(log):
     models = {"stationary": StationaryModel()}
     assert validate(log, models, last=np.int64(1)).events.max() == 1

@@ -29,6 +29,7 @@ from influential_bandits.learning.pooling import (
     instance_effects,
     instance_scores,
     pooled_gram,
+    random_effects,
 )
 from influential_bandits.learning.psd import solve_psd, svec
 from influential_bandits.logs.log import EventLog
