@@ -52,7 +52,14 @@ def descend(log: EventLog, design: Design, penalty: Penalty, steps: int, seed: i
                 continue
             gram, weights, mean = _statistics(log, design, penalty, u)
             best, unbound, spread, left, _ = solved(
-                gram, weights, design.arms, design.controls, design.kind, True, gap[u : u + 1]
+                gram,
+                weights,
+                design.arms,
+                design.controls,
+                design.kind,
+                True,
+                penalty.ridge,
+                gap[u : u + 1],
             )
             path = _descent(
                 gram, weights, design.arms, design.controls, marks, _start(design, seed)
@@ -79,7 +86,9 @@ def descent(
         for u in np.flatnonzero(log.lengths):
             gram, weights, _ = _statistics(log, design, penalty, int(u))
             gap = np.zeros(1)
-            best = solved(gram, weights, design.arms, design.controls, design.kind, True, gap)[0]
+            best = solved(
+                gram, weights, design.arms, design.controls, design.kind, True, penalty.ridge, gap
+            )[0]
             path = _descent(
                 gram, weights, design.arms, design.controls, steps, _start(design, seed)
             )

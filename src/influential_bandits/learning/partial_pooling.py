@@ -22,7 +22,12 @@ from influential_bandits.learning.fitting import (
 )
 from influential_bandits.learning.log import EventLog
 from influential_bandits.learning.pooling import RandomEffects
-from influential_bandits.learning.psd import solve_psd, svec
+from influential_bandits.learning.psd import (
+    cholesky_solved,
+    solve_psd,
+    svec,
+    triangular_inverse,
+)
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.simulation.execution import Progress, map_in_order
 from influential_bandits.world.dynamics import Floats, Ints
@@ -328,26 +333,27 @@ def _posterior_range(
             right[a] = total / noise
             for b in range(used):
                 H[a, b] = gram[chosen[a], chosen[b]] / noise + precision[chosen[a], chosen[b]]
-        inverse = np.linalg.inv(H)
-        moved = inverse @ right
+        lower = np.linalg.cholesky(H)
+        moved = cholesky_solved(lower, np.ascontiguousarray(lower.T), right)
+        own = (triangular_inverse(lower) ** 2).sum(axis=0)
         free[u] = mean
         errors[u] = prior_errors
         for a in range(used):
             free[u, chosen[a]] += moved[a]
-            own = max(inverse[a, a], 0.0)
-            errors[u, chosen[a]] = np.sqrt(own + unsure[chosen[a]] * own**2)
+            errors[u, chosen[a]] = np.sqrt(own[a] + unsure[chosen[a]] * own[a] ** 2)
         coefficients[u] = free[u]
         if definite and size > start:
-            gap[u] = _made_definite(H, inverse, right, mean, arms, start, coefficients[u])
+            gap[u] = _made_definite(H, lower, right, mean, arms, start, coefficients[u])
 
 
 @kernel
 def _made_definite(
-    H: Floats, inverse: Any, right: Floats, mean: Floats, arms: int, start: int, out: Floats
+    H: Any, lower: Any, right: Floats, mean: Floats, arms: int, start: int, out: Floats
 ) -> float:
     """Find the most likely coefficients whose interaction is positive semi-definite."""
     scale = _svec_scale(arms)
-    reduced = np.linalg.inv(np.ascontiguousarray(inverse[start:, start:]))
+    below = np.ascontiguousarray(lower[start:, :start])
+    reduced = H[start:, start:] - below @ below.T
     target = reduced @ out[start:]
     best = solve_psd(reduced * scale.reshape(-1, 1) * scale, target * scale, arms, 1e-9)
     out[start:] = svec(best.matrix) * scale
