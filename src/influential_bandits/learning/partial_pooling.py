@@ -112,7 +112,7 @@ def estimated_prior(
     def improved(prior: Prior) -> Prior:
         precision: Any = np.linalg.inv(_covariance(prior, design))
 
-        def expect(task: Ints) -> list[Any]:
+        def expect(task: Ints) -> Any:
             return _expectation(grams[task], precision, prior.noise, prior.mean, arms)
 
         sums = [sum(column) for column in zip(*map_in_order(expect, tasks, threads), strict=True)]
@@ -181,30 +181,29 @@ def _covariance(prior: Prior, design: Design) -> Any:
     return out
 
 
+@kernel
 def _expectation(
-    grams: Floats, precision: Floats, noise: float, mean: Floats, arms: int
-) -> list[Any]:
+    grams: Any, precision: Any, noise: float, mean: Any, arms: int
+) -> tuple[Any, Any, Any, Any, float]:
     """Return, summed over instances: V, V·g/σ², squares about the mean, loss covariance, errors."""
-    size = len(mean)
-    sums: list[Any] = [
-        np.zeros((size, size)),
-        np.zeros(size),
-        np.zeros(size),
-        np.zeros((arms, arms)),
-        0.0,
-    ]
-    for gram in grams:
-        plain, right = gram[:size, :size], gram[:size, size]
-        variance = np.linalg.inv(plain / noise + precision)
-        posterior = variance @ (right / noise + precision @ mean)
-        apart = posterior - mean
-        sums[0] += variance
-        sums[1] += variance @ right / noise
-        sums[2] += apart**2 + np.diag(variance)
-        sums[3] += np.outer(apart[:arms], apart[:arms]) + variance[:arms, :arms]
-        left = gram[size, size] - 2.0 * right @ posterior + posterior @ plain @ posterior
-        sums[4] += left + float((plain * variance).sum())
-    return sums
+    size = mean.size
+    variances, rights, squares = np.zeros((size, size)), np.zeros(size), np.zeros(size)
+    losses, errors = np.zeros((arms, arms)), 0.0
+    for u in range(len(grams)):
+        plain = np.ascontiguousarray(grams[u, :size, :size])
+        right = grams[u, :size, size].copy()
+        root = triangular_inverse(np.linalg.cholesky(plain / noise + precision))
+        variance = root.T @ root
+        own = variance @ right / noise
+        apart = own + variance @ (precision @ mean) - mean
+        posterior = mean + apart
+        variances += variance
+        rights += own
+        squares += apart**2 + np.diag(variance)
+        losses += np.outer(apart[:arms], apart[:arms]) + variance[:arms, :arms]
+        left = grams[u, size, size] - 2.0 * (right @ posterior) + posterior @ (plain @ posterior)
+        errors += left + (plain * variance).sum()
+    return variances, rights, squares, losses, errors
 
 
 def _maximised(
