@@ -240,6 +240,7 @@ def partial_pooling(users):
     each = (end - middle) / users
     minutes = (middle - start + each * USERS) / 60
     busy = (between - before + (after - between) / users * USERS) / 60
-    note = f"{users:,} users: prior {middle - start:.3g} s, then {1e3 * each:.3g} ms a user; {busy:.3g} min of processor"
+    note = f"{users:,} users: prior {middle - start:.3g} s, then {1e3 * each:.3g} ms a user"
+    note += f"; {busy:.3g} min of processor time in all"
     what = f"partial pooling of {USERS:,} users, extrapolated"
     yield within(what, minutes, "min", 15.0, must=False, note=note)
