@@ -11,17 +11,18 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import engine, large, path, peers, scaling, start
+from benchmarks import engine, large, learning, path, peers, scaling, start
 
 SUBJECTS = {
     "engine": engine.rows,
     "peers": peers.rows,
     "large": large.rows,
     "path": path.rows,
+    "learning": learning.rows,
     "start": start.rows,
     "scaling": scaling.rows,
 }
-PACKAGES = ("numba", "numpy", "river", "coba", "mabwiser", "clarabel")
+PACKAGES = ("numba", "numpy", "river", "coba", "mabwiser", "clarabel", "cvxpy", "scs")
 METHOD = "Ours and peers take turns in this run; each figure is the minimum of several repetitions."
 
 

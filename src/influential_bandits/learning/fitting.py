@@ -164,9 +164,9 @@ def _fit_range(
         _centred(gram, arms, mean, number)
         weights = penalties(gram, arms, design.controls, design.kind, number, ridge, shrinkage)
         solution, unbound, spread, least, determines = solved(
-            gram, weights, arms, design.controls, design.kind, definite, gap[u : u + 1]
+            gram, weights, arms, design.controls, design.kind, definite, ridge, gap[u : u + 1]
         )
-        determined &= determines or ridge > 0.0
+        determined &= determines
         freedom = max(number - (size - (weights * spread).sum()), 1.0)
         noise[u] = np.sqrt(max(least, 0.0) / freedom)
         coefficients[u], free[u] = solution, unbound
@@ -216,11 +216,18 @@ def penalties(
 
 @kernel
 def solved(
-    gram: Floats, weights: Floats, arms: int, controls: int, kind: int, definite: bool, gap: Floats
+    gram: Floats,
+    weights: Floats,
+    arms: int,
+    controls: int,
+    kind: int,
+    definite: bool,
+    ridge: float,
+    gap: Floats,
 ) -> tuple[Floats, Floats, Floats, float, bool]:
     """Return the minimiser, that without the cone, diag(H⁻¹), the squares left, if A is determined.
 
-    H = Gram matrix + penalty.
+    H = Gram matrix + penalty. With a ridge, A is determined.
     """
     size = gram.shape[0] - 1
     plain = np.ascontiguousarray(gram[:size, :size])
@@ -232,16 +239,17 @@ def solved(
     determined = True
     start = arms + controls
     if size > start:
-        reduced = np.linalg.inv(np.ascontiguousarray(inverse[start:, start:]))
-        values = np.linalg.eigvalsh(reduced - np.diag(weights[start:]))
-        determined = values[0] > SINGULAR * max(values[-1], 0.0)
+        nuisance = np.ascontiguousarray(H[:start, :start])
+        coupled = np.ascontiguousarray(H[:start, start:])
+        reduced = H[start:, start:] - coupled.T @ np.linalg.solve(nuisance, coupled)
+        if ridge == 0.0:
+            values = np.linalg.eigvalsh(reduced - np.diag(weights[start:]))
+            determined = values[0] > SINGULAR * max(values[-1], 0.0)
         if definite:
             right = reduced @ solution[start:]
             scale = _svec_scale(arms)
             best = solve_psd(reduced * scale.reshape(-1, 1) * scale, right * scale, arms, TOLERANCE)
             solution[start:] = svec(best.matrix) * scale
-            nuisance = np.ascontiguousarray(H[:start, :start])
-            coupled = np.ascontiguousarray(H[:start, start:])
             solution[:start] = np.linalg.solve(nuisance, g[:start] - coupled @ solution[start:])
             gap[0] = best.gap / max(0.5 * gram[size, size], 1e-300)
     left = gram[size, size] - 2.0 * (g @ solution) + solution @ (plain @ solution)
@@ -283,7 +291,7 @@ def fit_pooled(
         for again in (design.size > design.arms, False):
             gram = pooled_gram(parts, design, effects, threads)
             weights = penalties(gram, *shape, number, ridge, 1e-9)
-            shared, free, _, _, determined = solved(gram, weights, *shape, definite, gap)
+            shared, free, _, _, determined = solved(gram, weights, *shape, definite, ridge, gap)
             if not again:
                 break
             lefts = [log.loss - predictions(log, design, shared) for log in parts]
@@ -304,7 +312,7 @@ def fit_pooled(
         errors,
         np.full(len(effect), noise),
         np.full(len(effect), gap[0]),
-        bool(determined) or ridge > 0.0,
+        bool(determined),
         shared,
         free,
         covariance,

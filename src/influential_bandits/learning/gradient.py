@@ -49,11 +49,12 @@ def descend(
     out = empty(log.n_instances, design.size)
     coefficients, free, errors, noise, gap = out
     marks = np.array([steps], np.int64)
+    shape = (design.arms, design.controls, design.kind)
 
     def work(u: int) -> bool:
         gram, weights, mean = _statistics(log, design, penalty, u)
         best, unbound, spread, left, determined = solved(
-            gram, weights, design.arms, design.controls, design.kind, True, gap[u : u + 1]
+            gram, weights, *shape, True, penalty.ridge, gap[u : u + 1]
         )
         path = _descent(gram, weights, design.arms, design.controls, marks, _start(design, seed))
         coefficients[u], free[u] = path[0], unbound
@@ -68,7 +69,7 @@ def descend(
 
     with single_threaded_algebra():
         determined = all(list(map_in_order(work, np.flatnonzero(log.lengths).tolist(), threads)))
-    return averaged(log, determined or penalty.ridge > 0.0, *out)
+    return averaged(log, determined, *out)
 
 
 def descent(
@@ -82,7 +83,9 @@ def descent(
         for u in np.flatnonzero(log.lengths):
             gram, weights, _ = _statistics(log, design, penalty, int(u))
             gap = np.zeros(1)
-            best = solved(gram, weights, design.arms, design.controls, design.kind, True, gap)[0]
+            best = solved(
+                gram, weights, design.arms, design.controls, design.kind, True, penalty.ridge, gap
+            )[0]
             path = _descent(
                 gram, weights, design.arms, design.controls, steps, _start(design, seed)
             )

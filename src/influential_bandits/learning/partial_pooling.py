@@ -21,7 +21,12 @@ from influential_bandits.learning.fitting import (
     single_threaded_algebra,
 )
 from influential_bandits.learning.pooling import RandomEffects
-from influential_bandits.learning.psd import solve_psd, svec
+from influential_bandits.learning.psd import (
+    cholesky_solved,
+    solve_psd,
+    svec,
+    triangular_inverse,
+)
 from influential_bandits.logs.log import EventLog, joined
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.simulation.execution import Progress, map_in_order
@@ -112,7 +117,7 @@ def estimated_prior(
     def improved(prior: Prior) -> Prior:
         precision: Any = np.linalg.inv(_covariance(prior, design))
 
-        def expect(task: Ints) -> list[Any]:
+        def expect(task: Ints) -> Any:
             return _expectation(grams[task], precision, prior.noise, prior.mean, arms)
 
         sums = [sum(column) for column in zip(*map_in_order(expect, tasks, threads), strict=True)]
@@ -181,30 +186,29 @@ def _covariance(prior: Prior, design: Design) -> Any:
     return out
 
 
+@kernel
 def _expectation(
-    grams: Floats, precision: Floats, noise: float, mean: Floats, arms: int
-) -> list[Any]:
+    grams: Any, precision: Any, noise: float, mean: Any, arms: int
+) -> tuple[Any, Any, Any, Any, float]:
     """Return, summed over instances: V·G/σ², V·g/σ², squares, loss covariance, squares left."""
-    size = len(mean)
-    sums: list[Any] = [
-        np.zeros((size, size)),
-        np.zeros(size),
-        np.zeros(size),
-        np.zeros((arms, arms)),
-        0.0,
-    ]
-    for gram in grams:
-        plain, right = gram[:size, :size], gram[:size, size]
-        variance = np.linalg.inv(plain / noise + precision)
-        posterior = variance @ (right / noise + precision @ mean)
-        apart = posterior - mean
-        sums[0] += variance @ plain / noise
-        sums[1] += variance @ right / noise
-        sums[2] += apart**2 + np.diag(variance)
-        sums[3] += np.outer(apart[:arms], apart[:arms]) + variance[:arms, :arms]
-        left = gram[size, size] - 2.0 * right @ posterior + posterior @ plain @ posterior
-        sums[4] += left + float((plain * variance).sum())
-    return sums
+    size = mean.size
+    gained, rights, squares = np.zeros((size, size)), np.zeros(size), np.zeros(size)
+    losses, errors = np.zeros((arms, arms)), 0.0
+    for u in range(len(grams)):
+        plain = np.ascontiguousarray(grams[u, :size, :size])
+        right = grams[u, :size, size].copy()
+        root = triangular_inverse(np.linalg.cholesky(plain / noise + precision))
+        variance = root.T @ root
+        own = variance @ right / noise
+        apart = own + variance @ (precision @ mean) - mean
+        posterior = mean + apart
+        gained += variance @ plain / noise
+        rights += own
+        squares += apart**2 + np.diag(variance)
+        losses += np.outer(apart[:arms], apart[:arms]) + variance[:arms, :arms]
+        left = grams[u, size, size] - 2.0 * (right @ posterior) + posterior @ (plain @ posterior)
+        errors += left + (plain * variance).sum()
+    return gained, rights, squares, losses, errors
 
 
 def _maximised(
@@ -334,26 +338,27 @@ def _posterior_range(
             right[a] = total / noise
             for b in range(used):
                 H[a, b] = gram[chosen[a], chosen[b]] / noise + precision[chosen[a], chosen[b]]
-        inverse = np.linalg.inv(H)
-        moved = inverse @ right
+        lower = np.linalg.cholesky(H)
+        moved = cholesky_solved(lower, np.ascontiguousarray(lower.T), right)
+        own = (triangular_inverse(lower) ** 2).sum(axis=0)
         free[u] = mean
         errors[u] = prior_errors
         for a in range(used):
             free[u, chosen[a]] += moved[a]
-            own = max(inverse[a, a], 0.0)
-            errors[u, chosen[a]] = np.sqrt(own + unsure[chosen[a]] * own**2)
+            errors[u, chosen[a]] = np.sqrt(own[a] + unsure[chosen[a]] * own[a] ** 2)
         coefficients[u] = free[u]
         if definite and size > start:
-            gap[u] = _made_definite(H, inverse, right, mean, arms, start, coefficients[u])
+            gap[u] = _made_definite(H, lower, right, mean, arms, start, coefficients[u])
 
 
 @kernel
 def _made_definite(
-    H: Floats, inverse: Any, right: Floats, mean: Floats, arms: int, start: int, out: Floats
+    H: Any, lower: Any, right: Floats, mean: Floats, arms: int, start: int, out: Floats
 ) -> float:
     """Find the most likely coefficients whose interaction is positive semi-definite."""
     scale = _svec_scale(arms)
-    reduced = np.linalg.inv(np.ascontiguousarray(inverse[start:, start:]))
+    below = np.ascontiguousarray(lower[start:, :start])
+    reduced = H[start:, start:] - below @ below.T
     target = reduced @ out[start:]
     best = solve_psd(reduced * scale.reshape(-1, 1) * scale, target * scale, arms, 1e-9)
     out[start:] = svec(best.matrix) * scale

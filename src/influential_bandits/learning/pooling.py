@@ -34,11 +34,12 @@ from influential_bandits.learning.design import (
 from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.simulation.execution import map_in_order
-from influential_bandits.world.dynamics import Floats
+from influential_bandits.world.dynamics import Floats, Ints
 
 __all__ = ["RandomEffects", "arm_means", "pooled_gram", "random_effects"]
 
 CHUNK = 500_000  # events
+WAITING = 128  # vectors that one matrix product sums up the squares of
 
 
 class RandomEffects(NamedTuple):
@@ -217,14 +218,15 @@ def _add_blocks(
 ) -> None:
     """Add the statistics of instances low … high − 1 where every item is of one arm.
 
-    Events of arm i share a block Σ vvᵀ of v = (1, controls, counts, y): contiguous, upper half.
+    Events of arm i share a block Σ vvᵀ of v = (1, controls, counts, y). Vectors wait until there
+    are enough of them for a matrix product, which takes a fraction of the time of single ones.
     """
     arms, controls, kind = design.arms, design.controls, design.kind
     width = blocks.shape[1]
-    v = np.empty(width)
-    v[0] = 1.0
-    sums = np.zeros((arms, width))
-    counts, z = np.zeros(arms), np.zeros(size + 1)
+    seen, n_seen = np.empty((arms, WAITING, width)), np.zeros(arms, np.int64)
+    own, n_own = np.empty((arms, WAITING, width)), np.zeros(arms, np.int64)
+    shared, n_shared = np.zeros((WAITING, size + 1)), 0
+    sums, counts = np.zeros((arms, width)), np.zeros(arms)
     for u in range(low, high):
         counts[:] = 0.0
         sums[:] = 0.0
@@ -233,6 +235,8 @@ def _add_blocks(
         for n in range(first, last):
             faded(design, events, n, first, counts)
             i = events.arm[events.members[events.item[n]]]
+            v = seen[i, n_seen[i]]
+            v[0] = 1.0
             if controls > 0:
                 v[1] = level
             if kind == 1:
@@ -241,14 +245,24 @@ def _add_blocks(
                 for j in range(arms):
                     v[1 + controls + j] = counts[j]
             v[width - 1] = events.loss[n]
-            block, own = blocks[i], sums[i]
             for a in range(width):
-                factor, row = v[a], block[a]
-                for b in range(a, width):
-                    row[b] += factor * v[b]
-                own[a] += factor
+                sums[i, a] += v[a]
+            n_seen[i] += 1
+            if n_seen[i] == WAITING:
+                blocks[i] += seen[i].T @ seen[i]
+                n_seen[i] = 0
             level = after(design, events, n, counts, level)
-        _integrate_out(design, spread, common, sums, size, blocks, z, cross)
+        if n_shared == WAITING:
+            cross -= shared.T @ shared
+            shared[:] = 0.0
+            n_shared = 0
+        _integrate_out(design, spread, common, sums, size, blocks, own, n_own, shared[n_shared])
+        n_shared += 1
+    for i in range(arms):
+        rest, lost = seen[i, : n_seen[i]], own[i, : n_own[i]]
+        blocks[i] += rest.T @ rest
+        blocks[i] -= lost.T @ lost
+    cross -= shared.T @ shared
 
 
 @kernel
@@ -259,31 +273,31 @@ def _integrate_out(
     sums: Floats,
     size: int,
     blocks: Floats,
+    own: Floats,
+    n_own: Ints,
     z: Floats,
-    cross: Floats,
 ) -> None:
     """Subtract what the instance's own initial losses explain, given their variance.
 
-    (N + Ω)⁻¹ = E + f·(E1)(E1)ᵀ with E = 1/(N + κ) diagonal: blockwise, and one cross term z.
+    (N + Ω)⁻¹ = E + f·(E1)(E1)ᵀ with E = 1/(N + κ) diagonal: blockwise, and one cross term zzᵀ.
     """
     arms, controls, kind = design.arms, design.controls, design.kind
     width = sums.shape[1]
     precision = 1.0 / spread
     coupling = precision * common / (spread + arms * common)
     left = spread / (spread + arms * common)  # 1 − coupling·1ᵀE1, summed without cancellation
-    z[:] = 0.0
     for i in range(arms):
-        own = sums[i, 0]
-        if own == 0.0:
+        if sums[i, 0] == 0.0:
             continue
-        share = 1.0 / (own + precision)
-        left += coupling * own * share * spread
-        block, row = blocks[i], sums[i]
+        share = 1.0 / (sums[i, 0] + precision)
+        left += coupling * sums[i, 0] * share * spread
+        row, root = sums[i], np.sqrt(share)
         for a in range(width):
-            factor = share * row[a]
-            line = block[a]
-            for b in range(a, width):
-                line[b] -= factor * row[b]
+            own[i, n_own[i], a] = root * row[a]
+        n_own[i] += 1
+        if n_own[i] == WAITING:
+            blocks[i] -= own[i].T @ own[i]
+            n_own[i] = 0
         z[i] = share * row[0]
         for c in range(controls):
             z[arms + c] += share * row[1 + c]
@@ -294,13 +308,7 @@ def _integrate_out(
             for j in range(arms):
                 z[start + place(kind, arms, i, j)] += share * row[1 + controls + j]
         z[size] += share * row[width - 1]
-    if coupling > 0.0:
-        factor = coupling / left
-        for a in range(size + 1):
-            if z[a] != 0.0:
-                scaled, line = factor * z[a], cross[a]
-                for b in range(size + 1):
-                    line[b] -= scaled * z[b]
+    z *= np.sqrt(coupling / left)
 
 
 @kernel

@@ -17,7 +17,7 @@ import numpy as np
 
 from influential_bandits.numerics.compiling import kernel
 
-__all__ = ["PsdSolution", "smat", "solve_psd", "svec"]
+__all__ = ["PsdSolution", "cholesky_solved", "smat", "solve_psd", "svec", "triangular_inverse"]
 
 # What @ returns in compiled code is not what NumPy's stubs say it returns.
 Array: TypeAlias = Any  # of float64
@@ -89,7 +89,7 @@ def solve_psd(S: Array, h: Array, size: int, tolerance: float) -> PsdSolution:
     h = h * scale
     lower = np.linalg.cholesky(S)
     upper = np.ascontiguousarray(lower.T)
-    a = _solved(lower, upper, h)
+    a = cholesky_solved(lower, upper, h)
     bottom = -0.5 * h @ a  # the minimum without the cone
     A = smat(a, size)
     values = np.linalg.eigvalsh(A)
@@ -108,7 +108,7 @@ def solve_psd(S: Array, h: Array, size: int, tolerance: float) -> PsdSolution:
         image = S @ a
         value = 0.5 * a @ image - h @ a
         lifted = h + z
-        floor = max(floor, -0.5 * lifted @ _solved(lower, upper, lifted))
+        floor = max(floor, -0.5 * lifted @ cholesky_solved(lower, upper, lifted))
         if value < best_value:
             best, best_value = A, value
         best_gap = best_value - floor
@@ -140,7 +140,7 @@ def _newton_step(
     root_z, inside_z = _factor(Z)
     if not (inside_a and inside_z):  # rounding has reached the boundary
         return A, Z, 0.0
-    half, half_z = _triangular_inverse(root_a), _triangular_inverse(root_z)
+    half, half_z = triangular_inverse(root_a), triangular_inverse(root_z)
     inverse = half.T @ half
     z = svec(Z)
     mu = float(svec(A) @ z) / size
@@ -171,7 +171,7 @@ def _direction(
     size: int,
 ) -> tuple[Array, Array]:
     """Return ΔA and ΔZ = target − Z − ½(A⁻¹ΔA·Z + Z·ΔA·A⁻¹)."""
-    dA = smat(_solved(lower, upper, right + svec(target)), size)
+    dA = smat(cholesky_solved(lower, upper, right + svec(target)), size)
     product = inverse @ dA @ Z
     return dA, target - Z - 0.5 * (product + product.T)
 
@@ -238,7 +238,8 @@ def _positive_part(matrix: Array, floor: float) -> Array:
 
 
 @kernel
-def _triangular_inverse(lower: Array) -> Array:
+def triangular_inverse(lower: Array) -> Array:
+    """Return the inverse of a lower triangular matrix."""
     size = lower.shape[0]
     out = np.zeros((size, size))
     for i in range(size):
@@ -253,7 +254,7 @@ def _triangular_inverse(lower: Array) -> Array:
 
 
 @kernel
-def _solved(lower: Array, upper: Array, right: Array) -> Array:
+def cholesky_solved(lower: Array, upper: Array, right: Array) -> Array:
     """Return the solution of L·Lᵀ·x = right, both factors stored by rows so that loops are fast."""
     x = right.copy()
     size = x.size

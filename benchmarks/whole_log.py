@@ -1,0 +1,81 @@
+"""Print what one pass over a log of MovieLens' size takes: rows, seconds, and bytes at the peak.
+
+``benchmarks.learning`` starts this in a process of its own, so that its peak is that of the pass
+and nothing else. The log is drawn part by part as it is read; drawing it is not in the seconds.
+"""
+
+import json
+import sys
+import time
+
+import numpy as np
+
+import influential_bandits as ib
+from benchmarks.memory import status
+from influential_bandits.learning.design import Design, Kind
+from influential_bandits.learning.fitting import single_threaded_algebra
+from influential_bandits.learning.partial_pooling import fit_partially
+from influential_bandits.learning.pooling import (
+    RandomEffects,
+    arm_means,
+    pooled_gram,
+    random_effects,
+)
+
+USERS = 200_948  # of MovieLens 32M
+ARMS = 20
+MEMORY = 0.8
+SETTINGS = {
+    "events": "movielens",
+    "arms": ARMS,
+    "interaction": ib.planted_interaction(ARMS, 0.05, seed=1),
+    "memory": MEMORY,
+    "noise": 0.9,
+    "spread": 0.5,
+    "interaction_spread": 0.01,
+    "seed": 1,
+}
+EFFECTS = RandomEffects(0.3, 0.1, 0.8)
+
+
+class Parts:
+    """The log in parts, as often as it is read; counts rows, and seconds that drawing them took."""
+
+    def __init__(self, users):
+        self.users, self.rows, self.seconds = users, 0, 0.0
+
+    def __iter__(self):
+        parts = ib.synthetic_parts(self.users, **SETTINGS)
+        self.rows = 0
+        while True:
+            start = time.perf_counter()
+            part = next(parts, None)
+            self.seconds += time.perf_counter() - start
+            if part is None:
+                return
+            self.rows += len(part)
+            yield part
+
+
+def design(baseline, controls=1):
+    return Design(ARMS, Kind.SYMMETRIC, MEMORY, 0.0, controls, 0.9, baseline)
+
+
+def main(what, users):
+    parts = Parts(users)
+    with single_threaded_algebra():
+        few = Parts(100)
+        pooled_gram(few, design(np.zeros(ARMS)), EFFECTS)  # loads the compiled code
+        start = time.perf_counter()
+        if what == "statistics":
+            pooled_gram(parts, design(np.zeros(ARMS)), EFFECTS)
+        else:
+            baseline = arm_means(parts, ARMS)
+            effects = random_effects(parts, baseline)
+            fit_partially(parts, design(baseline, 0), True, effects, seed=0)
+    seconds = time.perf_counter() - start - parts.seconds
+    print(json.dumps({"rows": parts.rows, "seconds": seconds, "peak": status("VmHWM")}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))
