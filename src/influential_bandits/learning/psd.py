@@ -24,7 +24,6 @@ Array: TypeAlias = Any  # of float64
 
 ROOT2 = math.sqrt(2.0)
 ITERATIONS = 60
-CLOSE = 0.95  # share of the way to the boundary that a step goes
 
 
 class PsdSolution(NamedTuple):
@@ -85,22 +84,18 @@ def solve_psd(S: Array, h: Array, size: int, tolerance: float) -> PsdSolution:
     PsdSolution
     """
     scale = _equilibration(S, size)
-    S = S * scale.reshape(-1, 1) * scale
+    S = _scaled(S, scale)
     h = h * scale
     lower = np.linalg.cholesky(S)
     upper = np.ascontiguousarray(lower.T)
     a = cholesky_solved(lower, upper, h)
     bottom = -0.5 * h @ a  # the minimum without the cone
     A = smat(a, size)
-    values = np.linalg.eigvalsh(A)
-    size_of_a = max(np.abs(values).max(), 1e-300)
-    if values[0] >= 0.0:
+    if factor(A)[1]:
         return PsdSolution(_unscaled(A, scale, size), bottom, 0.0, 0)
 
-    A = _positive_part(A, 0.1 * size_of_a)
-    gradient = smat(S @ svec(A) - h, size)
-    size_of_z = max(np.abs(np.linalg.eigvalsh(gradient)).max(), 1e-300)
-    Z = _positive_part(gradient, 0.1 * size_of_z)
+    A = _positive_part(A)
+    Z = _positive_part(smat(S @ svec(A) - h, size))
     best, best_value, best_gap, floor = A, np.inf, np.inf, bottom
     iterations = 0
     while iterations < ITERATIONS:
@@ -136,27 +131,26 @@ def _newton_step(
     S: Array, size: int, A: Array, Z: Array, residual: Array
 ) -> tuple[Array, Array, float]:
     """Return the next A and Z and the shorter of the two step lengths."""
-    root_a, inside_a = _factor(A)
-    root_z, inside_z = _factor(Z)
-    if not (inside_a and inside_z):  # rounding has reached the boundary
+    root, inside = factor(A)
+    if not inside:  # rounding has reached the boundary
         return A, Z, 0.0
-    half, half_z = triangular_inverse(root_a), triangular_inverse(root_z)
+    half = triangular_inverse(root)
     inverse = half.T @ half
     z = svec(Z)
     mu = float(svec(A) @ z) / size
-    system = _with_scaling(S, inverse, Z, size)
-    lower = np.linalg.cholesky(system)
+    lower = np.linalg.cholesky(_with_scaling(S, inverse, Z, size))
     upper = np.ascontiguousarray(lower.T)
 
     dA, dZ = _direction(lower, upper, -residual - z, np.zeros((size, size)), inverse, Z, size)
-    step_a, step_z = _longest(half, dA), _longest(half_z, dZ)
+    step_a, step_z = _longest(A, dA), _longest(Z, dZ)
     ahead = float(svec(A + step_a * dA) @ svec(Z + step_z * dZ)) / size
     centring = min((max(ahead, 0.0) / mu) ** 3, 1.0)
     second_order = inverse @ dA @ dZ
     target = centring * mu * inverse - 0.5 * (second_order + second_order.T)
     dA, dZ = _direction(lower, upper, -residual - z, target, inverse, Z, size)
-    step_a = min(1.0, CLOSE * _longest(half, dA))
-    step_z = min(1.0, CLOSE * _longest(half_z, dZ))
+    # The further the first direction went, the closer to the boundary the second may go.
+    beyond = 1.0 / (0.9 + 0.09 * min(step_a, step_z))
+    step_a, step_z = _longest(A, beyond * dA), _longest(Z, beyond * dZ)
     return A + step_a * dA, Z + step_z * dZ, min(step_a, step_z)
 
 
@@ -178,25 +172,24 @@ def _direction(
 
 @kernel
 def _with_scaling(S: Array, P: Array, Z: Array, size: int) -> Array:
-    """Return S plus the matrix of ΔA ↦ ½(P·ΔA·Z + Z·ΔA·P) in svec coordinates."""
+    """Return S plus the matrix of ΔA ↦ ½(P·ΔA·Z + Z·ΔA·P) in svec coordinates, lower half."""
     out = S.copy()
     row = 0
     for i in range(size):
         for j in range(i + 1):
-            c_row = 0.25 if i == j else 0.25 * ROOT2
-            column = 0
+            c = 0.25 if i == j else 0.25 * ROOT2
+            line = out[row]
             for k in range(i + 1):
-                for m in range(k + 1):
-                    if column > row:
-                        break
-                    c = c_row if k == m else c_row * ROOT2
-                    out[row, column] += c * (
-                        P[i, k] * Z[m, j]
-                        + P[i, m] * Z[k, j]
-                        + P[j, k] * Z[m, i]
-                        + P[j, m] * Z[k, i]
+                start = k * (k + 1) // 2
+                last = k if k < i else j
+                p_ik, z_jk, p_jk, z_ik = P[i, k], Z[j, k], P[j, k], Z[i, k]
+                for m in range(last + 1):  # entries off the diagonal count √2 times
+                    line[start + m] += (c * ROOT2) * (
+                        p_ik * Z[j, m] + P[i, m] * z_jk + p_jk * Z[i, m] + P[j, m] * z_ik
                     )
-                    column += 1
+                if last == k:
+                    both = p_ik * z_jk + p_jk * z_ik
+                    line[start + k] += (2.0 - 2.0 * ROOT2) * c * both
             row += 1
     for n in range(row):
         out[n, n] *= 1.0 + 1e-13  # a hair of safety where S is all but singular
@@ -204,7 +197,7 @@ def _with_scaling(S: Array, P: Array, Z: Array, size: int) -> Array:
 
 
 @kernel
-def _factor(matrix: Array) -> tuple[Array, bool]:
+def factor(matrix: Array) -> tuple[Array, bool]:
     """Return the Cholesky factor of a small matrix, and whether it is positive definite."""
     size = matrix.shape[0]
     out = np.zeros((size, size))
@@ -224,17 +217,38 @@ def _factor(matrix: Array) -> tuple[Array, bool]:
 
 
 @kernel
-def _longest(half: Array, step: Array) -> float:
-    """Return how far X may go along a step and stay positive, at most 1; half = root of X⁻¹."""
-    smallest = np.linalg.eigvalsh(half @ step @ half.T)[0]
-    return 1.0 if smallest >= -1.0 else -1.0 / smallest
+def _longest(X: Array, step: Array) -> float:
+    """Return how far X may go along a step and stay positive definite, at most 1.
+
+    By bisection: a Cholesky factorisation of a small matrix takes a tenth of its eigenvalues.
+    """
+    if factor(X + step)[1]:
+        return 1.0
+    low, high = 0.0, 1.0
+    while high - low > 0.01 * high and high > 1e-9:
+        middle = 0.5 * (low + high)
+        if factor(X + middle * step)[1]:
+            low = middle
+        else:
+            high = middle
+    return low
 
 
 @kernel
-def _positive_part(matrix: Array, floor: float) -> Array:
-    """Return the matrix with eigenvalues below ``floor`` lifted to it."""
+def _positive_part(matrix: Array) -> Array:
+    """Return the matrix with eigenvalues lifted to a tenth of the largest: a place to start."""
     values, vectors = np.linalg.eigh(matrix)
+    floor = 0.1 * max(abs(values[0]), abs(values[-1]), 1e-300)
     return (vectors * np.maximum(values, floor)) @ vectors.T
+
+
+@kernel
+def _scaled(S: Array, scale: Array) -> Array:
+    out = np.empty_like(S)
+    for i in range(scale.size):
+        for j in range(scale.size):
+            out[i, j] = scale[i] * S[i, j] * scale[j]
+    return out
 
 
 @kernel
