@@ -15,7 +15,19 @@ import pytest
 import influential_bandits as ib
 
 COMMAND = (sys.executable, "-m", "influential_bandits.cli")
-COMMANDS = ("reproduce", "studies", "simulate", "inspect")
+COMMANDS = ("reproduce", "studies", "simulate", "inspect", "movielens", "diagnose", "fit", "plan")
+COLUMNS = (
+    "--instance",
+    "--arm",
+    "--time",
+    "--loss",
+    "--rating",
+    "--reward",
+    "--best",
+    "--categories",
+    "--separator",
+    "--drop-bad-rows",
+)
 STUDIES = ("figure-1a", "figure-1b", "figure-4", "lower-bounds", "easy-instances")
 # A Ctrl-C that works however the tests were started.
 INTERRUPTIBLE = """
@@ -94,6 +106,27 @@ def test_help_lists_the_commands():
             ["--policy", "--horizon", "--noise", "--scale", "--seeds", "--out", "--jobs"],
         ),
         ("inspect", ["--horizon"]),
+        (
+            "movielens",
+            ["--data", "--download", "--min-ratings", "--permutations", "--seed", "--out"],
+        ),
+        ("diagnose", [*COLUMNS, "--half-life", "--permutations", "--seed", "--out"]),
+        (
+            "fit",
+            [
+                *COLUMNS,
+                "--interaction",
+                "--memory",
+                "--half-life",
+                "--ridge",
+                "--drift",
+                "--pooling",
+                "--seed",
+                "--out",
+                "--jobs",
+            ],
+        ),
+        ("plan", ["--horizon", "--instance", "--days-between-rounds", "--out"]),
     ],
 )
 def test_every_command_explains_itself(command, options):
@@ -106,13 +139,14 @@ def test_every_command_explains_itself(command, options):
         assert "continues" in done.stdout or command != "reproduce"
 
 
-def test_help_does_not_wait_for_heavy_imports():
-    done = run("--help", command=(sys.executable, "-X", "importtime", *COMMAND[1:]))
+@pytest.mark.parametrize("command", [(), ("movielens",), ("diagnose",), ("fit",), ("plan",)])
+def test_help_does_not_wait_for_heavy_imports(command):
+    done = run(*command, "--help", command=(sys.executable, "-X", "importtime", *COMMAND[1:]))
     assert done.returncode == 0
     imported = {line.split("|")[-1].strip() for line in done.stderr.splitlines()}
     assert "typer" in imported
     heavy = {"numba", "scipy", "matplotlib", "plotly", "pandas", "gymnasium", "pyarrow", "jinja2"}
-    assert not imported & heavy
+    assert not imported & (heavy | {"numpy", "sklearn", "selenium"})
 
 
 def test_version_is_that_of_the_package():
@@ -139,6 +173,11 @@ def test_the_studies_are_listed_with_one_line_each():
         ["simulate"],
         ["simulate", "x.json", "--noise", "loud"],
         ["inspect"],
+        ["fit"],
+        ["fit", "x.csv", "--memory", "much"],
+        ["diagnose", "x.csv", "--permutations", "1.5"],
+        ["plan", "x.json", "--horizon", "long"],
+        ["movielens", "--min-ratings", "many"],
     ],
     ids=" ".join,
 )

@@ -10,15 +10,14 @@ import json
 import math
 import pkgutil
 import re
-import struct
 import xml.etree.ElementTree as ET
-import zlib
 from datetime import datetime
 from importlib import import_module
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from report_files import KEYS, png_size
 
 import influential_bandits as ib
 import influential_bandits.studies
@@ -35,7 +34,6 @@ from influential_bandits.studies.study import (
 )
 
 NAMES = ["figure-1a", "figure-1b", "figure-4", "lower-bounds", "easy-instances"]
-KEYS = ["study", "claim", "paper", "ours", "low", "high", "verdict"]
 
 
 def columns(path):
@@ -305,20 +303,6 @@ def test_every_figure_is_there_as_png_and_svg(tiny):
             root = ET.parse(out / study.name / f"{figure.name}.svg").getroot()
             assert root.tag == "{http://www.w3.org/2000/svg}svg"
             assert len(list(root.iter())) > 50
-
-
-def png_size(data):
-    """Width and height of a PNG whose chunks all have the right checksums."""
-    assert data.startswith(b"\x89PNG\r\n\x1a\n")
-    position, kinds = 8, []
-    while position < len(data):
-        (length,) = struct.unpack_from(">I", data, position)
-        body = data[position + 4 : position + 8 + length]
-        assert struct.unpack_from(">I", data, position + 8 + length) == (zlib.crc32(body),)
-        kinds.append(body[:4])
-        position += 12 + length
-    assert (kinds[0], kinds[-1]) == (b"IHDR", b"IEND")
-    return struct.unpack_from(">II", data, 16)
 
 
 def test_a_figure_has_axes_and_series_that_can_be_drawn(tiny):
