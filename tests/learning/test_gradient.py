@@ -37,7 +37,7 @@ def test_the_descent_goes_down_to_the_optimum_and_never_below(log, design):
 
 @pytest.mark.parametrize("steps", [1, 50, 20_000])
 def test_the_objective_is_measured_against_another_solver(log, design, steps):
-    fit = descend(log, design, Penalty(1.0, 1.0), steps, seed=3)
+    fit = descend(log, design, Penalty(1.0, 1.0), steps, seed=3, threads=1)
     (whole,) = {len(fit.coefficients)}
     assert whole == log.n_instances
     for u, label in enumerate(log.instances):
@@ -95,3 +95,21 @@ def test_an_undetermined_descent_says_so():
     log = synthetic_log(1, 2, 3, seed=1)
     assert not InfluenceModel(ridge=0).fit(log).determined_
     assert not InfluenceModel(ridge=0, solver="gradient", max_iter=10).fit(log).determined_
+
+
+def test_threads_do_not_change_a_bit(log, design):
+    fits = [descend(log, design, Penalty(0.1, 1.0), 100, 3, threads) for threads in (1, 2, 3)]
+    for other in fits[1:]:
+        for one, two in zip(fits[0], other, strict=True):
+            assert np.asarray(one).tobytes() == np.asarray(two).tobytes()
+
+
+def test_a_determined_descent_says_so(log):
+    long = log.take([0])
+    model = InfluenceModel(memory=0.8, ridge=0, solver="gradient", max_iter=10).fit(long)
+    assert model.determined_
+    assert model.status_ == "solved"
+    # One history that does not determine its interaction is enough to say so, unless a ridge does.
+    mixed = InfluenceModel(memory=0.8, ridge=0, solver="gradient", max_iter=10)
+    assert not mixed.fit(log).determined_
+    assert mixed.set_params(ridge=0.1).fit(log).determined_

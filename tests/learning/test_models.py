@@ -50,8 +50,6 @@ def fitted(log):
 ORDER = "rows are one history in the order of time: a prediction depends on the rows before it"
 PAST_LOSSES = "predictions follow the recent level, so that predict needs the past losses y"
 N_ITER = "max_iter is the gradient solver's alone; the convex one has no iterations to report"
-LENGTH = "bug: predict asks len(X) before X is made an array"
-TOO_EARLY = "bug: predict asks for y before it checks X"
 
 NEEDS_Y = (
     "check_estimators_dtypes",
@@ -67,21 +65,15 @@ NEEDS_Y = (
     "check_dict_unchanged",
     "check_fit_idempotent",
 )
-CHECKED_LATE = (
-    "check_n_features_in_after_fitting",
-    "check_estimators_nan_inf",
-    "check_fit2d_predict1d",
-)
-STATIONARY = {"check_regressor_data_not_an_array": LENGTH}
-DRIFTING = dict.fromkeys(NEEDS_Y, PAST_LOSSES) | dict.fromkeys(CHECKED_LATE, TOO_EARLY)
-INFLUENCE = STATIONARY | {
+DRIFTING = dict.fromkeys(NEEDS_Y, PAST_LOSSES)
+INFLUENCE = {
     "check_non_transformer_estimators_n_iter": N_ITER,
     "check_methods_sample_order_invariance": ORDER,
     "check_methods_subset_invariance": ORDER,
 }
 CONVENTIONAL = [
-    (StationaryModel(), STATIONARY),
-    (StationaryModel(pooled=True), STATIONARY),
+    (StationaryModel(), {}),
+    (StationaryModel(pooled=True), {}),
     (DriftModel(), DRIFTING),
     (InfluenceModel(), INFLUENCE),
     (InfluenceModel("symmetric", pooled=True), INFLUENCE),
@@ -240,19 +232,7 @@ def test_one_arm():
 
 
 @pytest.mark.parametrize("kind", [StationaryModel, DriftModel, InfluenceModel])
-@pytest.mark.parametrize(
-    "pooled",
-    [
-        False,
-        True,
-        pytest.param(
-            "partial",
-            marks=pytest.mark.xfail(
-                reason="bug: no history of two events, ZeroDivisionError", strict=True
-            ),
-        ),
-    ],
-)
+@pytest.mark.parametrize("pooled", POOLS, ids=POOL_NAMES)
 def test_one_event(kind, pooled):
     model = kind(pooled=pooled).fit(EventLog(["u"], ["a"], [2.0]))
     assert model.predict(EventLog(["u"], ["a"], [2.0]))[0] == pytest.approx(2.0, abs=1e-6)
@@ -271,18 +251,41 @@ def test_an_arm_met_by_nobody_here_stays_finite():
     assert separate.initial_losses_[0, 2] == pytest.approx(two.loss.mean())
 
 
+@pytest.fixture(scope="module")
+def one_empty():
+    """Ten histories, of which the fifth has no event before its last, and the same with it."""
+    whole = planted(10, [60] * 4 + [1] + [60] * 5, spread=0.5)
+    return whole.without_last(events=1), whole
+
+
+@pytest.mark.parametrize("pooled", POOLS, ids=POOL_NAMES)
+def test_an_empty_history_is_not_in_the_fit(pooled, one_empty, refused):
+    short, _ = one_empty
+    model = InfluenceModel(memory=0.8, pooled=pooled)
+    rest = short.take([n for n in range(10) if n != 4])
+    one, other = clone(model).fit(short), clone(model).fit(rest)
+    assert one.instances_ == rest.instances == tuple("012356789")
+    for name in ("coefficients_", "standard_errors_", "population_covariance_", "noise_"):
+        assert getattr(one, name).tobytes() == getattr(other, name).tobytes(), name
+    # No row stands for it, so that nothing can be read off it as certain.
+    for what in ("row", "interval", "instance", "noise"):
+        with refused(InvalidInput, "'4'", "9 instances"):
+            getattr(one, what)(instance="4")
+
+
 @pytest.mark.parametrize("pooled", [True, "partial"])
-def test_an_empty_history_gets_the_population(pooled):
-    short = planted(10, [60] * 9 + [1], spread=0.5).without_last(events=1)
+def test_an_empty_history_gets_the_population(pooled, one_empty):
+    short, whole = one_empty
     model = InfluenceModel(memory=0.8, pooled=pooled).fit(short)
-    np.testing.assert_allclose(model.coefficients_[9], model.population_, rtol=0, atol=1e-12)
+    (only,) = whole.history("4").arm  # its only event, before which nothing was pulled
+    assert model.predict(whole)[whole.offsets[4]] == model.initial_loss_[only]
 
 
-def test_an_empty_history_is_not_certain():
-    short = planted(10, [60] * 9 + [1], spread=0.5).without_last(events=1)
+def test_an_empty_history_is_unknown_to_separate_fits(one_empty, refused):
+    short, whole = one_empty
     model = InfluenceModel(memory=0.8).fit(short)
-    low, high = model.interval(instance="9")["initial_loss"]
-    assert (high > low).all() or np.isnan(low).all()
+    with refused(InvalidInput, "1 instances", "'4'", "pooled"):
+        model.predict(whole)
 
 
 def test_an_empty_history_does_not_lower_the_noise():
@@ -319,7 +322,20 @@ NAMED = {"argnames": "model", "argvalues": INVARIANT, "ids": lambda m: " ".join(
 
 def close(model):
     # Positive semi-definite fits stop at a relative gap of 1e-9: √1e-9 in the coefficients.
-    return {"rtol": 0, "atol": 1e-4 if model.interaction == "psd" else 1e-8}
+    # Partial pools stop when variances change by 0.2 % (SETTLED), and where a likelihood is flat
+    # (the levels do not differ here) rounding decides which way the search goes. A share s of its
+    # own data in an estimate changes by s·(1 − s) ≤ ¼ of that, times a distance below 1 from the
+    # population: 5e-4 at most; how far rounding takes it is below a fifth of that.
+    if model.interaction == "psd" or model.pooled == "partial":
+        return {"rtol": 0, "atol": 1e-4}
+    return {"rtol": 0, "atol": SEARCHED if model.pooled else 1e-8}
+
+
+# Pools search for variances until the deviance changes by less than 1e-4. That of the levels is
+# flat near zero: its derivative, of the order of the 12 instances, makes 1e-4 / 12 ≈ 1e-5 of the
+# noise's variance; an instance's level moves by this share of its distance, below 1, at most, and
+# what is shared by the mean over instances, a tenth of that.
+SEARCHED = 1e-6
 
 
 @pytest.mark.parametrize(**NAMED)
@@ -365,9 +381,9 @@ def test_losses_in_another_unit_give_the_same_model(model, log):
     larger = EventLog(who, log.arm, 1024 * log.loss, log.time)
     same = EventLog(who, log.arm, log.loss, log.time)
     one, other = clone(model).fit(same), clone(model).fit(larger)
-    exact = not model.drift and model.pooled != "partial"
-    # Multiplying by a power of two is exact; only the level's tiny pull of 1e-12, and the
-    # logarithms of variances, know the unit.
+    exact = not model.drift and model.pooled is False
+    # Multiplying by a power of two is exact; only the level's tiny pull of 1e-12, and the search
+    # for variances by logarithms, know the unit.
     bound = {"rtol": 0, "atol": 0.0 if exact else close(model)["atol"]}
     np.testing.assert_allclose(other.interactions_ / 1024, one.interactions_, **bound)
     np.testing.assert_allclose(other.initial_losses_ / 1024, one.initial_losses_, **bound)
@@ -409,7 +425,7 @@ def test_a_pooled_fit_takes_a_stream(log, grouped, fitted):
         model.coefficients_[order], fitted[True].coefficients_, rtol=0, atol=1e-4
     )
     free, whole = model.unconstrained_population_, fitted[True].unconstrained_population_
-    np.testing.assert_allclose(free, whole, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(free, whole, rtol=0, atol=SEARCHED)
     np.testing.assert_allclose(
         model.population_covariance_, fitted[True].population_covariance_, rtol=1e-3
     )
@@ -437,7 +453,7 @@ def test_separate_fits_refuse_a_stream(log, refused):
 
 
 def test_predicting_a_stream_is_refused_clearly(log, refused, fitted):
-    with streamed(log, 200) as stream, refused(InvalidInput, "stream"):
+    with streamed(log, 200) as stream, refused(InvalidInput, "part by part"):
         fitted[True].predict(stream)
 
 
@@ -685,7 +701,21 @@ def test_an_array_is_one_history():
 
 
 def test_an_event_of_no_arm_stays_within_bounds():
-    # Interpreted, since the compiled function would corrupt memory silently.
+    # Interpreted, since the compiled function would corrupt memory silently. The last item has no
+    # arm, so that its place is past the end.
     table = Membership.of_weights(["0", "1"], np.array([[1.0, 0], [0, 1], [0, 0]]))
     odd = EventLog(["u"] * 3, np.arange(3), [1.0, 2.0, 3.0], membership=table)
-    pooling._add_squares.py_func(events_of(odd), np.zeros(2), np.zeros(10))
+    sizes, sums, squares = pooling._cells.py_func(events_of(odd), odd.loss, np.zeros(2))
+    assert (sizes.tolist(), sums.tolist(), squares) == ([[1.0, 1.0]], [[1.0, 2.0]], 5.0)
+
+
+@pytest.mark.parametrize("pooled", POOLS, ids=POOL_NAMES)
+@pytest.mark.parametrize("kind", [StationaryModel, InfluenceModel])
+def test_an_event_of_no_arm_is_predicted_as_nothing(kind, pooled):
+    X = np.array([[1.0, 0], [0, 1], [0, 0], [1, 0], [0, 0]])
+    model = kind(pooled=pooled).fit(X, [1.0, 2.0, 0.5, 1.5, 3.0])
+    assert np.isfinite(model.coefficients_).all()
+    assert np.isfinite(model.standard_errors_).all()
+    predicted = model.predict(X)
+    assert np.isfinite(predicted).all()
+    assert not predicted[[2, 4]].any()
