@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from influential_bandits import __version__
-from influential_bandits.errors import InfluentialBanditsError, InvalidInput
+from influential_bandits.errors import InfluentialBanditsError, InvalidInput, InvalidLog
 
 __all__ = ["app", "main"]
 
@@ -313,15 +314,18 @@ def _read(
 
     names = ("instance", "arm", "time", "loss", "rating", "reward")
     named = dict(zip(names, roles, strict=True))
-    log = read_for_command(
-        path,
-        named,
-        best=best,
-        categories=categories,
-        separator=separator,
-        bad_rows="drop" if drop_bad_rows else "error",
-        seed=seed,
-    )
+    try:
+        log = read_for_command(
+            path,
+            named,
+            best=best,
+            categories=categories,
+            separator=separator,
+            bad_rows="drop" if drop_bad_rows else "error",
+            seed=seed,
+        )
+    except InvalidLog as error:  # speaks of the argument, which is an option here
+        raise InvalidLog(re.sub(r"bad_rows=.drop.", "--drop-bad-rows", str(error))) from None
     told = [f"Read {log!r}: {log.about['columns']}", str(log.about.get("conversion", ""))]
     told += [f"{n:,} rows dropped: {why}" for why, n in log.about.get("dropped", {}).items()]
     typer.echo("; ".join(part for part in told if part), err=True)

@@ -186,7 +186,6 @@ def test_a_log_too_small_for_the_test_gets_a_report_that_says_why(shape, why, co
     json.loads((tmp_path / "out" / "summary.json").read_text(encoding="utf-8"))
 
 
-@pytest.mark.xfail(reason="says that the log has no events: the first part of its only history")
 def test_a_single_event_gets_a_sentence_that_is_true(refusal, tmp_path):
     write(tmp_path / "log.csv", [("u", 1, "a", 0.5)])
     assert "no events" not in refusal("diagnose", "log.csv")
@@ -198,20 +197,18 @@ def test_a_single_event_gets_a_sentence(refusal, tmp_path):
     refusal("fit", "log.csv")
 
 
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize(
-    ("shape", "options", "error"),
+    ("shape", "options"),
     [
-        ((1, 6, 3, 47), {}, ValueError),  # NaN among the standard errors
-        ((4, 2, 4, 32), {"ridge": 0.0, "memory": 0.8}, ValueError),
-        ((2, 5, 4, 1), {"ridge": 0.0, "memory": 0.8}, np.linalg.LinAlgError),
-        ((2, 5, 4, 1), {"pooled": "partial"}, np.linalg.LinAlgError),
-        ((1, 6, 3, 47), {"pooled": "partial"}, np.linalg.LinAlgError),
+        ((1, 6, 3, 47), {}),
+        ((4, 2, 4, 32), {"ridge": 0.0, "memory": 0.8}),
+        ((2, 5, 4, 1), {"ridge": 0.0, "memory": 0.8}),
+        ((2, 5, 4, 1), {"pooled": "partial"}),
+        ((1, 6, 3, 47), {"pooled": "partial"}),
     ],
-    ids=["default", "no ridge", "no ridge, singular", "partial, singular", "partial, NaN"],
+    ids=["default", "no ridge", "no ridge, singular", "partial, singular", "partial, one"],
 )
-def test_a_tiny_log_gets_a_model_or_a_sentence(shape, options, error, request, tmp_path):
-    request.applymarker(pytest.mark.xfail(raises=error, reason="a traceback of linear algebra"))
+def test_a_tiny_log_gets_a_model_or_a_sentence(shape, options, tmp_path):
     *size, seed = shape
     log = ib.synthetic_log(*size, seed=seed)
     try:
@@ -354,7 +351,6 @@ def test_bad_rows_are_refused_with_their_lines(name, bad, refusal):
     assert sorted(path.name for path in bad.parent.iterdir()) == ["log.csv"]
 
 
-@pytest.mark.xfail(reason="names the argument of read_log, which the command line has not")
 def test_bad_rows_are_refused_with_the_option_that_drops_them(bad, refusal):
     assert "--drop-bad-rows" in refusal("fit", bad.name)
 
@@ -514,13 +510,7 @@ def test_a_plan_for_one_user(model_file, command):
         (["--horizon", "0"], ["horizon", "0"]),
         (["--instance", "nobody"], ["'nobody'", "80 instances"]),
         (["--out", "nowhere/plan.json"], ["cannot write", "nowhere"]),
-        pytest.param(
-            ["--out", "log.csv/plan.json"],
-            ["cannot write", "log.csv"],
-            marks=pytest.mark.xfail(
-                raises=NotADirectoryError, reason="write_atomically clears up where no folder is"
-            ),
-        ),
+        (["--out", "log.csv/plan.json"], ["cannot write", "log.csv"]),
     ],
     ids=" ".join,
 )
@@ -546,7 +536,6 @@ def test_a_file_that_is_no_model_gets_one_sentence(content, mention, refusal, tm
     assert mention in refusal("plan", "m.json")
 
 
-@pytest.mark.xfail(reason="what lies beside the model is not checked")
 @pytest.mark.parametrize(
     "about", [None, {"halves": [1, 2]}, {"halves": [{}, {}]}, {"logged_mix": "abc"}], ids=str
 )

@@ -237,14 +237,12 @@ def test_a_threshold_that_leaves_nobody_is_refused_with_the_longest_history(
         study_movielens(release, tmp_path / "out", min_ratings=1000, progress=False)
 
 
-@pytest.mark.xfail(reason="takes any number")
 @pytest.mark.parametrize("least", [0, -5])
 def test_a_threshold_that_is_none_is_refused(least, refused):
     with refused(InvalidInput, "min", str(least)):
         _threshold(lengths_log(50, 20), least)
 
 
-@pytest.mark.xfail(reason="says that the log has no events: nobody has the 32 ratings demanded")
 def test_users_with_few_ratings_get_a_study_or_a_sentence(tmp_path):
     folder = write_release(tmp_path / "ml", users=3)
     rows = (folder / "ratings.csv").read_text().splitlines()
@@ -260,7 +258,6 @@ def users_rows(rows, user):
     return [row for row in rows if row.startswith(f"{user},")]
 
 
-@pytest.mark.xfail(reason="the folder is made first")
 def test_a_refused_study_leaves_no_folder(tmp_path, release):
     for data, least in ((tmp_path / "nowhere", None), (release, 1000)):
         with pytest.raises(InvalidInput):

@@ -299,6 +299,8 @@ def fit_pooled(
         bread = np.linalg.inv(gram[:-1, :-1] + np.diag(weights))
         effect, left, meat, freedom = _instances(parts, design, effects, shared)
     covariance = bread @ meat @ bread
+    spots = np.arange(design.size)
+    covariance[spots, spots] = np.maximum(covariance[spots, spots], 0.0)  # but for rounding
     coefficients = np.tile(shared, (len(effect), 1))
     coefficients[:, : design.arms] += effect
     unbound = np.tile(free, (len(effect), 1))

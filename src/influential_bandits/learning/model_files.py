@@ -58,10 +58,13 @@ def save_model(model: LossModel, path: str | Path, about: Mapping[str, Any] | No
     """
     if not hasattr(model, "coefficients_"):
         raise InvalidInput("only a fitted model can be saved; call fit first")
+    for name in ARRAYS:
+        if not np.isfinite(getattr(model, name)).all():
+            raise InvalidInput(f"{name} of the model holds numbers that are not finite")
     data = {
         "format": FORMAT,
         "model": type(model).__name__,
-        "parameters": model.get_params(),
+        "parameters": {name: _plain(value) for name, value in model.get_params().items()},
         "arms": list(model.arms_),
         "instances": list(model.instances_),
         "baseline": model.design_.baseline.tolist(),
@@ -76,6 +79,10 @@ def save_model(model: LossModel, path: str | Path, about: Mapping[str, Any] | No
         Path(path).write_text(text + "\n", encoding="utf-8")
     except OSError as error:
         raise InvalidInput(f"cannot write {path}: {error.strerror}") from None
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def load_model(path: str | Path) -> tuple[Any, dict[str, Any]]:
@@ -99,8 +106,8 @@ def load_model(path: str | Path) -> tuple[Any, dict[str, Any]]:
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise InvalidInput(f'{path} is no model file: expected "format": "{FORMAT}"')
     try:
-        return _restored(data), data["about"]
-    except (KeyError, TypeError, ValueError) as error:
+        return _restored(data), dict(data["about"].items())
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InvalidInput(f"{path} is a damaged model file: {error!r}") from None
 
 
@@ -115,11 +122,19 @@ def _restored(data: dict[str, Any]) -> LossModel:
     model.effects_ = RandomEffects(*data["effects"])
     model.prior_ = _prior_of_data(data["prior"])
     model.design_ = model._design(np.array(data["baseline"], np.float64))
-    shape = (len(model.instances_), model.design_.size)
-    if model.coefficients_.size == 0:
-        model.coefficients_ = model.coefficients_.reshape(shape)
-    if model.coefficients_.shape != shape or len(model.arms_) != model.design_.arms:
-        raise ValueError(f"coefficients of shape {model.coefficients_.shape}, expected {shape}")
+    instances, size = len(model.instances_), model.design_.size
+    shapes = dict.fromkeys(ARRAYS[:3], (instances, size)) | {
+        "noise_": (instances,),
+        "population_": (size,),
+        "unconstrained_population_": (size,),
+        "population_covariance_": (size, size),
+    }
+    for name, shape in shapes.items():
+        found = getattr(model, name)
+        if found.shape != shape or not np.isfinite(found).all():
+            raise ValueError(f"{name} must be finite numbers of shape {shape}")
+    if len(model.arms_) != model.design_.arms or len(set(model.instances_)) != instances:
+        raise ValueError("names of arms or instances do not fit the numbers")
     return model
 
 

@@ -66,7 +66,12 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
         self.n_features_in_ = arms
         self.effects_ = random_effects(parts, baseline)
         self.prior_: Prior | None = None
-        fit = self._fitted(log, parts)
+        try:
+            fit = self._fitted(log, parts)
+        except np.linalg.LinAlgError:
+            raise NotApplicable(TOO_LITTLE) from None
+        if not np.isfinite(fit.coefficients).all():
+            raise NotApplicable(TOO_LITTLE)
         self._take(fit, [label for part in parts for label in part.instances])
         gaps = _gaps(next(iter(parts)))
         self.days_between_events_ = float(np.median(gaps)) if len(gaps) else None
@@ -514,6 +519,10 @@ class InfluenceModel(LossModel):
         return GaussianNoise(float(self.noise_[self.row(instance)]))
 
 
+TOO_LITTLE = (
+    "the log says too little for this model: its equations cannot be solved; set ridge > 0, fit "
+    "interaction='diagonal', or gather more events"
+)
 UNDETERMINED = (
     "the log does not determine the interaction: a positive semi-definite minimiser may not exist "
     "(an entry could grow without end), and any other is not unique; shown is the limit of a tiny "

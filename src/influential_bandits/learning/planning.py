@@ -194,7 +194,10 @@ def plan(
 def _mix(given: npt.ArrayLike | None, arms: int) -> Floats:
     if given is None:
         return np.full(arms, 1.0 / arms)
-    mix = np.asarray(given, np.float64)
+    try:
+        mix = np.asarray(given, np.float64)
+    except (TypeError, ValueError):
+        mix = np.zeros(0)
     if mix.shape != (arms,) or not np.isfinite(mix).all() or (mix < 0).any() or mix.sum() <= 0:
         raise InvalidInput(f"logged_mix must be {arms} shares that are not negative, got {given!r}")
     return mix / mix.sum()
@@ -351,7 +354,7 @@ def _schedule(A: Floats, loss: Floats, memory: float, length: int) -> Ints:
         changed = False
         for n in range(length):
             cost = loss.copy()
-            weight = 1.0
+            weight = 1.0 / (1.0 - memory**length)  # in this repeat and all later ones
             for k in range(1, reach + 1):
                 before, behind = schedule[(n - k) % length], schedule[(n + k) % length]
                 for i in range(arms):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from influential_bandits.errors import NotApplicable
+from influential_bandits.errors import InvalidInput, NotApplicable
 from influential_bandits.learning.influence_test import InfluenceTest, influence_test
 from influential_bandits.learning.model_files import load_model, save_model
 from influential_bandits.learning.models import InfluenceModel
@@ -160,6 +160,17 @@ def described(model: InfluenceModel) -> str:
     return "\n".join(lines)
 
 
+def _fit_the_model(halves: Any, size: int) -> bool:
+    """Tell whether estimates of two halves are of the model's shape."""
+    try:
+        return all(
+            np.shape(half["population"]) == (size,) and np.shape(half["covariance"]) == (size, size)
+            for half in halves
+        )
+    except (KeyError, TypeError, ValueError):
+        return False
+
+
 def plan_file(
     path: Path,
     horizon: int,
@@ -169,12 +180,15 @@ def plan_file(
 ) -> Plan:
     """Plan for a model in a file, and write the plan if a file is named for it."""
     model, about = load_model(path)
+    halves = about.get("halves", [])
+    if not _fit_the_model(halves, model.design_.size):
+        raise InvalidInput(f"{path} is a damaged model file: its halves do not fit the model")
     found = plan(
         model,
         horizon,
         instance=instance,
         logged_mix=about.get("logged_mix"),
-        halves=about.get("halves", ()),
+        halves=halves,
         days_between_rounds=days,
     )
     if out is not None:

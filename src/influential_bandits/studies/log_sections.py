@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from influential_bandits.checks import optional_module
-from influential_bandits.errors import NotApplicable
+from influential_bandits.errors import InvalidLog, NotApplicable
 from influential_bandits.learning.influence_test import InfluenceTest
 from influential_bandits.learning.models import InfluenceModel
 from influential_bandits.learning.validation import Validation, ladder, validate
@@ -138,6 +138,11 @@ def ladder_section(
 
     Memory and ridge are chosen on the first part alone.
     """
+    if log.lengths.max(initial=0) < 3:
+        raise InvalidLog(
+            f"no history is long enough: the longest of {log.n_instances} has "
+            f"{log.lengths.max(initial=0)} events, and to fit, choose and judge takes three"
+        )
     chosen = tuned(log.without_last(last), base)
     fading: dict[str, Any] = {"memory": chosen.memory}
     if chosen.half_life is not None:

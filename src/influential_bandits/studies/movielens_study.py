@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from influential_bandits.checks import whole_number
 from influential_bandits.datasets.movielens import movielens
 from influential_bandits.errors import InvalidInput
 from influential_bandits.learning.fitting import Penalty
@@ -65,7 +66,6 @@ def study_movielens(
     What needs many passes (ladder, test, shared matrix) takes users drawn at random if the release
     has more than ``most_events`` ratings.
     """
-    make_folder(out)
     bar = Progress("MovieLens study", 7, progress)
 
     def step() -> None:
@@ -102,6 +102,7 @@ def study_movielens(
     sections.append(interaction_section(shared, chosen)[0])
     step()
     bar.close()
+    make_folder(out)
     for section in sections:
         folder = out / section.name
         make_folder(folder)
@@ -118,6 +119,7 @@ def _threshold(log: EventLog, wanted: int | None) -> int:
     """
     longest = int(log.lengths.max())
     if wanted is not None:
+        wanted = whole_number("min-ratings", wanted, 2)
         if longest < wanted:
             raise InvalidInput(
                 f"no user has {wanted:,} ratings; the longest history has {longest:,}: choose a "
@@ -127,7 +129,7 @@ def _threshold(log: EventLog, wanted: int | None) -> int:
     least = PAPER_RATINGS
     while least > 32 and (log.lengths >= least).sum() < FEW_USERS:
         least //= 2
-    return least
+    return min(least, longest)
 
 
 def _paper_sections(log: EventLog, least: int) -> tuple[Section, Section]:

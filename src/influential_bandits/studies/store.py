@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import sys
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -112,7 +113,8 @@ def write_atomically(path: Path, write: Any) -> None:
     except OSError as error:
         raise InvalidInput(f"cannot write {path}: {error.strerror}") from None
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
 
 def provenance() -> dict[str, str]:
