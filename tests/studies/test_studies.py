@@ -401,8 +401,8 @@ def test_another_folder_and_other_threads_give_the_same_bits(tiny, tmp_path):
 
 def test_seeds_and_horizon_can_be_chosen(tmp_path):
     (study,) = chosen_studies(["figure-1b"])
-    ((_, settings, _),) = reproduce([study], tmp_path, "quick", seeds=3, max_horizon=10**4)
-    assert (settings.seeds, settings.max_horizon) == (3, 10**4)
+    (section,) = reproduce([study], tmp_path, "quick", seeds=3, max_horizon=10**4)
+    assert (section.settings["seeds"], section.settings["max_horizon"]) == (3, 10**4)
     data = columns(tmp_path / "figure-1b" / "data.parquet")
     assert set(data["instance"]) == {0, 1, 2}
     assert max(data["horizon"]) == 10**4
