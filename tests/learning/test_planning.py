@@ -150,6 +150,16 @@ def test_the_promised_losses_are_those_of_playing_the_plan_and_the_logged_mix(fa
     assert abs(played(fading.instance(), drawn, len(drawn)).mean() - found.logged_loss) < 0.15
 
 
+@pytest.mark.xfail(reason="losses are those of repeating the schedule for ever, at any horizon")
+@pytest.mark.parametrize("memory", [0.98, 0.999999])
+def test_the_promised_losses_are_those_of_the_horizon(memory):
+    """As with memory 1, which is the limit: fifty rounds from the start."""
+    world = ib.Instance(np.diag([0.05, 0.01]), [0.0, 0.5], memory=memory)
+    mix, schedule = module._best(world, 50)
+    promised = module._loss(world, 50, mix, schedule)
+    assert promised == pytest.approx(played(world, schedule, 50).mean(), rel=0.05)
+
+
 def test_a_long_plan_repeats_after_a_period(fading):
     found = plan(fading, 10**9)
     assert len(found.schedule) == module.PERIOD

@@ -7,6 +7,9 @@ import time
 
 import pytest
 
+from influential_bandits.studies.report.html import write_report
+from influential_bandits.studies.study import Analysis, Bars, Finding, HeatMap, Section
+
 FLAGS = (
     "--headless=new",
     "--no-sandbox",
@@ -164,3 +167,27 @@ def test_links_within_the_page_lead_somewhere(opened):
     for target in targets:
         assert target.startswith("#")
         assert browser.execute_script("return !!document.getElementById(arguments[0])", target[1:])
+
+
+# Last, since it leaves the page that the tests above look at.
+def test_bars_and_heat_maps_are_drawn_with_names_on_their_axes(browser, tmp_path):
+    """Names that look like numbers stay names: 20, 3, 100 in this order, equally far apart."""
+    labels = ["20", "3", "100"]
+    pictures = [
+        Bars("bars", "Bars", labels, [1.0, 0.0, -2.0], "x", [0.0, 0.0, -3.0], [2.0, 0.0, -1.0]),
+        Bars("one", "One", ["a"], [0.0], "x"),
+        HeatMap("heat", "Heat", labels, [[1.0, 0.0, 0.0], [0.0, -1.0, 0.0], [0.0, 0.0, 2.0]]),
+        HeatMap("zeros", "Zeros", ["a"], [[0.0]]),
+    ]
+    section = Section("s", "line", {}, Analysis([Finding("claim", 1.0)], pictures))
+    write_report(tmp_path / "report.html", [section], {}, "Title", "Introduction")
+    browser.get((tmp_path / "report.html").as_uri())
+    script = "return document.querySelectorAll('.js-plotly-plot .main-svg').length >= 4"
+    until(lambda: browser.execute_script(script), "plotly draws")
+    axis = "const l = document.getElementById(arguments[0])._fullLayout.yaxis; "
+    for name in ("s-bars", "s-heat"):
+        assert browser.execute_script(axis + "return l.type", name) == "category"
+        assert browser.execute_script(axis + "return l._categories", name) == labels
+        low, high = browser.execute_script(axis + "return l.range", name)
+        assert low > high, "the first on top, as in print"
+    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []

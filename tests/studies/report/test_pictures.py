@@ -103,7 +103,7 @@ def test_markup_in_names_cannot_end_the_script():
 
 
 @pytest.mark.xfail(raises=ValueError, reason="matplotlib takes text between two $ for a formula")
-@pytest.mark.parametrize("label", [r"$\nonsense$", "$_ and $_"])
+@pytest.mark.parametrize("label", [r"$\nonsense$", "$a_$"])
 def test_names_with_two_dollars_are_drawn_for_print(label, tmp_path):
     draw(HeatMap("p", "t", [label], [[1.0]]), tmp_path, {})
 
