@@ -319,6 +319,21 @@ def test_pooled_intervals_hold_the_truth_where_losses_steer_choices():
     assert (np.abs(bias) <= 5 * spread).all()
 
 
+def test_variances_are_right_where_losses_steer_choices():
+    found = []
+    for seed in range(12):
+        log = planted(600, 60, spread=0.5, steering=1.0, seed=1000 + seed)
+        model = InfluenceModel("symmetric", memory=0.8, ridge=1e-6, pooled=True).fit(log)
+        effects = model.effects_
+        found.append([effects.noise, effects.noise * effects.arm])
+        # The fit and its variances fit each other: once more changes little.
+        again = fit_pooled([log], model.design_, False, 1e-6, effects)[1]
+        assert again.arm == pytest.approx(effects.arm, rel=0.02)
+    errors = np.std(found, axis=0, ddof=1) / np.sqrt(12)
+    away = (np.mean(found, axis=0) - [1.0, 0.25]) / errors
+    assert np.abs(away).max() <= scipy.stats.t.isf(0.5e-3 / 2, 11), away
+
+
 def test_with_the_right_variances_steered_choices_do_no_harm():
     hits, errors = [], []
     for seed in range(12):

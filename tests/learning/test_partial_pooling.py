@@ -8,7 +8,13 @@ import pytest
 import scipy.stats
 from dense_learning import design
 
-from influential_bandits import DriftModel, InfluenceModel, StationaryModel, synthetic_log
+from influential_bandits import (
+    DriftModel,
+    EventLog,
+    InfluenceModel,
+    StationaryModel,
+    synthetic_log,
+)
 from influential_bandits.learning.partial_pooling import VARIANCES, Prior
 
 TRUTH = np.array([[0.3, -0.1, 0.05], [-0.1, 0.2, 0.0], [0.05, 0.0, 0.15]])
@@ -267,3 +273,47 @@ def test_errors_are_finite_however_little_there_is(instances, events, arms):
         assert np.isfinite(model.coefficients_).all()
         assert (np.diag(model.population_covariance_) >= 0).all()
         assert np.isfinite(model.standard_errors_).all()
+
+
+TINY = [(1, 1, 1), (1, 1, 3), (5, 1, 2), (1, 2, 2), (3, 2, 3), (2, 2, 5), (1, 5, 3), (4, 3, 1)]
+EVERY = {
+    "stationary": StationaryModel(pooled="partial"),
+    "drift": DriftModel(pooled="partial"),
+    "diagonal": partial("diagonal"),
+    "symmetric": partial("symmetric"),
+    "free": partial("free"),
+    "psd": partial("psd"),
+    "both": partial("symmetric", drift=True),
+}
+
+
+def is_sound(model, log):
+    return (
+        np.isfinite(model.coefficients_).all()
+        and np.isfinite(model.standard_errors_).all()
+        and (np.diag(model.population_covariance_) >= 0).all()
+        and np.isfinite(model.predict(log)).all()
+    )
+
+
+@pytest.mark.parametrize("kind", EVERY)
+@pytest.mark.parametrize(("instances", "events", "arms"), TINY)
+def test_tiny_logs_are_fitted(instances, events, arms, kind):
+    """Warnings are errors here: no overflow, no division by zero."""
+    for noise in (0.0, 1.0):
+        for seed in range(3):
+            log = synthetic_log(instances, events, arms, spread=0.5, noise=noise, seed=seed)
+            assert is_sound(EVERY[kind].fit(log), log)
+
+
+@pytest.mark.parametrize("kind", EVERY)
+@pytest.mark.parametrize("value", [0.0, 0.1, 1e6])
+def test_constant_losses_are_predicted(kind, value):
+    for instances, events in ((1, 3), (3, 5), (20, 30)):
+        log = synthetic_log(instances, events, 2, seed=1)
+        who = np.repeat(np.arange(instances), log.lengths)
+        log = EventLog(who, log.arm, np.full(len(log), value), membership=log.membership)
+        model = EVERY[kind].fit(log)
+        assert is_sound(model, log)
+        # Nothing else explains them; a prior's pull of 1e-6 (the first guess's) is allowed.
+        np.testing.assert_allclose(model.predict(log), value, rtol=1e-5, atol=1e-12)
