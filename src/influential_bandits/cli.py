@@ -326,7 +326,9 @@ def _read(
         )
     except InvalidLog as error:  # speaks of the argument, which is an option here
         raise InvalidLog(re.sub(r"bad_rows=.drop.", "--drop-bad-rows", str(error))) from None
-    told = [f"Read {log!r}: {log.about['columns']}", str(log.about.get("conversion", ""))]
+    told = [f"Read {log!r}: {log.about['columns']}"]
+    if roles[3] is None and "conversion" in log.about:
+        told.append(log.about["conversion"])
     told += [f"{n:,} rows dropped: {why}" for why, n in log.about.get("dropped", {}).items()]
     typer.echo("; ".join(part for part in told if part), err=True)
     return log

@@ -150,7 +150,6 @@ def test_the_promised_losses_are_those_of_playing_the_plan_and_the_logged_mix(fa
     assert abs(played(fading.instance(), drawn, len(drawn)).mean() - found.logged_loss) < 0.15
 
 
-@pytest.mark.xfail(reason="losses are those of repeating the schedule for ever, at any horizon")
 @pytest.mark.parametrize("memory", [0.98, 0.999999])
 def test_the_promised_losses_are_those_of_the_horizon(memory):
     """As with memory 1, which is the limit: fifty rounds from the start."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from influential_bandits.checks import is_real
 from influential_bandits.errors import InvalidInput
 from influential_bandits.learning.models import (
     DriftModel,
@@ -107,7 +108,7 @@ def load_model(path: str | Path) -> tuple[Any, dict[str, Any]]:
         raise InvalidInput(f'{path} is no model file: expected "format": "{FORMAT}"')
     try:
         return _restored(data), dict(data["about"].items())
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise InvalidInput(f"{path} is a damaged model file: {error!r}") from None
 
 
@@ -133,6 +134,9 @@ def _restored(data: dict[str, Any]) -> LossModel:
         found = getattr(model, name)
         if found.shape != shape or not np.isfinite(found).all():
             raise ValueError(f"{name} must be finite numbers of shape {shape}")
+    days = model.days_between_events_
+    if not isinstance(model.status_, str) or not (days is None or is_real(days)):
+        raise ValueError("status_ must be a text, and days_between_events_ a number or null")
     if len(model.arms_) != model.design_.arms or len(set(model.instances_)) != instances:
         raise ValueError("names of arms or instances do not fit the numbers")
     return model

@@ -22,6 +22,7 @@ __all__ = ["Plan", "plan"]
 
 PERIOD = 240  # rounds of a schedule at most; it repeats after that
 SWEEPS = 50
+LONG_RUN = 100_000  # rounds after which the start no longer shows
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,6 +171,8 @@ def plan(
         row = model.row(instance)
         centre, covariance = model.coefficients_[row], np.diag(model.standard_errors_[row] ** 2)
     gain, spread = float(value @ centre), float(value @ covariance @ value) ** 0.5
+    if not _fit_the_model(halves, model.design_.size):
+        raise InvalidInput("halves must be estimates of the same model: population and covariance")
     crossed = instance is None and len(halves) == 2
     if crossed:
         gain, spread = _cross_fitted(model, horizon, logged, halves, days_between_rounds)
@@ -189,6 +192,17 @@ def plan(
         crossed,
         tuple(_warnings(model, world, low, instance, crossed)),
     )
+
+
+def _fit_the_model(halves: Any, size: int) -> bool:
+    """Tell whether estimates of two halves are of the model's shape."""
+    try:
+        return all(
+            np.shape(half["population"]) == (size,) and np.shape(half["covariance"]) == (size, size)
+            for half in halves
+        )
+    except (KeyError, TypeError, ValueError):
+        return False
 
 
 def _mix(given: npt.ArrayLike | None, arms: int) -> Floats:
@@ -211,8 +225,8 @@ def _warnings(
         out.append("the model does not support this plan: its gain may well be zero or negative")
     if instance is None and not crossed:
         out.append(
-            "the gain is judged by the same data that made the plan, and so is flattered; fit with "
-            "the command line, or pass halves="
+            "the gain is judged by the same data that made the plan, and so is flattered: halves "
+            "of the log that could judge each other's plans are missing"
         )
     if model.drift:
         out.append("the model has drift, which the plan treats as noise")
@@ -232,7 +246,7 @@ def _best(world: Instance, horizon: int) -> tuple[Floats, Ints | None]:
         return optimum(world, horizon).counts / horizon, None
     length = min(horizon, PERIOD)
     matrix = world.interaction.to_dense()
-    found = _schedule(matrix, world.initial_loss, world.memory, length)
+    found = _schedule(matrix, world.initial_loss, world.memory, length, horizon > length)
     return np.bincount(found, minlength=world.n_arms) / length, found
 
 
@@ -305,38 +319,39 @@ def _pair_weights(world: Instance, horizon: int, mix: Floats, schedule: Ints | N
     if schedule is None:
         # Prop. 2.1: ½·xᵀAx − ½·diag(A)·x, whatever the order.
         return 0.5 * horizon * np.outer(mix, mix) - 0.5 * np.diag(mix)
-    return _schedule_weights(schedule, world.memory, world.n_arms)
+    rounds = min(horizon, LONG_RUN)
+    return _schedule_weights(schedule, world.memory, world.n_arms, rounds)
 
 
 def _mixed_weights(world: Instance, horizon: int, mix: Floats) -> Floats:
     """Return the same for arms drawn at random."""
-    lasting = world.memory == 1.0
-    past = 0.5 * (horizon - 1.0) if lasting else 1.0 / (1.0 - world.memory)
+    lost = 1.0 - world.memory
+    if lost == 0.0:
+        past = 0.5 * (horizon - 1.0)
+    else:
+        past = (1.0 - (1.0 - world.memory**horizon) / (horizon * lost)) / lost
     return past * np.outer(mix, mix)
 
 
 @kernel
-def _schedule_weights(schedule: Ints, memory: float, arms: int) -> Floats:
-    """Return how much of pair (i, j) a repeated schedule meets per round, in the long run."""
-    length = schedule.size
-    counts = np.zeros(arms)
-    # The state after many repeats: each pull of the period, discounted, times 1 / (1 − γ^length).
-    for n in range(length):
-        counts[schedule[n]] += memory ** (length - 1 - n)
-    counts /= 1.0 - memory**length
-    out = np.zeros((arms, arms))
-    for n in range(length):
-        i = schedule[n]
+def _schedule_weights(schedule: Ints, memory: float, arms: int, rounds: int) -> Floats:
+    """Return how much of pair (i, j) a repeated schedule meets per round, from a fresh start."""
+    counts, out = np.zeros(arms), np.zeros((arms, arms))
+    for n in range(rounds):
+        i = schedule[n % schedule.size]
         for j in range(arms):
-            out[i, j] += counts[j] / length
-        counts *= memory
+            out[i, j] += counts[j] / rounds
+            counts[j] *= memory
         counts[i] += 1.0
     return out
 
 
 @kernel
-def _schedule(A: Floats, loss: Floats, memory: float, length: int) -> Ints:
-    """Return a schedule to repeat: greedy, then improved round by round until nothing helps."""
+def _schedule(A: Floats, loss: Floats, memory: float, length: int, repeats: bool) -> Ints:
+    """Return a schedule: greedy, then improved round by round until nothing helps.
+
+    If it repeats, each place also meets its neighbours of the repeats before and after.
+    """
     arms = loss.size
     schedule = np.empty(length, np.int64)
     deviation = np.zeros(arms)
@@ -350,19 +365,25 @@ def _schedule(A: Floats, loss: Floats, memory: float, length: int) -> Ints:
     reach = length - 1
     if memory**reach < 1e-9:
         reach = int(np.ceil(np.log(1e-9) / np.log(memory)))
+    often = 1.0 / (1.0 - memory**length) if repeats else 1.0
+    again = memory ** (length - 1) * often if repeats else 0.0  # the same place in other repeats
     for _ in range(SWEEPS):
         changed = False
         for n in range(length):
             cost = loss.copy()
-            weight = 1.0 / (1.0 - memory**length)  # in this repeat and all later ones
+            weight = often
             for k in range(1, reach + 1):
-                before, behind = schedule[(n - k) % length], schedule[(n + k) % length]
-                for i in range(arms):
-                    cost[i] += weight * (A[before, i] + A[i, behind])
+                if repeats or n >= k:
+                    before = schedule[(n - k) % length]
+                    for i in range(arms):
+                        cost[i] += weight * A[before, i]
+                if repeats or n + k < length:
+                    behind = schedule[(n + k) % length]
+                    for i in range(arms):
+                        cost[i] += weight * A[i, behind]
                 weight *= memory
-            again = memory ** (length - 1) / (1.0 - memory**length)
             for i in range(arms):
-                cost[i] += again * A[i, i]  # the same place in the next repeat
+                cost[i] += again * A[i, i]
             best = schedule[n]
             for i in range(arms):
                 if cost[i] < cost[best] - 1e-12 * (1.0 + abs(cost[best])):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from influential_bandits.errors import InvalidInput, NotApplicable
+from influential_bandits.errors import NotApplicable
 from influential_bandits.learning.influence_test import InfluenceTest, influence_test
 from influential_bandits.learning.model_files import load_model, save_model
 from influential_bandits.learning.models import InfluenceModel
@@ -27,7 +27,7 @@ from influential_bandits.studies.log_sections import (
     tuned,
 )
 from influential_bandits.studies.running import draw_all, write_results
-from influential_bandits.studies.store import make_folder, write_atomically
+from influential_bandits.studies.store import make_folder, require_possible, write_atomically
 from influential_bandits.studies.study import Analysis, Section
 
 __all__ = ["Diagnosis", "described", "diagnose_log", "fit_log", "plan_file"]
@@ -57,6 +57,8 @@ def diagnose_log(
     progress: bool | None = None,
 ) -> Diagnosis:
     """Look at a log in every way, and write report, summary and model into a folder."""
+    if out is not None:
+        require_possible(out)
     bar = Progress("diagnosis", 4, progress)
     bar.show()
     sections = [log_section(log)]
@@ -109,6 +111,7 @@ def fit_log(
     threads: int | None = None,
 ) -> InfluenceModel:
     """Fit a model to a log and write it as JSON; what is left out is chosen by validation."""
+    require_possible(out.parent)
     model = InfluenceModel(
         interaction,
         memory=1.0 if memory is None else memory,
@@ -160,17 +163,6 @@ def described(model: InfluenceModel) -> str:
     return "\n".join(lines)
 
 
-def _fit_the_model(halves: Any, size: int) -> bool:
-    """Tell whether estimates of two halves are of the model's shape."""
-    try:
-        return all(
-            np.shape(half["population"]) == (size,) and np.shape(half["covariance"]) == (size, size)
-            for half in halves
-        )
-    except (KeyError, TypeError, ValueError):
-        return False
-
-
 def plan_file(
     path: Path,
     horizon: int,
@@ -180,15 +172,12 @@ def plan_file(
 ) -> Plan:
     """Plan for a model in a file, and write the plan if a file is named for it."""
     model, about = load_model(path)
-    halves = about.get("halves", [])
-    if not _fit_the_model(halves, model.design_.size):
-        raise InvalidInput(f"{path} is a damaged model file: its halves do not fit the model")
     found = plan(
         model,
         horizon,
         instance=instance,
         logged_mix=about.get("logged_mix"),
-        halves=halves,
+        halves=about.get("halves", ()),
         days_between_rounds=days,
     )
     if out is not None:

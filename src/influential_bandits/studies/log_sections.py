@@ -322,7 +322,7 @@ def heat_map(name: str, title: str, arms: tuple[str, ...], matrix: Floats) -> He
 
 def cluster_order(matrix: Floats) -> Ints:
     """Return the order of arms in which rows that are alike stand together."""
-    if len(matrix) < 3:
+    if len(matrix) < 3 or not matrix.any():
         return np.arange(len(matrix))
     hierarchy = optional_module("scipy.cluster.hierarchy", "")
     scale = float(np.abs(matrix).max()) or 1.0

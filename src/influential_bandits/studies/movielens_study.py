@@ -29,7 +29,7 @@ from influential_bandits.studies.log_sections import (
     test_section,
 )
 from influential_bandits.studies.running import draw_all, write_results
-from influential_bandits.studies.store import make_folder
+from influential_bandits.studies.store import make_folder, require_possible
 from influential_bandits.studies.study import Analysis, Figure, Finding, Picture, Section, Series
 from influential_bandits.world.dynamics import Floats
 
@@ -66,6 +66,7 @@ def study_movielens(
     What needs many passes (ladder, test, shared matrix) takes users drawn at random if the release
     has more than ``most_events`` ratings.
     """
+    require_possible(out)
     bar = Progress("MovieLens study", 7, progress)
 
     def step() -> None:
@@ -230,7 +231,7 @@ def _definite(
             _count(f"users with a {label} norm of A below 1e-5", values < 1e-5, 7, same)
         )
     mean = matrices.mean(axis=0)
-    findings += _named_entries(log.arms, matrices)
+    findings += _named_entries(log.arms, matrices, same)
     figures: list[Picture] = [
         _norm_histogram("norms", "Norms of A, one for each user", norms),
         heat_map("mean-matrix", "Mean of the users' own A", log.arms, mean),
@@ -267,14 +268,14 @@ def _indefinite(
             paper="more than 50",
             low=low,
             high=high,
-            verdict="reproduced" if positive > 50.0 else "differs",
+            verdict=_verdict(positive > 50.0, same),
             reason="over all users and eigenvalues",
         ),
         Finding(
             "smallest Frobenius norm of a user's A",
             float(norms["Frobenius"].min()),
             paper="above 1e-4",
-            verdict="reproduced" if norms["Frobenius"].min() > 1e-4 else "differs",
+            verdict=_verdict(bool(norms["Frobenius"].min() > 1e-4), same),
             reason="the ridge shrinks A; the paper had none but early stopping",
         ),
     ]
@@ -335,7 +336,7 @@ def _count(claim: str, which: Any, paper: int, same: bool) -> Finding:
     )
 
 
-def _named_entries(arms: tuple[str, ...], matrices: Floats) -> list[Finding]:
+def _named_entries(arms: tuple[str, ...], matrices: Floats, same: bool) -> list[Finding]:
     """Look at the entries that the paper names."""
     wanted = (
         ("Horror", "Horror", "high"),
@@ -358,7 +359,7 @@ def _named_entries(arms: tuple[str, ...], matrices: Floats) -> list[Finding]:
                 paper=claim,
                 low=low,
                 high=high,
-                verdict="reproduced" if agrees else "differs",
+                verdict=_verdict(agrees, same),
                 reason=f"a typical entry of the mean has size {typical:.2g}"
                 + ("; the interval holds zero" if low <= 0.0 <= high else ""),
             )

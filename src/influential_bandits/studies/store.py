@@ -20,7 +20,7 @@ from influential_bandits.checks import optional_module
 from influential_bandits.errors import InvalidInput
 from influential_bandits.studies.study import Columns, Settings, Study
 
-__all__ = ["StudyFolder", "make_folder", "provenance", "write_atomically"]
+__all__ = ["StudyFolder", "make_folder", "provenance", "require_possible", "write_atomically"]
 
 
 class StudyFolder:
@@ -92,6 +92,15 @@ class StudyFolder:
         else:
             text = json.dumps(self.settings, indent=2) + "\n"
             write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def require_possible(path: Path) -> None:
+    """Say at once, before any work, if a folder for results cannot be there."""
+    there = next(each for each in (path, *path.absolute().parents) if each.exists())
+    if not there.is_dir():
+        raise InvalidInput(f"cannot write to {path}: {there} is a file, and no folder")
+    if not os.access(there, os.W_OK):
+        raise InvalidInput(f"cannot write to {path}: no permission to write in {there}")
 
 
 def make_folder(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,11 @@ def draw(figure: Picture, folder: Path, settings: Mapping[str, Any]) -> None:
     matplotlib = optional_module("matplotlib", "report")
     matplotlib.use("Agg")
     pyplot = optional_module("matplotlib.pyplot", "report")
-    with matplotlib.rc_context({"svg.hashsalt": figure.name, "font.size": 10}):
+    with (
+        matplotlib.rc_context({"svg.hashsalt": figure.name, "font.size": 10}),
+        warnings.catch_warnings(),
+    ):
+        warnings.filterwarnings("ignore", "Glyph")  # a name in a script that the font lacks
         canvas, ax = pyplot.subplots(figsize=_size(figure), layout="constrained")
         ax.set_title(figure.title)
         if isinstance(figure, Figure):
@@ -58,11 +63,16 @@ def _bars(ax: Any, figure: Bars) -> None:
     if figure.low is not None and figure.high is not None:
         ends = np.abs(np.array([values - figure.low, np.asarray(figure.high, float) - values]))
         ax.errorbar(values, places, xerr=ends, fmt="none", ecolor="#333333", capsize=3)
-    ax.set_yticks(places, figure.labels)
+    ax.set_yticks(places, _plain(figure.labels))
     ax.invert_yaxis()
     ax.set_xlabel(figure.x)
     ax.axvline(0.0, color="#333333", linewidth=0.8)
     ax.grid(True, axis="x", alpha=0.3)
+
+
+def _plain(labels: list[str]) -> list[str]:
+    """Return names that matplotlib does not take for formulas."""
+    return [label.replace("$", r"\$") for label in labels]
 
 
 def _lines(ax: Any, figure: Figure) -> None:
@@ -85,8 +95,8 @@ def _matrix(canvas: Any, ax: Any, figure: HeatMap) -> None:
     most = float(np.abs(values).max(initial=0.0)) or 1.0
     image = ax.imshow(values, cmap="RdBu_r", vmin=-most, vmax=most)
     places = range(len(figure.labels))
-    ax.set_xticks(places, figure.labels, rotation=90, fontsize=8)
-    ax.set_yticks(places, figure.labels, fontsize=8)
+    ax.set_xticks(places, _plain(figure.labels), rotation=90, fontsize=8)
+    ax.set_yticks(places, _plain(figure.labels), fontsize=8)
     canvas.colorbar(image, ax=ax, shrink=0.8)
 
 
@@ -95,7 +105,7 @@ def _series(ax: Any, series: Series, number: int, bottom: Any) -> Any:
     colour, marker = COLOURS[number], MARKERS[number]
     x, y = np.asarray(series.x, float), np.asarray(series.y, float)
     if series.kind == "bars":
-        width = float(np.diff(x).min()) * 0.9
+        width = 0.9 * float(np.diff(x).min(initial=np.inf) if len(x) > 1 else 1.0)
         ax.bar(x, y, width=width, bottom=bottom, color=colour, label=series.name)
         return bottom + y
     if series.kind == "points":
