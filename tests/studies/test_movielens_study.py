@@ -218,7 +218,7 @@ def lengths_log(*lengths):
         ([4096] * 9 + [4095], 2048),
         ([100] * 12, 64),
         ([40] * 3, 32),
-        ([20] * 30, 32),
+        ([20] * 30, 20),
     ],
     ids=["enough", "one too few", "shorter", "few users", "too short for all"],
 )
@@ -314,7 +314,7 @@ def test_real_ladders_are_the_known_ones(name, real):
     known, _, sections = real
     found = by_claim(sections)[name]
     for rung, value in zip(rungs(), known[name], strict=True):
-        assert found[RUNG.format(rung)].ours == pytest.approx(value, rel=1e-6), rung
+        assert found[RUNG.format(rung)].ours == pytest.approx(value, rel=1e-5), rung
     if name == "ladder":
         for n, value in enumerate(known["gains"]):
             claim = GAIN.format(f"{rungs()[n + 1]} over {rungs()[n]}")
