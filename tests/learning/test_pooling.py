@@ -531,7 +531,7 @@ def test_instance_scores(log_and_design, seed):
 @given(logs_and_designs(), effects, seeds)
 @settings(max_examples=60)
 def test_effect_variances(log_and_design, variances, seed):
-    """Arm by arm: what own events leave open of b, and errors of β as far as b does not take them."""
+    """Arm by arm: what own events leave open of b, and the errors of β that b does not take up."""
     log, design = log_and_design
     random = np.random.default_rng(seed)
     root = random.normal(size=(design.size, design.size))
