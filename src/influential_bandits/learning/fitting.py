@@ -40,6 +40,7 @@ from influential_bandits.world.dynamics import Floats
 __all__ = ["Fit", "Penalty", "fit_pooled", "fit_separately", "interactions", "predictions"]
 
 TOLERANCE = 1e-9  # relative duality gap
+REFINEMENTS = 3  # of the variances, at most: each brings them ten times as close
 SINGULAR = 1e-8  # smallest eigenvalue, relative to the largest, of statistics that determine A
 
 
@@ -280,7 +281,8 @@ def fit_pooled(
 ) -> tuple[Fit, RandomEffects]:
     """Fit one interaction and one level for all, and initial losses for each instance.
 
-    The variances of the initial losses are estimated a second time from what the first fit leaves.
+    The variances of the initial losses are estimated again from what each fit leaves, until they
+    stay: influence and tastes explain each other where past losses steer choices.
     Standard errors of what is shared hold up when the errors of one instance depend on each other
     (the sandwich over instances).
     """
@@ -288,14 +290,17 @@ def fit_pooled(
     gap = np.zeros(1)
     shape = (design.arms, design.controls, design.kind)
     with single_threaded_algebra():
-        for again in (design.size > design.arms, False):
+        for again in (*[design.size > design.arms] * REFINEMENTS, False):
             gram = pooled_gram(parts, design, effects, threads)
             weights = penalties(gram, *shape, number, ridge, 1e-9)
             shared, free, _, _, determined = solved(gram, weights, *shape, definite, ridge, gap)
             if not again:
                 break
             lefts = [log.loss - predictions(log, design, shared) for log in parts]
-            effects = random_effects(parts, design.baseline, lefts)
+            new = random_effects(parts, design.baseline, lefts)
+            if max(abs(new.arm - effects.arm), abs(new.common - effects.common)) < 1e-3:
+                break
+            effects = new
         bread = np.linalg.inv(gram[:-1, :-1] + np.diag(weights))
         effect, left, meat, freedom = _instances(parts, design, effects, shared)
     covariance = bread @ meat @ bread

@@ -112,6 +112,8 @@ def estimated_prior(
 
     list(map_in_order(gather, range(log.n_instances), threads))
     groups = _groups(design)
+    square = float(grams[:, -1, -1].sum()) / max(len(log), 1)
+    least = 1e-10 * square if square > 0.0 else 1e-12  # of the noise: a perfect fit has none
     tasks = np.array_split(np.arange(log.n_instances), max(1, log.n_instances // 16))
 
     def improved(prior: Prior) -> Prior:
@@ -121,9 +123,9 @@ def estimated_prior(
             return _expectation(grams[task], precision, prior.noise, prior.mean, arms)
 
         sums = [sum(column) for column in zip(*map_in_order(expect, tasks, threads), strict=True)]
-        return _maximised(prior, sums, precision, groups, design, log.n_instances, len(log))
+        return _maximised(prior, sums, precision, groups, design, log.n_instances, len(log), least)
 
-    return _accelerated(improved, _first_guess(grams, design, effects))
+    return _accelerated(improved, _first_guess(grams, design, effects, least))
 
 
 def _accelerated(improved: Callable[[Prior], Prior], prior: Prior) -> Prior:
@@ -148,15 +150,15 @@ def _accelerated(improved: Callable[[Prior], Prior], prior: Prior) -> Prior:
     return prior._replace(rounds=ROUNDS, settled=False)
 
 
-def _first_guess(grams: Floats, design: Design, effects: RandomEffects) -> Prior:
+def _first_guess(grams: Floats, design: Design, effects: RandomEffects, least: float) -> Prior:
     arms, size = design.arms, design.size
     total = grams.sum(axis=0)
     start = arms + design.controls
-    noise = effects.noise if effects.noise > 0.0 else 1e-12
+    noise = max(effects.noise, least)
     weights = np.full(size, 1e-6 * max(float(np.trace(total[:-1, :-1])) / size, 1e-300))
     mean = np.linalg.solve(total[:-1, :-1] + np.diag(weights), total[:-1, -1])
     square = float(np.diag(total)[start:size].sum()) / max(size - start, 1) / len(grams)
-    typical = noise / max(square, 1e-300)
+    typical = noise / square if square > 0.0 else noise
     spread = max(effects.arm * noise, 1e-4 * noise), max(effects.common * noise, 1e-4 * noise)
     return Prior(mean, np.eye(size), *spread, 0.1, typical, typical, noise, 0, False)
 
@@ -219,12 +221,18 @@ def _maximised(
     design: Design,
     instances: int,
     events: int,
+    least: float,
 ) -> Prior:
     gained, right, squares, losses, left = sums
     # (Λ + σ²G⁻¹)⁻¹ = Λ⁻¹·V·G/σ², a form in which nothing cancels.
     information = precision @ gained
     information = 0.5 * (information + information.T)
-    covariance = np.linalg.pinv(information, hermitian=True)
+    # In units of the prior, where every instance counts one at most, rounding is 1e-16.
+    unit = 1.0 / np.sqrt(np.diag(precision))
+    values, vectors = np.linalg.eigh(information * unit[:, None] * unit)
+    known = values > 1e-9 * instances
+    root = unit[:, None] * vectors[:, known] / np.sqrt(values[known])
+    covariance = root @ root.T
     mean = covariance @ (precision @ right)
 
     def group(number: int, before: float) -> float:
@@ -236,16 +244,16 @@ def _maximised(
     common = prior.common
     if arms > 1:
         common = max((float(losses.sum()) / instances - arms * diagonal) / (arms * (arms - 1)), 0.0)
-    floor = 1e-10 * prior.noise
+    floor, most = 1e-10 * prior.noise, 1e16 * least
     return Prior(
         mean,
         covariance,
-        max(diagonal - common, floor),
-        max(common, floor),
-        max(group(1, prior.level), floor),
-        max(group(2, prior.diagonal), 1e-300),
-        max(group(3, prior.off_diagonal), 1e-300),
-        max(float(left) / events, 1e-300),
+        min(max(diagonal - common, floor), most),
+        min(max(common, floor), most),
+        min(max(group(1, prior.level), floor), 1e6),
+        min(max(group(2, prior.diagonal), floor * 1e-10), most),
+        min(max(group(3, prior.off_diagonal), floor * 1e-10), most),
+        max(float(left) / events, least),
         prior.rounds,
         prior.settled,
     )

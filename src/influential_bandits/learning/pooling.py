@@ -97,6 +97,8 @@ def random_effects(
         centre = np.zeros_like(baseline)
         pairs = zip(parts, residuals, strict=True)
         tables = [_cells(events_of(log), left, centre) for log, left in pairs]
+    if not tables:
+        return RandomEffects(1e-6, 0.0, 0.0)
     sizes, sums = (np.concatenate([table[n] for table in tables]) for n in (0, 1))
     squares = float(sum(table[2] for table in tables))
     events = max(float(sizes.sum()), 1.0)
