@@ -15,6 +15,7 @@ from event_logs import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from influential_bandits import EventLog
 from influential_bandits.learning.design import (
     Design,
     Kind,
@@ -106,9 +107,10 @@ def test_predictions_do_not_look_ahead(seed, kind, single):
     coefficients = np.random.default_rng(seed).normal(size=(1, design.size))
     whole, beginning = np.empty(9), np.empty(5)
     histories_predicted(design, events_of(log), coefficients, whole)
-    changed = log.without_last(events=4)
-    changed.loss[-1] += 1.0  # is the last known, and so in the future of all predictions
-    histories_predicted(design, events_of(changed), coefficients, beginning)
+    changed = events_of(log.without_last(events=4))
+    last = np.arange(5) == 4  # the last known, and so in the future of all predictions
+    changed = changed._replace(loss=changed.loss + last)
+    histories_predicted(design, changed, coefficients, beginning)
     assert (whole[:5] == beginning).all()
 
 
@@ -125,10 +127,7 @@ def test_without_times_memory_goes_by_events(kind, single):
 
 def test_an_example_by_hand():
     """Arms 0, 1, 0 with losses 1, 2, 4; memory ½ makes d (0, 0), (1, 0), (½, 1)."""
-    log = random_log(0, 2, [3])
-    log.item[:] = [0, 1, 0]
-    log.membership.arm[:2] = [0, 1]
-    log.loss[:] = [1.0, 2.0, 4.0]
+    log = EventLog(["u"] * 3, ["0", "1", "0"], [1.0, 2.0, 4.0])
     design = Design(2, Kind.SYMMETRIC, 0.5, 0.0, 1, 0.75, np.array([2.0, 1.0]))
     # Surprises −1 and 1; the level is 0, then −¼, then −¾·¼ + ¼·1 = 1/16.
     x = np.array(
@@ -141,6 +140,7 @@ def test_an_example_by_hand():
     )
     assert (gram(design, log, 0) == x.T @ x).all()
     design = design._replace(half_life=12 * HOUR)
-    log.time[:] = [0.0, 12 * HOUR, 24 * HOUR]
+    clock = [0.0, 12 * HOUR, 24 * HOUR]
+    log = EventLog(["u"] * 3, ["0", "1", "0"], [1.0, 2.0, 4.0], clock)
     x[:, 3:5] = [[0.0, 0.0], [0.0, 0.5], [0.25, 0.5]]
     assert (gram(design, log, 0) == x.T @ x).all()

@@ -182,7 +182,9 @@ def _groups(design: Design) -> Ints:
 
 def _covariance(prior: Prior, design: Design) -> Any:
     """Return Λ."""
-    values = np.array([prior.arm, prior.level, prior.diagonal, prior.off_diagonal])
+    # Arms that hardly differ next to instances that do: Λ must stay invertible.
+    arm = max(prior.arm, 1e-8 * (prior.common + prior.noise))
+    values = np.array([arm, prior.level, prior.diagonal, prior.off_diagonal])
     out = np.diag(np.maximum(values, 1e-12 * prior.noise)[_groups(design)])
     out[: design.arms, : design.arms] += prior.common
     return out

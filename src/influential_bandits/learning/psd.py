@@ -91,7 +91,7 @@ def solve_psd(S: Array, h: Array, size: int, tolerance: float) -> PsdSolution:
     a = cholesky_solved(lower, upper, h)
     bottom = -0.5 * h @ a  # the minimum without the cone
     A = smat(a, size)
-    if factor(A)[1] or not a.any():
+    if np.linalg.eigvalsh(A)[0] >= 0.0:
         return PsdSolution(_unscaled(A, scale, size), bottom, 0.0, 0)
 
     A = _positive_part(A)
