@@ -146,12 +146,7 @@ def _descent(
     taken = 0
     for mark in range(marks.size):
         while taken < marks[mark]:
-            A = B @ B.T
-            n = start
-            for i in range(arms):
-                for j in range(i + 1):
-                    theta[n] = A[i, j]
-                    n += 1
+            _write(B @ B.T, theta[start:])
             gradient = H @ theta - g
             n = start
             for i in range(arms):
@@ -164,11 +159,16 @@ def _descent(
             theta[:start] += velocity
             B = B + velocity_B
             taken += 1
-        A = B @ B.T
-        n = start
-        for i in range(arms):
-            for j in range(i + 1):
-                theta[n] = A[i, j]
-                n += 1
+        _write(B @ B.T, theta[start:])
         out[mark] = theta
     return out
+
+
+@kernel
+def _write(A: Any, out: Floats) -> None:
+    """Write the lower triangle of A, row by row."""
+    n = 0
+    for i in range(A.shape[0]):
+        for j in range(i + 1):
+            out[n] = A[i, j]
+            n += 1
