@@ -11,12 +11,8 @@ import numpy as np
 
 from influential_bandits.checks import is_real
 from influential_bandits.errors import InvalidInput
-from influential_bandits.learning.models import (
-    DriftModel,
-    InfluenceModel,
-    LossModel,
-    StationaryModel,
-)
+from influential_bandits.learning.loss_model import LossModel
+from influential_bandits.learning.models import DriftModel, InfluenceModel, StationaryModel
 from influential_bandits.learning.partial_pooling import Prior
 from influential_bandits.learning.pooling import RandomEffects
 

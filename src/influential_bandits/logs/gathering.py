@@ -13,8 +13,8 @@ from influential_bandits.logs.columns import arrow
 from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.membership import Membership
 from influential_bandits.logs.numbering import Codes, Hashes, repeated_keys
+from influential_bandits.logs.options import ReadingOptions
 from influential_bandits.logs.pipeline import Events
-from influential_bandits.logs.plan import Plan
 from influential_bandits.logs.sources import Source
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.world.dynamics import Floats, Ints
@@ -91,7 +91,7 @@ class Gathering:
         return log
 
 
-def about_source(source: Source, plan: Plan, bad: BadRows) -> dict[str, Any]:
+def about_source(source: Source, plan: ReadingOptions, bad: BadRows) -> dict[str, Any]:
     """Return where a log comes from and what was done to it."""
     made = {"source": source.name, "conversion": plan.conversion, "dropped": bad.counts}
     return made if source.separator is None else made | {"separator": source.separator}

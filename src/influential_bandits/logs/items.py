@@ -10,7 +10,7 @@ import numpy as np
 from influential_bandits.errors import InvalidInput
 from influential_bandits.logs.membership import Membership
 from influential_bandits.logs.numbering import Codes, Numbering
-from influential_bandits.logs.plan import Plan
+from influential_bandits.logs.options import ReadingOptions
 
 __all__ = ["ItemCodes"]
 
@@ -22,7 +22,7 @@ class ItemCodes:
     read, and are sorted by name in the end, so that the result does not depend on file order.
     """
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: ReadingOptions) -> None:
         self.plan = plan
         self.arms = None if plan.arms is None else [str(arm) for arm in plan.arms]
         if self.arms is not None and len(set(self.arms)) != len(self.arms):

@@ -89,18 +89,31 @@ class EventLog(Frozen):
             order = _order(who, np.zeros(0) if time is None else time, offsets)
             what, loss = what[order], loss[order]
             time = None if time is None else time[order]
+        self._keep(labels, offsets, what, loss, time, membership, about)
+
+    def _keep(
+        self,
+        instances: tuple[str, ...],
+        offsets: Ints,
+        item: npt.NDArray[np.int32],
+        loss: Floats,
+        time: Floats | None,
+        membership: Membership,
+        about: dict[str, Any],
+    ) -> None:
+        """Hold columns that are in order, read-only from now on."""
+        for column in (offsets, item, loss, time):
+            if column is not None:
+                column.flags.writeable = False
         self._set(
-            instances=labels,
+            instances=instances,
             offsets=offsets,
-            item=what,
+            item=item,
             loss=loss,
             time=time,
             membership=membership,
             about=about,
         )
-        for column in (offsets, what, loss, time):
-            if column is not None:
-                column.flags.writeable = False
 
     instances: tuple[str, ...]
     offsets: Ints  # (instances + 1,): where each history begins
@@ -111,30 +124,10 @@ class EventLog(Frozen):
     about: dict[str, Any]
 
     @classmethod
-    def _of_sorted(
-        cls,
-        instances: tuple[str, ...],
-        offsets: Ints,
-        item: npt.NDArray[np.int32],
-        loss: Floats,
-        time: Floats | None,
-        membership: Membership,
-        about: dict[str, Any],
-    ) -> EventLog:
-        """Make a log of columns that are in order already."""
+    def _of_sorted(cls, *columns: Any) -> EventLog:
+        """Make a log of columns that are in order already; the arguments of :meth:`_keep`."""
         log = cls.__new__(cls)
-        for column in (offsets, item, loss, time):
-            if column is not None:
-                column.flags.writeable = False
-        log._set(
-            instances=instances,
-            offsets=offsets,
-            item=item,
-            loss=loss,
-            time=time,
-            membership=membership,
-            about=about,
-        )
+        log._keep(*columns)
         return log
 
     @classmethod

@@ -22,7 +22,7 @@ from influential_bandits.logs.columns import (
 )
 from influential_bandits.logs.items import ItemCodes
 from influential_bandits.logs.numbering import Codes, Hashes, hashes
-from influential_bandits.logs.plan import Plan
+from influential_bandits.logs.options import ReadingOptions
 from influential_bandits.logs.sources import MARK, Source, TextSource
 from influential_bandits.simulation.execution import Progress
 from influential_bandits.world.dynamics import Floats, Ints
@@ -57,7 +57,7 @@ class Pipeline:
     """Reads a source through a plan: yields checked events and keeps count of bad rows."""
 
     def __init__(
-        self, source: Source, plan: Plan, codes: ItemCodes, progress: bool | None = None
+        self, source: Source, plan: ReadingOptions, codes: ItemCodes, progress: bool | None = None
     ) -> None:
         self.source, self.plan, self.codes = source, plan, codes
         self.progress = progress

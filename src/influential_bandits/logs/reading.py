@@ -10,8 +10,8 @@ from influential_bandits.logs.gathering import Gathering, about_source, require_
 from influential_bandits.logs.items import ItemCodes
 from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.numbering import Numbering
+from influential_bandits.logs.options import ReadingOptions
 from influential_bandits.logs.pipeline import Pipeline
-from influential_bandits.logs.plan import Plan
 from influential_bandits.logs.sources import open_source
 
 __all__ = ["read_log"]
@@ -110,7 +110,7 @@ def read_log(
     >>> log.about["conversion"]
     'loss = 5 − stars'
     """
-    plan = Plan(
+    plan = ReadingOptions(
         instance=instance,
         arm=arm,
         time=time,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -20,8 +21,8 @@ from influential_bandits.logs.items import ItemCodes
 from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.membership import Membership
 from influential_bandits.logs.numbering import Codes, Numbering, hashes, repeated_keys
+from influential_bandits.logs.options import ReadingOptions
 from influential_bandits.logs.pipeline import Events, Pipeline
-from influential_bandits.logs.plan import Plan
 from influential_bandits.logs.sources import Source, open_source
 from influential_bandits.logs.spilling import Spill
 from influential_bandits.world.dynamics import Ints
@@ -87,9 +88,9 @@ def stream_log(
     """
     size = whole_number("events_per_part", events_per_part, 1)
     try:
-        plan = Plan(**options)
+        plan = ReadingOptions(**options)
     except TypeError:
-        unknown = sorted(set(options) - set(Plan.__dataclass_fields__))
+        unknown = sorted(set(options) - set(ReadingOptions.__dataclass_fields__))
         raise InvalidInput(f"stream_log has no option {', '.join(unknown)}") from None
     if grouped and plan.keys and plan.instance not in plan.keys:
         raise InvalidInput(
@@ -102,7 +103,7 @@ def stream_log(
     return kind(opened, plan, codes, size, progress, folder)
 
 
-class LogStream:
+class LogStream(ABC):
     """Parts of a log, one after the other; made by :func:`stream_log`.
 
     Attributes
@@ -134,7 +135,7 @@ class LogStream:
     def __init__(
         self,
         source: Source,
-        plan: Plan,
+        plan: ReadingOptions,
         codes: ItemCodes,
         events_per_part: int,
         progress: bool | None,
@@ -149,13 +150,13 @@ class LogStream:
         self._final: Codes = np.zeros(0, np.int32)
         self._prepare()
 
+    @abstractmethod
     def _prepare(self) -> None:
         """Do what has to be done before the first part is known."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _parts(self) -> Iterator[EventLog]:
         """Yield the parts."""
-        raise NotImplementedError
 
     @property
     def arms(self) -> tuple[str, ...]:
@@ -176,7 +177,7 @@ class LogStream:
     def _set_arms(self) -> None:
         self.membership, self._final = self._codes.membership()
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - only one kind of stream has something to remove
         """Remove temporary files; there are no more parts afterwards."""
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""Plan: which columns a log is read from, and what they mean."""
+"""Which columns a log is read from, and what they mean."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from influential_bandits.checks import is_real
 from influential_bandits.errors import InvalidInput
 from influential_bandits.world.dynamics import Floats
 
-__all__ = ["Plan"]
+__all__ = ["ReadingOptions"]
 
 
 @dataclass(frozen=True)
-class Plan:
+class ReadingOptions:
     """Which columns to read, and what they mean; checked when it is made."""
 
     instance: str = "instance"
