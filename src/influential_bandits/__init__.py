@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from influential_bandits.optima.bound import regret_bound
     from influential_bandits.optima.certificate import Certificate
     from influential_bandits.optima.difficulty import Difficulty, difficulty
+    from influential_bandits.optima.fading import fading_lower_bound
     from influential_bandits.optima.integer import IntegerOptimum, integer_optimum
     from influential_bandits.optima.path import OptimalPath, Optimum, optimal_path, optimum
     from influential_bandits.optima.regret import regret
@@ -109,6 +110,7 @@ _HOMES = {
     "optima.bound": ("regret_bound",),
     "optima.certificate": ("Certificate",),
     "optima.difficulty": ("Difficulty", "difficulty"),
+    "optima.fading": ("fading_lower_bound",),
     "optima.integer": ("IntegerOptimum", "integer_optimum"),
     "optima.path": ("OptimalPath", "Optimum", "optimal_path", "optimum"),
     "optima.regret": ("regret",),
