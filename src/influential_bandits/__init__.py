@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     )
     from influential_bandits.policies.uniform import Uniform
     from influential_bandits.simulation.engine import simulate
+    from influential_bandits.simulation.scenario import Scenario
     from influential_bandits.simulation.slopes import log_log_slope
     from influential_bandits.simulation.trajectory import Trajectory
     from influential_bandits.world.environment import Environment
@@ -121,6 +122,7 @@ _HOMES = {
     "policies.oracles": ("EachArmOnceOracle", "FrankWolfeOracle", "OptimalOracle"),
     "policies.uniform": ("Uniform",),
     "simulation.engine": ("simulate",),
+    "simulation.scenario": ("Scenario",),
     "simulation.slopes": ("log_log_slope",),
     "simulation.trajectory": ("Trajectory",),
     "world.environment": ("Environment",),

@@ -161,12 +161,11 @@ def test_the_kind_of_interaction_does_not_matter():
     assert ib.fading_lower_bound(low_rank) == pytest.approx(ib.fading_lower_bound(dense))
 
 
-def test_policies_do_not_beat_it():
+def test_a_policy_that_knows_the_losses_does_not_beat_it():
     instance = random_fading(3, 0.9, 0)
-    for policy in (ib.LCB(), ib.InfluentialLCB(), ib.FrankWolfeOracle()):
-        run = ib.simulate(instance, policy, 2000)
-        for mark, loss in zip(run.checkpoints, run.loss()[0, 0], strict=True):
-            assert loss >= mark * ib.fading_lower_bound(instance, mark) - ROUNDING
+    run = ib.simulate(instance, ib.FrankWolfeOracle(), 2000)  # greedy with the true losses
+    for mark, loss in zip(run.checkpoints, run.loss()[0, 0], strict=True):
+        assert loss >= mark * ib.fading_lower_bound(instance, mark) - ROUNDING
 
 
 def test_where_it_does_not_apply_it_says_why(refused):
