@@ -128,6 +128,65 @@ def test_the_engine_does_what_agents_in_a_plain_loop_do(policy):
             assert np.array_equal(run.loss(), instance.total_loss(run.counts))
 
 
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        ib.Scenario(arrivals={33: 45}),
+        ib.Scenario(arrivals={32: 10, 33: 45}),
+        ib.Scenario(delay=2, arrivals={31: 40, 32: 40, 33: 50}),
+    ],
+    ids=repr,
+)
+def test_a_tree_of_arms_grows_with_them(scenario):
+    """Influential LCB keeps a tree beyond 32 arms, and uses it while nothing is off offer."""
+    instance = ib.random_instance(arms=34, seed=0)
+    game = (instance, ib.InfluentialLCB(), 150, NOISE)
+    run = ib.simulate(*game, seeds=[3], record="arms", scenario=scenario)
+    assert run.arms[0, 0].tolist() == plainly(*game, 3, 0, scenario)
+
+
+@dataclass(frozen=True)
+class Newcomer(ib.Policy):
+    """Pull the arm that came last until it goes; then arm 0, or 1 by a sum over late memos."""
+
+    def fields(self, arms):
+        return {"newest": ("int64", 1), "sum": ("float64", 1)}
+
+    def memo_size(self, arms):
+        return arms
+
+    @staticmethod
+    def select(c, s, t, eligible, rng):
+        return s.newest[0] if s.newest[0] > 0 else int(s.sum[0]) % 2
+
+    @staticmethod
+    def pulled(c, s, t, arm, memo):
+        for k in range(c.arms):
+            memo[k] = 1.0
+
+    @staticmethod
+    def observed(c, s, t, arm, memo, loss):
+        for k in range(c.arms):
+            s.sum[0] += memo[k]
+
+    @staticmethod
+    def arm_added(c, s, arm):
+        s.newest[0] = arm
+
+    @staticmethod
+    def arm_retired(c, s, arm):
+        s.newest[0] = 0
+
+
+def test_a_policy_is_told_of_arms_that_come_and_go():
+    """Memos of the two rounds before the arrival have two ones, and a zero for the new arm."""
+    scenario = ib.Scenario(delay=3, arrivals={2: 3}, retirements={2: 5})
+    instance = ib.random_instance(arms=3, seed=0)
+    run = ib.simulate(instance, Newcomer(), 10, record="arms", scenario=scenario)
+    # sums before each round: 0 0 0 0 2 4 7 10 13 16
+    assert run.arms[0, 0].tolist() == [0, 0, 2, 2, 0, 0, 1, 0, 1, 0]
+
+
 def test_an_oracle_copes_with_late_losses_and_restricted_offers():
     instance = ib.random_instance(arms=4, seed=1)
     scenario = ib.Scenario(delay=3, eligible=0.5, retirements={2: 20})
@@ -360,6 +419,12 @@ def test_a_bad_scenario_gets_one_clear_sentence(wrong, message):
 def test_a_scenario_must_fit_the_instance(scenario, message):
     with pytest.raises(ib.InvalidInput, match=message):
         ib.simulate(ib.random_instance(arms=3, seed=0), ib.LCB(), 50, scenario=scenario)
+
+
+@pytest.mark.parametrize("wait", [{"delay": 10**9}, {"batch": 10**9}])
+def test_more_losses_under_way_than_fit_are_refused(wait):
+    with pytest.raises(ib.InvalidInput, match="losses would be under way at once"):
+        ib.simulate(ib.counterexample(), ib.LCB(), 10**9, scenario=ib.Scenario(**wait))
 
 
 def test_arms_cannot_arrive_for_who_knows_them_all():

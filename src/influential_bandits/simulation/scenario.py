@@ -60,9 +60,8 @@ class Scenario:
     ...     ib.simulate(ib.counterexample(), ib.InfluentialLCB(), 10_000, scenario=scenario)
     ...     for scenario in (None, late)
     ... ]
-    >>> at_once, later = (run.regret()[0, 0, -1] for run in runs)
-    >>> at_once < later
-    True
+    >>> [float(run.regret()[0, 0, -1]) for run in runs]
+    [19503.125, 217470.125]
     """
 
     delay: int = 0

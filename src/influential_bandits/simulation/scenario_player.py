@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.portable import log
 from influential_bandits.numerics.streams import SCENARIO, key_table
 from influential_bandits.policies.compiled import Layout
@@ -25,6 +26,7 @@ from influential_bandits.simulation.scenario_kernels import (
 from influential_bandits.world.dynamics import Ints, World
 from influential_bandits.world.noise import NoiseSource
 
+MOST_UNDER_WAY = 1 << 26  # losses of a run; about 3 GB
 SMALLEST_UNIFORM = 2.0**-53  # of the random streams: a geometric delay is bounded by its logarithm
 
 
@@ -127,7 +129,13 @@ def places(rules: Rules) -> int:
     longest = rules.delay
     if rules.law == GEOMETRIC and rules.delay:
         longest = 1 + int(math.log(SMALLEST_UNIFORM) / rules.log_ratio)
-    return min(longest + rules.batch, rules.horizon)
+    most = min(longest + rules.batch, rules.horizon)
+    if most > MOST_UNDER_WAY:
+        raise InvalidInput(
+            f"up to {most:,} losses would be under way at once, more than the {MOST_UNDER_WAY:,} "
+            "there is room for; take a shorter delay or batch"
+        )
+    return most
 
 
 def _laid_out_anew(runs: Runs, before: Layout, after: Layout) -> Runs:
