@@ -147,7 +147,12 @@ def test_a_tree_of_arms_grows_with_them(scenario):
 
 @dataclass(frozen=True)
 class Newcomer(ib.Policy):
-    """Pull the arm that came last until it goes; then arm 0, or 1 by a sum over late memos."""
+    """Pull the arm that came last until it goes; then arm 0, or 1 by a sum over late memos.
+
+    Or simply: arm 0 until the first loss is known, and then arm 1.
+    """
+
+    waits: bool = False
 
     def fields(self, arms):
         return {"newest": ("int64", 1), "sum": ("float64", 1)}
@@ -157,6 +162,8 @@ class Newcomer(ib.Policy):
 
     @staticmethod
     def select(c, s, t, eligible, rng):
+        if c.waits:
+            return 0 if s.sum[0] == 0.0 else 1
         return s.newest[0] if s.newest[0] > 0 else int(s.sum[0]) % 2
 
     @staticmethod
@@ -261,24 +268,6 @@ def test_arms_are_pulled_only_while_they_are_there():
         assert when.max() < stop
 
 
-@dataclass(frozen=True)
-class Notes(ib.Policy):
-    """Note the round of each pull when its loss comes in, and how many have come."""
-
-    rounds: int = HORIZON
-
-    def fields(self, arms):
-        return {"seen": ("int64", self.rounds + 1), "when": ("int64", 2)}
-
-    @staticmethod
-    def select(c, s, t, eligible, rng):
-        return 0 if s.when[1] == 0 else 1  # arm 1 once the first loss is known
-
-    @staticmethod
-    def observed(c, s, t, arm, memo, loss):
-        s.when[1] += 1
-
-
 @pytest.mark.parametrize(
     ("scenario", "first"),
     [
@@ -293,7 +282,7 @@ class Notes(ib.Policy):
     ids=repr,
 )
 def test_a_loss_is_known_after_its_delay_at_the_end_of_a_batch(scenario, first):
-    run = ib.simulate(ib.counterexample(), Notes(), HORIZON, scenario=scenario)
+    run = ib.simulate(ib.counterexample(), Newcomer(waits=True), HORIZON, scenario=scenario)
     assert run.counts[0, 0, -1].tolist() == [first, HORIZON - first]
 
 
@@ -439,9 +428,14 @@ def test_arms_cannot_arrive_for_who_knows_them_all():
 
 def test_a_policy_that_ignores_the_offer_is_named():
     scenario = ib.Scenario(retirements={0: 5})
-    with pytest.raises(ib.InvalidPolicy, match=r"Notes chose arm 0 in round 5 .* on offer"):
-        ib.simulate(ib.counterexample(), Notes(), 50, scenario=ib.Scenario(100, retirements={0: 5}))
-    ib.simulate(ib.counterexample(), Notes(), 50, scenario=scenario)
+    with pytest.raises(ib.InvalidPolicy, match=r"Newcomer chose arm 0 in round 5 .* on offer"):
+        ib.simulate(
+            ib.counterexample(),
+            Newcomer(waits=True),
+            50,
+            scenario=ib.Scenario(100, retirements={0: 5}),
+        )
+    ib.simulate(ib.counterexample(), Newcomer(waits=True), 50, scenario=scenario)
 
 
 def test_other_scenarios_compile_nothing_new():
