@@ -103,7 +103,19 @@ def test_help_lists_the_commands():
         ("studies", []),
         (
             "simulate",
-            ["--policy", "--horizon", "--noise", "--scale", "--seeds", "--out", "--jobs"],
+            [
+                "--policy",
+                "--horizon",
+                "--noise",
+                "--scale",
+                "--seeds",
+                "--delay",
+                "--delay-law",
+                "--batch",
+                "--eligible",
+                "--out",
+                "--jobs",
+            ],
         ),
         ("inspect", ["--horizon"]),
         (
@@ -172,6 +184,7 @@ def test_the_studies_are_listed_with_one_line_each():
         ["reproduce", "--out"],
         ["simulate"],
         ["simulate", "x.json", "--noise", "loud"],
+        ["simulate", "x.json", "--delay-law", "never"],
         ["inspect"],
         ["fit"],
         ["fit", "x.csv", "--memory", "much"],
@@ -382,6 +395,21 @@ def test_simulate_prints_the_loss_where_there_is_no_regret(fading, tmp_path):
     assert [path.name for path in out.iterdir()] == ["0-LCB.parquet"]
 
 
+def test_simulate_plays_scenarios(counterexample, tmp_path):
+    options = ("--horizon", 100, "--policy", "LCB", "--seeds", 2, "--out", tmp_path)
+    done = run("simulate", counterexample, *options, "--delay", 10, "--batch", 5)
+    assert done.returncode == 0, done.stderr
+    assert "mean regret" in table(done.stdout)
+    late = ib.Scenario(delay=10, batch=5)
+    saved = ib.Trajectory.load(tmp_path / "0-LCB.parquet")
+    noise = ib.GaussianNoise(1.0)
+    played = ib.simulate(ib.counterexample(), ib.LCB(), 100, noise, range(2), scenario=late)
+    assert saved.scenario == late
+    assert (saved.counts == played.counts).all()
+    done = run("simulate", counterexample, *options, "--eligible", 0.7, "--delay-law", "uniform")
+    assert "mean loss" in table(done.stdout), done.stderr
+
+
 @pytest.mark.parametrize(
     ("options", "mentions"),
     [
@@ -392,6 +420,9 @@ def test_simulate_prints_the_loss_where_there_is_no_regret(fading, tmp_path):
         (["--seeds", "0"], ["seeds"]),
         (["--scale=-1"], ["scale", "-1"]),
         (["--jobs", "0"], ["threads"]),
+        (["--delay=-1"], ["delay", "-1"]),
+        (["--batch", "0"], ["batch", "0"]),
+        (["--eligible", "1.5"], ["eligible", "1.5"]),
     ],
 )
 def test_simulate_refuses_what_it_cannot_play(options, mentions, counterexample):

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from influential_bandits.optima.bound import regret_bound
     from influential_bandits.optima.certificate import Certificate
     from influential_bandits.optima.difficulty import Difficulty, difficulty
+    from influential_bandits.optima.fading import fading_lower_bound
     from influential_bandits.optima.integer import IntegerOptimum, integer_optimum
     from influential_bandits.optima.path import OptimalPath, Optimum, optimal_path, optimum
     from influential_bandits.optima.regret import regret
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     )
     from influential_bandits.policies.uniform import Uniform
     from influential_bandits.simulation.engine import simulate
+    from influential_bandits.simulation.scenario import Scenario
     from influential_bandits.simulation.slopes import log_log_slope
     from influential_bandits.simulation.trajectory import Trajectory
     from influential_bandits.world.environment import Environment
@@ -109,6 +111,7 @@ _HOMES = {
     "optima.bound": ("regret_bound",),
     "optima.certificate": ("Certificate",),
     "optima.difficulty": ("Difficulty", "difficulty"),
+    "optima.fading": ("fading_lower_bound",),
     "optima.integer": ("IntegerOptimum", "integer_optimum"),
     "optima.path": ("OptimalPath", "Optimum", "optimal_path", "optimum"),
     "optima.regret": ("regret",),
@@ -119,6 +122,7 @@ _HOMES = {
     "policies.oracles": ("EachArmOnceOracle", "FrankWolfeOracle", "OptimalOracle"),
     "policies.uniform": ("Uniform",),
     "simulation.engine": ("simulate",),
+    "simulation.scenario": ("Scenario",),
     "simulation.slopes": ("log_log_slope",),
     "simulation.trajectory": ("Trajectory",),
     "world.environment": ("Environment",),

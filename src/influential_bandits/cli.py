@@ -65,6 +65,14 @@ class NoiseKind(Enum):
     uniform = "uniform"
 
 
+class DelayLaw(Enum):
+    """How long losses take, by name."""
+
+    fixed = "fixed"
+    uniform = "uniform"
+    geometric = "geometric"
+
+
 def _version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"influential-bandits {__version__}")
@@ -138,6 +146,14 @@ def simulate(
     noise: Annotated[NoiseKind, typer.Option(help="Noise on the losses.")] = NoiseKind.gaussian,
     scale: Annotated[float, typer.Option(help="Standard deviation or bound of the noise.")] = 1.0,
     seeds: Annotated[int, typer.Option(help="Number of seeds.")] = 10,
+    delay: Annotated[int, typer.Option(help="Rounds until a loss is known.")] = 0,
+    delay_law: Annotated[
+        DelayLaw, typer.Option(help="fixed, uniform in 0 … delay, or geometric of this mean.")
+    ] = DelayLaw.fixed,
+    batch: Annotated[int, typer.Option(help="Losses are handed over every so many rounds.")] = 1,
+    eligible: Annotated[
+        float, typer.Option(help="Probability of each arm to be on offer in a round.")
+    ] = 1.0,
     out: Annotated[Path | None, typer.Option(help="Folder for runs (Parquet) and plot.")] = None,
     jobs: Jobs = None,
 ) -> None:
@@ -146,7 +162,15 @@ def simulate(
     with _stoppable("nothing was saved"):
         from influential_bandits.studies.own_instance import play_file
 
-        typer.echo(play_file(instance, names, horizon, noise.value, scale, seeds, out, jobs))
+        practice = {
+            "delay": delay,
+            "delay_law": delay_law.value,
+            "batch": batch,
+            "eligible": eligible,
+        }
+        typer.echo(
+            play_file(instance, names, horizon, noise.value, scale, seeds, out, jobs, practice)
+        )
 
 
 @app.command(epilog="Example: influential-bandits inspect instance.json --horizon 1000")

@@ -65,7 +65,7 @@ def loss_of(ticket):
 def everything(agent):
     """All that an agent is, as bytes."""
     state = {name: values.tobytes() for name, values in agent.state.items()}
-    return state, agent.round, dict(agent.pending)
+    return state, agent.round, dict(agent.pending), agent.arms, set(agent.retired)
 
 
 def script(arms, rounds, seed):
@@ -90,11 +90,41 @@ def script(arms, rounds, seed):
     return steps
 
 
+def changing_script(arms, updates, seed, grows):
+    """Every kind of update there is: a script in which arms also come (if they may) and go."""
+    draw = random.Random(seed)
+    kinds = ["select", "select", "offer", "offer", "force", "observe", "observe", "retire"]
+    steps, pending, in_use = [], 0, list(range(arms))
+    while len(steps) < updates:
+        kind = draw.choice([*kinds, "add"] if grows else kinds)
+        detail = draw.choice(in_use)
+        if kind == "observe":
+            if pending == 0:
+                continue
+            detail = draw.randrange(pending)
+        elif kind == "retire":
+            if len(in_use) < 2 or draw.random() < 0.5:
+                continue
+            in_use.remove(detail)
+        elif kind == "add":
+            in_use.append(arms)
+            arms += 1
+        elif kind == "offer":
+            detail = [arm == detail or draw.random() < 0.5 for arm in range(arms)]
+        steps.append((kind, detail))
+        pending += {"observe": -1, "retire": 0, "add": 0}.get(kind, 1)
+    return steps
+
+
 def follow(agent, steps):
     """Let an agent do the steps; return the tickets of its pulls."""
     tickets = []
     for kind, detail in steps:
-        if kind == "observe":
+        if kind == "add":
+            agent.add_arm()
+        elif kind == "retire":
+            agent.retire_arm(detail)
+        elif kind == "observe":
             ticket = agent.pending[sorted(agent.pending)[detail]]
             agent.observe(ticket, loss_of(ticket))
         elif kind == "offer":
@@ -228,6 +258,21 @@ def test_an_agent_can_be_saved_after_each_single_update(policy):
         assert follow(resumed, [step]) == follow(original, [step])
     assert everything(resumed) == everything(original)
     assert original.pending, "the script should end with losses to come"
+
+
+@every_policy
+@pytest.mark.parametrize("arms", [3, 31])  # 31: influential LCB's tree begins on the way
+@pytest.mark.parametrize("seed", range(2))
+def test_an_agent_can_be_saved_after_every_kind_of_update(policy, arms, seed):
+    original = resumed = new_agent(policy, arms)
+    steps = changing_script(arms, 60, seed, grows=not policy.privileged)
+    wanted = {"select", "offer", "force", "observe", "retire"}
+    assert {kind for kind, _ in steps} >= (wanted if policy.privileged else wanted | {"add"})
+    for step in steps:
+        saved = strictly_through_json(resumed.to_json())
+        resumed = ib.Agent.from_json(saved, policy, **told(policy, arms))
+        assert follow(resumed, [step]) == follow(original, [step])
+        assert everything(resumed) == everything(original), step
 
 
 @every_policy

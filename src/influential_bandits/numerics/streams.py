@@ -21,6 +21,7 @@ __all__ = [
     "NOISE",
     "POLICY",
     "RESAMPLING",
+    "SCENARIO",
     "Stream",
     "normal",
     "stream_at",
@@ -28,10 +29,11 @@ __all__ = [
     "uniform",
 ]
 
-NOISE = 1  # purposes: the loss noise, the policy's own choices, instances, resampling
+NOISE = 1  # purposes: loss noise, the policy's own choices, instances, resampling, scenarios
 POLICY = 2
 INSTANCE = 3
 RESAMPLING = 4
+SCENARIO = 5
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 SECOND = np.uint64(0xD1B54A32D192ED03)  # an odd constant without relation to GOLDEN

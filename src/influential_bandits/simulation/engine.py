@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numba
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from influential_bandits.checks import checked_horizon, whole_number
-from influential_bandits.errors import InvalidInput, InvalidPolicy
+from influential_bandits.errors import InvalidInput, InvalidPolicy, NotApplicable
 from influential_bandits.numerics.streams import NOISE, POLICY, key_table
 from influential_bandits.policies.agent import not_compilable
 from influential_bandits.policies.compiled import Layout
@@ -26,6 +26,8 @@ from influential_bandits.simulation.kernels import (
     Runs,
     advance_runs,
 )
+from influential_bandits.simulation.scenario import Scenario, require_scenario
+from influential_bandits.simulation.scenario_player import ScenarioPlayer, places, rules_of
 from influential_bandits.simulation.trajectory import Trajectory
 from influential_bandits.world.dynamics import fresh
 from influential_bandits.world.instance import Instance
@@ -53,6 +55,7 @@ def simulate(
     threads: int | None = None,
     progress: bool | None = None,
     instance_numbers: Iterable[int] | None = None,
+    scenario: Scenario | None = None,
 ) -> Trajectory:
     """Play a policy on every instance with every seed, and keep the counts at checkpoints.
 
@@ -79,6 +82,8 @@ def simulate(
     instance_numbers : iterable of int, optional
         What tells the instances' random streams apart; by default 0, 1, 2, …. A study that is cut
         into pieces numbers its instances here.
+    scenario : Scenario, optional
+        Late or batched losses, arms that are not always on offer, arms that come and go.
 
     Returns
     -------
@@ -106,6 +111,7 @@ def simulate(
         raise InvalidInput(f'record must be None or "arms", got {record!r}')
 
     arms = world[0].n_arms
+    known = _arms_known_at_start(scenario, policy, arms)
     shape = (len(world), len(seed_list), len(marks))
     fading = any(instance.memory < 1.0 for instance in world)
     try:
@@ -116,12 +122,12 @@ def simulate(
         raise InvalidInput(f"the results do not fit into memory: {error}; keep less") from None
 
     tasks: list[Task] = []
-    layout = None if policy.privileged else Layout(policy, arms)
+    layout = None if policy.privileged else Layout(policy, known)
     for i, instance in enumerate(world):
         if policy.privileged:
             layout = Layout(policy, arms, instance, horizon)
         assert layout is not None
-        batch = _batch(layout, instance, horizon)
+        batch = _batch(layout, instance, horizon, scenario)
         for start in range(0, len(seed_list), batch):
             part = slice(start, min(start + batch, len(seed_list)))
             runs = part.stop - part.start
@@ -142,6 +148,7 @@ def simulate(
                     start,
                     output,
                     horizon,
+                    scenario,
                 )
             )
     total = horizon * len(seed_list) * len(world)
@@ -160,6 +167,7 @@ def simulate(
         choices,
         horizon,
         np.array(numbers, np.uint64),
+        scenario,
     )
 
 
@@ -177,15 +185,15 @@ class _Chain:
         row: int,
         output: Output,
         horizon: int,
+        scenario: Scenario | None,
     ) -> None:
         self.policy, self.instance, self.layout, self.noise = policy, instance, layout, noise
         self.seeds, self.number, self.row = seeds, number, row
-        self.output, self.horizon = output, horizon
+        self.output, self.horizon, self.scenario = output, horizon, scenario
 
     def steps(self) -> Iterable[int]:
         """Play; yield the number of rounds done after each step."""
-        runs = self._fresh_runs()
-        shared, noise = self.layout.arrays(), self.noise.source()
+        play = self._player()
         fault = np.zeros(3, np.int64)
         largest = max(1, ROUNDS_PER_STEP // len(self.seeds))
         rounds = max(1, largest >> 10)
@@ -193,19 +201,7 @@ class _Chain:
         while last < self.horizon:
             first, last = last + 1, min(last + rounds, self.horizon)
             started = time.perf_counter()
-            advance_runs(
-                self.layout.tag,
-                self.layout.config,
-                shared,
-                self.instance.world,
-                noise,
-                runs,
-                self.output,
-                self.row,
-                first,
-                last,
-                fault,
-            )
+            play(first, last, fault)
             if fault[CHOSEN_ROUND]:
                 raise self._out_of_range(fault)
             yield (last - first + 1) * len(self.seeds)
@@ -213,6 +209,31 @@ class _Chain:
                 rounds = min(2 * rounds, largest)
             else:
                 rounds = max(1, rounds // 2)
+
+    def _player(self) -> Callable[[int, int, Ints], None]:
+        """Return what plays from one round to another: the plain loop, or that of a scenario."""
+        layout, world, runs = self.layout, self.instance.world, self._fresh_runs()
+        noise, output, row = self.noise.source(), self.output, self.row
+        if self.scenario is not None:
+            return ScenarioPlayer(
+                self.scenario,
+                self.policy,
+                layout,
+                world,
+                noise,
+                runs,
+                output,
+                row,
+                self.seeds,
+                self.number,
+                self.horizon,
+            ).play
+        tag, config, shared = layout.tag, layout.config, layout.arrays()
+
+        def play(first: int, last: int, fault: Ints) -> None:
+            advance_runs(tag, config, shared, world, noise, runs, output, row, first, last, fault)
+
+        return play
 
     def _fresh_runs(self) -> Runs:
         many = len(self.seeds)
@@ -235,18 +256,36 @@ class _Chain:
 
     def _out_of_range(self, fault: Ints) -> InvalidPolicy:
         seed = self.seeds[fault[CHOSEN_RUN]]
+        allowed = f"the arms are 0 … {self.instance.n_arms - 1}"
+        if self.scenario is not None:
+            allowed += f", and not all of them need be on offer in {self.scenario}"
         return InvalidPolicy(
             f"{type(self.policy).__name__} chose arm {fault[CHOSEN_ARM]} in round "
             f"{fault[CHOSEN_ROUND]} (instance {self.number}, seed {seed}); "
-            f"the arms are 0 … {self.instance.n_arms - 1}"
+            f"{allowed}"
         )
 
 
-def _batch(layout: Layout, instance: Instance, horizon: int) -> int:
+def _batch(layout: Layout, instance: Instance, horizon: int, scenario: Scenario | None) -> int:
     """Return how many runs to play side by side: enough work for a step, little enough memory."""
     progress = sum(array.nbytes for array in fresh(instance.world))
     state = 8 * (layout.sizes["int64"] + layout.sizes["float64"] + layout.memo_size)
+    if scenario is not None:
+        state += 8 * (6 + layout.memo_size) * places(rules_of(scenario, horizon))
     return max(1, min(ROUNDS_PER_STEP // horizon, BYTES_PER_BATCH // (progress + state)))
+
+
+def _arms_known_at_start(scenario: object, policy: Policy, arms: int) -> int:
+    """Return with how many arms a policy starts, or say what is wrong with a scenario."""
+    checked = require_scenario(scenario)
+    if checked is None:
+        return arms
+    if checked.arrivals and policy.privileged:
+        raise NotApplicable(
+            f"{type(policy).__name__} knows the instance and all of its arms, so that none can "
+            "arrive; give every arm from the start, or choose a policy that is told nothing"
+        )
+    return checked.arms_at_start(arms)
 
 
 def log_spaced(horizon: int) -> Ints:

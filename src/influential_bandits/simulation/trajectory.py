@@ -17,6 +17,7 @@ from influential_bandits.errors import InvalidInput, NotApplicable
 from influential_bandits.optima.regret import regret
 from influential_bandits.policies.contract import Policy
 from influential_bandits.policies.naming import policy_from_json, policy_to_json
+from influential_bandits.simulation.scenario import Scenario
 from influential_bandits.simulation.slopes import log_log_slope
 from influential_bandits.world.dynamics import Floats, Ints
 from influential_bandits.world.instance import Instance
@@ -51,6 +52,8 @@ class Trajectory:
         Rounds played; the last checkpoint may be earlier.
     instance_numbers : array (instances,), uint64
         What told the instances' random streams apart.
+    scenario : Scenario or None
+        What the runs had to cope with.
 
     Examples
     --------
@@ -70,6 +73,7 @@ class Trajectory:
     arms: npt.NDArray[np.int32] | None = None
     horizon: int = 0
     instance_numbers: npt.NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))
+    scenario: Scenario | None = None
 
     def __post_init__(self) -> None:
         """Fill in what a run made by hand leaves out."""
@@ -96,8 +100,14 @@ class Trajectory:
         ----------
         against : {"relaxation", "integer"} or array (instances, seeds, checkpoints, arms)
             The benchmark; see :func:`influential_bandits.regret`. Against counts of your own, such
-            as those of another run, it may be negative; otherwise never.
+            as those of another run, it may be negative; otherwise never. Where a scenario kept arms
+            from being pulled, only these can be compared with.
         """
+        if isinstance(against, str) and self.scenario is not None and self.scenario.restricts_arms:
+            raise NotApplicable(
+                f"regret compares with the best of all arms in all rounds, which {self.scenario} "
+                "did not offer; compare loss(), or regret(against=other.counts) with another run"
+            )
         others: Any = [against] * len(self.instances)
         if not isinstance(against, str):
             try:
@@ -206,6 +216,7 @@ class Trajectory:
             "policy": policy_to_json(self.policy),
             "noise": self.noise.to_json(),
             "horizon": self.horizon,
+            "scenario": None if self.scenario is None else self.scenario.to_json(),
         }
         table = pyarrow.table(columns).replace_schema_metadata(
             {"influential_bandits": json.dumps(settings, allow_nan=False)}
@@ -232,8 +243,9 @@ class Trajectory:
     def __repr__(self) -> str:
         """Say who played, how long, and how often."""
         instances, seeds, marks, arms = self.counts.shape
+        scenario = "" if self.scenario is None else f"{self.scenario!r}, "
         return (
-            f"Trajectory({self.policy!r}, {self.noise!r}, horizon {self.horizon:,}, "
+            f"Trajectory({self.policy!r}, {self.noise!r}, {scenario}horizon {self.horizon:,}, "
             f"{instances} instances × {seeds} seeds × {marks} checkpoints × {arms} arms)"
         )
 
@@ -245,6 +257,7 @@ def _loaded(table: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
     shape = (len(instances), len(seeds) // len(instances) // len(marks), len(marks))
     counts = table["counts"].combine_chunks().flatten().to_numpy()
     loss = table["expected_loss"].to_numpy() if "expected_loss" in table.column_names else None
+    scenario = settings.get("scenario")
     arms = None
     if "arms" in table.column_names:
         arms = table["arms"].combine_chunks().flatten().to_numpy()
@@ -260,4 +273,5 @@ def _loaded(table: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
         "arms": arms,
         "horizon": settings["horizon"],
         "instance_numbers": table["instance"].to_numpy()[:: shape[1] * shape[2]].astype(np.uint64),
+        "scenario": None if scenario is None else Scenario.from_json(scenario),
     }

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from influential_bandits.optima.difficulty import difficulty
 from influential_bandits.optima.path import optimum
 from influential_bandits.policies.naming import policy_from_text
 from influential_bandits.simulation.engine import simulate
+from influential_bandits.simulation.scenario import Scenario
 from influential_bandits.simulation.trajectory import Trajectory
 from influential_bandits.studies.report.text import number
 from influential_bandits.studies.store import make_folder, write_atomically
@@ -38,16 +40,25 @@ def play_file(
     seeds: int,
     out: Path | None,
     threads: int | None,
+    practice: Mapping[str, Any] | None = None,
 ) -> str:
-    """Play policies on the instance of a file; return the table, save runs and plot to ``out``."""
+    """Play policies on the instance of a file; return the table, save runs and plot to ``out``.
+
+    ``practice`` holds settings of a :class:`Scenario`; all at their defaults, it is none.
+    """
     instance = _load(path)
     chosen: Noise = NOISES[noise](scale)
     players = [policy_from_text(name) for name in policies]
     seeds = whole_number("seeds", seeds, 1)
+    scenario: Scenario | None = Scenario(**practice or {})
+    if scenario == Scenario():
+        scenario = None
     if out is not None:
         make_folder(out)
     runs = [
-        simulate(instance, policy, horizon, chosen, range(seeds), threads=threads)
+        simulate(
+            instance, policy, horizon, chosen, range(seeds), threads=threads, scenario=scenario
+        )
         for policy in players
     ]
     what = "regret"

@@ -1,0 +1,179 @@
+"""Scenario: what practice does to a run: late losses, batches, arms on and off offer."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+from influential_bandits.checks import LARGEST_HORIZON, is_real, whole_number
+from influential_bandits.errors import InvalidInput
+
+__all__ = ["Scenario"]
+
+DELAY_LAWS = ("fixed", "uniform", "geometric")
+
+Rounds = Mapping[int, int] | Iterable[tuple[int, int]]
+
+
+class Event(NamedTuple):
+    """An arm that comes or goes before the choice of a round."""
+
+    round: int
+    retires: bool  # False: it arrives
+    arm: int
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What makes a run harder than the paper's: pass it to :func:`simulate`.
+
+    All policies with the same seed meet the same delays and the same offers.
+
+    Parameters
+    ----------
+    delay : int
+        Rounds that a loss is under way. With 0 it is known before the next choice.
+    delay_law : {"fixed", "uniform", "geometric"}
+        "fixed": every loss takes ``delay`` rounds. "uniform": each takes 0 … ``delay`` rounds, all
+        equally likely. "geometric": any number of rounds, ``delay`` on average. Under the last two,
+        losses come out of order.
+    batch : int
+        Losses are handed over after rounds batch, 2·batch, 3·batch, …, all together that are there
+        by then, in the order of their pulls.
+    eligible : float in (0, 1]
+        Each arm is on offer in a round with this probability, independently. If none would be, the
+        one that came closest (whose random number is smallest) is.
+    arrivals : mapping of int to int
+        Arm → the first round in which it can be pulled, at least 2. These must be the last arms of
+        the instance, in the order in which they come. Pulls influence an arm also before it comes.
+    retirements : mapping of int to int
+        Arm → the first round in which it can no longer be pulled, at least 2. Losses under way are
+        still handed over.
+
+    Examples
+    --------
+    >>> import influential_bandits as ib
+    >>> late = Scenario(delay=50, delay_law="geometric", batch=10)
+    >>> runs = [
+    ...     ib.simulate(ib.counterexample(), ib.InfluentialLCB(), 10_000, scenario=scenario)
+    ...     for scenario in (None, late)
+    ... ]
+    >>> [float(run.regret()[0, 0, -1]) for run in runs]
+    [19503.125, 217470.125]
+    """
+
+    delay: int = 0
+    delay_law: str = "fixed"
+    batch: int = 1
+    eligible: float = 1.0
+    arrivals: Rounds = ()
+    retirements: Rounds = ()
+
+    def __post_init__(self) -> None:
+        if self.delay_law not in DELAY_LAWS:
+            raise InvalidInput(
+                f"delay_law must be one of {', '.join(DELAY_LAWS)}, got {self.delay_law!r}"
+            )
+        if not is_real(self.eligible) or not 0.0 < self.eligible <= 1.0:
+            raise InvalidInput(f"eligible must be a probability in (0, 1], got {self.eligible!r}")
+        self._set("delay", whole_number("delay", self.delay, 0, LARGEST_HORIZON))
+        self._set("batch", whole_number("batch", self.batch, 1, LARGEST_HORIZON))
+        self._set("eligible", float(self.eligible))
+        self._set("arrivals", _rounds("arrivals", self.arrivals))
+        self._set("retirements", _rounds("retirements", self.retirements))
+        arrivals = dict(self.arrivals)
+        for (arm, come), (later, comes) in itertools.pairwise(arrivals.items()):
+            if later != arm + 1 or comes < come:
+                raise InvalidInput(
+                    f"arms must arrive in the order of their numbers, but arm {arm} comes in round "
+                    f"{come} and arm {later} in round {comes}"
+                )
+        for arm, gone in dict(self.retirements).items():
+            if gone <= arrivals.get(arm, 1):
+                raise InvalidInput(
+                    f"arm {arm} retires in round {gone}, but comes in round {arrivals[arm]}"
+                )
+
+    def _set(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)
+
+    @property
+    def restricts_arms(self) -> bool:
+        """Whether some arms cannot be pulled in some rounds; regret is then not defined."""
+        return self.eligible < 1.0 or bool(self.arrivals) or bool(self.retirements)
+
+    @property
+    def events(self) -> list[Event]:
+        """Arms that come and go, in order; in one round they come before others go."""
+        come = [Event(rounds, False, arm) for arm, rounds in dict(self.arrivals).items()]
+        gone = [Event(rounds, True, arm) for arm, rounds in dict(self.retirements).items()]
+        return sorted(come + gone)
+
+    def arms_at_start(self, arms: int) -> int:
+        """Return how many of the arms of an instance are there in the first round.
+
+        Raises if the scenario speaks of other arms, or leaves a round without any.
+        """
+        start = arms - len(dict(self.arrivals))
+        if self.arrivals and [*dict(self.arrivals)] != [*range(start, arms)]:
+            raise InvalidInput(
+                f"arrivals must be the last of the {arms} arms, as the policy counts its arms in "
+                f"the order in which they come; got {[*dict(self.arrivals)]}"
+            )
+        unknown = [arm for arm in dict(self.retirements) if arm >= arms]
+        if unknown:
+            raise InvalidInput(f"retirements name arm {unknown[0]}, but there are {arms} arms")
+        in_use = start
+        if start < 1:
+            raise InvalidInput("arrivals must leave at least one arm for the first round")
+        for event in self.events:
+            in_use += -1 if event.retires else 1
+            if in_use < 1:
+                raise InvalidInput(f"no arm would be left in round {event.round}")
+        return start
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the scenario as JSON data."""
+        pairs = {
+            name: [list(pair) for pair in getattr(self, name)]
+            for name in ("arrivals", "retirements")
+        }
+        return asdict(self) | pairs
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Scenario:
+        """Return the scenario that :meth:`to_json` described."""
+        try:
+            return cls(**data)
+        except TypeError as error:
+            raise InvalidInput(f"this describes no scenario: {error}") from None
+
+
+def require_scenario(given: object) -> Scenario | None:
+    """Return a scenario or None, or say that this is neither."""
+    if given is not None and not isinstance(given, Scenario):
+        raise InvalidInput(f"scenario must be a Scenario such as Scenario(delay=5), got {given!r}")
+    return given
+
+
+def _rounds(what: str, given: Rounds) -> tuple[tuple[int, int], ...]:
+    """Return pairs (arm, round) in the order of arms."""
+    items = given.items() if isinstance(given, Mapping) else given
+    try:
+        pairs = [(arm, start) for arm, start in items]
+    except (TypeError, ValueError):
+        raise InvalidInput(
+            f"{what} must say a round for each arm, as in {{3: 100}}, got {given!r:.80}"
+        ) from None
+    checked = sorted(
+        (
+            whole_number(f"arm of {what}", arm),
+            whole_number(f"round of {what}", start, 2, LARGEST_HORIZON),
+        )
+        for arm, start in pairs
+    )
+    if len(dict(checked)) < len(checked):
+        raise InvalidInput(f"{what} name an arm twice: {given!r:.80}")
+    return tuple(checked)

@@ -1,0 +1,154 @@
+"""Runs of a scenario: what is under way, and states that grow when arms arrive."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from influential_bandits.errors import InvalidInput
+from influential_bandits.numerics.portable import log
+from influential_bandits.numerics.streams import SCENARIO, key_table
+from influential_bandits.policies.compiled import Layout
+from influential_bandits.policies.contract import Policy
+from influential_bandits.simulation.kernels import CHOSEN_ROUND, Output, Runs
+from influential_bandits.simulation.scenario import DELAY_LAWS, Scenario
+from influential_bandits.simulation.scenario_kernels import (
+    GEOMETRIC,
+    NOBODY,
+    Flight,
+    Rules,
+    advance_scenario,
+    change_arm,
+)
+from influential_bandits.world.dynamics import Ints, World
+from influential_bandits.world.noise import NoiseSource
+
+MOST_UNDER_WAY = 1 << 26  # losses of a run; about 3 GB
+SMALLEST_UNIFORM = 2.0**-53  # of the random streams: a geometric delay is bounded by its logarithm
+
+
+class ScenarioPlayer:
+    """Plays a batch of runs in one world, from call to call.
+
+    Between compiled calls arms come and go: an arrival lays the states out anew, as an agent does.
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        policy: Policy,
+        layout: Layout,
+        world: World,
+        noise: NoiseSource,
+        runs: Runs,
+        output: Output,
+        row: int,
+        seeds: npt.NDArray[np.uint64],
+        number: int,
+        horizon: int,
+    ) -> None:
+        self.policy, self.layout, self.runs = policy, layout, runs
+        self.world, self.noise, self.output, self.row = world, noise, output, row
+        self.rules = rules_of(scenario, horizon)
+        self.events = [event for event in scenario.events if event.round <= horizon]
+        self.in_use = np.ones(layout.config[0], np.bool_)
+        self.flight = self._nothing_under_way(key_table(seeds, np.uint64(number), SCENARIO))
+
+    def _nothing_under_way(self, keys: npt.NDArray[np.uint64]) -> Flight:
+        shape = (len(keys), places(self.rules))
+        arrivals = sum(not event.retires for event in self.events)
+        memo = max(
+            self.policy.memo_size(self.layout.config[0] + more) for more in range(arrivals + 1)
+        )
+        return Flight(
+            first=np.full(shape, NOBODY, np.int64),
+            last=np.full(shape, NOBODY, np.int64),
+            after=np.full(shape, NOBODY, np.int64),
+            round=np.zeros(shape, np.int64),
+            arm=np.zeros(shape, np.int64),
+            loss=np.zeros(shape),
+            memo=np.zeros((*shape, memo)),
+            keys=keys,
+        )
+
+    def play(self, first: int, last: int, fault: Ints) -> None:
+        """Play rounds ``first`` … ``last`` of every run."""
+        while first <= last and not fault[CHOSEN_ROUND]:
+            while self.events and self.events[0].round == first:
+                event = self.events.pop(0)
+                self._change(event.arm, event.retires)
+            stop = min(last, self.events[0].round - 1) if self.events else last
+            advance_scenario(
+                self.layout.tag,
+                self.layout.config,
+                self.layout.arrays(),
+                self.world,
+                self.noise,
+                self.runs,
+                self.flight,
+                self.output,
+                self.rules,
+                self.in_use,
+                self.layout.memo_size,
+                self.row,
+                first,
+                stop,
+                fault,
+            )
+            first = stop + 1
+
+    def _change(self, arm: int, retires: bool) -> None:
+        if retires:
+            self.in_use[arm] = False
+        else:
+            before, self.layout = self.layout, Layout(self.policy, arm + 1)
+            self.runs = _laid_out_anew(self.runs, before, self.layout)
+            self.in_use = np.append(self.in_use, True)
+        tag, config, shared = self.layout.tag, self.layout.config, self.layout.arrays()
+        change_arm(tag, config, shared, self.runs, arm, retires)
+
+
+def rules_of(scenario: Scenario, horizon: int) -> Rules:
+    """Return a scenario as compiled code sees it."""
+    delay = scenario.delay
+    return Rules(
+        law=DELAY_LAWS.index(scenario.delay_law),
+        delay=delay,
+        log_ratio=float(log(delay / (delay + 1.0))) if delay else -math.inf,
+        batch=scenario.batch,
+        eligible=scenario.eligible,
+        horizon=horizon,
+    )
+
+
+def places(rules: Rules) -> int:
+    """Return how many losses can be under way at once; none is kept beyond the horizon."""
+    longest = rules.delay
+    if rules.law == GEOMETRIC and rules.delay:
+        longest = 1 + int(math.log(SMALLEST_UNIFORM) / rules.log_ratio)
+    most = min(longest + rules.batch, rules.horizon)
+    if most > MOST_UNDER_WAY:
+        raise InvalidInput(
+            f"up to {most:,} losses would be under way at once, more than the {MOST_UNDER_WAY:,} "
+            "there is room for; take a shorter delay or batch"
+        )
+    return most
+
+
+def _laid_out_anew(runs: Runs, before: Layout, after: Layout) -> Runs:
+    """Return the runs with room for one more arm; what is new is zero."""
+    many = len(runs.ints)
+    old: dict[str, npt.NDArray[Any]] = {"int64": runs.ints, "float64": runs.floats}
+    new: dict[str, npt.NDArray[Any]] = {
+        "int64": np.zeros((many, after.sizes["int64"]), np.int64),
+        "float64": np.zeros((many, after.sizes["float64"])),
+    }
+    for field, (buffer, where, lengths) in after.slices.items():
+        _, from_where, had = before.slices[field]
+        kept = tuple(slice(0, length) for length in had)
+        target = new[buffer][:, where].reshape(many, *lengths)
+        target[:, *kept] = old[buffer][:, from_where].reshape(many, *had)
+    return runs._replace(ints=new["int64"], floats=new["float64"])
