@@ -50,11 +50,13 @@ if TYPE_CHECKING:
     from influential_bandits.policies.contract import Policy
     from influential_bandits.policies.influential_lcb import InfluentialLCB
     from influential_bandits.policies.lcb import LCB
+    from influential_bandits.policies.model_lcb import ModelLCB
     from influential_bandits.policies.oracles import (
         EachArmOnceOracle,
         FrankWolfeOracle,
         OptimalOracle,
     )
+    from influential_bandits.policies.prior import LossPrior
     from influential_bandits.policies.uniform import Uniform
     from influential_bandits.simulation.engine import simulate
     from influential_bandits.simulation.scenario import Scenario
@@ -119,6 +121,8 @@ _HOMES = {
     "policies.contract": ("Policy",),
     "policies.influential_lcb": ("InfluentialLCB",),
     "policies.lcb": ("LCB",),
+    "policies.model_lcb": ("ModelLCB",),
+    "policies.prior": ("LossPrior",),
     "policies.oracles": ("EachArmOnceOracle", "FrankWolfeOracle", "OptimalOracle"),
     "policies.uniform": ("Uniform",),
     "simulation.engine": ("simulate",),

@@ -91,7 +91,12 @@ def fit_separately(
 
     with single_threaded_algebra():
         determined = all(list(map_in_order(work, _small_chunks(log), threads, progress)))
-    return averaged(log, determined, *out)
+    fit = averaged(log, determined, *out)
+    met = np.flatnonzero(log.lengths > 0)
+    if len(met) == 1:
+        covariance = fit.noise[met[0]] ** 2 * _inverse_of(design, events, met[0], *penalty, size)
+        fit = fit._replace(covariance=covariance)
+    return fit
 
 
 def averaged(
@@ -175,6 +180,18 @@ def _fit_range(
         free[u, :arms] += mean
         errors[u] = noise[u] * np.sqrt(spread)
     return determined
+
+
+@kernel
+def _inverse_of(
+    design: Design, events: Events, u: int, ridge: float, shrinkage: float, size: int
+) -> Floats:
+    """Return H⁻¹ of an instance, H = Gram matrix + penalty."""
+    gram = np.empty((size + 1, size + 1))
+    history_gram(design, events, u, size, gram)
+    number = events.offsets[u + 1] - events.offsets[u]
+    weights = penalties(gram, design.arms, design.controls, design.kind, number, ridge, shrinkage)
+    return np.linalg.inv(gram[:size, :size] + np.diag(weights))
 
 
 @kernel

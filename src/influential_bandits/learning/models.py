@@ -6,7 +6,7 @@ import numpy as np
 
 from influential_bandits.checks import is_real, optional_module, whole_number
 from influential_bandits.errors import InvalidInput, NotApplicable
-from influential_bandits.learning.design import KINDS
+from influential_bandits.learning.design import KINDS, labels_of
 from influential_bandits.learning.fitting import interactions
 from influential_bandits.learning.loss_model import (
     LossModel,
@@ -14,6 +14,8 @@ from influential_bandits.learning.loss_model import (
     check_share,
     require_fitted,
 )
+from influential_bandits.policies.posterior import place, unknowns
+from influential_bandits.policies.prior import LossPrior, in_order
 from influential_bandits.world.dynamics import Floats
 from influential_bandits.world.instance import Instance
 from influential_bandits.world.noise import GaussianNoise
@@ -299,6 +301,51 @@ class InfluenceModel(LossModel):
             matrix = (vectors * np.maximum(values, 0.0)) @ vectors.T
             matrix = 0.5 * (matrix + matrix.T)
         return Instance(matrix, loss, self.arms_, memory, definite=definite)
+
+    def prior(self, instance: object = None) -> LossPrior:
+        """Return what the log says about (l1, A), for a policy to start from.
+
+        Without a label it is about an instance that the log has not met: as unsure as the population
+        is known, and as far from it as instances differ. A log of one instance is about that one.
+
+        Parameters
+        ----------
+        instance : label, optional
+            Of the log. Its entries then count as independent, each with its own standard error.
+
+        Examples
+        --------
+        >>> import influential_bandits as ib
+        >>> log = ib.synthetic_log(1, 500, 2, interaction=[[0.2, -0.1], [-0.1, 0.1]], seed=1)
+        >>> ib.ModelLCB(prior=ib.InfluenceModel().fit(log).prior()).prior
+        LossPrior(2 arms, noise 0..., memory 1.0)
+        """
+        world = self.instance(instance, without_drift=True)  # refuses what is no such bandit
+        if self.half_life is not None:
+            raise NotApplicable(
+                "a policy counts rounds, not days: fit memory by events instead of half_life"
+            )
+        if instance is None:
+            covariance = self.population_covariance_
+            if len(self.coefficients_) > 1:
+                covariance = covariance + np.cov(self.coefficients_, rowvar=False)
+        else:
+            covariance = np.diag(self.standard_errors_[self.row(instance)] ** 2)
+        matrix = np.asarray(world.interaction.to_dense())
+        order = np.zeros(unknowns(world.n_arms), np.int64) - 1
+        start = self.design_.arms + self.design_.controls
+        for spot, (i, j) in enumerate(labels_of(self.design_.kind, world.n_arms)):
+            order[place(i, j)] = start + spot
+        for i in range(world.n_arms):
+            order[unknowns(i)] = i
+        known = np.append(covariance, np.zeros((1, len(covariance))), axis=0)
+        known = np.append(known, np.zeros((len(known), 1)), axis=1)  # −1: entries that are no unknowns
+        return LossPrior(
+            in_order(matrix, np.asarray(world.initial_loss)),
+            known[np.ix_(order, order)],
+            self.noise(instance).scale,
+            memory=world.memory,
+        )
 
     def noise(self, instance: object = None) -> GaussianNoise:
         """Return the noise of an instance, or the population's."""

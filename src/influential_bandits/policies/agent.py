@@ -18,6 +18,7 @@ from influential_bandits.errors import InvalidInput, InvalidPolicy, NotApplicabl
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.numerics.streams import POLICY, stream_at, stream_keys
 from influential_bandits.policies.compiled import (
+    Buffers,
     Layout,
     StateArrays,
     Tag,
@@ -151,7 +152,8 @@ class Agent:
         if not is_real(loss) or not math.isfinite(loss):
             raise InvalidInput(f"loss must be a finite number, got {loss!r}")
         del self.pending[ticket.round]
-        memo = np.array(ticket.memo, np.float64)
+        memo = np.zeros(max(self._layout.memo_size, len(ticket.memo)))
+        memo[: len(ticket.memo)] = ticket.memo  # shorter, if arms came after the pull
         self._call(_observed, ticket.round, ticket.arm, memo, float(loss))
 
     def add_arm(self) -> int:
@@ -160,13 +162,11 @@ class Agent:
             raise NotApplicable(
                 f"{type(self.policy).__name__} knows an instance of {self.arms} arms"
             )
-        before = self._layout.views(self._arrays)
+        before, old = self._layout, _as_one_run(self._arrays)
         self.arms += 1
         self._layout = Layout(self.policy, self.arms)
-        self._arrays = self._layout.arrays()
-        for name, view in self._layout.views(self._arrays).items():
-            kept = tuple(slice(0, length) for length in before[name].shape)
-            view[kept] = before[name]
+        self._arrays = self._layout.arrays(*map(np.zeros_like, self._layout.fresh.values()))
+        self._layout.carry_over(before, old, _as_one_run(self._arrays))
         self._call(_arm_added, self.arms - 1)
         return self.arms - 1
 
@@ -251,7 +251,8 @@ class Agent:
                     whole_number("arm", arm, 0, agent.arms),
                     tuple(float(number) for number in memo),
                 )
-                if len(ticket.memo) != agent._layout.memo_size:
+                sizes = {policy.memo_size(k) for k in range(1, agent.arms + 1)}
+                if len(ticket.memo) not in sizes:
                     raise InvalidInput(f"the agent file holds a broken ticket: {ticket}")
                 agent.pending[ticket.round] = ticket
         except KeyError as missing:
@@ -302,6 +303,10 @@ class Agent:
             return function(self._layout.tag, self._layout.config, self._arrays, *arguments)
         except numba.core.errors.NumbaError as error:
             raise not_compilable(self.policy, error) from None
+
+
+def _as_one_run(arrays: StateArrays) -> Buffers:
+    return {"int64": arrays.ints[None], "float64": arrays.floats[None]}
 
 
 def _digest(policy: Policy, instance: Instance | None, horizon: int | None) -> str | None:

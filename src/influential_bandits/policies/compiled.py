@@ -68,6 +68,7 @@ class Tag:
         return scope["unpack"]
 
 
+Buffers = Mapping[str, npt.NDArray[Any]]  # by type: the states of runs, one a row
 Schema = tuple[tuple[str, str, int, bool], ...]  # (name, dtype, axes, whether knowledge)
 
 
@@ -144,15 +145,19 @@ class Layout:
         for field, values in knowledge.items():
             buffer, where, _ = self.slices[field]
             self.known[buffer][where] = np.ravel(values)
+        self.fresh = {t: np.zeros(sizes[t], t) for t in TYPES}
+        for field, values in policy.start(arms).items():
+            buffer, where, lengths = self.slices[field]
+            self.fresh[buffer][where] = np.reshape(values, lengths).ravel()
         self.config = (arms, *plain_parameters(policy).values())
         self.tag = _tag(type(policy), tuple(policy.parameters()), tuple(schema))
 
     def arrays(self, ints: Ints | None = None, floats: Floats | None = None) -> StateArrays:
-        """Return a state of zeros, or one in the given buffers."""
+        """Return a fresh state, or one in the given buffers."""
         return StateArrays(
             self.table,
-            np.zeros(self.sizes["int64"], np.int64) if ints is None else ints,
-            np.zeros(self.sizes["float64"]) if floats is None else floats,
+            self.fresh["int64"].copy() if ints is None else ints,
+            self.fresh["float64"].copy() if floats is None else floats,
             self.known["known_int64"],
             self.known["known_float64"],
         )
@@ -164,6 +169,14 @@ class Layout:
             field: buffers[buffer][where].reshape(lengths)
             for field, (buffer, where, lengths) in self.slices.items()
         }
+
+    def carry_over(self, before: Layout, old: Buffers, new: Buffers) -> None:
+        """Copy states (runs, numbers) of another number of arms, as far as both have room."""
+        for field, (buffer, where, lengths) in self.slices.items():
+            _, from_where, had = before.slices[field]
+            both = tuple(slice(0, min(pair)) for pair in zip(lengths, had, strict=True))
+            target = new[buffer][:, where].reshape(-1, *lengths)
+            target[:, *both] = old[buffer][:, from_where].reshape(-1, *had)[:, *both]
 
 
 def _require_names(policy: str, names: list[str]) -> None:

@@ -74,6 +74,10 @@ class Policy:
         """Return how many floats ``pulled`` hands over to ``observed``."""
         return 0
 
+    def start(self, arms: int) -> Mapping[str, npt.NDArray[Any]]:
+        """Return what the state holds before ``init``, by field; zeros where nothing is given."""
+        return {}
+
     def parameters(self) -> Mapping[str, Scalar]:
         """Return the scalars that become attributes of ``c``; by default the dataclass fields."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}

@@ -58,8 +58,8 @@ def policy_from_text(text: str) -> Policy:
 
 def policy_to_json(policy: Policy) -> dict[str, Any]:
     """Return a policy as JSON data: its class by full name, and its settings."""
-    fields = dataclasses.asdict(policy).items()
-    settings = {name: v.item() if isinstance(v, np.generic) else v for name, v in fields}
+    names = [field.name for field in dataclasses.fields(policy)]
+    settings = {name: _plain(getattr(policy, name)) for name in names}
     return {"class": _full_name(type(policy)), "settings": settings}
 
 
@@ -71,6 +71,12 @@ def policy_from_json(data: Mapping[str, Any]) -> Policy:
             f"the run was played by {data['class']}; import the module that defines it first"
         )
     return known[data["class"]](**data["settings"])
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    return value.to_json() if hasattr(value, "to_json") else value
 
 
 def _full_name(code: type[Policy]) -> str:

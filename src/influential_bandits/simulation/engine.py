@@ -242,8 +242,8 @@ class _Chain:
             key_table(self.seeds, np.uint64(self.number), purpose) for purpose in (NOISE, POLICY)
         ]
         return Runs(
-            ints=np.zeros((many, self.layout.sizes["int64"]), np.int64),
-            floats=np.zeros((many, self.layout.sizes["float64"])),
+            ints=np.tile(self.layout.fresh["int64"], (many, 1)),
+            floats=np.tile(self.layout.fresh["float64"], (many, 1)),
             memo=np.zeros((many, self.layout.memo_size)),
             counts=np.zeros((many, start.counts.size), np.int64),
             weights=np.zeros((many, start.weights.size)),

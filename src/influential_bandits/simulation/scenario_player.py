@@ -146,9 +146,5 @@ def _laid_out_anew(runs: Runs, before: Layout, after: Layout) -> Runs:
         "int64": np.zeros((many, after.sizes["int64"]), np.int64),
         "float64": np.zeros((many, after.sizes["float64"])),
     }
-    for field, (buffer, where, lengths) in after.slices.items():
-        _, from_where, had = before.slices[field]
-        kept = tuple(slice(0, length) for length in had)
-        target = new[buffer][:, where].reshape(many, *lengths)
-        target[:, *kept] = old[buffer][:, from_where].reshape(many, *had)
+    after.carry_over(before, old, new)
     return runs._replace(ints=new["int64"], floats=new["float64"])
