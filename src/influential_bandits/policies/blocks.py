@@ -18,7 +18,7 @@ LEVELS = 53  # an arm is pulled fewer than 2⁵³ times
 
 def block_fields(arms: int, *names: str) -> dict[str, tuple[str, Shape]]:
     """Return fields for the last two blocks of each arm and level."""
-    return {name: ("float64", (arms, LEVELS)) for name in names}
+    return dict.fromkeys(names, ("float64", (arms, LEVELS)))
 
 
 @inlined

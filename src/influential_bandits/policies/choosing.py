@@ -110,7 +110,7 @@ def random_arm(u: float, arms: int, eligible: Any) -> int:
 
 
 # Not cached by itself, as a function among the arguments never hits the cache; its callers are.
-@numba.njit(forceinline=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@numba.njit(forceinline=True, error_model="numpy")
 def lowest_arm(index: Any, c: Any, s: Any, common: Any, eligible: Any) -> int:
     """Return the eligible arm with the smallest ``index(c, s, common, arm)``, the first if equal.
 

@@ -48,7 +48,7 @@ class DSEE(Averages, Policy):
     --------
     >>> import influential_bandits as ib
     >>> ib.simulate(ib.counterexample(), DSEE(), horizon=100).counts[0, 0, -1]
-    array([47, 53])
+    array([95,  5])
     """
 
     exploration: float = 1.0

@@ -33,7 +33,7 @@ class Rising(Counts):
         real_setting(self, "noise")  # type: ignore[arg-type]
 
     def fields(self, arms: int) -> Mapping[str, tuple[str, Shape]]:
-        """Counts, and blocks of the losses and of the losses times, or of the, positions."""
+        """Counts, and blocks of the losses and of what tells when they were (see ``observed``)."""
         names = ("older", "newer", "older_moment", "newer_moment")
         return {**super().fields(arms), "losses": ("int64", arms), **block_fields(arms, *names)}
 
@@ -96,7 +96,8 @@ class RLessUCB(Rising, Policy):
 
     There the slopes of h pairs of losses are averaged, which takes a memory of all losses; the
     line through the means is a lower bound too, and the state O(K·log T). Blocks are those of
-    :class:`REdUCB`. Arms with ε·n < 1 come first, in turns.
+    :class:`REdUCB`, and count as h rounds apart at least: they are, unless late losses came in out
+    of order. Arms with ε·n < 1 come first, in turns.
 
     Parameters
     ----------
@@ -159,8 +160,8 @@ def _restless_index(c: Any, s: Any, t: int, arm: int) -> float:
     h = float(1 << level)
     mean = s.newer[arm, level] / h
     when = s.newer_moment[arm, level] / h
-    slope = (mean - s.older[arm, level] / h) / (when - s.older_moment[arm, level] / h)
-    return mean + (t - when) * slope - _width(c, s, t, arm)
+    apart = max(when - s.older_moment[arm, level] / h, h)
+    return mean + (t - when) * (mean - s.older[arm, level] / h) / apart - _width(c, s, t, arm)
 
 
 @inlined
