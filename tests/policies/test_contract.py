@@ -272,6 +272,29 @@ def test_late_losses_are_taken_in_any_order(policy, arms, order):
 
 
 @every_policy
+def test_arms_come_and_go(policy):
+    agent = new_agent(policy, 2)
+    if policy.privileged:
+        with pytest.raises(ib.NotApplicable, match="knows an instance of 2 arms"):
+            agent.add_arm()
+        return
+    follow(agent, script(2, 20, seed=3))
+    assert [agent.add_arm(), agent.add_arm()] == [2, 3]
+    agent.retire_arm(0)
+    resumed = ib.Agent.from_json(strictly_through_json(agent.to_json()), policy)
+    chosen = set()
+    for _ in range(HORIZON):
+        ticket = agent.pull()
+        assert resumed.pull() == ticket
+        chosen.add(ticket.arm)
+        for late in list(agent.pending.values())[::2]:  # of the retired arm too
+            for twin in (agent, resumed):
+                twin.observe(late, loss_of(late))
+    assert {2, 3} <= chosen <= {1, 2, 3}
+    assert everything(resumed) == everything(agent)
+
+
+@every_policy
 def test_every_ticket_is_taken_once(policy):
     agent = new_agent(policy, 3)
     first, second = agent.pull(), agent.pull()

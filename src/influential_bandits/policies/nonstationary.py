@@ -251,7 +251,7 @@ class MUCB(Averages, Policy):
         real_setting(self, "scale")
 
     def fields(self, arms: int) -> Mapping[str, tuple[str, Shape]]:
-        """Averages since the restart, and each arm's last losses: a ring, and how its halves differ."""
+        """Averages since the restart, and each arm's last losses with how their halves differ."""
         return {
             **super().fields(arms),
             "ring": ("float64", (arms, self.window)),
