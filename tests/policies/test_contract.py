@@ -209,6 +209,17 @@ def test_the_engine_plays_every_number_of_arms(policy, arms):
 
 
 @every_policy
+def test_the_engine_chooses_what_an_agent_chooses(policy):
+    noise = ib.GaussianNoise(1.0)
+    run = ib.simulate(world(3), policy, HORIZON, noise, seeds=[5], record="arms")
+    agent, environment = new_agent(policy, 3, seed=5), ib.Environment(world(3), noise, seed=5)
+    for arm in run.arms[0, 0]:
+        ticket = agent.pull()
+        assert ticket.arm == arm
+        agent.observe(ticket, environment.pull(arm))
+
+
+@every_policy
 @every_size
 @pytest.mark.parametrize("seed", range(3))
 def test_a_saved_agent_goes_on_as_if_never_saved(policy, arms, seed):

@@ -11,7 +11,7 @@ import numba
 from influential_bandits.checks import is_real
 from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.compiling import inlined
-from influential_bandits.policies.contract import Policy, Shape
+from influential_bandits.policies.contract import Shape
 from influential_bandits.world.dynamics import Ints
 
 
@@ -92,6 +92,14 @@ def unseen_arm(seen: Ints, pulls: Ints, eligible: Any) -> int:
 
 
 @inlined
+def waiting_arm(s: Any, eligible: Any) -> int:
+    """Return the arm that :func:`unseen_arm` names, at no cost once all are seen."""
+    if s.unseen[0] == 0:
+        return -1
+    return unseen_arm(s.seen, s.pulls, eligible)
+
+
+@inlined
 def random_arm(u: float, arms: int, eligible: Any) -> int:
     """Return the eligible arm that a number u, uniform in (0, 1), points to."""
     if eligible is None:
@@ -116,10 +124,9 @@ def lowest_arm(index: Any, c: Any, s: Any, common: Any, eligible: Any) -> int:
 
     Arms without an observation go first. ``common`` is what the indices of a round share.
     """
-    if s.unseen[0] > 0:
-        arm = unseen_arm(s.seen, s.pulls, eligible)
-        if arm >= 0:
-            return arm
+    arm = waiting_arm(s, eligible)
+    if arm >= 0:
+        return arm
     best = -1
     lowest = math.inf
     for arm in range(c.arms):
@@ -139,7 +146,7 @@ def mean_of(c: Any, s: Any, common: Any, arm: int) -> float:
 
 
 def real_setting(
-    policy: Policy, name: str, above: float = 0.0, most: float = math.inf, *, closed: bool = False
+    policy: object, name: str, above: float = 0.0, most: float = math.inf, *, closed: bool = False
 ) -> None:
     """Make a setting of a policy a float in (above, most], or [above, most] if closed.
 

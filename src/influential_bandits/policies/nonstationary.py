@@ -113,7 +113,7 @@ class SlidingWindowLCB(Counts, Policy):
 
 
 @dataclass(frozen=True)
-class DiscountedLCB(Policy):
+class DiscountedLCB(Counts, Policy):
     """Pull the arm with the smallest mean − 2·scale·√(ξ·log(Σn) / n), the past discounted.
 
     Loss form of D-UCB (Kocsis and Szepesvári, 2006): Garivier and Moulines (2011), "On
@@ -150,20 +150,13 @@ class DiscountedLCB(Policy):
         real_setting(self, "scale")
 
     def fields(self, arms: int) -> Mapping[str, tuple[str, Shape]]:
-        """Pulls, discounted numbers of observations, and discounted means."""
+        """Counts (seen: whether the weight is not negligible), and discounted counts and means."""
         return {
-            "pulls": ("int64", arms),
-            "seen": ("int64", arms),  # whether the weight is not negligible
-            "unseen": ("int64", 1),
+            **super().fields(arms),
             "weight": ("float64", arms),
             "mean": ("float64", arms),
             "newest": ("int64", 1),  # round of the last pull
         }
-
-    @staticmethod
-    def init(c: Any, s: Any) -> None:
-        """No arm has been observed."""
-        s.unseen[0] = c.arms
 
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
@@ -193,15 +186,9 @@ class DiscountedLCB(Policy):
         if weight < LEAST_WEIGHT:
             return
         if s.seen[arm] == 0:
-            s.seen[arm] = 1
-            s.unseen[0] -= 1
+            count(s, arm)
         s.weight[arm] += weight
         s.mean[arm] += (loss - s.mean[arm]) * (weight / s.weight[arm])
-
-    @staticmethod
-    def arm_added(c: Any, s: Any, arm: int) -> None:
-        """One more arm to observe."""
-        s.unseen[0] += 1
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 from influential_bandits.numerics.compiling import inlined
 from influential_bandits.numerics.portable import log
 from influential_bandits.policies.blocks import add_to_blocks, block_fields
-from influential_bandits.policies.choosing import Counts, lowest_arm, real_setting
+from influential_bandits.policies.choosing import Counts, count, lowest_arm, real_setting
 from influential_bandits.policies.contract import Policy, Shape
 
 __all__ = ["REdUCB", "RLessUCB"]
@@ -28,9 +28,9 @@ class Rising(Counts):
     noise: float
 
     def __post_init__(self) -> None:
-        real_setting(self, "epsilon", most=0.5)  # type: ignore[arg-type]
-        real_setting(self, "alpha")  # type: ignore[arg-type]
-        real_setting(self, "noise")  # type: ignore[arg-type]
+        real_setting(self, "epsilon", most=0.5)
+        real_setting(self, "alpha")
+        real_setting(self, "noise")
 
     def fields(self, arms: int) -> Mapping[str, tuple[str, Shape]]:
         """Counts, and blocks of the losses and of what tells when they were (see ``observed``)."""
@@ -95,9 +95,10 @@ class RLessUCB(Rising, Policy):
     "Stochastic rising bandits".
 
     There the slopes of h pairs of losses are averaged, which takes a memory of all losses; the
-    line through the means is a lower bound too, and the state O(K·log T). Blocks are those of
-    :class:`REdUCB`, and count as h rounds apart at least: they are, unless late losses came in out
-    of order. Arms with ε·n < 1 come first, in turns.
+    line through the means is a lower bound too, and the state O(K·log T). Slopes are by round; by
+    pull, as in the authors' program, the index would be that of :class:`REdUCB`. Blocks are formed
+    as there, and count as h rounds apart at least: they are, unless late losses came in out of
+    order. Arms with ε·n < 1 come first, in turns.
 
     Parameters
     ----------
@@ -138,9 +139,7 @@ def _observe(c: Any, s: Any, arm: int, loss: float, moment: float) -> None:
     add_to_blocks(s.older, s.newer, arm, n, loss)
     add_to_blocks(s.older_moment, s.newer_moment, arm, n, moment)
     if c.epsilon * n >= float(1 << s.seen[arm]):
-        if s.seen[arm] == 0:
-            s.unseen[0] -= 1
-        s.seen[arm] += 1
+        count(s, arm)
 
 
 @inlined

@@ -18,7 +18,7 @@ from influential_bandits.policies.choosing import (
     is_offered,
     lowest_arm,
     real_setting,
-    unseen_arm,
+    waiting_arm,
 )
 from influential_bandits.policies.contract import Policy, Shape
 
@@ -115,10 +115,9 @@ class FEWA(Windows, Policy):
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
         """Return the arm that the filter leaves."""
-        if s.unseen[0] > 0:
-            arm = unseen_arm(s.seen, s.pulls, eligible)
-            if arm >= 0:
-                return arm
+        arm = waiting_arm(s, eligible)
+        if arm >= 0:
+            return arm
         confidence = log(float(c.arms)) + c.alpha * log(float(t))
         width = 2.0 * c.noise * math.sqrt(2.0 * confidence)
         kept = np.empty(c.arms, np.bool_)
