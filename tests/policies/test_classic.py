@@ -108,6 +108,26 @@ def test_exp3_weighs_losses_by_probabilities_at_the_pull(latest):
     assert_follows(ib.EXP3(low, high), rule, arms=ARMS, losses=LOSSES, seed=5, latest=latest)
 
 
+def test_exp3_chooses_among_the_eligible_in_proportion():
+    agent, mask = ib.Agent(ib.EXP3(), ARMS, seed=5), [True, False, True, True]
+    for t, row in enumerate(LOSSES, 1):
+        estimate, rate = agent.state["estimate"], math.sqrt(math.log(ARMS) / (t * ARMS))
+        weights = np.exp(-rate * (estimate - estimate.min())) * mask
+        target = ib.uniform(random_numbers(5, t), 0) * weights.sum()
+        assert agent.select(mask) == np.searchsorted(np.cumsum(weights), target)
+        ticket = agent.pull()
+        agent.observe(ticket, row[ticket.arm])
+
+
+def test_epsilon_greedy_explores_the_eligible_alone():
+    agent = ib.Agent(ib.EpsilonGreedy(epsilon=1.0), ARMS)
+    for arm in range(ARMS):
+        agent.observe(agent.pull(arm), 0.0)
+    chosen = [agent.pull(eligible=[False, True, False, True]).arm for _ in range(200)]
+    assert set(chosen) == {1, 3}
+    assert 70 < chosen.count(1) < 130  # wrong for 1 in 40,000 seeds
+
+
 def test_exp3_stays_finite_whatever_comes():
     agent = ib.Agent(ib.EXP3(), 3)
     for t in range(600):

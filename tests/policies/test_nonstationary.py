@@ -104,6 +104,15 @@ def test_mucb_restarts_when_the_halves_of_a_window_differ(latest):
     assert len(restarts) >= 2
 
 
+def test_a_turn_of_mucb_passes_to_the_best_if_its_arm_is_not_eligible():
+    agent = ib.Agent(ib.MUCB(exploration=1.0), 3)
+    for loss in (0.5, 0.2, 0.9):
+        agent.observe(agent.pull(), loss)
+    assert agent.select() == 0
+    assert agent.select([False, True, True]) == 1
+    assert agent.select([False, False, True]) == 2
+
+
 def test_the_first_choices_are_those_computed_by_hand():
     # The window of two rounds forgets the worse arm as soon as the better was pulled twice.
     assert trace(ib.SlidingWindowLCB(window=2), [1.0, 0.0], 7) == [0, 1, 1, 0, 1, 1, 0]

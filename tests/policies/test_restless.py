@@ -49,6 +49,17 @@ def test_the_first_choices_are_those_computed_by_hand():
     assert trace(ib.DSEE(), [0.0, 0.0], len(expected)) == [0, 1] + [0] * 4 + [1] * 4 + [0] * 42
 
 
+def test_the_best_eligible_arm_stands_in_for_a_scheduled_one():
+    agent = ib.Agent(ib.DSEE(exploration=30.0), 3)
+    for loss in (0.5, 0.9, 0.2):
+        agent.observe(agent.pull(), loss)
+    assert agent.select() == 0
+    substitute = agent.pull(eligible=[False, True, True])
+    assert substitute.arm == 2
+    agent.observe(substitute, 100.0)  # no exploration, so that the mean stays
+    assert agent.state["mean"].tolist() == [0.5, 0.9, 0.2]
+
+
 def test_a_new_arm_is_pulled_once_and_explored_in_its_turn():
     agent = ib.Agent(ib.DSEE(), 2)
     for _ in range(10):
