@@ -8,6 +8,7 @@ from policy_rules import assert_follows, random_losses, share, trace, unseen_fir
 import influential_bandits as ib
 
 ARMS = 3
+NOISE = 0.2
 LATEST = pytest.mark.parametrize("latest", [0, 6])
 LOSSES = random_losses(300, ARMS, seed=4)
 
@@ -33,7 +34,7 @@ def rule_of(epsilon, extrapolate):
 
         def index(arm):
             h, e = blocks(len(seen[arm]), epsilon)
-            return extrapolate(t, h, e, seen[arm]) - width(t, h, e, 2.5, 0.02)
+            return extrapolate(t, h, e, seen[arm]) - width(t, h, e, 2.5, NOISE)
 
         return unseen_first(ready, pulls, index)
 
@@ -63,7 +64,7 @@ def to_the_round(t, h, e, losses):
 @LATEST
 @pytest.mark.parametrize("epsilon", [0.5, 0.25, 0.1])
 def test_red_ucb_extrapolates_to_the_arms_own_pull(epsilon, latest):
-    policy = ib.REdUCB(epsilon, alpha=2.5, noise=0.02)
+    policy = ib.REdUCB(epsilon, alpha=2.5, noise=NOISE)
     rule = rule_of(epsilon, to_its_own_pull)
     assert_follows(policy, rule, arms=ARMS, losses=LOSSES, latest=latest)
 
@@ -71,7 +72,7 @@ def test_red_ucb_extrapolates_to_the_arms_own_pull(epsilon, latest):
 @LATEST
 @pytest.mark.parametrize("epsilon", [0.5, 0.1])
 def test_rless_ucb_extrapolates_to_the_round(epsilon, latest):
-    policy = ib.RLessUCB(epsilon, alpha=2.5, noise=0.02)
+    policy = ib.RLessUCB(epsilon, alpha=2.5, noise=NOISE)
     rule = rule_of(epsilon, to_the_round)
     assert_follows(policy, rule, arms=ARMS, losses=LOSSES, latest=latest)
 

@@ -104,6 +104,14 @@ def test_the_first_choices_are_those_computed_by_hand():
     assert trace(ib.FEWA(alpha=0.06, noise=0.1), [0.0, 1.0], 6) == [0, 1, 0, 0, 0, 0]
 
 
+def test_of_the_arms_that_the_filter_leaves_fewa_pulls_the_one_observed_least():
+    agent = ib.Agent(ib.FEWA(), 3)
+    for arm in (0, 0, 0, 1, 1, 2, 2, 2):
+        agent.observe(agent.pull(arm), 0.5)
+    assert agent.select() == 1
+    assert agent.select([True, False, True]) == 0
+
+
 def test_ties_go_to_the_smallest_arm():
     assert trace(ib.FEWA(), [0.5, 0.5, 0.5], 9) == [0, 1, 2] * 3
     # A third loss makes no new window, so that arm 0 is level again in round 8.
