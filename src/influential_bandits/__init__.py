@@ -47,16 +47,31 @@ if TYPE_CHECKING:
     from influential_bandits.optima.path import OptimalPath, Optimum, optimal_path, optimum
     from influential_bandits.optima.regret import regret
     from influential_bandits.policies.agent import Agent, Ticket
+    from influential_bandits.policies.classic import (
+        EXP3,
+        MOSS,
+        UCBV,
+        EpsilonGreedy,
+        GaussianThompson,
+    )
     from influential_bandits.policies.contract import Policy
     from influential_bandits.policies.influential_lcb import InfluentialLCB
     from influential_bandits.policies.lcb import LCB
     from influential_bandits.policies.model_lcb import ModelLCB
+    from influential_bandits.policies.nonstationary import (
+        MUCB,
+        DiscountedLCB,
+        SlidingWindowLCB,
+    )
     from influential_bandits.policies.oracles import (
         EachArmOnceOracle,
         FrankWolfeOracle,
         OptimalOracle,
     )
     from influential_bandits.policies.prior import LossPrior
+    from influential_bandits.policies.restless import DSEE
+    from influential_bandits.policies.rising import REdUCB, RLessUCB
+    from influential_bandits.policies.rotting import FEWA, RAWUCB
     from influential_bandits.policies.uniform import Uniform
     from influential_bandits.simulation.engine import simulate
     from influential_bandits.simulation.scenario import Scenario
@@ -118,12 +133,17 @@ _HOMES = {
     "optima.path": ("OptimalPath", "Optimum", "optimal_path", "optimum"),
     "optima.regret": ("regret",),
     "policies.agent": ("Agent", "Ticket"),
+    "policies.classic": ("EXP3", "MOSS", "UCBV", "EpsilonGreedy", "GaussianThompson"),
     "policies.contract": ("Policy",),
     "policies.influential_lcb": ("InfluentialLCB",),
     "policies.lcb": ("LCB",),
     "policies.model_lcb": ("ModelLCB",),
     "policies.prior": ("LossPrior",),
+    "policies.nonstationary": ("MUCB", "DiscountedLCB", "SlidingWindowLCB"),
     "policies.oracles": ("EachArmOnceOracle", "FrankWolfeOracle", "OptimalOracle"),
+    "policies.restless": ("DSEE",),
+    "policies.rising": ("REdUCB", "RLessUCB"),
+    "policies.rotting": ("FEWA", "RAWUCB"),
     "policies.uniform": ("Uniform",),
     "simulation.engine": ("simulate",),
     "simulation.scenario": ("Scenario",),

@@ -1,4 +1,4 @@
-"""The portable logarithm and normal quantile, against 50-digit decimal arithmetic."""
+"""The portable logarithm, exponential and normal quantile, against 50-digit decimal arithmetic."""
 
 import decimal
 import math
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from influential_bandits.numerics.portable import log, normal_quantile
+from influential_bandits.numerics.portable import exp, log, normal_quantile
 
 DIGITS = decimal.Context(prec=50)
 ROUNDING = 2.0**-53
@@ -66,6 +66,36 @@ def test_log_of_one_is_zero():
 def test_compiled_log_has_the_bits_of_interpreted_python(x):
     # Python neither fuses nor reorders, so this fails if the compiler does.
     assert bits(log(x)) == bits(log.py_func(x))
+
+
+def exp_error(x):
+    """How far exp(x) is from the exponential, in units in the last place."""
+    computed = exp(x)
+    return abs(Decimal(computed) - Decimal(x).exp(DIGITS)) / Decimal(math.ulp(computed))
+
+
+@given(st.floats(-708.0, 709.0))
+@example(-708.0)
+@example(709.0)
+@example(5e-324)
+@example(0.5 * math.log(2.0))
+@example(-0.5 * math.log(2.0))
+def test_exp_is_within_one_unit_in_the_last_place(x):
+    assert exp_error(x) < 1
+
+
+def test_exp_is_within_one_unit_in_the_last_place_where_it_is_used():
+    assert max(map(exp_error, (-np.geomspace(1e-12, 700.0, 1500)).tolist())) < 1
+
+
+def test_exp_of_zero_is_one_and_of_very_little_is_zero():
+    assert bits(exp(0.0)) == bits(exp(-0.0)) == bits(1.0)
+    assert bits(exp(-708.1)) == bits(exp(-1e300)) == bits(0.0)
+
+
+@given(st.floats(-708.0, 709.0))
+def test_compiled_exp_has_the_bits_of_interpreted_python(x):
+    assert bits(exp(x)) == bits(exp.py_func(x))
 
 
 # The centre is a quotient of polynomials of degree 7 in r ≥ 0 with positive coefficients, so that

@@ -21,7 +21,13 @@ CONFIGURATIONS = {
         ib.InfluentialLCB(scale=2.5),
         ib.InfluentialLCB(scale="estimate"),
         ib.InfluentialLCB(scale="estimate", opening="paper", noise_bound=0.25),
-    )
+    ),
+    ib.EpsilonGreedy: (ib.EpsilonGreedy(), ib.EpsilonGreedy(2.0, decreasing=True)),
+    ib.EXP3: (ib.EXP3(low=-3.0, high=3.0),),  # the range of loss_of
+    ib.SlidingWindowLCB: (ib.SlidingWindowLCB(), ib.SlidingWindowLCB(window=5)),
+    ib.DiscountedLCB: (ib.DiscountedLCB(), ib.DiscountedLCB(discount=1e-30)),
+    ib.MUCB: (ib.MUCB(), ib.MUCB(window=2, exploration=0.5, planned_rounds=1, scale=0.5)),
+    ib.FEWA: (ib.FEWA(), ib.FEWA(alpha=0.06, noise=0.1)),
 }
 
 
@@ -233,6 +239,17 @@ def test_the_engine_plays_every_number_of_arms(policy, arms):
 
 
 @every_policy
+def test_the_engine_chooses_what_an_agent_chooses(policy):
+    noise = ib.GaussianNoise(1.0)
+    run = ib.simulate(world(3), policy, HORIZON, noise, seeds=[5], record="arms")
+    agent, environment = new_agent(policy, 3, seed=5), ib.Environment(world(3), noise, seed=5)
+    for arm in run.arms[0, 0]:
+        ticket = agent.pull()
+        assert ticket.arm == arm
+        agent.observe(ticket, environment.pull(arm))
+
+
+@every_policy
 @every_size
 @pytest.mark.parametrize("seed", range(3))
 def test_a_saved_agent_goes_on_as_if_never_saved(policy, arms, seed):
@@ -308,6 +325,29 @@ def test_late_losses_are_taken_in_any_order(policy, arms, order):
     for _ in range(HORIZON // 2):
         ticket = agent.pull()
         agent.observe(ticket, loss_of(ticket))
+
+
+@every_policy
+def test_arms_come_and_go(policy):
+    agent = new_agent(policy, 2)
+    if policy.privileged:
+        with pytest.raises(ib.NotApplicable, match="knows an instance of 2 arms"):
+            agent.add_arm()
+        return
+    follow(agent, script(2, 20, seed=3))
+    assert [agent.add_arm(), agent.add_arm()] == [2, 3]
+    agent.retire_arm(0)
+    resumed = ib.Agent.from_json(strictly_through_json(agent.to_json()), policy)
+    chosen = set()
+    for _ in range(HORIZON):
+        ticket = agent.pull()
+        assert resumed.pull() == ticket
+        chosen.add(ticket.arm)
+        for late in list(agent.pending.values())[::2]:  # of the retired arm too
+            for twin in (agent, resumed):
+                twin.observe(late, loss_of(late))
+    assert {2, 3} <= chosen <= {1, 2, 3}
+    assert everything(resumed) == everything(agent)
 
 
 @every_policy

@@ -339,7 +339,9 @@ class InfluenceModel(LossModel):
         for i in range(world.n_arms):
             order[unknowns(i)] = i
         known = np.append(covariance, np.zeros((1, len(covariance))), axis=0)
-        known = np.append(known, np.zeros((len(known), 1)), axis=1)  # −1: entries that are no unknowns
+        known = np.append(
+            known, np.zeros((len(known), 1)), axis=1
+        )  # −1: entries that are no unknowns
         return LossPrior(
             in_order(matrix, np.asarray(world.initial_loss)),
             known[np.ix_(order, order)],

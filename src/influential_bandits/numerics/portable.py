@@ -1,4 +1,4 @@
-"""Logarithm and normal quantile from + − × ÷ √ and integer operations only.
+"""Logarithm, exponential and normal quantile from + − × ÷ √ and integer operations only.
 
 Library versions of these functions differ in the last bit between NumPy, libm, SIMD and GPU
 libraries. Written out in a fixed order without contraction, they are the same everywhere, and
@@ -17,6 +17,8 @@ LN2_HIGH = 6.93147180369123816490e-01  # ln 2 to 32 bits, so that exponent · LN
 LN2_LOW = 1.90821492927058770002e-10
 SQRT_TWO_MANTISSA = 0x6A09E667F3BCD  # mantissa bits of √2: above it the exponent is rounded up
 MANTISSA_MASK = 0xFFFFFFFFFFFFF
+INVERSE_LN2 = 1.44269504088896338700
+SMALLEST_EXPONENT = -708.0  # below it e^x is no normal double
 
 
 @inlined
@@ -54,6 +56,32 @@ def log(x: float) -> float:
     half_square = 0.5 * f * f
     e = np.float64(exponent)
     return e * LN2_HIGH - ((half_square - (s * (half_square + (even + odd)) + e * LN2_LOW)) - f)
+
+
+@inlined
+def exp(x: float) -> float:
+    """Return eˣ for x ≤ 709, within one unit in the last place; 0 for x < −708.
+
+    With x = k·ln 2 + r, |r| ≤ ½ ln 2, it is 2ᵏ·eʳ; eʳ is the rational approximation of fdlibm's
+    ``e_exp.c``.
+
+    Examples
+    --------
+    >>> exp(0.0), round(exp(1.0), 14)
+    (1.0, 2.71828182845905)
+    """
+    if x < SMALLEST_EXPONENT:
+        return 0.0
+    k = math.floor(x * INVERSE_LN2 + 0.5)
+    high = x - k * LN2_HIGH
+    low = k * LN2_LOW
+    r = high - low
+    z = r * r
+    c = -1.65339022054652515390e-06 + z * 4.13813679705723846039e-08
+    c = -2.77777777770155933842e-03 + z * (6.61375632143793436117e-05 + z * c)
+    c = r - z * (1.66666666666666019037e-01 + z * c)
+    y = 1.0 - ((low - r * c / (2.0 - c)) - high)
+    return y * np.int64((int(k) + 1023) << 52).view(np.float64)
 
 
 @inlined

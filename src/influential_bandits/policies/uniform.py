@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from influential_bandits.numerics.streams import uniform
+from influential_bandits.policies.choosing import random_arm
 from influential_bandits.policies.contract import Policy
 
 __all__ = ["Uniform"]
@@ -25,17 +26,4 @@ class Uniform(Policy):
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
         """Return a random eligible arm."""
-        u = uniform(rng, 0)
-        if eligible is None:
-            return min(int(u * c.arms), c.arms - 1)
-        choices = 0
-        for arm in range(c.arms):
-            if eligible[arm]:
-                choices += 1
-        chosen = min(int(u * choices), choices - 1)
-        for arm in range(c.arms):
-            if eligible[arm]:
-                if chosen == 0:
-                    return arm
-                chosen -= 1
-        return -1
+        return random_arm(uniform(rng, 0), c.arms, eligible)

@@ -1,0 +1,162 @@
+"""Policies for changing arms against their papers' definitions over the full history."""
+
+import math
+
+import numpy as np
+import pytest
+from policy_rules import assert_follows, random_losses, share, trace, unseen_first
+
+import influential_bandits as ib
+
+ARMS = 3
+LATEST = pytest.mark.parametrize("latest", [0, 9])
+LOSSES = random_losses(300, ARMS, seed=2)
+
+
+@LATEST
+@pytest.mark.parametrize("window", [1, 7, 60, 1000])
+def test_the_sliding_window_holds_the_pulls_of_the_last_rounds(window, latest):
+    def rule(pulls, arrivals, t):
+        recent = [a for a in arrivals if t - window <= a.round]
+        seen = [[a.loss for a in recent if a.arm == arm] for arm in range(ARMS)]
+
+        def index(arm):
+            n = len(seen[arm])
+            width = 0.8 * math.sqrt(0.6 * math.log(min(t, window)) / n)
+            return math.fsum(seen[arm]) / n - width
+
+        return unseen_first(seen, pulls, index)
+
+    policy = ib.SlidingWindowLCB(window=window, scale=0.8)
+    assert_follows(policy, rule, arms=ARMS, losses=LOSSES, latest=latest)
+
+
+def test_nothing_is_left_of_a_huge_loss_that_left_the_window():
+    agent = ib.Agent(ib.SlidingWindowLCB(window=4), 1)
+    for t in range(40):
+        agent.observe(agent.pull(), 1e17 if t < 30 and t % 3 == 0 else 0.1)
+    state = agent.state
+    assert state["total"][0] + state["rest"][0] == pytest.approx(0.4, rel=1e-15)
+
+
+@LATEST
+def test_the_past_is_discounted_by_round(latest):
+    def rule(pulls, arrivals, t):
+        weighed = [(a.arm, 0.95 ** (t - 1 - a.round), a.loss) for a in arrivals]
+        weights = [math.fsum(w for i, w, _ in weighed if i == arm) for arm in range(ARMS)]
+
+        def index(arm):
+            mean = math.fsum(w * loss for i, w, loss in weighed if i == arm) / weights[arm]
+            excess = 0.7 * math.log(max(sum(weights), 1.0))
+            return mean - 2 * 0.3 * math.sqrt(excess / weights[arm])
+
+        return unseen_first(weights, pulls, index)
+
+    policy = ib.DiscountedLCB(discount=0.95, xi=0.7, scale=0.3)
+    assert_follows(policy, rule, arms=ARMS, losses=LOSSES, latest=latest)
+
+
+def test_an_arm_whose_weight_has_vanished_counts_as_new():
+    agent = ib.Agent(ib.DiscountedLCB(discount=0.5), 2)
+    old = agent.pull(1)
+    agent.observe(agent.pull(1), 3.0)
+    for _ in range(1200):
+        agent.observe(agent.pull(0), 0.0)
+    assert agent.state["weight"][1] == 0.0
+    agent.observe(old, 5.0)  # too old to count
+    assert agent.select() == 1
+    agent.observe(agent.pull(), 7.0)
+    assert agent.state["mean"].tolist() == [0.0, 7.0]
+
+
+@LATEST
+def test_mucb_restarts_when_the_halves_of_a_window_differ(latest):
+    window, scale, planned = 10, 0.2, 400
+    bound = scale * math.sqrt(window / 2 * math.log(2 * ARMS * planned**2))
+    restarts = set()
+
+    def rule(pulls, arrivals, t):
+        restart, seen = 0, [[] for _ in range(ARMS)]
+        for a in arrivals:
+            if a.round <= restart:
+                continue
+            seen[a.arm].append(a.loss)
+            last = seen[a.arm][-window:]
+            half = window // 2
+            if len(last) == window and abs(sum(last[half:]) - sum(last[:half])) > bound:
+                restart, seen = a.now, [[] for _ in range(ARMS)]
+                restarts.add(restart)
+        turn = (t - restart - 1) % math.floor(ARMS / 0.2)
+        if turn < ARMS:
+            return turn
+
+        def index(arm):
+            n = len(seen[arm])
+            return sum(seen[arm]) / n - scale * math.sqrt(2 * math.log(t - restart) / n)
+
+        return unseen_first(seen, pulls, index)
+
+    policy = ib.MUCB(window, exploration=0.2, planned_rounds=planned, scale=scale)
+    losses = np.array(LOSSES)
+    losses[100:] += [1.0, -1.0, 0.0]
+    losses[200:] += [-3.0, 2.0, 1.0]
+    assert_follows(policy, rule, arms=ARMS, losses=losses.tolist(), latest=latest)
+    assert len(restarts) >= 2
+
+
+def test_a_turn_of_mucb_passes_to_the_best_if_its_arm_is_not_eligible():
+    agent = ib.Agent(ib.MUCB(exploration=1.0), 3)
+    for loss in (0.5, 0.2, 0.9):
+        agent.observe(agent.pull(), loss)
+    assert agent.select() == 0
+    assert agent.select([False, True, True]) == 1
+    assert agent.select([False, False, True]) == 2
+
+
+def test_the_first_choices_are_those_computed_by_hand():
+    # The window of two rounds forgets the worse arm as soon as the better was pulled twice.
+    assert trace(ib.SlidingWindowLCB(window=2), [1.0, 0.0], 7) == [0, 1, 1, 0, 1, 1, 0]
+    # t=6: −2√(0.6·log 5 / 4) = −0.983 against 1 − 2√(0.6·log 5) = −0.965; t=7: −0.93 and −1.07
+    assert trace(ib.DiscountedLCB(discount=1.0), [0.0, 1.0], 7) == [0, 1, 0, 0, 0, 0, 1]
+    # Turns in rounds 1, 2 and 5, 6; t=3: −1.48 against −0.48; t=4: −1.18 against −0.67
+    assert trace(ib.MUCB(exploration=0.5), [0.0, 1.0], 6) == [0, 1, 0, 0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [ib.SlidingWindowLCB(window=100), ib.DiscountedLCB(), ib.MUCB(exploration=0.5)],
+    ids=repr,
+)
+def test_ties_go_to_the_smallest_arm(policy):
+    assert trace(policy, [0.5, 0.5, 0.5], 9) == [0, 1, 2] * 3
+
+
+def test_the_better_arm_is_found_again_after_a_change():
+    def loss(t, arm, n):
+        return 0.4 if arm == 0 else 0.9 if t <= 1000 else 0.1
+
+    fresh = [
+        ib.SlidingWindowLCB(window=200, scale=0.5),
+        ib.DiscountedLCB(discount=0.98, scale=0.2),
+        ib.MUCB(window=20, exploration=0.2, planned_rounds=1500, scale=0.3),
+    ]
+    for policy in fresh:
+        assert share(policy, loss, 1500, arm=1, last=200) > 0.8, policy
+    assert share(ib.MOSS(scale=0.3), loss, 1500, arm=1, last=200) < 0.1
+
+
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        (lambda: ib.SlidingWindowLCB(0), "window must be at least 1, got 0"),
+        (lambda: ib.SlidingWindowLCB(xi=0.0), "xi must be a number above 0, got 0"),
+        (lambda: ib.DiscountedLCB(1.1), "discount must be .* at most 1, got 1.1"),
+        (lambda: ib.DiscountedLCB(0), "discount must be a number above 0"),
+        (lambda: ib.MUCB(window=7), "window must be even, got 7"),
+        (lambda: ib.MUCB(exploration=0), "exploration must be"),
+        (lambda: ib.MUCB(planned_rounds=0.5), "planned_rounds must be a whole number"),
+    ],
+)
+def test_a_wrong_setting_is_refused(make, match):
+    with pytest.raises(ib.InvalidInput, match=match):
+        make()
