@@ -191,7 +191,8 @@ def _inverse_of(
     history_gram(design, events, u, size, gram)
     number = events.offsets[u + 1] - events.offsets[u]
     weights = penalties(gram, design.arms, design.controls, design.kind, number, ridge, shrinkage)
-    return np.linalg.inv(gram[:size, :size] + np.diag(weights))
+    inverse: Floats = np.linalg.inv(gram[:size, :size] + np.diag(weights))
+    return inverse
 
 
 @kernel

@@ -305,8 +305,8 @@ class InfluenceModel(LossModel):
     def prior(self, instance: object = None) -> LossPrior:
         """Return what the log says about (l1, A), for a policy to start from.
 
-        Without a label it is about an instance that the log has not met: as unsure as the population
-        is known, and as far from it as instances differ. A log of one instance is about that one.
+        Without a label it is about an instance that the log has not met: as unsure as the
+        population, and as far from it as instances differ. A log of one instance is about that one.
 
         Parameters
         ----------
