@@ -191,8 +191,9 @@ def _inverse_of(
     history_gram(design, events, u, size, gram)
     number = events.offsets[u + 1] - events.offsets[u]
     weights = penalties(gram, design.arms, design.controls, design.kind, number, ridge, shrinkage)
-    inverse: Floats = np.linalg.inv(gram[:size, :size] + np.diag(weights))
-    return inverse
+    out: Floats = np.zeros((size, size))
+    out[:] = np.linalg.inv(gram[:size, :size] + np.diag(weights))
+    return out
 
 
 @kernel

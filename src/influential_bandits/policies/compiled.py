@@ -174,9 +174,10 @@ class Layout:
         """Copy states (runs, numbers) of another number of arms, as far as both have room."""
         for field, (buffer, where, lengths) in self.slices.items():
             _, from_where, had = before.slices[field]
+            runs = len(old[buffer])
             both = tuple(slice(0, min(pair)) for pair in zip(lengths, had, strict=True))
-            target = new[buffer][:, where].reshape(-1, *lengths)
-            target[:, *both] = old[buffer][:, from_where].reshape(-1, *had)[:, *both]
+            target = new[buffer][:, where].reshape(runs, *lengths)
+            target[:, *both] = old[buffer][:, from_where].reshape(runs, *had)[:, *both]
 
 
 def _require_names(policy: str, names: list[str]) -> None:
