@@ -25,7 +25,8 @@ RAY = 3  # features of an arm among many
 LARGEST = 20  # the exponents of ρ lie in −LARGEST … LARGEST
 NONE = -40  # exponent of ρ_A that stands for no influence at all
 USUAL_LOSS, USUAL_INFLUENCE = 0, -1  # where the search begins
-RELUCTANCE = 0.2  # nats for a squared power of two away from the usual
+RELUCTANCE = 0.2  # nats for a squared power of two away from the usual, up to two of them
+NO_INFLUENCE = 3.0  # nats that "no influence" has to make up for
 FLOOR = 2.0**-44  # relative size of what rounding leaves
 MOST_TRIALS = 24
 LN4 = 1.3862943611198906
@@ -209,10 +210,19 @@ def support(
 ) -> float:
     """Return the log likelihood of a choice, less our reluctance to go far from the usual."""
     volume, rss = evaluate(gram, moments, memories, squares, choice, factor, solved)
-    far = float(choice[1] - USUAL_LOSS) ** 2
-    if choice[2] != NONE:
-        far += float(choice[2] - USUAL_INFLUENCE) ** 2
-    return -0.5 * (volume + seen * log(rss / squares)) - RELUCTANCE * far
+    odds = _reluctance(choice[1] - USUAL_LOSS)
+    if choice[2] == NONE:
+        odds += NO_INFLUENCE
+    else:
+        odds += _reluctance(choice[2] - USUAL_INFLUENCE)
+    return -0.5 * (volume + seen * log(rss / squares)) - odds
+
+
+@inlined
+def _reluctance(distance: int) -> float:
+    """Return a penalty that grows with the square near the usual, and then evenly."""
+    far = abs(float(distance))
+    return RELUCTANCE * (far * far if far <= 2.0 else 4.0 * far - 4.0)
 
 
 @kernel
@@ -228,12 +238,7 @@ def climb(
     factor: Floats,
     solved: Floats,
 ) -> float:
-    """Improve the scales of a choice, by factors of four; return its support.
-
-    Then "no influence" is tried as well, unless ρ_A is fixed.
-    """
-    if choice[2] == NONE:
-        choice[2] = -LARGEST // 2
+    """Improve the scales of a choice, by factors of four; return its support."""
     trial = choice.copy()
     best = support(gram, moments, memories, squares, seen, choice, factor, solved)
     failures, trials, which = 0, 0, 0
@@ -252,11 +257,4 @@ def climb(
         else:
             failures += 1
             which = (which + 1) % directions
-    if not fixed_influence and choice[0] == 0:  # without influence, memories do not differ
-        trial[:] = choice
-        trial[2] = NONE
-        value = support(gram, moments, memories, squares, seen, trial, factor, solved)
-        if value > best:
-            best = value
-            choice[:] = trial
     return best

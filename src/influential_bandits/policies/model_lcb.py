@@ -326,7 +326,7 @@ class ModelLCB(Policy):
         s.volume[0] += log(alpha)
         seen = s.observations[0]
         if not c.warm and seen >= s.next_choice[0] and seen <= LAST_CHOICE and s.squares[0] > 0.0:
-            s.next_choice[0] = seen + max(1, seen // 2) if seen < 64 else 2 * seen
+            s.next_choice[0] = seen + max(1, seen // 2 if c.arms <= 10 else seen)
             _choose_prior(c, s)
         s.rss[0] = max(s.rss[0], evidence.FLOOR * s.squares[0])
         if s.theta.size > 0:
@@ -443,7 +443,7 @@ def _choose_prior(c: Any, s: Any) -> None:
     gram, moments = (s.gram, s.moments) if exact else (s.ray_gram, s.ray_moments)
     squares, seen = s.squares[0], s.observations[0]
     memories = c.memories if exact else 0
-    best, chosen = -math.inf, 0
+    best, lasting, chosen = -math.inf, -math.inf, 0
     for m in range(c.memories if exact else 1):
         most = evidence.MOST_TRIALS if m == s.choice[0] else 2
         value = evidence.climb(
@@ -458,6 +458,8 @@ def _choose_prior(c: Any, s: Any) -> None:
             factor,
             solved,
         )
+        if m == 0:
+            lasting = value
         if value > best:
             best, chosen = value, m
     if chosen > 0:
@@ -465,11 +467,15 @@ def _choose_prior(c: Any, s: Any) -> None:
         _, least = evidence.evaluate(gram, moments, memories, squares, loosest, factor, solved)
         if best + 0.5 * seen * log(least / squares) < log(100.0):
             chosen = 0
-    same = True
-    for k in range(3):
-        same = same and s.choice[k] == s.candidates[chosen, k]
-    if not same:
-        s.choice[:] = s.candidates[chosen]
+            best = lasting
+    choice = s.candidates[chosen].copy()
+    if chosen == 0 and not c.fixed_influence:
+        choice[2] = evidence.NONE
+        value = evidence.support(gram, moments, memories, squares, seen, choice, factor, solved)
+        if value <= best:
+            choice[2] = s.candidates[0, 2]
+    if choice[0] != s.choice[0] or choice[1] != s.choice[1] or choice[2] != s.choice[2]:
+        s.choice[:] = choice
         _rebuild(c, s)
 
 

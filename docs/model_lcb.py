@@ -1,0 +1,177 @@
+"""Measure what docs/model_lcb.md says of ModelLCB: ``python docs/model_lcb.py [--quick]``.
+
+The instances are the paper's random ones (K = 3, noise N(0, 1)), numbered from 2,000,000: none of
+them was looked at while the policy was made. Takes about half an hour on two cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+import influential_bandits as ib
+
+FIRST = 2_000_000
+NOISE = ib.GaussianNoise(1.0)
+
+
+def instances(number: int, first: int = FIRST) -> list[ib.Instance]:
+    """Return the paper's random instances, numbered from ``first``."""
+    return [ib.random_instance(arms=3, seed=seed) for seed in range(first, first + number)]
+
+
+def regrets(worlds: list[ib.Instance], policy: ib.Policy, horizons: list[int]) -> np.ndarray:
+    """Return the regret at each horizon, (instances, horizons)."""
+    run = ib.simulate(worlds, policy, horizons[-1], NOISE, checkpoints=horizons)
+    return run.regret()[:, 0]
+
+
+def once(worlds: list[ib.Instance], horizons: list[int]) -> np.ndarray:
+    """Return the regret of the oracle that pulls each arm once, (instances, horizons)."""
+    oracle = ib.EachArmOnceOracle()
+    plans = [[oracle.knowledge(world, t)["plan"] for t in horizons] for world in worlds]
+    return np.array([ib.regret(w, np.array(p, float)) for w, p in zip(worlds, plans, strict=True)])
+
+
+def table(head: str, horizons: list[int], rows: dict[str, list[float]]) -> Iterator[str]:
+    """Yield a Markdown table with a column for each horizon."""
+    yield f"| {head} | " + " | ".join(f"T = {t:,}" for t in horizons) + " |"
+    yield "|---" + "|---:" * len(horizons) + "|"
+    for name, values in rows.items():
+        yield f"| {name} | " + " | ".join(f"{value:.4g}" for value in values) + " |"
+    yield ""
+
+
+def growth(size: float) -> Iterator[str]:
+    """Regret and slopes to a million rounds, all and easy instances."""
+    horizons = [30, 100, 1000, 10_000, 100_000, 1_000_000]
+    worlds = instances(round(100 * size))
+    easy = np.array([ib.difficulty(world).verdict == "easy" for world in worlds])
+    policies = (ib.ModelLCB(), ib.InfluentialLCB(), ib.LCB())
+    found = {type(p).__name__: regrets(worlds, p, horizons) for p in policies}
+    yield from table("mean regret", horizons, {n: list(r.mean(0)) for n, r in found.items()})
+    for name, rows in found.items():
+        slopes = [
+            ib.log_log_slope(horizons, some.mean(0), 1000, 1_000_000) for some in (rows, rows[easy])
+        ]
+        yield (
+            f"{name}: slope over 10³ … 10⁶ {slopes[0]:.3f}, on the {easy.sum()} easy instances "
+            f"{slopes[1]:.3f}."
+        )
+    yield ""
+
+
+def tail(size: float) -> Iterator[str]:
+    """Percentiles of regret / T over many instances."""
+    horizons = [1000, 10_000, 100_000]
+    number = round(10_000 * size)
+    found = regrets(instances(number, FIRST + 10_000), ib.ModelLCB(), horizons) / horizons
+    rows = {
+        name: list(np.quantile(found, q, axis=0))
+        for name, q in (("median", 0.5), ("99 %", 0.99), ("99.9 %", 0.999), ("largest", 1.0))
+    }
+    yield from table(f"regret / T, {number:,} instances", horizons, rows)
+
+
+def against_oracle(size: float) -> Iterator[str]:
+    """How many times the regret of the oracle that pulls each arm once."""
+    horizons = [1000, 10_000, 100_000]
+    worlds = instances(round(1000 * size), FIRST + 30_000)
+    own, oracle = regrets(worlds, ib.ModelLCB(), horizons), once(worlds, horizons)
+    rows = {
+        "ModelLCB": list(own.mean(0)),
+        "EachArmOnceOracle": list(oracle.mean(0)),
+        "ratio": list(own.mean(0) / oracle.mean(0)),
+    }
+    yield from table(f"mean regret, {len(worlds):,} instances", horizons, rows)
+
+
+def warm(size: float) -> Iterator[str]:
+    """The same for a start from a model fitted to 500 logged rounds of a uniform policy."""
+    horizons = [1000, 10_000]
+    worlds = instances(round(200 * size), FIRST + 40_000)
+    rows: dict[str, list[list[float]]] = {"cold": [], "warm": [], "warm, told the horizon": []}
+    for number, world in enumerate(worlds):
+        prior = logged_prior(world, number)
+        known = {t: ib.ModelLCB(prior=prior, horizon=t) for t in horizons}
+        for name, policies in (
+            ("cold", dict.fromkeys(horizons, ib.ModelLCB())),
+            ("warm", dict.fromkeys(horizons, ib.ModelLCB(prior=prior))),
+            ("warm, told the horizon", known),
+        ):
+            rows[name].append([_last(world, policies[t], t, number) for t in horizons])
+    means = {name: np.mean(values, axis=0) for name, values in rows.items()}
+    oracle = once(worlds, horizons).mean(0)
+    ratios = {f"{name}, ratio": list(mean / oracle) for name, mean in means.items()}
+    shown = {name: list(mean) for name, mean in means.items()}
+    shown["EachArmOnceOracle"] = list(oracle)
+    yield from table(f"mean regret, {len(worlds)} instances", horizons, shown | ratios)
+
+
+def _last(world: ib.Instance, policy: ib.Policy, horizon: int, number: int) -> float:
+    run = ib.simulate(
+        world, policy, horizon, NOISE, checkpoints=[horizon], instance_numbers=[number]
+    )
+    return float(run.regret()[0, 0, -1])
+
+
+def logged_prior(world: ib.Instance, number: int) -> ib.LossPrior:
+    """Return the prior that 500 rounds of a uniform policy in this world teach."""
+    env = ib.Environment(world, NOISE, seed=1, instance_number=number)
+    agent = ib.Agent(ib.Uniform(), world.n_arms, seed=1, instance_number=number)
+    arms, losses = [], []
+    for _ in range(500):
+        ticket = agent.pull()
+        arms.append(str(ticket.arm))
+        losses.append(env.pull(ticket.arm))
+    log = ib.EventLog(["log"] * 500, arms, losses)
+    return ib.InfluenceModel(ridge=1e-3, shrinkage=0.0).fit(log).prior()
+
+
+def practice(size: float) -> Iterator[str]:
+    """What delays, batches and missing arms cost."""
+    worlds = instances(round(100 * size), FIRST + 50_000)
+    horizons = [1000, 10_000]
+    yield "| mean regret | " + " | ".join(f"T = {t:,}" for t in horizons) + " |"
+    yield "|---" + "|---:" * len(horizons) + "|"
+    for name, scenario in (
+        ("at once", None),
+        ("10 rounds late", ib.Scenario(delay=10)),
+        ("10 rounds late on average, in any order", ib.Scenario(delay=10, delay_law="geometric")),
+        ("in batches of 10", ib.Scenario(batch=10)),
+        ("in batches of 100", ib.Scenario(batch=100)),
+    ):
+        for policy in (ib.ModelLCB(), ib.InfluentialLCB()):
+            run = ib.simulate(
+                worlds, policy, horizons[-1], NOISE, checkpoints=horizons, scenario=scenario
+            )
+            means = run.regret()[:, 0].mean(0)
+            cells = " | ".join(f"{value:.4g}" for value in means)
+            yield f"| {type(policy).__name__}, {name} | {cells} |"
+    yield ""
+
+
+PARTS: dict[str, Callable[[float], Iterator[str]]] = {
+    "growth": growth,
+    "tail": tail,
+    "oracle": against_oracle,
+    "warm": warm,
+    "practice": practice,
+}
+
+
+def main() -> None:
+    """Print the tables, or those named."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("parts", nargs="*", choices=[[], *PARTS])
+    parser.add_argument("--quick", action="store_true", help="a tenth of the instances")
+    given = parser.parse_args()
+    for name in given.parts or PARTS:
+        for line in PARTS[name](0.1 if given.quick else 1.0):
+            print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()
