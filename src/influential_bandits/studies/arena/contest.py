@@ -30,7 +30,7 @@ class Contest:
     left_out: int  # instances whose optimum could not be proved
     benchmark: str
     regrets: dict[str, Floats]  # (instances, horizons)
-    curves: dict[str, tuple[Ints, Floats]]  # marks, and regrets or losses (instances, marks)
+    curves: dict[str, tuple[Ints, Floats]]  # marks, and regrets (instances, marks)
     found: Standings
     absent: list[str]  # oracles that have no answer here
 
@@ -53,14 +53,14 @@ def contest_of(
     column = "loss" if fading else "regret"
     names = [str(name) for name in dict.fromkeys(rows["policy"])]
     tables = {name: by_instance(rows, name, column) for name in names}
-    values = {name: _at(*table, horizons) for name, table in tables.items()}
     references = [label(policy) for policy in policies if policy.privileged]
     benchmark = "relaxation"
     if fading:
-        benchmark = BOUND if BOUND in values else SCHEDULE
-        base = values.pop(benchmark)
-        values = {name: value - base for name, value in values.items()}
+        benchmark = BOUND if BOUND in tables else SCHEDULE
+        _, base = tables.pop(benchmark)
+        tables = {name: (marks, table - base) for name, (marks, table) in tables.items()}
         references.append(SCHEDULE)
+    values = {name: _at(*table, horizons) for name, table in tables.items()}
     proved = np.isfinite(np.stack(list(values.values()))).all(axis=(0, 2))
     if not proved.any():
         raise NotCertified(f"no optimum of the family {family.name} could be proved")

@@ -79,8 +79,10 @@ def _page(rows: list[Row], about: dict[str, Any], images: str, command: str) -> 
     parts = [
         "# Leaderboard",
         INTRODUCTION,
-        f"Made by `{made['command']}` (version {made['version']}, {made['date'][:10]}) and then "
-        f"`influential-bandits {command}`; do not edit.",
+        (
+            f"Made by `{made['command']}` (version {made['version']}, {made['date'][:10]}) and "
+            f"then `influential-bandits {command}`; do not edit."
+        ),
         *about["notes"],
     ]
     if len(about["wins"]["policies"]) > 1:
@@ -88,8 +90,10 @@ def _page(rows: list[Row], about: dict[str, Any], images: str, command: str) -> 
             "## Overall",
             _overall(rows, about),
             f"![Ranks of each policy on each family at its largest horizon]({images}/ranks.png)",
-            "How often the policy of the row has less regret than that of the column, at the "
-            "largest horizon of each family, families counting alike:",
+            (
+                "How often the policy of the row has less regret than that of the column, at the "
+                "largest horizon of each family, families counting alike:"
+            ),
             f"![Share of instances on which one policy beats another]({images}/wins.png)",
         ]
     for family in about["families"]:

@@ -178,7 +178,7 @@ def _notes(contest: Contest) -> list[str]:
 def _curves(contest: Contest) -> Figure:
     """Draw the best policies and the references; the others stay in the background."""
     found = contest.found
-    by_loss = contest.benchmark != "relaxation"
+    per_round = contest.benchmark != "relaxation"
     order = ordered(contest)
     best = [p for p in order if found.contender[p]][:SHOWN]
     best += [p for p in order if found.policies[p] in ALWAYS_SHOWN and p not in best]
@@ -186,33 +186,31 @@ def _curves(contest: Contest) -> Figure:
     for p in order:
         name = found.policies[p]
         kind = "dashed" if not found.contender[p] else "line" if p in best else "faint"
-        series.append(_series(contest, name, kind, by_loss))
-    if contest.benchmark == BOUND:
-        series.append(_series(contest, BOUND, "dashed", by_loss))
-    what = "loss per round" if by_loss else "regret"
+        series.append(_series(contest, name, kind, per_round))
+    what = f"loss per round beyond the {contest.benchmark}" if per_round else "regret"
     return Figure(
         "regret",
-        f"{contest.family.name}: mean {what} of {contest.instances} runs",
+        f"{contest.family.name}: {contest.instances} runs",
         "horizon T",
         f"mean {what}",
         series,
-        log_y=not by_loss,
+        log_y=not per_round,
         caption=f"{contest.family.line}. In colour: the lowest at the largest horizon, and "
         f"{', '.join(ALWAYS_SHOWN)}; dashed: references. Bands: 95 % of the mean.",
     )
 
 
-def _series(contest: Contest, name: str, kind: str, by_loss: bool) -> Series:
+def _series(contest: Contest, name: str, kind: str, per_round: bool) -> Series:
     marks, values = contest.curves[name]
-    if by_loss:
+    if per_round:
         values = values / marks
     mean = values.mean(axis=0)
-    if not by_loss:
+    if not per_round:
         mean = np.where(mean > 0.0, mean, np.nan)  # a log scale has no zero
     if kind != "line" or len(values) < 2:
         return Series(name, marks, mean, kind=kind)
     half = 1.96 * values.std(axis=0, ddof=1) / np.sqrt(len(values))
-    low = mean - half if by_loss else np.maximum(mean - half, 0.01 * mean)
+    low = mean - half if per_round else np.maximum(mean - half, 0.01 * mean)
     return Series(name, marks, mean, low, mean + half, kind)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from influential_bandits.checks import optional_module
 from influential_bandits.studies.report.palette import COLOURS, FAINT, places, rgba
+from influential_bandits.studies.report.text import grid_text
 from influential_bandits.studies.study import Bars, Figure, Grid, HeatMap, Picture, Series
 
 
@@ -95,7 +96,7 @@ def _lines(graph: Any, figure: Figure) -> Any:
 
 def _grid(graph: Any, figure: Grid) -> Any:
     values = np.asarray(figure.values, float)
-    texts = [[f"{v:.{figure.digits}f}" if np.isfinite(v) else "" for v in row] for row in values]
+    texts = [[grid_text(v, figure.digits) for v in row] for row in values]
     good_is_low = figure.good < figure.bad
     cells = graph.Heatmap(
         z=[[float(v) if np.isfinite(v) else None for v in row] for row in values],

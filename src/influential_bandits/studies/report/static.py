@@ -12,6 +12,7 @@ import numpy as np
 from influential_bandits import __version__
 from influential_bandits.checks import optional_module
 from influential_bandits.studies.report.palette import COLOURS, FAINT, MARKERS, places
+from influential_bandits.studies.report.text import grid_text
 from influential_bandits.studies.store import write_atomically
 from influential_bandits.studies.study import Bars, Figure, Grid, HeatMap, Picture, Series
 
@@ -29,7 +30,10 @@ def draw(figure: Picture, folder: Path, settings: Mapping[str, Any]) -> None:
     ):
         warnings.filterwarnings("ignore", "Glyph")  # a name in a script that the font lacks
         canvas, ax = pyplot.subplots(figsize=_size(figure), layout="constrained")
-        ax.set_title(figure.title)
+        if isinstance(figure, Grid):
+            canvas.suptitle(figure.title, fontsize=11)  # over the names of the rows too
+        else:
+            ax.set_title(figure.title)
         if isinstance(figure, Figure):
             _lines(ax, figure)
         elif isinstance(figure, Bars):
@@ -56,7 +60,7 @@ def _size(figure: Picture) -> tuple[float, float]:
     if isinstance(figure, HeatMap):
         return 7.2, 6.4
     if isinstance(figure, Grid):
-        return max(5.0, 2.2 + 0.5 * len(figure.columns)), max(3.0, 2.0 + 0.3 * len(figure.rows))
+        return max(5.4, 2.2 + 0.5 * len(figure.columns)), max(3.0, 2.0 + 0.3 * len(figure.rows))
     return (6.0, 4.2) if isinstance(figure, Figure) else (6.4, 1.4 + 0.3 * len(figure.labels))
 
 
@@ -118,7 +122,7 @@ def _grid(ax: Any, figure: Grid) -> None:
     ax.set_yticks(range(len(figure.rows)), _plain(figure.rows), fontsize=8)
     ax.xaxis.tick_top()
     for i, j in np.argwhere(np.isfinite(values)):
-        text = f"{values[i, j]:.{figure.digits}f}"
+        text = grid_text(values[i, j], figure.digits)
         ax.text(j, i, text, ha="center", va="center", fontsize=7)
 
 
