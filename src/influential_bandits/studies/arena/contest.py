@@ -112,7 +112,9 @@ def horizon_ranks(contests: list[Contest]) -> tuple[list[int], Floats]:
 def wins(contests: list[Contest]) -> dict[str, Any]:
     """Return who beats whom at the largest horizon of each family; families count alike."""
     names = contenders(contests)
+    if not names:
+        return {"policies": [], "shares": []}
     shares = [
         win_shares({name: contest.regrets[name][:, -1] for name in names}) for contest in contests
     ]
-    return {"policies": names, "shares": np.mean(shares, axis=0).tolist() if names else []}
+    return {"policies": names, "shares": np.mean(shares, axis=0).tolist()}

@@ -176,7 +176,7 @@ def summary_rows(
                 "instances": instances,
                 "reference": not bool(found.contender[p]),
                 "rank": found.rank[at],
-                "lowest": bool(found.lowest[h] == p),
+                "lowest": bool(found.lowest[h] == p and found.contender[p]),
                 "within_interval_of_lowest": bool(found.close[at] and found.contender[p]),
                 "ratio_to_lowest": found.ratio[at],
                 "ratio_low": found.ratio_interval[0][at],
