@@ -13,6 +13,7 @@ import pytest
 from report_files import ELSEWHERE, check_pictures, png_size
 
 import influential_bandits as ib
+from influential_bandits.cli import main
 from influential_bandits.policies.naming import policy_from_text
 from influential_bandits.studies.arena import families as families_module
 from influential_bandits.studies.arena import playing
@@ -57,22 +58,6 @@ def pieces_of(out):
 def table(out, family):
     rows = pq.read_table(out / family / "data.parquet")
     return {name: rows[name].to_numpy(zero_copy_only=False) for name in rows.column_names}
-
-
-def refused_command(*arguments):
-    """The one sentence with which the command refuses."""
-    done = subprocess.run(
-        [*COMMAND, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        env=os.environ | {"PYTHONIOENCODING": "utf-8"},
-        check=False,
-    )
-    assert (done.returncode, done.stdout) == (2, ""), done.stderr
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("error: ")
-    return line
 
 
 # --- families ---
@@ -617,9 +602,16 @@ def test_the_command_compares_and_writes_a_leaderboard(tmp_path):
     ],
     ids=lambda value: " ".join(map(str, value)) if isinstance(value, list) else None,
 )
-def test_bad_input_gets_one_sentence(options, parts, tmp_path, monkeypatch):
+def test_bad_input_gets_one_sentence(options, parts, tmp_path, monkeypatch, capsys):
     monkeypatch.delenv("MOVIELENS_DATA", raising=False)
     where = [] if "--out" in options else ["--out", tmp_path / "out"]
-    line = refused_command("compare", *options, *where)
+    given = ["influential-bandits", "compare", *options, *where]
+    monkeypatch.setattr(sys, "argv", [str(part) for part in given])
+    with pytest.raises(SystemExit) as end:
+        main()
+    told = capsys.readouterr()
+    (line,) = told.err.splitlines()
+    assert (end.value.code, told.out) == (2, "")
+    assert line.startswith("error: ")
     assert all(part in line for part in parts), line
     assert not (tmp_path / "out").exists()
