@@ -13,7 +13,7 @@ from influential_bandits.checks import optional_module
 from influential_bandits.simulation.slopes import bootstrap_interval, log_log_slopes
 from influential_bandits.world.dynamics import Floats, Ints
 
-__all__ = ["Standings", "resampled_rows", "standings", "win_shares"]
+__all__ = ["Standings", "mean_interval", "resampled_rows", "standings", "win_shares"]
 
 FITTED_FROM = 1000  # slopes are fitted to horizons from here on
 TAILS = (0.5, 0.9, 0.99, 1.0)
@@ -57,6 +57,21 @@ def resampled_rows(rows: int, resamples: int = 1000, seed: int = 0) -> Ints:
     return np.array(drawn)
 
 
+def mean_interval(values: Floats, resamples: int = 1000) -> Interval:
+    """Return the 95 % interval of the mean over rows, of every column of (rows, columns)."""
+    means = _resampled_means(values[None], resamples)
+    low, high = _interval(means, values.mean(axis=0)[None])
+    return low[0], high[0]
+
+
+def _resampled_means(values: Floats, resamples: int) -> Floats:
+    """Return means over instances drawn anew, (policies, resamples, horizons)."""
+    rows = values.shape[1]
+    weights = np.stack([np.bincount(r, minlength=rows) for r in resampled_rows(rows, resamples)])
+    means: Floats = np.einsum("bi,pih->pbh", weights / rows, values)
+    return means
+
+
 def standings(
     regrets: Mapping[str, Floats],
     horizons: Sequence[int],
@@ -70,9 +85,7 @@ def standings(
     contender = np.array([name not in references for name in policies])
     marks = np.asarray(horizons, np.int64)
     mean = values.mean(axis=1)
-    drawn = resampled_rows(values.shape[1], resamples)
-    weights = np.stack([np.bincount(row, minlength=values.shape[1]) for row in drawn])
-    means = np.einsum("bi,pih->pbh", weights / values.shape[1], values)
+    means = _resampled_means(values, resamples)
 
     lowest = np.array([_lowest(mean[:, h], contender) for h in range(len(marks))])
     every = np.arange(len(marks))

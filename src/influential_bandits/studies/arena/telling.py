@@ -11,7 +11,7 @@ from influential_bandits.studies.arena.contest import (
     last_ranks,
     wins,
 )
-from influential_bandits.studies.arena.measuring import FITTED_FROM
+from influential_bandits.studies.arena.measuring import FITTED_FROM, mean_interval
 from influential_bandits.studies.arena.playing import BOUND, SCHEDULE
 from influential_bandits.studies.report.text import number
 from influential_bandits.studies.study import (
@@ -178,7 +178,7 @@ def _notes(contest: Contest) -> list[str]:
 def _curves(contest: Contest) -> Figure:
     """Draw the best policies and the references; the others stay in the background."""
     found = contest.found
-    per_round = contest.benchmark != "relaxation"
+    fading = contest.benchmark != "relaxation"
     order = ordered(contest)
     best = [p for p in order if found.contender[p]][:SHOWN]
     best += [p for p in order if found.policies[p] in ALWAYS_SHOWN and p not in best]
@@ -186,32 +186,33 @@ def _curves(contest: Contest) -> Figure:
     for p in order:
         name = found.policies[p]
         kind = "dashed" if not found.contender[p] else "line" if p in best else "faint"
-        series.append(_series(contest, name, kind, per_round))
-    what = f"loss per round beyond the {contest.benchmark}" if per_round else "regret"
+        banded = p in best[:1] or name in ALWAYS_SHOWN
+        series.append(_series(contest, name, kind, fading, banded))
+    what = f"loss per round beyond the {contest.benchmark}" if fading else "regret"
     return Figure(
         "regret",
         f"{contest.family.name}: {contest.instances} runs",
         "horizon T",
         f"mean {what}",
         series,
-        log_y=not per_round,
+        log_y=contest.benchmark != SCHEDULE,  # which a policy may beat
         caption=f"{contest.family.line}. In colour: the lowest at the largest horizon, and "
-        f"{', '.join(ALWAYS_SHOWN)}; dashed: references. Bands: 95 % of the mean.",
+        f"{', '.join(ALWAYS_SHOWN)}; dashed: references; grey: the others. Bands: 95 % intervals "
+        "of the mean, of the lowest and of the paper's policy.",
     )
 
 
-def _series(contest: Contest, name: str, kind: str, per_round: bool) -> Series:
+def _series(contest: Contest, name: str, kind: str, per_round: bool, banded: bool) -> Series:
     marks, values = contest.curves[name]
     if per_round:
         values = values / marks
     mean = values.mean(axis=0)
-    if not per_round:
+    if contest.benchmark != SCHEDULE:
         mean = np.where(mean > 0.0, mean, np.nan)  # a log scale has no zero
-    if kind != "line" or len(values) < 2:
+    if not banded or len(values) < 2:
         return Series(name, marks, mean, kind=kind)
-    half = 1.96 * values.std(axis=0, ddof=1) / np.sqrt(len(values))
-    low = mean - half if per_round else np.maximum(mean - half, 0.01 * mean)
-    return Series(name, marks, mean, low, mean + half, kind)
+    low, high = mean_interval(values)
+    return Series(name, marks, mean, low, high, kind)
 
 
 def overview_section(contests: list[Contest], notes: list[str]) -> Section:
