@@ -97,8 +97,8 @@ def ordered(contest: Contest) -> list[int]:
 
 def _cell(contest: Contest, p: int, h: int) -> str:
     found = contest.found
-    low, high = (number(float(side[p, h])) for side in found.interval)
-    return f"{number(float(found.mean[p, h]))} ({low} … {high})"
+    low, high = (side[p, h] for side in found.interval)
+    return f"{found.mean[p, h]:.3g} ({low:.3g} … {high:.3g})"
 
 
 def _mean_table(contest: Contest) -> Table:

@@ -112,7 +112,10 @@ def _grid(graph: Any, figure: Grid) -> Any:
     )
     drawing = graph.Figure(cells)
     drawing.update_layout(
-        title=figure.title, template="plotly_white", height=260 + 24 * len(figure.rows)
+        title={"text": figure.title, "y": 1.0, "yanchor": "top", "pad": {"t": 12}},
+        template="plotly_white",
+        height=220 + 24 * len(figure.rows),
+        margin={"t": 180, "b": 20},  # names of columns stand between the title and the cells
     )
     drawing.update_xaxes(side="top", type="category", tickangle=-60)
     drawing.update_yaxes(autorange="reversed", automargin=True, type="category")
