@@ -394,8 +394,9 @@ def test_standings_are_those_of_a_slow_plain_computation():
             assert [x[p, h] for x in found.reference_interval] == pytest.approx(
                 plain_interval(np.divide(again, oracle))
             )
-            low = plain_interval(np.subtract(again, others))[0]
-            assert found.close[p, h] == (low <= 1e-9)
+            differences = plain_interval(np.subtract(again, others))
+            assert [x[p, h] for x in found.difference_interval] == pytest.approx(differences)
+            assert found.close[p, h] == (differences[0] <= 1e-9)
             tails = [np.quantile(value[:, h] / horizons[h], q) for q in (0.5, 0.9, 0.99, 1.0)]
             assert found.tails[:, p, h] == pytest.approx(tails)
             if name == "oracle":

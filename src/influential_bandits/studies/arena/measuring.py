@@ -37,6 +37,7 @@ class Standings:
     lowest: Ints  # (horizons,): the contender with the lowest mean
     ratio: Floats  # to the lowest contender
     ratio_interval: Interval
+    difference_interval: Interval  # from the lowest contender
     close: npt.NDArray[np.bool_]  # the paired difference from the lowest may be zero
     reference_ratio: Floats  # to the reference policy
     reference_interval: Interval
@@ -90,7 +91,7 @@ def standings(
     lowest = np.array([_lowest(mean[:, h], contender) for h in range(len(marks))])
     every = np.arange(len(marks))
     of_lowest = means[lowest, :, every].T[None]  # (1, resamples, horizons)
-    differences, _ = _interval(means - of_lowest, mean - mean[lowest, every])
+    differences = _interval(means - of_lowest, mean - mean[lowest, every])
     rounding = 1e-12 * np.abs(mean).max(axis=0)
     nobody = np.full_like(mean, np.nan)
     reference_ratio, reference_interval = nobody, (nobody, nobody)
@@ -110,7 +111,8 @@ def standings(
         lowest,
         ratio,
         _interval(_ratio(means, of_lowest), ratio),
-        differences <= rounding,
+        differences,
+        differences[0] <= rounding,
         reference_ratio,
         reference_interval,
         slope,
@@ -194,6 +196,8 @@ def summary_rows(
                 "ratio_to_lowest": found.ratio[at],
                 "ratio_low": found.ratio_interval[0][at],
                 "ratio_high": found.ratio_interval[1][at],
+                "difference_low": found.difference_interval[0][at],
+                "difference_high": found.difference_interval[1][at],
                 "ratio_to_each_arm_once": found.reference_ratio[at],
                 "ratio_to_each_arm_once_low": found.reference_interval[0][at],
                 "ratio_to_each_arm_once_high": found.reference_interval[1][at],
