@@ -69,8 +69,8 @@ def _pictures(about: dict[str, Any]) -> list[tuple[str, str]]:
     """Return which file of the results becomes which picture of the page."""
     families = [family["family"] for family in about["families"]]
     overview = ["ranks", "wins"] if len(about["wins"]["policies"]) > 1 else []
-    return [(f"overview/{name}.png", f"{name}.png") for name in overview] + [
-        (f"{name}/regret.png", f"{name}.png") for name in families
+    return [(f"overview/{name}.svg", f"{name}.svg") for name in overview] + [
+        (f"{name}/regret.svg", f"{name}.svg") for name in families
     ]
 
 
@@ -89,12 +89,12 @@ def _page(rows: list[Row], about: dict[str, Any], images: str, command: str) -> 
         parts += [
             "## Overall",
             _overall(rows, about),
-            f"![Ranks of each policy on each family at its largest horizon]({images}/ranks.png)",
+            f"![Ranks of each policy on each family at its largest horizon]({images}/ranks.svg)",
             (
                 "How often the policy of the row has less regret than that of the column, at the "
                 "largest horizon of each family, families counting alike:"
             ),
-            f"![Share of instances on which one policy beats another]({images}/wins.png)",
+            f"![Share of instances on which one policy beats another]({images}/wins.svg)",
         ]
     for family in about["families"]:
         mine = [row for row in rows if row["family"] == family["family"]]
@@ -160,7 +160,7 @@ def _family(family: dict[str, Any], rows: list[Row], images: str) -> list[str]:
     )
     if family["source"]:
         told += f" Learned from {family['source']}."
-    picture = f"![Regret against the horizon, {family['family']}]({images}/{family['family']}.png)"
+    picture = f"![Regret against the horizon, {family['family']}]({images}/{family['family']}.svg)"
     return [f"## {family['family']}", told, "\n".join(lines), picture]
 
 
