@@ -219,6 +219,13 @@ def test_any_other_policy_that_knows_the_horizon_is_simulated_for_each(monkeypat
     np.testing.assert_array_equal(rows["regret"], run.regret().ravel())
 
 
+def test_a_policy_that_knows_the_horizon_can_play_where_memory_fades(monkeypatch, tmp_path):
+    usual = play(tmp_path / "usual", ["Uniform"], ["fading-0.9"], [30, 100], seeds=2)
+    monkeypatch.setattr(ib.Uniform, "horizon_aware", True)
+    aware = play(tmp_path / "aware", ["Uniform"], ["fading-0.9"], [30, 100], seeds=2)
+    assert aware.rows == usual.rows
+
+
 def test_oracles_are_left_out_where_they_have_no_answer(played):
     _, found = played
     by_name = {contest.family.name: contest for contest in found.contests}
@@ -595,7 +602,11 @@ def test_the_command_compares_and_writes_a_leaderboard(tmp_path):
         (["--horizons", "soon"], ["horizons", "'soon'"]),
         (["--horizons", "0"], ["horizon must be at least 1"]),
         (["--horizons", "10.5"], ["horizon must be a whole number"]),
-        (["--horizons", "1e12"], ["no family goes as far"]),
+        (["--horizons", "1e12"], ["nothing is left to play", "random-3"]),
+        (
+            ["--policies", "EachArmOnceOracle", "--families", "fading-0.9,indefinite"],
+            ["nothing is left to play", "fading-0.9", "indefinite"],
+        ),
         (["--seeds", "0"], ["seeds must be at least 1"]),
         (["--jobs", "0"], ["jobs must be at least 1"]),
         (["--data", "/nowhere/at/all"], ["/nowhere/at/all"]),

@@ -106,18 +106,20 @@ def compare(
     plan = []
     for family in played:
         mine = _horizons_of(family, wanted, quick, bool(named))
-        if mine:
-            plan.append((family, mine, seeds or _instances(family, quick)))
-        else:
+        make = functools.cache(family.make)
+        able = [policy for policy in players if applies(policy, make(0))]
+        if not mine:
             notes.append(f"{family.name} was left out: it goes to T = {family.largest_horizon:,}")
+        elif not able:
+            notes.append(f"{family.name} was left out: no policy named has an answer there")
+        else:
+            plan.append((family, make, able, mine, seeds or _instances(family, quick)))
     if not plan:
-        raise InvalidInput("no family goes as far as the horizons: " + "; ".join(notes))
+        raise InvalidInput("nothing is left to play: " + "; ".join(notes))
     folders = [StudyFolder(out, family, _settings(family)) for family, *_ in plan]
     contests, sections = [], []
     with progress_bar(console) as bar:
-        for (family, mine, instances), folder in zip(plan, folders, strict=True):
-            make = functools.cache(family.make)
-            able = [policy for policy in players if applies(policy, make(0))]
+        for (family, make, able, mine, instances), folder in zip(plan, folders, strict=True):
             parts = pieces(family, make, able, mine, instances, threads)
             rows = finished_rows(family.name, parts, folder, bar)
             folder.write_table(folder.path / "data.parquet", rows)

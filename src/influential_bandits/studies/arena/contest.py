@@ -57,8 +57,10 @@ def contest_of(
     benchmark = "relaxation"
     if fading:
         benchmark = BOUND if BOUND in tables else SCHEDULE
-        _, base = tables.pop(benchmark)
-        tables = {name: (marks, table - base) for name, (marks, table) in tables.items()}
+        base = tables.pop(benchmark)
+        tables = {
+            name: (marks, table - _at(*base, marks)) for name, (marks, table) in tables.items()
+        }
         references.append(SCHEDULE)
     values = {name: _at(*table, horizons) for name, table in tables.items()}
     proved = np.isfinite(np.stack(list(values.values()))).all(axis=(0, 2))
@@ -80,7 +82,7 @@ def by_instance(rows: dict[str, npt.NDArray[Any]], policy: str, column: str) -> 
     return marks, rows[column][mine][order].reshape(-1, len(marks))
 
 
-def _at(marks: Ints, values: Floats, horizons: list[int]) -> Floats:
+def _at(marks: Ints, values: Floats, horizons: npt.ArrayLike) -> Floats:
     return values[:, np.searchsorted(marks, horizons)]
 
 
