@@ -416,6 +416,8 @@ def test_standings_are_those_of_a_slow_plain_computation():
         assert found.slope[p, 3] == pytest.approx(np.polyfit(x, y, 1)[0])
         slopes = [np.polyfit(x, np.log(value[rows].mean(axis=0)[1:]), 1)[0] for rows in drawn]
         assert [s[p, 3] for s in found.slope_interval] == pytest.approx(plain_interval(slopes))
+        own = [np.polyfit(x, np.log(row[1:]), 1)[0] for row in value]
+        assert found.own_slope[p, 3] == pytest.approx(np.median(own))
 
 
 def test_equal_policies_share_their_rank_and_are_all_close():
@@ -432,6 +434,7 @@ def test_ratios_and_slopes_of_what_is_not_positive_are_not_defined():
     found = standings(values, [1000, 2000])
     assert np.isnan(found.ratio).all()
     assert np.isnan(found.slope).all()
+    assert np.isnan(found.own_slope[0]).all()
     assert found.lowest.tolist() == [0, 1]
 
 

@@ -16,6 +16,7 @@ from influential_bandits.world.dynamics import Floats, Ints
 __all__ = ["Standings", "mean_interval", "resampled_rows", "standings", "win_shares"]
 
 FITTED_FROM = 1000  # slopes are fitted to horizons from here on
+SMALLEST = 1e-12  # regrets below count as this on a log scale
 TAILS = (0.5, 0.9, 0.99, 1.0)
 Interval = tuple[Floats, Floats]
 
@@ -43,6 +44,7 @@ class Standings:
     reference_interval: Interval
     slope: Floats  # of log(mean) in log T, over 1,000 … T
     slope_interval: Interval
+    own_slope: Floats  # the median of the instances' own slopes
     tails: Floats  # (tails, policies, horizons): quantiles of regret / T over instances
 
 
@@ -117,6 +119,7 @@ def standings(
         reference_interval,
         slope,
         slope_interval,
+        _own_slopes(marks, values),
         np.quantile(values / marks, TAILS, axis=1),
     )
 
@@ -158,6 +161,18 @@ def _slopes(horizons: Ints, mean: Floats, means: Floats) -> tuple[Floats, Interv
                 drawn = log_log_slopes(horizons, means[p], FITTED_FROM, last)
                 low[p, h], high[p, h] = np.quantile(drawn, [0.025, 0.975])
     return slope, (np.minimum(low, slope), np.maximum(high, slope))
+
+
+def _own_slopes(horizons: Ints, values: Floats) -> Floats:
+    """Return the median over instances of the slope of each: a mean follows the worst of them."""
+    own = np.full((len(values), len(horizons)), np.nan)
+    for h, last in enumerate(horizons):
+        fitted = (horizons >= FITTED_FROM) & (horizons <= last)
+        for p in range(len(values)):
+            if fitted.sum() >= 2 and (values[p][:, fitted] >= 0.0).all():
+                above = np.maximum(values[p], SMALLEST)
+                own[p, h] = np.median(log_log_slopes(horizons, above, FITTED_FROM, last))
+    return own
 
 
 def win_shares(values: Mapping[str, Floats]) -> Floats:
@@ -204,6 +219,7 @@ def summary_rows(
                 "slope": found.slope[at],
                 "slope_low": found.slope_interval[0][at],
                 "slope_high": found.slope_interval[1][at],
+                "slope_of_median_instance": found.own_slope[at],
                 "slope_from": FITTED_FROM,
                 "regret_per_round_median": found.tails[0][at],
                 "regret_per_round_90": found.tails[1][at],

@@ -132,6 +132,7 @@ def _detail_table(contest: Contest) -> Table:
         "ratio to the lowest",
         "ratio to EachArmOnceOracle",
         f"slope from T = {FITTED_FROM:,}",
+        "of the median instance",
         "regret/T: median",
         "90 %",
         "99 %",
@@ -149,6 +150,7 @@ def _detail_table(contest: Contest) -> Table:
                 _name(contest, p),
                 f"{found.rank[p, last]:g}" if found.contender[p] else "",
                 *(_estimate(value[p, last], *(s[p, last] for s in both)) for value, both in ratios),
+                _estimate(found.own_slope[p, last], np.nan, np.nan),
                 *(number(float(tail[p, last])) for tail in found.tails),
             ]
         )
