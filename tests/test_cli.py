@@ -15,7 +15,19 @@ import pytest
 import influential_bandits as ib
 
 COMMAND = (sys.executable, "-m", "influential_bandits.cli")
-COMMANDS = ("reproduce", "studies", "simulate", "inspect", "movielens", "diagnose", "fit", "plan")
+COMMANDS = (
+    "reproduce",
+    "studies",
+    "compare",
+    "families",
+    "leaderboard",
+    "simulate",
+    "inspect",
+    "movielens",
+    "diagnose",
+    "fit",
+    "plan",
+)
 COLUMNS = (
     "--instance",
     "--arm",
@@ -102,6 +114,12 @@ def test_help_lists_the_commands():
         ("reproduce", ["--quick", "--tiny", "--seeds", "--max-horizon", "--out", "--jobs"]),
         ("studies", []),
         (
+            "compare",
+            ["--policies", "--families", "--horizons", "--seeds", "--quick", "--data", "--out"],
+        ),
+        ("families", []),
+        ("leaderboard", ["--out"]),
+        (
             "simulate",
             [
                 "--policy",
@@ -146,12 +164,12 @@ def test_every_command_explains_itself(command, options):
     assert (done.returncode, done.stderr) == (0, "")
     for option in options:
         assert re.search(rf"{option}\b.*[a-z]{{4}}", done.stdout), option
-    if command != "studies":
+    if options:
         assert f"influential-bandits {command} " in done.stdout, "an example"
-        assert "continues" in done.stdout or command != "reproduce"
+        assert "continues" in done.stdout or command not in {"reproduce", "compare"}
 
 
-@pytest.mark.parametrize("command", [(), ("movielens",), ("diagnose",), ("fit",), ("plan",)])
+@pytest.mark.parametrize("command", [(), ("movielens",), ("diagnose",), ("compare",), ("plan",)])
 def test_help_does_not_wait_for_heavy_imports(command):
     done = run(*command, "--help", command=(sys.executable, "-X", "importtime", *COMMAND[1:]))
     assert done.returncode == 0

@@ -79,10 +79,13 @@ if TYPE_CHECKING:
     from influential_bandits.simulation.trajectory import Trajectory
     from influential_bandits.world.environment import Environment
     from influential_bandits.world.generators import (
+        block_instance,
         counterexample,
+        indefinite_instance,
         instance_with_support,
         linear_lower_bound,
         random_instance,
+        recovery_instance,
     )
     from influential_bandits.world.gym import InfluentialBanditEnv
     from influential_bandits.world.instance import Instance
@@ -151,10 +154,13 @@ _HOMES = {
     "simulation.trajectory": ("Trajectory",),
     "world.environment": ("Environment",),
     "world.generators": (
+        "block_instance",
         "counterexample",
+        "indefinite_instance",
         "instance_with_support",
         "linear_lower_bound",
         "random_instance",
+        "recovery_instance",
     ),
     "world.gym": ("InfluentialBanditEnv",),
     "world.instance": ("Instance",),

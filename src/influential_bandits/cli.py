@@ -133,6 +133,93 @@ def list_studies() -> None:
 
 
 @app.command(
+    epilog="Examples: influential-bandits compare --quick; influential-bandits compare "
+    "--policies 'LCB,InfluentialLCB(scale=2.0)' --families random-3,block --horizons 1000,1e5"
+)
+def compare(
+    policies: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Policies, separated by commas; by default all, and two oracles as references.",
+            show_default=False,
+        ),
+    ] = None,
+    families: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Families, separated by commas (the command families lists them); by default all.",
+            show_default=False,
+        ),
+    ] = None,
+    horizons: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Horizons, separated by commas; by default 30, 100, 1000, … as far as each goes.",
+            show_default=False,
+        ),
+    ] = None,
+    seeds: Annotated[
+        int | None, typer.Option(help="Instances of each family; by default 10 to 100.")
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="10 instances of each family, horizons to 10,000.")
+    ] = False,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="MovieLens release to learn a family from; or MOVIELENS_DATA names it."),
+    ] = None,
+    out: Out = Path("results/compare"),
+    jobs: Jobs = None,
+) -> None:
+    """Compare policies on families of instances: paired regrets, ranks, wins and one HTML report.
+
+    Run it again after an interruption, and it continues where it was; with another policy, it plays
+    that policy only.
+    """
+    with _stoppable(f"finished pieces are kept in {out}: run the same command again to continue"):
+        from influential_bandits.studies.arena.comparing import compare as run
+        from influential_bandits.studies.arena.telling import printed
+
+        found = run(
+            policies or (),
+            families or (),
+            horizons or (),
+            out,
+            seeds=seeds,
+            quick=quick,
+            data=data,
+            threads=jobs,
+        )
+        typer.echo(printed(found.contests, found.notes))
+    _say_where(out)
+
+
+@app.command(name="families")
+def list_families() -> None:
+    """List the families of instances that compare can play, with one line each."""
+    from influential_bandits.studies.arena.families import all_lines
+
+    for name, line in all_lines().items():
+        typer.echo(f"{name:18} {line}")
+
+
+@app.command(
+    epilog="Example: influential-bandits leaderboard results/compare --out docs/leaderboard.md"
+)
+def leaderboard(
+    results: Annotated[Path, typer.Argument(help="Folder that compare has filled.")],
+    out: Annotated[Path, typer.Option(help="File for the page, in Markdown.")] = Path(
+        "leaderboard.md"
+    ),
+) -> None:
+    """Write the results of compare as a page, with its pictures in a folder beside it."""
+    from influential_bandits.studies.arena.leaderboard import write_leaderboard
+
+    pictures = write_leaderboard(results, out)
+    typer.echo(f"Page: {out}  (pictures: {pictures})")
+
+
+@app.command(
     epilog="Example: influential-bandits simulate instance.json --policy LCB "
     "--policy 'InfluentialLCB(scale=2.0)'"
 )

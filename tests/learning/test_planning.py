@@ -14,7 +14,7 @@ import influential_bandits as ib
 from influential_bandits.errors import InvalidInput, NotApplicable
 from influential_bandits.learning import planning as module
 from influential_bandits.learning.models import DriftModel, InfluenceModel, StationaryModel
-from influential_bandits.learning.planning import plan
+from influential_bandits.learning.planning import best_schedule, plan, schedule_loss
 from influential_bandits.studies.log_sections import halves_of
 
 TIRING = [[0.5, 0.1, 0.0], [0.1, 0.2, 0.0], [0.0, 0.0, 0.05]]
@@ -505,3 +505,48 @@ def test_arms_that_are_not_played_are_not_listed():
     found = plan(InfluenceModel(memory=0.5, pooled=True, ridge=10.0).fit(log), 20)
     assert found.mix.tolist() == [1.0, 0.0]
     assert len([line for line in str(found).splitlines() if line.startswith("  ")]) == 1
+
+
+# Schedules for a world that is known
+
+
+def test_the_loss_of_a_schedule_is_that_of_playing_it():
+    for world in known_worlds():
+        rounds = [1, 0, 0, 2, 1]
+        assert schedule_loss(world, rounds, 37) == pytest.approx(played(world, rounds, 37).sum())
+
+
+def known_worlds(memories=(0.5, 0.9, 0.99)):
+    for seed in range(5):
+        paper = ib.random_instance(3, seed)
+        for memory in memories:
+            yield ib.Instance(paper.interaction, paper.initial_loss, memory=memory)
+
+
+def test_the_best_schedule_found_is_no_worse_than_any_short_one():
+    periods = [list(s) for n in range(1, 6) for s in itertools.product(range(3), repeat=n)]
+    worse = []
+    for world in known_worlds((0.5, 0.9)):
+        matrix, loss = world.interaction.to_dense(), world.initial_loss
+        found = long_run(matrix, loss, world.memory, best_schedule(world))
+        best = min(long_run(matrix, loss, world.memory, np.array(s)) for s in periods)
+        worse.append(found - best)
+    assert max(worse) <= 0.01
+    assert np.mean(worse) <= 1e-9, "longer periods gain more than the search misses"
+
+
+def test_a_schedule_is_as_long_as_it_may_be():
+    world = next(known_worlds())
+    assert len(best_schedule(world, longest=1)) == 1
+    assert len(best_schedule(world, longest=3)) <= 3
+
+
+def test_schedules_are_for_worlds_that_forget(refused):
+    with refused(NotApplicable, "memory = 1"):
+        best_schedule(ib.counterexample())
+
+
+@pytest.mark.parametrize("bad", [[], [3], [-1], ["x"], [[0]], None])
+def test_a_schedule_of_no_arms_is_refused(bad, refused):
+    with refused(InvalidInput, "a schedule must be arms 0 … 2"):
+        schedule_loss(next(known_worlds()), bad, 10)

@@ -176,6 +176,43 @@ GOLDEN = {
         ],
         ["-0x1.8dacd9482a475p-2", "-0x1.fe2c8f2b3a71fp-1", "-0x1.ee0dd5af4e542p-1"],
     ),
+    "block_instance(3, 2, 5)": (
+        [
+            "0x1.1ae44c5e78c1bp-1",
+            "0x1.889f0c4bf6cb2p-2",
+            "0x1.3076a38655d77p-1",
+            "0x1.889f0c4bf6cb2p-2",
+            "0x1.5a6c1d981b7bcp-1",
+            "0x1.0819a37858ac9p-1",
+            "0x1.3076a38655d77p-1",
+            "0x1.0819a37858ac9p-1",
+            "0x1.0000000000000p+0",
+        ],
+        ["-0x1.8dacd9482a475p-2", "-0x1.fe2c8f2b3a71fp-1", "-0x1.ee0dd5af4e542p-1"],
+    ),
+    "recovery_instance(3, 5)": (
+        [
+            "0x1.d3bbd9c3bc6b3p-2",
+            "-0x1.6f3a3328c0529p-3",
+            "-0x1.5185923ac7b3ep-3",
+            "-0x1.6f3a3328c0529p-3",
+            "0x1.0000000000000p+0",
+            "-0x1.9ec5cc87e43a5p-8",
+            "-0x1.5185923ac7b3ep-3",
+            "-0x1.9ec5cc87e43a5p-8",
+            "0x1.104a6f3374795p-1",
+        ],
+        ["-0x1.8dacd9482a475p-2", "-0x1.fe2c8f2b3a71fp-1", "-0x1.ee0dd5af4e542p-1"],
+    ),
+    "indefinite_instance(2, 2**64 - 1)": (
+        [
+            "-0x1.e87137bc78c14p-3",
+            "0x1.0000000000000p+0",
+            "0x1.0000000000000p+0",
+            "0x1.0114f636131ecp-4",
+        ],
+        ["-0x1.9f7e5da29bcc4p-1", "0x1.32409d1d0eea6p+0"],
+    ),
 }
 
 
@@ -319,3 +356,78 @@ def test_an_instance_with_support_is_scaled_like_the_others(sizes, seed):
 def test_a_support_that_makes_no_sense_is_refused(arguments, mentions, refused):
     with refused(InvalidInput, *mentions):
         ib.instance_with_support(**arguments)
+
+
+# Blocks, recovery and indefinite interactions
+
+
+@given(st.integers(1, 12), st.data(), seeds)
+def test_blocks_share_their_fatigue(arms, data, seed):
+    blocks = data.draw(st.integers(1, arms))
+    instance = ib.block_instance(arms, blocks, seed, within=0.6)
+    a = instance.interaction.to_dense()
+    assert np.abs(a).max() == 1.0
+    assert instance.definite
+    strength = np.sqrt(np.diag(a))
+    correlation = a / np.outer(strength, strength)
+    block = np.arange(arms) % blocks
+    same = (block[:, None] == block) & ~np.eye(arms, dtype=bool)
+    np.testing.assert_allclose(correlation[same], 0.6, atol=1e-9)
+    assert (np.abs(correlation[~same & ~np.eye(arms, dtype=bool)]) <= 0.6 + 1e-9).all()
+    assert strength.min() >= 0.5 - 1e-9
+    assert instance == ib.block_instance(arms, blocks, seed, within=0.6)
+
+
+def test_blocks_may_share_nothing_or_all():
+    alone = ib.block_instance(6, 2, 0, within=0.0).interaction.to_dense()
+    assert np.count_nonzero(alone) == 6
+    assert np.linalg.matrix_rank(ib.block_instance(6, 2, 0, within=1.0).interaction.to_dense()) == 2
+
+
+@given(st.integers(1, 12), seeds)
+def test_where_others_recover_every_instance_is_easy(arms, seed):
+    instance = ib.recovery_instance(arms, seed)
+    a = instance.interaction.to_dense()
+    off = a[~np.eye(arms, dtype=bool)]
+    assert (off <= 0).all()
+    assert (np.diag(a) > 0).all()
+    assert np.abs(a).max() == 1.0
+    assert ib.difficulty(instance).verdict == "easy"
+
+
+@given(st.integers(2, 10), seeds)
+def test_indefinite_interactions_have_eigenvalues_of_both_signs(arms, seed):
+    instance = ib.indefinite_instance(arms, seed)
+    a = instance.interaction.to_dense()
+    values = np.linalg.eigvalsh(a)
+    assert values[0] < -1e-4 < 1e-4 < values[-1]
+    assert np.abs(a).max() == 1.0
+    assert not instance.definite
+
+
+def test_the_new_families_share_the_initial_losses_of_their_seed():
+    paper = ib.random_instance(4, 9).initial_loss.tolist()
+    for other in (
+        ib.block_instance(4, 2, 9),
+        ib.recovery_instance(4, 9),
+        ib.indefinite_instance(4, 9),
+    ):
+        assert other.initial_loss.tolist() == paper
+
+
+@pytest.mark.parametrize(
+    ("call", "mentions"),
+    [
+        (lambda: ib.block_instance(3, 4, 0), "blocks must be at most arms = 3"),
+        (lambda: ib.block_instance(3, 0, 0), "blocks"),
+        (lambda: ib.block_instance(3, 2, 0, within=1.5), "within"),
+        (lambda: ib.block_instance(3, 2, 0, within="much"), "within"),
+        (lambda: ib.recovery_instance(0, 0), "arms"),
+        (lambda: ib.recovery_instance(3, -1), "seed"),
+        (lambda: ib.recovery_instance(10**6, 0), "too large"),
+        (lambda: ib.indefinite_instance(1, 0), "arms must be at least 2"),
+    ],
+)
+def test_families_that_make_no_sense_are_refused(call, mentions, refused):
+    with refused(InvalidInput, mentions):
+        call()

@@ -9,18 +9,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import checked_horizon, optional_module
+from influential_bandits.checks import checked_horizon, optional_module, whole_number
 from influential_bandits.errors import InvalidInput, NotApplicable
 from influential_bandits.learning.design import labels_of
 from influential_bandits.learning.models import InfluenceModel
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.optima.path import optimum
 from influential_bandits.world.dynamics import Floats, Ints
-from influential_bandits.world.instance import Instance
+from influential_bandits.world.instance import Instance, require_instance
 
-__all__ = ["Plan", "plan"]
+__all__ = ["Plan", "best_schedule", "plan", "schedule_loss"]
 
 PERIOD = 240  # rounds of a schedule at most; it repeats after that
+SHORT_PERIODS = 12  # all periods up to here are tried too, if a schedule is to be the best found
 SWEEPS = 50
 LONG_RUN = 100_000  # rounds after which the start no longer shows
 
@@ -194,6 +195,65 @@ def plan(
     )
 
 
+def best_schedule(instance: Instance, longest: int = PERIOD) -> Ints:
+    """Return the best periodic schedule that a search finds for a world whose influence fades.
+
+    A local search from a greedy start for every short period and some long ones; the schedule with
+    the smallest loss in the long run is kept. A benchmark that is played, not a bound.
+
+    Parameters
+    ----------
+    instance : Instance
+        With memory < 1.
+    longest : int
+        Rounds after which the schedule repeats, at most.
+
+    Returns
+    -------
+    array (period,), int64
+
+    Examples
+    --------
+    >>> import influential_bandits as ib
+    >>> best_schedule(ib.Instance([[1, 0], [0, 1]], [0, 0], memory=0.5)).tolist()
+    [0, 1]
+    """
+    if require_instance(instance).memory == 1.0:
+        raise NotApplicable("with memory = 1 the order of the pulls does not matter: see optimum")
+    longest = whole_number("longest", longest, 1)
+    matrix, loss = instance.interaction.to_dense(), instance.initial_loss
+    periods = [*range(1, min(SHORT_PERIODS, longest) + 1), longest // 4, longest // 2, longest]
+    best, lowest = np.zeros(1, np.int64), np.inf
+    for period in sorted({period for period in periods if period >= 1}):
+        found = _schedule(matrix, loss, instance.memory, period, True)
+        value = _long_run_loss(matrix, loss, instance.memory, found)
+        if value < lowest - 1e-12 * (1.0 + abs(value)):
+            best, lowest = found, value
+    return best
+
+
+def schedule_loss(instance: Instance, schedule: npt.ArrayLike, horizon: int) -> float:
+    """Return the expected total loss of a schedule, repeated to the horizon from a fresh start.
+
+    Examples
+    --------
+    >>> import influential_bandits as ib
+    >>> schedule_loss(ib.Instance([[1, 0], [0, 1]], [0, 0], memory=0.5), [0, 1], 4)
+    1.0
+    """
+    require_instance(instance)
+    try:
+        arms = np.atleast_1d(np.asarray(schedule, np.int64))
+    except (TypeError, ValueError):
+        arms = np.zeros(0, np.int64)
+    if arms.ndim != 1 or not len(arms) or arms.min() < 0 or arms.max() >= instance.n_arms:
+        raise InvalidInput(
+            f"a schedule must be arms 0 … {instance.n_arms - 1}, got {schedule!r:.80}"
+        )
+    matrix, loss = instance.interaction.to_dense(), instance.initial_loss
+    return float(_played_loss(matrix, loss, instance.memory, arms, checked_horizon(horizon)))
+
+
 def _fit_the_model(halves: Any, size: int) -> bool:
     """Tell whether estimates of two halves are of the model's shape."""
     try:
@@ -344,6 +404,33 @@ def _schedule_weights(schedule: Ints, memory: float, arms: int, rounds: int) -> 
             counts[j] *= memory
         counts[i] += 1.0
     return out
+
+
+@kernel
+def _played_loss(A: Floats, loss: Floats, memory: float, schedule: Ints, rounds: int) -> float:
+    """Return the total loss of a repeated schedule from a fresh start."""
+    deviation = np.zeros(loss.size)
+    total = 0.0
+    for n in range(rounds):
+        i = schedule[n % schedule.size]
+        total += loss[i] + deviation[i]
+        for j in range(loss.size):
+            deviation[j] = memory * deviation[j] + A[i, j]
+    return total
+
+
+@kernel
+def _long_run_loss(A: Floats, loss: Floats, memory: float, schedule: Ints) -> float:
+    """Return the loss per round of a schedule that has been repeated for ever."""
+    deviation = np.zeros(loss.size)
+    for i in schedule:
+        deviation = memory * deviation + A[i]
+    deviation /= 1.0 - memory**schedule.size
+    total = 0.0
+    for i in schedule:
+        total += loss[i] + deviation[i]
+        deviation = memory * deviation + A[i]
+    return total / schedule.size
 
 
 @kernel

@@ -22,9 +22,17 @@ from influential_bandits.checks import whole_number
 from influential_bandits.studies.report.html import write_report
 from influential_bandits.studies.report.static import draw
 from influential_bandits.studies.store import StudyFolder, provenance, write_atomically
-from influential_bandits.studies.study import Section, Settings, Study, stacked
+from influential_bandits.studies.study import Piece, Section, Settings, Study, stacked
 
-__all__ = ["draw_all", "reproduce", "summary_rows", "write_results"]
+__all__ = [
+    "draw_all",
+    "finished_rows",
+    "progress_bar",
+    "reproduce",
+    "summary_rows",
+    "write_json",
+    "write_results",
+]
 
 TITLE = "Influential bandits: the paper's synthetic results"
 INTRODUCTION = "What Sato and Ito (TMLR 2025) report, and what this software measures."
@@ -45,9 +53,9 @@ def reproduce(
     results: list[Section] = []
     jobs = [(study, _changed(study.settings[size], seeds, max_horizon)) for study in studies]
     folders = [StudyFolder(out, study, settings) for study, settings in jobs]
-    with _bar(console or Console(stderr=True)) as bar:
+    with progress_bar(console) as bar:
         for (study, settings), folder in zip(jobs, folders, strict=True):
-            rows = _all_rows(study, settings, folder, threads, bar)
+            rows = finished_rows(study.name, study.pieces(settings, threads), folder, bar)
             analysis = study.analyse(settings, rows)
             folder.write_table(folder.path / "data.parquet", rows)
             results.append(Section(study.name, study.line, dataclasses.asdict(settings), analysis))
@@ -62,11 +70,22 @@ def draw_all(section: Section, folder: Path) -> None:
         draw(figure, folder, section.settings)
 
 
-def write_results(out: Path, sections: list[Section], title: str, introduction: str) -> None:
-    """Write the report for readers, and the summary for programs."""
+def write_results(
+    out: Path,
+    sections: list[Section],
+    title: str,
+    introduction: str,
+    rows: list[dict[str, Any]] | None = None,
+) -> None:
+    """Write the report for readers, and the summary for programs: rows, by default the findings."""
     write_report(out / "report.html", sections, provenance(), title, introduction)
-    text = json.dumps(summary_rows(sections), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    write_atomically(out / "summary.json", lambda path: path.write_text(text, encoding="utf-8"))
+    write_json(out / "summary.json", summary_rows(sections) if rows is None else rows)
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Write strict JSON."""
+    text = json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
 def summary_rows(sections: list[Section]) -> list[dict[str, Any]]:
@@ -88,11 +107,12 @@ def _changed(settings: Settings, seeds: int | None, max_horizon: int | None) -> 
     return settings
 
 
-def _all_rows(
-    study: Study, settings: Settings, folder: StudyFolder, threads: int | None, bar: Progress
+def finished_rows(
+    name: str, pieces: Iterable[Piece], folder: StudyFolder, bar: Progress
 ) -> dict[str, Any]:
-    pieces = list(study.pieces(settings, threads))
-    task = bar.add_task(study.name, total=len(pieces))
+    """Return the rows of all pieces; compute and keep those that the folder does not have."""
+    pieces = list(pieces)
+    task = bar.add_task(name, total=len(pieces))
     for piece in pieces:
         if not folder.has(piece.name):
             folder.keep(piece.name, piece.rows())
@@ -100,7 +120,9 @@ def _all_rows(
     return stacked(folder.piece(piece.name) for piece in pieces)
 
 
-def _bar(console: Console) -> Progress:
+def progress_bar(console: Console | None = None) -> Progress:
+    """Return a bar for several tasks, shown on terminals only."""
+    console = console or Console(stderr=True)
     return Progress(
         SpinnerColumn(),
         TextColumn("{task.description:15}"),

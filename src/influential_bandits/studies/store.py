@@ -10,7 +10,7 @@ import sys
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +18,17 @@ import numpy.typing as npt
 from influential_bandits import __version__
 from influential_bandits.checks import optional_module
 from influential_bandits.errors import InvalidInput
-from influential_bandits.studies.study import Columns, Settings, Study
+from influential_bandits.studies.study import Columns
 
 __all__ = ["StudyFolder", "make_folder", "provenance", "require_possible", "write_atomically"]
+
+
+class Named(Protocol):
+    """What has a folder of its own: a study, or a family of the arena."""
+
+    @property
+    def name(self) -> str:
+        """Its name, which is the folder's."""
 
 
 class StudyFolder:
@@ -30,7 +38,7 @@ class StudyFolder:
     was killed at any moment goes on where it was. A folder made with other settings is refused.
     """
 
-    def __init__(self, out: Path, study: Study, settings: Settings) -> None:
+    def __init__(self, out: Path, study: Named, settings: Any) -> None:
         self.path = out / study.name
         self.pieces = self.path / "pieces"
         self.settings = {

@@ -18,6 +18,7 @@ __all__ = [
     "Bars",
     "Figure",
     "Finding",
+    "Grid",
     "HeatMap",
     "Picture",
     "Piece",
@@ -25,6 +26,7 @@ __all__ = [
     "Series",
     "Settings",
     "Study",
+    "Table",
     "all_studies",
 ]
 
@@ -72,7 +74,7 @@ class Series:
     y: npt.ArrayLike
     low: npt.ArrayLike | None = None  # band
     high: npt.ArrayLike | None = None
-    kind: str = "line"  # "line", "dashed", "points" or "bars"
+    kind: str = "line"  # "line", "dashed", "faint" (in the background), "points" or "bars"
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +116,32 @@ class HeatMap:
     caption: str = ""
 
 
-Picture: TypeAlias = Figure | Bars | HeatMap
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """A table of numbers as a picture: good ones blue, bad ones red, missing ones empty."""
+
+    name: str  # file name
+    title: str
+    rows: list[str]
+    columns: list[str]
+    values: npt.ArrayLike  # (rows, columns); NaN is missing
+    good: float  # the value that is all blue …
+    bad: float  # … and the one that is all red
+    digits: int = 2  # after the point
+    caption: str = ""
+
+
+Picture: TypeAlias = Figure | Bars | HeatMap | Grid
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table for readers."""
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    caption: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,6 +151,7 @@ class Analysis:
     findings: list[Finding]
     figures: Sequence[Picture]
     notes: list[str] = field(default_factory=list)  # paragraphs of the report
+    tables: Sequence[Table] = ()
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,11 +6,12 @@ numbers may change between versions: a seed names the same instance for good.
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
 
-from influential_bandits.checks import whole_number
+from influential_bandits.checks import is_real, whole_number
 from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.numerics.streams import (
@@ -25,9 +26,19 @@ from influential_bandits.world.dynamics import Floats, ordered_dot
 from influential_bandits.world.instance import Instance
 from influential_bandits.world.interaction import DenseInteraction, LowRankInteraction
 
-__all__ = ["counterexample", "instance_with_support", "linear_lower_bound", "random_instance"]
+__all__ = [
+    "block_instance",
+    "counterexample",
+    "indefinite_instance",
+    "instance_with_support",
+    "linear_lower_bound",
+    "random_instance",
+    "recovery_instance",
+]
 
 DENSE_ARMS = 20_000  # a dense matrix of that size takes 3 GB
+FIRST_ATTEMPT = 1000  # streams from here on are drawn until a matrix is indefinite
+CLEARLY = 1e-3  # eigenvalues beyond that have their sign for sure
 
 
 def counterexample() -> Instance:
@@ -118,6 +129,108 @@ def instance_with_support(arms: int, support: int, seed: int) -> Instance:
     vectors[:support, 0] = 1.0
     vectors[support:, 0] = 1.2 + _uniforms(seed, arms - support, 4)
     return Instance(_normalised_gram(vectors.T.copy()), _normals(seed, (1, arms), 1)[0])
+
+
+def block_instance(arms: int, blocks: int, seed: int, within: float = 0.8) -> Instance:
+    """Return a random instance whose arms come in blocks that tire together, as genres may.
+
+    Arm i has a strength sᵢ in (½, 1) and its block a random direction u on the unit sphere of as
+    many dimensions as there are blocks: A_ij = sᵢ·sⱼ·(within·uᵢ·uⱼ + (1 − within)·[i = j]), divided
+    by its largest entry. Arms of one block fatigue each other; two blocks fatigue each other or let
+    each other recover, by the angle of their directions. Arms are dealt to blocks in turn; l1 ~
+    N(0, 1).
+
+    Parameters
+    ----------
+    arms, blocks : int
+        1 ≤ blocks ≤ arms.
+    seed : int
+        Names the instance, for good.
+    within : float in [0, 1]
+        How much of its fatigue an arm shares with its block.
+
+    Examples
+    --------
+    >>> instance = block_instance(arms=6, blocks=2, seed=0)
+    >>> bool(instance.interaction.to_dense()[0, 2] > 0)  # arms 0, 2 and 4 are a block
+    True
+    """
+    arms = whole_number("arms", arms, 1)
+    blocks = whole_number("blocks", blocks, 1)
+    seed = whole_number("seed", seed, 0)
+    _require_dense(arms)
+    if blocks > arms:
+        raise InvalidInput(f"blocks must be at most arms = {arms}, got {blocks}")
+    if not is_real(within) or not 0.0 <= within <= 1.0:
+        raise InvalidInput(f"within must lie in [0, 1], got {within!r}")
+    strengths = 0.5 + 0.5 * _uniforms(seed, arms, 5)
+    directions = _normals(seed, (blocks, blocks), 6)
+    vectors = np.zeros((arms, blocks + arms))
+    for arm in range(arms):
+        shared = directions[arm % blocks]
+        shared = shared / np.sqrt(ordered_dot(shared, shared))
+        vectors[arm, :blocks] = strengths[arm] * math.sqrt(within) * shared
+        vectors[arm, blocks + arm] = strengths[arm] * math.sqrt(1.0 - within)
+    return Instance(_normalised_gram(vectors.T.copy()), _normals(seed, (1, arms), 1)[0])
+
+
+def recovery_instance(arms: int, seed: int) -> Instance:
+    """Return a random instance where a pull tires its own arm and lets all others recover.
+
+    Off its diagonal A is −w with independent w ~ U(0, 1); on it, A_ii = Σ w + U(0, 1), so that A is
+    positive definite; then A is divided by its largest entry. The inverse of such a matrix has no
+    negative entry, so the best mix uses every arm: all of these are easy (:func:`difficulty`).
+
+    Examples
+    --------
+    >>> matrix = recovery_instance(arms=3, seed=0).interaction.to_dense()
+    >>> (matrix > 0).tolist()
+    [[True, False, False], [False, True, False], [False, False, True]]
+    """
+    arms = whole_number("arms", arms, 1)
+    seed = whole_number("seed", seed, 0)
+    _require_dense(arms)
+    weights = np.zeros((arms, arms))
+    below = np.tril_indices(arms, -1)
+    weights[below] = _uniforms(seed, len(below[0]), 7)
+    weights += weights.T
+    own = _uniforms(seed, arms, 8)
+    matrix = np.diag([math.fsum([*row, more]) for row, more in zip(weights, own, strict=True)])
+    matrix -= weights
+    interaction = DenseInteraction(matrix / np.abs(matrix).max())
+    return Instance(interaction, _normals(seed, (1, arms), 1)[0])
+
+
+def indefinite_instance(arms: int, seed: int) -> Instance:
+    """Return a random instance with an indefinite interaction (Sec. 5.1): some mixes reinforce.
+
+    A = (M + Mᵀ) / max|M + Mᵀ| with entries of M ~ N(0, 1), drawn again until A has eigenvalues of
+    both signs; l1 ~ N(0, 1). The loss may fall without bound, like −T².
+
+    Parameters
+    ----------
+    arms : int
+        K ≥ 2; certified optima need at most 15.
+    seed : int
+        Names the instance, for good.
+
+    Examples
+    --------
+    >>> indefinite_instance(arms=3, seed=0)
+    Instance(3 arms, dense interaction, max|A| = 1, indefinite)
+    """
+    arms = whole_number("arms", arms, 2)
+    seed = whole_number("seed", seed, 0)
+    _require_dense(arms)
+    loss = _normals(seed, (1, arms), 1)[0]
+    for attempt in itertools.count(FIRST_ATTEMPT):
+        half = _normals(seed, (arms, arms), attempt)
+        matrix = half + half.T
+        matrix /= np.abs(matrix).max()
+        eigenvalues = np.linalg.eigvalsh(matrix)
+        if eigenvalues[0] < -CLEARLY < CLEARLY < eigenvalues[-1]:
+            break
+    return Instance(matrix, loss, definite=False)
 
 
 @kernel

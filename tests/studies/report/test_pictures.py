@@ -9,8 +9,9 @@ from report_files import png_size, svg_texts
 
 from influential_bandits.studies.log_sections import cluster_order, heat_map
 from influential_bandits.studies.report.interactive import as_html
+from influential_bandits.studies.report.palette import BY_NAME, COLOURS, places
 from influential_bandits.studies.report.static import draw
-from influential_bandits.studies.study import Bars, Figure, HeatMap, Series
+from influential_bandits.studies.study import Bars, Figure, Grid, HeatMap, Series
 
 MATRIX = np.array([[2.0, -1.0, 0.5], [-1.0, 1.0, 0.0], [0.5, 0.0, 3.0]])
 PICTURES = {
@@ -29,6 +30,16 @@ PICTURES = {
     "heat map of numbers": HeatMap("p", "Title", ["20", "3", "100"], MATRIX),
     "odd names": Bars("p", "A < B & C", ["<b>x</b>", "a_b^c", "50 % & more"], [1, 2, 3], "x"),
     "one dollar": HeatMap("p", "Title", ["$5", "_hidden"], np.eye(2)),
+}
+
+
+RANKS = [[1.0, 2.5], [2.0, np.nan], [3.0, 10.0]]
+GRIDS = {
+    "ranks": Grid("p", "Title", ["a", "b", "c"], ["x", "y"], RANKS, 1.0, 10.0, digits=1),
+    "shares": Grid("p", "Title", ["1", "20"], ["3", "5"], [[0.5, 1.0], [0.0, 0.25]], 1.0, 0.0),
+    "one": Grid("p", "Title", ["$a"], ["<b>"], [[1.0]], 1.0, 1.0),
+    "missing": Grid("p", "Title", ["a"], ["b"], [[np.nan]], 1.0, 2.0),
+    "many": Grid("p", "Title", list("abcdefghij") * 2, ["y"], np.ones((20, 1)), 1.0, 20.0),
 }
 
 
@@ -114,6 +125,74 @@ def test_names_of_any_script_are_drawn_for_print_quietly(tmp_path):
 def test_a_histogram_of_one_bin_is_drawn_for_print(tmp_path):
     bar = Series("s", [1.0], [2.0], kind="bars")
     draw(Figure("p", "t", "x", "y", [bar], log_x=False, log_y=False), tmp_path, {})
+
+
+# Grids
+
+
+@pytest.mark.parametrize("name", GRIDS)
+def test_a_grid_is_drawn_for_print(name, tmp_path):
+    draw(GRIDS[name], tmp_path, {})
+    width, height = png_size((tmp_path / "p.png").read_bytes())
+    assert width > 600
+    assert height > 200
+
+
+def test_a_grid_has_its_numbers_in_the_browser():
+    (trace,), layout = traces_of(as_html(GRIDS["ranks"], "spot"))
+    assert trace["z"] == [[1.0, 2.5], [2.0, None], [3.0, 10.0]]
+    assert trace["text"] == [["1", "2.5"], ["2", ""], ["3", "10"]]
+    assert (trace["x"], trace["y"]) == (["x", "y"], ["a", "b", "c"])
+    assert (trace["zmin"], trace["zmax"]) == (1.0, 10.0)
+    assert layout["yaxis"]["autorange"] == "reversed"
+    (trace,), layout = traces_of(as_html(GRIDS["shares"], "spot"))
+    assert (trace["zmin"], trace["zmax"]) == (0.0, 1.0)
+    assert layout["xaxis"]["type"] == layout["yaxis"]["type"] == "category"
+
+
+def test_what_is_good_is_blue_in_the_browser():
+    """Low ranks, but high shares."""
+    ends = []
+    for name in ("ranks", "shares"):
+        (trace,), _ = traces_of(as_html(GRIDS[name], "spot"))
+        ends.append(trace["colorscale"][0][1])
+    (heat,), _ = traces_of(as_html(HeatMap("p", "t", ["a"], [[1.0]]), "spot"))
+    blue = heat["colorscale"][0][1]
+    assert ends[0] == blue
+    assert ends[1] != blue
+
+
+# Lines
+
+
+def crowd():
+    faint = [Series(f"other {n}", [1, 10], [n + 1, n + 2], kind="faint") for n in range(9)]
+    shown = [Series(name, [1, 10], [1, 2]) for name in ("best", "LCB", "second")]
+    return Figure("p", "Title", "x", "y", [*shown, *faint])
+
+
+def test_faint_lines_are_thin_grey_and_keep_their_names_in_the_browser():
+    traces, _ = traces_of(as_html(crowd(), "spot"))
+    grey = [trace for trace in traces if trace["line"].get("width") == 1]
+    assert [trace["name"] for trace in grey] == [f"other {n}" for n in range(9)]
+    assert len({trace["line"]["color"] for trace in grey}) == 1
+
+
+def test_faint_lines_are_drawn_for_print_with_one_entry_in_the_legend(tmp_path):
+    draw(crowd(), tmp_path, {})
+    text = (tmp_path / "p.svg").read_text(encoding="utf-8")
+    assert "9 others" in text
+    assert "other 3" not in text
+
+
+def test_lines_of_one_figure_have_colours_of_their_own():
+    names = ["a", "LCB", "b", "InfluentialLCB", "c", "d", "e"]
+    given = places(names)
+    assert len(set(given)) == len(names) == len(COLOURS)
+    assert given[1] == BY_NAME["LCB"]
+    assert given[3] == BY_NAME["InfluentialLCB"]
+    assert places(["a", "b", "c"]) == [0, 1, 2]
+    assert set(places([f"line {n}" for n in range(30)])) == set(range(len(COLOURS)))
 
 
 # The order of the arms

@@ -44,6 +44,7 @@ def _as_data(section: Section) -> dict[str, Any]:
         "compared": any(finding.paper is not None for finding in section.analysis.findings),
         "fitted": any(finding.fitted for finding in section.analysis.findings),
         "notes": section.analysis.notes,
+        "tables": section.analysis.tables,
         "figures": [
             {
                 "html": markup(as_html(figure, f"{section.name}-{figure.name}")),

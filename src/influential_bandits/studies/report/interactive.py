@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from influential_bandits.checks import optional_module
-from influential_bandits.studies.report.palette import COLOURS, place, rgba
-from influential_bandits.studies.study import Bars, Figure, HeatMap, Picture, Series
+from influential_bandits.studies.report.palette import COLOURS, FAINT, places, rgba
+from influential_bandits.studies.report.text import grid_text
+from influential_bandits.studies.study import Bars, Figure, Grid, HeatMap, Picture, Series
 
 
 def as_html(figure: Picture, name: str) -> str:
@@ -18,6 +19,8 @@ def as_html(figure: Picture, name: str) -> str:
         drawing = _lines(graph, figure)
     elif isinstance(figure, Bars):
         drawing = _bars(graph, figure)
+    elif isinstance(figure, Grid):
+        drawing = _grid(graph, figure)
     else:
         drawing = _matrix(graph, figure)
     config = {"displaylogo": False, "responsive": True}
@@ -67,8 +70,11 @@ def _matrix(graph: Any, figure: HeatMap) -> Any:
 
 def _lines(graph: Any, figure: Figure) -> Any:
     drawing = graph.Figure()
-    for position, series in enumerate(figure.series):
-        for trace in _traces(graph, series, COLOURS[place(series.name, position)]):
+    for series in (series for series in figure.series if series.kind == "faint"):
+        drawing.add_trace(_faint(graph, series))
+    shown = [series for series in figure.series if series.kind != "faint"]
+    for series, number in zip(shown, places([series.name for series in shown]), strict=True):
+        for trace in _traces(graph, series, COLOURS[number]):
             drawing.add_trace(trace)
     drawing.update_layout(
         title=figure.title,
@@ -86,6 +92,46 @@ def _lines(graph: Any, figure: Figure) -> Any:
         title=figure.y, type="log" if figure.log_y else "linear", exponentformat="power"
     )
     return drawing
+
+
+def _grid(graph: Any, figure: Grid) -> Any:
+    values = np.asarray(figure.values, float)
+    texts = [[grid_text(v, figure.digits) for v in row] for row in values]
+    good_is_low = figure.good < figure.bad
+    cells = graph.Heatmap(
+        z=[[float(v) if np.isfinite(v) else None for v in row] for row in values],
+        x=figure.columns,
+        y=figure.rows,
+        text=texts,
+        texttemplate="%{text}",
+        colorscale="RdBu_r" if good_is_low else "RdBu",
+        zmin=min(figure.good, figure.bad),
+        zmax=max(figure.good, figure.bad),
+        showscale=False,
+        hovertemplate="%{y}, %{x}: %{z:.4g}<extra></extra>",
+    )
+    drawing = graph.Figure(cells)
+    drawing.update_layout(
+        title={"text": figure.title, "y": 1.0, "yanchor": "top", "pad": {"t": 12}},
+        template="plotly_white",
+        height=220 + 24 * len(figure.rows),
+        margin={"t": 180, "b": 20},  # names of columns stand between the title and the cells
+    )
+    drawing.update_xaxes(side="top", type="category", tickangle=-60)
+    drawing.update_yaxes(autorange="reversed", automargin=True, type="category")
+    return drawing
+
+
+def _faint(graph: Any, series: Series) -> Any:
+    """Return a thin grey line: it has its name when the mouse is over it, and in the legend."""
+    return graph.Scatter(
+        x=np.asarray(series.x, float).tolist(),
+        y=np.asarray(series.y, float).tolist(),
+        mode="lines",
+        line={"color": FAINT, "width": 1},
+        name=series.name,
+        legendgroup=series.name,
+    )
 
 
 def _traces(graph: Any, series: Series, colour: str) -> list[Any]:

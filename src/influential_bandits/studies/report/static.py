@@ -11,9 +11,10 @@ import numpy as np
 
 from influential_bandits import __version__
 from influential_bandits.checks import optional_module
-from influential_bandits.studies.report.palette import COLOURS, MARKERS, place
+from influential_bandits.studies.report.palette import COLOURS, FAINT, MARKERS, places
+from influential_bandits.studies.report.text import grid_text
 from influential_bandits.studies.store import write_atomically
-from influential_bandits.studies.study import Bars, Figure, HeatMap, Picture, Series
+from influential_bandits.studies.study import Bars, Figure, Grid, HeatMap, Picture, Series
 
 FORMATS = ("png", "svg")
 
@@ -29,11 +30,16 @@ def draw(figure: Picture, folder: Path, settings: Mapping[str, Any]) -> None:
     ):
         warnings.filterwarnings("ignore", "Glyph")  # a name in a script that the font lacks
         canvas, ax = pyplot.subplots(figsize=_size(figure), layout="constrained")
-        ax.set_title(figure.title)
+        if isinstance(figure, Grid):
+            canvas.suptitle(figure.title, fontsize=11)  # over the names of the rows too
+        else:
+            ax.set_title(figure.title)
         if isinstance(figure, Figure):
             _lines(ax, figure)
         elif isinstance(figure, Bars):
             _bars(ax, figure)
+        elif isinstance(figure, Grid):
+            _grid(ax, figure)
         else:
             _matrix(canvas, ax, figure)
         made_by = f"influential-bandits {__version__}, {settings}"
@@ -53,6 +59,8 @@ def draw(figure: Picture, folder: Path, settings: Mapping[str, Any]) -> None:
 def _size(figure: Picture) -> tuple[float, float]:
     if isinstance(figure, HeatMap):
         return 7.2, 6.4
+    if isinstance(figure, Grid):
+        return max(5.4, 2.2 + 0.5 * len(figure.columns)), max(3.0, 2.0 + 0.3 * len(figure.rows))
     return (6.0, 4.2) if isinstance(figure, Figure) else (6.4, 1.4 + 0.3 * len(figure.labels))
 
 
@@ -77,8 +85,13 @@ def _plain(labels: list[str]) -> list[str]:
 
 def _lines(ax: Any, figure: Figure) -> None:
     bottom: Any = 0.0
-    for position, series in enumerate(figure.series):
-        bottom = _series(ax, series, place(series.name, position), bottom)
+    faint = [series for series in figure.series if series.kind == "faint"]
+    shown = [series for series in figure.series if series.kind != "faint"]
+    for n, series in enumerate(faint):
+        name = f"{len(faint)} others" if len(faint) > 1 else series.name
+        ax.plot(series.x, series.y, color=FAINT, linewidth=0.8, label=name if n == 0 else None)
+    for series, number in zip(shown, places([series.name for series in shown]), strict=True):
+        bottom = _series(ax, series, number, bottom)
     ax.set(
         xlabel=figure.x,
         ylabel=figure.y,
@@ -86,7 +99,9 @@ def _lines(ax: Any, figure: Figure) -> None:
         yscale="log" if figure.log_y else "linear",
     )
     ax.grid(True, alpha=0.3)
-    if len(figure.series) > 1:
+    if len(figure.series) > 6:
+        ax.legend(fontsize=7)
+    elif len(figure.series) > 1:
         ax.legend()
 
 
@@ -98,6 +113,24 @@ def _matrix(canvas: Any, ax: Any, figure: HeatMap) -> None:
     ax.set_xticks(places, _plain(figure.labels), rotation=90, fontsize=8)
     ax.set_yticks(places, _plain(figure.labels), fontsize=8)
     canvas.colorbar(image, ax=ax, shrink=0.8)
+
+
+def _grid(ax: Any, figure: Grid) -> None:
+    values = np.asarray(figure.values, float)
+    ax.imshow(_goodness(figure), cmap="RdBu", vmin=-1.4, vmax=1.4, aspect="auto")
+    ax.set_xticks(range(len(figure.columns)), _plain(figure.columns), rotation=90, fontsize=8)
+    ax.set_yticks(range(len(figure.rows)), _plain(figure.rows), fontsize=8)
+    ax.xaxis.tick_top()
+    for i, j in np.argwhere(np.isfinite(values)):
+        text = grid_text(values[i, j], figure.digits)
+        ax.text(j, i, text, ha="center", va="center", fontsize=7)
+
+
+def _goodness(figure: Grid) -> Any:
+    """Return 1 for good values, −1 for bad ones; the colours beyond are too dark for text."""
+    middle = 0.5 * (figure.good + figure.bad)
+    half = 0.5 * (figure.good - figure.bad) or 1.0
+    return np.clip((np.asarray(figure.values, float) - middle) / half, -1.0, 1.0)
 
 
 def _series(ax: Any, series: Series, number: int, bottom: Any) -> Any:

@@ -18,6 +18,13 @@ def number(value: Any) -> str:
     return f"{value:.4g}" if abs(value) < 10**6 else f"{value:.3e}"
 
 
+def grid_text(value: float, digits: int) -> str:
+    """Return a number of a grid: so many digits after the point, none if it is whole."""
+    if value != value:  # noqa: PLR0124 - NaN: a missing one
+        return ""
+    return f"{value:.{digits}f}".removesuffix("." + "0" * digits)
+
+
 def interval(finding: Finding) -> str:
     """Return the 95 % interval of a finding, or nothing."""
     if finding.low is None or finding.high is None:

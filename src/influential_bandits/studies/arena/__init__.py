@@ -1,0 +1,1 @@
+"""The arena: policies on families of instances, paired, ranked, and written down."""

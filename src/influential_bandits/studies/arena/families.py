@@ -1,0 +1,249 @@
+"""Families of instances on which policies meet: numbered, so that every policy plays the same."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from influential_bandits.datasets.movielens import movielens
+from influential_bandits.errors import InvalidInput
+from influential_bandits.learning.models import InfluenceModel
+from influential_bandits.optima.difficulty import difficulty
+from influential_bandits.world.generators import (
+    block_instance,
+    counterexample,
+    indefinite_instance,
+    linear_lower_bound,
+    random_instance,
+    recovery_instance,
+)
+from influential_bandits.world.instance import Instance
+from influential_bandits.world.noise import GaussianNoise, Noise, NoNoise
+
+__all__ = ["FAMILIES", "FIRST_INSTANCE", "LEARNED", "Family", "chosen_families", "found_data"]
+
+FIRST_INSTANCE = 1_000_000  # seeds below are free for tuning: the arena never plays them
+LEARNED = "movielens"
+UNIT = GaussianNoise(1.0)
+LEARNED_LINE = (
+    "Learned from MovieLens: genres are arms, users of the release the instances; γ = 0.8"
+)
+HOW_TO_GET = (
+    "it is learned from data: pass --data with the folder or zip of a MovieLens release "
+    "(ml-latest-small of grouplens.org will do), or name it in MOVIELENS_DATA"
+)
+
+
+@dataclass(frozen=True)
+class Family:
+    """Instances of one kind, with their noise.
+
+    How many there are by default falls with the work of a run, so that all families together take
+    minutes.
+    """
+
+    name: str  # for the command line and for folders
+    line: str  # what it is, in one line
+    make: Callable[[int], Instance]  # from the instance's number 0, 1, 2, …
+    instances: int  # by default
+    largest_horizon: int
+    noise: Noise = UNIT
+    source: str = ""  # the data that it was learned from
+
+
+class Only:
+    """The n-th of the paper's random instances with K = 3 whose difficulty is of one verdict."""
+
+    def __init__(self, verdict: str) -> None:
+        self.verdict = verdict
+        self._found: list[int] = []  # seeds
+
+    def __call__(self, number: int) -> Instance:
+        """Return the instance of this number."""
+        while len(self._found) <= number:
+            seed = self._found[-1] + 1 if self._found else FIRST_INSTANCE
+            while difficulty(random_instance(3, seed)).verdict != self.verdict:
+                seed += 1
+            self._found.append(seed)
+        return random_instance(3, self._found[number])
+
+
+def _random(arms: int, rank: int | None = None) -> Callable[[int], Instance]:
+    return lambda number: random_instance(arms, FIRST_INSTANCE + number, rank)
+
+
+def _changed(factor: float = 1.0, memory: float = 1.0) -> Callable[[int], Instance]:
+    """Return the paper's random instances with K = 3, A times a factor, and fading memory."""
+
+    def make(number: int) -> Instance:
+        paper = random_instance(3, FIRST_INSTANCE + number)
+        return Instance(factor * paper.interaction.to_dense(), paper.initial_loss, memory=memory)
+
+    return make
+
+
+FAMILIES = {
+    family.name: family
+    for family in (
+        Family("random-3", "The paper's random instances, K = 3, σ = 1", _random(3), 100, 10**6),
+        Family(
+            "random-3-quiet",
+            "The paper's random instances, K = 3, with little noise: σ = 0.1",
+            _random(3),
+            30,
+            10**6,
+            GaussianNoise(0.1),
+        ),
+        Family(
+            "random-3-exact",
+            "The paper's random instances, K = 3, without noise",
+            _random(3),
+            30,
+            10**6,
+            NoNoise(),
+        ),
+        Family("random-10", "Random instances, K = 10", _random(10), 50, 10**5),
+        Family("random-20", "Random instances, K = 20", _random(20), 20, 10**5),
+        Family("random-50", "Random instances, K = 50", _random(50), 20, 10**4),
+        Family(
+            "low-rank",
+            "Random instances of rank 3, K = 10: some arms can stand in for others",
+            _random(10, rank=3),
+            30,
+            10**5,
+        ),
+        Family(
+            "block",
+            "Twenty arms in four blocks that tire together, as genres may",
+            lambda number: block_instance(20, 4, FIRST_INSTANCE + number),
+            20,
+            10**5,
+        ),
+        Family(
+            "recovery",
+            "Ten arms: a pull tires its own arm and lets all others recover",
+            lambda number: recovery_instance(10, FIRST_INSTANCE + number),
+            30,
+            10**5,
+        ),
+        Family(
+            "easy",
+            "Those of the paper's random instances, K = 3, that are certified easy",
+            Only("easy"),
+            50,
+            10**6,
+        ),
+        Family(
+            "hard",
+            "Those of the paper's random instances, K = 3, that are certified hard",
+            Only("hard"),
+            50,
+            10**6,
+        ),
+        Family("stationary", "No influence: A = 0, K = 3", _changed(0.0), 30, 10**6),
+        Family(
+            "nearly-stationary",
+            "Little influence: max|A| = 0.001, K = 3",
+            _changed(0.001),
+            30,
+            10**6,
+        ),
+        Family(
+            "indefinite",
+            "Indefinite A, K = 3: some mixes of arms reinforce themselves (Sec. 5.1)",
+            lambda number: indefinite_instance(3, FIRST_INSTANCE + number),
+            30,
+            10**6,
+        ),
+        Family(
+            "fading-0.9",
+            "Influence that fades, γ = 0.9: the paper's random instances otherwise",
+            _changed(memory=0.9),
+            30,
+            10**6,
+        ),
+        Family(
+            "fading-0.99",
+            "Influence that fades slowly, γ = 0.99: the paper's random instances otherwise",
+            _changed(memory=0.99),
+            30,
+            10**6,
+        ),
+        Family(
+            "prop-2.2",
+            "The counterexample on which LCB is nearly quadratic (Prop. 2.2), without noise",
+            lambda number: counterexample(),
+            10,
+            10**6,
+            NoNoise(),
+        ),
+        Family(
+            "prop-2.3",
+            "The two instances of which one is linear for any policy (Prop. 2.3), in turn, "
+            "without noise",
+            lambda number: linear_lower_bound(number % 2),
+            10,
+            10**6,
+            NoNoise(),
+        ),
+    )
+}
+
+
+def learned_family(path: Path) -> Family:
+    """Return the worlds of a MovieLens release's users, the busiest first.
+
+    One interaction is pooled over all users, positive semi-definite and fading by the event; drift
+    is fitted too, so that it is not sold as influence, and left out of the world as noise. Each
+    film has one genre, drawn once, as in the paper: a pull is the rating of one film.
+    """
+    log = movielens(path, choose="random", progress=False)
+    model = InfluenceModel("psd", memory=0.8, drift=True, ridge=100.0, pooled=True).fit(log)
+    busiest = [log.instances[i] for i in np.argsort(-log.lengths, kind="stable")]
+
+    def make(number: int) -> Instance:
+        return model.instance(busiest[number % len(busiest)], without_drift=True)
+
+    source = f"{log.about['release']}, {len(log):,} ratings"
+    return Family(LEARNED, LEARNED_LINE, make, 20, 10**5, model.noise(), source)
+
+
+def found_data(given: Path | None) -> Path | None:
+    """Return the MovieLens release to learn from: the one given, or what the environment names."""
+    if given is not None:
+        if not given.exists():
+            raise InvalidInput(f"there is no MovieLens release at {given}")
+        return given
+    named = os.environ.get("MOVIELENS_DATA")
+    if not named or not Path(named).exists():
+        return None
+    small = sorted(Path(named).glob("ml-latest-small*"))
+    return small[-1] if small else Path(named)
+
+
+def chosen_families(
+    names: Iterable[str], data: Path | None = None
+) -> tuple[list[Family], list[str]]:
+    """Return the families of these names, or all, and a line for each that had to be left out."""
+    wanted = list(dict.fromkeys(names))
+    for name in wanted:
+        if name not in (*FAMILIES, LEARNED):
+            raise InvalidInput(f"unknown family {name!r}; there are {', '.join(all_lines())}")
+    path = found_data(data) if LEARNED in wanted or not wanted else None
+    if LEARNED in wanted and path is None:
+        raise InvalidInput(f"the family {LEARNED} is not at hand: {HOW_TO_GET}")
+    families = [FAMILIES[name] for name in wanted or FAMILIES if name != LEARNED]
+    if path is not None:
+        place = wanted.index(LEARNED) if wanted else len(families)
+        families.insert(place, learned_family(path))
+        return families, []
+    return families, [] if wanted else [f"{LEARNED} was left out: {HOW_TO_GET}"]
+
+
+def all_lines() -> dict[str, str]:
+    """Return what each family is, by name."""
+    return {family.name: family.line for family in FAMILIES.values()} | {LEARNED: LEARNED_LINE}

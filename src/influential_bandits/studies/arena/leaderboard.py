@@ -1,0 +1,181 @@
+"""The leaderboard: a page in Markdown, made of nothing but the files that a comparison left."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from influential_bandits.errors import InvalidInput
+from influential_bandits.studies.report.text import number
+from influential_bandits.studies.store import make_folder, write_atomically
+
+__all__ = ["write_leaderboard"]
+
+SHOWN = 5  # policies of each family's table
+Row = dict[str, Any]
+
+INTRODUCTION = """\
+Every policy meets the same instances and the same noise. Numbers are mean regrets with 95 %
+intervals over instances; **bold** is the lowest of a column, and an asterisk marks those whose
+paired difference from it may be zero. Oracles know the instance: they are references, and not
+ranked. Instances have numbers from 1,000,000 on, so that nothing that was tuned on others has seen
+them.
+"""
+AGAINST = {
+    "relaxation": "regret against the certified optimum over real counts",
+    "lower bound": "loss beyond the proved lower bound for fading memory",
+    "best schedule found": "loss beyond the best periodic schedule that a search found",
+}
+
+
+def write_leaderboard(results: Path, out: Path) -> Path:
+    """Write the page of a folder's results; return the folder of its pictures."""
+    rows, about = _read(results, "summary.json"), _read(results, "arena.json")
+    if not isinstance(rows, list) or not isinstance(about, dict) or not rows:
+        raise InvalidInput(f"{results} holds no results of influential-bandits compare")
+    pictures = out.parent / "images" / out.stem
+    make_folder(pictures)
+    try:
+        text = _page(rows, about, f"images/{out.stem}", f"leaderboard {results} --out {out}")
+    except (KeyError, TypeError, IndexError) as error:
+        raise InvalidInput(
+            f"{results} holds results of another version of compare: {error!r}"
+        ) from None
+    for source, name in _pictures(about):
+        if not (results / source).exists():
+            raise InvalidInput(f"{results / source} is missing: run compare again")
+        write_atomically(pictures / name, lambda path, s=source: shutil.copy(results / s, path))
+    write_atomically(out, lambda path: path.write_text(text, encoding="utf-8"))
+    return pictures
+
+
+def _read(results: Path, name: str) -> Any:
+    try:
+        return json.loads((results / name).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidInput(
+            f"cannot read {results / name}: {error.strerror}; fill the folder with "
+            "influential-bandits compare"
+        ) from None
+    except ValueError:
+        raise InvalidInput(f"{results / name} is no JSON file") from None
+
+
+def _pictures(about: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return which file of the results becomes which picture of the page."""
+    families = [family["family"] for family in about["families"]]
+    overview = ["ranks", "wins"] if len(about["wins"]["policies"]) > 1 else []
+    return [(f"overview/{name}.svg", f"{name}.svg") for name in overview] + [
+        (f"{name}/regret.svg", f"{name}.svg") for name in families
+    ]
+
+
+def _page(rows: list[Row], about: dict[str, Any], images: str, command: str) -> str:
+    made = about["provenance"]
+    parts = [
+        "# Leaderboard",
+        INTRODUCTION,
+        (
+            f"Made by `{made['command']}` (version {made['version']}, {made['date'][:10]}) and "
+            f"then `influential-bandits {command}`; do not edit."
+        ),
+        *about["notes"],
+    ]
+    if len(about["wins"]["policies"]) > 1:
+        parts += [
+            "## Overall",
+            _overall(rows, about),
+            f"![Ranks of each policy on each family at its largest horizon]({images}/ranks.svg)",
+            (
+                "How often the policy of the row has less regret than that of the column, at the "
+                "largest horizon of each family, families counting alike:"
+            ),
+            f"![Share of instances on which one policy beats another]({images}/wins.svg)",
+        ]
+    for family in about["families"]:
+        mine = [row for row in rows if row["family"] == family["family"]]
+        parts += _family(family, mine, images)
+    return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def _overall(rows: list[Row], about: dict[str, Any]) -> str:
+    """Return the table of mean ranks: over families at their largest horizon, and by horizon."""
+    horizons = sorted({row["horizon"] for row in rows})
+    last = {family["family"]: max(family["horizons"]) for family in about["families"]}
+    ranked = [row for row in rows if not row["reference"]]
+    names = list(dict.fromkeys(row["policy"] for row in ranked))
+
+    def mean_rank(name: str, horizon: int | None) -> float:
+        wanted = [
+            row["rank"]
+            for row in ranked
+            if row["policy"] == name and row["horizon"] == (horizon or last[row["family"]])
+        ]
+        return float(np.mean(wanted))
+
+    def firsts(name: str) -> tuple[int, int]:
+        mine = [r for r in ranked if r["policy"] == name and r["horizon"] == last[r["family"]]]
+        alone = sum(row["lowest"] for row in mine)
+        return alone, sum(row["within_interval_of_lowest"] for row in mine)
+
+    head = ["policy", "mean rank", "lowest", "lowest or within", *(f"T = {t:,}" for t in horizons)]
+    lines = [_line(head), "|---" + "|---:" * (len(head) - 1) + "|"]
+    for name in sorted(names, key=lambda name: mean_rank(name, None)):
+        lowest, within = firsts(name)
+        ranks = [f"{mean_rank(name, horizon):.1f}" for horizon in horizons]
+        cells = [f"{mean_rank(name, None):.1f}", f"{lowest}/{len(last)}", f"{within}/{len(last)}"]
+        lines.append(_line([name, *cells, *ranks]))
+    told = (
+        "Mean ranks at the largest horizon of each family, on how many families a policy is the "
+        "lowest, or not apart from the lowest by the paired interval; then mean ranks by horizon."
+    )
+    return told + "\n\n" + "\n".join(lines)
+
+
+def _family(family: dict[str, Any], rows: list[Row], images: str) -> list[str]:
+    last = max(family["horizons"])
+    order = sorted(
+        (row for row in rows if row["horizon"] == last),
+        key=lambda row: (row["reference"], row["mean_regret"]),
+    )
+    ranked = [row["policy"] for row in order if not row["reference"]]
+    shown = ranked[:SHOWN] + [row["policy"] for row in order if row["reference"]]
+    cells = {(row["policy"], row["horizon"]): row for row in rows}
+    head = ["policy", *(f"T = {t:,}" for t in family["horizons"]), "slope", "regret/T, 99 %"]
+    lines = [_line(head), "|---" + "|---:" * (len(head) - 1) + "|"]
+    for name in shown:
+        final = cells[name, last]
+        slope = "" if final["slope"] is None else f"{final['slope']:.2f}"
+        tail = number(final["regret_per_round_99"])
+        means = [_cell(cells[name, t]) for t in family["horizons"]]
+        lines.append(_line([_name(final), *means, slope, tail]))
+    more = f" {len(ranked) - SHOWN} more are in the results." if len(ranked) > SHOWN else ""
+    told = (
+        f"{family['line']}. {family['instances']} runs, {family['noise']}; "
+        f"{AGAINST[family['benchmark']]}. Slopes from T = {rows[0]['slope_from']:,} on.{more}"
+    )
+    if family["source"]:
+        told += f" Learned from {family['source']}."
+    picture = f"![Regret against the horizon, {family['family']}]({images}/{family['family']}.svg)"
+    return [f"## {family['family']}", told, "\n".join(lines), picture]
+
+
+def _name(row: Row) -> str:
+    return f"*{row['policy']}*" if row["reference"] else str(row["policy"])
+
+
+def _cell(row: Row) -> str:
+    mean = number(row["mean_regret"])
+    if row["lowest"]:
+        mean = f"**{mean}**"
+    elif row["within_interval_of_lowest"]:
+        mean += "\\*"
+    return f"{mean} ({number(row['low'])} … {number(row['high'])})"
+
+
+def _line(cells: list[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

@@ -1,0 +1,225 @@
+"""Play a family: pieces of rows, each a policy on some instances, kept under what made them."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from influential_bandits import __version__
+from influential_bandits.errors import NotApplicable, NotCertified
+from influential_bandits.learning.planning import best_schedule, schedule_loss
+from influential_bandits.numerics.compiling import fingerprint
+from influential_bandits.optima.regret import regret
+from influential_bandits.policies.contract import FUNCTIONS, Policy
+from influential_bandits.policies.naming import known_policies
+from influential_bandits.policies.oracles import (
+    EachArmOnceOracle,
+    FrankWolfeOracle,
+    OptimalOracle,
+)
+from influential_bandits.simulation.engine import log_spaced, simulate
+from influential_bandits.studies.arena.families import FIRST_INSTANCE, Family
+from influential_bandits.studies.study import Piece
+from influential_bandits.world.dynamics import Floats, Ints
+from influential_bandits.world.instance import Instance
+
+__all__ = ["applies", "default_policies", "label", "marks_of", "pieces"]
+
+CHUNK = 10  # instances in a piece
+REFERENCES = (FrankWolfeOracle(), EachArmOnceOracle())
+SCHEDULE, BOUND = "best schedule found", "lower bound"  # what fading worlds are compared with
+
+
+def default_policies() -> list[Policy]:
+    """Return the package's own policies as they come, and the oracles that serve as references."""
+    own = "influential_bandits."
+    players = [
+        code()
+        for code in known_policies().values()
+        if code.__module__.startswith(own)
+        and code.select is not Policy.select
+        and not code.privileged
+        and not any(_required(field) for field in dataclasses.fields(code))
+    ]
+    return [*players, *REFERENCES]
+
+
+def _required(field: dataclasses.Field[Any]) -> bool:
+    missing = dataclasses.MISSING
+    return field.default is missing and field.default_factory is missing
+
+
+def label(policy: Policy) -> str:
+    """Return the policy in short: its name, and the settings that are not its usual ones."""
+    changed = [
+        f"{field.name}={getattr(policy, field.name)!r}"
+        for field in dataclasses.fields(policy)
+        if _required(field) or getattr(policy, field.name) != field.default
+    ]
+    return type(policy).__name__ + (f"({', '.join(changed)})" if changed else "")
+
+
+def marks_of(horizons: Sequence[int]) -> list[int]:
+    """Return the rounds whose counts are kept: the horizons, and what makes a curve."""
+    marks = {int(mark) for mark in log_spaced(max(horizons)) if mark >= 10}
+    return sorted(marks | set(horizons))
+
+
+def applies(policy: Policy, instance: Instance) -> bool:
+    """Tell whether an oracle has an answer in such a world; everybody else can always play."""
+    if not policy.privileged:
+        return True
+    try:
+        policy.knowledge(instance, instance.n_arms + 1)
+    except NotApplicable:
+        return False
+    return True
+
+
+def pieces(
+    family: Family,
+    make: Callable[[int], Instance],
+    policies: Sequence[Policy],
+    horizons: Sequence[int],
+    instances: int,
+    threads: int | None,
+) -> Iterator[Piece]:
+    """Yield every policy on the same instances and the same noise.
+
+    A piece is named after all that decides its rows, the policy's code among it: with another
+    policy, more instances or other horizons, what was played already is not played again.
+    """
+    marks = marks_of(horizons)
+    for start in range(0, instances, CHUNK):
+        numbers = range(start, min(start + CHUNK, instances))
+        where = f"{numbers.start:05d}-{numbers.stop:05d}"
+        if make(0).memory < 1.0:
+
+            def benchmarks(numbers: range = numbers) -> dict[str, Any]:
+                return _benchmark_rows([make(n) for n in numbers], numbers, marks)
+
+            yield Piece(f"benchmarks-{_digest(marks, lower_bound() is None)}-{where}", benchmarks)
+        for policy in policies:
+
+            def rows(policy: Policy = policy, numbers: range = numbers) -> dict[str, Any]:
+                worlds = [make(n) for n in numbers]
+                kept = horizons if policy.horizon_aware else marks
+                return _policy_rows(family, policy, worlds, numbers, kept, threads)
+
+            yield Piece(f"{_file_name(policy, horizons, marks)}-{where}", rows)
+
+
+def _file_name(policy: Policy, horizons: Sequence[int], marks: Sequence[int]) -> str:
+    code = fingerprint(*(getattr(type(policy), name) for name in FUNCTIONS))
+    kept = horizons if policy.horizon_aware else marks
+    slug = "".join(c if c.isalnum() else "-" for c in label(policy)).strip("-")
+    return f"{slug[:60]}-{_digest(__version__, repr(policy), code, list(kept))}"
+
+
+def _digest(*parts: object) -> str:
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
+
+
+def _policy_rows(
+    family: Family,
+    policy: Policy,
+    worlds: list[Instance],
+    numbers: range,
+    marks: Sequence[int],
+    threads: int | None,
+) -> dict[str, Any]:
+    counts, losses = _played(family, policy, worlds, numbers, marks, threads)
+    regrets = [_regrets(world, x) for world, x in zip(worlds, counts, strict=True)]
+    return _rows(label(policy), numbers, marks, losses, np.array(regrets))
+
+
+def _played(
+    family: Family,
+    policy: Policy,
+    worlds: list[Instance],
+    numbers: range,
+    marks: Sequence[int],
+    threads: int | None,
+) -> tuple[Ints, Floats]:
+    """Return counts (instances, marks, arms) and expected total losses (instances, marks)."""
+    if isinstance(policy, OptimalOracle):  # its plan is what it plays, for each horizon another
+        plans = [[policy.knowledge(world, mark)["plan"] for mark in marks] for world in worlds]
+        pairs = zip(worlds, plans, strict=True)
+        return np.array(plans), np.array([world.total_loss(plan) for world, plan in pairs])
+    ways = [[mark] for mark in marks] if policy.horizon_aware else [list(marks)]
+    runs = [
+        simulate(
+            worlds,
+            policy,
+            way[-1],
+            family.noise,
+            checkpoints=way,
+            threads=threads,
+            progress=False,
+            instance_numbers=[FIRST_INSTANCE + number for number in numbers],
+        )
+        for way in ways
+    ]
+    return (
+        np.concatenate([run.counts[:, 0] for run in runs], axis=1),
+        np.concatenate([run.loss()[:, 0] for run in runs], axis=1),
+    )
+
+
+def _regrets(world: Instance, counts: Ints) -> Floats:
+    """Return the regret of each row of counts; NaN where no optimum is defined or proved."""
+    if world.memory < 1.0:
+        return np.full(len(counts), np.nan)
+    try:
+        return np.asarray(regret(world, counts))
+    except NotCertified:
+        return np.array([_regret_if_proved(world, row) for row in counts])
+
+
+def _regret_if_proved(world: Instance, counts: Ints) -> float:
+    try:
+        return float(regret(world, counts))
+    except NotCertified:
+        return float("nan")
+
+
+def _benchmark_rows(worlds: list[Instance], numbers: range, marks: Sequence[int]) -> dict[str, Any]:
+    """Return what fading worlds are compared with, as if it were played."""
+    schedules = [best_schedule(world) for world in worlds]
+    pairs = list(zip(worlds, schedules, strict=True))
+    losses = {
+        SCHEDULE: [[schedule_loss(world, best, mark) for mark in marks] for world, best in pairs]
+    }
+    bound = lower_bound()
+    if bound is not None:
+        losses[BOUND] = [[mark * bound(world, mark) for mark in marks] for world in worlds]
+    unknown = np.full((len(worlds), len(marks)), np.nan)
+    parts = [_rows(name, numbers, marks, np.array(x), unknown) for name, x in losses.items()]
+    return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+
+
+def lower_bound() -> Callable[[Instance, int], float] | None:
+    """Return the bound on the loss per round of any schedule in a fading world, if there is one."""
+    try:
+        module = import_module("influential_bandits.optima.fading")
+    except ModuleNotFoundError:
+        return None
+    found: Callable[[Instance, int], float] = module.fading_lower_bound
+    return found
+
+
+def _rows(
+    policy: str, numbers: range, marks: Sequence[int], losses: Floats, regrets: Floats
+) -> dict[str, Any]:
+    return {
+        "instance": np.repeat(np.asarray(numbers), len(marks)),
+        "policy": np.array([policy] * (len(numbers) * len(marks)), object),
+        "horizon": np.tile(np.asarray(marks), len(numbers)),
+        "loss": losses.ravel(),
+        "regret": regrets.ravel(),
+    }

@@ -1,0 +1,632 @@
+"""The arena: pairs, families, standings, resuming, the command and its leaderboard."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from report_files import ELSEWHERE, check_pictures, png_size
+
+import influential_bandits as ib
+from influential_bandits.cli import main
+from influential_bandits.policies.naming import policy_from_text
+from influential_bandits.studies.arena import families as families_module
+from influential_bandits.studies.arena import playing
+from influential_bandits.studies.arena.comparing import compare
+from influential_bandits.studies.arena.families import (
+    FAMILIES,
+    FIRST_INSTANCE,
+    LEARNED,
+    all_lines,
+    chosen_families,
+)
+from influential_bandits.studies.arena.leaderboard import write_leaderboard
+from influential_bandits.studies.arena.measuring import resampled_rows, standings, win_shares
+from influential_bandits.studies.arena.playing import default_policies, label, marks_of
+from influential_bandits.studies.arena.telling import printed
+
+COMMAND = (sys.executable, "-m", "influential_bandits.cli")
+POLICIES = ["LCB", "InfluentialLCB", "Uniform", "FrankWolfeOracle", "EachArmOnceOracle"]
+HORIZONS = [30, 100, 1000, 2000]
+KEYS = ["family", "policy", "horizon", "mean_regret", "low", "high"]
+
+
+def play(out, policies=POLICIES, families=("random-3", "fading-0.9"), horizons=HORIZONS, **more):
+    return compare(policies, families, horizons, out, **({"seeds": 4} | more))
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory):
+    out = tmp_path_factory.mktemp("arena") / "deep" / "results"
+    return out, play(out)
+
+
+def stamps(folder):
+    """When each piece was written, and with what."""
+    return {p.name: (p.stat().st_mtime_ns, p.read_bytes()) for p in folder.rglob("*.parquet")}
+
+
+def pieces_of(out):
+    return stamps(out / "random-3" / "pieces")
+
+
+def table(out, family):
+    rows = pq.read_table(out / family / "data.parquet")
+    return {name: rows[name].to_numpy(zero_copy_only=False) for name in rows.column_names}
+
+
+# --- families ---
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_family_can_be_played(name):
+    family = FAMILIES[name]
+    worlds = [family.make(n) for n in range(3)]
+    assert len({world.n_arms for world in worlds}) == 1
+    assert worlds[0] == family.make(0), "a number names an instance"
+    run = ib.simulate(worlds, ib.LCB(), 60, family.noise)
+    assert run.counts[..., -1, :].sum() == 3 * 60
+    if not name.startswith(("prop", "fading")):
+        assert worlds[0] != worlds[1]
+    assert family.instances >= 10
+    assert (
+        family.largest_horizon
+        == {3: 10**6, 2: 10**6, 10: 10**5, 20: 10**5, 50: 10**4}[worlds[0].n_arms]
+    )
+    assert len(family.line) > 10
+
+
+def test_families_are_what_they_say():
+    def worlds(name, count=8):
+        return [FAMILIES[name].make(n) for n in range(count)]
+
+    def matrices(name):
+        return [world.interaction.to_dense() for world in worlds(name)]
+
+    assert {ib.difficulty(world).verdict for world in worlds("easy", 30)} == {"easy"}
+    assert {ib.difficulty(world).verdict for world in worlds("hard", 30)} == {"hard"}
+    assert {ib.difficulty(world).verdict for world in worlds("recovery")} == {"easy"}
+    assert not any(world.definite for world in worlds("indefinite"))
+    assert all(world.definite for name in set(FAMILIES) - {"indefinite"} for world in worlds(name))
+    assert all(np.linalg.eigvalsh(a)[-1] > 0 for a in matrices("indefinite"))
+    assert all((a - np.diag(np.diag(a)) <= 0).all() for a in matrices("recovery"))
+    assert all(np.linalg.matrix_rank(a) == 3 for a in matrices("low-rank"))
+    assert not np.any(matrices("stationary"))
+    assert {round(float(np.abs(a).max()), 12) for a in matrices("nearly-stationary")} == {0.001}
+    assert {world.memory for world in worlds("fading-0.9")} == {0.9}
+    assert {world.memory for world in worlds("fading-0.99")} == {0.99}
+    assert worlds("prop-2.3", 2) == [ib.linear_lower_bound(0), ib.linear_lower_bound(1)]
+    assert FAMILIES["random-3"].make(0) == ib.random_instance(3, FIRST_INSTANCE)
+    noises = [FAMILIES[f"random-3{kind}"].noise for kind in ("", "-quiet", "-exact")]
+    assert noises == [ib.GaussianNoise(1.0), ib.GaussianNoise(0.1), ib.NoNoise()]
+
+
+def test_blocks_tire_together():
+    a = FAMILIES["block"].make(0).interaction.to_dense()
+    block = np.arange(20) % 4
+    same = block[:, None] == block
+    assert (a[same] > 0).all()
+    assert a[same].mean() > 2 * np.abs(a[~same]).mean()
+
+
+def test_a_family_that_needs_data_is_left_out_with_a_line(monkeypatch, tmp_path, refused):
+    monkeypatch.delenv("MOVIELENS_DATA", raising=False)
+    families, notes = chosen_families(())
+    assert [family.name for family in families] == list(FAMILIES)
+    (note,) = notes
+    assert note.startswith(LEARNED)
+    assert "--data" in note
+    with refused(ib.InvalidInput, LEARNED, "MOVIELENS_DATA"):
+        chosen_families([LEARNED])
+    with refused(ib.InvalidInput, str(tmp_path / "nowhere")):
+        chosen_families([LEARNED], tmp_path / "nowhere")
+    assert list(all_lines()) == [*FAMILIES, LEARNED]
+
+
+def test_a_world_is_learned_from_a_release(monkeypatch, tmp_path):
+    """Who is fitted to what, and whose worlds are played; fitting itself is tested elsewhere."""
+    fitted = []
+
+    class Model(ib.InfluenceModel):
+        def fit(self, log):
+            fitted.append((self, log))
+            return self
+
+        def instance(self, user, without_drift):
+            assert without_drift, "the drift counts as noise"
+            return ib.Instance(np.eye(2), [float(user), 0.0], memory=self.memory)
+
+        def noise(self):
+            return ib.GaussianNoise(0.7)
+
+    monkeypatch.setattr(families_module, "InfluenceModel", Model)
+    ratings = [(1, 10, 5), (2, 10, 4), (2, 20, 3), (2, 30, 2), (3, 20, 1), (3, 10, 2)]
+    lines = [f"{user},{film},{rating},{t}" for t, (user, film, rating) in enumerate(ratings)]
+    (tmp_path / "ratings.csv").write_text(
+        "\n".join(["userId,movieId,rating,timestamp", *lines, ""]), encoding="utf-8"
+    )
+    movies = ["movieId,title,genres", "10,film,Horror|Comedy", "20,film,Drama", "30,film,Drama"]
+    (tmp_path / "movies.csv").write_text("\n".join([*movies, ""]), encoding="utf-8")
+
+    (family,), notes = chosen_families([LEARNED], tmp_path)
+    ((model, log),) = fitted
+    assert notes == []
+    assert (model.interaction, model.pooled, model.drift) == ("psd", True, True)
+    assert len(log) == 6
+    firsts = [family.make(n).initial_loss[0] for n in range(4)]
+    assert firsts == [2.0, 3.0, 1.0, 2.0], "users by their number of ratings, in turn"
+    assert family.make(0).memory == 0.8
+    assert family.noise == ib.GaussianNoise(0.7)
+    assert "6 ratings" in family.source
+
+
+# --- playing ---
+
+
+def test_policies_meet_the_same_instances_and_the_same_noise(played):
+    out, _ = played
+    rows = table(out, "random-3")
+    worlds = [ib.random_instance(3, FIRST_INSTANCE + n) for n in range(4)]
+    for policy in POLICIES[:4]:
+        run = ib.simulate(
+            worlds,
+            policy_from_text(policy),
+            2000,
+            ib.GaussianNoise(1.0),
+            instance_numbers=range(FIRST_INSTANCE, FIRST_INSTANCE + 4),
+            checkpoints=marks_of(HORIZONS),
+        )
+        mine = rows["policy"] == policy
+        np.testing.assert_array_equal(rows["regret"][mine], run.regret().ravel())
+        np.testing.assert_array_equal(rows["loss"][mine], run.loss().ravel())
+        assert rows["instance"][mine].tolist() == np.repeat(range(4), len(run.checkpoints)).tolist()
+
+
+def test_an_oracle_that_knows_the_horizon_is_played_anew_for_each(played):
+    out, _ = played
+    rows = table(out, "random-3")
+    mine = rows["policy"] == "EachArmOnceOracle"
+    assert sorted(set(rows["horizon"][mine])) == HORIZONS
+    for n in range(4):
+        world = ib.random_instance(3, FIRST_INSTANCE + n)
+        for horizon in HORIZONS:
+            run = ib.simulate(world, ib.EachArmOnceOracle(), horizon, checkpoints=[horizon])
+            (at,) = np.flatnonzero(mine & (rows["instance"] == n) & (rows["horizon"] == horizon))
+            assert rows["regret"][at] == run.regret()[0, 0, 0]
+            assert rows["loss"][at] == run.loss()[0, 0, 0]
+
+
+def test_any_other_policy_that_knows_the_horizon_is_simulated_for_each(monkeypatch):
+    monkeypatch.setattr(ib.Uniform, "horizon_aware", True)
+    family = FAMILIES["random-3"]
+    (part,) = playing.pieces(family, family.make, [ib.Uniform()], [30, 100], 2, None)
+    rows = part.rows()
+    assert rows["horizon"].tolist() == [30, 100, 30, 100]
+    worlds = [family.make(n) for n in range(2)]
+    run = ib.simulate(
+        worlds,
+        ib.Uniform(),
+        100,
+        family.noise,
+        checkpoints=[30, 100],
+        instance_numbers=[FIRST_INSTANCE, FIRST_INSTANCE + 1],
+    )
+    np.testing.assert_array_equal(rows["regret"], run.regret().ravel())
+
+
+def test_a_policy_that_knows_the_horizon_can_play_where_memory_fades(monkeypatch, tmp_path):
+    usual = play(tmp_path / "usual", ["Uniform"], ["fading-0.9"], [30, 100], seeds=2)
+    monkeypatch.setattr(ib.Uniform, "horizon_aware", True)
+    aware = play(tmp_path / "aware", ["Uniform"], ["fading-0.9"], [30, 100], seeds=2)
+    assert aware.rows == usual.rows
+
+
+def test_oracles_are_left_out_where_they_have_no_answer(played):
+    _, found = played
+    by_name = {contest.family.name: contest for contest in found.contests}
+    assert by_name["random-3"].absent == []
+    assert by_name["fading-0.9"].absent == ["EachArmOnceOracle"]
+    section = next(s for s in found.sections if s.name == "fading-0.9")
+    assert any("EachArmOnceOracle" in note for note in section.analysis.notes)
+
+
+def test_fading_worlds_are_compared_with_a_benchmark(played):
+    out, found = played
+    rows = table(out, "fading-0.9")
+    contest = found.contests[1]
+    assert contest.benchmark in {playing.SCHEDULE, playing.BOUND}
+    base = rows["loss"][rows["policy"] == contest.benchmark]
+    mine = rows["loss"][rows["policy"] == "LCB"] - base
+    last = mine.reshape(4, -1)[:, -1]
+    np.testing.assert_array_equal(contest.regrets["LCB"][:, -1], last)
+    world = FAMILIES["fading-0.9"].make(0)
+    schedule = rows["loss"][(rows["policy"] == playing.SCHEDULE) & (rows["instance"] == 0)]
+    greedy = ib.simulate(world, ib.FrankWolfeOracle(), 2000).loss()[0, 0, -1]
+    assert schedule[-1] <= greedy + 1e-9 * abs(greedy)
+
+
+def test_a_proved_bound_is_the_benchmark_of_fading_worlds(monkeypatch, tmp_path):
+    monkeypatch.setattr(playing, "lower_bound", lambda: lambda world, horizon: -100.0)
+    found = play(tmp_path, ["LCB"], ["fading-0.9"], [30], seeds=2)
+    (contest,) = found.contests
+    assert contest.benchmark == playing.BOUND
+    assert set(contest.regrets) == {"LCB", playing.SCHEDULE}
+    loss = table(tmp_path, "fading-0.9")
+    mine = (loss["policy"] == "LCB") & (loss["horizon"] == 30)
+    np.testing.assert_allclose(contest.regrets["LCB"][:, 0], loss["loss"][mine] + 3000)
+
+
+def test_unproved_optima_are_left_out_of_all_policies_alike(monkeypatch, tmp_path):
+    real = ib.regret
+
+    def sometimes(world, counts, *more):
+        rows = np.atleast_2d(counts)
+        if world == FAMILIES["random-3"].make(1) and (rows.sum(axis=1) == 100).any():
+            raise ib.NotCertified("for a test")
+        return real(world, counts, *more)
+
+    monkeypatch.setattr(playing, "regret", sometimes)
+    found = play(tmp_path, ["LCB", "Uniform"], ["random-3"], [30, 100], seeds=3)
+    (contest,) = found.contests
+    assert (contest.instances, contest.left_out) == (2, 1)
+    assert all(value.shape == (2, 2) for value in contest.regrets.values())
+    assert any("1 instances left out" in n for n in found.sections[1].analysis.notes)
+
+
+def test_the_default_policies_are_all_of_the_package_and_two_references():
+    policies = default_policies()
+    names = [label(policy) for policy in policies]
+    assert {"LCB", "InfluentialLCB", "Uniform"} <= set(names)
+    assert names[-2:] == ["FrankWolfeOracle", "EachArmOnceOracle"]
+    assert [name for policy, name in zip(policies, names, strict=True) if policy.privileged] == [
+        "FrankWolfeOracle",
+        "EachArmOnceOracle",
+    ]
+    assert len(set(names)) == len(names)
+
+
+def test_a_label_names_what_is_not_usual():
+    assert label(ib.InfluentialLCB()) == "InfluentialLCB"
+    assert label(ib.InfluentialLCB(scale=2.0)) == "InfluentialLCB(scale=2.0)"
+    assert policy_from_text(label(ib.InfluentialLCB(scale=2.0))) == ib.InfluentialLCB(scale=2.0)
+
+
+# --- resuming ---
+
+
+def test_an_interrupted_run_goes_on_and_ends_with_the_same_bytes(played, tmp_path, monkeypatch):
+    out, _ = played
+    real, calls = playing.simulate, []
+
+    def stopping(*given, **named):
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return real(*given, **named)
+
+    monkeypatch.setattr(playing, "simulate", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        play(tmp_path)
+    before = pieces_of(tmp_path)
+    assert len(before) == 2
+    assert not (tmp_path / "summary.json").exists()
+    play(tmp_path, threads=1)
+    assert before.items() <= pieces_of(tmp_path).items()
+    assert (tmp_path / "summary.json").read_bytes() == (out / "summary.json").read_bytes()
+    for family in ("random-3", "fading-0.9"):
+        one, other = table(tmp_path, family), table(out, family)
+        assert list(one) == list(other)
+        for name, values in one.items():
+            np.testing.assert_array_equal(values, other[name])
+
+
+def test_what_was_played_is_not_played_again(tmp_path, monkeypatch):
+    def again(policies, **more):
+        return play(tmp_path, policies, ["random-3"], more.pop("horizons", [30, 100]), **more)
+
+    again(["LCB"], seeds=12)
+    first = pieces_of(tmp_path)
+    assert len(first) == 2
+    summary = (tmp_path / "summary.json").read_bytes()
+
+    def never(*_, **__):
+        raise AssertionError("played again")
+
+    monkeypatch.setattr(playing, "simulate", never)
+    again(["LCB"], seeds=12)
+    assert pieces_of(tmp_path) == first
+    assert (tmp_path / "summary.json").read_bytes() == summary
+    monkeypatch.undo()
+
+    again(["LCB", "Uniform"], seeds=12)
+    both = pieces_of(tmp_path)
+    assert first.items() < both.items()
+    assert len(both) == 4
+    again(["LCB"], seeds=20)
+    assert len(pieces_of(tmp_path)) == 5, "the first ten were there already"
+    again(["LCB"], seeds=10, horizons=[30, 200])
+    again(["InfluentialLCB(scale=2.0)"], seeds=10)
+    again(["InfluentialLCB"], seeds=10)
+    assert len(pieces_of(tmp_path)) == 8
+    again(["LCB"], seeds=12)
+    assert (tmp_path / "summary.json").read_bytes() == summary
+    assert len(pieces_of(tmp_path)) == 8
+
+
+def test_another_code_of_the_same_name_is_played(monkeypatch):
+    before = playing._file_name(ib.Uniform(), [30], [30])
+
+    def select(c, s, t, eligible, rng):
+        return 0
+
+    monkeypatch.setattr(ib.Uniform, "select", staticmethod(select))
+    assert playing._file_name(ib.Uniform(), [30], [30]) != before
+
+
+# --- measuring ---
+
+
+def plain_interval(values):
+    return np.quantile(values, [0.025, 0.975])
+
+
+def test_standings_are_those_of_a_slow_plain_computation():
+    rng = np.random.default_rng(1)
+    horizons = [100, 1000, 10_000, 100_000]
+    regrets = {
+        name: rng.gamma(2.0, scale, (15, 4)) * np.array([1.0, 5.0, 40.0, 300.0])
+        for name, scale in (("a", 1.0), ("b", 1.1), ("c", 3.0), ("oracle", 0.1))
+    }
+    found = standings(regrets, horizons, ["oracle"], "oracle", resamples=200)
+    drawn = resampled_rows(15, 200)
+    for h in range(4):
+        means = {name: float(np.mean(value[:, h])) for name, value in regrets.items()}
+        contenders = ["a", "b", "c"]
+        best = min(contenders, key=means.get)
+        assert found.policies[found.lowest[h]] == best
+        for p, (name, value) in enumerate(regrets.items()):
+            again = [value[rows, h].mean() for rows in drawn]
+            others = [regrets[best][rows, h].mean() for rows in drawn]
+            oracle = [regrets["oracle"][rows, h].mean() for rows in drawn]
+            assert found.mean[p, h] == pytest.approx(means[name])
+            assert [x[p, h] for x in found.interval] == pytest.approx(plain_interval(again))
+            ratios = np.divide(again, others)
+            assert found.ratio[p, h] == pytest.approx(means[name] / means[best])
+            assert [x[p, h] for x in found.ratio_interval] == pytest.approx(plain_interval(ratios))
+            assert [x[p, h] for x in found.reference_interval] == pytest.approx(
+                plain_interval(np.divide(again, oracle))
+            )
+            differences = plain_interval(np.subtract(again, others))
+            assert [x[p, h] for x in found.difference_interval] == pytest.approx(differences)
+            assert found.close[p, h] == (differences[0] <= 1e-9)
+            tails = [np.quantile(value[:, h] / horizons[h], q) for q in (0.5, 0.9, 0.99, 1.0)]
+            assert found.tails[:, p, h] == pytest.approx(tails)
+            if name == "oracle":
+                assert np.isnan(found.rank[p, h])
+            else:
+                assert found.rank[p, h] == 1 + sum(means[o] < means[name] for o in contenders)
+    assert np.isnan(found.slope[:, :2]).all(), "one horizon from 1,000 on has no slope"
+    for p, value in enumerate(regrets.values()):
+        x, y = np.log(horizons[1:]), np.log(value.mean(axis=0)[1:])
+        assert found.slope[p, 3] == pytest.approx(np.polyfit(x, y, 1)[0])
+        slopes = [np.polyfit(x, np.log(value[rows].mean(axis=0)[1:]), 1)[0] for rows in drawn]
+        assert [s[p, 3] for s in found.slope_interval] == pytest.approx(plain_interval(slopes))
+        own = [np.polyfit(x, np.log(row[1:]), 1)[0] for row in value]
+        assert found.own_slope[p, 3] == pytest.approx(np.median(own))
+
+
+def test_equal_policies_share_their_rank_and_are_all_close():
+    value = np.full((3, 1), 7.1)
+    found = standings({"a": value, "b": value, "c": value + 1}, [10])
+    assert found.rank[:, 0].tolist() == [1.5, 1.5, 3.0]
+    assert found.close[:, 0].tolist() == [True, True, False]
+    assert found.interval[0][0, 0] == pytest.approx(7.1)
+    assert found.interval[0][0, 0] <= found.mean[0, 0] <= found.interval[1][0, 0]
+
+
+def test_ratios_and_slopes_of_what_is_not_positive_are_not_defined():
+    values = {"a": np.array([[-1.0, 2.0]]), "b": np.array([[3.0, 0.0]])}
+    found = standings(values, [1000, 2000])
+    assert np.isnan(found.ratio).all()
+    assert np.isnan(found.slope).all()
+    assert np.isnan(found.own_slope[0]).all()
+    assert found.lowest.tolist() == [0, 1]
+
+
+def test_wins_are_counted_pair_by_pair():
+    rng = np.random.default_rng(2)
+    values = {name: rng.integers(0, 4, 30).astype(float) for name in "abc"}
+    shares = win_shares(values)
+    for i, mine in enumerate(values.values()):
+        for j, other in enumerate(values.values()):
+            scores = [
+                1.0 if x < y else 0.5 if x == y else 0.0 for x, y in zip(mine, other, strict=True)
+            ]
+            assert shares[i, j] == pytest.approx(np.mean(scores))
+    np.testing.assert_allclose(shares + shares.T, 1.0)
+
+
+# --- what is written ---
+
+
+def test_the_summary_has_a_row_for_each_family_policy_and_horizon(played):
+    out, found = played
+    text = (out / "summary.json").read_text(encoding="utf-8")
+    assert not re.search(r"\b(NaN|Infinity)\b", text)
+    rows = json.loads(text)
+    assert rows == found.rows
+    assert all(list(row)[:6] == KEYS for row in rows)
+    fading = [p for p in POLICIES if p != "EachArmOnceOracle"]
+    expected = [("random-3", p, h) for p in POLICIES for h in HORIZONS]
+    mine = [(r["family"], r["policy"], r["horizon"]) for r in rows]
+    assert [key for key in mine if key[0] == "random-3"] == expected
+    assert {key[1] for key in mine if key[0] == "fading-0.9"} >= set(fading)
+    data = table(out, "random-3")
+    for row in rows:
+        assert row["low"] <= row["mean_regret"] <= row["high"]
+        assert row["reference"] == (row["rank"] is None)
+        if row["family"] == "random-3":
+            same = (data["policy"] == row["policy"]) & (data["horizon"] == row["horizon"])
+            assert row["mean_regret"] == pytest.approx(data["regret"][same].mean())
+    for horizon in HORIZONS:
+        lowest = [r for r in rows if r["family"] == "random-3" and r["horizon"] == horizon]
+        (first,) = [r for r in lowest if r["lowest"]]
+        assert (first["rank"], first["ratio_to_lowest"]) == (1.0, 1.0)
+        assert first["within_interval_of_lowest"]
+
+
+def test_the_report_has_every_section_picture_and_table(played):
+    out, found = played
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert not re.search(ELSEWHERE, page)
+    assert [section.name for section in found.sections] == ["overview", "random-3", "fading-0.9"]
+    for section in found.sections:
+        assert f'<section id="{section.name}">' in page
+        for figure in section.analysis.figures:
+            assert f'id="{section.name}-{figure.name}"' in page
+            for suffix in ("png", "svg"):
+                assert (out / section.name / f"{figure.name}.{suffix}").exists()
+            assert png_size((out / section.name / f"{figure.name}.png").read_bytes())[0] > 600
+        for written in section.analysis.tables:
+            assert written.title in page
+            assert all(len(row) == len(written.header) for row in written.rows)
+    check_pictures(out, found.sections[:1])
+
+
+def test_the_printed_tables_are_those_of_the_summary(played):
+    _, found = played
+    text = printed(found.contests, ["a note"])
+    assert text.endswith("a note")
+    for name in ("random-3", "fading-0.9"):
+        assert f"{name}: {FAMILIES[name].line} (4 runs)" in text
+    assert text.count("| LCB |") == 2
+
+
+def test_one_policy_alone_has_no_ranks_to_show(tmp_path):
+    found = play(tmp_path, ["LCB"], ["random-3"], [30], seeds=1)
+    assert found.sections[0].analysis.figures == []
+    write_leaderboard(tmp_path, tmp_path / "page.md")
+
+
+def test_references_alone_can_be_played(tmp_path):
+    found = play(tmp_path, ["FrankWolfeOracle"], ["prop-2.2"], [30, 100], seeds=1)
+    assert [row["mean_regret"] for row in found.rows] == [0.125, 0.125]
+    write_leaderboard(tmp_path, tmp_path / "page.md")
+
+
+def test_a_repeated_policy_plays_once(tmp_path):
+    found = play(tmp_path, ["LCB,LCB()", "LCB"], ["prop-2.2"], [30], seeds=1)
+    assert len(found.rows) == 1
+
+
+# --- the leaderboard ---
+
+
+def test_the_leaderboard_is_made_of_the_results(played, tmp_path):
+    out, found = played
+    (tmp_path / "docs").mkdir()
+    pictures = write_leaderboard(out, tmp_path / "docs" / "board.md")
+    page = (tmp_path / "docs" / "board.md").read_text(encoding="utf-8")
+    assert pictures == tmp_path / "docs" / "images" / "board"
+    linked = re.findall(r"!\[[^\]]*\]\(([^)]*)\)", page)
+    assert len(linked) == 4
+    assert all((tmp_path / "docs" / link).exists() for link in linked)
+    assert f"influential-bandits leaderboard {out}" in page
+    for heading in ("## Overall", "## random-3", "## fading-0.9"):
+        assert heading in page
+    for row in found.rows:
+        if row["family"] == "random-3":
+            assert f"{row['low']:.4g} … " in page or row["low"] >= 10**6
+    rows = [line for line in page.splitlines() if line.startswith("| ")]
+    assert sum(line.count("**") // 2 for line in rows) == 2 * len(HORIZONS), "a lowest each"
+
+
+def test_a_folder_without_results_has_no_leaderboard(tmp_path, refused):
+    with refused(ib.InvalidInput, "summary.json", "compare"):
+        write_leaderboard(tmp_path, tmp_path / "page.md")
+    for name in ("summary.json", "arena.json"):
+        (tmp_path / name).write_text("[]", encoding="utf-8")
+    with refused(ib.InvalidInput, str(tmp_path), "compare"):
+        write_leaderboard(tmp_path, tmp_path / "page.md")
+    (tmp_path / "summary.json").write_text('[{"study": "figure-1a"}]', encoding="utf-8")
+    (tmp_path / "arena.json").write_text("{}", encoding="utf-8")
+    with refused(ib.InvalidInput, "another version"):
+        write_leaderboard(tmp_path, tmp_path / "page.md")
+    (tmp_path / "summary.json").write_text("{", encoding="utf-8")
+    with refused(ib.InvalidInput, "no JSON"):
+        write_leaderboard(tmp_path, tmp_path / "page.md")
+    assert not (tmp_path / "page.md").exists()
+
+
+# --- the command ---
+
+
+def test_the_command_compares_and_writes_a_leaderboard(tmp_path):
+    def run(*arguments):
+        return subprocess.run(
+            [*COMMAND, *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            env=os.environ | {"PYTHONIOENCODING": "utf-8"},
+            check=False,
+        )
+
+    options = ("--families", "random-3,prop-2.2", "--horizons", "30,1e2", "--seeds", 2)
+    policies = ("--policies", "LCB,InfluentialLCB(scale=2.0, opening='pairs')")
+    out = tmp_path / "out"
+    done = run("compare", *policies, *options, "--out", out, "--jobs", 1)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "| InfluentialLCB(scale=2.0) |" in done.stdout
+    assert str(out / "report.html") in done.stdout
+    assert {row["horizon"] for row in json.loads((out / "summary.json").read_text())} == {30, 100}
+    again = run("compare", *policies, *options, "--out", out)
+    assert again.stdout == done.stdout
+    board = run("leaderboard", out, "--out", tmp_path / "board.md")
+    assert (board.returncode, board.stderr) == (0, "")
+    assert "LCB" in (tmp_path / "board.md").read_text(encoding="utf-8")
+    listed = run("families")
+    assert [line.split()[0] for line in listed.stdout.splitlines()] == list(all_lines())
+
+
+@pytest.mark.parametrize(
+    ("options", "parts"),
+    [
+        (["--policies", "LCB,Nobody"], ["unknown policy 'Nobody'", "LCB"]),
+        (["--policies", "LCB(x=1)"], ["LCB(x=1)"]),
+        (["--policies", "LCB("], ["cannot read the policy 'LCB('"]),
+        (["--families", "random-4"], ["unknown family 'random-4'", "random-3"]),
+        (["--families", "random-50", "--horizons", "1e5"], ["random-50", "10,000", "100,000"]),
+        (["--horizons", "soon"], ["horizons", "'soon'"]),
+        (["--horizons", "0"], ["horizon must be at least 1"]),
+        (["--horizons", "10.5"], ["horizon must be a whole number"]),
+        (["--horizons", "1e12"], ["nothing is left to play", "random-3"]),
+        (
+            ["--policies", "EachArmOnceOracle", "--families", "fading-0.9,indefinite"],
+            ["nothing is left to play", "fading-0.9", "indefinite"],
+        ),
+        (["--seeds", "0"], ["seeds must be at least 1"]),
+        (["--jobs", "0"], ["jobs must be at least 1"]),
+        (["--data", "/nowhere/at/all"], ["/nowhere/at/all"]),
+        (["--out", Path(__file__) / "x"], ["cannot write to", "is a file"]),
+    ],
+    ids=lambda value: " ".join(map(str, value)) if isinstance(value, list) else None,
+)
+def test_bad_input_gets_one_sentence(options, parts, tmp_path, monkeypatch, capsys):
+    monkeypatch.delenv("MOVIELENS_DATA", raising=False)
+    where = [] if "--out" in options else ["--out", tmp_path / "out"]
+    given = ["influential-bandits", "compare", *options, *where]
+    monkeypatch.setattr(sys, "argv", [str(part) for part in given])
+    with pytest.raises(SystemExit) as end:
+        main()
+    told = capsys.readouterr()
+    (line,) = told.err.splitlines()
+    assert (end.value.code, told.out) == (2, "")
+    assert line.startswith("error: ")
+    assert all(part in line for part in parts), line
+    assert not (tmp_path / "out").exists()
