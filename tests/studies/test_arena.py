@@ -239,7 +239,7 @@ def test_fading_worlds_are_compared_with_a_benchmark(played):
     out, found = played
     rows = table(out, "fading-0.9")
     contest = found.contests[1]
-    assert contest.benchmark in {playing.SCHEDULE, playing.BOUND}
+    assert contest.benchmark == playing.BOUND
     base = rows["loss"][rows["policy"] == contest.benchmark]
     mine = rows["loss"][rows["policy"] == "LCB"] - base
     last = mine.reshape(4, -1)[:, -1]
@@ -250,15 +250,15 @@ def test_fading_worlds_are_compared_with_a_benchmark(played):
     assert schedule[-1] <= greedy + 1e-9 * abs(greedy)
 
 
-def test_a_proved_bound_is_the_benchmark_of_fading_worlds(monkeypatch, tmp_path):
-    monkeypatch.setattr(playing, "lower_bound", lambda: lambda world, horizon: -100.0)
+def test_the_bound_for_each_horizon_is_the_benchmark_of_fading_worlds(tmp_path):
     found = play(tmp_path, ["LCB"], ["fading-0.9"], [30], seeds=2)
     (contest,) = found.contests
-    assert contest.benchmark == playing.BOUND
     assert set(contest.regrets) == {"LCB", playing.SCHEDULE}
     loss = table(tmp_path, "fading-0.9")
     mine = (loss["policy"] == "LCB") & (loss["horizon"] == 30)
-    np.testing.assert_allclose(contest.regrets["LCB"][:, 0], loss["loss"][mine] + 3000)
+    worlds = [FAMILIES["fading-0.9"].make(n) for n in range(2)]
+    bounds = [30 * ib.fading_lower_bound(world, 30) for world in worlds]
+    np.testing.assert_allclose(contest.regrets["LCB"][:, 0], loss["loss"][mine] - bounds)
 
 
 def test_unproved_optima_are_left_out_of_all_policies_alike(monkeypatch, tmp_path):

@@ -56,7 +56,7 @@ def contest_of(
     references = [label(policy) for policy in policies if policy.privileged]
     benchmark = "relaxation"
     if fading:
-        benchmark = BOUND if BOUND in tables else SCHEDULE
+        benchmark = BOUND
         base = tables.pop(benchmark)
         tables = {
             name: (marks, table - _at(*base, marks)) for name, (marks, table) in tables.items()

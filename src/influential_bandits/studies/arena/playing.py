@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
-from importlib import import_module
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from influential_bandits import __version__
 from influential_bandits.errors import NotApplicable, NotCertified
 from influential_bandits.learning.planning import best_schedule, schedule_loss
 from influential_bandits.numerics.compiling import fingerprint
+from influential_bandits.optima.fading import fading_lower_bound
 from influential_bandits.optima.regret import regret
 from influential_bandits.policies.contract import FUNCTIONS, Policy
 from influential_bandits.policies.naming import known_policies
@@ -103,7 +103,7 @@ def pieces(
             def benchmarks(numbers: range = numbers) -> dict[str, Any]:
                 return _benchmark_rows([make(n) for n in numbers], numbers, marks)
 
-            yield Piece(f"benchmarks-{_digest(marks, lower_bound() is None)}-{where}", benchmarks)
+            yield Piece(f"benchmarks-{_digest(marks)}-{where}", benchmarks)
         for policy in policies:
 
             def rows(policy: Policy = policy, numbers: range = numbers) -> dict[str, Any]:
@@ -193,24 +193,12 @@ def _benchmark_rows(worlds: list[Instance], numbers: range, marks: Sequence[int]
     schedules = [best_schedule(world) for world in worlds]
     pairs = list(zip(worlds, schedules, strict=True))
     losses = {
-        SCHEDULE: [[schedule_loss(world, best, mark) for mark in marks] for world, best in pairs]
+        SCHEDULE: [[schedule_loss(world, best, mark) for mark in marks] for world, best in pairs],
+        BOUND: [[mark * fading_lower_bound(world, mark) for mark in marks] for world in worlds],
     }
-    bound = lower_bound()
-    if bound is not None:
-        losses[BOUND] = [[mark * bound(world, mark) for mark in marks] for world in worlds]
     unknown = np.full((len(worlds), len(marks)), np.nan)
     parts = [_rows(name, numbers, marks, np.array(x), unknown) for name, x in losses.items()]
     return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
-
-
-def lower_bound() -> Callable[[Instance, int], float] | None:
-    """Return the bound on the loss per round of any schedule in a fading world, if there is one."""
-    try:
-        module = import_module("influential_bandits.optima.fading")
-    except ModuleNotFoundError:
-        return None
-    found: Callable[[Instance, int], float] = module.fading_lower_bound
-    return found
 
 
 def _rows(

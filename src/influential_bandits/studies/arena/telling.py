@@ -119,8 +119,6 @@ def _against(contest: Contest) -> str:
     return {
         "relaxation": "Regret is against the certified optimum over real counts.",
         BOUND: "Memory fades, so regret is the loss beyond the proved lower bound for T rounds.",
-        SCHEDULE: "Memory fades, so regret is the loss beyond the best periodic schedule found; a "
-        "policy can do better than that.",
     }[contest.benchmark]
 
 
