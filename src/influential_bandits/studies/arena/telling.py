@@ -12,7 +12,7 @@ from influential_bandits.studies.arena.contest import (
     wins,
 )
 from influential_bandits.studies.arena.measuring import FITTED_FROM, mean_interval
-from influential_bandits.studies.arena.playing import BOUND, SCHEDULE
+from influential_bandits.studies.arena.playing import BOUND
 from influential_bandits.studies.report.text import number
 from influential_bandits.studies.study import (
     Analysis,
@@ -195,7 +195,6 @@ def _curves(contest: Contest) -> Figure:
         "horizon T",
         f"mean {what}",
         series,
-        log_y=contest.benchmark != SCHEDULE,  # which a policy may beat
         caption=f"{contest.family.line}. In colour: the lowest at the largest horizon, and "
         f"{', '.join(ALWAYS_SHOWN)}; dashed: references; grey: the others. Bands: 95 % intervals "
         "of the mean, of the lowest and of the paper's policy.",
@@ -207,8 +206,7 @@ def _series(contest: Contest, name: str, kind: str, per_round: bool, banded: boo
     if per_round:
         values = values / marks
     mean = values.mean(axis=0)
-    if contest.benchmark != SCHEDULE:
-        mean = np.where(mean > 0.0, mean, np.nan)  # a log scale has no zero
+    mean = np.where(mean > 0.0, mean, np.nan)  # a log scale has no zero
     if not banded or len(values) < 2:
         return Series(name, marks, mean, kind=kind)
     low, high = mean_interval(values)
