@@ -19,7 +19,7 @@ demo: $(VENV)/run.stamp  ## Install, then reproduce the paper's results in small
 
 test: $(VENV)/dev.stamp  ## Run the whole test suite
 	@echo "Running the tests …"
-	@$(VENV)/bin/python -m pytest
+	@$(VENV)/bin/python -m pytest --numprocesses auto --dist loadfile
 
 check: $(VENV)/dev.stamp  ## Lint, format, types, layers, doctests and the documents' examples
 	@echo "Linting …"

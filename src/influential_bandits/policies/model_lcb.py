@@ -33,7 +33,7 @@ __all__ = ["ModelLCB"]
 
 MOST_EXACT = 24  # arms; beyond, each arm has a ray model of its own
 MEMORIES = (1.0, 0.99, 0.97, 0.9, 0.7)  # candidates; the first is the paper's
-PRIORS = 5 * 21 * 42  # candidates in all: memories, ρ_l, ρ_A
+LOG_PRIORS = math.log(5 * 21 * 42)  # candidates in all: memories, ρ_l, ρ_A
 PATIENCE = 64.0  # a loss that is known to so many σ is certainly not looked at for its own sake
 CALM = 5.0  # the same, for looks that promise something without proof
 BOLDNESS = 4.0  # of these: how many standard deviations are hoped for
@@ -41,7 +41,7 @@ STILL_BOLDNESS = 1.4  # the same where nothing moves, times √log(1 + t·varian
 AHEAD = 10.0  # with a prior, plan for so many times the rounds played
 AFRESH = 1024  # pulls after which the spread is computed afresh, against rounding
 LAST_CHOICE = 1 << 15  # observations; by then the prior hardly counts
-DOUBLINGS = 6  # e^u ≤ (1 − u/2^6)^(−2^6)
+EVIDENCE = 5000.0  # for a fading memory: odds of 100, σ unknown within a range of e^50
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class ModelLCB(Policy):
             exponent = math.ceil(math.log2(self.scale / noise))
             influence = min(max(exponent, -evidence.LARGEST), evidence.LARGEST)
         return {
-            "doubt": 2.0 * math.log(PRIORS / (1.0 - self.confidence)),
+            "doubt": math.log(2.0 / (1.0 - self.confidence)),
             "noise": noise,
             "fixed_influence": self.scale != "estimate",
             "influence": influence,
@@ -434,8 +434,8 @@ def _learn_ray(s: Any, arm: int, own: float, others: float, loss: float) -> tupl
 def _choose_prior(c: Any, s: Any) -> None:
     """Choose the prior that the losses speak for, and start again from it.
 
-    A fading memory is taken up only against the best fit of any (l1, A) with lasting memory, and
-    by a likelihood ratio of 100: so lasting memory is given up wrongly once in 100 worlds at most.
+    A fading memory is taken up only if it beats the best fit of any (l1, A) with lasting memory:
+    then lasting memory is given up wrongly in one world of a hundred at most.
     """
     exact = s.theta.size > 0
     size = s.theta.size if exact else evidence.RAY
@@ -465,7 +465,7 @@ def _choose_prior(c: Any, s: Any) -> None:
     if chosen > 0:
         loosest = np.array([0, evidence.LARGEST, evidence.LARGEST])
         _, least = evidence.evaluate(gram, moments, memories, squares, loosest, factor, solved)
-        if best + 0.5 * seen * log(least / squares) < log(100.0):
+        if best + 0.5 * seen * log(least / squares) < log(EVIDENCE * math.sqrt(float(seen))):
             chosen = 0
             best = lasting
     choice = s.candidates[chosen].copy()
@@ -504,16 +504,16 @@ def _rebuild(c: Any, s: Any) -> None:
 
 @inlined
 def _set_radius(c: Any, s: Any) -> None:
-    """Compute the radius of the theorem: √(rss·(e^u − 1) + pσ²), e^u bounded from above."""
-    seen = max(s.observations[0], 1)
+    """Compute the radius of the theorem, σ̄·(√L + √p), with an upper bound σ̄ of the noise."""
+    seen = float(max(s.observations[0], 1))
     unknown = s.theta.size if s.theta.size > 0 else evidence.RAY * c.arms
-    variance = _noise(c, s) ** 2
-    halves = 2.0**DOUBLINGS
-    u = min((s.volume[0] + c.doubt) / seen, halves - 1.0)
-    factor = 1.0 / (1.0 - u / halves)
-    for _ in range(DOUBLINGS):
-        factor *= factor
-    s.radius[0] = math.sqrt(seen * variance * (factor - 1.0) + unknown * variance)
+    factor = math.sqrt(s.volume[0] + 2.0 * (c.doubt + LOG_PRIORS)) + math.sqrt(float(unknown))
+    if c.noise > 0.0:
+        s.radius[0] = c.noise * factor
+        return
+    chance = 2.0 * math.sqrt((c.doubt + 2.0 * log(seen + 1.0)) / seen)
+    freedom = max(seen * (1.0 - chance) - factor * factor, seen / 16.0)
+    s.radius[0] = math.sqrt(s.rss[0] / freedom) * factor
 
 
 @inlined
