@@ -11,12 +11,13 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import engine, large, learning, path, peers, scaling, start
+from benchmarks import engine, large, learning, model, path, peers, scaling, start
 
 SUBJECTS = {
     "engine": engine.rows,
     "peers": peers.rows,
     "large": large.rows,
+    "model": model.rows,
     "path": path.rows,
     "learning": learning.rows,
     "start": start.rows,

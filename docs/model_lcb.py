@@ -127,7 +127,8 @@ def logged_prior(world: ib.Instance, number: int) -> ib.LossPrior:
         arms.append(str(ticket.arm))
         losses.append(env.pull(ticket.arm))
     log = ib.EventLog(["log"] * 500, arms, losses)
-    return ib.InfluenceModel(ridge=1e-3, shrinkage=0.0).fit(log).prior()
+    model = ib.InfluenceModel(ridge=1e-3, shrinkage=0.0).fit(log)
+    return model.prior(arms=[str(k) for k in range(world.n_arms)])
 
 
 def practice(size: float) -> Iterator[str]:

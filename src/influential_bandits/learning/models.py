@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from influential_bandits.checks import is_real, optional_module, whole_number
@@ -302,7 +304,7 @@ class InfluenceModel(LossModel):
             matrix = 0.5 * (matrix + matrix.T)
         return Instance(matrix, loss, self.arms_, memory, definite=definite)
 
-    def prior(self, instance: object = None) -> LossPrior:
+    def prior(self, instance: object = None, arms: Sequence[str] | None = None) -> LossPrior:
         """Return what the log says about (l1, A), for a policy to start from.
 
         Without a label it is about an instance that the log has not met: as unsure as the
@@ -312,6 +314,9 @@ class InfluenceModel(LossModel):
         ----------
         instance : label, optional
             Of the log. Its entries then count as independent, each with its own standard error.
+        arms : sequence of str, optional
+            The arms in the order in which the policy is to number them; by default that of the log,
+            ``arms_``.
 
         Examples
         --------
