@@ -1,9 +1,10 @@
 """How noisy, how influential, how lasting: the prior of ModelLCB, chosen by marginal likelihood.
 
-The prior is l1_i ~ N(0, σ²ρ_l²) and A_ij ~ N(0, σ²ρ_A²), with the noise's σ² integrated out over
-its scale-invariant prior. Up to a constant, the likelihood is |D|^−½·|Λ + D⁻¹|^−½·rss^(−n/2): Λ is
-the Gram matrix of the features, D the diagonal of the ρ², and rss the squares that the posterior
-mean leaves, penalty included. ρ_l and ρ_A are powers of two.
+The prior is l1_i ~ N(0, σ²ρ_l²), A_ii ~ N(0, σ²ρ_d²) and A_ij ~ N(0, σ²ρ_o²) off the diagonal, with
+the noise's σ² integrated out over its scale-invariant prior. Up to a constant, the likelihood is
+|D|^−½·|Λ + D⁻¹|^−½·rss^(−n/2): Λ is the Gram matrix of the features, D the diagonal of the ρ², and
+rss the squares that the posterior mean leaves, penalty included. The ρ are powers of two. A *choice*
+is four whole numbers: which memory, and the exponents of ρ_l, ρ_d and ρ_o.
 
 There are two sets of features. *Exact*: all of (1, x), with the unknowns of
 :mod:`influential_bandits.policies.posterior`. *Ray*, for many arms: an intercept, the arm's own
@@ -23,12 +24,12 @@ from influential_bandits.world.dynamics import Floats, Ints
 
 RAY = 3  # features of an arm among many
 LARGEST = 20  # the exponents of ρ lie in −LARGEST … LARGEST
-NONE = -40  # exponent of ρ_A that stands for no influence at all
+NONE = -40  # exponent of ρ_d and ρ_o that stands for no influence at all
 USUAL_LOSS, USUAL_INFLUENCE = 0, -1  # where the search begins
 RELUCTANCE = 0.2  # nats for a squared power of two away from the usual, up to two of them
 NO_INFLUENCE = 3.0  # nats that "no influence" has to make up for
 FLOOR = 2.0**-44  # relative size of what rounding leaves
-MOST_TRIALS = 24
+MOST_TRIALS = 30
 LN4 = 1.3862943611198906
 
 
@@ -80,7 +81,7 @@ def precision(exponent: int) -> float:
 def assemble_exact(
     gram: Floats, moments: Floats, memories: int, choice: Ints, factor: Floats, solved: Floats
 ) -> None:
-    """Write Λ + D⁻¹, its upper triangle, and Σφ·loss; choice is (memory, exponents of ρ_l, ρ_A)."""
+    """Write Λ + D⁻¹, its upper triangle, and Σφ·loss."""
     arms, memory = gram.shape[0], choice[0]
     factor[:, :] = 0.0
     solved[:] = 0.0
@@ -91,7 +92,7 @@ def assemble_exact(
         for j in range(arms):
             at = place(i, j)
             if j <= i:
-                factor[at, at] += precision(choice[2])
+                factor[at, at] += precision(choice[2] if j == i else choice[3])
             row = (j + 1) * (j + 2) // 2
             solved[at] += moments[i, (j + 1) * memories + memory]
             factor[first, at] += gram[i, row * memories + memory]
@@ -113,7 +114,7 @@ def assemble_ray(
             factor[k, row] = gram[arm, row * (row + 1) // 2 + k]
     factor[0, 0] += precision(choice[1])
     factor[1, 1] += precision(choice[2])
-    factor[2, 2] += precision(choice[2]) * gram.shape[0]
+    factor[2, 2] += precision(choice[3]) * gram.shape[0]
 
 
 @inlined
@@ -186,14 +187,14 @@ def evaluate(
         assemble_exact(gram, moments, memories, choice, factor, solved)
         volume = eliminate(factor, solved)
         explained = _length(solved)
-        volume += LN4 * (arms * choice[1] + (solved.size - arms) * choice[2])
+        volume += LN4 * (arms * (choice[1] + choice[2]) + (solved.size - 2 * arms) * choice[3])
     else:
         volume, explained = 0.0, 0.0
         for arm in range(arms):
             assemble_ray(gram, moments, arm, choice, factor, solved)
             volume += eliminate(factor, solved)
             explained += _length(solved)
-        volume += arms * (LN4 * (choice[1] + 2 * choice[2]) - log(float(arms)))
+        volume += arms * (LN4 * (choice[1] + choice[2] + choice[3]) - log(float(arms)))
     return volume, max(squares - explained, FLOOR * squares)
 
 
@@ -214,7 +215,7 @@ def support(
     if choice[2] == NONE:
         odds += NO_INFLUENCE
     else:
-        odds += _reluctance(choice[2] - USUAL_INFLUENCE)
+        odds += _reluctance(choice[2] - USUAL_INFLUENCE) + _reluctance(choice[3] - choice[2])
     return -0.5 * (volume + seen * log(rss / squares)) - odds
 
 
@@ -242,12 +243,18 @@ def climb(
     trial = choice.copy()
     best = support(gram, moments, memories, squares, seen, choice, factor, solved)
     failures, trials, which = 0, 0, 0
-    directions = 2 if fixed_influence else 4
+    directions = 2 if fixed_influence else 6
     while failures < directions and trials < most:
         trial[:] = choice
-        trial[1 + which // 2] += 2 if which % 2 == 0 else -2
+        step = 2 if which % 2 == 0 else -2
+        if which < 2:
+            trial[1] += step
+        else:
+            trial[3] += step
+            if which < 4:  # both scales of A together
+                trial[2] += step
         value = -math.inf
-        if abs(trial[1 + which // 2]) <= LARGEST:
+        if abs(trial[1:]).max() <= LARGEST:
             value = support(gram, moments, memories, squares, seen, trial, factor, solved)
             trials += 1
         if value > best:

@@ -33,7 +33,7 @@ __all__ = ["ModelLCB"]
 
 MOST_EXACT = 24  # arms; beyond, each arm has a ray model of its own
 MEMORIES = (1.0, 0.99, 0.97, 0.9, 0.7)  # candidates; the first is the paper's
-LOG_PRIORS = math.log(5 * 21 * 42)  # candidates in all: memories, ρ_l, ρ_A
+LOG_PRIORS = math.log(5 * 21 * 21 * 22)  # candidates in all: memories, ρ_l, ρ_d, ρ_o or none
 PATIENCE = 64.0  # a loss that is known to so many σ is certainly not looked at for its own sake
 CALM = 5.0  # the same, for looks that promise something without proof
 BOLDNESS = 4.0  # of these: how many standard deviations are hoped for
@@ -171,8 +171,8 @@ class ModelLCB(Policy):
             "unseen": ("int64", 1),
             "observations": ("int64", 1),
             "next_choice": ("int64", 1),
-            "choice": ("int64", 3),  # memory's number, exponents of ρ_l and ρ_A
-            "candidates": ("int64", (memories, 3)),
+            "choice": ("int64", 4),  # memory's number, exponents of ρ_l, ρ_d and ρ_o
+            "candidates": ("int64", (memories, 4)),
             "squares": ("float64", 1),  # Σ loss²
             "rss": ("float64", 1),
             "volume": ("float64", 1),  # log(|D|·|Λ + D⁻¹|)
@@ -230,6 +230,7 @@ class ModelLCB(Policy):
             s.candidates[m, 0] = m
             s.candidates[m, 1] = evidence.USUAL_LOSS
             s.candidates[m, 2] = c.influence if c.fixed_influence else evidence.USUAL_INFLUENCE
+            s.candidates[m, 3] = s.candidates[m, 2]
         s.choice[:] = s.candidates[0]
         for arm in range(c.arms):
             _lay_out_arm(c, s, arm)
@@ -379,15 +380,20 @@ def _calm(c: Any, s: Any, t: int) -> float:
 @inlined
 def _lay_out_arm(c: Any, s: Any, arm: int) -> None:
     """Write the prior of an arm that nothing is known about."""
-    loss, influence = 2.0 ** float(s.choice[1]), 2.0 ** float(s.choice[2])
+    loss, own = 2.0 ** float(s.choice[1]), 2.0 ** float(s.choice[2])
+    others = 2.0 ** float(s.choice[3])
     if s.theta.size > 0:
         for k in range(unknowns(arm), unknowns(arm + 1)):
             if s.root[k, k] == 0.0:
-                s.root[k, k] = loss if k == unknowns(arm) else influence
+                s.root[k, k] = others
+                if k == unknowns(arm):
+                    s.root[k, k] = loss
+                elif k == place(arm, arm):
+                    s.root[k, k] = own
     else:
         s.ray_root[arm, 0] = loss
-        s.ray_root[arm, 4] = influence
-        s.ray_root[arm, 8] = influence / math.sqrt(float(c.arms))
+        s.ray_root[arm, 4] = own
+        s.ray_root[arm, 8] = others / math.sqrt(float(c.arms))
 
 
 @inlined
@@ -463,18 +469,18 @@ def _choose_prior(c: Any, s: Any) -> None:
         if value > best:
             best, chosen = value, m
     if chosen > 0:
-        loosest = np.array([0, evidence.LARGEST, evidence.LARGEST])
+        loosest = np.array([0, evidence.LARGEST, evidence.LARGEST, evidence.LARGEST])
         _, least = evidence.evaluate(gram, moments, memories, squares, loosest, factor, solved)
         if best + 0.5 * seen * log(least / squares) < log(EVIDENCE * math.sqrt(float(seen))):
             chosen = 0
             best = lasting
     choice = s.candidates[chosen].copy()
     if chosen == 0 and not c.fixed_influence:
-        choice[2] = evidence.NONE
+        choice[2:] = evidence.NONE
         value = evidence.support(gram, moments, memories, squares, seen, choice, factor, solved)
         if value <= best:
-            choice[2] = s.candidates[0, 2]
-    if choice[0] != s.choice[0] or choice[1] != s.choice[1] or choice[2] != s.choice[2]:
+            choice[:] = s.candidates[0]
+    if (choice != s.choice).any():
         s.choice[:] = choice
         _rebuild(c, s)
 
