@@ -72,6 +72,11 @@ ONE = {"mean": [0.0, 0.0], "covariance": np.eye(2), "noise": 1.0}
         ({"events": 0}, ("events", "at least 1", "0")),
         ({"events": None}, ("events", "None")),
         ({"events": np.nan}, ("events", "nan")),
+        ({"events": np.inf}, ("events", "inf")),
+        ({"events": 2.5}, ("events", "2.5")),
+        ({"events": 10**30}, ("events", "below")),
+        ({"mean": ["a", "b"]}, ("numbers", "'a'")),
+        ({"covariance": [[1.0], [1.0, 2.0]]}, ("numbers",)),
     ],
 )
 def test_what_is_no_prior_is_refused(refused, change, mentions):
@@ -82,6 +87,24 @@ def test_what_is_no_prior_is_refused(refused, change, mentions):
 def test_an_interaction_of_another_size_is_refused(refused):
     with refused(ib.InvalidInput, "2 × 2", "(1, 1)"):
         ib.LossPrior.around([[1.0]], [1.0, 2.0], sd=1.0, noise=1.0)
+
+
+@pytest.mark.parametrize("sd", [-1.0, np.nan, np.inf, "wide", None])
+def test_a_width_that_is_none_is_refused(refused, sd):
+    with refused(ib.InvalidInput, "sd", repr(sd)):
+        ib.LossPrior.around([[1.0]], [1.0], sd=sd, noise=1.0)
+
+
+def test_an_interaction_that_is_not_symmetric_is_refused(refused):
+    with refused(ib.InvalidInput, "not symmetric", "|A[0,1] − A[1,0]| = 8.9"):
+        ib.LossPrior.around([[0.5, 9.0], [0.1, 0.3]], [1.0, 2.0], sd=0.1, noise=1.0)
+
+
+def test_rounding_does_not_make_a_covariance_asymmetric():
+    """Entries that ought to be zero may be anything as small as rounding."""
+    covariance = np.diag([1.0, 4.0])
+    covariance[0, 1] = 1e-17
+    assert ib.LossPrior([0.0, 0.0], covariance, 1.0).arms == 1
 
 
 def test_a_covariance_that_is_none_is_refused_when_it_is_used(refused):
@@ -120,7 +143,7 @@ def test_priors_that_differ_in_anything_are_not_equal():
     [
         ({"format": "influential-bandits/agent/1"}, ("no prior", "influential-bandits/prior/1")),
         ({"depth": 3}, ("damaged", "depth")),
-        ({"mean": ["one", "two"]}, ("damaged", "one")),
+        ({"mean": ["one", "two"]}, ("numbers", "'one'")),
         ({"noise": None}, ("noise", "None")),
     ],
 )
@@ -162,6 +185,19 @@ def test_a_file_without_an_entry_is_refused(refused):
 def test_settings_that_make_no_policy_are_refused(refused, settings, mentions):
     with refused(ib.InvalidInput, *mentions):
         ib.ModelLCB(**settings)
+
+
+def test_settings_are_kept_as_plain_numbers():
+    policy = ib.ModelLCB(noise=np.float32(0.5), scale=2, horizon=1e6)
+    assert policy == ib.ModelLCB(noise=0.5, scale=2.0, horizon=1_000_000)
+    assert type(policy.horizon) is int
+    assert policy.parameters()["influence"] == 2
+
+
+@pytest.mark.parametrize(("scale", "noise"), [(1.0, 1e-320), (1e-320, 1e10)])
+def test_scales_far_from_the_noise_are_cut_to_what_the_policy_knows(scale, noise):
+    influence = ib.ModelLCB(noise=noise, scale=scale).parameters()["influence"]
+    assert influence == (20 if scale > noise else -20)
 
 
 def test_a_prior_about_more_arms_than_there_are_is_refused(refused):

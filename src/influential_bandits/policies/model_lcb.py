@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import is_real, whole_number
+from influential_bandits.checks import checked_horizon, is_real
 from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.compiling import inlined
 from influential_bandits.numerics.portable import log
@@ -118,7 +118,7 @@ class ModelLCB(Policy):
         if self.scale != "estimate" and self.noise == "estimate":
             raise InvalidInput("to fix the scale of the interaction, fix the noise as well")
         if self.horizon is not None:
-            whole_number("horizon", self.horizon, 1)
+            object.__setattr__(self, "horizon", checked_horizon(self.horizon))
         if isinstance(self.prior, Mapping):
             object.__setattr__(self, "prior", LossPrior.from_json(self.prior))
         if self.prior is not None:
@@ -139,8 +139,8 @@ class ModelLCB(Policy):
         noise = 0.0 if isinstance(self.noise, str) else self.noise
         influence = 0
         if not isinstance(self.scale, str):
-            exponent = math.ceil(math.log2(self.scale / noise))
-            influence = min(max(exponent, -evidence.LARGEST), evidence.LARGEST)
+            most = 2.0**evidence.LARGEST
+            influence = math.ceil(math.log2(min(max(self.scale / noise, 1.0 / most), most)))
         return {
             "doubt": 2.0 * math.log(PRIORS / (1.0 - self.confidence)),
             "noise": noise,
