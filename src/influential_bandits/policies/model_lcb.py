@@ -345,6 +345,8 @@ class ModelLCB(Policy):
         else:
             _lay_out_arm(c, s, arm)
             _look(c, s)
+        if s.observations[0] > 0:
+            _set_radius(c, s)  # there are more unknowns
 
 
 @inlined
@@ -445,7 +447,7 @@ def _choose_prior(c: Any, s: Any) -> None:
     memories = c.memories if exact else 0
     best, chosen = -math.inf, 0
     for m in range(c.memories if exact else 1):
-        most = evidence.MOST_TRIALS if m == s.choice[0] else 2
+        most = evidence.MOST_TRIALS if m == s.choice[0] else 4  # each direction once
         value = evidence.climb(
             gram,
             moments,
