@@ -46,7 +46,6 @@ class Follower:
     def __init__(self, policy, arms, seed=0):
         self.agent, self.draw = ib.Agent(policy, arms), random.Random(seed)
         self.arms_pulled, self.heard = [], []
-        self.first_arms = arms
 
     def pull(self):
         mask = None
@@ -147,7 +146,7 @@ def test_the_state_is_dense_regression_whatever_happens(policy, arms):
                 follower.agent.pending and follower.draw.random() < 0.4
             ):
                 follower.hear()
-            if t in {30, 50} and arms < 26:  # more of these: test_an_arm_more_than_…
+            if t in {30, 50} and arms < 26:
                 follower.check()
                 assert follower.agent.add_arm() == follower.agent.arms - 1
                 follower.check()
