@@ -93,6 +93,9 @@ class ModelLCB(Policy):
     >>> for policy in (ib.LCB(), ib.InfluentialLCB(), ib.ModelLCB()):
     ...     run = ib.simulate(instances, policy, horizon=10_000, noise=ib.GaussianNoise(1.0))
     ...     print(type(policy).__name__, f"{run.regret()[..., -1].mean():.1e}")
+    LCB 4.9e+04
+    InfluentialLCB 2.8e+04
+    ModelLCB 2.7e+03
     """
 
     confidence: float = 0.99
