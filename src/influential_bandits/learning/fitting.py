@@ -193,6 +193,7 @@ def _inverse_of(
     weights = penalties(gram, design.arms, design.controls, design.kind, number, ridge, shrinkage)
     out: Floats = np.zeros((size, size))
     out[:] = np.linalg.inv(gram[:size, :size] + np.diag(weights))
+    out[:] = 0.5 * (out + out.T)  # rounding leaves it not quite symmetric
     return out
 
 

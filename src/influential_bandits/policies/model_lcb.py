@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import is_real, whole_number
+from influential_bandits.checks import checked_horizon, is_real
 from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.compiling import inlined
 from influential_bandits.numerics.portable import log
@@ -93,6 +93,9 @@ class ModelLCB(Policy):
     >>> for policy in (ib.LCB(), ib.InfluentialLCB(), ib.ModelLCB()):
     ...     run = ib.simulate(instances, policy, horizon=10_000, noise=ib.GaussianNoise(1.0))
     ...     print(type(policy).__name__, f"{run.regret()[..., -1].mean():.1e}")
+    LCB 4.9e+04
+    InfluentialLCB 2.8e+04
+    ModelLCB 2.7e+03
     """
 
     confidence: float = 0.99
@@ -118,7 +121,7 @@ class ModelLCB(Policy):
         if self.scale != "estimate" and self.noise == "estimate":
             raise InvalidInput("to fix the scale of the interaction, fix the noise as well")
         if self.horizon is not None:
-            whole_number("horizon", self.horizon, 1)
+            object.__setattr__(self, "horizon", checked_horizon(self.horizon))
         if isinstance(self.prior, Mapping):
             object.__setattr__(self, "prior", LossPrior.from_json(self.prior))
         if self.prior is not None:
@@ -139,8 +142,8 @@ class ModelLCB(Policy):
         noise = 0.0 if isinstance(self.noise, str) else self.noise
         influence = 0
         if not isinstance(self.scale, str):
-            exponent = math.ceil(math.log2(self.scale / noise))
-            influence = min(max(exponent, -evidence.LARGEST), evidence.LARGEST)
+            most = 2.0**evidence.LARGEST
+            influence = math.ceil(math.log2(min(max(self.scale / noise, 1.0 / most), most)))
         return {
             "doubt": math.log(2.0 / (1.0 - self.confidence)),
             "noise": noise,
@@ -346,6 +349,8 @@ class ModelLCB(Policy):
         else:
             _lay_out_arm(c, s, arm)
             _look(c, s)
+        if s.observations[0] > 0:
+            _set_radius(c, s)  # there are more unknowns
 
 
 @inlined
@@ -451,7 +456,7 @@ def _choose_prior(c: Any, s: Any) -> None:
     memories = c.memories if exact else 0
     best, lasting, chosen = -math.inf, -math.inf, 0
     for m in range(c.memories if exact else 1):
-        most = evidence.MOST_TRIALS if m == s.choice[0] else 2
+        most = evidence.MOST_TRIALS if m == s.choice[0] else 4  # each direction once
         value = evidence.climb(
             gram,
             moments,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import is_real
+from influential_bandits.checks import is_real, whole_number
 from influential_bandits.errors import InvalidInput
 from influential_bandits.policies.posterior import place, unknowns
 from influential_bandits.world.dynamics import Floats
@@ -16,6 +16,7 @@ from influential_bandits.world.dynamics import Floats
 __all__ = ["LossPrior"]
 
 FORMAT = "influential-bandits/prior/1"
+ASYMMETRY = 1e-9  # relative to the standard deviations: what rounding may leave
 
 
 class LossPrior:
@@ -48,8 +49,7 @@ class LossPrior:
         events: int = 100,
         memory: float = 1.0,
     ) -> None:
-        self.mean: Floats = np.array(mean, np.float64)
-        self.covariance: Floats = np.array(covariance, np.float64)
+        self.mean, self.covariance = _numbers(mean), _numbers(covariance)
         size = self.mean.size
         self.arms = next((k for k in range(1, size + 1) if unknowns(k) == size), 0)
         if self.mean.ndim != 1 or not self.arms or self.covariance.shape != (size, size):
@@ -59,16 +59,17 @@ class LossPrior:
             )
         if not (np.isfinite(self.mean).all() and np.isfinite(self.covariance).all()):
             raise InvalidInput("the means and covariances of a prior must be finite")
-        if not np.allclose(self.covariance, self.covariance.T, rtol=1e-9, atol=0.0):
+        deviations = np.sqrt(np.abs(np.diag(self.covariance)))
+        gap = np.abs(self.covariance - self.covariance.T)
+        if (gap > ASYMMETRY * np.outer(deviations, deviations)).any():
             raise InvalidInput("the covariance of a prior must be symmetric")
         for name, value, top in (("noise", noise, np.inf), ("memory", memory, 1.0)):
             if not is_real(value) or not 0.0 < float(value) <= top or not np.isfinite(value):
                 raise InvalidInput(
                     f"{name} must be above 0{' and at most 1' * (top == 1.0)}, got {value!r}"
                 )
-        if not is_real(events) or not events >= 1:
-            raise InvalidInput(f"events must be at least 1, got {events!r}")
-        self.noise, self.memory, self.events = float(noise), float(memory), int(events)
+        self.noise, self.memory = float(noise), float(memory)
+        self.events = whole_number("events", events, 1, 2**53)
         self.mean.setflags(write=False)
         self.covariance.setflags(write=False)
 
@@ -83,10 +84,18 @@ class LossPrior:
         memory: float = 1.0,
     ) -> LossPrior:
         """Return the prior that is ``sd`` wide around an interaction and initial losses."""
-        matrix, loss = np.asarray(interaction, float), np.asarray(initial_loss, float)
+        matrix, loss = _numbers(interaction), _numbers(initial_loss)
         if loss.ndim != 1 or matrix.shape != (loss.size, loss.size):
             raise InvalidInput(
                 f"the interaction must be {loss.size} × {loss.size}, got shape {matrix.shape}"
+            )
+        if not is_real(sd) or not 0.0 <= float(sd) < np.inf:
+            raise InvalidInput(f"sd must be a number of at least 0, got {sd!r}")
+        gap = np.abs(matrix - matrix.T)
+        if (gap > 0.0).any():
+            i, j = np.unravel_index(gap.argmax(), gap.shape)
+            raise InvalidInput(
+                f"interaction is not symmetric: |A[{i},{j}] − A[{j},{i}]| = {gap[i, j]:.3g}"
             )
         mean = in_order(matrix, loss)
         return cls(mean, sd**2 * np.eye(mean.size), noise, memory=memory)
@@ -147,6 +156,13 @@ class LossPrior:
         """Say how many arms it is about."""
         arms = f"{self.arms} arm{'s' * (self.arms > 1)}"
         return f"LossPrior({arms}, noise {self.noise}, memory {self.memory})"
+
+
+def _numbers(values: npt.ArrayLike) -> Floats:
+    try:
+        return np.array(values, np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInput(f"a prior is made of numbers, got {values!r:.80}") from None
 
 
 def in_order(matrix: Floats, loss: Floats) -> Floats:
