@@ -35,13 +35,18 @@ def ray_feature(arms, arm, weights):
     return phi
 
 
-def prior_variances(arms, loss, influence):
-    """D in units of σ²: ρ_l² for every l1, ρ_A² for every entry of A."""
-    return np.array([loss**2 if name[0] == "l1" else influence**2 for name in named_unknowns(arms)])
+def prior_variances(arms, loss, own, others):
+    """D in units of σ²: ρ_l² for every l1, ρ_d² on the diagonal of A, ρ_o² off it."""
+    return np.array(
+        [
+            loss**2 if name[0] == "l1" else own**2 if name[1] == name[2] else others**2
+            for name in named_unknowns(arms)
+        ]
+    )
 
 
-def ray_variances(arms, loss, influence):
-    return np.tile([loss**2, influence**2, influence**2 / arms], arms)
+def ray_variances(arms, loss, own, others):
+    return np.tile([loss**2, own**2, others**2 / arms], arms)
 
 
 class Posterior(NamedTuple):

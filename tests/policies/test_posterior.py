@@ -43,7 +43,7 @@ class Learner:
 
     def __init__(self, arms, memory, loss, influence, seed):
         self.arms, self.memory, self.draw = arms, memory, np.random.default_rng(seed)
-        self.variances = prior_variances(arms, loss, influence)
+        self.variances = prior_variances(arms, loss, influence, influence)
         size = unknowns(arms)
         self.root, self.theta = np.diag(np.sqrt(self.variances)), np.zeros(size)
         self.spread, self.variance = np.zeros((size, arms)), np.zeros(arms)

@@ -3,7 +3,7 @@
 The prior is l1_i ~ N(0, σ²ρ_l²), A_ii ~ N(0, σ²ρ_d²) and A_ij ~ N(0, σ²ρ_o²) off the diagonal, with
 the noise's σ² integrated out over its scale-invariant prior. Up to a constant, the likelihood is
 |D|^−½·|Λ + D⁻¹|^−½·rss^(−n/2): Λ is the Gram matrix of the features, D the diagonal of the ρ², and
-rss the squares that the posterior mean leaves, penalty included. The ρ are powers of two. A *choice*
+rss the squares that the posterior mean leaves, penalty included. The ρ are powers of two. A choice
 is four whole numbers: which memory, and the exponents of ρ_l, ρ_d and ρ_o.
 
 There are two sets of features. *Exact*: all of (1, x), with the unknowns of
@@ -254,7 +254,7 @@ def climb(
             if which < 4:  # both scales of A together
                 trial[2] += step
         value = -math.inf
-        if abs(trial[1:]).max() <= LARGEST:
+        if abs(trial[1]) <= LARGEST and abs(trial[2]) <= LARGEST and abs(trial[3]) <= LARGEST:
             value = support(gram, moments, memories, squares, seen, trial, factor, solved)
             trials += 1
         if value > best:
