@@ -37,7 +37,7 @@ LOG_PRIORS = math.log(5 * 21 * 21 * 22)  # candidates in all: memories, ρ_l, ρ
 PATIENCE = 64.0  # a loss that is known to so many σ is certainly not looked at for its own sake
 CALM = 5.0  # the same, for looks that promise something without proof
 BOLDNESS = 4.0  # of these: how many standard deviations are hoped for
-STILL_BOLDNESS = 1.4  # the same where nothing moves, times √log(1 + t·variance)
+STILL_BOLDNESS = 1.4  # the same where nothing moves, times √log(1 + t·variance/K)
 AHEAD = 10.0  # with a prior, plan for so many times the rounds played
 AFRESH = 1024  # pulls after which the spread is computed afresh, against rounding
 LAST_CHOICE = 1 << 15  # observations; by then the prior hardly counts
@@ -271,7 +271,7 @@ class ModelLCB(Policy):
                     lowest = promise
                 certain = True
             elif not certain:
-                bold = STILL_BOLDNESS * math.sqrt(log(1.0 + t * s.variance[arm]))
+                bold = STILL_BOLDNESS * math.sqrt(log(1.0 + t * s.variance[arm] / c.arms))
                 bold += (BOLDNESS - bold) * (calm / CALM)
                 promise = gap - noise * bold * (deviation - calm)
                 if promise < lowest:
