@@ -376,7 +376,7 @@ def _calm(c: Any, s: Any, t: int) -> float:
     """
     if s.choice[2] == evidence.NONE:
         return 0.0
-    moved = 2.0 ** float(s.choice[2]) * t
+    moved = 2.0 ** float(s.choice[2]) * min(t, s.next_choice[0])  # as far as the scale was seen
     gamma = _memory(c, s.choice[0])
     lasting = min(1.0, 1.0 / ((1.0 - gamma) * t)) if gamma < 1.0 else 1.0
     return min(CALM, CALM * moved) * lasting
