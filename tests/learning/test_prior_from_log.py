@@ -113,3 +113,30 @@ def test_what_a_policy_cannot_start_from_is_refused(refused):
         ib.InfluenceModel(half_life=1.0).fit(log).prior()
     with pytest.raises(ib.InvalidInput):
         ib.InfluenceModel().fit(log).prior("nobody")
+
+
+def test_arms_are_numbered_as_the_policy_numbers_them():
+    """The log meets its arms in another order; entries and covariances move with their arms."""
+    truth = np.array([[0.4, -0.1, 0.0], [-0.1, 0.3, 0.1], [0.0, 0.1, 0.2]])
+    log = ib.synthetic_log(1, 2000, 3, interaction=truth, seed=3)
+    model = ib.InfluenceModel(ridge=1e-3).fit(log)
+    order = [2, 0, 1]
+    plain, moved = model.prior(), model.prior(arms=[log.arms[k] for k in order])
+    names = named_unknowns(3)
+    back = [
+        names.index(
+            ("l1", order[name[1]])
+            if name[0] == "l1"
+            else ("A", *sorted((order[name[1]], order[name[2]]), reverse=True))
+        )
+        for name in names
+    ]
+    np.testing.assert_array_equal(moved.mean, plain.mean[back])
+    np.testing.assert_array_equal(moved.covariance, plain.covariance[np.ix_(back, back)])
+
+
+def test_arms_that_are_not_those_of_the_log_are_refused(refused):
+    log = ib.synthetic_log(1, 100, 2, seed=0)
+    model = ib.InfluenceModel().fit(log)
+    with refused(ib.InvalidInput, "those of the log in some order"):
+        model.prior(arms=["a", "b"])

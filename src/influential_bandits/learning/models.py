@@ -322,8 +322,8 @@ class InfluenceModel(LossModel):
         --------
         >>> import influential_bandits as ib
         >>> log = ib.synthetic_log(1, 500, 2, interaction=[[0.2, -0.1], [-0.1, 0.1]], seed=1)
-        >>> ib.ModelLCB(prior=ib.InfluenceModel().fit(log).prior()).prior
-        LossPrior(2 arms, noise 0..., memory 1.0)
+        >>> ib.ModelLCB(prior=ib.InfluenceModel(ridge=0.01).fit(log).prior()).prior
+        LossPrior(2 arms, noise 1.0..., memory 1.0)
         """
         world = self.instance(instance, without_drift=True)  # refuses what is no such bandit
         if self.half_life is not None:
@@ -336,20 +336,24 @@ class InfluenceModel(LossModel):
                 covariance = covariance + np.cov(self.coefficients_, rowvar=False)
         else:
             covariance = np.diag(self.standard_errors_[self.row(instance)] ** 2)
-        matrix = np.asarray(world.interaction.to_dense())
-        order = np.zeros(unknowns(world.n_arms), np.int64) - 1
-        start = self.design_.arms + self.design_.controls
+        names = list(self.arms_ if arms is None else arms)
+        if sorted(names) != sorted(self.arms_):
+            raise InvalidInput(f"arms must be those of the log in some order, got {names}")
+        number = [names.index(name) for name in self.arms_]  # of each arm of the log
+        size, start = unknowns(world.n_arms), self.design_.arms + self.design_.controls
+        spots = np.full(size, -1)  # where each unknown is among the coefficients, if it is
         for spot, (i, j) in enumerate(labels_of(self.design_.kind, world.n_arms)):
-            order[place(i, j)] = start + spot
+            spots[place(number[i], number[j])] = start + spot
         for i in range(world.n_arms):
-            order[unknowns(i)] = i
-        known = np.append(covariance, np.zeros((1, len(covariance))), axis=0)
-        known = np.append(
-            known, np.zeros((len(known), 1)), axis=1
-        )  # −1: entries that are no unknowns
+            spots[unknowns(number[i])] = i
+        met = np.flatnonzero(spots >= 0)
+        spread = np.zeros((size, size))
+        spread[np.ix_(met, met)] = covariance[np.ix_(spots[met], spots[met])]
+        wanted = np.argsort(number)
+        matrix = np.asarray(world.interaction.to_dense())[np.ix_(wanted, wanted)]
         return LossPrior(
-            in_order(matrix, np.asarray(world.initial_loss)),
-            known[np.ix_(order, order)],
+            in_order(matrix, np.asarray(world.initial_loss)[wanted]),
+            spread,
             self.noise(instance).scale,
             memory=world.memory,
         )

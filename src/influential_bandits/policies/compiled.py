@@ -146,7 +146,7 @@ class Layout:
             buffer, where, _ = self.slices[field]
             self.known[buffer][where] = np.ravel(values)
         self.fresh = {t: np.zeros(sizes[t], t) for t in TYPES}
-        for field, values in policy.start(arms).items():
+        for field, values in policy.initial_state(arms).items():
             buffer, where, lengths = self.slices[field]
             self.fresh[buffer][where] = np.reshape(values, lengths).ravel()
         self.config = (arms, *plain_parameters(policy).values())

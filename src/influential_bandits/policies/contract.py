@@ -74,7 +74,7 @@ class Policy:
         """Return how many floats ``pulled`` hands over to ``observed``."""
         return 0
 
-    def start(self, arms: int) -> Mapping[str, npt.NDArray[Any]]:
+    def initial_state(self, arms: int) -> Mapping[str, npt.NDArray[Any]]:
         """Return what the state holds before ``init``, by field; zeros where nothing is given."""
         return {}
 

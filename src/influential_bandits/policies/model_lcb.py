@@ -95,7 +95,7 @@ class ModelLCB(Policy):
     ...     print(type(policy).__name__, f"{run.regret()[..., -1].mean():.1e}")
     LCB 4.9e+04
     InfluentialLCB 2.8e+04
-    ModelLCB 2.7e+03
+    ModelLCB 3.0e+03
     """
 
     confidence: float = 0.99
@@ -203,7 +203,7 @@ class ModelLCB(Policy):
     def _exact_arms(self, arms: int) -> int:
         return arms if arms <= MOST_EXACT or self.prior is not None else 0
 
-    def start(self, arms: int) -> Mapping[str, npt.NDArray[Any]]:
+    def initial_state(self, arms: int) -> Mapping[str, npt.NDArray[Any]]:
         """Return the prior's mean and root, and what is known of the noise."""
         prior = self.prior
         if prior is None:
