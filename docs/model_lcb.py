@@ -1,7 +1,7 @@
 """Measure what docs/model_lcb.md says of ModelLCB: ``python docs/model_lcb.py [--quick]``.
 
-The instances are the paper's random ones (K = 3, noise N(0, 1)), numbered from 2,000,000: none of
-them was looked at while the policy was made. Takes about half an hour on two cores.
+The instances are the paper's random ones (K = 3, noise N(0, 1)), numbered from 2,000,000: settings
+were chosen on others. Takes about a quarter of an hour on two cores.
 """
 
 from __future__ import annotations
