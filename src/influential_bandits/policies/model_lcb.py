@@ -57,11 +57,13 @@ class ModelLCB(Policy):
         m_i − 4σ·s_i < m_g − 20σ    (a guess that saves regret; less patient where A is nearly 0),
 
     s_i being the posterior's standard deviation in units of the noise σ, and r an anytime radius:
-    with probability ``confidence`` every loss lies within m_i ± r·s_i in all rounds at once, and
-    then the regret is O(K²·T·log²T) (docs/model_lcb.md has the theorem, its proof and what was
-    tried). Noise, scale of l1 and of A, and memory are estimated: by the marginal likelihood, anew
-    whenever the number of observations has grown by half. Multiplying all losses by a power of two
-    changes no choice.
+    if the noise is normal, memory lasts and the prior is as wide as the truth, every loss lies
+    within m_i ± r·s_i in all rounds at once with probability ``confidence``, and then the regret
+    is O(K³·T·log²T) (docs/model_lcb.md has the theorem, its proof and what was tried). Noise, the
+    scales of l1 and A, and memory are estimated by the marginal likelihood, anew whenever the
+    number of observations has grown by half (beyond ten arms: doubled). Estimated scales may be
+    too small for the theorem; fix ``noise`` and ``scale`` to be sure. Multiplying all losses by a
+    power of two changes no choice.
 
     Up to 24 arms the posterior is exact, with A's symmetry shared, in O(K⁴) a round. With more,
     each arm has a model of three features, in O(K) a round: an intercept, its own pulls, and those
