@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         synthetic_parts,
     )
     from influential_bandits.errors import (
+        ClusterError,
         InfluentialBanditsError,
         Interrupted,
         InvalidInput,
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
         MissingExtra,
         NotApplicable,
         NotCertified,
+        TaskLost,
+        Unfinished,
     )
     from influential_bandits.learning.influence_test import InfluenceTest, influence_test
     from influential_bandits.learning.model_files import load_model, save_model
@@ -73,7 +76,9 @@ if TYPE_CHECKING:
     from influential_bandits.policies.rising import REdUCB, RLessUCB
     from influential_bandits.policies.rotting import FEWA, RAWUCB
     from influential_bandits.policies.uniform import Uniform
+    from influential_bandits.simulation.cluster import DaskExecution
     from influential_bandits.simulation.engine import simulate
+    from influential_bandits.simulation.execution import LocalExecution
     from influential_bandits.simulation.scenario import Scenario
     from influential_bandits.simulation.slopes import log_log_slope
     from influential_bandits.simulation.trajectory import Trajectory
@@ -108,6 +113,7 @@ _HOMES = {
     "datasets.movielens": ("movielens",),
     "datasets.synthetic": ("planted_interaction", "synthetic_log", "synthetic_parts"),
     "errors": (
+        "ClusterError",
         "InfluentialBanditsError",
         "Interrupted",
         "InvalidInput",
@@ -117,6 +123,8 @@ _HOMES = {
         "MissingExtra",
         "NotApplicable",
         "NotCertified",
+        "TaskLost",
+        "Unfinished",
     ),
     "logs.log": ("EventLog",),
     "logs.membership": ("Membership",),
@@ -148,7 +156,9 @@ _HOMES = {
     "policies.rising": ("REdUCB", "RLessUCB"),
     "policies.rotting": ("FEWA", "RAWUCB"),
     "policies.uniform": ("Uniform",),
+    "simulation.cluster": ("DaskExecution",),
     "simulation.engine": ("simulate",),
+    "simulation.execution": ("LocalExecution",),
     "simulation.scenario": ("Scenario",),
     "simulation.slopes": ("log_log_slope",),
     "simulation.trajectory": ("Trajectory",),

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from influential_bandits import __version__
-from influential_bandits.errors import InfluentialBanditsError, InvalidInput, InvalidLog
+from influential_bandits.errors import InfluentialBanditsError, InvalidInput, InvalidLog, Unfinished
 
 __all__ = ["app", "main"]
 
@@ -25,7 +25,10 @@ app = typer.Typer(
 )
 
 Out = Annotated[Path, typer.Option(help="Folder for the results.")]
-Jobs = Annotated[int | None, typer.Option(help="Threads; by default all cores. Changes no digit.")]
+Jobs = Annotated[
+    int | None,
+    typer.Option(help="Threads, or workers of a cluster started here; by default all cores."),
+]
 
 
 Log = Annotated[Path, typer.Argument(help="CSV (also gzip), Parquet, or a folder of Parquet.")]
@@ -55,6 +58,28 @@ HalfLife = Annotated[
     float | None, typer.Option(help="Days after which half of the influence is gone, by the clock.")
 ]
 Seed = Annotated[int, typer.Option(help="Of everything random.")]
+
+
+class Engine(Enum):
+    """Where work is done, by name."""
+
+    local = "local"
+    dask = "dask"
+
+
+EngineName = Annotated[
+    Engine, typer.Option("--engine", help="This computer, or a Dask cluster. Changes no digit.")
+]
+Scheduler = Annotated[
+    str | None,
+    typer.Option(
+        help="Of the Dask cluster: tcp://host:8786, tls://host:8786, or a scheduler file; without "
+        "one, a cluster of processes is started here."
+    ),
+]
+Processes = Annotated[
+    int, typer.Option(help="Of the local engine: pieces worked on at a time. Changes no digit.")
+]
 
 
 class NoiseKind(Enum):
@@ -445,6 +470,23 @@ def _read(
     return log
 
 
+def _execution(engine: Engine, scheduler: str | None, jobs: int | None, processes: int = 1) -> Any:
+    """Return where a command's work is to be done."""
+    if engine is Engine.local:
+        if scheduler is not None:
+            raise InvalidInput("--scheduler is for --engine dask")
+        from influential_bandits.simulation.execution import LocalExecution
+
+        return LocalExecution(jobs, processes)
+    if processes != 1:
+        raise InvalidInput("--processes is for --engine local; a cluster has workers")
+    if scheduler is not None and jobs is not None:
+        raise InvalidInput("--jobs is for this computer: a running cluster has its own workers")
+    from influential_bandits.simulation.cluster import DaskExecution
+
+    return DaskExecution(scheduler, jobs)
+
+
 def _say_where(out: Path) -> None:
     typer.echo(f"\nReport: {out / 'report.html'}  (numbers for programs: {out / 'summary.json'})")
 
@@ -460,12 +502,15 @@ def _stoppable(afterwards: str) -> Iterator[None]:
 
 
 def main() -> None:
-    """Run the command line; bad input gets one sentence and exit status 2."""
+    """Run the command line; an error gets one sentence.
+
+    Exit status 2: what was asked for cannot be done. Exit status 1: some of it was done, and kept.
+    """
     try:
         app()
     except InfluentialBanditsError as error:
         print(f"error: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
+        raise SystemExit(1 if isinstance(error, Unfinished) else 2) from None
 
 
 if __name__ == "__main__":

@@ -9,6 +9,9 @@
     │   └── InvalidPolicy                   a policy that breaks the contract, or cannot be compiled
     ├── NotApplicable (also a ValueError)   the question has no answer here (memory < 1, indefinite)
     ├── NotCertified (also ArithmeticError) an optimum was found but could not be proved
+    ├── Unfinished (also RuntimeError)      some pieces failed; all others are kept
+    │   └── ClusterError                    a scheduler that is not there, or workers that differ
+    ├── TaskLost (also RuntimeError)        a task whose process died every time it was tried
     └── MissingExtra (also ImportError)     an optional dependency is not installed
 
     Interrupted (a KeyboardInterrupt)       Ctrl-C ended a run; every thread has stopped
@@ -17,6 +20,7 @@
 from __future__ import annotations
 
 __all__ = [
+    "ClusterError",
     "InfluentialBanditsError",
     "Interrupted",
     "InvalidInput",
@@ -26,6 +30,8 @@ __all__ = [
     "MissingExtra",
     "NotApplicable",
     "NotCertified",
+    "TaskLost",
+    "Unfinished",
 ]
 
 
@@ -55,6 +61,18 @@ class NotApplicable(InfluentialBanditsError, ValueError):
 
 class NotCertified(InfluentialBanditsError, ArithmeticError):
     """A candidate optimum failed its certificate, so no number is returned."""
+
+
+class Unfinished(InfluentialBanditsError, RuntimeError):
+    """Some pieces of a job failed; the message names them, and all others are kept."""
+
+
+class ClusterError(Unfinished):
+    """The cluster cannot be reached, went away, or runs other code; finished pieces are kept."""
+
+
+class TaskLost(InfluentialBanditsError, RuntimeError):
+    """A task whose process died each time it was tried."""
 
 
 class MissingExtra(InfluentialBanditsError, ImportError):

@@ -6,6 +6,7 @@ import enum
 import hashlib
 import types
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,7 +17,7 @@ from numba.core import types as numba_types
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array, populate_array
 
-__all__ = ["borrowed", "fingerprint", "inlined", "kernel"]
+__all__ = ["borrowed", "fingerprint", "inlined", "kernel", "package_digest"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -32,6 +33,16 @@ def _package_stamp() -> str:
 
 
 PACKAGE_STAMP = _package_stamp()
+
+
+@cache
+def package_digest() -> str:
+    """Return a digest of the contents of all source files: equal on machines with equal code."""
+    root = Path(__file__).resolve().parent.parent
+    digest = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def kernel(function: Function) -> Function:

@@ -17,7 +17,7 @@ from influential_bandits.numerics.streams import NOISE, POLICY, key_table
 from influential_bandits.policies.agent import not_compilable
 from influential_bandits.policies.compiled import Layout
 from influential_bandits.policies.contract import Policy, checked_policy
-from influential_bandits.simulation.execution import Progress, Task, run_tasks
+from influential_bandits.simulation.execution import Execution, Progress, Task, chosen_execution
 from influential_bandits.simulation.kernels import (
     CHOSEN_ARM,
     CHOSEN_ROUND,
@@ -56,6 +56,7 @@ def simulate(
     progress: bool | None = None,
     instance_numbers: Iterable[int] | None = None,
     scenario: Scenario | None = None,
+    execution: Execution | None = None,
 ) -> Trajectory:
     """Play a policy on every instance with every seed, and keep the counts at checkpoints.
 
@@ -84,6 +85,9 @@ def simulate(
         into pieces numbers its instances here.
     scenario : Scenario, optional
         Late or batched losses, arms that are not always on offer, arms that come and go.
+    execution : Execution, optional
+        Where to play: :class:`LocalExecution` or :class:`DaskExecution`. By default on the threads
+        of this computer. Does not change a bit of the result.
 
     Returns
     -------
@@ -106,6 +110,7 @@ def simulate(
         log_spaced(horizon) if checkpoints is None else _checked_checkpoints(checkpoints, horizon)
     )
     numbers = _checked_numbers(instance_numbers, len(world))
+    where = chosen_execution(execution, threads)
     noise.require_rounds(horizon, len(seed_list))
     if record not in (None, "arms"):
         raise InvalidInput(f'record must be None or "arms", got {record!r}')
@@ -122,11 +127,10 @@ def simulate(
         raise InvalidInput(f"the results do not fit into memory: {error}; keep less") from None
 
     tasks: list[Task] = []
-    layout = None if policy.privileged else Layout(policy, known)
+    layout = None
     for i, instance in enumerate(world):
-        if policy.privileged:
-            layout = Layout(policy, arms, instance, horizon)
-        assert layout is not None
+        if layout is None or policy.privileged:
+            layout = _layout(policy, known, instance, horizon)
         batch = _batch(layout, instance, horizon, scenario)
         for start in range(0, len(seed_list), batch):
             part = slice(start, min(start + batch, len(seed_list)))
@@ -153,7 +157,7 @@ def simulate(
             )
     total = horizon * len(seed_list) * len(world)
     try:
-        run_tasks(tasks, threads, Progress(type(policy).__name__, total, progress))
+        where.run(tasks, Progress(type(policy).__name__, total, progress))
     except numba.core.errors.NumbaError as error:
         raise not_compilable(policy, error) from None
     return Trajectory(
@@ -210,6 +214,27 @@ class _Chain:
             else:
                 rounds = max(1, rounds // 2)
 
+    def results(self) -> Output:
+        """Return what was played."""
+        return self.output
+
+    def accept(self, results: Output) -> None:
+        """Take what was played elsewhere."""
+        for mine, theirs in zip(self.output[1:], results[1:], strict=True):
+            mine[...] = theirs
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Travel light: results are all zero before the work, and layouts follow from the rest."""
+        sizes = [(array.shape, array.dtype) for array in self.output[1:]]
+        return self.__dict__ | {"layout": self.layout.config[0], "output": (self.output[0], sizes)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Lay out again what was left behind."""
+        self.__dict__.update(state)
+        marks, sizes = state["output"]
+        self.output = Output(marks, *(np.zeros(*size) for size in sizes))
+        self.layout = _layout(self.policy, state["layout"], self.instance, self.horizon)
+
     def _player(self) -> Callable[[int, int, Ints], None]:
         """Return what plays from one round to another: the plain loop, or that of a scenario."""
         layout, world, runs = self.layout, self.instance.world, self._fresh_runs()
@@ -264,6 +289,13 @@ class _Chain:
             f"{fault[CHOSEN_ROUND]} (instance {self.number}, seed {seed}); "
             f"{allowed}"
         )
+
+
+def _layout(policy: Policy, arms: int, instance: Instance, horizon: int) -> Layout:
+    """Lay out the policy's state; of the instance and the horizon it is told what it may know."""
+    if policy.privileged:
+        return Layout(policy, arms, instance, horizon)
+    return Layout(policy, arms)
 
 
 def _batch(layout: Layout, instance: Instance, horizon: int, scenario: Scenario | None) -> int:

@@ -1,16 +1,32 @@
-"""Threads, progress and Ctrl-C: how a list of tasks is worked off on this computer."""
+"""The seam between what is to be done and where: this computer, or a cluster (``cluster.py``).
+
+Work comes in three shapes, and every execution knows all of them: *pieces* of a study, each worth
+seconds or minutes, of which one may fail without the others (``outcomes``); *parts* of one
+computation, which needs them all and in order (``map``); and *chains* of compiled calls that
+report after each (``run``). Results are functions of the tasks alone, never of the place.
+"""
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import pickle
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+    wait,
+)
+from concurrent.futures.process import BrokenProcessPool
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 
 from rich.console import Console
 from rich.progress import (
@@ -24,16 +40,215 @@ from rich.progress import (
 )
 
 from influential_bandits.checks import whole_number
-from influential_bandits.errors import Interrupted
+from influential_bandits.errors import Interrupted, InvalidInput, MissingExtra, TaskLost
+
+__all__ = ["Execution", "LocalExecution", "Outcome", "Progress", "Task"]
 
 LONG = 1.0  # seconds of work before a progress bar appears by itself
 
 
-class Task(Protocol):
+class Steps(Protocol):
     """Work that can stop between two steps."""
 
     def steps(self) -> Iterable[int]:
         """Do the work; yield how much was done after each step."""
+
+
+class Task(Steps, Protocol):
+    """Work in steps that can be sent away, and its results brought back."""
+
+    def results(self) -> Any:
+        """Return what the work has left, to be sent home."""
+
+    def accept(self, results: Any) -> None:
+        """Take the results of the same task, done elsewhere."""
+
+
+Attempt: TypeAlias = tuple[Any, Exception | None]  # a result, or an error
+
+
+class Outcome(NamedTuple):
+    """What became of a task: a result, or an error."""
+
+    task: Any
+    result: Any = None
+    error: Exception | None = None
+
+
+class Execution(ABC):
+    """Where work is done; made once, used for everything, closed in the end (a context manager).
+
+    ``work`` and tasks must be picklable, as they may be sent to other processes.
+    """
+
+    @abstractmethod
+    def outcomes(
+        self, work: Callable[[Any, int | None], Any], tasks: Iterable[Any]
+    ) -> Iterator[Outcome]:
+        """Yield what became of each task, as they finish; one that fails does not stop the others.
+
+        ``work(task, threads)`` is told how many threads it may use. Tasks are taken from the
+        iterable when there is room for them, so that neither tasks nor results pile up.
+        """
+
+    @abstractmethod
+    def map(
+        self,
+        work: Callable[[Any], Any],
+        tasks: Iterable[Any],
+        progress: Progress | None = None,
+    ) -> Iterator[Any]:
+        """Yield ``work(task)`` of each task, in order, computed a few ahead; errors are raised."""
+
+    @abstractmethod
+    def run(self, tasks: Sequence[Task], progress: Progress) -> None:
+        """Work off all tasks; the first error, or Ctrl-C, stops the others before it is raised."""
+
+    def close(self) -> None:  # noqa: B027 - threads end with their work
+        """Let go of what the execution holds."""
+
+    def __enter__(self) -> Self:
+        """Return the execution, which is closed in the end."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close the execution."""
+        self.close()
+
+
+class LocalExecution(Execution):
+    """Work on this computer: threads for compiled code, processes for whole pieces of a study.
+
+    Parameters
+    ----------
+    threads : int, optional
+        By default all cores. Changes no bit of any result.
+    processes : int
+        How many pieces of a study are worked on at a time, each in a process of its own with its
+        share of the threads. Pays where pieces spend their time outside of compiled code.
+
+    Examples
+    --------
+    >>> import influential_bandits as ib
+    >>> one_thread = LocalExecution(threads=1)
+    >>> run = ib.simulate(ib.counterexample(), ib.LCB(), 1000, execution=one_thread)
+    >>> run.counts[0, 0, -1]
+    array([871, 129])
+    """
+
+    def __init__(self, threads: int | None = None, processes: int = 1) -> None:
+        self.threads = checked_threads(threads)
+        self.processes = whole_number("processes", processes, 1)
+
+    def outcomes(
+        self, work: Callable[[Any, int | None], Any], tasks: Iterable[Any]
+    ) -> Iterator[Outcome]:
+        """Work off pieces one after the other, or one in each process."""
+        if self.processes > 1:
+            return self._from_processes(work, tasks)
+        return (Outcome(task, *attempted(work, task, self.threads)) for task in tasks)
+
+    def map(
+        self,
+        work: Callable[[Any], Any],
+        tasks: Iterable[Any],
+        progress: Progress | None = None,
+    ) -> Iterator[Any]:
+        """Compute on threads."""
+        return map_in_order(work, tasks, self.threads, progress)
+
+    def run(self, tasks: Sequence[Task], progress: Progress) -> None:
+        """Work on threads, with progress after every step."""
+        run_tasks(tasks, self.threads, progress)
+
+    def _from_processes(
+        self, work: Callable[[Any, int | None], Any], tasks: Iterable[Any]
+    ) -> Iterator[Outcome]:
+        share = max(1, self.threads // self.processes)
+        remaining = iter(tasks)
+        flying: dict[Future[Attempt], Any] = {}
+        pool = _new_pool(self.processes)
+        try:
+            while True:
+                for task in remaining:
+                    flying[pool.submit(attempted, work, task, share)] = task
+                    if len(flying) > self.processes:  # one more, so that none waits for the next
+                        break
+                if not flying:
+                    return
+                finished, _ = wait(flying, timeout=0.1, return_when=FIRST_COMPLETED)
+                if any(isinstance(future.exception(), BrokenProcessPool) for future in finished):
+                    suspects = list(flying.values())
+                    flying.clear()
+                    _stop(pool)
+                    for task in suspects:
+                        yield _alone(work, task, share)
+                    pool = _new_pool(self.processes)
+                for future in finished & flying.keys():
+                    yield Outcome(flying.pop(future), *future.result())
+        finally:
+            _stop(pool)
+
+
+def chosen_execution(execution: object, threads: int | None) -> Execution:
+    """Return the execution that was given, or this computer with so many threads."""
+    if execution is None:
+        return LocalExecution(threads)
+    if not isinstance(execution, Execution):
+        raise InvalidInput(
+            f"execution must be a LocalExecution or a DaskExecution, got {execution!r:.80}"
+        )
+    if threads is not None:
+        raise InvalidInput("give threads or execution, not both: an execution has its own threads")
+    return execution
+
+
+def attempted(work: Callable[[Any, int | None], Any], task: Any, threads: int | None) -> Attempt:
+    """Do a piece of work; return its result, or the error, unless the installation lacks something.
+
+    Errors travel, so that one which cannot be pickled is replaced by its words.
+    """
+    try:
+        return work(task, threads), None
+    except MissingExtra:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever it is, the other pieces go on
+        try:
+            pickle.loads(pickle.dumps(error))
+        except Exception:  # noqa: BLE001 - an error of any kind may come from its own methods
+            return None, RuntimeError(f"{type(error).__name__}: {error}")
+        return None, error
+
+
+def _alone(work: Callable[[Any, int | None], Any], task: Any, threads: int) -> Outcome:
+    """Do a piece of work that may have killed its process, in a process of its own."""
+    pool = _new_pool(1)
+    try:
+        return Outcome(task, *pool.submit(attempted, work, task, threads).result())
+    except BrokenProcessPool:
+        return Outcome(task, error=TaskLost("its process died; too little memory is a usual cause"))
+    finally:
+        _stop(pool)
+
+
+def _new_pool(processes: int) -> ProcessPoolExecutor:
+    """Return processes that start afresh: a fork would copy threads and locks in any state."""
+    return ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"))
+
+
+def _stop(pool: ProcessPoolExecutor) -> None:
+    """End processes at once, whatever they are doing."""
+    processes = list((pool._processes or {}).values())
+    pool.shutdown(wait=False, cancel_futures=True)
+    for process in processes:
+        process.kill()
+    for process in processes:
+        process.join()
 
 
 class Progress:
@@ -79,13 +294,13 @@ class Progress:
             self._bar.stop()
 
 
-def run_tasks(tasks: Sequence[Task], threads: int | None, progress: Progress) -> None:
+def run_tasks(tasks: Sequence[Steps], threads: int | None, progress: Progress) -> None:
     """Work off all tasks; the first error, or Ctrl-C, stops every thread before it is raised."""
     workers = min(checked_threads(threads), len(tasks))
     stop = threading.Event()
     lock = threading.Lock()
 
-    def work(task: Task) -> None:
+    def work(task: Steps) -> None:
         for amount in task.steps():
             with lock:
                 progress.done += amount

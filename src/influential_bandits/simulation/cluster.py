@@ -1,0 +1,295 @@
+"""DaskExecution: the same work on a Dask cluster, with the same bits.
+
+The client keeps a few tasks in flight for each thread of the cluster, takes every result as it
+comes, and lets go of it: its memory does not grow with the number of tasks. Dask sends the tasks
+of a worker that died to another one; what this module adds is what a user should hear when the
+scheduler goes away, when a task kills every worker it meets, or when workers run other code.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from influential_bandits.checks import optional_module, whole_number
+from influential_bandits.errors import ClusterError, InvalidInput, TaskLost
+from influential_bandits.numerics.compiling import package_digest
+from influential_bandits.simulation.execution import (
+    Attempt,
+    Execution,
+    Outcome,
+    Progress,
+    Task,
+    attempted,
+    checked_threads,
+)
+
+__all__ = ["DaskExecution"]
+
+MOST_AT_ONCE = 64  # results that the client holds
+IN_FLIGHT = 2  # tasks for each thread: one that runs, one that is there when it ends
+LOOK = 1.0  # seconds between two looks at the size of the cluster
+PATIENCE = 5.0  # seconds without a worker before the user is told
+LOST = "the scheduler{where} went away; what was finished is kept: run the same again to continue"
+
+
+class DaskExecution(Execution):
+    """A Dask cluster: one that runs already, or one of processes of this computer.
+
+    Each task runs on one thread of a worker. Workers must have the same version of this package;
+    they may come and go.
+
+    Parameters
+    ----------
+    scheduler : str, optional
+        Address such as ``tcp://host:8786`` or ``tls://host:8786``, or the path of a scheduler
+        file. TLS certificates are Dask's own configuration (``distributed.comm.tls``). Without an
+        address, a cluster of processes is started here, and stopped in the end.
+    workers : int, optional
+        Processes of such a cluster; by default one for each core.
+    timeout : float
+        Seconds to wait for the scheduler.
+
+    Examples
+    --------
+    >>> import influential_bandits as ib
+    >>> with DaskExecution("tcp://127.0.0.1:1", timeout=0.1):  # nobody listens there
+    ...     pass
+    Traceback (most recent call last):
+    influential_bandits.errors.ClusterError: no scheduler answers at tcp://127.0.0.1:1 ...
+    """
+
+    def __init__(
+        self, scheduler: str | None = None, workers: int | None = None, timeout: float = 30.0
+    ) -> None:
+        self._distributed = optional_module("distributed", "dask")
+        self._cluster: Any = None
+        self._where = "" if scheduler is None else f" at {scheduler}"
+        if scheduler is None:
+            number = checked_threads(None) if workers is None else workers
+            self._cluster = self._distributed.LocalCluster(
+                n_workers=whole_number("workers", number, 1),
+                threads_per_worker=1,
+                processes=True,
+                dashboard_address=None,
+                silence_logs=logging.ERROR,
+            )
+        elif workers is not None:
+            raise InvalidInput("workers are for a cluster of this computer: leave scheduler out")
+        self._client = self._connected(scheduler, timeout)
+        self._threads = 0  # of the cluster, when last looked at
+        self._looked = -LOOK
+        self._last_worker = time.monotonic()  # when one was last seen
+        self._told = False
+
+    def _connected(self, scheduler: str | None, timeout: float) -> Any:
+        how: dict[str, Any] = {"timeout": timeout, "set_as_default": False, "name": "influential"}
+        if scheduler is None:
+            return self._distributed.Client(self._cluster, **how)
+        if "://" not in scheduler and Path(scheduler).exists():
+            return self._tried(scheduler, scheduler_file=scheduler, **how)
+        if "://" not in scheduler and ":" not in scheduler:
+            raise InvalidInput(
+                f"scheduler must be an address such as tcp://host:8786, or the path of a scheduler "
+                f"file that exists, got {scheduler!r}"
+            )
+        return self._tried(scheduler, address=scheduler, **how)
+
+    def _tried(self, scheduler: str, **how: Any) -> Any:
+        try:
+            return self._distributed.Client(**how)
+        except (OSError, ValueError, TypeError) as error:
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise ClusterError(
+                f"no scheduler answers at {scheduler} within {how['timeout']:g} s ({reason}); "
+                "start one with: dask scheduler"
+            ) from None
+
+    def outcomes(
+        self, work: Callable[[Any, int | None], Any], tasks: Iterable[Any]
+    ) -> Iterator[Outcome]:
+        """Yield outcomes as they come; a few tasks for each thread of the cluster are in flight."""
+        remaining, more = iter(tasks), True
+        flying: dict[str, tuple[Any, Any]] = {}
+        finished: SimpleQueue[str] = SimpleQueue()
+        try:
+            while True:
+                while more and len(flying) < self._room():
+                    try:
+                        task = next(remaining)
+                    except StopIteration:
+                        more = False
+                        break
+                    future = self._submitted(_attempted_there, work, task)
+                    flying[future.key] = task, future
+                    future.add_done_callback(lambda done: finished.put(done.key))
+                if not flying:
+                    return
+                keys = self._some(finished)
+                done = [flying.pop(key) for key in keys]
+                for (task, _), attempt in zip(done, self._attempts(done), strict=True):
+                    yield Outcome(task, *attempt)
+        finally:
+            self._drop(future for _, future in flying.values())
+
+    def map(
+        self,
+        work: Callable[[Any], Any],
+        tasks: Iterable[Any],
+        progress: Progress | None = None,
+    ) -> Iterator[Any]:
+        """Yield results in order; those that are early wait on the cluster."""
+        flying: deque[tuple[Any, threading.Event]] = deque()
+        try:
+            for task in tasks:
+                future, done = self._submitted(_done_there, work, task), threading.Event()
+                future.add_done_callback(lambda _, done=done: done.set())
+                flying.append((future, done))
+                if len(flying) >= self._room():
+                    yield self._next(flying, progress)
+            while flying:
+                yield self._next(flying, progress)
+        finally:
+            self._drop(future for future, _ in flying)
+            if progress is not None:
+                progress.close()
+
+    def run(self, tasks: Sequence[Task], progress: Progress) -> None:
+        """Let the cluster do whole tasks, and take their results."""
+        try:
+            for number, results in enumerate(self.map(_played, tasks)):
+                tasks[number].accept(results)
+                progress.done = progress.total * (number + 1) // len(tasks)
+                progress.show()
+        finally:
+            progress.close()
+
+    def close(self) -> None:
+        """Disconnect; stop the cluster if it was started here."""
+        self._client.close()
+        if self._cluster is not None:
+            self._cluster.close()
+
+    def _submitted(self, function: Callable[..., Any], work: Any, task: Any) -> Any:
+        key = f"influential-bandits-{uuid.uuid4().hex}"
+        try:
+            return self._client.submit(function, package_digest(), work, task, key=key, pure=False)
+        except Exception:
+            self._require_connection()
+            raise
+
+    def _some(self, finished: SimpleQueue[str]) -> list[str]:
+        """Wait for a while, then return the keys of the tasks that are finished, if any."""
+        keys: list[str] = []
+        with suppress(Empty):
+            keys.append(finished.get(timeout=LOOK))
+            while len(keys) < MOST_AT_ONCE:
+                keys.append(finished.get_nowait())
+        return keys
+
+    def _attempts(self, done: list[tuple[Any, Any]]) -> Iterator[Attempt]:
+        """Yield results or errors of finished tasks; one journey brings all results."""
+        try:
+            there = self._client.gather({f.key: f for _, f in done}, errors="skip") if done else {}
+        except Exception:
+            self._require_connection()
+            raise
+        for _, future in done:
+            try:
+                yield there.pop(future.key) if future.key in there else self._result(future)
+            except TaskLost as lost:
+                yield None, lost
+
+    def _next(self, flying: deque[tuple[Any, threading.Event]], progress: Progress | None) -> Any:
+        future, done = flying[0]
+        while not done.wait(timeout=LOOK):
+            self._room()  # tells the user if there is no worker
+        flying.popleft()
+        result = self._result(future)
+        if progress is not None:
+            progress.done += 1
+            progress.show()
+        return result
+
+    def _result(self, future: Any) -> Any:
+        """Return what a finished task returned, and let the cluster forget it."""
+        try:
+            return future.result()
+        except self._distributed.CancelledError:
+            raise ClusterError(LOST.format(where=self._where)) from None
+        except self._distributed.KilledWorker as killed:
+            raise TaskLost(
+                f"{killed.allowed_failures + 1} workers died of it, one after the other; too "
+                "little memory is a usual cause"
+            ) from None
+        except ModuleNotFoundError as error:
+            raise ClusterError(
+                f"a worker cannot import {error.name}: install the same version of "
+                "influential-bandits, with the same extras, on every worker"
+            ) from None
+        except Exception:
+            self._require_connection()
+            raise
+        finally:
+            future.release()
+
+    def _require_connection(self) -> None:
+        if self._client.status != "running":
+            raise ClusterError(LOST.format(where=self._where)) from None
+
+    def _room(self) -> int:
+        """Return how many tasks may be in flight; tell the user if there is no worker at all."""
+        now = time.monotonic()
+        if now - self._looked >= LOOK:
+            self._looked = now
+            try:
+                self._threads = self._client.scheduler_info(n_workers=0)["total_threads"]
+            except Exception:
+                self._require_connection()
+                raise
+            if self._threads:
+                self._last_worker, self._told = now, False
+            elif now - self._last_worker > PATIENCE and not self._told:
+                self._told = True
+                print(f"waiting for workers: the scheduler{self._where} has none", file=sys.stderr)
+        return max(1, IN_FLIGHT * self._threads)
+
+    def _drop(self, futures: Iterable[Any]) -> None:
+        """Cancel what is still in flight, if there is still somebody to tell."""
+        left = list(futures)
+        if left and self._client.status == "running":
+            self._client.cancel(left)
+
+
+def _attempted_there(code: str, work: Callable[[Any, int | None], Any], task: Any) -> Any:
+    _require_same_code(code)
+    return attempted(work, task, 1)
+
+
+def _done_there(code: str, work: Callable[[Any], Any], task: Any) -> Any:
+    _require_same_code(code)
+    return work(task)
+
+
+def _played(task: Task) -> Any:
+    for _ in task.steps():
+        pass
+    return task.results()
+
+
+def _require_same_code(code: str) -> None:
+    """Raise unless client and worker run the same: other code may give other bits."""
+    if code != package_digest():
+        raise ClusterError(
+            "a worker has another version of influential-bandits than the client (its source has "
+            f"the digest {package_digest()}, not {code}): install the same everywhere"
+        )
