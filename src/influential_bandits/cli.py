@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -520,7 +521,10 @@ def _execution(engine: Engine, scheduler: str | None, jobs: int | None, processe
         raise InvalidInput("--jobs is for this computer: a running cluster has its own workers")
     from influential_bandits.simulation.cluster import DaskExecution
 
-    return DaskExecution(scheduler, jobs)
+    found = DaskExecution(scheduler, jobs)
+    for name in ("distributed", "distributed.client"):  # our own words say what went wrong
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    return found
 
 
 @contextmanager
