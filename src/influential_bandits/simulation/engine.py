@@ -26,6 +26,7 @@ from influential_bandits.simulation.kernels import (
     Runs,
     advance_runs,
 )
+from influential_bandits.simulation.lanes import lane_tasks, lanes_apply
 from influential_bandits.simulation.scenario import Scenario, require_scenario
 from influential_bandits.simulation.scenario_player import ScenarioPlayer, places, rules_of
 from influential_bandits.simulation.trajectory import Trajectory
@@ -122,8 +123,11 @@ def simulate(
         raise InvalidInput(f"the results do not fit into memory: {error}; keep less") from None
 
     tasks: list[Task] = []
+    plain = scenario is None and choices is None
+    if plain and lanes_apply(policy, world, noise, horizon, len(seed_list), threads):
+        tasks = lane_tasks(policy, world, noise, seed_list, numbers, counts, marks, horizon)
     layout = None if policy.privileged else Layout(policy, known)
-    for i, instance in enumerate(world):
+    for i, instance in enumerate(() if tasks else world):
         if policy.privileged:
             layout = Layout(policy, arms, instance, horizon)
         assert layout is not None
