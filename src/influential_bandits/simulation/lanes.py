@@ -24,14 +24,14 @@ fused: sums as in ``ordered_dot``, comparisons as in ``lowest_arm``. Tests compa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import cgutils, types
-from numba.extending import intrinsic
+from numba.extending import intrinsic, register_jitable
 from numba.np.arrayobj import make_array
 
 from influential_bandits.numerics.compiling import borrowed, inlined, kernel
@@ -67,7 +67,7 @@ LEAST_ROUNDS = 1 << 22  # of all runs; fewer take no longer than compiling for o
 GROUP_COST = 4  # a group takes less time than so many runs in the general loop (measured: 2 to 3)
 ROUNDS_PER_STEP = 1 << 21  # of all runs in a task: 3 to 30 ms
 BYTES_PER_TASK = 1 << 24
-ROUNDS_PER_BLOCK = 32  # whose noise is drawn at once; it stays in the first-level cache
+ROUNDS_PER_BLOCK = 64  # whose noise is drawn at once; it stays in the first-level cache
 ALIGNMENT = 64  # bytes of a vector register
 
 
@@ -182,19 +182,28 @@ class LaneTask:
         self.seeds, self.numbers, self.runs = seeds, numbers, runs
         self.counts, self.checkpoints, self.horizon = counts, checkpoints, horizon
         self.arms = instances[0].n_arms
-        self.lanes: int = lanes_for(self.arms)
+        self.lanes = lanes_for(self.arms)
 
     def steps(self) -> Iterable[int]:
         """Play; yield the number of rounds done after each step."""
+        play = self._player()
+        rounds = max(1, ROUNDS_PER_STEP // len(self.runs))
+        for before in range(0, self.horizon, rounds):
+            last = min(before + rounds, self.horizon)
+            play(before + 1, last)
+            yield (last - before) * len(self.runs)
+
+    def _player(self) -> Callable[[int, int], None]:
+        """Return what plays from one round to another."""
         noise, state, keys = self.noise.source(), self._fresh_state(), self._keys()
         scale = float(self.policy.scale) if isinstance(self.policy, InfluentialLCB) else None
         scratch = aligned((3, ROUNDS_PER_BLOCK * self.lanes), np.float64)
         arms, counts, marks = (0,) * self.arms, self.counts, self.checkpoints
-        rounds = max(1, ROUNDS_PER_STEP // len(self.runs))
-        for before in range(0, self.horizon, rounds):
-            first, last = before + 1, min(before + rounds, self.horizon)
+
+        def play(first: int, last: int) -> None:
             advance_lanes(arms, scale, noise, state, keys, scratch, counts, marks, first, last)
-            yield (last - before) * len(self.runs)
+
+        return play
 
     def _by_lane(self) -> Ints:
         """Return the runs, (groups, lanes); idle lanes repeat the last one."""
@@ -240,19 +249,19 @@ def aligned(shape: tuple[int, int], dtype: type) -> npt.NDArray[Any]:
 # (K; last loss + scale · round, or mean loss), sums of losses (K; LCB only).
 
 
-@inlined
+@register_jitable
 def lanes_for(arms: int) -> int:
     """Return how many runs a group has."""
     return 16 if arms <= WIDE_ARMS else 8
 
 
-@inlined
+@register_jitable
 def slots_for(arms: int) -> int:
     """Return how many slots a group needs."""
     return arms * (arms + 4)
 
 
-@inlined
+@register_jitable
 def weight_slot(arms: int, arm: int) -> int:
     """Return the slot in which the pulls of an arm are counted."""
     return arms * (arms + 1) + arm
@@ -425,7 +434,7 @@ class Slots:
 @intrinsic
 def draw_centred(typing_context, arms, keys, block, place, t):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN201
     """Write ``centred(stream_at(key_1, key_2, t), 0)`` of each lane into slot ``place``."""
-    lanes = lanes_for.py_func(arms.count)  # type: ignore[attr-defined]
+    lanes = lanes_for(arms.count)
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
         b, v = builder, Vectors(builder, lanes)
@@ -456,7 +465,7 @@ def play_round(typing_context, arms, scale, state, block, place, t, common):  # 
     """
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
-        v = Vectors(builder, lanes_for.py_func(arms.count))  # type: ignore[attr-defined]
+        v = Vectors(builder, lanes_for(arms.count))
         slots = Slots(v, v.floats, make_array(signature.args[2])(context, builder, arguments[2]))
         noise = Slots(v, v.floats, make_array(signature.args[3])(context, builder, arguments[3]))
         game = Round(v, slots, arms.count, averaging=scale == types.none)
@@ -474,7 +483,7 @@ class Round:
         self.v, self.b, self.slots = vectors, vectors.builder, slots
         self.arms, self.averaging = arms, averaging
         self.initial = arms * arms
-        self.weights = weight_slot.py_func(arms, 0)  # type: ignore[attr-defined]
+        self.weights = weight_slot(arms, 0)
         self.numbers = self.weights + arms
         self.totals = self.numbers + arms
 
