@@ -11,10 +11,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import engine, large, learning, model, path, peers, scaling, start
+from benchmarks import engine, lanes, large, learning, model, path, peers, scaling, start
 
 SUBJECTS = {
     "engine": engine.rows,
+    "lanes": lanes.rows,
     "peers": peers.rows,
     "large": large.rows,
     "model": model.rows,
