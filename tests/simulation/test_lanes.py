@@ -28,6 +28,12 @@ each_policy = pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
 each_noise = pytest.mark.parametrize("noise", NOISES.values(), ids=NOISES)
 
 
+@pytest.fixture(autouse=True)
+def wide_registers(monkeypatch):
+    """Lanes play on every processor, though not everywhere by themselves."""
+    monkeypatch.setattr(lanes, "wide_registers", lambda: True)
+
+
 @pytest.fixture
 def simulate(monkeypatch):
     """Return ``simulate(in_lanes, …)``: forced into lanes, or into the general loop."""
@@ -241,8 +247,8 @@ CHOICES = {
     "several instances": ({"instances": [ib.counterexample()] * 16, "seeds": [3]}, True),
     "twelve arms": ({"instances": ib.random_instance(12, seed=0)}, True),
     "two groups for two threads": ({"seeds": range(32), "threads": 2}, True),
-    "five runs": ({"seeds": range(5), "horizon": 10**6}, True),
-    "four runs": ({"seeds": range(4), "horizon": 2 * 10**6}, False),
+    "six runs": ({"seeds": range(6), "horizon": 10**6}, True),
+    "five runs": ({"seeds": range(5), "horizon": 10**6}, False),
     "more threads than groups": ({"seeds": range(16), "threads": 4}, False),
     "few rounds": ({"horizon": 1000}, False),
     "thirteen arms": ({"instances": ib.random_instance(13, seed=0)}, False),
@@ -266,6 +272,11 @@ def test_simulate_takes_lanes_where_they_apply_and_pay(monkeypatch, change, in_l
     monkeypatch.setattr(engine, "run_tasks", lambda tasks, *rest: taken.extend(tasks))
     ib.simulate(**PAYS | change)
     assert {isinstance(task, lanes.LaneTask) for task in taken} == {in_lanes}
+
+
+def test_narrow_registers_are_left_to_the_general_loop(monkeypatch):
+    monkeypatch.setattr(lanes, "wide_registers", lambda: False)
+    test_simulate_takes_lanes_where_they_apply_and_pay(monkeypatch, {}, False)
 
 
 def tasks_of(monkeypatch, instances, horizon, seeds):
@@ -313,6 +324,7 @@ import influential_bandits as ib
 from influential_bandits.simulation import lanes
 
 lanes.LEAST_ROUNDS = 0
+lanes.wide_registers = lambda: True
 with event.install_recorder("numba:compile") as recorder:
     for noise in (ib.NoNoise(), ib.UniformNoise(1.0), ib.GaussianNoise(1.0)):
         for policy in (ib.LCB(), ib.InfluentialLCB(), ib.InfluentialLCB(2)):

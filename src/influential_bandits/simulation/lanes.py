@@ -12,8 +12,8 @@ belong to different instances.
 **Without branches.** Lanes choose different arms but run the same instructions. What depends on the
 choice is *picked*: each arm's value is loaded and the lane of the chosen arm keeps it. The number
 of arms is part of the compiled code's type (as the length of a tuple), so that a round is
-straight-line code; it is written as vector instructions of LLVM, since its loops are too long for
-the automatic vectoriser when there are more than a few arms.
+straight-line code, written as vector instructions of LLVM: nothing depends on what the automatic
+vectoriser recognises.
 
 **Noise first.** Noise does not depend on choices. It is drawn for a block of rounds, in loops which
 the compiler vectorises by itself, and then the block is played.
@@ -25,11 +25,13 @@ fused: sums as in ``ordered_dot``, comparisons as in ``lowest_arm``. Tests compa
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from llvmlite import ir  # type: ignore[import-untyped]
+from llvmlite.binding import get_host_cpu_features  # type: ignore[import-untyped]
 from numba.core import cgutils, types
 from numba.extending import intrinsic, register_jitable
 from numba.np.arrayobj import make_array
@@ -61,10 +63,10 @@ from influential_bandits.world.noise import GAUSSIAN, RECORDED, UNIFORM, Noise, 
 
 Words = npt.NDArray[np.uint64]
 
-MOST_ARMS = 12  # beyond, the interactions of a group no longer fit into the first-level cache
+MOST_ARMS = 12  # picking takes K² loads; at 12 lanes are still 3 to 4 times as fast
 WIDE_ARMS = 5  # up to here the registers hold what a round of 16 lanes needs, beyond of 8
 LEAST_ROUNDS = 1 << 22  # of all runs; fewer take no longer than compiling for one more K
-GROUP_COST = 4  # a group takes less time than so many runs in the general loop (measured: 2 to 3.5)
+GROUP_COST = 5  # a group takes less time than so many runs in the general loop (AVX-512: 2 to 3.5)
 ROUNDS_PER_STEP = 1 << 21  # of all runs in a task: 3 to 30 ms
 BYTES_PER_TASK = 1 << 24
 ROUNDS_PER_BLOCK = 64  # whose noise is drawn at once; it stays in the first-level cache
@@ -91,11 +93,19 @@ def lanes_apply(
     return (
         known
         and arms <= MOST_ARMS
+        and wide_registers()
         and noise.source().kind != RECORDED
         and horizon * runs >= LEAST_ROUNDS
         and _pays(runs, lanes_for(arms), checked_threads(threads))
         and all(i.memory == 1.0 and i.world.kind == DENSE for i in instances)
     )
+
+
+@cache
+def wide_registers() -> bool:
+    """Tell whether a register holds four numbers or more; with two, many arms lose time."""
+    features = get_host_cpu_features()
+    return bool(features.get("avx2") or features.get("avx512f"))
 
 
 def _pays(runs: int, lanes: int, threads: int) -> bool:
