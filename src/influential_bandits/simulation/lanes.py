@@ -12,8 +12,8 @@ belong to different instances.
 **Without branches.** Lanes choose different arms but run the same instructions. What depends on the
 choice is *picked*: each arm's value is loaded and the lane of the chosen arm keeps it. The number
 of arms is part of the compiled code's type (as the length of a tuple), so that a round is
-straight-line code, written as vector instructions of LLVM: nothing depends on what the automatic
-vectoriser recognises.
+straight-line code, written as vector instructions of LLVM: how a round is compiled does not depend
+on what the automatic vectoriser recognises.
 
 **Noise first.** Noise does not depend on choices. It is drawn for a block of rounds, in loops which
 the compiler vectorises by itself, and then the block is played.
