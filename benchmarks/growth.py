@@ -58,7 +58,7 @@ def horizon_curves(quick):
     # Fewer rounds are not worth lanes.
     in_lanes = [3 * 10**5, *(10**e for e in range(6, most + 1))]
     return [
-        Curve("K = 3, one run", alone, [seconds(t, 1) for t in alone], 10**5),
+        Curve("K = 3, one run", alone, [seconds(t, 1) for t in alone], 10**6),
         Curve("K = 3, in lanes", in_lanes, [seconds(t, 16) for t in in_lanes], 10**6),
     ]
 
@@ -111,8 +111,18 @@ def draw(by_horizon, by_arms, file):
 
     figure, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
     panels = (
-        (by_horizon, "rounds T", "seconds of a run", "A run costs as much as it has rounds"),
-        (by_arms, "arms K", "seconds of a round", "A round costs a row of A"),
+        (
+            by_horizon,
+            "rounds T",
+            "seconds of a run",
+            "The time of a run: in proportion to its rounds",
+        ),
+        (
+            by_arms,
+            "arms K",
+            "seconds of a round",
+            "The time of a round: a row of A, in lanes all of A",
+        ),
     )
     for ax, (curves, size, cost, title) in zip(axes, panels, strict=True):
         for curve, colour in zip(curves, COLOURS, strict=False):
