@@ -5,16 +5,18 @@ import json
 import os
 import platform
 from dataclasses import asdict
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import engine, large, learning, model, path, peers, scaling, start
+from benchmarks import engine, growth, lanes, large, learning, model, path, peers, scaling, start
 
 SUBJECTS = {
     "engine": engine.rows,
+    "lanes": lanes.rows,
     "peers": peers.rows,
     "large": large.rows,
     "model": model.rows,
@@ -22,6 +24,7 @@ SUBJECTS = {
     "learning": learning.rows,
     "start": start.rows,
     "scaling": scaling.rows,
+    "growth": growth.rows,
 }
 PACKAGES = ("numba", "numpy", "river", "coba", "mabwiser", "clarabel", "cvxpy", "scs")
 METHOD = "Ours and peers take turns in this run; each figure is the minimum of several repetitions."
@@ -32,23 +35,25 @@ def main():
     parser.add_argument("--only", metavar="NAME", choices=SUBJECTS, help=", ".join(SUBJECTS))
     parser.add_argument("--quick", action="store_true", help="shorter and less exact")
     parser.add_argument("--json", metavar="FILE", type=Path, help="also write the rows here")
+    parser.add_argument("--plot", metavar="FILE", type=Path, help="draw the curves of growth here")
     options = parser.parse_args()
+    subjects = SUBJECTS | {"growth": partial(growth.rows, plot=options.plot)}
     console = Console()
     if not console.is_terminal:
         console = Console(width=200)  # a log is not wrapped
     measured = {}
-    for name in [options.only] if options.only else SUBJECTS:
+    for name in [options.only] if options.only else subjects:
         with Console(stderr=True).status(f"Measuring {name} …"):
-            measured[name] = list(SUBJECTS[name](options.quick))
-    growth = measured.pop("scaling", None)
+            measured[name] = list(subjects[name](options.quick))
+    scaled = measured.pop("scaling", None)
     if measured:
         console.print(table("Speed", measured.values(), f"{METHOD}\n{machine()}"))
         console.print(verdict([row for rows in measured.values() for row in rows]))
-    if growth:
+    if scaled:
         title = "Growth of InfluentialLCB, Gaussian noise, one core (information)"
-        console.print(table(title, [growth], METHOD))
+        console.print(table(title, [scaled], METHOD))
     if options.json:
-        everything = measured | ({"scaling": growth} if growth else {})
+        everything = measured | ({"scaling": scaled} if scaled else {})
         rows = [as_data(name, row) for name, rows in everything.items() for row in rows]
         data = {"machine": machine(), "quick": options.quick, "rows": rows}
         options.json.write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n", "utf-8")

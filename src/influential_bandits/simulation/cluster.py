@@ -130,6 +130,12 @@ class DaskExecution(Execution):
                 "start one with: dask scheduler"
             ) from None
 
+    @property
+    def threads(self) -> int:
+        """How many threads the cluster has at the moment, at least one."""
+        self._room()
+        return max(1, self._threads)
+
     def outcomes(
         self, work: Callable[[Any, int | None], Any], tasks: Iterable[Any]
     ) -> Iterator[Outcome]:
