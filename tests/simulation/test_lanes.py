@@ -13,7 +13,7 @@ import influential_bandits as ib
 from influential_bandits.numerics.portable import normal_quantile
 from influential_bandits.numerics.streams import NOISE, key_table
 from influential_bandits.policies.compiled import Layout
-from influential_bandits.simulation import engine, lanes
+from influential_bandits.simulation import engine, execution, lanes
 from influential_bandits.simulation.kernels import Output
 from influential_bandits.world.noise import noise_at
 
@@ -269,7 +269,7 @@ CHOICES = {
 @pytest.mark.parametrize(("change", "in_lanes"), CHOICES.values(), ids=CHOICES)
 def test_simulate_takes_lanes_where_they_apply_and_pay(monkeypatch, change, in_lanes):
     taken = []
-    monkeypatch.setattr(engine, "run_tasks", lambda tasks, *rest: taken.extend(tasks))
+    monkeypatch.setattr(execution, "run_tasks", lambda tasks, *rest: taken.extend(tasks))
     ib.simulate(**PAYS | change)
     assert {isinstance(task, lanes.LaneTask) for task in taken} == {in_lanes}
 
@@ -281,7 +281,7 @@ def test_narrow_registers_are_left_to_the_general_loop(monkeypatch):
 
 def tasks_of(monkeypatch, instances, horizon, seeds):
     taken = []
-    monkeypatch.setattr(engine, "run_tasks", lambda tasks, *rest: taken.extend(tasks))
+    monkeypatch.setattr(execution, "run_tasks", lambda tasks, *rest: taken.extend(tasks))
     ib.simulate(instances, ib.LCB(), horizon, seeds=seeds, threads=1)
     return taken
 
