@@ -5,22 +5,15 @@ writes their results, one scheduler passes them on, and workers of one thread ea
 
     client ──submit──▶ scheduler ──assign──▶ worker: run ──finished──▶ scheduler ──▶ client: write
 
-Client and scheduler serve one piece at a time. ``python -m benchmarks.scheduler FILE`` draws the
-pictures of docs/scale.md from the numbers that ``python -m benchmarks --only cluster --json FILE``
-has written.
+Client and scheduler serve one piece at a time. docs/scale.md says what follows.
 """
 
-import argparse
 import heapq
-import json
 import math
 from collections import deque
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
-
-IMAGES = Path(__file__).parent.parent / "docs" / "images" / "scale"
 
 
 @dataclass(frozen=True)
@@ -62,22 +55,27 @@ class Schedule:
     runs: int  # pieces begun, those that were lost included
 
 
-def closed_form(pieces, seconds, workers, costs):
-    """Return the makespan of pieces of equal length, on workers that start together.
+def closed_form(pieces, seconds, workers, costs, deviation=0.0):
+    """Return the makespan of n pieces of d seconds on P workers that start together.
 
     Either the workers or the one who serves them all is what everything waits for:
 
-        startup + round trip + max(⌈n/P⌉ (d + worker) + ramp, n · max(client, scheduler))
+        startup + round trip
+        + max(⌈n/P⌉ (d + worker) + max(ramp, tail), n · max(client, scheduler))
 
-    where the ramp, min(n, P) · max(submit, take + write, schedule), is how long one client takes to
-    give every worker its first piece, or to write the last result of each.
+    The ramp, min(n, P) · max(submit, take + write, schedule), is how long one client takes to give
+    every worker its first piece, or to write the last result of each. The tail is what the slowest
+    of P workers is behind, after w = ⌈n/P⌉ pieces that vary by a standard deviation σ: about
+    σ √(2 w ln P), and never more than one piece. A client that has nothing but itself to wait for
+    has filled its window, 2 P pieces, before the workers are there.
     """
-    begun = min(pieces, workers)
-    # All but one of a wave wait for the others; that one is in the round trip.
+    begun, waves = min(pieces, workers), math.ceil(pieces / workers)
+    around = costs.client + costs.schedule + 3 * costs.latency  # one of a wave; others wait for it
     ramp = (begun - 1) * max(costs.submit, costs.take + costs.write, costs.schedule)
-    working = math.ceil(pieces / workers) * (seconds + costs.worker) + ramp
-    serving = (pieces - 1) * costs.serial + seconds + costs.worker
-    around = costs.client + costs.schedule + 3 * costs.latency
+    tail = min(seconds, deviation * math.sqrt(2 * waves * math.log(begun)))
+    working = waves * (seconds + costs.worker) + max(ramp, tail)
+    ahead = min(costs.startup, min(pieces, 2 * workers) * costs.submit)
+    serving = (pieces - 1) * costs.serial + seconds + costs.worker - ahead
     return costs.startup + around + max(working, serving)
 
 
@@ -250,15 +248,26 @@ class _Run:
         while self.waiting and len(self.held[worker]) < self.prefetch:
             self.send(self.waiting.popleft(), worker)
         if not self.held[worker] and self.behind:
-            other = next(iter(self.behind))
-            piece = self.queues[other].pop()
-            if not self.queues[other]:
-                del self.behind[other]
-            del self.held[other][piece]
-            self.list(other)
-            self.send(piece, worker, 2 * self.costs.latency)  # asked for first
+            self.steal(worker, next(iter(self.behind)))
         elif len(self.held[worker]) < self.prefetch:
             self.list(worker)
+
+    def steal(self, worker, other):
+        piece = self.queues[other].pop()
+        if not self.queues[other]:
+            del self.behind[other]
+        del self.held[other][piece]
+        self.list(other)
+        self.send(piece, worker, 2 * self.costs.latency)  # asked for first
+
+    def idle(self):
+        """Return a worker that has nothing at all, or None."""
+        workers = self.levels[0]
+        while workers:
+            worker, life = workers.popleft()
+            if life == self.life[worker] and not self.held[worker]:
+                return worker
+        return None
 
     def list(self, worker):
         self.levels[len(self.held[worker])].append((worker, self.life[worker]))
@@ -287,6 +296,9 @@ class _Run:
         else:
             self.queues[worker].append(piece)
             self.behind[worker] = None
+            other = self.idle()
+            if other is not None:
+                self.steal(other, worker)
 
     def begin(self, piece, worker):
         self.running[worker], self.began[worker] = piece, self.now
@@ -344,7 +356,7 @@ class _Server:
 
 
 def drawn(quantiles, mean, pieces, seed=0):
-    """Draw times of pieces with this mean, spread as measured: (share, seconds) in ``quantiles``."""
+    """Draw times of pieces with this mean, spread like ``quantiles``, {share: seconds}."""
     shares, seconds = np.array(sorted(quantiles.items())).T
     times = np.interp(np.random.default_rng(seed).random(pieces), shares, seconds)
     return times * (mean / times.mean())

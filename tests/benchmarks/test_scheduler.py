@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from benchmarks.scheduler import (
     Costs,
     closed_form,
@@ -61,6 +62,10 @@ def test_a_worker_without_work_takes_a_waiting_piece_of_another():
     assert run.makespan == 10.0
 
 
+def test_workers_that_join_together_share_what_was_there_before():
+    assert simulated([1.0] * 100, 100, Costs(startup=2.0)).makespan == 3.0
+
+
 def test_a_late_worker_gets_work():
     run = simulated([1.0] * 10, 2, FREE, joins=[0.0, 5.0])
     assert run.makespan == pytest.approx(8.0, abs=1.0)
@@ -86,7 +91,7 @@ def test_results_pile_up_at_a_client_that_writes_slowly_but_never_beyond_its_win
 
 
 def test_queue_of_a_half_busy_server_is_that_of_theory():
-    # Arrivals at random, service of one length (M/D/1): at load ρ, ρ² / (2 (1 − ρ)) wait on average.
+    # Arrivals at random, service of one length (M/D/1): at load ρ, ρ²/(2(1 − ρ)) wait on average.
     # Workers as many as there are pieces make arrivals random: each piece ends when it pleases.
     load, pieces = 0.5, 20_000
     ends = np.random.default_rng(3).uniform(0.0, pieces, pieces)
@@ -135,6 +140,15 @@ def test_the_closed_form_is_near_the_simulation(workers, seconds):
     pieces = 5 * workers
     run = simulated([seconds] * pieces, workers, SOME)
     assert closed_form(pieces, seconds, workers, SOME) == pytest.approx(run.makespan, rel=0.1)
+
+
+@pytest.mark.parametrize("workers", [10, 100, 1_000])
+def test_the_closed_form_knows_the_tail_of_unequal_pieces(workers):
+    times = np.random.default_rng(5).normal(10.0, 0.5, 10 * workers)
+    run = simulated(times, workers, SOME)
+    without, formula = (closed_form(len(times), 10.0, workers, SOME, each) for each in (0.0, 0.5))
+    assert without < run.makespan
+    assert formula == pytest.approx(run.makespan, rel=0.03)
 
 
 def test_saturation_and_the_smallest_piece_are_one_statement():
