@@ -356,7 +356,7 @@ class Measured:
         yield faster(f"strong: {2 * n} pieces, 2 workers", two, one, "1 worker", said)
         peer = "2 processes, no Dask"
         yield Row(f"strong: {2 * n} pieces, 2 workers", two, "s", peer, both, two / both)
-        said = f"efficiency {half / two:.0%}; 1 worker: {spread(self.runs[self.horizon, n, 1])}"
+        said = f"efficiency {half / two:.0%}; 1 worker, {spread(self.runs[self.horizon, n, 1])}"
         peer = f"{n} pieces, 1 worker"
         yield Row(f"weak: {2 * n} pieces, 2 workers", two, "s", peer, half, two / half, note=said)
         one, two = (self.best[*small, workers][0] for workers in (1, 2))
@@ -407,7 +407,7 @@ def faster(what, ours, base, named, said=""):
 
 def spread(runs):
     spans = sorted(makespan for makespan, _ in runs)
-    return f"{len(spans)} runs, {spans[0]:.3g} to {spans[-1]:.3g} s"
+    return f"runs: {len(spans)}, {spans[0]:.3g} to {spans[-1]:.3g} s"
 
 
 # The model.
