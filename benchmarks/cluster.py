@@ -207,6 +207,10 @@ class Measured:
         yield Row("client: submit", 1e3 * self.costs.submit, "ms/piece")
         note = "what is left of the time with 128 in flight"
         yield Row("client: take a result", 1e3 * self.costs.take, "ms/piece", note=note)
+        note = (
+            "of submitting and taking, the same run; the rest is waiting, here for a core as well"
+        )
+        yield Row("client: processor time", 1e3 * shares["client"], "ms/piece", note=note)
         note = f"{size:,} bytes of Parquet, on disk before it is named; median"
         yield Row("client: write a result", 1e3 * written, "ms/piece", note=note)
         note = "processor time of its process with 128 in flight"
@@ -225,7 +229,7 @@ class Measured:
         return count / timed(lambda: list(results(execution, nothing, range(count))))
 
     def saturated(self, execution, client):
-        """Return seconds per piece, and processor seconds per piece of scheduler and workers."""
+        """Return seconds per piece, and processor seconds per piece of everybody."""
         count = 300 if self.quick else 2_000
         list(results(execution, nothing, range(200)))
         before = self.processors(client)
@@ -235,6 +239,7 @@ class Measured:
 
     def processors(self, client):
         return {
+            "client": processor_time(),
             "scheduler": client.run_on_scheduler(processor_time),
             "workers": sum(client.run(processor_time).values()),
         }

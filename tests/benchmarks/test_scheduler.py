@@ -62,6 +62,19 @@ def test_a_worker_without_work_takes_a_waiting_piece_of_another():
     assert run.makespan == 10.0
 
 
+def test_a_piece_that_moves_is_asked_for_first():
+    # Seconds: all pieces are with the workers at 0.2. The second worker is done with its two at 2.2,
+    # which the scheduler hears at 2.3; the piece behind the first one's begins three messages later.
+    run = simulated([5.0, 1.0, 10.0, 1.0], 2, Costs(latency=0.1))
+    assert run.makespan == pytest.approx(2.3 + 3 * 0.1 + 10.0 + 2 * 0.1)
+
+
+def test_a_window_of_one_piece_waits_for_every_round_trip():
+    trip = SOME.client + SOME.schedule + SOME.worker + 4 * SOME.latency + 1.0
+    run = simulated([1.0] * 5, 3, SOME, window=1, joins=[0.0] * 3)
+    assert run.makespan == pytest.approx(5 * trip)
+
+
 def test_workers_that_join_together_share_what_was_there_before():
     assert simulated([1.0] * 100, 100, Costs(startup=2.0)).makespan == 3.0
 
@@ -108,6 +121,14 @@ def test_failures_lose_no_piece_and_repeat_none(seed):
     assert run.written == (1,) * 300
     assert run.runs > 300
     assert run.makespan > simulated([1.0] * 300, 10, costs).makespan
+
+
+def test_results_that_are_lost_with_their_worker_are_made_again():
+    # The client takes a second for each result, and a worker lives for one on average: most results
+    # are gone when they are asked for, though hardly any worker fails while it runs.
+    run = simulated([0.001] * 50, 1, Costs(take=1.0), failures=1.0, seed=2)
+    assert run.written == (1,) * 50
+    assert run.runs > 100
 
 
 def test_failures_cost_what_they_should():
