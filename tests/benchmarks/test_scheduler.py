@@ -63,8 +63,8 @@ def test_a_worker_without_work_takes_a_waiting_piece_of_another():
 
 
 def test_a_piece_that_moves_is_asked_for_first():
-    # Seconds: all pieces are with the workers at 0.2. The second worker is done with its two at 2.2,
-    # which the scheduler hears at 2.3; the piece behind the first one's begins three messages later.
+    # All pieces are with the workers after 0.2 s. The second worker is done with its two at 2.2,
+    # the scheduler hears of it at 2.3, and the piece that waits elsewhere is three messages away.
     run = simulated([5.0, 1.0, 10.0, 1.0], 2, Costs(latency=0.1))
     assert run.makespan == pytest.approx(2.3 + 3 * 0.1 + 10.0 + 2 * 0.1)
 
