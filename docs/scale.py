@@ -1,4 +1,4 @@
-"""Print the tables of docs/scale.md and draw its pictures, from what the benchmark has measured.
+"""Fill in the tables of docs/scale.md and draw its pictures, from what the benchmark has measured.
 
 First ``python -m benchmarks --only cluster --json measured.json``, then
 ``python -m docs.scale measured.json``, both from the root of the tree.
@@ -24,6 +24,7 @@ from benchmarks.__main__ import shown
 from benchmarks.scheduler import Costs, closed_form, drawn, saturation, simulated
 
 IMAGES = Path(__file__).parent / "images" / "scale"
+PAGE = Path(__file__).parent / "scale.md"
 # Okabe and Ito: safe for colour-blind eyes.
 COLOURS = {0.1: "#CC79A7", 1.0: "#D55E00", 10.0: "#0072B2", 100.0: "#009E73"}
 CORES = tuple(round(10 ** (n / 4)) for n in range(17))
@@ -39,22 +40,35 @@ TABLES = {
 }
 
 
-def tables(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield all rows as Markdown."""
+def tables(rows: list[dict[str, Any]]) -> dict[str, str]:
+    """Return all rows as tables in Markdown, by title."""
     named = [(next(t for t, like in TABLES.items() if re.match(like, r["what"])), r) for r in rows]
-    for title in TABLES:
-        chosen = [row for name, row in named if name == title]
-        compared = any(row["theirs"] is not None for row in chosen)
-        yield f"**{title}**\n"
-        yield "| what | " + ("| beside | | ratio | note |" if compared else "| note |")
-        yield "|---|---:|" + ("---|---:|---:|---|" if compared else "---|")
-        for row in chosen:
-            cells = [row["what"], shown(row["ours"], row["unit"])]
-            if compared:
-                cells += [row["peer"], shown(row["theirs"], row["unit"])]
-                cells.append("" if row["ratio"] is None else f"{row['ratio']:.2f}")
-            yield "| " + " | ".join([*cells, row["note"]]) + " |"
-        yield ""
+    return {
+        title: "\n".join(table([row for name, row in named if name == title])) for title in TABLES
+    }
+
+
+def table(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield the lines of a table; columns that compare are there only if something is compared."""
+    compared = any(row["theirs"] is not None for row in rows)
+    yield "| what | " + ("| beside | | ratio | note |" if compared else "| note |")
+    yield "|---|---:|" + ("---|---:|---:|---|" if compared else "---|")
+    for row in rows:
+        cells = [row["what"], shown(row["ours"], row["unit"]).strip()]
+        if compared:
+            cells += [row["peer"], shown(row["theirs"], row["unit"])]
+            cells.append("" if row["ratio"] is None else f"{row['ratio']:.2f}")
+        yield "| " + " | ".join([*cells, row["note"]]) + " |"
+
+
+def filled(text: str, contents: dict[str, str]) -> str:
+    """Put each content between its marks, ``<!-- title -->`` and ``<!-- end -->``."""
+    for title, content in contents.items():
+        marks = re.compile(rf"(<!-- {re.escape(title)} -->\n).*?(\n<!-- end -->)", re.DOTALL)
+        text, found = marks.subn(lambda match, new=content: f"{match[1]}{new}{match[2]}", text)
+        if found != 1:
+            raise ValueError(f"{PAGE} has {found} places for {title!r}, and should have one")
+    return text
 
 
 def measured_costs(rows: list[dict[str, Any]]) -> tuple[Costs, dict[float, float]]:
@@ -136,13 +150,13 @@ def failures(costs: Costs, quantiles: dict[float, float]) -> None:
 
 
 def main() -> None:
-    """Print and draw."""
+    """Fill in and draw."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file", type=Path, help="what the benchmark has written")
     data = json.loads(parser.parse_args().file.read_text(encoding="utf-8"))
     rows = [row for row in data["rows"] if row["subject"] == "cluster"]
-    print(data["machine"], end="\n\n")
-    print(*tables(rows), sep="\n")
+    contents = {"Machine": f"Machine: {data['machine']}."} | tables(rows)
+    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), contents), encoding="utf-8")
     IMAGES.mkdir(parents=True, exist_ok=True)
     efficiency(*measured_costs(rows))
     failures(*measured_costs(rows))
