@@ -24,6 +24,7 @@ from benchmarks.__main__ import shown
 from benchmarks.scheduler import Costs, closed_form, drawn, saturation, simulated
 
 IMAGES = Path(__file__).parent / "images" / "scale"
+OTHERS = r"(river|coba|mabwiser|clarabel|cvxpy|scs) "  # have no part in this
 PAGE = Path(__file__).parent / "scale.md"
 # Okabe and Ito: safe for colour-blind eyes.
 COLOURS = {0.1: "#CC79A7", 1.0: "#D55E00", 10.0: "#0072B2", 100.0: "#009E73"}
@@ -120,7 +121,7 @@ def efficiency(costs: Costs, quantiles: dict[float, float]) -> None:
     right.set_title("Seconds for 10 pieces a core, until the last is written", size=10)
     for ax in (left, right):
         ax.grid(True, alpha=0.3)
-    legend = right.legend(fontsize=8, loc="center left", bbox_to_anchor=(0.0, 0.62))
+    legend = right.legend(fontsize=8, loc="lower right")
     legend.set_title("dots: simulation; lines: closed form", prop={"size": 8})
     figure.savefig(IMAGES / "efficiency.png", dpi=130)
     plt.close(figure)
@@ -155,7 +156,8 @@ def main() -> None:
     parser.add_argument("file", type=Path, help="what the benchmark has written")
     data = json.loads(parser.parse_args().file.read_text(encoding="utf-8"))
     rows = [row for row in data["rows"] if row["subject"] == "cluster"]
-    contents = {"Machine": f"Machine: {data['machine']}."} | tables(rows)
+    parts = [part for part in data["machine"].split(", ") if not re.match(OTHERS, part)]
+    contents = {"Machine": f"Machine: {', '.join(parts)}."} | tables(rows)
     PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), contents), encoding="utf-8")
     IMAGES.mkdir(parents=True, exist_ok=True)
     efficiency(*measured_costs(rows))
