@@ -84,7 +84,7 @@ def started(workers, threads=1) -> Iterator:
             host="127.0.0.1",
             n_workers=workers,
             threads_per_worker=threads,
-            dashboard_address=None,
+            scheduler_kwargs={"dashboard": False, "dashboard_address": "127.0.0.1:0"},
         ) as cluster,
         Client(cluster) as client,
     ):
@@ -161,7 +161,8 @@ class Measured:
         self.horizon = 10**5 if quick else 10**6
         self.repetitions = 1 if quick else 3
         self.pieces = 8 if quick else 20
-        self.runs = {}  # (horizon, pieces, workers): [(makespan, times of pieces), …]
+        # (horizon, pieces, workers): [(makespan, times of pieces, share of cores others took), …]
+        self.runs = {}
 
     def overheads(self):
         """Stations of a piece that has no work in it."""
@@ -310,8 +311,12 @@ class Measured:
         """Work off pieces and write each; keep the seconds, and those of each piece."""
         with started(workers) as (execution, client):
             warm(client)
-            run = self.worked_off(execution, count, horizon)
-        self.runs.setdefault((horizon, count, workers), []).append(run)
+            before = busy(), sum(self.processors(client).values())
+            makespan, times = self.worked_off(execution, count, horizon)
+            after = busy(), sum(self.processors(client).values())
+        others = after[0] - before[0] - (after[1] - before[1])
+        share = max(0.0, others / (makespan * os.cpu_count()))
+        self.runs.setdefault((horizon, count, workers), []).append((makespan, times, share))
 
     def worked_off(self, execution, count, horizon):
         times = []
@@ -372,8 +377,8 @@ class Measured:
     def against_simulation(self):
         """Predict the measured makespans."""
         warm_costs = replace(self.costs, startup=0.0)
-        for (horizon, count, workers), (makespan, times) in self.best.items():
-            _, alone = max(
+        for (horizon, count, workers), (makespan, times, _) in self.best.items():
+            _, alone, _ = max(
                 (run for key, run in self.best.items() if key[0] == horizon and key[2] == 1),
                 key=lambda run: len(run[1]),
             )
@@ -395,6 +400,16 @@ class Measured:
                 )
 
 
+def busy():
+    """Return the seconds that all cores together have worked since the machine started."""
+    try:
+        times = Path("/proc/stat").read_text(encoding="ascii").splitlines()[0].split()[1:]
+    except OSError:
+        return float("nan")  # not Linux
+    user, nice, system, _idle, _waiting, interrupts, soft = map(int, times[:7])
+    return (user + nice + system + interrupts + soft) / os.sysconf("SC_CLK_TCK")
+
+
 def warm(client):
     """Let every worker load the compiled code."""
     for worker in client.nthreads():
@@ -411,8 +426,9 @@ def faster(what, ours, base, named, said=""):
 
 
 def spread(runs):
-    spans = sorted(makespan for makespan, _ in runs)
-    return f"runs: {len(spans)}, {spans[0]:.3g} to {spans[-1]:.3g} s"
+    spans = sorted(makespan for makespan, _, _ in runs)
+    said = f"runs: {len(spans)}, {spans[0]:.3g} to {spans[-1]:.3g} s"
+    return f"{said}; in the shortest, other programs took {min(runs)[2]:.0%} of the cores"
 
 
 # The model.
