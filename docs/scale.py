@@ -157,7 +157,8 @@ def main() -> None:
     data = json.loads(parser.parse_args().file.read_text(encoding="utf-8"))
     rows = [row for row in data["rows"] if row["subject"] == "cluster"]
     parts = [part for part in data["machine"].split(", ") if not re.match(OTHERS, part)]
-    contents = {"Machine": f"Machine: {', '.join(parts)}."} | tables(rows)
+    size = " Short runs (`--quick`), which are less exact." if data["quick"] else ""
+    contents = {"Machine": f"Machine: {', '.join(parts)}.{size}"} | tables(rows)
     PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), contents), encoding="utf-8")
     IMAGES.mkdir(parents=True, exist_ok=True)
     efficiency(*measured_costs(rows))
