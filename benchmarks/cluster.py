@@ -217,7 +217,12 @@ class Measured:
         note = "processor time of its process with 128 in flight"
         yield Row("scheduler", 1e3 * self.costs.schedule, "ms/piece", note=note)
         yield Row("worker: around the work", 1e3 * self.costs.worker, "ms/piece", note=note)
-        yield Row("latency of a message", 1e3 * self.costs.latency, "ms", note="round trip / 4")
+        yield Row(
+            "latency of a message",
+            1e3 * self.costs.latency,
+            "ms",
+            note="a quarter of the round trip less the client",
+        )
         yield Row("worker: process until registered", start, "s", note="median")
         note = "first piece less the second, compiled code from the cache"
         yield Row("worker: import and load", load, "s", note=note)
