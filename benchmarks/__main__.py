@@ -5,16 +5,30 @@ import json
 import os
 import platform
 from dataclasses import asdict
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import cluster, engine, large, learning, model, path, peers, scaling, start
+from benchmarks import (
+    cluster,
+    engine,
+    growth,
+    lanes,
+    large,
+    learning,
+    model,
+    path,
+    peers,
+    scaling,
+    start,
+)
 
 SUBJECTS = {
     "engine": engine.rows,
+    "lanes": lanes.rows,
     "peers": peers.rows,
     "large": large.rows,
     "model": model.rows,
@@ -22,6 +36,7 @@ SUBJECTS = {
     "learning": learning.rows,
     "start": start.rows,
     "scaling": scaling.rows,
+    "growth": growth.rows,
     "cluster": cluster.rows,
 }
 PACKAGES = (
@@ -43,22 +58,24 @@ def main():
     parser.add_argument("--only", metavar="NAME", choices=SUBJECTS, help=", ".join(SUBJECTS))
     parser.add_argument("--quick", action="store_true", help="shorter and less exact")
     parser.add_argument("--json", metavar="FILE", type=Path, help="also write the rows here")
+    parser.add_argument("--plot", metavar="FILE", type=Path, help="draw the curves of growth here")
     options = parser.parse_args()
+    subjects = SUBJECTS | {"growth": partial(growth.rows, plot=options.plot)}
     console = Console()
     if not console.is_terminal:
         console = Console(width=200)  # a log is not wrapped
     measured = {}
-    for name in [options.only] if options.only else SUBJECTS:
+    for name in [options.only] if options.only else subjects:
         with Console(stderr=True).status(f"Measuring {name} …"):
-            measured[name] = list(SUBJECTS[name](options.quick))
+            measured[name] = list(subjects[name](options.quick))
     everything = dict(measured)
-    growth, spread = measured.pop("scaling", None), measured.pop("cluster", None)
+    scaled, spread = measured.pop("scaling", None), measured.pop("cluster", None)
     if measured:
         console.print(table("Speed", measured.values(), f"{METHOD}\n{machine()}"))
         console.print(verdict([row for rows in measured.values() for row in rows]))
-    if growth:
+    if scaled:
         title = "Growth of InfluentialLCB, Gaussian noise, one core (information)"
-        console.print(table(title, [growth], METHOD))
+        console.print(table(title, [scaled], METHOD))
     if spread:
         title = "Pieces on a cluster of this computer, and the model of larger ones (information)"
         console.print(table(title, [spread], machine()))

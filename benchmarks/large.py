@@ -1,11 +1,8 @@
-"""Many arms: influential LCB and regret() with a low-rank interaction, r = 16."""
-
-import json
-import subprocess
-import sys
+"""Large problems on one core: many arms (low rank, r = 16), many rounds, many runs."""
 
 import influential_bandits as ib
 from benchmarks.measuring import Bar, Row, fastest, within
+from benchmarks.memory import measured
 
 RANK = 16
 NOISE = ib.GaussianNoise(1.0)
@@ -16,6 +13,8 @@ def rows(quick):
     instances = {arms: ib.random_instance(arms, seed=0, rank=RANK) for arms in (SMALL, LARGE)}
     yield from per_round(instances, 200_000 if quick else 1_000_000, 2 if quick else 7)
     yield from regret(instances[LARGE], 1 if quick else 3)
+    yield from many_rounds(10**7 if quick else 10**9)
+    yield from many_runs(10**5 if quick else 10**6)
 
 
 def per_round(instances, rounds, repetitions):
@@ -72,9 +71,7 @@ def regret(instance, repetitions):
 
 def memory():
     """Row of the most memory that regret() takes at once."""
-    command = [sys.executable, "-m", "benchmarks.memory", str(LARGE), str(RANK)]
-    answer = subprocess.run(command, check=True, capture_output=True, text=True)
-    peak = json.loads(answer.stdout)
+    peak = measured("regret", LARGE, RANK)
     most = (peak["resident"] or peak["traced"]) / 1e6
     factors = LARGE * RANK * 8 / 1e6
     return Row(
@@ -87,3 +84,26 @@ def memory():
         Bar("≤", 4, "×, so O(K·r)"),
         f"a dense A: {LARGE**2 * 8 / 1e6:,.0f} MB; tracemalloc: {peak['traced'] / 1e6:.3g} MB",
     )
+
+
+def many_rounds(horizon):
+    """Rows of the time of a long run, alone and in lanes, and of memory that does not grow."""
+    for job, runs, name in (("simulate one", 1, "one run"), ("simulate", 16, "16 runs in lanes")):
+        short, long = (measured(job, rounds, runs) for rounds in (10**6, horizon))
+        what = f"InfluentialLCB, K = 3, T = {horizon:,}, {name}"
+        yield Row(what, long["seconds"], "s", note="uniform noise, one core")
+        if long["resident"] is not None:
+            before, after = (answer["resident"] / 1e6 for answer in (short, long))
+            note = f"beyond what is loaded; at T = 10^6: {before:.3g} MB"
+            yield Row(f"{what}: peak memory", after, "MB", note=note)
+
+
+def many_runs(runs):
+    """Rows of the time of a short run among many, and of memory beside that of the results."""
+    answer = measured("simulate", 100, runs)
+    what = f"InfluentialLCB, K = 3, T = 100, {runs:,} runs"
+    yield Row(what, 1e6 * answer["seconds"] / runs, "µs/run", note="uniform noise, one core")
+    if answer["resident"] is not None:
+        results = runs * 3 * 8 / 1e6
+        most = answer["resident"] / 1e6
+        yield Row(f"{what}: peak memory", most, "MB", "the counts alone", results, most / results)

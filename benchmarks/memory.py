@@ -1,4 +1,7 @@
-"""Print the bytes that regret() takes at once: traced by Python, and resident (null if unknown).
+"""Print what a job takes: processor seconds, and bytes traced by Python and resident (or null).
+
+    python -m benchmarks.memory regret ARMS RANK
+    python -m benchmarks.memory simulate HORIZON SEEDS
 
 ``benchmarks.large`` starts this in a process of its own, because memory that earlier work has left
 behind would be used again and not be seen. Python does not trace the arrays of compiled code; the
@@ -7,7 +10,9 @@ operating system sees every page, but only Linux can be asked.
 
 import json
 import re
+import subprocess
 import sys
+import time
 import tracemalloc
 from pathlib import Path
 
@@ -18,27 +23,68 @@ import influential_bandits as ib
 PROCESS = Path("/proc/self")
 
 
-def main(arms, rank):
-    ib.regret(*case(100, rank))  # loads the compiled code
-    resident = resident_peak(*case(arms, rank))
-    instance, counts = case(arms, rank)
-    tracemalloc.start()
-    ib.regret(instance, counts)
-    print(json.dumps({"traced": tracemalloc.get_traced_memory()[1], "resident": resident}))
+def measured(job, *sizes):
+    """Return the answer of another process: ``seconds``, ``traced`` and ``resident`` of a job."""
+    command = [sys.executable, "-m", "benchmarks.memory", job, *map(str, sizes)]
+    answer = subprocess.run(command, check=True, capture_output=True, text=True)
+    return json.loads(answer.stdout)
 
 
-def case(arms, rank):
+def main(job, *sizes):
+    prepare, play, small, traceable = JOBS[job]
+    play(*prepare(*small))  # loads the compiled code
+    start = time.process_time()
+    resident = resident_peak(play, prepare(*sizes))
+    seconds = time.process_time() - start
+    traced = traced_peak(play, prepare(*sizes)) if traceable else None
+    print(json.dumps({"seconds": seconds, "traced": traced, "resident": resident}))
+
+
+def low_rank_case(arms, rank):
     return ib.random_instance(arms, 0, rank), np.random.default_rng(0).poisson(10.0, arms)
 
 
-def resident_peak(instance, counts):
+def three_arms(horizon, seeds):
+    return ib.random_instance(arms=3, seed=0), horizon, seeds
+
+
+def play_on_one_core(instance, horizon, seeds):
+    ib.simulate(
+        instance,
+        ib.InfluentialLCB(),
+        horizon,
+        ib.UniformNoise(1.0),
+        range(seeds),
+        [horizon],
+        threads=1,
+        progress=False,
+    )
+
+
+# How to prepare and do it, a size that compiles the same code, and whether it is quick enough to
+# be done once more for Python's own tracing.
+JOBS = {
+    "regret": (low_rank_case, ib.regret, (100, 16), True),
+    "simulate": (three_arms, play_on_one_core, (300_000, 16), False),
+    "simulate one": (three_arms, play_on_one_core, (1000, 1), False),
+}
+
+
+def resident_peak(play, arguments):
     try:
         (PROCESS / "clear_refs").write_text("5")  # the highest mark starts again from here
         before = status("VmRSS")
-        ib.regret(instance, counts)
-        return status("VmHWM") - before
     except OSError:
+        play(*arguments)
         return None
+    play(*arguments)
+    return status("VmHWM") - before
+
+
+def traced_peak(play, arguments):
+    tracemalloc.start()
+    play(*arguments)
+    return tracemalloc.get_traced_memory()[1]
 
 
 def status(name):
@@ -47,4 +93,4 @@ def status(name):
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    main(sys.argv[1], *map(int, sys.argv[2:]))

@@ -437,7 +437,7 @@ def test_simulate_plays_scenarios(counterexample, tmp_path):
         (["--horizon", "0"], ["horizon", "0"]),
         (["--seeds", "0"], ["seeds"]),
         (["--scale=-1"], ["scale", "-1"]),
-        (["--jobs", "0"], ["threads"]),
+        (["--jobs", "0"], ["jobs"]),
         (["--delay=-1"], ["delay", "-1"]),
         (["--batch", "0"], ["batch", "0"]),
         (["--eligible", "1.5"], ["eligible", "1.5"]),

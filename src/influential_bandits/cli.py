@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
@@ -130,6 +131,9 @@ def reproduce(
     max_horizon: Annotated[int | None, typer.Option(help="Largest horizon.")] = None,
     out: Out = Path("results/reproduce"),
     jobs: Jobs = None,
+    processes: Processes = 1,
+    engine: EngineName = Engine.local,
+    scheduler: Scheduler = None,
 ) -> None:
     """Reproduce the paper's synthetic results: data, figures, and one HTML report.
 
@@ -143,9 +147,13 @@ def reproduce(
         from influential_bandits.studies.running import reproduce as run
         from influential_bandits.studies.study import chosen_studies
 
-        results = run(chosen_studies(studies or ()), out, size, seeds, max_horizon, jobs)
-    typer.echo(markdown_table(results))
-    _say_where(out)
+        chosen = chosen_studies(studies or ())
+        with (
+            _execution(engine, scheduler, jobs, processes) as execution,
+            _rest_told(lambda rest: _say_results(markdown_table(rest), out)),
+        ):
+            results = run(chosen, out, size, seeds, max_horizon, execution)
+    _say_results(markdown_table(results), out)
 
 
 @app.command(name="studies")
@@ -195,6 +203,9 @@ def compare(
     ] = None,
     out: Out = Path("results/compare"),
     jobs: Jobs = None,
+    processes: Processes = 1,
+    engine: EngineName = Engine.local,
+    scheduler: Scheduler = None,
 ) -> None:
     """Compare policies on families of instances: paired regrets, ranks, wins and one HTML report.
 
@@ -205,18 +216,21 @@ def compare(
         from influential_bandits.studies.arena.comparing import compare as run
         from influential_bandits.studies.arena.telling import printed
 
-        found = run(
-            policies or (),
-            families or (),
-            horizons or (),
-            out,
-            seeds=seeds,
-            quick=quick,
-            data=data,
-            threads=jobs,
-        )
-        typer.echo(printed(found.contests, found.notes))
-    _say_where(out)
+        with (
+            _execution(engine, scheduler, jobs, processes) as execution,
+            _rest_told(lambda rest: _say_results(printed(rest.contests, rest.notes), out)),
+        ):
+            found = run(
+                policies or (),
+                families or (),
+                horizons or (),
+                out,
+                seeds=seeds,
+                quick=quick,
+                data=data,
+                execution=execution,
+            )
+    _say_results(printed(found.contests, found.notes), out)
 
 
 @app.command(name="families")
@@ -249,7 +263,10 @@ def leaderboard(
     "--policy 'InfluentialLCB(scale=2.0)'"
 )
 def simulate(
-    instance: Annotated[Path, typer.Argument(help="Instance file (JSON, from Instance.save).")],
+    instances: Annotated[
+        list[Path],
+        typer.Argument(help="Instance files (JSON, from Instance.save), or folders of them."),
+    ],
     policy: Annotated[
         list[str] | None,
         typer.Option(help="Policy, such as LCB or 'InfluentialLCB(scale=2.0)'; may be repeated."),
@@ -266,13 +283,25 @@ def simulate(
     eligible: Annotated[
         float, typer.Option(help="Probability of each arm to be on offer in a round.")
     ] = 1.0,
-    out: Annotated[Path | None, typer.Option(help="Folder for runs (Parquet) and plot.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for runs and plot; of several instances: results/simulate."),
+    ] = None,
     jobs: Jobs = None,
+    processes: Processes = 1,
+    engine: EngineName = Engine.local,
+    scheduler: Scheduler = None,
 ) -> None:
-    """Play policies on an instance of your own: regret table and plot."""
+    """Play policies on instances of your own: regret table and plot.
+
+    Several instances are played in pieces: run it again after an interruption, and it continues
+    where it was. Files that cannot be played are named in the end.
+    """
     names = policy or ["LCB", "InfluentialLCB"]
-    with _stoppable("nothing was saved"):
-        from influential_bandits.studies.own_instance import play_file
+    folder = out or Path("results/simulate")
+    with _stoppable(f"of several instances, what is finished is kept in {folder}"):
+        from influential_bandits.studies.own_instance import Rules, play_file
+        from influential_bandits.studies.own_instances import instance_files, play_files
 
         practice = {
             "delay": delay,
@@ -280,9 +309,13 @@ def simulate(
             "batch": batch,
             "eligible": eligible,
         }
-        typer.echo(
-            play_file(instance, names, horizon, noise.value, scale, seeds, out, jobs, practice)
-        )
+        rules = Rules.of(horizon, noise.value, scale, seeds, practice)
+        files = instance_files(instances)
+        with _execution(engine, scheduler, jobs, processes) as execution, _rest_told(typer.echo):
+            if len(files) == 1:
+                typer.echo(play_file(files[0], names, rules, out, execution))
+            else:
+                typer.echo(play_files(files, names, rules, folder, execution))
 
 
 @app.command(epilog="Example: influential-bandits inspect instance.json --horizon 1000")
@@ -472,6 +505,10 @@ def _read(
 
 def _execution(engine: Engine, scheduler: str | None, jobs: int | None, processes: int = 1) -> Any:
     """Return where a command's work is to be done."""
+    from influential_bandits.checks import whole_number
+
+    if jobs is not None:
+        jobs = whole_number("jobs", jobs, 1)
     if engine is Engine.local:
         if scheduler is not None:
             raise InvalidInput("--scheduler is for --engine dask")
@@ -484,7 +521,26 @@ def _execution(engine: Engine, scheduler: str | None, jobs: int | None, processe
         raise InvalidInput("--jobs is for this computer: a running cluster has its own workers")
     from influential_bandits.simulation.cluster import DaskExecution
 
-    return DaskExecution(scheduler, jobs)
+    found = DaskExecution(scheduler, jobs)
+    for name in ("distributed", "distributed.client"):  # our own words say what went wrong
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    return found
+
+
+@contextmanager
+def _rest_told(tell: Callable[[Any], None]) -> Iterator[None]:
+    """If some pieces failed, tell what the others gave before the error is shown."""
+    try:
+        yield
+    except Unfinished as error:
+        if error.results:
+            tell(error.results)
+        raise
+
+
+def _say_results(text: str, out: Path) -> None:
+    typer.echo(text)
+    _say_where(out)
 
 
 def _say_where(out: Path) -> None:

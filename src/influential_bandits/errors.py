@@ -19,6 +19,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 __all__ = [
     "ClusterError",
     "InfluentialBanditsError",
@@ -64,7 +66,13 @@ class NotCertified(InfluentialBanditsError, ArithmeticError):
 
 
 class Unfinished(InfluentialBanditsError, RuntimeError):
-    """Some pieces of a job failed; the message names them, and all others are kept."""
+    """Some pieces of a job failed; the message names them, and all others are kept.
+
+    ``results`` is what the others gave, in the form in which all of them would have been returned;
+    None if there is nothing to return.
+    """
+
+    results: Any = None
 
 
 class ClusterError(Unfinished):

@@ -204,8 +204,8 @@ def test_an_oracle_that_knows_the_horizon_is_played_anew_for_each(played):
 def test_any_other_policy_that_knows_the_horizon_is_simulated_for_each(monkeypatch):
     monkeypatch.setattr(ib.Uniform, "horizon_aware", True)
     family = FAMILIES["random-3"]
-    (part,) = playing.pieces(family, family.make, [ib.Uniform()], [30, 100], 2, None)
-    rows = part.rows()
+    (part,) = playing.pieces(family, [ib.Uniform()], [30, 100], 2)
+    rows = part.rows(None)
     assert rows["horizon"].tolist() == [30, 100, 30, 100]
     worlds = [family.make(n) for n in range(2)]
     run = ib.simulate(
@@ -315,7 +315,7 @@ def test_an_interrupted_run_goes_on_and_ends_with_the_same_bytes(played, tmp_pat
     before = pieces_of(tmp_path)
     assert len(before) == 2
     assert not (tmp_path / "summary.json").exists()
-    play(tmp_path, threads=1)
+    play(tmp_path, execution=ib.LocalExecution(1))
     assert before.items() <= pieces_of(tmp_path).items()
     assert (tmp_path / "summary.json").read_bytes() == (out / "summary.json").read_bytes()
     for family in ("random-3", "fading-0.9"):

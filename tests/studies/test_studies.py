@@ -94,7 +94,7 @@ def test_a_study_has_every_size_and_one_line(name):
 def test_the_pieces_of_a_study_have_names_of_their_own_for_files(name):
     study = all_studies()[name]
     for settings in study.settings.values():
-        pieces = [piece.name for piece in study.pieces(settings, 1)]
+        pieces = [piece.name for piece in study.pieces(settings)]
         assert len(set(pieces)) == len(pieces) > 1
         assert all(name.replace("-", "").replace(".", "").isalnum() for name in pieces), pieces
 
@@ -278,7 +278,7 @@ def test_the_data_is_what_the_pieces_hold_and_says_where_it_is_from(name, tiny):
     study = all_studies()[name]
     pieces = [
         columns(out / name / "pieces" / f"{piece.name}.parquet")
-        for piece in study.pieces(study.settings["tiny"], 1)
+        for piece in study.pieces(study.settings["tiny"])
     ]
     data = columns(out / name / "data.parquet")
     for key, values in data.items():
@@ -388,7 +388,9 @@ def test_another_folder_and_other_threads_give_the_same_bits(tiny, tmp_path):
     out, _ = tiny
     chosen = chosen_studies(["figure-1a", "figure-1b"])
     for threads in (1, 2):
-        again = reproduce(chosen, tmp_path / str(threads), "tiny", threads=threads)
+        again = reproduce(
+            chosen, tmp_path / str(threads), "tiny", execution=ib.LocalExecution(threads)
+        )
         assert len(again) == 2
         for study in chosen:
             path = tmp_path / str(threads) / study.name

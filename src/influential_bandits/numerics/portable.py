@@ -19,6 +19,7 @@ SQRT_TWO_MANTISSA = 0x6A09E667F3BCD  # mantissa bits of √2: above it the expon
 MANTISSA_MASK = 0xFFFFFFFFFFFFF
 INVERSE_LN2 = 1.44269504088896338700
 SMALLEST_EXPONENT = -708.0  # below it e^x is no normal double
+CENTRAL = 0.425  # up to here |Φ − ½| needs no logarithm in the normal quantile
 
 
 @inlined
@@ -97,23 +98,35 @@ def normal_quantile(q: float) -> float:
     >>> round(normal_quantile(0.475), 12)
     1.95996398454
     """
-    if abs(q) <= 0.425:
-        r = 0.180625 - q * q
-        num = r * 2.5090809287301226727e3 + 3.3430575583588128105e4
-        num = num * r + 6.7265770927008700853e4
-        num = num * r + 4.5921953931549871457e4
-        num = num * r + 1.3731693765509461125e4
-        num = num * r + 1.9715909503065514427e3
-        num = num * r + 1.3314166789178437745e2
-        num = num * r + 3.3871328727963666080e0
-        den = r * 5.2264952788528545610e3 + 2.8729085735721942674e4
-        den = den * r + 3.9307895800092710610e4
-        den = den * r + 2.1213794301586595867e4
-        den = den * r + 5.3941960214247511077e3
-        den = den * r + 6.8718700749205790830e2
-        den = den * r + 4.2313330701600911252e1
-        den = den * r + 1.0
-        return q * num / den
+    if abs(q) <= CENTRAL:
+        return central_quantile(q)
+    return tail_quantile(q)
+
+
+@inlined
+def central_quantile(q: float) -> float:
+    """Return the normal quantile of ½ + q for |q| ≤ 0.425."""
+    r = 0.180625 - q * q
+    num = r * 2.5090809287301226727e3 + 3.3430575583588128105e4
+    num = num * r + 6.7265770927008700853e4
+    num = num * r + 4.5921953931549871457e4
+    num = num * r + 1.3731693765509461125e4
+    num = num * r + 1.9715909503065514427e3
+    num = num * r + 1.3314166789178437745e2
+    num = num * r + 3.3871328727963666080e0
+    den = r * 5.2264952788528545610e3 + 2.8729085735721942674e4
+    den = den * r + 3.9307895800092710610e4
+    den = den * r + 2.1213794301586595867e4
+    den = den * r + 5.3941960214247511077e3
+    den = den * r + 6.8718700749205790830e2
+    den = den * r + 4.2313330701600911252e1
+    den = den * r + 1.0
+    return q * num / den
+
+
+@inlined
+def tail_quantile(q: float) -> float:
+    """Return the normal quantile of ½ + q for 0.425 < |q| < ½."""
     r = math.sqrt(-log(0.5 - abs(q)))
     if r <= 5.0:
         r -= 1.6

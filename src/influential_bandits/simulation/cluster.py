@@ -8,6 +8,7 @@ scheduler goes away, when a task kills every worker it meets, or when workers ru
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 import threading
@@ -73,14 +74,15 @@ class DaskExecution(Execution):
     ) -> None:
         self._distributed = optional_module("distributed", "dask")
         self._cluster: Any = None
-        self._where = "" if scheduler is None else f" at {scheduler}"
+        self._where = ""  # for messages
         if scheduler is None:
             number = checked_threads(None) if workers is None else workers
             self._cluster = self._distributed.LocalCluster(
                 n_workers=whole_number("workers", number, 1),
                 threads_per_worker=1,
                 processes=True,
-                dashboard_address=None,
+                host="127.0.0.1",
+                dashboard_address="127.0.0.1:0",
                 silence_logs=logging.ERROR,
             )
         elif workers is not None:
@@ -95,24 +97,44 @@ class DaskExecution(Execution):
         how: dict[str, Any] = {"timeout": timeout, "set_as_default": False, "name": "influential"}
         if scheduler is None:
             return self._distributed.Client(self._cluster, **how)
-        if "://" not in scheduler and Path(scheduler).exists():
-            return self._tried(scheduler, scheduler_file=scheduler, **how)
-        if "://" not in scheduler and ":" not in scheduler:
-            raise InvalidInput(
-                f"scheduler must be an address such as tcp://host:8786, or the path of a scheduler "
-                f"file that exists, got {scheduler!r}"
-            )
-        return self._tried(scheduler, address=scheduler, **how)
+        address = scheduler
+        if "://" not in scheduler:
+            address = _address_in(scheduler) if Path(scheduler).is_file() else f"tcp://{scheduler}"
+            if ":" not in scheduler and not Path(scheduler).is_file():
+                raise InvalidInput(
+                    "scheduler must be an address such as tcp://host:8786, or the path of a "
+                    f"scheduler file that exists, got {scheduler!r}"
+                )
+        self._where = f" at {address}"
+        if address.startswith("tls://"):
+            self._require_certificates(address)
+        return self._tried(address, **how)
 
-    def _tried(self, scheduler: str, **how: Any) -> Any:
+    def _require_certificates(self, address: str) -> None:
+        """Raise if Dask knows of no certificates: its client would hang."""
+        known = self._distributed.Security().get_connection_args("client")
+        if known.get("ssl_context") is None:
+            raise InvalidInput(
+                f"{address} wants TLS, but Dask's configuration names no certificates: set "
+                "distributed.comm.tls.ca-file, .client.cert and .client.key, in a file or as "
+                "DASK_DISTRIBUTED__COMM__TLS__CA_FILE, …__CLIENT__CERT and …__CLIENT__KEY"
+            )
+
+    def _tried(self, address: str, **how: Any) -> Any:
         try:
-            return self._distributed.Client(**how)
+            return self._distributed.Client(address, **how)
         except (OSError, ValueError, TypeError) as error:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise ClusterError(
-                f"no scheduler answers at {scheduler} within {how['timeout']:g} s ({reason}); "
+                f"no scheduler answers at {address} within {how['timeout']:g} s ({reason}); "
                 "start one with: dask scheduler"
             ) from None
+
+    @property
+    def threads(self) -> int:
+        """How many threads the cluster has at the moment, at least one."""
+        self._room()
+        return max(1, self._threads)
 
     def outcomes(
         self, work: Callable[[Any, int | None], Any], tasks: Iterable[Any]
@@ -198,16 +220,19 @@ class DaskExecution(Execution):
 
     def _attempts(self, done: list[tuple[Any, Any]]) -> Iterator[Attempt]:
         """Yield results or errors of finished tasks; one journey brings all results."""
+        self._require_connection()
         try:
             there = self._client.gather({f.key: f for _, f in done}, errors="skip") if done else {}
         except Exception:
             self._require_connection()
             raise
         for _, future in done:
-            try:
-                yield there.pop(future.key) if future.key in there else self._result(future)
+            try:  # what was skipped is missing, or None
+                yield there.pop(future.key, None) or self._result(future)
             except TaskLost as lost:
                 yield None, lost
+            finally:
+                future.release()
 
     def _next(self, flying: deque[tuple[Any, threading.Event]], progress: Progress | None) -> Any:
         future, done = flying[0]
@@ -215,13 +240,14 @@ class DaskExecution(Execution):
             self._room()  # tells the user if there is no worker
         flying.popleft()
         result = self._result(future)
+        future.release()
         if progress is not None:
             progress.done += 1
             progress.show()
         return result
 
     def _result(self, future: Any) -> Any:
-        """Return what a finished task returned, and let the cluster forget it."""
+        """Return what a finished task returned."""
         try:
             return future.result()
         except self._distributed.CancelledError:
@@ -239,8 +265,6 @@ class DaskExecution(Execution):
         except Exception:
             self._require_connection()
             raise
-        finally:
-            future.release()
 
     def _require_connection(self) -> None:
         if self._client.status != "running":
@@ -248,6 +272,7 @@ class DaskExecution(Execution):
 
     def _room(self) -> int:
         """Return how many tasks may be in flight; tell the user if there is no worker at all."""
+        self._require_connection()
         now = time.monotonic()
         if now - self._looked >= LOOK:
             self._looked = now
@@ -268,6 +293,14 @@ class DaskExecution(Execution):
         left = list(futures)
         if left and self._client.status == "running":
             self._client.cancel(left)
+
+
+def _address_in(path: str) -> str:
+    """Return the address in a scheduler file."""
+    try:
+        return str(json.loads(Path(path).read_text(encoding="utf-8"))["address"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InvalidInput(f"{path} is no scheduler file: {error!r}") from None
 
 
 def _attempted_there(code: str, work: Callable[[Any, int | None], Any], task: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numba
@@ -26,6 +26,7 @@ from influential_bandits.simulation.kernels import (
     Runs,
     advance_runs,
 )
+from influential_bandits.simulation.lanes import lane_tasks, lanes_apply
 from influential_bandits.simulation.scenario import Scenario, require_scenario
 from influential_bandits.simulation.scenario_player import ScenarioPlayer, places, rules_of
 from influential_bandits.simulation.trajectory import Trajectory
@@ -126,35 +127,23 @@ def simulate(
     except (MemoryError, ValueError) as error:
         raise InvalidInput(f"the results do not fit into memory: {error}; keep less") from None
 
-    tasks: list[Task] = []
-    layout = None
-    for i, instance in enumerate(world):
-        if layout is None or policy.privileged:
-            layout = _layout(policy, known, instance, horizon)
-        batch = _batch(layout, instance, horizon, scenario)
-        for start in range(0, len(seed_list), batch):
-            part = slice(start, min(start + batch, len(seed_list)))
-            runs = part.stop - part.start
-            output = Output(
-                checkpoints=marks,
-                counts=counts[i, part],
-                loss=np.zeros((runs, 0)) if loss is None else loss[i, part],
-                arms=np.zeros((runs, 0), np.int32) if choices is None else choices[i, part],
-            )
-            tasks.append(
-                _Chain(
-                    policy,
-                    instance,
-                    layout,
-                    noise,
-                    seed_list[part],
-                    numbers[i],
-                    start,
-                    output,
-                    horizon,
-                    scenario,
-                )
-            )
+    tasks: list[Task]
+    if (
+        scenario is None
+        and choices is None
+        and lanes_apply(policy, world, noise, horizon, len(seed_list), where.threads)
+    ):
+        tasks = lane_tasks(policy, world, noise, seed_list, numbers, counts, marks, horizon)
+    else:
+        whole = Output(
+            checkpoints=marks,
+            counts=counts,
+            loss=np.zeros((*shape[:2], 0)) if loss is None else loss,
+            arms=np.zeros((*shape[:2], 0), np.int32) if choices is None else choices,
+        )
+        tasks = list(
+            _chains(policy, world, noise, seed_list, numbers, whole, known, horizon, scenario)
+        )
     total = horizon * len(seed_list) * len(world)
     try:
         where.run(tasks, Progress(type(policy).__name__, total, progress))
@@ -173,6 +162,44 @@ def simulate(
         np.array(numbers, np.uint64),
         scenario,
     )
+
+
+def _chains(
+    policy: Policy,
+    world: tuple[Instance, ...],
+    noise: Noise,
+    seeds: npt.NDArray[np.uint64],
+    numbers: list[int],
+    whole: Output,
+    known: int,
+    horizon: int,
+    scenario: Scenario | None,
+) -> Iterator[_Chain]:
+    """Yield batches of runs for the general loop; ``whole`` is the output of all of them."""
+    layout = None
+    for i, instance in enumerate(world):
+        if layout is None or policy.privileged:
+            layout = _layout(policy, known, instance, horizon)
+        batch = _batch(layout, instance, horizon, scenario)
+        for start in range(0, len(seeds), batch):
+            part = slice(start, min(start + batch, len(seeds)))
+            yield _Chain(
+                policy,
+                instance,
+                layout,
+                noise,
+                seeds[part],
+                numbers[i],
+                start,
+                Output(
+                    whole.checkpoints,
+                    whole.counts[i, part],
+                    whole.loss[i, part],
+                    whole.arms[i, part],
+                ),
+                horizon,
+                scenario,
+            )
 
 
 class _Chain:

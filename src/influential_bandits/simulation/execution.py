@@ -81,6 +81,11 @@ class Execution(ABC):
     ``work`` and tasks must be picklable, as they may be sent to other processes.
     """
 
+    @property
+    @abstractmethod
+    def threads(self) -> int:
+        """How many threads there are at the moment, of all processes."""
+
     @abstractmethod
     def outcomes(
         self, work: Callable[[Any, int | None], Any], tasks: Iterable[Any]
@@ -142,8 +147,13 @@ class LocalExecution(Execution):
     """
 
     def __init__(self, threads: int | None = None, processes: int = 1) -> None:
-        self.threads = checked_threads(threads)
+        self._threads = checked_threads(threads)
         self.processes = whole_number("processes", processes, 1)
+
+    @property
+    def threads(self) -> int:
+        """How many threads were asked for, or one for each core."""
+        return self._threads
 
     def outcomes(
         self, work: Callable[[Any, int | None], Any], tasks: Iterable[Any]

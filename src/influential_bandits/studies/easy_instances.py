@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from influential_bandits.studies.study import (
     Series,
     Settings,
     Study,
+    piece_of_instances,
 )
 from influential_bandits.world.generators import counterexample, random_instance
 from influential_bandits.world.instance import Instance
@@ -38,30 +40,27 @@ class EasySettings(Settings):
     fitted_from: int = 1000
 
 
-def pieces(settings: EasySettings, threads: int | None) -> Iterator[Piece]:
+def pieces(settings: EasySettings) -> Iterator[Piece]:
     """Play influential LCB on every family."""
     short = max(settings.max_horizon // 10, 10 * settings.fitted_from)
     tenth = max(settings.seeds // 10, 1)
     families: list[tuple[str, int, int, Callable[[int], Instance]]] = [
-        ("K = 3", settings.seeds, settings.max_horizon, lambda n: random_instance(3, n)),
-        *((f"random K = {k}", tenth, short, lambda n, k=k: random_instance(k, n)) for k in ARMS),
-        ("singular: K = 6, rank 2", tenth, short, lambda n: random_instance(6, n, rank=2)),
+        ("K = 3", settings.seeds, settings.max_horizon, partial(random_instance, 3)),
+        *((f"random K = {k}", tenth, short, partial(random_instance, k)) for k in ARMS),
+        ("singular: K = 6, rank 2", tenth, short, partial(random_instance, 6, rank=2)),
         ("A = 0, K = 3", tenth, short, _stationary),
-        ("Prop. 2.2", 1, short, lambda n: counterexample()),
+        ("Prop. 2.2", 1, short, _counterexample),
     ]
     for family, number, horizon, make in families:
+        label = _file_name(family)
         for start in range(0, number, CHUNK):
-            chosen = range(start, min(start + CHUNK, number))
+            numbers = range(start, min(start + CHUNK, number))
+            rows = partial(_rows, family, make, horizon)
+            yield piece_of_instances(f"{label}-{start:05d}", label, numbers, rows)
 
-            def rows(
-                family: str = family,
-                horizon: int = horizon,
-                make: Callable[[int], Instance] = make,
-                chosen: range = chosen,
-            ) -> dict[str, Any]:
-                return _rows(family, [make(n) for n in chosen], chosen, horizon, threads)
 
-            yield Piece(f"{_file_name(family)}-{start:05d}", rows)
+def _counterexample(number: int) -> Instance:
+    return counterexample()
 
 
 def _stationary(number: int) -> Instance:
@@ -73,8 +72,13 @@ def _file_name(family: str) -> str:
 
 
 def _rows(
-    family: str, instances: list[Instance], numbers: range, horizon: int, threads: int | None
+    family: str,
+    make: Callable[[int], Instance],
+    horizon: int,
+    numbers: range,
+    threads: int | None,
 ) -> dict[str, Any]:
+    instances = [make(n) for n in numbers]
     run = simulate(
         instances,
         InfluentialLCB(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,30 +29,25 @@ PAPER = {"InfluentialLCB": 1.02, "LCB": 1.73}
 POLICIES: tuple[Policy, ...] = (LCB(), InfluentialLCB())
 
 
-def pieces(settings: Settings, threads: int | None) -> Iterator[Piece]:
+def pieces(settings: Settings) -> Iterator[Piece]:
     """Play each policy once: there is no noise."""
     for policy in POLICIES:
+        yield Piece(type(policy).__name__, partial(_rows, policy, settings.max_horizon))
 
-        def rows(policy: Policy = policy) -> dict[str, Any]:
-            marks = [int(t) for t in log_spaced(settings.max_horizon) if t >= 10]
-            run = simulate(
-                counterexample(),
-                policy,
-                settings.max_horizon,
-                checkpoints=marks,
-                threads=threads,
-                progress=False,
-            )
-            return {
-                "instance": np.zeros(len(marks), np.int64),
-                "seed": np.zeros(len(marks), np.int64),
-                "policy": [type(policy).__name__] * len(marks),
-                "horizon": run.checkpoints,
-                "regret": run.regret()[0, 0],
-                "pulls_of_arm_2": run.counts[0, 0, :, 1],
-            }
 
-        yield Piece(type(policy).__name__, rows)
+def _rows(policy: Policy, max_horizon: int, threads: int | None) -> dict[str, Any]:
+    marks = [int(t) for t in log_spaced(max_horizon) if t >= 10]
+    run = simulate(
+        counterexample(), policy, max_horizon, checkpoints=marks, threads=threads, progress=False
+    )
+    return {
+        "instance": np.zeros(len(marks), np.int64),
+        "seed": np.zeros(len(marks), np.int64),
+        "policy": [type(policy).__name__] * len(marks),
+        "horizon": run.checkpoints,
+        "regret": run.regret()[0, 0],
+        "pulls_of_arm_2": run.counts[0, 0, :, 1],
+    }
 
 
 def analyse(settings: Settings, rows: dict[str, npt.NDArray[Any]]) -> Analysis:

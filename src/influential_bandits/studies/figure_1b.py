@@ -11,7 +11,7 @@ import numpy.typing as npt
 from influential_bandits.policies.influential_lcb import InfluentialLCB
 from influential_bandits.policies.lcb import LCB
 from influential_bandits.simulation.slopes import bootstrap_interval, local_slopes, log_log_slope
-from influential_bandits.studies.random_runs import by_instance, random_runs
+from influential_bandits.studies.random_runs import random_runs, regrets_of
 from influential_bandits.studies.study import (
     Analysis,
     Figure,
@@ -25,9 +25,9 @@ from influential_bandits.studies.study import (
 PAPER = {"InfluentialLCB": 1.14, "LCB": 1.72}
 
 
-def pieces(settings: Settings, threads: int | None) -> Iterator[Piece]:
+def pieces(settings: Settings) -> Iterator[Piece]:
     """Play both policies on the same instances and the same noise."""
-    return random_runs((LCB(), InfluentialLCB()), settings.seeds, settings.max_horizon, threads)
+    return random_runs((LCB(), InfluentialLCB()), settings.seeds, settings.max_horizon)
 
 
 def analyse(settings: Settings, rows: dict[str, npt.NDArray[Any]]) -> Analysis:
@@ -35,7 +35,7 @@ def analyse(settings: Settings, rows: dict[str, npt.NDArray[Any]]) -> Analysis:
     low, high = min(10**4, settings.max_horizon // 100), settings.max_horizon
     findings, curves, local, means = [], [], [], {}
     for name, paper in PAPER.items():
-        horizons, regret = by_instance(rows, name)
+        horizons, regret = regrets_of(rows, name)
         means[name] = regret.mean(axis=0)
 
         def slope(sample: npt.NDArray[Any], horizons: npt.NDArray[Any] = horizons) -> float:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from influential_bandits.optima.difficulty import difficulty
 from influential_bandits.policies.influential_lcb import InfluentialLCB
 from influential_bandits.simulation.slopes import bootstrap_interval, log_log_slopes
-from influential_bandits.studies.random_runs import by_instance, random_runs
+from influential_bandits.studies.random_runs import random_runs, regrets_of
 from influential_bandits.studies.study import (
     Analysis,
     Figure,
@@ -26,18 +26,21 @@ from influential_bandits.world.generators import random_instance
 BINS = np.arange(-1.0, 2.01, 0.1)
 
 
-def pieces(settings: Settings, threads: int | None) -> Iterator[Piece]:
+def pieces(settings: Settings) -> Iterator[Piece]:
     """Play influential LCB on the random instances of Fig. 1b."""
-    return random_runs((InfluentialLCB(),), settings.seeds, settings.max_horizon, threads)
+    return random_runs((InfluentialLCB(),), settings.seeds, settings.max_horizon)
 
 
 def analyse(settings: Settings, rows: dict[str, npt.NDArray[Any]]) -> Analysis:
     """Split the slopes at ½, and compare with the verdicts."""
     low, high = min(10**3, settings.max_horizon // 100), settings.max_horizon
-    horizons, regret = by_instance(rows, "InfluentialLCB")
+    horizons, regret = regrets_of(rows, "InfluentialLCB")
     slopes = log_log_slopes(horizons, regret, low, high)
     verdicts = np.array(
-        [difficulty(random_instance(arms=3, seed=n)).verdict for n in range(len(slopes))]
+        [
+            difficulty(random_instance(arms=3, seed=int(n))).verdict
+            for n in np.unique(rows["instance"])
+        ]
     )
     steep = 100.0 * float((slopes > 0.5).mean())
     interval = bootstrap_interval(slopes[:, None], lambda s: 100.0 * float((s > 0.5).mean()))

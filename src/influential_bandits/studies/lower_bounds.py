@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,7 @@ Rows = dict[str, npt.NDArray[Any]]
 POLICIES: tuple[Policy, ...] = (LCB(), InfluentialLCB(), Uniform())
 
 
-def pieces(settings: Settings, threads: int | None) -> Iterator[Piece]:
+def pieces(settings: Settings) -> Iterator[Piece]:
     """One piece for each bound: rows of a measured value and its bound."""
     parts: dict[str, Callable[[Settings, int | None], dict[str, Any]]] = {
         "pull-times": _pull_times,
@@ -46,14 +47,17 @@ def pieces(settings: Settings, threads: int | None) -> Iterator[Piece]:
         "per-state": _per_state,
     }
     for name, part in parts.items():
+        yield Piece(name, partial(_rows, name, part, settings))
 
-        def rows(
-            name: str = name, part: Callable[[Settings, int | None], dict[str, Any]] = part
-        ) -> dict[str, Any]:
-            columns = part(settings, threads)
-            return {"part": [name] * len(columns["horizon"]), **columns}
 
-        yield Piece(name, rows)
+def _rows(
+    name: str,
+    part: Callable[[Settings, int | None], dict[str, Any]],
+    settings: Settings,
+    threads: int | None,
+) -> dict[str, Any]:
+    columns = part(settings, threads)
+    return {"part": [name] * len(columns["horizon"]), **columns}
 
 
 def _table(

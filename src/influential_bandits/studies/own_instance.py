@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from influential_bandits.checks import optional_module, whole_number
+from influential_bandits.checks import checked_horizon, optional_module, whole_number
 from influential_bandits.errors import InvalidInput, NotApplicable
 from influential_bandits.optima.difficulty import difficulty
 from influential_bandits.optima.path import optimum
+from influential_bandits.policies.contract import Policy
 from influential_bandits.policies.naming import policy_from_text
 from influential_bandits.simulation.engine import simulate
+from influential_bandits.simulation.execution import Execution
 from influential_bandits.simulation.scenario import Scenario
 from influential_bandits.simulation.trajectory import Trajectory
 from influential_bandits.studies.report.text import number
 from influential_bandits.studies.store import make_folder, write_atomically
-from influential_bandits.world.dynamics import Floats
+from influential_bandits.world.dynamics import Floats, Ints
 from influential_bandits.world.instance import Instance
 from influential_bandits.world.noise import GaussianNoise, Noise, NoNoise, UniformNoise
 
-__all__ = ["describe_file", "play_file"]
+__all__ = ["Rules", "describe_file", "play_file"]
 
 NOISES: dict[str, Callable[[float], Noise]] = {
     "none": lambda _: NoNoise(),
@@ -31,36 +34,55 @@ NOISES: dict[str, Callable[[float], Noise]] = {
 }
 
 
-def play_file(
-    path: Path,
-    policies: list[str],
-    horizon: int,
-    noise: str,
-    scale: float,
-    seeds: int,
-    out: Path | None,
-    threads: int | None,
-    practice: Mapping[str, Any] | None = None,
-) -> str:
-    """Play policies on the instance of a file; return the table, save runs and plot to ``out``.
+@dataclass(frozen=True)
+class Rules:
+    """How policies play: to which horizon, against which noise, with which losses when."""
 
-    ``practice`` holds settings of a :class:`Scenario`; all at their defaults, it is none.
-    """
+    horizon: int
+    noise: Noise
+    seeds: int
+    scenario: Scenario | None
+
+    @classmethod
+    def of(
+        cls, horizon: int, noise: str, scale: float, seeds: int, practice: Mapping[str, Any]
+    ) -> Rules:
+        """Check what a user has said; all settings of a scenario at their defaults, it is none."""
+        scenario: Scenario | None = Scenario(**practice)
+        if scenario == Scenario():
+            scenario = None
+        number = whole_number("seeds", seeds, 1)
+        return cls(checked_horizon(horizon), NOISES[noise](scale), number, scenario)
+
+    def played(
+        self,
+        instance: Instance,
+        policy: Policy,
+        execution: Execution,
+        progress: bool | None = None,
+    ) -> Trajectory:
+        """Let a policy play."""
+        return simulate(
+            instance,
+            policy,
+            self.horizon,
+            self.noise,
+            range(self.seeds),
+            scenario=self.scenario,
+            execution=execution,
+            progress=progress,
+        )
+
+
+def play_file(
+    path: Path, policies: list[str], rules: Rules, out: Path | None, execution: Execution
+) -> str:
+    """Play policies on the instance of a file; return the table, save runs and plot to ``out``."""
     instance = _load(path)
-    chosen: Noise = NOISES[noise](scale)
     players = [policy_from_text(name) for name in policies]
-    seeds = whole_number("seeds", seeds, 1)
-    scenario: Scenario | None = Scenario(**practice or {})
-    if scenario == Scenario():
-        scenario = None
     if out is not None:
         make_folder(out)
-    runs = [
-        simulate(
-            instance, policy, horizon, chosen, range(seeds), threads=threads, scenario=scenario
-        )
-        for policy in players
-    ]
+    runs = [rules.played(instance, policy, execution) for policy in players]
     what = "regret"
     try:
         values = [run.regret() for run in runs]
@@ -71,10 +93,15 @@ def play_file(
     return _table(runs, what, values) + (f"\n\nSaved to {out}" if out else "")
 
 
+def shown_marks(checkpoints: Ints) -> list[int]:
+    """Return the places of the checkpoints that a table shows: powers of ten, and the last."""
+    last = len(checkpoints) - 1
+    return [c for c in range(last) if checkpoints[c] in (10**e for e in range(1, 16))] + [last]
+
+
 def _table(runs: list[Trajectory], what: str, values: list[Floats]) -> str:
     checkpoints = runs[0].checkpoints
-    last = len(checkpoints) - 1
-    marks = [c for c in range(last) if checkpoints[c] in (10**e for e in range(1, 16))] + [last]
+    marks = shown_marks(checkpoints)
     header = [f"T = {checkpoints[c]:,}" for c in marks]
     lines = [f"| mean {what} | {' | '.join(header)} |", f"|---{'|---:' * len(header)}|"]
     for run, value in zip(runs, values, strict=True):

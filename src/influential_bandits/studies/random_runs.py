@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from influential_bandits.policies.contract import Policy
 from influential_bandits.simulation.engine import simulate
 from influential_bandits.simulation.trajectory import Trajectory
-from influential_bandits.studies.study import Piece
+from influential_bandits.studies.study import Piece, piece_of_instances
 from influential_bandits.world.generators import random_instance
 from influential_bandits.world.noise import GaussianNoise
 
@@ -22,33 +23,32 @@ def decades(max_horizon: int, start: int = 100) -> list[int]:
     return [10**e for e in range(20) if start <= 10**e <= max_horizon]
 
 
-def random_runs(
-    policies: Sequence[Policy], instances: int, max_horizon: int, threads: int | None
-) -> Iterator[Piece]:
+def random_runs(policies: Sequence[Policy], instances: int, max_horizon: int) -> Iterator[Piece]:
     """Yield the paper's random experiment: K = 3, noise N(0, 1), each instance with one seed."""
     for policy in policies:
+        name = type(policy).__name__
         for start in range(0, instances, CHUNK):
             numbers = range(start, min(start + CHUNK, instances))
+            rows = partial(_random_rows, policy, max_horizon)
+            yield piece_of_instances(f"{name}-{start:05d}", name, numbers, rows)
 
-            def rows(policy: Policy = policy, numbers: range = numbers) -> dict[str, Any]:
-                run = simulate(
-                    [random_instance(arms=3, seed=n) for n in numbers],
-                    policy,
-                    max_horizon,
-                    GaussianNoise(1.0),
-                    checkpoints=[
-                        t
-                        for d in decades(max_horizon, 10)
-                        for t in (d, 2 * d, 5 * d)
-                        if t <= max_horizon
-                    ],
-                    threads=threads,
-                    progress=False,
-                    instance_numbers=numbers,
-                )
-                return regret_rows(run, numbers)
 
-            yield Piece(f"{type(policy).__name__}-{start:05d}", rows)
+def _random_rows(
+    policy: Policy, max_horizon: int, numbers: range, threads: int | None
+) -> dict[str, Any]:
+    run = simulate(
+        [random_instance(arms=3, seed=n) for n in numbers],
+        policy,
+        max_horizon,
+        GaussianNoise(1.0),
+        checkpoints=[
+            t for d in decades(max_horizon, 10) for t in (d, 2 * d, 5 * d) if t <= max_horizon
+        ],
+        threads=threads,
+        progress=False,
+        instance_numbers=numbers,
+    )
+    return regret_rows(run, numbers)
 
 
 def regret_rows(run: Trajectory, numbers: Sequence[int]) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def regret_rows(run: Trajectory, numbers: Sequence[int]) -> dict[str, Any]:
     }
 
 
-def by_instance(rows: dict[str, Any], policy: str) -> tuple[Any, Any]:
+def regrets_of(rows: dict[str, Any], policy: str) -> tuple[Any, Any]:
     """Return the horizons, and the regrets of a policy as an array (instances, horizons)."""
     mine = rows["policy"] == policy
     horizons = np.unique(rows["horizon"][mine])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pkgutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from typing import Any, TypeAlias
 
@@ -44,10 +45,32 @@ class Settings:
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of a study's rows that is computed and kept on its own."""
+    """A part of a study's rows that is computed and kept on its own, here or elsewhere."""
 
     name: str  # unique within the study, and a file name
-    rows: Callable[[], Columns]
+    rows: Callable[[int | None], Columns]  # from the number of threads; picklable
+    instances: range | None = None  # whose rows these are, if they are of some instances only
+    split: Callable[[], list[Piece]] | None = None  # one piece for each instance
+
+
+def piece_of_instances(
+    name: str,
+    label: str,
+    numbers: range,
+    rows: Callable[[range, int | None], Columns],
+) -> Piece:
+    """Return a piece that falls into pieces of single instances should one of them be bad."""
+    split = partial(_single_instances, label, numbers, rows)
+    return Piece(name, partial(rows, numbers), numbers, split)
+
+
+def _single_instances(
+    label: str, numbers: range, rows: Callable[[range, int | None], Columns]
+) -> list[Piece]:
+    return [
+        Piece(f"{label}-instance-{n:05d}", partial(rows, range(n, n + 1)), range(n, n + 1))
+        for n in numbers
+    ]
 
 
 @dataclass(frozen=True)
@@ -172,7 +195,7 @@ class Study:
     order: int  # its place in lists and in the report
     line: str  # what it shows, in one line
     settings: Mapping[str, Settings]  # by size: full, quick, tiny
-    pieces: Callable[[Any, int | None], Iterable[Piece]]  # settings, threads → rows, piece by piece
+    pieces: Callable[[Any], Iterable[Piece]]  # settings → rows, piece by piece
     analyse: Callable[[Any, dict[str, npt.NDArray[Any]]], Analysis]  # settings, all rows → findings
 
 
@@ -200,4 +223,5 @@ def chosen_studies(names: Iterable[str]) -> list[Study]:
 def stacked(parts: Iterable[Columns]) -> dict[str, npt.NDArray[Any]]:
     """Return the columns of several pieces, one below the other."""
     tables = [{name: np.asarray(values) for name, values in part.items()} for part in parts]
-    return {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
+    names = tables[0] if tables else ()
+    return {name: np.concatenate([table[name] for table in tables]) for name in names}

@@ -14,6 +14,7 @@ from influential_bandits.checks import checked_horizon, whole_number
 from influential_bandits.errors import InvalidInput
 from influential_bandits.policies.contract import Policy
 from influential_bandits.policies.naming import policy_from_text
+from influential_bandits.simulation.execution import Execution, chosen_execution
 from influential_bandits.studies.arena.contest import Contest, contest_of, wins
 from influential_bandits.studies.arena.families import (
     FIRST_INSTANCE,
@@ -25,9 +26,12 @@ from influential_bandits.studies.arena.measuring import summary_rows
 from influential_bandits.studies.arena.playing import applies, default_policies, label, pieces
 from influential_bandits.studies.arena.telling import family_section, overview_section
 from influential_bandits.studies.running import (
+    Failure,
     draw_all,
     finished_rows,
+    left_out,
     progress_bar,
+    report_failures,
     write_json,
     write_results,
 )
@@ -80,7 +84,7 @@ def compare(
     seeds: int | None = None,
     quick: bool = False,
     data: Path | None = None,
-    threads: int | None = None,
+    execution: Execution | None = None,
     console: Console | None = None,
 ) -> Comparison:
     """Play policies on families into a folder; finished pieces found there are taken as they are.
@@ -98,35 +102,42 @@ def compare(
     wanted = _checked_horizons(horizons)
     if seeds is not None:
         seeds = whole_number("seeds", seeds, 1)
-    if threads is not None:
-        threads = whole_number("jobs", threads, 1)
+    where = chosen_execution(execution, None)
     named = list(_split(families))
     require_possible(out)
     played, notes = chosen_families(named, data)
     plan = []
     for family in played:
         mine = _horizons_of(family, wanted, quick, bool(named))
-        make = functools.cache(family.make)
-        able = [policy for policy in players if applies(policy, make(0))]
+        first = family.make(0)
+        able = [policy for policy in players if applies(policy, first)]
         if not mine:
             notes.append(f"{family.name} was left out: it goes to T = {family.largest_horizon:,}")
         elif not able:
             notes.append(f"{family.name} was left out: no policy named has an answer there")
         else:
-            plan.append((family, make, able, mine, seeds or _instances(family, quick)))
+            plan.append((family, first.n_arms, able, mine, seeds or _instances(family, quick)))
     if not plan:
         raise InvalidInput("nothing is left to play: " + "; ".join(notes))
     folders = [StudyFolder(out, family, _settings(family)) for family, *_ in plan]
-    contests, sections = [], []
+    contests: list[Contest] = []
+    sections: list[Section] = []
+    failures: list[Failure] = []
     with progress_bar(console) as bar:
-        for (family, make, able, mine, instances), folder in zip(plan, folders, strict=True):
-            parts = pieces(family, make, able, mine, instances, threads)
-            rows = finished_rows(family.name, parts, folder, bar)
+        for (family, arms, able, mine, instances), folder in zip(plan, folders, strict=True):
+            parts = functools.partial(pieces, family, able, mine, instances)
+            rows, failed = finished_rows(family.name, parts, folder, bar, where)
+            failures += failed
+            if rows is None:
+                continue
             folder.write_table(folder.path / "data.parquet", rows)
             absent = [label(policy) for policy in players if policy not in able]
-            contests.append(contest_of(family, make(0).n_arms, rows, able, mine, absent))
+            contests.append(contest_of(family, arms, rows, able, mine, absent))
             sections.append(family_section(contests[-1]))
+            sections[-1].analysis.notes.extend(left_out(failed))
             draw_all(sections[-1], folder.path)
+    if not contests:
+        report_failures(failures, out)
     overview = overview_section(contests, notes)
     make_folder(out / overview.name)
     draw_all(overview, out / overview.name)
@@ -134,7 +145,9 @@ def compare(
     summary = [row for contest in contests for row in _rows_of(contest)]
     write_json(out / "arena.json", _as_data(contests, notes))
     write_results(out, sections, TITLE, INTRODUCTION, summary)
-    return Comparison(contests, sections, summary, notes)
+    found = Comparison(contests, sections, summary, notes)
+    report_failures(failures, out, found)
+    return found
 
 
 def chosen_policies(texts: Iterable[str]) -> list[Policy]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,9 +25,10 @@ from influential_bandits.policies.oracles import (
 )
 from influential_bandits.simulation.engine import log_spaced, simulate
 from influential_bandits.studies.arena.families import FIRST_INSTANCE, Family
-from influential_bandits.studies.study import Piece
+from influential_bandits.studies.study import Piece, piece_of_instances
 from influential_bandits.world.dynamics import Floats, Ints
 from influential_bandits.world.instance import Instance
+from influential_bandits.world.noise import Noise
 
 __all__ = ["applies", "default_policies", "label", "marks_of", "pieces"]
 
@@ -83,35 +85,30 @@ def applies(policy: Policy, instance: Instance) -> bool:
 
 def pieces(
     family: Family,
-    make: Callable[[int], Instance],
     policies: Sequence[Policy],
     horizons: Sequence[int],
     instances: int,
-    threads: int | None,
 ) -> Iterator[Piece]:
     """Yield every policy on the same instances and the same noise.
 
     A piece is named after all that decides its rows, the policy's code among it: with another
-    policy, more instances or other horizons, what was played already is not played again.
+    policy, more instances or other horizons, what was played already is not played again. It holds
+    its instances, since what makes them may be large, or know of its earlier ones.
     """
     marks = marks_of(horizons)
     for start in range(0, instances, CHUNK):
         numbers = range(start, min(start + CHUNK, instances))
         where = f"{numbers.start:05d}-{numbers.stop:05d}"
-        if make(0).memory < 1.0:
-
-            def benchmarks(numbers: range = numbers) -> dict[str, Any]:
-                return _benchmark_rows([make(n) for n in numbers], numbers, marks)
-
-            yield Piece(f"benchmarks-{_digest(marks)}-{where}", benchmarks)
+        worlds = {n: family.make(n) for n in numbers}
+        if worlds[start].memory < 1.0:
+            name = f"benchmarks-{_digest(marks)}"
+            rows = partial(_benchmark_rows, worlds, marks)
+            yield piece_of_instances(f"{name}-{where}", name, numbers, rows)
         for policy in policies:
-
-            def rows(policy: Policy = policy, numbers: range = numbers) -> dict[str, Any]:
-                worlds = [make(n) for n in numbers]
-                kept = horizons if policy.horizon_aware else marks
-                return _policy_rows(family, policy, worlds, numbers, kept, threads)
-
-            yield Piece(f"{_file_name(policy, horizons, marks)}-{where}", rows)
+            name = _file_name(policy, horizons, marks)
+            kept = horizons if policy.horizon_aware else marks
+            rows = partial(_policy_rows, family.noise, policy, worlds, kept)
+            yield piece_of_instances(f"{name}-{where}", name, numbers, rows)
 
 
 def _file_name(policy: Policy, horizons: Sequence[int], marks: Sequence[int]) -> str:
@@ -126,20 +123,21 @@ def _digest(*parts: object) -> str:
 
 
 def _policy_rows(
-    family: Family,
+    noise: Noise,
     policy: Policy,
-    worlds: list[Instance],
-    numbers: range,
+    worlds: Mapping[int, Instance],
     marks: Sequence[int],
+    numbers: range,
     threads: int | None,
 ) -> dict[str, Any]:
-    counts, losses = _played(family, policy, worlds, numbers, marks, threads)
-    regrets = [_regrets(world, x) for world, x in zip(worlds, counts, strict=True)]
+    chosen = [worlds[n] for n in numbers]
+    counts, losses = _played(noise, policy, chosen, numbers, marks, threads)
+    regrets = [_regrets(world, x) for world, x in zip(chosen, counts, strict=True)]
     return _rows(label(policy), numbers, marks, losses, np.array(regrets))
 
 
 def _played(
-    family: Family,
+    noise: Noise,
     policy: Policy,
     worlds: list[Instance],
     numbers: range,
@@ -157,7 +155,7 @@ def _played(
             worlds,
             policy,
             way[-1],
-            family.noise,
+            noise,
             checkpoints=way,
             threads=threads,
             progress=False,
@@ -188,16 +186,21 @@ def _regret_if_proved(world: Instance, counts: Ints) -> float:
         return float("nan")
 
 
-def _benchmark_rows(worlds: list[Instance], numbers: range, marks: Sequence[int]) -> dict[str, Any]:
+def _benchmark_rows(
+    worlds: Mapping[int, Instance], marks: Sequence[int], numbers: range, threads: int | None
+) -> dict[str, Any]:
     """Return what fading worlds are compared with, as if it were played."""
-    schedules = [best_schedule(world) for world in worlds]
-    pairs = list(zip(worlds, schedules, strict=True))
-    losses = {
-        SCHEDULE: [[schedule_loss(world, best, mark) for mark in marks] for world, best in pairs],
-        BOUND: [[mark * fading_lower_bound(world, mark) for mark in marks] for world in worlds],
-    }
-    unknown = np.full((len(worlds), len(marks)), np.nan)
-    parts = [_rows(name, numbers, marks, np.array(x), unknown) for name, x in losses.items()]
+    parts = []
+    for n in numbers:
+        world, best = worlds[n], best_schedule(worlds[n])
+        losses = {
+            SCHEDULE: [[schedule_loss(world, best, mark) for mark in marks]],
+            BOUND: [[mark * fading_lower_bound(world, mark) for mark in marks]],
+        }
+        unknown = np.full((1, len(marks)), np.nan)
+        parts += [
+            _rows(name, range(n, n + 1), marks, np.array(x), unknown) for name, x in losses.items()
+        ]
     return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
 
 

@@ -1,0 +1,141 @@
+"""Many instances of one's own: each policy on each file, in pieces that survive interruptions."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from influential_bandits.errors import InvalidInput, InvalidInstance, NotApplicable
+from influential_bandits.numerics.compiling import package_digest
+from influential_bandits.policies.contract import Policy
+from influential_bandits.policies.naming import policy_from_text
+from influential_bandits.simulation.execution import Execution, LocalExecution
+from influential_bandits.studies.own_instance import Rules, shown_marks
+from influential_bandits.studies.report.text import number
+from influential_bandits.studies.running import finished_rows, progress_bar, report_failures
+from influential_bandits.studies.store import StudyFolder, make_folder
+from influential_bandits.studies.study import Piece
+from influential_bandits.world.instance import Instance
+
+__all__ = ["instance_files", "play_files"]
+
+NAME = "simulate"
+MOST_ROWS = 40  # of the printed table that goes into single instances
+
+
+@dataclass(frozen=True)
+class _Plays:
+    """What has a folder: plays are named after all that decides them, so that it can grow."""
+
+    name: str = NAME
+
+
+def instance_files(paths: Sequence[Path]) -> list[Path]:
+    """Return files, and those in folders, in order."""
+    files: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            found = sorted(path.glob("*.json"))
+            if not found:
+                raise InvalidInput(f"{path} is a folder without instance files (*.json)")
+            files += found
+        else:
+            files.append(path)
+    return files
+
+
+def play_files(
+    files: Sequence[Path],
+    policies: list[str],
+    rules: Rules,
+    out: Path,
+    execution: Execution,
+    console: Console | None = None,
+) -> str:
+    """Play every policy on the instance of every file; return a table of mean regrets or losses.
+
+    Each is played as if it were alone. Finished plays found in the folder are taken as they are;
+    files that cannot be read, or played, are named in the end, by :class:`Unfinished`.
+    """
+    players = [policy_from_text(name) for name in policies]
+    make_folder(out)
+    folder = StudyFolder(out, _Plays(), _Plays())
+    pieces = partial(_pieces, files, players, rules)
+    with progress_bar(console) as bar:
+        rows, failures = finished_rows(NAME, pieces, folder, bar, execution)
+    if not rows:
+        report_failures(failures, out)
+        return ""
+    folder.write_table(folder.path / "data.parquet", rows)
+    told = f"{_table(rows, players)}\n\nSaved to {folder.path / 'data.parquet'}"
+    report_failures(failures, out, told)
+    return told
+
+
+def _pieces(files: Sequence[Path], players: list[Policy], rules: Rules) -> Iterator[Piece]:
+    for place, path in enumerate(files):
+        try:
+            text = path.read_text(encoding="utf-8", errors="surrogateescape")
+        except OSError as error:
+            text = f"cannot read {path}: {error.strerror}"
+        for policy in players:
+            decides = repr((package_digest(), text, policy, rules)).encode(errors="replace")
+            digest = hashlib.sha256(decides).hexdigest()[:12]
+            name = f"{path.stem}-{type(policy).__name__}-{digest}"
+            rows = partial(_rows, str(path), place, text, policy, rules)
+            yield Piece(name, rows, range(place, place + 1))
+
+
+def _rows(
+    path: str, place: int, text: str, policy: Policy, rules: Rules, threads: int | None
+) -> dict[str, Any]:
+    """Play; the instance is read here, so that a bad file spoils its own piece only."""
+    try:
+        instance = Instance.from_json(json.loads(text))
+    except json.JSONDecodeError as error:
+        wrong = text if text.startswith("cannot read ") else f"{path} is not a JSON file: {error}"
+        raise InvalidInstance(wrong) from None
+    run = rules.played(instance, policy, LocalExecution(threads), progress=False)
+    losses = run.loss()[0]
+    try:
+        regrets = run.regret()[0]
+    except NotApplicable:
+        regrets = np.full(losses.shape, np.nan)
+    seeds, marks = losses.shape
+    return {
+        "instance": np.full(seeds * marks, place),
+        "file": [path] * (seeds * marks),
+        "policy": [repr(policy)] * (seeds * marks),
+        "seed": np.repeat(np.arange(seeds), marks),
+        "horizon": np.tile(run.checkpoints, seeds),
+        "loss": losses.ravel(),
+        "regret": regrets.ravel(),
+    }
+
+
+def _table(rows: dict[str, Any], players: list[Policy]) -> str:
+    """Return mean regrets (losses, if there is an instance without) by policy, and by instance."""
+    what = "loss" if np.isnan(rows["regret"]).any() else "regret"
+    horizons = np.unique(rows["horizon"])
+    marks = horizons[shown_marks(horizons)]
+    files = dict(zip(rows["instance"].tolist(), rows["file"], strict=True))
+    header = [f"mean {what}", "instance", *(f"T = {mark:,}" for mark in marks)]
+    lines = [f"| {' | '.join(header)} |", f"|---|---{'|---:' * len(marks)}|"]
+    for policy in players:
+        mine = rows["policy"] == repr(policy)
+        groups: list[tuple[str, Any]] = [(f"all {len(files):,}", mine)]
+        if len(files) * len(players) <= MOST_ROWS:
+            groups += [(name, mine & (rows["instance"] == n)) for n, name in files.items()]
+        for name, chosen in groups:
+            at = [chosen & (rows["horizon"] == mark) for mark in marks]
+            means = [number(float(rows[what][some].mean())) for some in at]
+            lines.append(f"| {policy!r} | {name} | {' | '.join(means)} |")
+    return "\n".join(lines)

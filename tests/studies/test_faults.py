@@ -1,0 +1,262 @@
+"""Studies on a cluster whose parts are killed: what was finished stays, and no bit changes."""
+
+import datetime as dt
+import ipaddress
+import os
+import subprocess
+import sys
+
+import pyarrow.parquet as pq
+import pytest
+from cluster_processes import Cluster, environment, until
+
+import influential_bandits as ib
+from influential_bandits.studies.running import reproduce
+from influential_bandits.studies.study import chosen_studies
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="kills processes by POSIX signals")
+
+# Twelve pieces of a tenth of a second or more.
+SETTINGS = {"seeds": 60, "max_horizon": 500_000}
+OPTIONS = ("figure-1b", "--quick", "--seeds", "60", "--max-horizon", "500000")
+PIECES = 12
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    with Cluster(tmp_path) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory):
+    """The same study, played on this computer without any disturbance."""
+    out = tmp_path_factory.mktemp("here")
+    reproduce(chosen_studies(["figure-1b"]), out, "quick", **SETTINGS)
+    return out
+
+
+def command(*arguments, **variables):
+    return subprocess.Popen(
+        [sys.executable, "-m", "influential_bandits.cli", *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(**variables),
+    )
+
+
+def started(cluster, out):
+    return command(
+        "reproduce", *OPTIONS, "--engine", "dask", "--scheduler", cluster.file, "--out", out
+    )
+
+
+def finished(out):
+    return {
+        path.name: path.read_bytes()
+        for path in (out / "figure-1b" / "pieces").glob("[!.]*.parquet")
+    }
+
+
+def bits(path):
+    """The columns of a file, bit by bit: no NaN equals another."""
+    table = pq.read_table(path)
+    columns = {name: table[name].to_numpy() for name in table.column_names}
+    return {n: c.tolist() if c.dtype == object else c.tobytes() for n, c in columns.items()}
+
+
+def same_bits(out, here):
+    for name in ("figure-1b/data.parquet", *(f"figure-1b/pieces/{n}" for n in finished(here))):
+        assert bits(out / name) == bits(here / name), name
+    assert (out / "summary.json").read_bytes() == (here / "summary.json").read_bytes()
+
+
+def test_a_worker_killed_in_the_middle_changes_nothing(cluster, tmp_path, here):
+    doomed, _ = cluster.add_worker(), cluster.add_worker()
+    out = tmp_path / "out"
+    process = started(cluster, out)
+    until(lambda: len(finished(out)) >= 2, "two pieces")
+    assert len(finished(out)) < PIECES, "the kill came too late to test anything"
+    doomed.kill()
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    same_bits(out, here)
+
+
+def test_a_scheduler_that_goes_away_keeps_what_is_finished_and_the_same_command_continues(
+    tmp_path, here
+):
+    out = tmp_path / "out"
+    with Cluster(tmp_path) as first:
+        first.add_worker()
+        process = started(first, out)
+        until(lambda: len(finished(out)) >= 2, "two pieces")
+        first.scheduler.kill()
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert err.count("\n") == 1, err
+    assert err.startswith("error: the scheduler at ")
+    assert "went away" in err
+    kept = finished(out)
+    assert 2 <= len(kept) < PIECES
+    assert not (out / "summary.json").exists()
+
+    with Cluster(tmp_path) as second:  # another scheduler, another port, the same scheduler file
+        second.add_worker()
+        process = started(second, out)
+        _, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert kept.items() <= finished(out).items()
+    same_bits(out, here)
+
+
+def test_a_bad_instance_is_named_in_the_end_and_does_not_lose_the_others(cluster, tmp_path):
+    cluster.add_worker()
+    files = tmp_path / "instances"
+    files.mkdir()
+    for seed in range(4):
+        ib.random_instance(3, seed).save(files / f"good-{seed}.json")
+    (files / "half.json").write_text('{"format": "influential', encoding="utf-8")
+    words = {}
+    for engine, more in (("local", ()), ("dask", ("--scheduler", cluster.file))):
+        out = tmp_path / engine
+        process = command("simulate", files, "--engine", engine, *more, "--out", out, "--seeds", 3)
+        printed, err = process.communicate(timeout=120)
+        assert process.returncode == 1, err
+        assert "2 pieces failed" in err  # by two policies each
+        assert "half.json is not a JSON file" in err
+        assert err.count("half") >= 2
+        assert "good" not in err
+        assert "Traceback" not in err
+        words[engine] = printed.replace(str(out), "OUT")
+        rows = pq.read_table(out / "simulate" / "data.parquet")
+        assert len(set(rows["file"].to_pylist())) == 4
+    assert words["local"] == words["dask"]
+    assert "| all 4 |" in words["local"]
+    assert "good-3.json" in words["local"]
+
+    ib.random_instance(3, 9).save(files / "half.json")  # repaired
+    process = command("simulate", files, "--out", tmp_path / "local", "--seeds", 3)
+    printed, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert "| all 5 |" in printed
+    alone = ib.simulate(
+        ib.Instance.load(files / "good-2.json"), ib.LCB(), 10_000, ib.GaussianNoise(1.0), range(3)
+    )
+    rows = pq.read_table(tmp_path / "local" / "simulate" / "data.parquet").to_pandas()
+    mine = rows[rows["file"].str.endswith("good-2.json") & (rows["policy"] == "LCB()")]
+    assert mine["regret"].tolist() == alone.regret()[0].ravel().tolist()
+
+
+def test_a_study_goes_on_without_an_instance_that_fails(tmp_path, monkeypatch):
+    """Pieces of ten fall into single instances; one is left out, and said to be."""
+    from influential_bandits.studies import random_runs
+
+    whole = random_runs.random_instance
+
+    def one_is_bad(arms, seed):
+        if seed == 13:
+            raise ib.NotCertified("no proof for this one")
+        return whole(arms, seed)
+
+    monkeypatch.setattr(random_runs, "random_instance", one_is_bad)
+    study = chosen_studies(["figure-1b"])
+    with pytest.raises(ib.Unfinished) as error:
+        reproduce(study, tmp_path, "tiny")
+    text = str(error.value)
+    assert text.startswith("2 pieces failed")
+    for policy in ("LCB", "InfluentialLCB"):
+        assert f"figure-1b: {policy}-instance-00013: NotCertified: no proof for this one" in text
+    (section,) = error.value.results
+    assert any("LCB-instance-00013" in note for note in section.analysis.notes)
+    rows = pq.read_table(tmp_path / "figure-1b" / "data.parquet")
+    assert set(rows["instance"].to_pylist()) == set(range(20)) - {13}
+    assert (tmp_path / "report.html").exists()
+
+    monkeypatch.setattr(random_runs, "random_instance", whole)
+    before = finished(tmp_path)
+    assert len(before) == 2 + 2 * 9  # whole pieces, and the single ones of the broken pieces
+    reproduce(study, tmp_path, "tiny")
+    assert before.items() <= finished(tmp_path).items()
+    reproduce(study, tmp_path / "again", "tiny")
+    one, other = (
+        bits(folder / "figure-1b" / "data.parquet") for folder in (tmp_path, tmp_path / "again")
+    )
+    assert one == other
+
+
+def compared(out, *options):
+    """Play two families, one of which finds its instances one after the other, and one fades."""
+    chosen = ("--policies", "LCB,InfluentialLCB", "--families", "easy,fading-0.9")
+    process = command(
+        "compare", *chosen, "--horizons", "100,1000", "--seeds", 12, "--out", out, *options
+    )
+    _, err = process.communicate(timeout=240)
+    assert process.returncode == 0, err
+    tables = [bits(out / family / "data.parquet") for family in ("easy", "fading-0.9")]
+    return tables, (out / "summary.json").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def compared_here(tmp_path_factory):
+    return compared(tmp_path_factory.mktemp("compared"), "--jobs", 1)
+
+
+@pytest.mark.parametrize("options", [["--processes", 2], ["--engine", "dask"]])
+def test_compare_gives_the_same_bits_everywhere(options, tmp_path, compared_here):
+    assert compared(tmp_path, *options) == compared_here
+
+
+# --- TLS ---
+
+
+def certificate(folder):
+    """Write a certificate for this computer that signs itself, and its key."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "cluster")])
+    now = dt.datetime.now(dt.UTC)
+    host = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    signed = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(days=1))
+        .not_valid_after(now + dt.timedelta(days=1))
+        .add_extension(host, critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    encoding = serialization.Encoding.PEM
+    (folder / "cert.pem").write_bytes(signed.public_bytes(encoding))
+    secret = key.private_bytes(
+        encoding, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    (folder / "key.pem").write_bytes(secret)
+
+
+def test_a_cluster_behind_tls_is_reached_with_certificates_and_not_without(tmp_path):
+    certificate(tmp_path)
+    tls = {"DASK_DISTRIBUTED__COMM__TLS__CA_FILE": str(tmp_path / "cert.pem")}
+    for role in ("SCHEDULER", "WORKER", "CLIENT"):
+        tls[f"DASK_DISTRIBUTED__COMM__TLS__{role}__CERT"] = str(tmp_path / "cert.pem")
+        tls[f"DASK_DISTRIBUTED__COMM__TLS__{role}__KEY"] = str(tmp_path / "key.pem")
+    with Cluster(tmp_path, "tls", **tls) as cluster:
+        cluster.add_worker()
+        assert cluster.address.startswith("tls://127.0.0.1:")
+        arguments = ("reproduce", "figure-1a", "--tiny", "--engine", "dask")
+        where = ("--scheduler", cluster.address, "--out", tmp_path / "out")
+        process = command(*arguments, *where, **tls)
+        _, err = process.communicate(timeout=120)
+        assert process.returncode == 0, err
+        process = command(*arguments, *where)
+        _, err = process.communicate(timeout=120)
+        assert process.returncode == 2
+        assert err.startswith(f"error: {cluster.address} wants TLS")
+        assert "DASK_DISTRIBUTED__COMM__TLS__CA_FILE" in err
+        assert err.count("\n") == 1, err
