@@ -12,7 +12,19 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import engine, growth, lanes, large, learning, model, path, peers, scaling, start
+from benchmarks import (
+    cluster,
+    engine,
+    growth,
+    lanes,
+    large,
+    learning,
+    model,
+    path,
+    peers,
+    scaling,
+    start,
+)
 
 SUBJECTS = {
     "engine": engine.rows,
@@ -25,8 +37,19 @@ SUBJECTS = {
     "start": start.rows,
     "scaling": scaling.rows,
     "growth": growth.rows,
+    "cluster": cluster.rows,
 }
-PACKAGES = ("numba", "numpy", "river", "coba", "mabwiser", "clarabel", "cvxpy", "scs")
+PACKAGES = (
+    "numba",
+    "numpy",
+    "distributed",
+    "river",
+    "coba",
+    "mabwiser",
+    "clarabel",
+    "cvxpy",
+    "scs",
+)
 METHOD = "Ours and peers take turns in this run; each figure is the minimum of several repetitions."
 
 
@@ -45,15 +68,18 @@ def main():
     for name in [options.only] if options.only else subjects:
         with Console(stderr=True).status(f"Measuring {name} …"):
             measured[name] = list(subjects[name](options.quick))
-    scaled = measured.pop("scaling", None)
+    everything = dict(measured)
+    scaled, spread = measured.pop("scaling", None), measured.pop("cluster", None)
     if measured:
         console.print(table("Speed", measured.values(), f"{METHOD}\n{machine()}"))
         console.print(verdict([row for rows in measured.values() for row in rows]))
     if scaled:
         title = "Growth of InfluentialLCB, Gaussian noise, one core (information)"
         console.print(table(title, [scaled], METHOD))
+    if spread:
+        title = "Pieces on a cluster of this computer, and the model of larger ones (information)"
+        console.print(table(title, [spread], machine()))
     if options.json:
-        everything = measured | ({"scaling": scaled} if scaled else {})
         rows = [as_data(name, row) for name, rows in everything.items() for row in rows]
         data = {"machine": machine(), "quick": options.quick, "rows": rows}
         options.json.write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n", "utf-8")
@@ -62,11 +88,13 @@ def main():
 def table(title, sections, caption):
     out = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
     barred = any(row.bar for rows in sections for row in rows)
+    noted = any(row.note for rows in sections for row in rows)
     for name in ("what", "ours", "peer or limit", "theirs", "ratio"):
         out.add_column(name, justify="left" if name in ("what", "peer or limit") else "right")
     if barred:
         out.add_column("bar")
         out.add_column("met")
+    if noted:
         out.add_column("note")
     for rows in sections:
         for row in rows:
@@ -74,7 +102,9 @@ def table(title, sections, caption):
             cells.append(shown(row.ratio, "×"))
             if barred:
                 met = {True: "[green]yes", False: "[red]no", None: ""}[row.met]
-                cells += [str(row.bar or ""), met, row.note]
+                cells += [str(row.bar or ""), met]
+            if noted:
+                cells.append(row.note)
             out.add_row(*cells)
         out.add_section()
     return out
