@@ -354,6 +354,9 @@ def test_files_that_changed_are_noticed(tmp_path):
     rows(30).assign(instance=1).to_parquet(folder / "day=01" / "events.parquet", index=False)
     with pytest.raises(InvalidLog, match=r"changed since the log was opened: 30 good rows, not"):
         log.partitions[1].load()
+    rows(3).assign(instance=1, loss=None).to_parquet(folder / "day=01" / "events.parquet")
+    with pytest.raises(InvalidLog, match=r"0 good rows, not"):
+        log.partitions[1].load()
     (folder / "day=02" / "events.parquet").unlink()
     with pytest.raises(InvalidLog, match=r"day=02/events.parquet cannot be read"):
         log.partitions[2].load()

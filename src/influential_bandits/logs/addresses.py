@@ -63,7 +63,6 @@ class Folder:
         if self.local:
             return systems.LocalFileSystem(), Path(self.address).as_posix()
         fs, path = _from_url(self.address)
-        fs.invalidate_cache()  # what another process wrote a moment ago must be seen
         return systems.PyFileSystem(systems.FSSpecHandler(fs)), path.rstrip("/")
 
     def __getstate__(self) -> dict[str, Any]:
@@ -92,14 +91,21 @@ class Folder:
     def exists(self, name: str = "") -> bool:
         """Tell whether there is such a file, or the folder itself."""
         kinds = optional_module("pyarrow.fs", "frame").FileType
+        self._forget_listings()
         try:
             return bool(self.system.get_file_info(self.path(name)).type != kinds.NotFound)
         except OSError as error:
             raise _unreachable(self.address, error) from None
 
+    def _forget_listings(self) -> None:
+        """See what another process wrote a moment ago."""
+        if not self.local:
+            self.system.handler.fs.invalidate_cache()
+
     def parquet_files(self) -> list[FileEntry]:
         """Return the Parquet files at any depth, sorted by path; or the file that this is."""
         systems = optional_module("pyarrow.fs", "frame")
+        self._forget_listings()
         try:
             here = self.system.get_file_info(self.path())
             if here.type == systems.FileType.NotFound:

@@ -232,7 +232,7 @@ class Partition:
         membership = self.common.membership
         places = pipeline.codes.places(membership)
         good = [n for n in range(len(places)) if n not in pipeline.codes.unusable]
-        if gathering.size != self.n_events or places[good].min() < 0:
+        if gathering.size != self.n_events or (places[good] < 0).any():
             raise InvalidLog(
                 f"{', '.join(self.group.files[:3])} of {self.group.folder.name} changed since the "
                 f"log was opened: {gathering.size:,} good rows, not {self.n_events:,}; open it anew"

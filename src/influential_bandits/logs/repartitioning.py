@@ -31,7 +31,7 @@ MARKER = "_partitioned.json"  # in a folder that is complete
 JOB = "_job.json"  # in a folder that is not: what is being written
 PIECES = "_pieces"  # the folder in it for what is temporary
 VERSION = 1
-HASH_RULE = "64 bits of FNV-1a with avalanche of the instance's label in UTF-8, modulo partitions"
+HASH_RULE = "upper half of 64 bits of FNV-1a with avalanche of the label in UTF-8, modulo buckets"
 INSTANCES = b"influential_bandits.instances"  # the key of their number in a file's metadata
 
 
@@ -67,8 +67,8 @@ def repartition_log(
     -------
     dict
         What the file ``_partitioned.json`` in the folder says: version, source, conversion of
-        losses, dropped rows, numbers of events, instances and partitions, and the rule by which
-        instances were assigned to partitions.
+        losses, dropped rows, numbers of events, instances and files, and the rule by which
+        instances were assigned to files.
 
     Examples
     --------
@@ -103,6 +103,7 @@ def repartition_log(
         **about_source(survey.source, plan, survey.bad),
         "events": sum(events for _, events, _ in buckets),
         "instances": sum(instances for _, _, instances in buckets),
+        "buckets": shuffling.number_of_buckets(sum(survey.events) - len(repeated)),
         "partitions": len(buckets),
         "hash": HASH_RULE,
     }

@@ -68,7 +68,9 @@ class Pieces:
 
     def _flush(self) -> None:
         pa = arrow()
-        bucket = (np.concatenate(self._hashes) % np.uint64(self.buckets)).astype(np.int64)
+        # The upper bits: the lower ones are left to the tables in which labels are looked up.
+        upper = np.concatenate(self._hashes) >> np.uint64(32)
+        bucket = (upper % np.uint64(self.buckets)).astype(np.int64)
         order = np.argsort(bucket, kind="stable")
         table = pa.Table.from_batches(self._batches).take(pa.array(order)).combine_chunks()
         self._batches, self._hashes, self._held = [], [], 0

@@ -60,14 +60,16 @@ class GroupSource(Source):
 
     def _batches(self, name: str, columns: Sequence[str]) -> Iterator[Any]:
         data = as_dataset(self.folder, [name], self.schema)
-        for fragment in data.get_fragments():
-            yield from fragment.to_batches(
-                schema=data.schema,
-                columns=list(columns),
-                batch_size=sources.ROWS,
-                batch_readahead=1,
-                fragment_readahead=1,
-            )
+        for file in data.get_fragments():
+            # One row group at a time: Arrow keeps all bytes of what it reads in one go.
+            for part in file.split_by_row_group():
+                yield from part.to_batches(
+                    schema=data.schema,
+                    columns=list(columns),
+                    batch_size=sources.ROWS,
+                    batch_readahead=1,
+                    fragment_readahead=1,
+                )
 
 
 def as_dataset(folder: Folder, files: Sequence[str], schema: Any = None) -> Any:
@@ -192,23 +194,36 @@ class Distinct:
         self._waiting: list[Labels] = []
         self._size = 0
 
-    def add(self, values: Labels) -> None:
-        """Add hashes, in any order."""
-        self._waiting.append(np.unique(values))
+    def add(self, values: Labels) -> bool:
+        """Add hashes, in any order; tell whether all are sorted now."""
+        self._waiting.append(_different(values.copy()))
         self._size += len(self._waiting[-1])
         if self._size > max(FEWEST_MERGED, len(self._sorted)):
             self.values()
+        return not self._waiting
 
     def values(self) -> Labels:
         """Return those met so far, ascending."""
         if self._waiting:
-            self._sorted = np.unique(np.concatenate([self._sorted, *self._waiting]))
+            self._sorted = _different(np.concatenate([self._sorted, *self._waiting]))
             self._waiting, self._size = [], 0
         return self._sorted
 
 
+def _different(values: Labels) -> Labels:
+    """Sort values where they are, and return each once; NumPy's own way is many times slower."""
+    values.sort()
+    new = np.ones(len(values), bool)
+    np.not_equal(values[1:], values[:-1], out=new[1:])
+    return values[new]
+
+
 class Apart:
-    """Whether sets of hashes have none in common; forgets them as soon as two of them have."""
+    """Whether sets of hashes have none in common; forgets them as soon as two of them have.
+
+    Two instances of the same 64 bits would be taken for one that is in two files. Among 100 million
+    that happens once in 4,000 logs, and costs no more than a needless repartitioning.
+    """
 
     def __init__(self) -> None:
         self.so_far = True
@@ -218,9 +233,8 @@ class Apart:
     def add(self, values: Labels) -> None:
         """Add a set."""
         if self.so_far:
-            self._all.add(values)
             self._added += len(values)
-            if not self._all._waiting:
+            if self._all.add(values):
                 self.check()
 
     def check(self) -> int:
