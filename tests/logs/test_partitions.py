@@ -28,8 +28,8 @@ from influential_bandits.simulation.cluster import DaskExecution
 from influential_bandits.simulation.execution import LocalExecution
 
 ONE = LocalExecution(threads=1)
-SMALL, LARGE = 200_000, 1_500_000  # events; to hold the difference would take 50 MB or more
-ALLOWED = 32 << 10  # KiB by which the large log may need more memory
+SMALL, LARGE = 200_000, 1_000_000  # events; to hold the difference would take 40 MB or more
+ALLOWED = 20 << 10  # KiB by which the large log may need more memory
 MEASURED = """
 import json, sys
 from pathlib import Path
@@ -213,11 +213,35 @@ def test_small_neighbours_are_one_partition(tmp_path, home, monkeypatch):
 
 
 def test_large_files_are_repartitioned(tmp_path, home, monkeypatch):
-    monkeypatch.setattr(partitions, "MOST_EVENTS", 50)
+    monkeypatch.setattr(shuffling, "MOST_EVENTS", 50)
     folder = write(tmp_path / "log", *by_instance(rows()))
     with open_partitions(folder, loss="loss") as log:
         assert list(home.iterdir())
         assert_same(log, read_log(folder, loss="loss"))
+
+
+@pytest.mark.parametrize("users", ["anywhere", "one after the other", "apart"])
+def test_large_files_are_read_by_several_workers(users, tmp_path, monkeypatch):
+    monkeypatch.setattr(shuffling, "MOST_EVENTS", 200)
+    monkeypatch.setattr(surveying, "SPLIT_BYTES", 1)
+    frame = rows(401)
+    frame["instance"] = {
+        "anywhere": frame["instance"],
+        "one after the other": np.arange(401) // 30,
+        "apart": np.arange(401) // 20,
+    }[users]
+    (tmp_path / "log").mkdir()
+    for name, part in (("a", frame[:1]), ("b", frame), ("c", frame[-1:])):
+        part.to_parquet(tmp_path / "log" / f"{name}.parquet", index=False, row_group_size=20)
+    with open_partitions(tmp_path / "log", loss="loss") as log:
+        assert_same(log, read_log(tmp_path / "log", loss="loss"))
+    with open_partitions(tmp_path / "log" / "b.parquet", loss="loss") as log:
+        assert len(log.partitions) == 5
+        assert_same(log, read_log(tmp_path / "log" / "b.parquet", loss="loss"))
+    frame.loc[[133, 250], "loss"] = None
+    frame.to_parquet(tmp_path / "log" / "b.parquet", index=False, row_group_size=20)
+    with pytest.raises(InvalidLog, match=r"rows 133 of b.parquet, 250 of b.parquet: loss"):
+        open_partitions(tmp_path / "log", loss="loss")
 
 
 @pytest.mark.parametrize("label", ["{}", "ä{}", "日本 {}"])
@@ -469,6 +493,16 @@ def test_a_cluster_makes_the_same_partitions(tmp_path, cluster):
                 np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
 
 
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # Arrow leaves cached files to Python
+def test_workers_open_addresses_themselves(tmp_path, cluster, monkeypatch):
+    storage = {"cache_storage": str(tmp_path / "cache")}
+    monkeypatch.setitem(fsspec.config.conf, "simplecache", storage)
+    folder = write(tmp_path / "log", *interleaved(rows()))
+    options = {"loss": "loss", "folder": tmp_path, "execution": cluster}
+    with open_partitions(f"simplecache::file://{folder}", **options) as log:
+        assert_same(log, read_log(folder, loss="loss"))
+
+
 def test_a_cluster_says_what_is_wrong_with_rows(tmp_path, cluster):
     folder = write(tmp_path / "log", rows(), rows().assign(arm=None))
     with pytest.raises(InvalidLog, match=r"400 × missing value .rows 0 of day=01"):
@@ -492,7 +526,7 @@ def test_repartitioned_files_stay_and_are_complete(tmp_path, monkeypatch):
     assert sorted(files(out)) == [MARKER, *(f"part-{n:06d}.parquet" for n in range(4))]
     assert all(path.is_file() for path in out.iterdir())
     expected = read_log(folder, rating="loss", best=4)
-    monkeypatch.setattr(partitions, "MOST_EVENTS", 50)  # the marker says that they are as they are
+    monkeypatch.setattr(shuffling, "MOST_EVENTS", 50)  # the marker says that they are as they are
     log = open_partitions(out, loss="loss")
     assert log.partitions[0].group.folder.address == str(out)
     assert histories(by_label(joined(list(log)))) == histories(expected)

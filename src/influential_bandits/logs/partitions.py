@@ -15,6 +15,7 @@ from typing import Any, Self
 import numpy as np
 
 from influential_bandits.errors import InvalidInput, InvalidLog
+from influential_bandits.logs import shuffling
 from influential_bandits.logs.addresses import Folder
 from influential_bandits.logs.gathering import Gathering, about_source
 from influential_bandits.logs.log import EventLog
@@ -22,7 +23,6 @@ from influential_bandits.logs.membership import Membership
 from influential_bandits.logs.numbering import Numbering
 from influential_bandits.logs.options import reading_options
 from influential_bandits.logs.repartitioning import (
-    MARKER,
     PIECES,
     check,
     event_plan,
@@ -30,13 +30,11 @@ from influential_bandits.logs.repartitioning import (
     repeated_rows,
     shuffled,
 )
-from influential_bandits.logs.surveying import FileGroup, Reading, Survey, surveyed
+from influential_bandits.logs.surveying import MARKER, FileGroup, Reading, Survey, surveyed
 from influential_bandits.simulation.execution import Execution, LocalExecution
 from influential_bandits.world.dynamics import Ints
 
 __all__ = ["Partition", "PartitionedLog", "open_partitions"]
-
-MOST_EVENTS = 4_000_000  # of files that are taken as they are; larger ones are repartitioned
 
 
 def open_partitions(
@@ -54,8 +52,9 @@ def open_partitions(
     the files are the partitions. If not, or if a file has more than four million events, events
     are sorted by instance into temporary files of about a million each, by the same workers.
 
-    Workers hold one batch of rows at a time, and one partition when they load it: about 100 bytes
-    an event. This process holds 8 bytes for each instance, and the names of items.
+    Workers hold a row group of a file or some 500,000 rows at a time, whichever is more, and one
+    partition when they load it: about 100 bytes an event. This process holds 8 bytes for each
+    instance and the names of items, never a row.
 
     Parameters
     ----------
@@ -128,7 +127,7 @@ def open_partitions(
 
 def _usable(survey: Survey, repeated: Ints) -> bool:
     """Tell whether files can be the partitions: whole, not too large, and nothing to leave out."""
-    large = max(survey.events) > MOST_EVENTS and not survey.source.folder.exists(MARKER)
+    large = max(survey.events) > shuffling.MOST_EVENTS and not survey.source.folder.exists(MARKER)
     return survey.whole and not large and len(repeated) == 0
 
 

@@ -21,13 +21,19 @@ from influential_bandits.logs.numbering import hashes, repeated_keys
 from influential_bandits.logs.options import ReadingOptions, reading_options
 from influential_bandits.logs.pipeline import Events
 from influential_bandits.logs.shuffling import Bucket, Pieces, buckets_of, rows_of
-from influential_bandits.logs.surveying import Distinct, FileGroup, Reading, Survey, surveyed
+from influential_bandits.logs.surveying import (
+    MARKER,
+    Distinct,
+    FileGroup,
+    Reading,
+    Survey,
+    surveyed,
+)
 from influential_bandits.simulation.execution import Execution, LocalExecution, Progress
 from influential_bandits.world.dynamics import Ints
 
 __all__ = ["repartition_log"]
 
-MARKER = "_partitioned.json"  # in a folder that is complete
 JOB = "_job.json"  # in a folder that is not: what is being written
 PIECES = "_pieces"  # the folder in it for what is temporary
 VERSION = 1
@@ -59,7 +65,8 @@ def repartition_log(
         up to twice the space of the result.
     execution : Execution, optional
         Where the work is done; by default on all cores of this computer. Changes nothing in the
-        files. A worker holds some 500,000 rows at a time, however large files or instances are.
+        files. A worker holds a row group or some 500,000 rows at a time, however large files or
+        instances are.
     progress, **options
         As for :func:`open_partitions`.
 

@@ -21,6 +21,7 @@ from influential_bandits.world.dynamics import Ints
 __all__ = ["Bucket", "Pieces", "buckets_of", "number_of_buckets", "rows_of"]
 
 EVENTS_PER_PARTITION = 1_000_000  # about; decides how many buckets there are, and nothing else does
+MOST_EVENTS = 4_000_000  # of files that are taken as they are; larger ones are repartitioned
 ROWS_PER_RUN = 1 << 19  # rows that a task holds before it writes them
 
 

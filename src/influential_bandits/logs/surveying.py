@@ -7,7 +7,7 @@ instances whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from influential_bandits.checks import optional_module
 from influential_bandits.errors import InvalidLog
-from influential_bandits.logs import sources
+from influential_bandits.logs import shuffling, sources
 from influential_bandits.logs.addresses import FileEntry, Folder
 from influential_bandits.logs.bad_rows import BadRows, Found
 from influential_bandits.logs.columns import arrow
@@ -26,21 +26,25 @@ from influential_bandits.logs.options import ReadingOptions
 from influential_bandits.logs.pipeline import Events, Pipeline, numeric_times
 from influential_bandits.logs.sources import Source, check_columns, unreadable
 from influential_bandits.simulation.execution import Execution, Progress
-from influential_bandits.world.dynamics import Ints
 
 __all__ = ["FileGroup", "FolderSource", "Reading", "Survey", "surveyed"]
 
 Labels = npt.NDArray[np.uint64]  # hashes of labels, ascending
 
+MARKER = "_partitioned.json"  # in a folder whose files have whole instances, as they should be
 GROUP_BYTES = 8 << 20  # small files are looked at together, up to so many bytes
+SPLIT_BYTES = 32 << 20  # files of more may be looked at by several workers
 FEWEST_MERGED = 1 << 20  # hashes that wait until they are sorted into the others
 
 
 class GroupSource(Source):
     """Rows of some Parquet files of a folder, file by file, row group by row group."""
 
-    def __init__(self, folder: Folder, files: Sequence[str], schema: Any) -> None:
+    def __init__(
+        self, folder: Folder, files: Sequence[str], schema: Any, row_groups: Sequence[int] | None
+    ) -> None:
         self.folder, self.files, self.schema = folder, files, schema
+        self.row_groups = row_groups
         self.name, self.columns = folder.name, list(schema.names)
         self.total = 1
         self.rows: list[int] = []  # of each file that was read through
@@ -62,8 +66,9 @@ class GroupSource(Source):
         data = as_dataset(self.folder, [name], self.schema)
         for file in data.get_fragments():
             # One row group at a time: Arrow keeps all bytes of what it reads in one go.
-            for part in file.split_by_row_group():
-                yield from part.to_batches(
+            parts = file.split_by_row_group()
+            for number in range(len(parts)) if self.row_groups is None else self.row_groups:
+                yield from parts[number].to_batches(
                     schema=data.schema,
                     columns=list(columns),
                     batch_size=sources.ROWS,
@@ -97,7 +102,8 @@ class FolderSource(Source):
             raise unreadable(names[0] or self.name, error) from None
         self.columns = list(self.schema.names)
         self.total = len(files)
-        self.ends: list[int] = []  # of the rows of each file, once they were counted
+        self.pieces: list[tuple[str, int]] = []  # files, or parts of files: the name, the first row
+        self.ends: list[int] = []  # of the rows of each piece among all, once they were counted
 
     def batches(self, columns: Sequence[str], skipped: Callable[[int, str], None]) -> Iterator[Any]:
         """Yield all rows."""
@@ -111,19 +117,57 @@ class FolderSource(Source):
     def _line(self, place: int) -> str:
         number = int(np.searchsorted(self.ends, place, "right"))
         start = self.ends[number - 1] if number else 0
-        return f"{place - start} of {self.files[number].name or self.name}"
+        name, first = self.pieces[number]
+        return f"{place - start + first} of {name or self.name}"
+
+    def count(self, group: FileGroup, rows: Sequence[int]) -> None:
+        """Take note of the rows of each file of the next group."""
+        for name, number in zip(group.files, rows, strict=True):
+            here, before = self.pieces[-1] if self.pieces else (None, 0)
+            first = before + self._last() if here == name else 0
+            self.pieces.append((name, first))
+            self.ends.append((self.ends[-1] if self.ends else 0) + number)
+
+    def _last(self) -> int:
+        """Return how many rows the latest piece has."""
+        return self.ends[-1] - (self.ends[-2] if len(self.ends) > 1 else 0)
 
     def groups(self) -> list[FileGroup]:
-        """Return neighbouring files together, as far as they are small."""
-        groups: list[list[str]] = []
-        size = GROUP_BYTES
+        """Return small neighbouring files together, and large ones in parts."""
+        splitting = not self.folder.exists(MARKER)
+        groups: list[FileGroup] = []
+        names: list[str] = []
+        size = 0
         for file in self.files:
             size += file.size
-            if size > GROUP_BYTES:
-                groups.append([])
-                size = file.size
-            groups[-1].append(file.name)
-        return [FileGroup(self.folder, tuple(names), self.schema) for names in groups]
+            if size > GROUP_BYTES and names:
+                groups.append(FileGroup(self.folder, tuple(names), self.schema))
+                names, size = [], file.size
+            if splitting and file.size > SPLIT_BYTES:
+                groups += self._parts(file.name)
+                size = 0
+            else:
+                names.append(file.name)
+        if names:
+            groups.append(FileGroup(self.folder, tuple(names), self.schema))
+        return groups
+
+    def _parts(self, name: str) -> list[FileGroup]:
+        """Return a file in parts, if it has too many rows for a partition."""
+        try:
+            (file,) = as_dataset(self.folder, [name], self.schema).get_fragments()
+            rows = [group.num_rows for group in file.row_groups]
+        except (arrow().ArrowException, OSError) as error:
+            raise unreadable(name or self.name, error) from None
+        if sum(rows) <= shuffling.MOST_EVENTS:
+            return [FileGroup(self.folder, (name,), self.schema)]
+        starts = np.cumsum([0, *rows[:-1]]) // shuffling.EVENTS_PER_PARTITION
+        return [
+            FileGroup(
+                self.folder, (name,), self.schema, tuple(np.flatnonzero(starts == n).tolist())
+            )
+            for n in np.unique(starts)
+        ]
 
 
 @dataclass(frozen=True)
@@ -133,10 +177,11 @@ class FileGroup:
     folder: Folder
     files: tuple[str, ...]
     schema: Any = field(repr=False)
+    row_groups: tuple[int, ...] | None = None  # of a file that is read in parts
 
     def source(self) -> GroupSource:
         """Open the files."""
-        return GroupSource(self.folder, self.files, self.schema)
+        return GroupSource(self.folder, self.files, self.schema, self.row_groups)
 
 
 @dataclass(frozen=True)
@@ -269,9 +314,9 @@ def surveyed(
     reading = Reading(plan, _numeric_time(source, plan))
     bar = Progress(f"surveying {source.name}", len(groups), progress)
     bad, apart, events = BadRows(source), Apart(), []
-    for found in execution.map(Surveyor(reading), groups, bar):
+    for group, found in zip(groups, execution.map(Surveyor(reading), groups, bar), strict=True):
         _count_bad_rows(bad, found.bad, source.ends[-1] if source.ends else 0)
-        source.ends += _ends(found.rows, source.ends)
+        source.count(group, found.rows)
         events.append(found.events)
         if not codes.fixed:
             codes.numbers(arrow().array(found.items, arrow().string()))
@@ -285,11 +330,6 @@ def _count_bad_rows(bad: BadRows, more: dict[str, Found], start: int) -> None:
         bad.add_places(reason, [start + place for place in found.places], found.count)
         if bad.found[reason].count == found.count:
             bad.found[reason].example = found.example
-
-
-def _ends(rows: Iterable[int], before: Sequence[int]) -> list[int]:
-    totals: Ints = np.cumsum([before[-1] if before else 0, *rows], dtype=np.int64)
-    return totals[1:].tolist()
 
 
 def _numeric_time(source: FolderSource, plan: ReadingOptions) -> bool | None:
