@@ -39,7 +39,9 @@ if TYPE_CHECKING:
     from influential_bandits.learning.validation import Validation, choose, ladder, validate
     from influential_bandits.logs.log import EventLog
     from influential_bandits.logs.membership import Membership
+    from influential_bandits.logs.partitions import Partition, PartitionedLog, open_partitions
     from influential_bandits.logs.reading import read_log
+    from influential_bandits.logs.repartitioning import repartition_log
     from influential_bandits.logs.streaming import LogStream, stream_log
     from influential_bandits.numerics.streams import normal, uniform
     from influential_bandits.optima.bound import regret_bound
@@ -132,7 +134,9 @@ _HOMES = {
     "learning.model_files": ("load_model", "save_model"),
     "learning.models": ("DriftModel", "InfluenceModel", "StationaryModel"),
     "learning.planning": ("Plan", "plan"),
+    "logs.partitions": ("Partition", "PartitionedLog", "open_partitions"),
     "logs.reading": ("read_log",),
+    "logs.repartitioning": ("repartition_log",),
     "logs.streaming": ("LogStream", "stream_log"),
     "learning.validation": ("Validation", "choose", "ladder", "validate"),
     "numerics.streams": ("normal", "uniform"),

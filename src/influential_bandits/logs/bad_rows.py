@@ -9,13 +9,15 @@ from influential_bandits.errors import InvalidLog
 from influential_bandits.logs.sources import Source
 from influential_bandits.world.dynamics import Ints
 
-__all__ = ["BadRows"]
+__all__ = ["BadRows", "Found"]
 
 SHOWN = 3  # places of bad rows that a message names, for each reason
 
 
 @dataclass
-class _Found:
+class Found:
+    """Rows that are bad for one reason."""
+
     count: int = 0
     places: list[int] = field(default_factory=list)
     example: str = ""
@@ -26,7 +28,7 @@ class BadRows:
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self.found: dict[str, _Found] = {}
+        self.found: dict[str, Found] = {}
 
     def add(self, reason: str, rows: Ints, column: str = "", value: object = "") -> None:
         """Note rows by their number among those that the source yielded."""
@@ -37,7 +39,7 @@ class BadRows:
         self, reason: str, places: Sequence[int], count: int, column: str = "", value: object = ""
     ) -> None:
         """Note rows by their place in the file."""
-        found = self.found.setdefault(reason, _Found())
+        found = self.found.setdefault(reason, Found())
         if not found.count:
             found.example = f"{column} {value!r:.40}".strip() if column else ""
         found.places += places[: SHOWN - len(found.places)]
@@ -52,8 +54,8 @@ class BadRows:
         """Return reasons, counts, places and examples in one line."""
         return "; ".join(self._one(reason, found) for reason, found in sorted(self.found.items()))
 
-    def _one(self, reason: str, found: _Found) -> str:
-        places = ", ".join(f"{line:d}" for line in self.source.lines(sorted(found.places)))
+    def _one(self, reason: str, found: Found) -> str:
+        places = ", ".join(str(line) for line in self.source.lines(sorted(found.places)))
         several = "s" if found.count > 1 else ""
         more = ", …" if found.count > len(found.places) else ""
         example = f": {found.example}" if found.example else ""

@@ -83,6 +83,11 @@ class ItemCodes:
                 self._admit(number, item, self._parts(item))
         return codes
 
+    def places(self, membership: Membership) -> Codes:
+        """Return the number of each of our numbers in a membership made elsewhere, or −1."""
+        position = {item: place for place, item in enumerate(membership.items)}
+        return np.array([position.get(item, -1) for item in self.numbering.labels], np.int32)
+
     def membership(self) -> tuple[Membership, Codes]:
         """Return the membership of all items met, and the number in it of each of our numbers."""
         ordered = list(self.members) if self.fixed else sorted(self.members)

@@ -27,7 +27,7 @@ from influential_bandits.logs.sources import MARK, Source, TextSource
 from influential_bandits.simulation.execution import Progress
 from influential_bandits.world.dynamics import Floats, Ints
 
-__all__ = ["Events", "Pipeline"]
+__all__ = ["Events", "Pipeline", "numeric_times"]
 
 
 @dataclass
@@ -52,17 +52,33 @@ class Events:
             None if self.key is None else self.key[start:stop],
         )
 
+    def kept(self, wanted: Mask) -> Events:
+        """Return the events for which this is true."""
+        return Events(
+            _filtered(wanted)(self.who),
+            self.what[wanted],
+            self.loss[wanted],
+            None if self.time is None else self.time[wanted],
+            self.row[wanted],
+            None if self.key is None else self.key[wanted],
+        )
+
 
 class Pipeline:
     """Reads a source through a plan: yields checked events and keeps count of bad rows."""
 
     def __init__(
-        self, source: Source, plan: ReadingOptions, codes: ItemCodes, progress: bool | None = None
+        self,
+        source: Source,
+        plan: ReadingOptions,
+        codes: ItemCodes,
+        progress: bool | None = None,
+        numeric_time: bool | None = None,
     ) -> None:
         self.source, self.plan, self.codes = source, plan, codes
         self.progress = progress
         self.bad = BadRows(source)
-        self._numeric_time: bool | None = None
+        self._numeric_time = numeric_time
         self._blank: Ints = np.zeros(0, np.int64)  # blank lines that may be the end of the file
 
     def __iter__(self) -> Iterator[Events]:
@@ -156,8 +172,7 @@ class Pipeline:
     def _times(self, check: _Check, name: str, column: Any) -> Floats:
         pa = arrow()
         if self._numeric_time is None:  # the first batch decides for all
-            text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
-            self._numeric_time = not text or looks_numeric(column)
+            self._numeric_time = numeric_times(column)
         try:
             done = seconds(column, numeric=self._numeric_time)
         except pa.ArrowException as error:
@@ -177,6 +192,13 @@ class Pipeline:
             bad = [n for n, why in self.codes.unusable.items() if why == reason]
             check.fail(reason, np.isin(what, bad), self.plan.arm, items)
         return what
+
+
+def numeric_times(column: Any) -> bool:
+    """Tell whether times are numbers, or text that looks like them."""
+    kinds = arrow().types
+    text = kinds.is_string(column.type) or kinds.is_large_string(column.type)
+    return not text or looks_numeric(column)
 
 
 class _Check:

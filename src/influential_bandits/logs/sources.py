@@ -22,7 +22,7 @@ from influential_bandits.logs.columns import arrow
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.world.dynamics import Ints
 
-__all__ = ["Source", "column_names", "open_source"]
+__all__ = ["Source", "check_columns", "column_names", "open_source", "unreadable"]
 
 BLOCK = 1 << 20  # bytes of text that are read at once
 ROWS = 1 << 18  # rows of a table that are read at once
@@ -67,7 +67,7 @@ class Source(ABC):
         """Return the places of rows, given by their number among those that batches yielded."""
         return [int(row) for row in rows]
 
-    def lines(self, places: Sequence[int]) -> list[int]:
+    def lines(self, places: Sequence[int]) -> Sequence[int | str]:
         """Return the numbers that a user can look up for places."""
         return list(places)
 
@@ -100,7 +100,7 @@ class DatasetSource(Source):
             )
             self.total = self.data.count_rows()
         except (arrow().ArrowException, OSError) as error:
-            raise _unreadable(name, error) from None
+            raise unreadable(name, error) from None
         self.columns = list(self.data.schema.names)
 
     def batches(self, columns: Sequence[str], skipped: Callable[[int, str], None]) -> Iterator[Any]:
@@ -113,7 +113,7 @@ class DatasetSource(Source):
             try:
                 batch = next(batches, None)
             except (arrow().ArrowException, OSError) as error:
-                raise _unreadable(self.name, error) from None
+                raise unreadable(self.name, error) from None
             if batch is None:
                 return
             self.done += batch.num_rows
@@ -155,13 +155,13 @@ class TextSource(Source):
                     yield batch.rename_columns(list(columns))
         except pa.ArrowInvalid as error:
             if "straddling" not in str(error):
-                raise _unreadable(self.name, error) from None
+                raise unreadable(self.name, error) from None
             raise InvalidLog(
                 f"{self.name} has a quoted value without an end, or a line of more than "
                 f"{BLOCK >> 20} MB"
             ) from None
         except (pa.ArrowException, OSError) as error:
-            raise _unreadable(self.name, error) from None
+            raise unreadable(self.name, error) from None
 
     def _check_quotes(self) -> None:
         """Raise an error for a quote that swallowed the rest: that is more than one bad row."""
@@ -298,7 +298,7 @@ def open_source(source: object, wanted: Sequence[str], separator: str | None) ->
         if isinstance(source, (str, Path))
         else _open_table(source)
     )
-    _check_columns(opened, wanted)
+    check_columns(opened, wanted)
     return opened
 
 
@@ -315,7 +315,7 @@ def _open_table(source: object) -> Source:
             made = {str(key): _column(value) for key, value in source.items()}
             return TableSource(pa.table(made), "the mapping")
         except (pa.ArrowException, TypeError, ValueError) as error:
-            raise _unreadable("the mapping", error) from None
+            raise unreadable("the mapping", error) from None
     if not (
         hasattr(source, "__arrow_c_stream__") or isinstance(source, (pa.Table, pa.RecordBatch))
     ):
@@ -326,7 +326,7 @@ def _open_table(source: object) -> Source:
     try:
         return TableSource(pa.table(source), name)
     except (pa.ArrowException, TypeError, ValueError) as error:
-        raise _unreadable(name, error) from None
+        raise unreadable(name, error) from None
 
 
 def _column(values: Any) -> Any:
@@ -352,7 +352,7 @@ def _open_path(path: Path, wanted: Sequence[str], separator: str | None) -> Sour
     try:
         magic = _magic(path)
     except OSError as error:
-        raise _unreadable(path.name, error) from None
+        raise unreadable(path.name, error) from None
     if magic.startswith(PARQUET):
         return DatasetSource([path], path.name, "parquet")
     if magic.startswith(ARROW_FILE):
@@ -376,7 +376,7 @@ def _start_of(path: Path) -> str:
         with _opened(path) as file:
             start = file.readline(LONGEST_HEADER)
     except (EOFError, OSError, zlib.error) as error:
-        raise _unreadable(path.name, error) from None
+        raise unreadable(path.name, error) from None
     if not start:
         raise InvalidLog(f"{path.name} is empty; its first line must name the columns")
     try:
@@ -410,7 +410,8 @@ def _separator(name: str, line: str, wanted: Sequence[str], given: str | None) -
     return given
 
 
-def _check_columns(source: Source, wanted: Sequence[str]) -> None:
+def check_columns(source: Source, wanted: Sequence[str]) -> None:
+    """Raise an error unless each of these columns is there once."""
     for column in wanted:
         times = source.columns.count(column)
         if times > 1:
@@ -432,7 +433,8 @@ def _missing(source: Source, column: str) -> str:
     return message
 
 
-def _unreadable(name: str, error: BaseException) -> InvalidLog:
+def unreadable(name: str, error: BaseException) -> InvalidLog:
+    """Return the error for a file that Arrow or the system cannot read."""
     texts = [str(part) for part in error.args if isinstance(part, str)] or [type(error).__name__]
     return InvalidLog(
         f"{name} cannot be read: {'; '.join(texts).strip().partition(chr(10))[0]:.150}"
