@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import signal
 import sys
 import threading
 import time
@@ -76,15 +77,7 @@ class DaskExecution(Execution):
         self._cluster: Any = None
         self._where = ""  # for messages
         if scheduler is None:
-            number = checked_threads(None) if workers is None else workers
-            self._cluster = self._distributed.LocalCluster(
-                n_workers=whole_number("workers", number, 1),
-                threads_per_worker=1,
-                processes=True,
-                host="127.0.0.1",
-                dashboard_address="127.0.0.1:0",
-                silence_logs=logging.ERROR,
-            )
+            self._cluster = self._started(checked_threads(None) if workers is None else workers)
         elif workers is not None:
             raise InvalidInput("workers are for a cluster of this computer: leave scheduler out")
         self._client = self._connected(scheduler, timeout)
@@ -92,6 +85,24 @@ class DaskExecution(Execution):
         self._looked = -LOOK
         self._last_worker = time.monotonic()  # when one was last seen
         self._told = False
+
+    def _started(self, workers: int) -> Any:
+        """Start a cluster of processes that leave Ctrl-C, which a terminal sends to all, to us."""
+        number = whole_number("workers", workers, 1)
+        here = threading.current_thread() is threading.main_thread()
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN) if here else None
+        try:
+            return self._distributed.LocalCluster(
+                n_workers=number,
+                threads_per_worker=1,
+                processes=True,
+                host="127.0.0.1",
+                dashboard_address="127.0.0.1:0",
+                silence_logs=logging.ERROR,
+            )
+        finally:
+            if here:
+                signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
 
     def _connected(self, scheduler: str | None, timeout: float) -> Any:
         how: dict[str, Any] = {"timeout": timeout, "set_as_default": False, "name": "influential"}

@@ -11,6 +11,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
+import signal
 import sys
 import threading
 import time
@@ -143,7 +144,7 @@ class LocalExecution(Execution):
     >>> one_thread = LocalExecution(threads=1)
     >>> run = ib.simulate(ib.counterexample(), ib.LCB(), 1000, execution=one_thread)
     >>> run.counts[0, 0, -1]
-    array([871, 129])
+    array([870, 130])
     """
 
     def __init__(self, threads: int | None = None, processes: int = 1) -> None:
@@ -248,7 +249,12 @@ def _alone(work: Callable[[Any, int | None], Any], task: Any, threads: int) -> O
 
 def _new_pool(processes: int) -> ProcessPoolExecutor:
     """Return processes that start afresh: a fork would copy threads and locks in any state."""
-    return ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"))
+    return ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), _deaf)
+
+
+def _deaf() -> None:
+    """Leave Ctrl-C, which a terminal sends to all processes, to the one that started them."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _stop(pool: ProcessPoolExecutor) -> None:
