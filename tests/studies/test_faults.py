@@ -118,25 +118,28 @@ def test_a_bad_instance_is_named_in_the_end_and_does_not_lose_the_others(cluster
     for seed in range(4):
         ib.random_instance(3, seed).save(files / f"good-{seed}.json")
     (files / "half.json").write_text('{"format": "influential', encoding="utf-8")
+    (files / "other.json").write_text("{}", encoding="utf-8")
     words = {}
     for engine, more in (("local", ()), ("dask", ("--scheduler", cluster.file))):
         out = tmp_path / engine
         process = command("simulate", files, "--engine", engine, *more, "--out", out, "--seeds", 3)
         printed, err = process.communicate(timeout=120)
         assert process.returncode == 1, err
-        assert "2 pieces failed" in err  # by two policies each
+        assert "4 pieces failed" in err  # of two policies each
         assert "half.json is not a JSON file" in err
+        assert "other.json: this is no instance file" in err
         assert err.count("half") >= 2
         assert "good" not in err
         assert "Traceback" not in err
         words[engine] = printed.replace(str(out), "OUT")
-        rows = pq.read_table(out / "simulate" / "data.parquet")
+        rows = pq.read_table(out / "runs" / "data.parquet")
         assert len(set(rows["file"].to_pylist())) == 4
     assert words["local"] == words["dask"]
     assert "| all 4 |" in words["local"]
     assert "good-3.json" in words["local"]
 
     ib.random_instance(3, 9).save(files / "half.json")  # repaired
+    (files / "other.json").unlink()
     process = command("simulate", files, "--out", tmp_path / "local", "--seeds", 3)
     printed, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
@@ -144,7 +147,7 @@ def test_a_bad_instance_is_named_in_the_end_and_does_not_lose_the_others(cluster
     alone = ib.simulate(
         ib.Instance.load(files / "good-2.json"), ib.LCB(), 10_000, ib.GaussianNoise(1.0), range(3)
     )
-    rows = pq.read_table(tmp_path / "local" / "simulate" / "data.parquet").to_pandas()
+    rows = pq.read_table(tmp_path / "local" / "runs" / "data.parquet").to_pandas()
     mine = rows[rows["file"].str.endswith("good-2.json") & (rows["policy"] == "LCB()")]
     assert mine["regret"].tolist() == alone.regret()[0].ravel().tolist()
 

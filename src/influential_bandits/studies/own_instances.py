@@ -35,7 +35,7 @@ MOST_ROWS = 40  # of the printed table that goes into single instances
 class _Plays:
     """What has a folder: plays are named after all that decides them, so that it can grow."""
 
-    name: str = NAME
+    name: str = "runs"
 
 
 def instance_files(paths: Sequence[Path]) -> list[Path]:
@@ -100,6 +100,8 @@ def _rows(
     """Play; the instance is read here, so that a bad file spoils its own piece only."""
     try:
         instance = Instance.from_json(json.loads(text))
+    except InvalidInstance as error:
+        raise InvalidInstance(f"{path}: {error}") from None
     except json.JSONDecodeError as error:
         wrong = text if text.startswith("cannot read ") else f"{path} is not a JSON file: {error}"
         raise InvalidInstance(wrong) from None
