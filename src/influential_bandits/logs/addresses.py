@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -133,13 +133,27 @@ class Folder:
         if self.exists():
             self.system.delete_dir(self.path())
 
+    def is_empty(self) -> bool:
+        """Tell whether there is nothing in the folder."""
+        systems = optional_module("pyarrow.fs", "frame")
+        return not self.system.get_file_info(systems.FileSelector(self.path()))
+
     @contextmanager
-    def writing(self, name: str) -> Iterator[Any]:
-        """Open a file for writing that gets its name when it is complete."""
-        unfinished = self.path(f"{name}.{uuid.uuid4().hex}.unfinished")
-        with self.system.open_output_stream(unfinished) as file:
-            yield file
-        self.system.move(unfinished, self.path(name))
+    def writing(self, name: str, meanwhile: str = "") -> Iterator[Any]:
+        """Open a file for writing that gets its name when it is complete.
+
+        Until then it is in the folder ``meanwhile`` of this one.
+        """
+        where = f"{meanwhile}/" if meanwhile else ""
+        unfinished = self.path(f"{where}{name}.{uuid.uuid4().hex}.unfinished")
+        try:
+            with self.system.open_output_stream(unfinished) as file:
+                yield file
+            self.system.move(unfinished, self.path(name))
+        except BaseException:
+            with suppress(OSError):  # what went wrong before is what the user should hear
+                self.system.delete_file(unfinished)
+            raise
 
     def write_json(self, name: str, values: Any) -> None:
         """Write a small file of JSON."""

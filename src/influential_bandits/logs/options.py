@@ -13,7 +13,7 @@ from influential_bandits.checks import is_real
 from influential_bandits.errors import InvalidInput
 from influential_bandits.world.dynamics import Floats
 
-__all__ = ["ReadingOptions"]
+__all__ = ["ReadingOptions", "reading_options"]
 
 
 @dataclass(frozen=True)
@@ -106,3 +106,11 @@ class ReadingOptions:
         if self.rating is not None and self.best is not None:
             return float(self.best) - outcomes
         return 0.0 - outcomes if self.reward is not None else outcomes  # not −0.0
+
+
+def reading_options(function: str, options: Mapping[str, Any]) -> ReadingOptions:
+    """Return options that a function passes on, or say which of them do not exist."""
+    unknown = sorted(set(options) - set(ReadingOptions.__dataclass_fields__))
+    if unknown:
+        raise InvalidInput(f"{function} has no option {', '.join(unknown)}")
+    return ReadingOptions(**options)

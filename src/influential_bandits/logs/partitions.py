@@ -2,23 +2,41 @@
 
 from __future__ import annotations
 
+import tempfile
+import uuid
+import weakref
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import numpy as np
+
 from influential_bandits.errors import InvalidInput, InvalidLog
 from influential_bandits.logs.addresses import Folder
-from influential_bandits.logs.gathering import Gathering, about_source, require_rows
+from influential_bandits.logs.gathering import Gathering, about_source
 from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.membership import Membership
 from influential_bandits.logs.numbering import Numbering
-from influential_bandits.logs.options import ReadingOptions
+from influential_bandits.logs.options import reading_options
+from influential_bandits.logs.repartitioning import (
+    MARKER,
+    PIECES,
+    check,
+    event_plan,
+    event_schema,
+    repeated_rows,
+    shuffled,
+)
 from influential_bandits.logs.surveying import FileGroup, Reading, Survey, surveyed
 from influential_bandits.simulation.execution import Execution, LocalExecution
+from influential_bandits.world.dynamics import Ints
 
 __all__ = ["Partition", "PartitionedLog", "open_partitions"]
+
+MOST_EVENTS = 4_000_000  # of files that are taken as they are; larger ones are repartitioned
 
 
 def open_partitions(
@@ -29,23 +47,135 @@ def open_partitions(
     progress: bool | None = None,
     **options: Any,
 ) -> PartitionedLog:
-    """Open a folder of Parquet files as parts of whole instances."""
+    """Open a folder of Parquet files as partitions: parts of whole instances, for any worker.
+
+    All files are read once, where ``execution`` says, and every check of :func:`read_log` is made,
+    over all of them. If each instance is in one file (or in small files that follow one another),
+    the files are the partitions. If not, or if a file has more than four million events, events
+    are sorted by instance into temporary files of about a million each, by the same workers.
+
+    Workers hold one batch of rows at a time, and one partition when they load it: about 100 bytes
+    an event. This process holds 8 bytes for each instance, and the names of items.
+
+    Parameters
+    ----------
+    address : path or URL
+        A folder with files that end in ``.parquet``, at any depth, or one such file; folders of
+        the form ``user=17`` are columns. Any address that fsspec knows: ``s3://bucket/folder``,
+        ``gs://…``. Storage options and credentials are those of fsspec's own configuration, on
+        every worker.
+    execution : Execution, optional
+        Where the work is done; by default on all cores of this computer. Changes no event and no
+        order.
+    folder : path or URL, optional
+        Where temporary files go: a folder that exists and that all workers reach. By default
+        where the system puts them, if the log is on this computer; logs elsewhere need it if they
+        have to be repartitioned, or with ``key``. They are removed when the log is closed or no
+        longer used, or if it cannot be opened; :func:`repartition_log` writes files that stay.
+    progress : bool, optional
+        Whether to show progress bars; by default on terminals, if it takes long.
+    **options
+        Everything else that :func:`read_log` takes, except ``separator``.
+
+    Returns
+    -------
+    PartitionedLog
+
+    Raises
+    ------
+    InvalidLog
+        If files cannot be read, lack columns, or have bad rows, which are named by file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import pandas as pd
+    >>> home = tempfile.TemporaryDirectory()
+    >>> for day, users in enumerate((["ann", "bob"], ["bob", "cleo"])):
+    ...     clicks = pd.DataFrame({"user": users, "ad": ["a", "b"], "click": [0, 1]})
+    ...     clicks.to_parquet(f"{home.name}/{day}.parquet")
+    >>> log = open_partitions(home.name, instance="user", arm="ad", time=None, reward="click")
+    >>> log
+    PartitionedLog(4 events, 3 instances, 2 arms, 1 partition)
+    >>> for part in log:
+    ...     print(part, part.history("bob").loss)
+    EventLog(4 events, 3 instances, 2 arms) [-1.  0.]
+    >>> home.cleanup()
+    """
     plan = reading_options("open_partitions", options)
     where = LocalExecution() if execution is None else execution
-    survey = surveyed(Folder.at(address), plan, where, progress)
-    survey.bad.check(plan.bad_rows)
-    require_rows(survey.source, survey.bad, sum(survey.events))
-    if not survey.whole:
-        raise InvalidLog(f"{survey.source.name} is not partitioned by instance")
-    return PartitionedLog(_partitions(survey), survey.instances)
+    source = Folder.at(address)
+    survey = surveyed(source, plan, where, progress)
+    temporary = _Temporary(source, None if folder is None else Folder.at(folder))
+    try:
+        repeated = np.zeros(0, np.int64)
+        if plan.keys:
+            pieces = temporary.made("to compare keys").below(PIECES)
+            repeated = repeated_rows(survey, pieces, where, progress)
+        check(survey, repeated)
+        if _usable(survey, repeated):
+            temporary.remove()
+            return PartitionedLog(_files(survey), survey.instances)
+        home = temporary.made("to bring the events of each instance together")
+        buckets = shuffled(survey, repeated, home, where, progress)
+        home.below(PIECES).remove()
+    except BaseException:
+        temporary.remove()
+        raise
+    instances = sum(instances for _, _, instances in buckets)
+    return PartitionedLog(_buckets(survey, buckets, temporary), instances)
 
 
-def reading_options(function: str, options: dict[str, Any]) -> ReadingOptions:
-    """Return options of read_log that were passed on, or say which of them there are not."""
-    unknown = sorted(set(options) - set(ReadingOptions.__dataclass_fields__))
-    if unknown:
-        raise InvalidInput(f"{function} has no option {', '.join(unknown)}")
-    return ReadingOptions(**options)
+def _usable(survey: Survey, repeated: Ints) -> bool:
+    """Tell whether files can be the partitions: whole, not too large, and nothing to leave out."""
+    large = max(survey.events) > MOST_EVENTS and not survey.source.folder.exists(MARKER)
+    return survey.whole and not large and len(repeated) == 0
+
+
+class _Temporary:
+    """A folder for temporary files, made when it is needed and removed when nobody uses it."""
+
+    def __init__(self, source: Folder, parent: Folder | None) -> None:
+        self.source, self.parent = source, parent
+        self._folder: Folder | None = None
+        self._finalizer: Any = None
+
+    def made(self, why: str) -> Folder:
+        """Return the folder."""
+        if self._folder is None:
+            self._folder = self._new(why)
+            self._finalizer = weakref.finalize(self, _removed, self._folder)
+        return self._folder
+
+    def _new(self, why: str) -> Folder:
+        if self.parent is None and not self.source.local:
+            raise InvalidInput(
+                f"{self.source.address} is not on this computer: temporary files are needed "
+                f"{why}; name a folder for them that all workers reach, with folder="
+            )
+        if self.parent is not None and not self.parent.exists():
+            raise InvalidInput(f"there is no folder {self.parent.address} for temporary files")
+        if self.parent is None or self.parent.local:
+            home = None if self.parent is None else self.parent.address
+            return Folder(tempfile.mkdtemp(prefix="influential-bandits-", dir=home))
+        folder = self.parent.below(f"influential-bandits-{uuid.uuid4().hex}")
+        folder.make()
+        return folder
+
+    def remove(self) -> None:
+        """Remove the folder, if there is one."""
+        if self._finalizer is not None:
+            self._finalizer()
+
+    @property
+    def removed(self) -> bool:
+        """Whether files that were there are gone."""
+        return self._finalizer is not None and not self._finalizer.alive
+
+
+def _removed(folder: Folder) -> None:
+    with suppress(OSError, InvalidInput):  # nobody can do anything about it any more
+        folder.remove()
 
 
 @dataclass(frozen=True)
@@ -55,25 +185,54 @@ class _Common:
     reading: Reading
     membership: Membership
     about: dict[str, Any]
+    temporary: _Temporary | None = None  # so that files stay as long as a partition is in use
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the files to the process that made them."""
+        return self.__dict__ | {"temporary": None}
 
 
 @dataclass(frozen=True)
 class Partition:
-    """Some whole instances of a log; small, and can be sent to other processes."""
+    """Some whole instances of a log: where they are, not the events themselves.
+
+    Partitions can be sent to other processes, which read the files themselves.
+
+    Attributes
+    ----------
+    group : FileGroup
+        The files.
+    n_events : int
+
+    Examples
+    --------
+    >>> import pickle, tempfile
+    >>> import pandas as pd
+    >>> import influential_bandits as ib
+    >>> clicks = pd.DataFrame({"instance": ["ann"], "arm": ["a"], "loss": [0.5]})
+    >>> with tempfile.TemporaryDirectory() as home:
+    ...     clicks.to_parquet(f"{home}/clicks.parquet")
+    ...     (part,) = ib.open_partitions(home, time=None, loss="loss").partitions
+    ...     print(part.n_events, pickle.loads(pickle.dumps(part)).load())
+    1 EventLog(1 events, 1 instances, 1 arms)
+    """
 
     group: FileGroup
     n_events: int
     common: _Common = field(repr=False)
 
     def load(self) -> EventLog:
-        """Read the events."""
+        """Read the events; arms and items have the same numbers in all partitions."""
+        if self.common.temporary is not None and self.common.temporary.removed:
+            raise InvalidInput("the log is closed; open it anew with open_partitions")
         pipeline = self.common.reading.pipeline(self.group)
         instances, gathering = Numbering(), Gathering()
         for events in pipeline:
             gathering.append(instances.numbers(events.who), replace(events, key=None))
         membership = self.common.membership
         places = pipeline.codes.places(membership)
-        if gathering.size != self.n_events or places.min() < 0:
+        good = [n for n in range(len(places)) if n not in pipeline.codes.unusable]
+        if gathering.size != self.n_events or places[good].min() < 0:
             raise InvalidLog(
                 f"{', '.join(self.group.files[:3])} of {self.group.folder.name} changed since the "
                 f"log was opened: {gathering.size:,} good rows, not {self.n_events:,}; open it anew"
@@ -81,24 +240,64 @@ class Partition:
         return gathering.log(instances.labels, membership, places, dict(self.common.about))
 
 
-def _partitions(survey: Survey) -> tuple[Partition, ...]:
-    membership, _ = survey.codes.membership()
-    about = about_source(survey.source, survey.reading.plan, survey.bad)
-    common = _Common(survey.reading, membership, about)
-    return tuple(
+def _files(survey: Survey) -> list[Partition]:
+    """Return the files themselves as partitions."""
+    common = _Common(survey.reading, *_about(survey))
+    return [
         Partition(group, events, common)
         for group, events in zip(survey.groups, survey.events, strict=True)
         if events
-    )
+    ]
+
+
+def _buckets(
+    survey: Survey, buckets: Sequence[tuple[str, int, int]], temporary: _Temporary
+) -> list[Partition]:
+    """Return the files that were written as partitions."""
+    folder, plan = temporary.made(""), survey.reading.plan
+    common = _Common(Reading(event_plan(plan), True), *_about(survey), temporary)
+    schema = event_schema(plan)
+    return [
+        Partition(FileGroup(folder, (name,), schema), events, common) for name, events, _ in buckets
+    ]
+
+
+def _about(survey: Survey) -> tuple[Membership, dict[str, Any]]:
+    membership, _ = survey.codes.membership()
+    return membership, about_source(survey.source, survey.reading.plan, survey.bad)
 
 
 class PartitionedLog:
-    """A log in parts of whole instances; made by :func:`open_partitions`."""
+    """A log in partitions of whole instances; made by :func:`open_partitions`.
+
+    Attributes
+    ----------
+    partitions : tuple of Partition
+        The same ones in the same order, wherever they were made.
+    membership : Membership
+        The same for all partitions.
+    n_events, n_instances : int
+    about : dict
+        As of :class:`EventLog`, for the whole log; "repeated" is known after a full iteration.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import pandas as pd
+    >>> import influential_bandits as ib
+    >>> clicks = pd.DataFrame({"instance": ["ann", "bob"], "arm": ["b", "a"], "loss": [0, 1]})
+    >>> with tempfile.TemporaryDirectory() as home:
+    ...     clicks.to_parquet(f"{home}/clicks.parquet")
+    ...     with ib.open_partitions(home, time=None, loss="loss") as log:
+    ...         print(log.arms, log.n_events, [part.instances for part in log])
+    ('a', 'b') 2 [('ann', 'bob')]
+    """
 
     def __init__(self, partitions: Sequence[Partition], instances: int) -> None:
         self.partitions = tuple(partitions)
-        self.membership = self.partitions[0].common.membership
-        self.about = dict(self.partitions[0].common.about)
+        self._common = self.partitions[0].common
+        self.membership = self._common.membership
+        self.about = dict(self._common.about)
         self.n_events = sum(part.n_events for part in self.partitions)
         self.n_instances = instances
 
@@ -108,7 +307,7 @@ class PartitionedLog:
         return self.membership.arms
 
     def __iter__(self) -> Iterator[EventLog]:
-        """Yield the logs of all partitions, one at a time."""
+        """Yield the logs of all partitions, one at a time; each instance is in one of them."""
         repeated = 0
         for partition in self.partitions:
             log = partition.load()
@@ -117,7 +316,9 @@ class PartitionedLog:
         self.about["repeated"] = repeated
 
     def close(self) -> None:
-        """Remove temporary files."""
+        """Remove temporary files, if there are any; the partitions are gone then."""
+        if self._common.temporary is not None:
+            self._common.temporary.remove()
 
     def __enter__(self) -> Self:
         """Return the log, which is closed in the end."""
@@ -134,7 +335,8 @@ class PartitionedLog:
 
     def __repr__(self) -> str:
         """Say the size."""
+        parts = len(self.partitions)
         return (
             f"PartitionedLog({self.n_events:,} events, {self.n_instances:,} instances, "
-            f"{len(self.arms)} arms, {len(self.partitions)} partitions)"
+            f"{len(self.arms)} arms, {parts} partition{'' if parts == 1 else 's'})"
         )

@@ -52,6 +52,17 @@ class Events:
             None if self.key is None else self.key[start:stop],
         )
 
+    def kept(self, wanted: Mask) -> Events:
+        """Return the events for which this is true."""
+        return Events(
+            _filtered(wanted)(self.who),
+            self.what[wanted],
+            self.loss[wanted],
+            None if self.time is None else self.time[wanted],
+            self.row[wanted],
+            None if self.key is None else self.key[wanted],
+        )
+
 
 class Pipeline:
     """Reads a source through a plan: yields checked events and keeps count of bad rows."""

@@ -21,7 +21,7 @@ from influential_bandits.logs.items import ItemCodes
 from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.membership import Membership
 from influential_bandits.logs.numbering import Codes, Numbering, hashes, repeated_keys
-from influential_bandits.logs.options import ReadingOptions
+from influential_bandits.logs.options import ReadingOptions, reading_options
 from influential_bandits.logs.pipeline import Events, Pipeline
 from influential_bandits.logs.sources import Source, open_source
 from influential_bandits.logs.spilling import Spill
@@ -87,11 +87,7 @@ def stream_log(
     ('news', 'sport') 4 4
     """
     size = whole_number("events_per_part", events_per_part, 1)
-    try:
-        plan = ReadingOptions(**options)
-    except TypeError:
-        unknown = sorted(set(options) - set(ReadingOptions.__dataclass_fields__))
-        raise InvalidInput(f"stream_log has no option {', '.join(unknown)}") from None
+    plan = reading_options("stream_log", options)
     if grouped and plan.keys and plan.instance not in plan.keys:
         raise InvalidInput(
             f"with grouped=True, key must contain the column of instances {plan.instance!r}, got "

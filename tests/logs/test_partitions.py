@@ -1,0 +1,556 @@
+"""Partitions: the same events as read_log, whole instances, wherever and however files are cut."""
+
+import gc
+import json
+import pickle
+import uuid
+import warnings
+from pathlib import Path
+
+import fsspec
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from influential_bandits.errors import InvalidInput, InvalidLog
+from influential_bandits.logs import partitions, shuffling, sources, surveying
+from influential_bandits.logs.log import joined
+from influential_bandits.logs.partitions import open_partitions
+from influential_bandits.logs.reading import read_log
+from influential_bandits.logs.repartitioning import MARKER, repartition_log
+from influential_bandits.simulation.cluster import DaskExecution
+from influential_bandits.simulation.execution import LocalExecution
+
+ONE = LocalExecution(threads=1)
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch):
+    """Groups, batches, runs and buckets so small that a little log has many of them."""
+    monkeypatch.setattr(surveying, "GROUP_BYTES", 1)
+    monkeypatch.setattr(surveying, "FEWEST_MERGED", 5)
+    monkeypatch.setattr(sources, "ROWS", 40)
+    monkeypatch.setattr(shuffling, "ROWS_PER_RUN", 50)
+    monkeypatch.setattr(shuffling, "EVENTS_PER_PARTITION", 100)
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    """Where temporary files go, and nothing may be left."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    yield folder
+    gc.collect()
+    assert not list(folder.iterdir())
+
+
+def rows(events=400, users=23, seed=0):
+    """Random events with many equal times; losses tell each event from all others."""
+    random = np.random.default_rng(seed)
+    return pd.DataFrame(
+        {
+            "instance": random.integers(0, users, events),
+            "arm": random.choice(["x", "y|z", "z", "w|x"], events),
+            "time": random.integers(0, 6, events),
+            "loss": np.arange(events) / 7,
+        }
+    )
+
+
+def write(folder, *frames):
+    """Write frames as files of a folder."""
+    for number, frame in enumerate(frames):
+        path = Path(folder) / f"day={number:02d}" / "events.parquet"
+        path.parent.mkdir(parents=True)
+        frame.to_parquet(path, index=False)
+    return folder
+
+
+def interleaved(frame, files=5):
+    return [frame.iloc[n::files] for n in range(files)]
+
+
+def by_instance(frame, files=5):
+    return [frame[frame["instance"] % files == n] for n in range(files)]
+
+
+def plain(folder):
+    """The slow version: all rows in the order of files, then sorted by time, one by one."""
+    frames = [pd.read_parquet(path) for path in sorted(Path(folder).rglob("*.parquet"))]
+    made = {}
+    for _, row in pd.concat(frames).iterrows():
+        made.setdefault(str(row["instance"]), []).append(row)
+    return {
+        label: [
+            (row["arm"], float(row["time"]), float(row["loss"]))
+            for row in sorted(events, key=lambda row: row["time"])
+        ]
+        for label, events in made.items()
+    }
+
+
+def histories(log):
+    return {
+        label: [
+            (log.membership.items[item], time, loss)
+            for item, time, loss in zip(part.item, part.time, part.loss, strict=True)
+        ]
+        for label in log.instances
+        for part in [log.history(label)]
+    }
+
+
+def by_label(log):
+    return log.take(np.argsort(np.array(log.instances, object)))
+
+
+def assert_same(log, expected):
+    """Compare all partitions with a log that was read at once, to the last bit."""
+    logs = list(log)
+    for part in logs:
+        assert part.membership is log.membership
+        assert part.about["source"] == expected.about["source"]
+    labels = [label for part in logs for label in part.instances]
+    assert len(labels) == len(set(labels)) == log.n_instances
+    assert [part.n_events for part in log.partitions] == [part.n_events for part in logs]
+    assert (log.n_events, log.about) == (expected.n_events, expected.about)
+    mine, theirs = by_label(joined(logs)), by_label(expected)
+    assert mine.instances == theirs.instances
+    assert log.arms == theirs.arms
+    assert log.membership.items == theirs.membership.items
+    for name in ("offsets", "item", "loss"):
+        np.testing.assert_array_equal(getattr(mine, name), getattr(theirs, name))
+    for name in ("offsets", "arm", "weight"):
+        one, other = getattr(log.membership, name), getattr(theirs.membership, name)
+        np.testing.assert_array_equal(one, other)
+    if theirs.time is None:
+        assert mine.time is None
+    else:
+        np.testing.assert_array_equal(mine.time, theirs.time)
+
+
+@pytest.mark.parametrize("cut", [interleaved, by_instance])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"categories": "|"},
+        {"categories": "|", "choose": "random", "seed": 3},
+        {"time": None, "arms": ["z", "x", "y|z", "w|x", "none"]},
+        {"items": {"x": ["b"], "y|z": "a", "z": ["c", "a"], "w|x": ["b"], "q": ["d"]}},
+    ],
+)
+def test_partitions_have_the_events_of_read_log(cut, options, tmp_path):
+    folder = write(tmp_path / "log", *cut(rows()))
+    with open_partitions(folder, loss="loss", **options) as log:
+        assert len(log.partitions) == (4 if cut is interleaved else 5)
+        assert_same(log, read_log(folder, loss="loss", **options))
+
+
+@pytest.mark.parametrize("cut", [interleaved, by_instance])
+def test_histories_are_those_of_the_slow_version(cut, tmp_path):
+    folder = write(tmp_path / "log", *cut(rows()))
+    with open_partitions(folder, loss="loss") as log:
+        assert histories(joined(list(log))) == plain(folder)
+
+
+@settings(
+    deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(data=st.data())
+def test_any_cut_into_files_is_the_same_log(data, tmp_path):
+    users = data.draw(st.integers(1, 12), label="users")
+    frame = rows(data.draw(st.integers(1, 120), label="events"), users)
+    files = data.draw(st.integers(1, 4), label="files")
+    where = np.array(data.draw(st.lists(st.integers(0, files - 1), min_size=len(frame),
+                                        max_size=len(frame))))  # fmt: skip
+    folder = write(tmp_path / uuid.uuid4().hex, *(frame[where == n] for n in range(files)))
+    with open_partitions(folder, loss="loss", execution=ONE) as log:
+        assert_same(log, read_log(folder, loss="loss"))
+
+
+def test_files_by_instance_are_taken_as_they_are(tmp_path, home):
+    folder = write(tmp_path / "log", *by_instance(rows()))
+    log = open_partitions(folder, loss="loss")
+    assert not list(home.iterdir())
+    assert [part.group.folder.address for part in log.partitions] == [str(folder)] * 5
+    assert repr(log) == "PartitionedLog(400 events, 23 instances, 4 arms, 5 partitions)"
+
+
+def test_small_neighbours_are_one_partition(tmp_path, home, monkeypatch):
+    monkeypatch.setattr(surveying, "GROUP_BYTES", 1 << 20)
+    folder = write(tmp_path / "log", *interleaved(rows()))
+    log = open_partitions(folder, loss="loss")
+    assert not list(home.iterdir())
+    assert len(log.partitions) == 1
+    assert_same(log, read_log(folder, loss="loss"))
+
+
+def test_large_files_are_repartitioned(tmp_path, home, monkeypatch):
+    monkeypatch.setattr(partitions, "MOST_EVENTS", 50)
+    folder = write(tmp_path / "log", *by_instance(rows()))
+    with open_partitions(folder, loss="loss") as log:
+        assert list(home.iterdir())
+        assert_same(log, read_log(folder, loss="loss"))
+
+
+@pytest.mark.parametrize("label", ["{}", "ä{}", "日本 {}"])
+def test_folders_of_instances_are_columns(label, tmp_path):
+    frame = rows()
+    for number in range(23):
+        for part in range(2):
+            path = tmp_path / "log" / f"user={label.format(number)}" / f"{part}.parquet"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            mine = frame[frame["instance"] == number].drop(columns="instance")
+            mine.iloc[part::2].to_parquet(path, index=False)
+    options = {"instance": "user", "loss": "loss"}
+    with open_partitions(tmp_path / "log", **options) as log:
+        assert_same(log, read_log(tmp_path / "log", **options))
+
+
+def test_mixed_folder_names_are_text_in_every_file(tmp_path):
+    for name in ("7", "ann"):
+        path = tmp_path / "log" / f"instance={name}" / "x.parquet"
+        path.parent.mkdir(parents=True)
+        rows(9).drop(columns="instance").to_parquet(path, index=False)
+    log = open_partitions(tmp_path / "log", loss="loss")
+    assert_same(log, read_log(tmp_path / "log", loss="loss"))
+
+
+def test_an_instance_larger_than_a_partition(tmp_path):
+    frame = rows(500, users=6)
+    frame.loc[frame.index % 5 > 0, "instance"] = 77
+    folder = write(tmp_path / "log", *interleaved(frame))
+    with open_partitions(folder, loss="loss") as log:
+        assert max(part.n_events for part in log.partitions) >= 400
+        assert_same(log, read_log(folder, loss="loss"))
+
+
+@pytest.mark.parametrize("time", ["iso", "number", "stamp"])
+def test_times_are_read_alike_in_all_files(time, tmp_path):
+    frame = rows()
+    stamps = pd.to_datetime(frame["time"] * 1000, unit="s")
+    frame["time"] = {
+        "iso": stamps.dt.strftime("%Y-%m-%dT%H:%M:%S"),
+        "number": frame["time"].astype(str),
+        "stamp": stamps,
+    }[time]
+    folder = write(tmp_path / "log", *interleaved(frame))
+    with open_partitions(folder, loss="loss") as log:
+        assert_same(log, read_log(folder, loss="loss"))
+
+
+def test_the_first_file_decides_what_times_are(tmp_path):
+    first, second = rows(10), rows(10, seed=1)
+    first["time"], second["time"] = "2024-05-01", "5"
+    folder = write(tmp_path / "log", first[:0], first, second)
+    for read in (read_log, open_partitions):
+        with pytest.raises(InvalidLog, match=r"10 × unreadable time"):
+            read(folder, loss="loss")
+
+
+def test_ratings_and_rewards_become_losses(tmp_path):
+    folder = write(tmp_path / "log", *interleaved(rows()))
+    for outcome in ({"rating": "loss", "best": 5}, {"reward": "loss"}):
+        with open_partitions(folder, **outcome) as log:
+            assert_same(log, read_log(folder, **outcome))
+
+
+def test_bad_rows_are_named_by_file(tmp_path):
+    frames = interleaved(rows())
+    frames[1] = frames[1].assign(loss=[None, 1.0] * 40)
+    frames[3] = frames[3].assign(arm=[*["x"] * 79, ""], loss=[np.inf] + [1.0] * 79)
+    folder = write(tmp_path / "log", *frames)
+    with pytest.raises(InvalidLog) as failed:
+        open_partitions(folder, loss="loss")
+    assert str(failed.value) == (
+        "log has 42 bad rows: 41 × missing value (rows 0 of day=01/events.parquet, 2 of "
+        "day=01/events.parquet, 4 of day=01/events.parquet, …: loss nan); 1 × not finite (row 0 of "
+        "day=03/events.parquet: loss inf), counted from 0. Mend them, or leave them out with "
+        "bad_rows='drop'"
+    ).replace("nan", "None")
+    with open_partitions(folder, loss="loss", bad_rows="drop") as log:
+        assert log.about["dropped"] == {"missing value": 41, "not finite": 1}
+        assert_same(log, read_log(folder, loss="loss", bad_rows="drop"))
+
+
+def test_unknown_arms_are_bad_rows(tmp_path):
+    folder = write(tmp_path / "log", *by_instance(rows()))
+    options = {"loss": "loss", "arms": ["x", "z"], "bad_rows": "drop"}
+    with open_partitions(folder, **options) as log:
+        assert log.about["dropped"]["unknown arm"] > 50
+        assert_same(log, read_log(folder, **options))
+
+
+@pytest.mark.parametrize("cut", [interleaved, by_instance])
+@pytest.mark.parametrize("key", ["id", ["instance", "id"]])
+def test_repeated_keys_are_found_across_files(cut, key, tmp_path):
+    frame = rows().assign(id=np.random.default_rng(5).integers(0, 300, 400))
+    frame.loc[5, "id"] = 7000
+    folder = write(tmp_path / "log", *cut(frame))
+    options = {"loss": "loss", "key": key}
+    with pytest.raises(InvalidLog, match=r"duplicate key \(rows \d+ of day=0\d/events.parquet"):
+        open_partitions(folder, **options)
+    with open_partitions(folder, **options, bad_rows="drop") as log:
+        assert_same(log, read_log(folder, **options, bad_rows="drop"))
+
+
+def test_keys_that_are_unique_leave_files_as_they_are(tmp_path, home):
+    folder = write(tmp_path / "log", *by_instance(rows()))
+    log = open_partitions(folder, loss="loss", key="loss")
+    assert not list(home.iterdir())
+    assert_same(log, read_log(folder, loss="loss", key="loss"))
+
+
+def test_empty_files_and_a_single_file(tmp_path):
+    frame = rows()
+    folder = write(tmp_path / "log", frame[:0], frame, frame[:0])
+    log = open_partitions(folder, loss="loss")
+    assert len(log.partitions) == 1
+    assert_same(log, read_log(folder, loss="loss"))
+    file = folder / "day=01" / "events.parquet"
+    assert_same(open_partitions(file, loss="loss"), read_log(file, loss="loss"))
+
+
+def test_what_cannot_be_opened_is_said(tmp_path):
+    folder = write(tmp_path / "log", rows()[:0])
+    with pytest.raises(InvalidLog, match=r"log has columns, but no rows"):
+        open_partitions(folder, loss="loss")
+    with pytest.raises(InvalidLog, match=r"no column 'Loss'; it has: .* did you mean 'loss'"):
+        open_partitions(folder, loss="Loss")
+    with pytest.raises(InvalidInput, match=r"no option colour, separator"):
+        open_partitions(folder, loss="loss", separator=",", colour="red")
+    with pytest.raises(InvalidInput, match=r"there is no file or folder .*/nowhere"):
+        open_partitions(tmp_path / "nowhere", loss="loss")
+    with pytest.raises(InvalidInput, match=r"there is no file or folder memory://nowhere"):
+        open_partitions("memory://nowhere", loss="loss")
+    with pytest.raises(InvalidInput, match=r"foo://bar cannot be reached: Protocol not known"):
+        open_partitions("foo://bar", loss="loss")
+    with pytest.raises(InvalidInput, match=r"an address is a path or a URL"):
+        open_partitions(rows(), loss="loss")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InvalidInput, match=r"is a folder without Parquet files"):
+        open_partitions(tmp_path / "empty", loss="loss")
+    full = write(tmp_path / "full", *interleaved(rows()))
+    with pytest.raises(InvalidInput, match=r"there is no folder .*/nowhere for temporary files"):
+        open_partitions(full, loss="loss", folder=tmp_path / "nowhere")
+
+
+def test_files_that_are_no_parquet_are_named(tmp_path):
+    folder = write(tmp_path / "log", *by_instance(rows()))
+    (folder / "day=03" / "events.parquet").write_bytes(b"nothing of the kind")
+    with pytest.raises(InvalidLog, match=r"day=03/events.parquet cannot be read"):
+        open_partitions(folder, loss="loss")
+
+
+def test_files_that_changed_are_noticed(tmp_path):
+    folder = write(tmp_path / "log", *by_instance(rows()))
+    log = open_partitions(folder, loss="loss")
+    rows(30).assign(instance=1).to_parquet(folder / "day=01" / "events.parquet", index=False)
+    with pytest.raises(InvalidLog, match=r"changed since the log was opened: 30 good rows, not"):
+        log.partitions[1].load()
+    (folder / "day=02" / "events.parquet").unlink()
+    with pytest.raises(InvalidLog, match=r"day=02/events.parquet cannot be read"):
+        log.partitions[2].load()
+
+
+def test_temporary_files_live_as_long_as_they_are_used(tmp_path, home):
+    folder = write(tmp_path / "log", *interleaved(rows()))
+    parts = open_partitions(folder, loss="loss").partitions
+    gc.collect()
+    sent = pickle.loads(pickle.dumps(parts[0]))
+    assert len(pickle.dumps(parts[0])) < 5000
+    assert sent.load().n_events == parts[0].load().n_events
+    del parts
+    gc.collect()
+    assert not list(home.iterdir())
+    with pytest.raises(InvalidLog, match=r"cannot be read"):
+        sent.load()
+    with open_partitions(folder, loss="loss", folder=tmp_path) as log:
+        assert not list(home.iterdir())
+        names = {path.suffix for path in tmp_path.glob("influential-bandits-*/*")}
+        assert names == {".parquet"}
+    assert not list(tmp_path.glob("influential-bandits-*"))
+    with pytest.raises(InvalidInput, match=r"the log is closed"):
+        next(iter(log))
+
+
+@pytest.fixture
+def memory():
+    """A folder of the file system that fsspec keeps in memory."""
+    system = fsspec.filesystem("memory")
+    yield f"memory://{uuid.uuid4().hex}"
+    system.store.clear()
+    system.pseudo_dirs[:] = [""]
+
+
+def put(address, folder):
+    system, path = fsspec.core.url_to_fs(address)
+    for file in Path(folder).rglob("*.parquet"):
+        system.makedirs(f"{path}/{file.parent.relative_to(folder)}", exist_ok=True)
+        system.pipe(f"{path}/{file.relative_to(folder)}", file.read_bytes())
+
+
+@pytest.mark.parametrize("cut", [interleaved, by_instance])
+def test_any_address_of_fsspec(cut, tmp_path, memory):
+    put(f"{memory}/log", write(tmp_path / "log", *cut(rows())))
+    expected = read_log(tmp_path / "log", loss="loss")
+    if cut is interleaved:
+        with pytest.raises(InvalidInput, match=r"with folder="):
+            open_partitions(f"{memory}/log", loss="loss")
+    fsspec.filesystem("memory").mkdir(f"{memory}/work")
+    with open_partitions(f"{memory}/log/", loss="loss", folder=f"{memory}/work") as log:
+        assert_same(log, expected)
+    assert not fsspec.filesystem("memory").ls(f"{memory}/work")
+
+
+def test_files_of_this_computer_by_url(tmp_path):
+    folder = write(tmp_path / "log", *interleaved(rows()))
+    with open_partitions(f"file://{folder}", loss="loss") as log:
+        assert_same(log, read_log(folder, loss="loss"))
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # another cluster may have the usual port
+        execution = DaskExecution(workers=2)
+    with execution:
+        yield execution
+
+
+def files(folder):
+    return {path.name: path.read_bytes() for path in Path(folder).iterdir() if path.is_file()}
+
+
+def test_a_cluster_makes_the_same_partitions(tmp_path, cluster):
+    frame = rows().assign(id=np.random.default_rng(5).integers(0, 300, 400))
+    folder = write(tmp_path / "log", *interleaved(frame))
+    options = {"loss": "loss", "categories": "|", "key": "id", "bad_rows": "drop"}
+    expected = read_log(folder, **options)
+    logs = []
+    for execution in (ONE, LocalExecution(threads=3), cluster):
+        with open_partitions(folder, execution=execution, **options) as log:
+            assert_same(log, expected)
+            logs.append(list(execution.map(partitions.Partition.load, log.partitions)))
+    for mine in logs[1:]:
+        for one, other in zip(logs[0], mine, strict=True):
+            assert one.instances == other.instances
+            for name in ("offsets", "item", "loss", "time"):
+                np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+
+
+def test_a_cluster_says_what_is_wrong_with_rows(tmp_path, cluster):
+    folder = write(tmp_path / "log", rows(), rows().assign(arm=None))
+    with pytest.raises(InvalidLog, match=r"400 × missing value .rows 0 of day=01"):
+        open_partitions(folder, loss="loss", execution=cluster)
+
+
+def test_a_cluster_writes_the_same_files(tmp_path, cluster, monkeypatch):
+    monkeypatch.setattr(sources, "ROWS", 1 << 18)  # workers have their own, and cut row groups so
+    folder = write(tmp_path / "log", *interleaved(rows()))
+    for name, execution in (("here", None), ("there", cluster)):
+        repartition_log(folder, tmp_path / name, execution=execution, loss="loss")
+    assert files(tmp_path / "here") == files(tmp_path / "there")
+
+
+def test_repartitioned_files_stay_and_are_complete(tmp_path, monkeypatch):
+    folder = write(tmp_path / "log", *interleaved(rows()))
+    out = tmp_path / "out"
+    made = repartition_log(folder, out, rating="loss", best=4)
+    assert (made["events"], made["instances"], made["partitions"]) == (400, 23, 4)
+    assert json.loads((out / MARKER).read_text()) == made
+    assert sorted(files(out)) == [MARKER, *(f"part-{n:06d}.parquet" for n in range(4))]
+    assert all(path.is_file() for path in out.iterdir())
+    expected = read_log(folder, rating="loss", best=4)
+    monkeypatch.setattr(partitions, "MOST_EVENTS", 50)  # the marker says that they are as they are
+    log = open_partitions(out, loss="loss")
+    assert log.partitions[0].group.folder.address == str(out)
+    assert histories(by_label(joined(list(log)))) == histories(expected)
+    before = files(out)
+    assert repartition_log(folder, out, rating="loss", best=4) == made
+    assert files(out) == before
+
+
+def test_repartitioning_goes_on_where_it_was(tmp_path, monkeypatch):
+    folder = write(tmp_path / "log", *interleaved(rows()))
+    options = {"loss": "loss", "execution": ONE}
+    repartition_log(folder, tmp_path / "whole", **options)
+
+    for least in ("events-000003.json", "part-000002.parquet"):
+        out = tmp_path / least
+        with monkeypatch.context() as patch:
+            patch.setattr("influential_bandits.logs.addresses.Folder.writing", _failing(least))
+            with pytest.raises(OSError, match=r"no space"):
+                repartition_log(folder, out, **options)
+        assert not (out / MARKER).exists()
+        assert not list(out.rglob("*.unfinished"))
+        written = {path: path.stat().st_mtime_ns for path in out.rglob("part-*.parquet")}
+        repartition_log(folder, out, **options)
+        assert files(out) == files(tmp_path / "whole")
+        assert all(path.stat().st_mtime_ns == when for path, when in written.items())
+
+
+def _failing(name):
+    from influential_bandits.logs.addresses import Folder
+
+    writing = Folder.writing
+
+    def fail(folder, file, meanwhile=""):
+        if file == name:
+            raise OSError("no space")
+        return writing(folder, file, meanwhile)
+
+    return fail
+
+
+def test_repartitioning_never_mixes_logs(tmp_path):
+    folder = write(tmp_path / "log", *interleaved(rows()))
+    out = tmp_path / "out"
+    repartition_log(folder, out, loss="loss")
+    with pytest.raises(InvalidInput, match=r"holds the partitions of another log"):
+        repartition_log(folder, out, reward="loss")
+    with pytest.raises(InvalidInput, match=r"is not empty"):
+        repartition_log(out, folder, loss="loss")
+    with pytest.raises(InvalidInput, match=r"lies within"):
+        repartition_log(folder, folder / "out", loss="loss")
+    bad = write(tmp_path / "bad", rows().assign(loss=None))
+    with pytest.raises(InvalidLog, match=r"400 × missing value"):
+        repartition_log(bad, tmp_path / "none", loss="loss")
+    assert not list(tmp_path.glob("none/*.parquet"))
+
+
+def test_unicode_and_long_labels(tmp_path):
+    frame = rows()
+    frame["instance"] = [f"é{'z' * (n % 7)} 人{n}" for n in frame["instance"]]
+    frame["arm"] = frame["arm"] + "ß€"
+    folder = write(tmp_path / "log", *interleaved(frame))
+    with open_partitions(folder, loss="loss") as log:
+        assert_same(log, read_log(folder, loss="loss"))
+
+
+def test_files_of_other_columns_are_read_as_the_first(tmp_path):
+    first, second = rows(60), rows(60, seed=1)
+    folder = write(tmp_path / "log", first.assign(more=1), second.astype({"time": "int32"}))
+    with open_partitions(folder, loss="loss") as log:
+        assert_same(log, read_log(folder, loss="loss"))
+    lacking = write(tmp_path / "lacking", first, second.drop(columns="arm"))
+    for read in (read_log, open_partitions):
+        with pytest.raises(InvalidLog, match=r"60 × missing value"):
+            read(lacking, loss="loss")
+
+
+def test_large_row_groups_and_dictionaries(tmp_path):
+    frame = rows()
+    (tmp_path / "log").mkdir()
+    for number, part in enumerate(interleaved(frame, 2)):
+        columns = pa.Table.from_pandas(part, preserve_index=False)
+        coded = columns.set_column(1, "arm", columns["arm"].dictionary_encode())
+        pq.write_table(coded, tmp_path / "log" / f"{number}.parquet", row_group_size=33)
+    with open_partitions(tmp_path / "log", loss="loss") as log:
+        assert_same(log, read_log(tmp_path / "log", loss="loss"))
