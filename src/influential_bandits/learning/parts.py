@@ -96,7 +96,8 @@ def loaded(part: Any) -> EventLog:
 
 def name_of(part: Any, number: int) -> str:
     """Return what to call a part when it is spoken of."""
-    return str(getattr(part, "name", None) or f"partition {number}")
+    files = getattr(getattr(part, "group", None), "files", ())
+    return str(getattr(part, "name", None) or ", ".join(files[:3]) or f"partition {number}")
 
 
 def leaves(parts: Iterable[Any], events: int) -> Iterator[Any]:
