@@ -1,11 +1,11 @@
 """Fits in parts: the same bits here and on a cluster, and pieces on disk that survive failures."""
 
 import json
-import warnings
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
+import distributed
 import numpy as np
 import pytest
 from hypothesis import given
@@ -94,10 +94,12 @@ def partitioned(folder):
 
 @pytest.fixture(scope="module")
 def cluster():
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Port", UserWarning)  # another cluster has the usual one
-        execution = ib.DaskExecution(workers=2)
-    with execution:
+    """Two processes, and a dashboard on any free port: the usual one may be taken."""
+    settings = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
+    with (
+        distributed.LocalCluster(processes=True, silence_logs=40, **settings) as processes,
+        ib.DaskExecution(processes.scheduler_address) as execution,
+    ):
         yield execution
 
 

@@ -78,9 +78,10 @@ def fit_part(
     task: tuple[int, Any], threads: int | None, work: Callable[[EventLog], Own], kept: int
 ) -> PartFit:
     """Fit the instances of a part, task = (number, part); can be sent away."""
-    here = LocalExecution(threads)
+    here, parts = LocalExecution(threads), pieces([loaded(task[1])], pooling.CHUNK)
     try:
-        found = list(here.map(partial(on_part, work), pieces([loaded(task[1])], pooling.CHUNK)))
+        with single_threaded_algebra():
+            found = list(here.map(partial(on_part, work), parts))
     except np.linalg.LinAlgError:
         raise NotApplicable(TOO_LITTLE) from None
     own = together(own for _, own in found)

@@ -32,7 +32,7 @@ from influential_bandits.learning.partial_pooling import (
     partial_population,
     posterior_work,
 )
-from influential_bandits.learning.parts import InParts, on_part, pieces
+from influential_bandits.learning.parts import InParts, on_part, pieces, single_threaded_algebra
 from influential_bandits.learning.pooling import random_effects
 from influential_bandits.learning.survey import Survey, sample, surveyed
 from influential_bandits.logs.log import EventLog, require_log
@@ -146,7 +146,8 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
         self, work: Callable[[EventLog], Own], parts: Any, execution: Execution
     ) -> tuple[list[str], Own]:
         """Fit the instances of all parts, and keep them all."""
-        found = list(execution.map(partial(on_part, work), pieces(parts, pooling.CHUNK)))
+        with single_threaded_algebra():
+            found = list(execution.map(partial(on_part, work), pieces(parts, pooling.CHUNK)))
         own = together(own for _, own in found)
         if not np.isfinite(own.coefficients).all():
             raise NotApplicable(TOO_LITTLE)

@@ -134,7 +134,8 @@ def summed(
     """Return the sum of ``work(log)`` over chunks of all parts, or None if there are no parts."""
     execution = execution or LocalExecution()
     task = partial(_summed_task, work, events)
-    return tree_sum(execution.map(task, _batches(leaves(parts, events), _together(parts))))
+    with single_threaded_algebra():
+        return tree_sum(execution.map(task, _batches(leaves(parts, events), _together(parts))))
 
 
 def _together(parts: Iterable[Any]) -> int:
