@@ -170,7 +170,7 @@ def _settings(model: LossModel, log: Any) -> dict[str, Any]:
         "parameters": parameters,
         "arms": list(log.arms),
         "partitions": len(log.partitions),
-        "log": {key: value for key, value in log.about.items() if isinstance(value, PLAIN)},
+        "log": {key: value for key, value in log.about.items() if isinstance(value, str)},
     }
 
 
@@ -221,9 +221,9 @@ class _InstanceFolder:
             return False
         try:
             about = json.loads(self._parquet.read_schema(path).metadata[KEY])
-        except (OSError, ValueError, KeyError, TypeError):
+            return bool(about["state"] == state)
+        except (OSError, ValueError, KeyError, TypeError):  # damaged, or not one of ours
             return False
-        return bool(about["state"] == state)
 
     def keep(self, number: int, fit: PartFit, state: str, name: str, names: list[str]) -> None:
         """Write a finished piece."""
