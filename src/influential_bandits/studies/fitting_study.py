@@ -118,12 +118,14 @@ def fit_partitions(
     finally:
         bar.close()
     finished = [number for number in parts if number not in failed]
+    if not finished:
+        raise Unfinished(f"all {len(parts)} partitions failed: {_named(failed)}")
     end_fit(model, begun, (folder.read(number, begun) for number in finished))
-    save_model(model, out, _about(log, model, survey, failed))
+    save_model(model, out, _about(log, model, survey, failed, execution))
     if failed:
         raise Unfinished(
-            f"{len(failed)} of {len(parts)} partitions failed; the other {len(finished)} are in "
-            f"{folder.path}, and {out} is of those alone: {_named(failed)}"
+            f"{len(failed)} of {len(parts)} partitions failed: {_named(failed)}. The instances of "
+            f"the others are in {folder.path}; mend these and run the same again"
         )
     return model
 
@@ -178,11 +180,18 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _about(log: Any, model: LossModel, survey: Survey, failed: dict[int, str]) -> dict[str, Any]:
+def _about(
+    log: Any,
+    model: LossModel,
+    survey: Survey,
+    failed: dict[int, str],
+    execution: Execution | None,
+) -> dict[str, Any]:
     """Return what a plan needs beside the model; the halves are those of the sample."""
     kept = {key: value for key, value in log.about.items() if isinstance(value, PLAIN)}
     mix = survey.sums.weight / survey.sums.weight.sum()
-    halves = halves_of(survey.sample, model) if isinstance(model, InfluenceModel) else []
+    influence = isinstance(model, InfluenceModel)
+    halves = halves_of(survey.sample, model, execution) if influence else []
     about = {"log": kept, "logged_mix": mix.tolist(), "halves": halves, "instances": FOLDER}
     return about | ({"failed": [failed[n] for n in sorted(failed)]} if failed else {})
 
