@@ -104,7 +104,7 @@ def leaves(parts: Iterable[Any], events: int) -> Iterator[Any]:
     """Yield what one task works on: of logs in memory chunks of so many events, else the part."""
     for part in parts:
         if isinstance(part, EventLog):
-            yield from part.parts(events)
+            yield from _bare(part).parts(events)
         else:
             yield part
 
@@ -113,9 +113,15 @@ def pieces(parts: Iterable[Any], events: int) -> Iterator[Any]:
     """Yield parts to fit instance by instance: logs in memory in small pieces, for even work."""
     for part in parts:
         if isinstance(part, EventLog):
-            yield from part.parts(max(1, min(events, len(part) // PIECES)))
+            yield from _bare(part).parts(max(1, min(events, len(part) // PIECES)))
         else:
             yield part
+
+
+def _bare(log: EventLog) -> EventLog:
+    """Return a log without what is kept beside it, which may be large, and would travel along."""
+    columns = (log.instances, log.offsets, log.item, log.loss, log.time, log.membership)
+    return EventLog._of_sorted(*columns, {})
 
 
 def on_part(work: Callable[[EventLog], Any], part: Any) -> tuple[tuple[str, ...], Any]:
