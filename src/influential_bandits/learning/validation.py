@@ -187,9 +187,9 @@ def validate(
     squares, fitted = np.zeros((len(models), log.n_instances)), {}
     bar = Progress("validation", len(models), progress)
     clone = optional_module("sklearn.base", "learn").clone
-    where = {} if execution is None else {"execution": execution}  # other models may know none
+    options = {} if execution is None else {"execution": execution}  # other models may know none
     for row, (name, model) in enumerate(models.items()):
-        fitted[name] = clone(model).fit(first, **where)
+        fitted[name] = clone(model).fit(first, **options)
         error = (log.loss - fitted[name].predict(log))[predicted]
         squares[row] = np.bincount(where[predicted], error**2, minlength=log.n_instances)
         bar.done += 1
@@ -264,8 +264,8 @@ def choose(
     found = validate(log, models, last=last, progress=progress, execution=execution)
     best = min(found.names, key=found.mse)
     clone = optional_module("sklearn.base", "learn").clone
-    where = {} if execution is None else {"execution": execution}
-    return clone(models[best]).fit(log, **where), found
+    options = {} if execution is None else {"execution": execution}
+    return clone(models[best]).fit(log, **options), found
 
 
 def _name(model: Any) -> str:
