@@ -14,11 +14,13 @@ from benchmarks.measuring import Bar, Row, fastest, within
 from benchmarks.plain_statistics import plain_gram
 from benchmarks.whole_log import ARMS, EFFECTS, SETTINGS, USERS, design
 from influential_bandits.learning.design import Design, Kind, events_of, history_gram
-from influential_bandits.learning.fitting import penalties, single_threaded_algebra, solved
-from influential_bandits.learning.partial_pooling import _posteriors, estimated_prior, sample
+from influential_bandits.learning.fitting import penalties, solved
+from influential_bandits.learning.partial_pooling import estimated_prior, posterior_work
+from influential_bandits.learning.parts import pieces, single_threaded_algebra
 from influential_bandits.learning.pooling import arm_means, pooled_gram, random_effects
 from influential_bandits.learning.psd import solve_psd
-from influential_bandits.simulation.execution import map_in_order
+from influential_bandits.learning.survey import sample
+from influential_bandits.simulation.execution import LocalExecution, map_in_order
 
 PAPER_SCALE = 1e-3  # largest entry: 20 of the paper's 73 users have a norm above this
 STRONG = 0.05  # the cone hardly binds, and a first-order method needs few steps
@@ -236,11 +238,11 @@ def partial_pooling(users):
     with single_threaded_algebra():
         few = ib.synthetic_log(8, **SETTINGS)
         prior = estimated_prior(sample([few], 0), plan, effects)
-        _posteriors(few, plan, True, prior, None, None)  # may compile
+        posterior_work(plan, True, prior)(few)  # may compile
         start, before = time.perf_counter(), time.process_time()
         prior = estimated_prior(sample([log], 0), plan, effects)
         middle, between = time.perf_counter(), time.process_time()
-        _posteriors(log, plan, True, prior, None, None)
+        list(LocalExecution().map(posterior_work(plan, True, prior), pieces([log], 10**6)))
         end, after = time.perf_counter(), time.process_time()
     each = (end - middle) / users
     minutes = (middle - start + each * USERS) / 60

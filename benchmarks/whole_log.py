@@ -13,8 +13,8 @@ import numpy as np
 import influential_bandits as ib
 from benchmarks.memory import status
 from influential_bandits.learning.design import Design, Kind
-from influential_bandits.learning.fitting import single_threaded_algebra
 from influential_bandits.learning.partial_pooling import fit_partially
+from influential_bandits.learning.parts import single_threaded_algebra
 from influential_bandits.learning.pooling import (
     RandomEffects,
     arm_means,

@@ -84,6 +84,7 @@ if TYPE_CHECKING:
     from influential_bandits.simulation.scenario import Scenario
     from influential_bandits.simulation.slopes import log_log_slope
     from influential_bandits.simulation.trajectory import Trajectory
+    from influential_bandits.studies.fitting_study import fit_partitions
     from influential_bandits.world.environment import Environment
     from influential_bandits.world.generators import (
         block_instance,
@@ -166,6 +167,7 @@ _HOMES = {
     "simulation.scenario": ("Scenario",),
     "simulation.slopes": ("log_log_slope",),
     "simulation.trajectory": ("Trajectory",),
+    "studies.fitting_study": ("fit_partitions",),
     "world.environment": ("Environment",),
     "world.generators": (
         "block_instance",

@@ -348,6 +348,9 @@ def movielens(
     ] = 2_000_000,
     seed: Seed = 0,
     out: Out = Path("results/movielens"),
+    jobs: Jobs = None,
+    engine: EngineName = Engine.local,
+    scheduler: Scheduler = None,
 ) -> None:
     """Reproduce the paper's MovieLens study, and test what it claims."""
     if (data is None) == (download is None):
@@ -358,7 +361,10 @@ def movielens(
         from influential_bandits.studies.report.text import markdown_table
 
         path = data if data is not None else fetch_movielens(str(download))
-        sections = study_movielens(path, out, min_ratings, seed, permutations, most_events)
+        with _execution(engine, scheduler, jobs) as where:
+            sections = study_movielens(
+                path, out, min_ratings, seed, permutations, most_events, execution=where
+            )
         typer.echo(markdown_table(sections))
     _say_where(out)
 
@@ -383,6 +389,9 @@ def diagnose(
     permutations: Annotated[int, typer.Option(help="Of the test of influence.")] = 999,
     seed: Seed = 0,
     out: Out = Path("results/diagnosis"),
+    jobs: Jobs = None,
+    engine: EngineName = Engine.local,
+    scheduler: Scheduler = None,
 ) -> None:
     """Say whether the past changes what comes next in a log: verdict, report and model."""
     with _stoppable("nothing was written"):
@@ -390,17 +399,32 @@ def diagnose(
 
         roles = (instance, arm, time, loss, rating, reward)
         events = _read(log, roles, best, categories, separator, drop_bad_rows, seed)
-        found = diagnose_log(events, out, half_life=half_life, permutations=permutations, seed=seed)
+        with _execution(engine, scheduler, jobs) as where:
+            found = diagnose_log(
+                events,
+                out,
+                half_life=half_life,
+                permutations=permutations,
+                seed=seed,
+                execution=where,
+            )
         typer.echo(found.verdict)
     _say_where(out)
 
 
 @app.command(
     epilog="Example: influential-bandits fit log.csv --instance user --arm ad --reward click "
-    "--out model.json"
+    "--out model.json; influential-bandits fit s3://logs/clicks --by-partition --engine dask "
+    "--scheduler tcp://host:8786 --reward click --out fits/model.json"
 )
 def fit(
-    log: Log,
+    log: Annotated[
+        str,
+        typer.Argument(
+            help="CSV (also gzip), Parquet, or a folder of Parquet; with --by-partition also an "
+            "address such as s3://bucket/folder."
+        ),
+    ],
     instance: InstanceColumn = None,
     arm: ArmColumn = None,
     time: TimeColumn = None,
@@ -422,30 +446,53 @@ def fit(
         str, typer.Option(help="full: one matrix; partial: own, pulled to the population; none.")
     ] = "full",
     seed: Seed = 0,
+    by_partition: Annotated[
+        bool,
+        typer.Option(
+            "--by-partition",
+            help="Of a folder of Parquet: read and fit file by file where the workers are, and "
+            "write the instances into the folder instances beside the model.",
+        ),
+    ] = False,
     out: Annotated[Path, typer.Option(help="File for the model.")] = Path("model.json"),
     jobs: Jobs = None,
+    engine: EngineName = Engine.local,
+    scheduler: Scheduler = None,
 ) -> None:
-    """Fit an influence model to a log, and write it as JSON."""
+    """Fit an influence model to a log, and write it as JSON.
+
+    With --by-partition, run it again after an interruption, and it continues where it was.
+    """
     ways: dict[str, bool | str] = {"full": True, "partial": "partial", "none": False}
     if pooling not in ways:
         raise InvalidInput(f"--pooling must be full, partial or none, got {pooling!r}")
-    with _stoppable("nothing was written"):
+    kept = "nothing was written"
+    if by_partition:
+        kept = f"finished instances are kept beside {out}: run the same command again to continue"
+    with _stoppable(kept):
         from influential_bandits.studies.diagnosis import described, fit_log
 
         roles = (instance, arm, time, loss, rating, reward)
-        events = _read(log, roles, best, categories, separator, drop_bad_rows, seed)
-        model = fit_log(
-            events,
-            out,
-            interaction=interaction,
-            memory=memory,
-            half_life=half_life,
-            ridge=ridge,
-            drift=drift,
-            pooled=ways[pooling],
-            seed=seed,
-            threads=jobs,
-        )
+        how = (best, categories, separator, drop_bad_rows, seed)
+        settings: dict[str, Any] = {
+            "interaction": interaction,
+            "memory": memory,
+            "half_life": half_life,
+            "ridge": ridge,
+            "drift": drift,
+            "pooled": ways[pooling],
+            "seed": seed,
+        }
+        with _execution(engine, scheduler, jobs) as where:
+            if by_partition:
+                from influential_bandits.studies.fitting_study import fit_partitioned_log
+
+                parts = _read(log, roles, *how, execution=where)
+                model, notes = fit_partitioned_log(parts, out, execution=where, **settings)
+                typer.echo("\n".join(notes))
+            else:
+                events = _read(Path(log), roles, *how)
+                model = fit_log(events, out, execution=where, **settings)
         typer.echo(described(model))
     typer.echo(f"\nModel: {out}  (next: influential-bandits plan {out} --horizon 100)")
 
@@ -470,29 +517,32 @@ def plan(
 
 
 def _read(
-    path: Path,
+    path: Path | str,
     roles: tuple[str | None, ...],
     best: float | None,
     categories: str | None,
     separator: str | None,
     drop_bad_rows: bool,
     seed: int,
+    execution: Any = None,
 ) -> Any:
-    """Read a log for a command, and say what was taken for what."""
-    from influential_bandits.studies.log_options import read_for_command
+    """Read a log for a command, or open its partitions, and say what was taken for what."""
+    from influential_bandits.studies.log_options import open_for_command, read_for_command
 
     names = ("instance", "arm", "time", "loss", "rating", "reward")
     named = dict(zip(names, roles, strict=True))
+    options: dict[str, Any] = {
+        "best": best,
+        "categories": categories,
+        "separator": separator,
+        "bad_rows": "drop" if drop_bad_rows else "error",
+        "seed": seed,
+    }
     try:
-        log = read_for_command(
-            path,
-            named,
-            best=best,
-            categories=categories,
-            separator=separator,
-            bad_rows="drop" if drop_bad_rows else "error",
-            seed=seed,
-        )
+        if isinstance(path, Path):
+            log: Any = read_for_command(path, named, **options)
+        else:
+            log = open_for_command(path, named, execution, **options)
     except InvalidLog as error:  # speaks of the argument, which is an option here
         raise InvalidLog(re.sub(r"bad_rows=.drop.", "--drop-bad-rows", str(error))) from None
     told = [f"Read {log!r}: {log.about['columns']}"]

@@ -7,13 +7,13 @@ differs is where the penalty comes from: a ridge, or what the population says.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from influential_bandits.checks import optional_module
+from influential_bandits.learning import pooling
 from influential_bandits.learning.design import (
     Design,
     Events,
@@ -22,6 +22,12 @@ from influential_bandits.learning.design import (
     events_of,
     histories_predicted,
     history_gram,
+)
+from influential_bandits.learning.parts import (
+    on_part,
+    pieces,
+    single_threaded_algebra,
+    summed,
 )
 from influential_bandits.learning.pooling import (
     RandomEffects,
@@ -32,12 +38,21 @@ from influential_bandits.learning.pooling import (
     random_effects,
 )
 from influential_bandits.learning.psd import solve_psd, svec
-from influential_bandits.logs.log import EventLog
+from influential_bandits.logs.log import EventLog, joined
 from influential_bandits.numerics.compiling import kernel
-from influential_bandits.simulation.execution import Progress, map_in_order
+from influential_bandits.simulation.execution import Execution, chosen_execution
 from influential_bandits.world.dynamics import Floats
 
-__all__ = ["Fit", "Penalty", "fit_pooled", "fit_separately", "interactions", "predictions"]
+__all__ = [
+    "Fit",
+    "Own",
+    "Penalty",
+    "Shared",
+    "fit_pooled",
+    "fit_separately",
+    "interactions",
+    "predictions",
+]
 
 TOLERANCE = 1e-9  # relative duality gap
 REFINEMENTS = 3  # of the variances, at most: each brings them ten times as close
@@ -65,11 +80,43 @@ class Fit(NamedTuple):
     covariance: Floats  # (size, size): of the population's coefficients
 
 
-@contextmanager
-def single_threaded_algebra() -> Iterator[None]:
-    """Keep linear algebra on one thread each: several fits run side by side already."""
-    with optional_module("threadpoolctl", "learn").threadpool_limits(1, "blas"):
-        yield
+class Own(NamedTuple):
+    """Coefficients of the instances of one part, and how sure they are; rows as in :class:`Fit`."""
+
+    coefficients: Floats
+    free: Floats
+    errors: Floats
+    noise: Floats
+    gap: Floats
+    determined: bool
+
+
+class Shared(NamedTuple):
+    """What a fit knows before it comes to the single instances."""
+
+    population: Floats  # (size,)
+    free_population: Floats
+    covariance: Floats  # (size, size)
+    noise: float
+    gap: float
+    determined: bool
+
+
+def together(owns: Iterable[Own]) -> Own:
+    """Return the fits of several parts as one."""
+    *arrays, determined = zip(*owns, strict=True)
+    return Own._make([*(np.concatenate(array) for array in arrays), all(determined)])
+
+
+def shared_by(own: Own, shared: Shared) -> Fit:
+    """Return fits of instances beside what they share."""
+    return Fit(
+        *own[:5],
+        shared.determined and own.determined,
+        shared.population,
+        shared.free_population,
+        shared.covariance,
+    )
 
 
 def fit_separately(
@@ -78,66 +125,57 @@ def fit_separately(
     definite: bool,
     penalty: Penalty,
     threads: int | None = None,
-    progress: Progress | None = None,
+    execution: Execution | None = None,
 ) -> Fit:
     """Fit each instance on its own."""
-    events, size = events_of(log), design.size
-    instances = log.n_instances
-    out = empty(instances, size)
-    normalised = log.membership.normalised
-
-    def work(task: tuple[int, int]) -> bool:
-        return _fit_range(design, events, *task, definite, *penalty, normalised, size, *out)
-
+    where = chosen_execution(execution, threads)
+    work = partial(separate_fits, design=design, definite=definite, penalty=penalty)
     with single_threaded_algebra():
-        determined = all(list(map_in_order(work, _small_chunks(log), threads, progress)))
-    fit = averaged(log, determined, *out)
-    met = np.flatnonzero(log.lengths > 0)
-    if len(met) == 1:
-        covariance = fit.noise[met[0]] ** 2 * _inverse_of(design, events, met[0], *penalty, size)
-        fit = fit._replace(covariance=covariance)
-    return fit
+        found = where.map(partial(on_part, work), pieces([log], pooling.CHUNK))
+        own = together(own for _, own in found)
+        return averaged(own, log.lengths > 0, alone(log, design, penalty, own))
 
 
-def averaged(
-    log: EventLog,
-    determined: bool,
-    coefficients: Floats,
-    free: Floats,
-    errors: Floats,
-    noise: Floats,
-    gap: Floats,
-) -> Fit:
-    """Return fits of single instances together with their mean as the population."""
-    met = log.lengths > 0
-    if met.sum() > 1:
-        covariance = np.atleast_2d(np.cov(free[met], rowvar=False)) / met.sum()
-    else:
-        covariance = np.diag(errors[met].sum(axis=0) ** 2)
-    population, free_population = coefficients[met].mean(axis=0), free[met].mean(axis=0)
-    return Fit(
-        coefficients,
-        free,
-        errors,
-        noise,
-        gap,
-        determined,
-        population,
-        free_population,
-        covariance,
+def separate_fits(log: EventLog, design: Design, definite: bool, penalty: Penalty) -> Own:
+    """Fit each instance of a part on its own."""
+    out = empty(log.n_instances, design.size)
+    determined = _fit_range(
+        design,
+        events_of(log),
+        0,
+        log.n_instances,
+        definite,
+        *penalty,
+        log.membership.normalised,
+        design.size,
+        *out,
     )
+    return Own(*out, bool(determined))
+
+
+def alone(log: EventLog, design: Design, penalty: Penalty, own: Own) -> Floats | None:
+    """Return the covariance of the coefficients if a log has one instance only, else None."""
+    met = np.flatnonzero(log.lengths > 0)
+    if len(met) != 1:
+        return None
+    inverse = _inverse_of(design, events_of(log), met[0], *penalty, design.size)
+    return np.asarray(own.noise[met[0]] ** 2 * inverse)
+
+
+def averaged(own: Own, met: Any, covariance: Floats | None = None) -> Fit:
+    """Return fits of single instances together with the mean of those met as the population."""
+    if covariance is None and met.sum() > 1:
+        covariance = np.atleast_2d(np.cov(own.free[met], rowvar=False)) / met.sum()
+    elif covariance is None:
+        covariance = np.diag(own.errors[met].sum(axis=0) ** 2)
+    population, free = own.coefficients[met].mean(axis=0), own.free[met].mean(axis=0)
+    return Fit(*own, population, free, covariance)
 
 
 def empty(instances: int, size: int) -> tuple[Any, Any, Any, Any, Any]:
     """Return arrays for the coefficients, the same without cone, errors, noise and gap."""
     first, second, third = (np.zeros((instances, size)) for _ in range(3))
     return first, second, third, np.zeros(instances), np.zeros(instances)
-
-
-def _small_chunks(log: EventLog) -> Iterable[tuple[int, int]]:
-    """Return ranges of instances, small enough that threads share the work evenly."""
-    step = max(1, min(64, log.n_instances // 16))
-    return [(low, min(low + step, log.n_instances)) for low in range(0, log.n_instances, step)]
 
 
 @kernel
@@ -298,93 +336,111 @@ def fit_pooled(
     ridge: float,
     effects: RandomEffects,
     threads: int | None = None,
+    execution: Execution | None = None,
 ) -> tuple[Fit, RandomEffects]:
-    """Fit one interaction and one level for all, and initial losses for each instance.
+    """Fit one interaction and one level for all, and initial losses for each instance."""
+    logs, where = list(parts), chosen_execution(execution, threads)
+    sample = logs[0] if len(logs) == 1 else joined(logs)
+    shared, effects = pooled_population(
+        logs, design, definite, ridge, effects, sample, len(sample), where
+    )
+    work = partial(pooled_fits, design=design, effects=effects, shared=shared)
+    found = where.map(partial(on_part, work), pieces(logs, pooling.CHUNK))
+    return shared_by(together(own for _, own in found), shared), effects
 
-    The variances of the initial losses are estimated again from what each fit leaves, until they
-    stay: influence and tastes explain each other where past losses steer choices.
+
+def pooled_population(
+    parts: Iterable[Any],
+    design: Design,
+    definite: bool,
+    ridge: float,
+    effects: RandomEffects,
+    sample: EventLog,
+    events: int,
+    execution: Execution,
+) -> tuple[Shared, RandomEffects]:
+    """Fit one interaction and one level for all.
+
+    The variances of the initial losses are estimated again from what each fit leaves of the sample,
+    until they stay: influence and tastes explain each other where past losses steer choices.
     Standard errors of what is shared hold up when the errors of one instance depend on each other
     (the sandwich over instances).
     """
-    number = sum(len(log) for log in parts)
     gap = np.zeros(1)
     shape = (design.arms, design.controls, design.kind)
     with single_threaded_algebra():
         for again in (*[design.size > design.arms] * REFINEMENTS, False):
-            gram = pooled_gram(parts, design, effects, threads)
-            weights = penalties(gram, *shape, number, ridge, 1e-9)
+            gram = pooled_gram(parts, design, effects, execution=execution)
+            weights = penalties(gram, *shape, events, ridge, 1e-9)
             shared, free, _, _, determined = solved(gram, weights, *shape, definite, ridge, gap)
             if not again:
                 break
-            lefts = [log.loss - predictions(log, design, shared) for log in parts]
-            new = random_effects(parts, design.baseline, lefts)
+            left = sample.loss - predictions(sample, design, shared)
+            new = random_effects([sample], design.baseline, [left])
             if max(abs(new.arm - effects.arm), abs(new.common - effects.common)) < 1e-3:
                 break
             effects = new
         bread = np.linalg.inv(gram[:-1, :-1] + np.diag(weights))
-        effect, left, meat, freedom = _instances(parts, design, effects, shared)
-    covariance = bread @ meat @ bread
+        work = partial(_sandwich, design=design, effects=effects, shared=shared)
+        sums: Any = summed(work, parts, pooling.CHUNK, execution)
+        covariance = bread @ sums.meat @ bread
     spots = np.arange(design.size)
     covariance[spots, spots] = np.maximum(covariance[spots, spots], 0.0)  # but for rounding
-    coefficients = np.tile(shared, (len(effect), 1))
-    coefficients[:, : design.arms] += effect
-    unbound = np.tile(free, (len(effect), 1))
-    unbound[:, : design.arms] = coefficients[:, : design.arms]
-    noise = float(np.sqrt(left / max(number - freedom, 1.0)))
-    errors = np.tile(np.sqrt(np.diag(covariance)), (len(effect), 1))
-    errors[:, : design.arms] = _effect_errors(parts, design, effects, noise, covariance)
-    fit = Fit(
-        coefficients,
-        unbound,
-        errors,
-        np.full(len(effect), noise),
-        np.full(len(effect), gap[0]),
-        bool(determined),
-        shared,
-        free,
-        covariance,
+    freedom = _freedom(sums.events, sums.instances * design.arms, effects)
+    noise = float(np.sqrt(sums.left / max(events - freedom, 1.0)))
+    return Shared(shared, free, covariance, noise, float(gap[0]), bool(determined)), effects
+
+
+def pooled_fits(log: EventLog, design: Design, effects: RandomEffects, shared: Shared) -> Own:
+    """Return each instance's own initial losses beside what is shared."""
+    number, arms = log.n_instances, design.arms
+    coefficients = np.tile(shared.population, (number, 1))
+    coefficients[:, :arms] += _own_effects(log, design, effects, shared.population)[0]
+    free = np.tile(shared.free_population, (number, 1))
+    free[:, :arms] = coefficients[:, :arms]
+    errors = np.tile(np.sqrt(np.diag(shared.covariance)), (number, 1))
+    variances = np.zeros((number, arms))
+    spread = effects.arm + effects.common
+    effect_variances(
+        design, events_of(log), spread, shared.noise, shared.covariance, design.size, variances
     )
-    return fit, effects
+    errors[:, :arms] = np.sqrt(np.maximum(variances, 0.0))
+    return Own(
+        coefficients, free, errors, np.full(number, shared.noise), np.full(number, shared.gap), True
+    )
 
 
-def _instances(
-    parts: Iterable[EventLog], design: Design, effects: RandomEffects, shared: Floats
-) -> tuple[Floats, float, Floats, float]:
-    """Return each instance's own part of the initial losses, and what the sandwich is made of."""
-    rows, left = [], 0.0
-    meat = np.zeros((design.size, design.size))
-    spent = 0.0  # degrees of freedom that the instances' own losses take
-    for log in parts:
-        events = events_of(log)
-        residual = log.loss - predictions(log, design, shared)
-        effect = np.zeros((log.n_instances, design.arms))
-        instance_effects(events, residual, effects.arm, effects.common, effect)
-        residual -= predictions(log, design._replace(kind=Kind.NONE, controls=0), effect)
-        scores = np.zeros((log.n_instances, design.size))
-        instance_scores(design, events, residual, design.size, scores)
-        meat += scores.T @ scores
-        left += float(residual @ residual)
-        events_of_cell = len(log) / max(effect.size, 1)
-        spent += effect.size * events_of_cell / (events_of_cell + 1.0 / effects.arm)
-        rows.append(effect)
-    return np.concatenate(rows), left, meat, spent
+class _Sandwich(NamedTuple):
+    meat: Floats  # (size, size): squares of the instances' scores
+    left: float  # squares that nothing explains
+    events: int
+    instances: int
 
 
-def _effect_errors(
-    parts: Iterable[EventLog],
-    design: Design,
-    effects: RandomEffects,
-    noise: float,
-    covariance: Floats,
-) -> Floats:
-    """Return standard errors of the initial losses of each instance, (instances, arms)."""
-    rows = []
-    for log in parts:
-        out = np.zeros((log.n_instances, design.arms))
-        spread = effects.arm + effects.common
-        effect_variances(design, events_of(log), spread, noise, covariance, design.size, out)
-        rows.append(np.sqrt(np.maximum(out, 0.0)))
-    return np.concatenate(rows)
+def _sandwich(log: EventLog, design: Design, effects: RandomEffects, shared: Floats) -> _Sandwich:
+    """Return what standard errors of what is shared are made of."""
+    _, residual = _own_effects(log, design, effects, shared)
+    scores = np.zeros((log.n_instances, design.size))
+    instance_scores(design, events_of(log), residual, design.size, scores)
+    left = float(residual @ residual)
+    return _Sandwich(scores.T @ scores, left, len(log), log.n_instances)
+
+
+def _own_effects(
+    log: EventLog, design: Design, effects: RandomEffects, shared: Floats
+) -> tuple[Floats, Floats]:
+    """Return each instance's own part of the initial losses, and what is left of all losses."""
+    residual = log.loss - predictions(log, design, shared)
+    effect = np.zeros((log.n_instances, design.arms))
+    instance_effects(events_of(log), residual, effects.arm, effects.common, effect)
+    residual -= predictions(log, design._replace(kind=Kind.NONE, controls=0), effect)
+    return effect, residual
+
+
+def _freedom(events: int, cells: int, effects: RandomEffects) -> float:
+    """Return the degrees of freedom that the instances' own losses take."""
+    each = events / max(cells, 1)
+    return cells * each / (each + 1.0 / effects.arm)
 
 
 def predictions(log: EventLog, design: Design, coefficients: Floats) -> Floats:

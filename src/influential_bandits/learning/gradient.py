@@ -8,25 +8,29 @@ so that stopping early acts as a regularisation that nobody chose.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from influential_bandits.learning import pooling
 from influential_bandits.learning.design import Design, as_matrix, events_of, history_gram
 from influential_bandits.learning.fitting import (
     Fit,
+    Own,
     Penalty,
     _centred,
     averaged,
     empty,
     penalties,
-    single_threaded_algebra,
     solved,
+    together,
 )
+from influential_bandits.learning.parts import on_part, pieces, single_threaded_algebra
 from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.compiling import kernel
-from influential_bandits.simulation.execution import map_in_order
+from influential_bandits.simulation.execution import chosen_execution
 from influential_bandits.world.dynamics import Floats, Ints
 
 __all__ = ["Descent", "descend", "descent"]
@@ -43,15 +47,28 @@ class Descent(NamedTuple):
 
 
 def descend(
-    log: EventLog, design: Design, penalty: Penalty, steps: int, seed: int, threads: int | None
+    log: EventLog,
+    design: Design,
+    penalty: Penalty,
+    steps: int,
+    seed: int,
+    threads: int | None = None,
 ) -> Fit:
     """Fit each instance by gradient descent, as long as the paper's readers may have."""
+    work = partial(descended, design=design, penalty=penalty, steps=steps, seed=seed)
+    parts = pieces([log], pooling.CHUNK)
+    found = chosen_execution(None, threads).map(partial(on_part, work), parts)
+    return averaged(together(own for _, own in found), log.lengths > 0)
+
+
+def descended(log: EventLog, design: Design, penalty: Penalty, steps: int, seed: int) -> Own:
+    """Fit each instance of a part by gradient descent."""
     out = empty(log.n_instances, design.size)
     coefficients, free, errors, noise, gap = out
     marks = np.array([steps], np.int64)
     shape = (design.arms, design.controls, design.kind)
-
-    def work(u: int) -> bool:
+    all_determined = True
+    for u in np.flatnonzero(log.lengths).tolist():
         gram, weights, mean = _statistics(log, design, penalty, u)
         best, unbound, spread, left, determined = solved(
             gram, weights, *shape, True, penalty.ridge, gap[u : u + 1]
@@ -65,11 +82,8 @@ def descend(
         errors[u] = noise[u] * np.sqrt(spread)
         coefficients[u, : design.arms] += mean
         free[u, : design.arms] += mean
-        return bool(determined)
-
-    with single_threaded_algebra():
-        determined = all(list(map_in_order(work, np.flatnonzero(log.lengths).tolist(), threads)))
-    return averaged(log, determined, *out)
+        all_determined &= bool(determined)
+    return Own(*out, all_determined)
 
 
 def descent(

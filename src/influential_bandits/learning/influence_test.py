@@ -283,6 +283,9 @@ def influence_test(
 ) -> InfluenceTest:
     """Test whether arms influence later losses, beyond drift, taste and what an arm costs anyway.
 
+    It runs on the threads of this computer: every permutation looks at all instances together, so
+    that there is nothing to send away. Draw instances at random from logs that are too large.
+
     Parameters
     ----------
     log : EventLog

@@ -2,26 +2,43 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Callable
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from influential_bandits.checks import is_real, optional_module
-from influential_bandits.errors import InvalidInput, NotApplicable
+from influential_bandits.errors import InvalidInput, NotApplicable, Unfinished
+from influential_bandits.learning import pooling
 from influential_bandits.learning.design import DAY, KINDS, Design
 from influential_bandits.learning.fitting import (
     Fit,
+    Own,
     Penalty,
-    fit_pooled,
-    fit_separately,
+    Shared,
+    alone,
+    averaged,
+    pooled_fits,
+    pooled_population,
     predictions,
+    separate_fits,
+    shared_by,
+    together,
 )
-from influential_bandits.learning.gradient import descend
-from influential_bandits.learning.partial_pooling import Prior, fit_partially
-from influential_bandits.learning.pooling import arm_means, random_effects
+from influential_bandits.learning.gradient import descended
+from influential_bandits.learning.partial_pooling import (
+    Prior,
+    partial_population,
+    posterior_work,
+)
+from influential_bandits.learning.parts import InParts, on_part, pieces, single_threaded_algebra
+from influential_bandits.learning.pooling import random_effects
+from influential_bandits.learning.survey import Survey, sample, surveyed
 from influential_bandits.logs.log import EventLog, require_log
 from influential_bandits.logs.membership import Membership
 from influential_bandits.logs.streaming import LogStream
+from influential_bandits.simulation.execution import Execution, chosen_execution
 from influential_bandits.world.dynamics import Floats
 
 __all__ = ["LossModel", "check_at_least", "check_share", "require_fitted"]
@@ -30,7 +47,14 @@ _base: Any = optional_module("sklearn.base", "learn")
 _validation: Any = optional_module("sklearn.utils.validation", "learn")
 
 ONE_HISTORY = "0"  # the instance of events that were given as an array
-Log = EventLog | LogStream
+
+
+class Elsewhere(NamedTuple):
+    """What a model knows of instances whose own coefficients are kept beside it, in files."""
+
+    instances: int
+    noise: float  # standard deviation, of all instances together
+    covariance: Floats  # (size, size): of the instances' coefficients
 
 
 class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc]
@@ -46,33 +70,98 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
     shrinkage: float
     threads: int | None
 
-    def fit(self, X: Any, y: Any = None) -> Any:
-        """Fit to a log, or to an array of one history and its losses."""
+    def fit(self, X: Any, y: Any = None, execution: Execution | None = None) -> Any:
+        """Fit to a log, or to an array of one history and its losses.
+
+        Parameters
+        ----------
+        X : EventLog, LogStream, PartitionedLog or array (events, arms)
+        y : array (events,), optional
+            Losses, if X is an array.
+        execution : LocalExecution or DaskExecution, optional
+            Where to compute; by default here, with ``threads``. Changes no bit.
+
+        Returns
+        -------
+        The model itself.
+        """
+        where = chosen_execution(execution, self.threads)
         log = self._log(X, y, fitting=True)
         self._check()
+        if isinstance(log, LogStream) and self.pooled is False:
+            raise InvalidInput(WHOLE)
         if isinstance(log, EventLog) and (log.lengths == 0).any():
             log = log.take(np.flatnonzero(log.lengths))
-        parts = [log] if isinstance(log, EventLog) else log
-        arms = len(log.arms)
-        baseline = arm_means(parts, arms)
-        if getattr(self, "half_life", None) is not None:
-            for part in parts:
-                _require_clock(part)
-        self.design_ = self._design(baseline)
-        self.arms_ = tuple(log.arms)
-        self.n_features_in_ = arms
-        self.effects_ = random_effects(parts, baseline)
-        self.prior_: Prior | None = None
+        survey = surveyed(log, self._seed(), where)
+        if survey.failed:
+            raise Unfinished("; ".join(list(survey.failed.values())[:3]))
         try:
-            fit = self._fitted(log, parts)
+            work, shared = self._begin(survey, tuple(log.arms), where)
+            labels, own = self._instances(work, survey.parts, where)
+            self._take(self._ended(survey, own, shared), labels)
         except np.linalg.LinAlgError:
             raise NotApplicable(TOO_LITTLE) from None
-        if not np.isfinite(fit.coefficients).all():
-            raise NotApplicable(TOO_LITTLE)
-        self._take(fit, [label for part in parts for label in part.instances])
-        gaps = _gaps(next(iter(parts)))
-        self.days_between_events_ = float(np.median(gaps)) if len(gaps) else None
         return self
+
+    def _begin(
+        self, survey: Survey, arms: tuple[str, ...], execution: Execution
+    ) -> tuple[Callable[[EventLog], Own], Shared | None]:
+        """Fit what instances share, if anything; return how to fit those of one part."""
+        baseline = survey.sums.means
+        if getattr(self, "half_life", None) is not None and survey.sums.without_clock:
+            raise InvalidInput("half_life needs the time of each event, but the log has none")
+        self.design_ = self._design(baseline)
+        self.arms_ = arms
+        self.n_features_in_ = len(arms)
+        self.effects_ = random_effects([survey.sample], baseline)
+        self.prior_: Prior | None = None
+        gaps = _gaps(survey.sample)
+        self.days_between_events_ = float(np.median(gaps)) if len(gaps) else None
+        definite, ridge = self._kind() == "psd", float(getattr(self, "ridge", 0.0))
+        design = self.design_
+        if self.pooled is True:
+            shared, self.effects_ = pooled_population(
+                survey.parts,
+                design,
+                definite,
+                ridge,
+                self.effects_,
+                survey.sample,
+                survey.sums.events,
+                execution,
+            )
+            work: Any = partial(pooled_fits, design=design, effects=self.effects_, shared=shared)
+            return work, shared
+        if self.pooled is False:
+            penalty = Penalty(ridge, float(self.shrinkage))
+            if getattr(self, "solver", "convex") == "gradient":
+                steps = {"steps": self.max_iter, "seed": self.seed}
+                return partial(descended, design=design, penalty=penalty, **steps), None
+            return partial(separate_fits, design=design, definite=definite, penalty=penalty), None
+        some = sample([survey.sample], self._seed())
+        shared, self.prior_ = partial_population(some, design, definite, self.effects_, execution)
+        return posterior_work(design, definite, self.prior_), shared
+
+    def _instances(
+        self, work: Callable[[EventLog], Own], parts: Any, execution: Execution
+    ) -> tuple[list[str], Own]:
+        """Fit the instances of all parts, and keep them all."""
+        with single_threaded_algebra():
+            found = list(execution.map(partial(on_part, work), pieces(parts, pooling.CHUNK)))
+        own = together(own for _, own in found)
+        if not np.isfinite(own.coefficients).all():
+            raise NotApplicable(TOO_LITTLE)
+        return [label for labels, _ in found for label in labels], own
+
+    def _ended(self, survey: Survey, own: Own, shared: Shared | None) -> Fit:
+        """Return the whole fit; if nothing is shared, the population is the mean of instances."""
+        if shared is not None:
+            return shared_by(own, shared)
+        covariance = None
+        if len(own.noise) == 1 and getattr(self, "solver", "convex") == "convex":
+            penalty = Penalty(float(getattr(self, "ridge", 0.0)), float(self.shrinkage))
+            covariance = alone(survey.sample, self.design_, penalty, own)
+        return averaged(own, np.ones(len(own.noise), bool), covariance)
 
     def _design(self, baseline: Floats) -> Design:
         half_life = getattr(self, "half_life", None)
@@ -86,27 +175,9 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
             baseline,
         )
 
-    def _fitted(self, log: Log, parts: Any) -> Fit:
-        definite, ridge = self._kind() == "psd", float(getattr(self, "ridge", 0.0))
-        if self.pooled is False:
-            if not isinstance(log, EventLog):
-                log = _whole(log)
-            penalty = Penalty(ridge, float(self.shrinkage))
-            if getattr(self, "solver", "convex") == "gradient":
-                return descend(log, self.design_, penalty, self.max_iter, self.seed, self.threads)
-            return fit_separately(log, self.design_, definite, penalty, self.threads)
-        if self.pooled is True:
-            fit, self.effects_ = fit_pooled(
-                parts, self.design_, definite, ridge, self.effects_, self.threads
-            )
-            return fit
-        fit, self.prior_ = fit_partially(
-            parts, self.design_, definite, self.effects_, self._seed(), self.threads
-        )
-        return fit
-
     def _take(self, fit: Fit, labels: list[str]) -> None:
         self.instances_ = tuple(labels)
+        self.elsewhere_: Elsewhere | None = None
         self.coefficients_ = fit.coefficients
         self.unconstrained_ = fit.free
         self.standard_errors_ = fit.errors
@@ -124,8 +195,9 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
         Parameters
         ----------
         X : EventLog or array (events, arms)
-            Of the arms that the model was fitted to. Instances that were not in the fit get the
-            population's coefficients if the model is pooled; else they are an error.
+            Of the arms that the model was fitted to. Instances that were not in the fit, or whose
+            coefficients are in files beside the model, get the population's if the model is
+            pooled; else they are an error.
         y : array (events,), optional
             Losses, if X is an array and the model follows the recent level.
 
@@ -134,7 +206,7 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
         array (events,)
         """
         require_fitted(self)
-        if isinstance(X, LogStream):
+        if not isinstance(X, EventLog) and isinstance(X, (LogStream, InParts)):
             raise InvalidInput("predictions are for one log at a time: predict part by part")
         log = self._log(X, y, fitting=False)
         if log.arms != self.arms_:
@@ -158,6 +230,8 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
     def _coefficients_of(self, labels: tuple[str, ...]) -> Floats:
         if labels == self.instances_:
             return self.coefficients_
+        if self.elsewhere_ is not None and self.pooled is not False:
+            return np.tile(self.population_, (len(labels), 1))
         known = {label: n for n, label in enumerate(self.instances_)}
         missing = [label for label in labels if label not in known]
         if missing and self.pooled is False:
@@ -174,6 +248,11 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
         try:
             return self.instances_.index(str(instance))
         except ValueError:
+            if self.elsewhere_ is not None:
+                raise InvalidInput(
+                    f"this model holds the population alone; the coefficients of instance "
+                    f"{instance!r} are in the files beside it, if it was in the fit"
+                ) from None
             raise InvalidInput(
                 f"instance {instance!r} was not in the fit of {len(self.instances_)} instances"
             ) from None
@@ -205,7 +284,7 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
 
     def _log(self, X: Any, y: Any, fitting: bool) -> Any:
         """Return the log that was given, or make one of arrays."""
-        if isinstance(X, (EventLog, LogStream)):
+        if isinstance(X, (EventLog, LogStream, InParts)):
             if y is not None:
                 raise InvalidInput("a log has its losses already: leave y out")
             return require_log(X) if isinstance(X, EventLog) else X
@@ -240,11 +319,10 @@ UNDETERMINED = (
 )
 
 
-def _whole(stream: LogStream) -> EventLog:
-    raise InvalidInput(
-        "a stream of parts can be fitted with pooled=True or 'partial'; fitting each instance on "
-        "its own keeps all of them, so read the log whole (read_log)"
-    )
+WHOLE = (
+    "a stream of parts can be fitted with pooled=True or 'partial'; fitting each instance on "
+    "its own keeps all of them, so read the log whole (read_log), or open_partitions"
+)
 
 
 def _gaps(log: EventLog) -> Floats:
@@ -256,11 +334,6 @@ def _gaps(log: EventLog) -> Floats:
     ends = log.offsets[1:-1]
     inside[ends[(ends > 0) & (ends < len(log))] - 1] = False
     return gaps[inside]
-
-
-def _require_clock(log: EventLog) -> None:
-    if log.time is None:
-        raise InvalidInput("half_life needs the time of each event, but the log has none")
 
 
 def require_fitted(model: LossModel) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from influential_bandits.checks import is_real
 from influential_bandits.errors import InvalidInput
-from influential_bandits.learning.loss_model import LossModel
+from influential_bandits.learning.loss_model import Elsewhere, LossModel
 from influential_bandits.learning.models import DriftModel, InfluenceModel, StationaryModel
 from influential_bandits.learning.partial_pooling import Prior
 from influential_bandits.learning.pooling import RandomEffects
@@ -67,6 +67,7 @@ def save_model(model: LossModel, path: str | Path, about: Mapping[str, Any] | No
         "baseline": model.design_.baseline.tolist(),
         "effects": [float(value) for value in model.effects_],
         "prior": _prior_as_data(model.prior_),
+        **_elsewhere_as_data(model.elsewhere_),
         **{name: np.asarray(getattr(model, name)).tolist() for name in ARRAYS},
         **{name: getattr(model, name) for name in PLAIN},
         "about": dict(about or {}),
@@ -118,8 +119,12 @@ def _restored(data: dict[str, Any]) -> LossModel:
     model.arms_, model.instances_ = tuple(data["arms"]), tuple(data["instances"])
     model.effects_ = RandomEffects(*data["effects"])
     model.prior_ = _prior_of_data(data["prior"])
+    model.elsewhere_ = _elsewhere_of_data(data.get("elsewhere"))
     model.design_ = model._design(np.array(data["baseline"], np.float64))
     instances, size = len(model.instances_), model.design_.size
+    for name in ARRAYS[:3]:
+        if instances == 0 and getattr(model, name).size == 0:
+            setattr(model, name, np.zeros((0, size)))
     shapes = dict.fromkeys(ARRAYS[:3], (instances, size)) | {
         "noise_": (instances,),
         "population_": (size,),
@@ -142,6 +147,20 @@ def _prior_as_data(prior: Prior | None) -> list[Any] | None:
     if prior is None:
         return None
     return [prior.mean.tolist(), prior.covariance.tolist(), *map(float, prior[2:8]), *prior[8:]]
+
+
+def _elsewhere_as_data(elsewhere: Elsewhere | None) -> dict[str, Any]:
+    if elsewhere is None:
+        return {}
+    number, noise, covariance = elsewhere
+    return {"elsewhere": [int(number), float(noise), np.asarray(covariance).tolist()]}
+
+
+def _elsewhere_of_data(data: list[Any] | None) -> Elsewhere | None:
+    if data is None:
+        return None
+    number, noise, covariance = data
+    return Elsewhere(int(number), float(noise), np.array(covariance, np.float64))
 
 
 def _prior_of_data(data: list[Any] | None) -> Prior | None:

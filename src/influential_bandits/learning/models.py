@@ -332,7 +332,9 @@ class InfluenceModel(LossModel):
             )
         if instance is None:
             covariance = self.population_covariance_
-            if len(self.coefficients_) > 1:
+            if self.elsewhere_ is not None:
+                covariance = covariance + self.elsewhere_.covariance
+            elif len(self.coefficients_) > 1:
                 covariance = covariance + np.cov(self.coefficients_, rowvar=False)
         else:
             covariance = np.diag(self.standard_errors_[self.row(instance)] ** 2)
@@ -361,6 +363,8 @@ class InfluenceModel(LossModel):
     def noise(self, instance: object = None) -> GaussianNoise:
         """Return the noise of an instance, or the population's."""
         require_fitted(self)
+        if instance is None and self.elsewhere_ is not None:
+            return GaussianNoise(self.elsewhere_.noise)
         if instance is None:
             return GaussianNoise(float(np.sqrt(np.mean(self.noise_**2))))
         return GaussianNoise(float(self.noise_[self.row(instance)]))

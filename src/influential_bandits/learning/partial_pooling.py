@@ -4,22 +4,30 @@ The coefficients θ_u of instance u come from a population N(m, Λ); given them,
 with normal noise σ. Λ has one variance each for the level, the interaction's diagonal and the rest
 of it, and arm·I + common·11ᵀ for the initial losses. m, Λ and σ maximise the likelihood of
 the log (EM, with m solved for exactly in each round, which EM alone would approach slowly), on as
-many instances as fit into a moderate memory; then every instance gets its posterior.
+many instances as fit into a moderate memory; then every instance gets its posterior. The instances
+are a sample that one pass over the log brings home, whatever its parts and wherever they are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from influential_bandits.learning import pooling
 from influential_bandits.learning.design import Design, Events, Kind, events_of, history_gram
 from influential_bandits.learning.fitting import (
     Fit,
+    Own,
+    Shared,
     _svec_scale,
-    single_threaded_algebra,
+    empty,
+    shared_by,
+    together,
 )
+from influential_bandits.learning.parts import on_part, pieces, single_threaded_algebra
 from influential_bandits.learning.pooling import RandomEffects
 from influential_bandits.learning.psd import (
     cholesky_solved,
@@ -27,14 +35,20 @@ from influential_bandits.learning.psd import (
     svec,
     triangular_inverse,
 )
-from influential_bandits.logs.log import EventLog, joined
+from influential_bandits.learning.survey import FEWEST, sample
+from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.compiling import kernel
-from influential_bandits.simulation.execution import Progress, map_in_order
+from influential_bandits.simulation.execution import (
+    Execution,
+    LocalExecution,
+    chosen_execution,
+    map_in_order,
+)
 from influential_bandits.world.dynamics import Floats, Ints
 
 __all__ = ["Prior", "fit_partially"]
 
-INSTANCES = 300  # that the prior is estimated from
+INSTANCES = FEWEST  # that the prior is estimated from
 ROUNDS = 25
 SETTLED = 2e-3  # relative change of every variance in one step of EM, when the rounds end
 VARIANCES = ("arm", "common", "level", "diagonal", "off_diagonal", "noise")
@@ -62,42 +76,29 @@ def fit_partially(
     effects: RandomEffects,
     seed: int,
     threads: int | None = None,
-    progress: Progress | None = None,
+    execution: Execution | None = None,
 ) -> tuple[Fit, Prior]:
     """Estimate the prior, then every instance's posterior."""
+    where = chosen_execution(execution, threads)
+    shared, prior = partial_population(sample(parts, seed), design, definite, effects, where)
+    work = posterior_work(design, definite, prior)
+    found = where.map(partial(on_part, work), pieces(parts, pooling.CHUNK))
+    return shared_by(together(own for _, own in found), shared), prior
+
+
+def partial_population(
+    some: EventLog, design: Design, definite: bool, effects: RandomEffects, execution: Execution
+) -> tuple[Shared, Prior]:
+    """Estimate the prior from a sample of instances, on this computer."""
+    threads = execution.threads if isinstance(execution, LocalExecution) else None
     with single_threaded_algebra():
-        prior = estimated_prior(sample(parts, seed), design, effects, threads)
-        fits = [_posteriors(log, design, definite, prior, threads, progress) for log in parts]
-    coefficients, free, errors, gap = (np.concatenate(column) for column in zip(*fits, strict=True))
-    population = prior.mean.copy()
-    if definite:
-        start = design.arms + design.controls
-        population[start:] = _nearest_definite(population[start:], design.arms)
-    fit = Fit(
-        coefficients,
-        free,
-        errors,
-        np.full(len(coefficients), np.sqrt(prior.noise)),
-        gap,
-        True,
-        population,
-        prior.mean,
-        prior.covariance,
-    )
-    return fit, prior
-
-
-def sample(parts: Iterable[EventLog], seed: int) -> EventLog:
-    """Return some instances of a log, drawn at random from all of its parts."""
-    total = sum(int((log.lengths > 0).sum()) for log in parts)
-    drawn = np.sort(np.random.default_rng(seed).permutation(total)[:INSTANCES])
-    taken, before = [], 0
-    for log in parts:
-        met = np.flatnonzero(log.lengths)
-        mine = drawn[(drawn >= before) & (drawn < before + len(met))] - before
-        taken.append(log.take(met[mine]))
-        before += len(met)
-    return joined(taken)
+        prior = estimated_prior(some, design, effects, threads)
+        population = prior.mean.copy()
+        if definite:
+            start = design.arms + design.controls
+            population[start:] = _nearest_definite(population[start:], design.arms)
+    noise = float(np.sqrt(prior.noise))
+    return Shared(population, prior.mean, prior.covariance, noise, 0.0, True), prior
 
 
 def estimated_prior(
@@ -261,45 +262,55 @@ def _maximised(
     )
 
 
-def _posteriors(
+def posterior_work(design: Design, definite: bool, prior: Prior) -> Callable[[EventLog], Own]:
+    """Return the function from a log to the posteriors of its instances; it can be sent away."""
+    with single_threaded_algebra():
+        covariance = _covariance(prior, design)
+        precision: Any = np.linalg.inv(covariance)
+    unsure = np.maximum(np.diag(prior.covariance), 0.0) / np.diag(covariance) ** 2
+    return partial(
+        posteriors,
+        design=design,
+        definite=definite,
+        precision=precision,
+        covariance=covariance,
+        unsure=unsure,
+        mean=prior.mean,
+        noise=prior.noise,
+    )
+
+
+def posteriors(
     log: EventLog,
     design: Design,
     definite: bool,
-    prior: Prior,
-    threads: int | None,
-    progress: Progress | None,
-) -> tuple[Any, ...]:
-    events, size = events_of(log), design.size
-    covariance = _covariance(prior, design)
-    precision: Any = np.linalg.inv(covariance)
-    unsure = np.maximum(np.diag(prior.covariance), 0.0) / np.diag(covariance) ** 2
-    coefficients, free, errors = (np.zeros((log.n_instances, size)) for _ in range(3))
-    gap = np.zeros(log.n_instances)
-
-    def work(task: tuple[int, int]) -> None:
-        _posterior_range(
-            design,
-            events,
-            task[0],
-            task[1],
-            definite,
-            precision,
-            covariance,
-            unsure,
-            prior.mean,
-            prior.noise,
-            size,
-            coefficients,
-            free,
-            errors,
-            gap,
-        )
-
-    step = 64
-    tasks = [(low, min(low + step, log.n_instances)) for low in range(0, log.n_instances, step)]
-    for _ in map_in_order(work, tasks, threads, progress):
-        pass
-    return coefficients, free, errors, gap
+    precision: Floats,
+    covariance: Floats,
+    unsure: Floats,
+    mean: Floats,
+    noise: float,
+) -> Own:
+    """Return the posterior of each instance of a part."""
+    coefficients, free, errors, deviation, gap = empty(log.n_instances, design.size)
+    deviation[:] = np.sqrt(noise)
+    _posterior_range(
+        design,
+        events_of(log),
+        0,
+        log.n_instances,
+        definite,
+        precision,
+        covariance,
+        unsure,
+        mean,
+        noise,
+        design.size,
+        coefficients,
+        free,
+        errors,
+        gap,
+    )
+    return Own(coefficients, free, errors, deviation, gap, True)
 
 
 @kernel

@@ -9,14 +9,15 @@ losses and N the block of them, what counts of an instance is
     G − G_lᵀ·(N + Ω)⁻¹·G_l,  Ω = (arm·I + common·11ᵀ)⁻¹,
 
 summed over instances. It is gathered in one pass, in chunks that do not depend on the number of
-threads, so that the sums are the same to the bit.
+threads or workers, so that the sums are the same to the bit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,12 +32,13 @@ from influential_bandits.learning.design import (
     place,
     regressors,
 )
+from influential_bandits.learning.parts import summed
 from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.compiling import kernel
-from influential_bandits.simulation.execution import map_in_order
+from influential_bandits.simulation.execution import Execution, chosen_execution
 from influential_bandits.world.dynamics import Floats, Ints
 
-__all__ = ["RandomEffects", "arm_means", "pooled_gram", "random_effects"]
+__all__ = ["RandomEffects", "Sums", "arm_means", "arm_sums", "pooled_gram", "random_effects"]
 
 CHUNK = 500_000  # events
 WAITING = 128  # vectors that one matrix product sums up the squares of
@@ -59,13 +61,34 @@ def chunks(log: EventLog) -> list[tuple[int, int]]:
     return list(pairwise(cuts))
 
 
-def arm_means(parts: Iterable[EventLog], arms: int) -> Floats:
-    """Return the mean loss of each arm, (arms,); of arms never met, the mean of all events."""
+class Sums(NamedTuple):
+    """What a pass over a log adds up."""
+
+    loss: Floats  # (arms,): of the events of each arm
+    weight: Floats  # (arms,): how many they are
+    events: int
+    instances: int
+    without_clock: int  # events whose time is not known
+
+    @property
+    def means(self) -> Floats:
+        """The mean loss of each arm, (arms,); of arms never met, that of all events."""
+        met = self.weight > 0
+        everything = self.loss.sum() / max(self.weight.sum(), 1.0)
+        return np.where(met, self.loss / np.where(met, self.weight, 1.0), everything)
+
+
+def arm_sums(log: EventLog, arms: int) -> Sums:
+    """Add up losses and events of a log."""
     total, weight = np.zeros(arms), np.zeros(arms)
-    for log in parts:
-        _add_means(events_of(log), total, weight)
-    everything = total.sum() / max(weight.sum(), 1.0)
-    return np.where(weight > 0, total / np.where(weight > 0, weight, 1.0), everything)
+    _add_means(events_of(log), total, weight)
+    return Sums(total, weight, len(log), log.n_instances, len(log) if log.time is None else 0)
+
+
+def arm_means(parts: Iterable[Any], arms: int, execution: Execution | None = None) -> Floats:
+    """Return the mean loss of each arm, (arms,); of arms never met, the mean of all events."""
+    sums: Any = summed(partial(arm_sums, arms=arms), parts, CHUNK, execution)
+    return np.zeros(arms) if sums is None else sums.means
 
 
 @kernel
@@ -174,30 +197,32 @@ def _deviance(
 
 
 def pooled_gram(
-    parts: Iterable[EventLog], design: Design, effects: RandomEffects, threads: int | None = None
+    parts: Iterable[Any],
+    design: Design,
+    effects: RandomEffects,
+    threads: int | None = None,
+    execution: Execution | None = None,
 ) -> Floats:
     """Return the statistics of all instances together, (size + 1, size + 1); the loss comes last.
 
     Coefficients are those of :class:`Design`: mean initial losses μ, controls, interaction.
     """
-    total = np.zeros((design.size + 1, design.size + 1))
-    for log in parts:
-        events, single = events_of(log), log.membership.single
+    work = partial(_gram_of, design=design, effects=effects)
+    found = summed(work, parts, CHUNK, chosen_execution(execution, threads))
+    return np.zeros((design.size + 1, design.size + 1)) if found is None else found[0]
 
-        def work(task: tuple[int, int], events: Events = events, single: bool = single) -> Floats:
-            out = np.zeros((design.size + 1, design.size + 1))
-            spread, common = effects.arm, effects.common
-            if single:
-                blocks = np.zeros((design.arms, *(2 * (_width(design),))))
-                _add_blocks(design, events, *task, spread, common, design.size, blocks, out)
-                _assemble(design, design.size, blocks, out)
-            else:
-                _add_grams(design, events, *task, spread, common, design.size, out)
-            return out
 
-        for part in map_in_order(work, chunks(log), threads):
-            total += part
-    return total
+def _gram_of(log: EventLog, design: Design, effects: RandomEffects) -> tuple[Floats]:
+    events, task = events_of(log), (0, log.n_instances)
+    out = np.zeros((design.size + 1, design.size + 1))
+    spread, common = effects.arm, effects.common
+    if log.membership.single:
+        blocks = np.zeros((design.arms, *(2 * (_width(design),))))
+        _add_blocks(design, events, *task, spread, common, design.size, blocks, out)
+        _assemble(design, design.size, blocks, out)
+    else:
+        _add_grams(design, events, *task, spread, common, design.size, out)
+    return (out,)
 
 
 def _width(design: Design) -> int:

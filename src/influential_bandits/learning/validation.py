@@ -13,7 +13,7 @@ from influential_bandits.checks import is_real, optional_module, whole_number
 from influential_bandits.errors import InvalidInput
 from influential_bandits.learning.models import DriftModel, InfluenceModel, StationaryModel
 from influential_bandits.logs.log import EventLog, require_log
-from influential_bandits.simulation.execution import Progress
+from influential_bandits.simulation.execution import Execution, Progress
 from influential_bandits.simulation.slopes import bootstrap_interval
 from influential_bandits.world.dynamics import Floats, Ints
 
@@ -133,6 +133,7 @@ def validate(
     *,
     last: float | int = 0.2,
     progress: bool | None = None,
+    execution: Execution | None = None,
 ) -> Validation:
     """Fit models to the first part of each history, and predict the last part one step ahead.
 
@@ -149,6 +150,8 @@ def validate(
         leave-last-out.
     progress : bool, optional
         Whether to show a bar; by default on terminals if it takes long.
+    execution : LocalExecution or DaskExecution, optional
+        Where to fit; by default here. Changes no bit.
 
     Returns
     -------
@@ -184,8 +187,9 @@ def validate(
     squares, fitted = np.zeros((len(models), log.n_instances)), {}
     bar = Progress("validation", len(models), progress)
     clone = optional_module("sklearn.base", "learn").clone
+    options = {} if execution is None else {"execution": execution}  # other models may know none
     for row, (name, model) in enumerate(models.items()):
-        fitted[name] = clone(model).fit(first)
+        fitted[name] = clone(model).fit(first, **options)
         error = (log.loss - fitted[name].predict(log))[predicted]
         squares[row] = np.bincount(where[predicted], error**2, minlength=log.n_instances)
         bar.done += 1
@@ -228,6 +232,7 @@ def choose(
     *,
     last: float | int = 0.2,
     progress: bool | None = None,
+    execution: Execution | None = None,
 ) -> tuple[Any, Validation]:
     """Choose among models by their error on the last part of each history, and fit the best.
 
@@ -236,6 +241,8 @@ def choose(
     log : EventLog
     candidates : sequence of models
         For example the same model with several values of ``memory`` and ``ridge``.
+    last, progress, execution
+        As for :func:`validate`.
 
     Returns
     -------
@@ -254,10 +261,11 @@ def choose(
     models = {_name(model): model for model in candidates}
     if not models:
         raise InvalidInput("choose needs at least one candidate")
-    found = validate(log, models, last=last, progress=progress)
+    found = validate(log, models, last=last, progress=progress, execution=execution)
     best = min(found.names, key=found.mse)
     clone = optional_module("sklearn.base", "learn").clone
-    return clone(models[best]).fit(log), found
+    options = {} if execution is None else {"execution": execution}
+    return clone(models[best]).fit(log, **options), found
 
 
 def _name(model: Any) -> str:

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from influential_bandits.errors import NotApplicable
 from influential_bandits.learning.influence_test import InfluenceTest, influence_test
 from influential_bandits.learning.model_files import load_model, save_model
@@ -16,7 +14,8 @@ from influential_bandits.learning.models import InfluenceModel
 from influential_bandits.learning.planning import Plan, plan
 from influential_bandits.learning.validation import Validation
 from influential_bandits.logs.log import EventLog
-from influential_bandits.simulation.execution import Progress
+from influential_bandits.simulation.execution import Execution, Progress
+from influential_bandits.studies.fitting_study import chosen_settings, influence_model
 from influential_bandits.studies.log_sections import (
     halves_of,
     interaction_section,
@@ -24,7 +23,6 @@ from influential_bandits.studies.log_sections import (
     log_section,
     mix_of,
     test_section,
-    tuned,
 )
 from influential_bandits.studies.running import draw_all, write_results
 from influential_bandits.studies.store import make_folder, require_possible, write_atomically
@@ -55,15 +53,19 @@ def diagnose_log(
     permutations: int = 999,
     seed: int = 0,
     progress: bool | None = None,
+    execution: Execution | None = None,
 ) -> Diagnosis:
-    """Look at a log in every way, and write report, summary and model into a folder."""
+    """Look at a log in every way, and write report, summary and model into a folder.
+
+    Models are fitted by the execution; the test of influence runs on this computer.
+    """
     if out is not None:
         require_possible(out)
     bar = Progress("diagnosis", 4, progress)
     bar.show()
     sections = [log_section(log)]
     base = InfluenceModel("symmetric", drift=True, pooled=True, half_life=half_life, seed=seed)
-    section, found, chosen = ladder_section(log, base)
+    section, found, chosen = ladder_section(log, base, execution=execution)
     sections.append(section)
     _advance(bar)
     try:
@@ -75,7 +77,7 @@ def diagnose_log(
         line = "Is there influence beyond drift, taste and chance?"
         sections.append(Section("influence-test", line, {}, Analysis([], [], [words])))
     _advance(bar)
-    section, model = interaction_section(log, chosen)
+    section, model = interaction_section(log, chosen, execution=execution)
     sections.append(section)
     _advance(bar)
     gains = "; ".join(str(gain) for gain in found.gains())
@@ -86,7 +88,7 @@ def diagnose_log(
             make_folder(out / section.name)
             draw_all(section, out / section.name)
         write_results(out, sections, TITLE, f"In short: {words.splitlines()[0]}.")
-        save_model(model, out / "model.json", _about(log, model))
+        save_model(model, out / "model.json", _about(log, model, execution))
     _advance(bar)
     bar.close()
     return Diagnosis(verdict, found, test, model, sections)
@@ -109,36 +111,26 @@ def fit_log(
     pooled: bool | str = True,
     seed: int = 0,
     threads: int | None = None,
+    execution: Execution | None = None,
 ) -> InfluenceModel:
     """Fit a model to a log and write it as JSON; what is left out is chosen by validation."""
     require_possible(out.parent)
-    model = InfluenceModel(
-        interaction,
-        memory=1.0 if memory is None else memory,
-        half_life=half_life,
-        drift=drift,
-        ridge=1.0 if ridge is None else ridge,
-        pooled=pooled,
-        seed=seed,
-        threads=threads,
-    )
-    if pooled == "partial":
-        if memory is None and half_life is None:
-            chosen = tuned(log, InfluenceModel(**(model.get_params() | {"pooled": True})))
-            model.set_params(memory=chosen.memory, half_life=chosen.half_life)
-    elif ridge is None:
-        model = tuned(log, model, memory)
-    model.fit(log)
+    model = influence_model(interaction, memory, half_life, ridge, drift, pooled, seed, threads)
+    model = chosen_settings(log, model, memory, ridge, execution)
+    model.fit(log, execution=execution)
     if not out.parent.is_dir():
         make_folder(out.parent)
-    save_model(model, out, _about(log, model))
+    save_model(model, out, _about(log, model, execution))
     return model
 
 
-def _about(log: EventLog, model: InfluenceModel) -> dict[str, Any]:
+def _about(
+    log: EventLog, model: InfluenceModel, execution: Execution | None = None
+) -> dict[str, Any]:
     """Return what a plan needs beside the model: the logged mix, and the halves' own estimates."""
     kept = {key: value for key, value in log.about.items() if isinstance(value, ABOUT_KEPT)}
-    return {"log": kept, "logged_mix": mix_of(log).tolist(), "halves": halves_of(log, model)}
+    halves = halves_of(log, model, execution)
+    return {"log": kept, "logged_mix": mix_of(log).tolist(), "halves": halves}
 
 
 def described(model: InfluenceModel) -> str:
@@ -146,7 +138,7 @@ def described(model: InfluenceModel) -> str:
     fading = f"memory {model.memory:g} per event"
     if model.half_life is not None:
         fading = f"half-life {model.half_life:g} days"
-    noise = float(np.sqrt(np.mean(model.noise_**2)))
+    noise = model.noise().scale
     drift = "on" if model.drift else "off"
     kind = f"{model.interaction} interaction of {len(model.arms_)} arms, {fading}"
     lines = [f"{kind}, ridge {model.ridge:g}, drift {drift}, noise {noise:.3g}; {model.status_}"]

@@ -5,12 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from influential_bandits.errors import InvalidLog
+from influential_bandits.checks import optional_module
+from influential_bandits.errors import InvalidInput, InvalidLog
+from influential_bandits.logs.addresses import Folder
 from influential_bandits.logs.log import EventLog
+from influential_bandits.logs.partitions import PartitionedLog, open_partitions
 from influential_bandits.logs.reading import read_log
 from influential_bandits.logs.sources import column_names
+from influential_bandits.simulation.execution import Execution
 
-__all__ = ["read_for_command"]
+__all__ = ["open_for_command", "read_for_command"]
 
 USUAL = {
     "instance": ("instance", "user", "user_id", "userid", "session", "session_id", "campaign"),
@@ -28,6 +32,33 @@ def read_for_command(path: Path, named: dict[str, str | None], **options: Any) -
     What was taken for what is kept in ``log.about["columns"]``.
     """
     columns = column_names(path, options.get("separator"))
+    found = _found(str(path), columns, named, options)
+    log = read_log(path, **(options | {role: found.get(role) for role in USUAL}))
+    log.about["columns"] = _told(found)
+    return log
+
+
+def open_for_command(
+    address: str, named: dict[str, str | None], execution: Execution | None, **options: Any
+) -> PartitionedLog:
+    """Open a folder of Parquet files as partitions; columns as in :func:`read_for_command`."""
+    if options.pop("separator", None) is not None:
+        raise InvalidInput("--separator is for CSV; partitions are Parquet files")
+    folder = Folder.at(address)
+    first = folder.path(folder.parquet_files()[0].name)
+    parquet = optional_module("pyarrow.parquet", "frame")
+    columns = parquet.read_schema(first, filesystem=folder.system).names
+    found = _found(address, columns, named, options)
+    chosen = options | {role: found.get(role) for role in USUAL}
+    log = open_partitions(address, execution=execution, **chosen)
+    log.about["columns"] = _told(found)
+    return log
+
+
+def _found(
+    path: str, columns: list[str], named: dict[str, str | None], options: dict[str, Any]
+) -> dict[str, str]:
+    """Return the column of each role, as it was named or by its usual name."""
     found = {role: name for role, name in named.items() if name is not None}
     value_named = any(role in found for role in ("loss", "rating", "reward"))
     for role, usual in USUAL.items():
@@ -54,10 +85,11 @@ def read_for_command(path: Path, named: dict[str, str | None], **options: Any) -
             f"{found['rating']!r} holds ratings: say what the best one is, as in --best 5, so that "
             "loss = best − rating"
         )
-    options |= {role: found.get(role) for role in USUAL}
-    log = read_log(path, **options)
-    log.about["columns"] = ", ".join(f"{role} = {name}" for role, name in found.items())
-    return log
+    return found
+
+
+def _told(found: dict[str, str]) -> str:
+    return ", ".join(f"{role} = {name}" for role, name in found.items())
 
 
 def _guess(columns: list[str], usual: tuple[str, ...]) -> str | None:

@@ -13,6 +13,7 @@ from influential_bandits.learning.influence_test import InfluenceTest
 from influential_bandits.learning.models import InfluenceModel
 from influential_bandits.learning.validation import Validation, ladder, validate
 from influential_bandits.logs.log import EventLog
+from influential_bandits.simulation.execution import Execution
 from influential_bandits.studies.study import (
     Analysis,
     Bars,
@@ -98,7 +99,12 @@ def mix_of(log: EventLog) -> Floats:
     return total / total.sum()
 
 
-def tuned(log: EventLog, base: InfluenceModel, memory: float | None = None) -> InfluenceModel:
+def tuned(
+    log: EventLog,
+    base: InfluenceModel,
+    memory: float | None = None,
+    execution: Execution | None = None,
+) -> InfluenceModel:
     """Return the model whose memory, then ridge, predict the log's last part best.
 
     Memory goes by events or, if the log has a clock, by the clock. The last part is that of the log
@@ -108,7 +114,7 @@ def tuned(log: EventLog, base: InfluenceModel, memory: float | None = None) -> I
 
     def best(model: InfluenceModel, choices: list[dict[str, float]]) -> InfluenceModel:
         models = {str(choice): clone(model).set_params(**choice) for choice in choices}
-        found = validate(log, models, progress=False)
+        found = validate(log, models, progress=False, execution=execution)
         return models[min(found.names, key=found.mse)]
 
     model = clone(base)
@@ -132,7 +138,11 @@ def some_instances(log: EventLog, most: int, seed: int) -> EventLog:
 
 
 def ladder_section(
-    log: EventLog, base: InfluenceModel, last: float = 0.2, name: str = "ladder"
+    log: EventLog,
+    base: InfluenceModel,
+    last: float = 0.2,
+    name: str = "ladder",
+    execution: Execution | None = None,
 ) -> tuple[Section, Validation, InfluenceModel]:
     """Compare the ladder of models on the last part of each history.
 
@@ -143,12 +153,12 @@ def ladder_section(
             f"no history is long enough: the longest of {log.n_instances} has "
             f"{log.lengths.max(initial=0)} events, and to fit, choose and judge takes three"
         )
-    chosen = tuned(log.without_last(last), base)
+    chosen = tuned(log.without_last(last), base, execution=execution)
     fading: dict[str, Any] = {"memory": chosen.memory}
     if chosen.half_life is not None:
         fading = {"half_life": chosen.half_life}
     models = ladder(ridge=chosen.ridge, pooled=chosen.pooled, **fading)
-    found = validate(log, models, last=last, progress=False)
+    found = validate(log, models, last=last, progress=False, execution=execution)
     findings = []
     for model in found.names:
         low, high = found.mse_interval(model)
@@ -266,11 +276,14 @@ def test_section(found: InfluenceTest) -> Section:
 
 
 def interaction_section(
-    log: EventLog, model: InfluenceModel, name: str = "interaction"
+    log: EventLog,
+    model: InfluenceModel,
+    name: str = "interaction",
+    execution: Execution | None = None,
 ) -> tuple[Section, Any]:
     """Fit the shared positive semi-definite matrix to the whole log, and show it."""
     clone = optional_module("sklearn.base", "learn").clone
-    fitted = clone(model).set_params(interaction="psd").fit(log)
+    fitted = clone(model).set_params(interaction="psd").fit(log, execution=execution)
     matrix = fitted.interaction_
     low, high = fitted.interval()["interaction"]
     order = np.argsort(-np.diag(matrix), kind="stable")[:5]
@@ -330,7 +343,9 @@ def cluster_order(matrix: Floats) -> Ints:
     return np.asarray(hierarchy.leaves_list(tree))
 
 
-def halves_of(log: EventLog, model: InfluenceModel) -> list[dict[str, Any]]:
+def halves_of(
+    log: EventLog, model: InfluenceModel, execution: Execution | None = None
+) -> list[dict[str, Any]]:
     """Return the population as each half of the instances sees it, to judge plans honestly."""
     if log.n_instances < 4 or model.pooled is False:
         return []
@@ -338,7 +353,7 @@ def halves_of(log: EventLog, model: InfluenceModel) -> list[dict[str, Any]]:
     out = []
     for half in (0, 1):
         numbers = np.arange(half, log.n_instances, 2)
-        fitted = clone(model).fit(log.take(numbers))
+        fitted = clone(model).fit(log.take(numbers), execution=execution)
         out.append(
             {
                 "population": fitted.population_.tolist(),

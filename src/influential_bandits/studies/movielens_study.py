@@ -16,7 +16,7 @@ from influential_bandits.learning.influence_test import influence_test
 from influential_bandits.learning.models import InfluenceModel, StationaryModel
 from influential_bandits.learning.validation import Validation, validate
 from influential_bandits.logs.log import EventLog
-from influential_bandits.simulation.execution import Progress
+from influential_bandits.simulation.execution import Execution, Progress
 from influential_bandits.simulation.slopes import bootstrap_interval
 from influential_bandits.studies.log_sections import (
     RIDGES,
@@ -60,11 +60,13 @@ def study_movielens(
     permutations: int = 999,
     most_events: int = 2_000_000,
     progress: bool | None = None,
+    execution: Execution | None = None,
 ) -> list[Section]:
     """Read a release, look at it in every way there is, and write report and summary.
 
     What needs many passes (ladder, test, shared matrix) takes users drawn at random if the release
-    has more than ``most_events`` ratings.
+    has more than ``most_events`` ratings. Models are fitted by the execution, with the same bits
+    everywhere; the test of influence and the paper's descent run on this computer.
     """
     require_possible(out)
     bar = Progress("MovieLens study", 7, progress)
@@ -79,17 +81,19 @@ def study_movielens(
     step()
     least = _threshold(drawn, min_ratings)
     sections = [log_section(shared)]
-    paper, indefinite = _paper_sections(drawn.at_least(least), least)
+    paper, indefinite = _paper_sections(drawn.at_least(least), least, execution)
     sections += [paper, indefinite]
     step()
-    sections.append(_gradient_section(drawn.at_least(least)))
+    sections.append(_gradient_section(drawn.at_least(least), execution))
     step()
     base = InfluenceModel("symmetric", drift=True, pooled=True)
     shared = some_instances(shared, most_events, seed)
     drawn = some_instances(drawn, most_events, seed)
-    by_share, shared_found, chosen = ladder_section(shared, base)
+    by_share, shared_found, chosen = ladder_section(shared, base, execution=execution)
     step()
-    by_draw, drawn_found, _ = ladder_section(drawn, base, name="ladder-random-genre")
+    by_draw, drawn_found, _ = ladder_section(
+        drawn, base, name="ladder-random-genre", execution=execution
+    )
     sections += [_compared(by_share, shared_found, drawn_found), by_draw]
     step()
     sections.append(
@@ -100,7 +104,7 @@ def study_movielens(
         )
     )
     step()
-    sections.append(interaction_section(shared, chosen)[0])
+    sections.append(interaction_section(shared, chosen, execution=execution)[0])
     step()
     bar.close()
     make_folder(out)
@@ -133,17 +137,21 @@ def _threshold(log: EventLog, wanted: int | None) -> int:
     return min(least, longest)
 
 
-def _paper_sections(log: EventLog, least: int) -> tuple[Section, Section]:
+def _paper_sections(
+    log: EventLog, least: int, execution: Execution | None
+) -> tuple[Section, Section]:
     """Leave-last-out as in the paper, and rolling, on users with many ratings."""
     same = log.about.get("release") == "ml-32m" and least == PAPER_RATINGS
     before = log.without_last(events=1)
-    ridges = {kind: _best_ridge(before, InfluenceModel(kind)) for kind in ("psd", "symmetric")}
+    ridges = {
+        kind: _best_ridge(before, InfluenceModel(kind), execution) for kind in ("psd", "symmetric")
+    }
     models: dict[str, Any] = {
         "stationary": StationaryModel(shrinkage=0.0),
         "psd": InfluenceModel("psd", ridge=ridges["psd"]),
         "symmetric": InfluenceModel("symmetric", ridge=ridges["symmetric"]),
     }
-    last, rolling = validate(log, models, last=1), validate(log, models, last=0.2)
+    last, rolling = (validate(log, models, last=n, execution=execution) for n in (1, 0.2))
     settings = {
         "min_ratings": least,
         "users": log.n_instances,
@@ -151,19 +159,22 @@ def _paper_sections(log: EventLog, least: int) -> tuple[Section, Section]:
         "ridge_psd": ridges["psd"],
         "ridge_symmetric": ridges["symmetric"],
     }
-    whole = {kind: InfluenceModel(kind, ridge=ridges[kind]).fit(log) for kind in ridges}
+    whole = {
+        kind: InfluenceModel(kind, ridge=ridges[kind]).fit(log, execution=execution)
+        for kind in ridges
+    }
     return (
         _definite(log, last, rolling, whole["psd"], settings, same),
         _indefinite(last, rolling, whole["symmetric"], settings, same),
     )
 
 
-def _best_ridge(log: EventLog, model: InfluenceModel) -> float:
+def _best_ridge(log: EventLog, model: InfluenceModel, execution: Execution | None) -> float:
     """Choose the ridge by predicting the last fifth of what may be seen."""
     models = {
         str(ridge): InfluenceModel(model.interaction, ridge=ridge) for ridge in (1.0, *RIDGES)
     }
-    found = validate(log, models, progress=False)
+    found = validate(log, models, progress=False, execution=execution)
     return float(min(found.names, key=found.mse))
 
 
@@ -367,10 +378,10 @@ def _named_entries(arms: tuple[str, ...], matrices: Floats, same: bool) -> list[
     return findings
 
 
-def _gradient_section(log: EventLog) -> Section:
+def _gradient_section(log: EventLog, execution: Execution | None) -> Section:
     """Show how far the paper's descent stays from the optimum, and what stopping early does."""
     some = log.take(np.argsort(-log.lengths, kind="stable")[:20])
-    model = InfluenceModel("psd", ridge=1.0).fit(some)
+    model = InfluenceModel("psd", ridge=1.0).fit(some, execution=execution)
     found = descent(some, model.design_, Penalty(1.0, 1.0), STEPS)
     excess = np.median([d.excess for d in found], axis=0)
     norm = np.median([d.norm for d in found], axis=0)
