@@ -39,6 +39,8 @@ __all__ = ["DaskExecution"]
 
 MOST_AT_ONCE = 64  # results that the client holds
 IN_FLIGHT = 2  # tasks for each thread: one that runs, one that is there when it ends
+# A task may carry its part of a log, which is no mistake to warn of.
+LARGE_TASKS = {"distributed.admin.large-graph-warning-threshold": "1GB"}
 LOOK = 1.0  # seconds between two looks at the size of the cluster
 PATIENCE = 5.0  # seconds without a worker before the user is told
 LOST = "the scheduler{where} went away; what was finished is kept: run the same again to continue"
@@ -74,6 +76,7 @@ class DaskExecution(Execution):
         self, scheduler: str | None = None, workers: int | None = None, timeout: float = 30.0
     ) -> None:
         self._distributed = optional_module("distributed", "dask")
+        self._dask = optional_module("dask", "dask")
         self._cluster: Any = None
         self._where = ""  # for messages
         if scheduler is None:
@@ -215,7 +218,10 @@ class DaskExecution(Execution):
     def _submitted(self, function: Callable[..., Any], work: Any, task: Any) -> Any:
         key = f"influential-bandits-{uuid.uuid4().hex}"
         try:
-            return self._client.submit(function, package_digest(), work, task, key=key, pure=False)
+            with self._dask.config.set(LARGE_TASKS):
+                return self._client.submit(
+                    function, package_digest(), work, task, key=key, pure=False
+                )
         except Exception:
             self._require_connection()
             raise
