@@ -32,6 +32,16 @@ def deadly(task, threads):
     return task
 
 
+def deadly_later(task, threads):
+    time.sleep(0.2)
+    return deadly(task, threads)
+
+
+def slow(task, threads):
+    time.sleep(0.3)
+    return task
+
+
 def megabyte(task, threads):
     return np.full(1 << 17, float(task))
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     )
     from influential_bandits.errors import (
         ClusterError,
+        ClusterLost,
         InfluentialBanditsError,
         Interrupted,
         InvalidInput,
@@ -117,6 +118,7 @@ _HOMES = {
     "datasets.synthetic": ("planted_interaction", "synthetic_log", "synthetic_parts"),
     "errors": (
         "ClusterError",
+        "ClusterLost",
         "InfluentialBanditsError",
         "Interrupted",
         "InvalidInput",

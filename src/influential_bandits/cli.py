@@ -14,9 +14,16 @@ from typing import Annotated, Any
 import typer
 
 from influential_bandits import __version__
-from influential_bandits.errors import InfluentialBanditsError, InvalidInput, InvalidLog, Unfinished
+from influential_bandits.errors import (
+    ClusterLost,
+    InfluentialBanditsError,
+    InvalidInput,
+    Unfinished,
+)
 
 __all__ = ["app", "main"]
+
+CONTINUES = "finished pieces are kept in {}: run the same command again to continue"
 
 app = typer.Typer(
     name="influential-bandits",
@@ -142,7 +149,7 @@ def reproduce(
     if quick and tiny:
         raise InvalidInput("choose one of --quick and --tiny")
     size = "tiny" if tiny else "quick" if quick else "full"
-    with _stoppable(f"finished pieces are kept in {out}: run the same command again to continue"):
+    with _stoppable(CONTINUES.format(out)):
         from influential_bandits.studies.report.text import markdown_table
         from influential_bandits.studies.running import reproduce as run
         from influential_bandits.studies.study import chosen_studies
@@ -212,7 +219,7 @@ def compare(
     Run it again after an interruption, and it continues where it was; with another policy, it plays
     that policy only.
     """
-    with _stoppable(f"finished pieces are kept in {out}: run the same command again to continue"):
+    with _stoppable(CONTINUES.format(out)):
         from influential_bandits.studies.arena.comparing import compare as run
         from influential_bandits.studies.arena.telling import printed
 
@@ -299,7 +306,8 @@ def simulate(
     """
     names = policy or ["LCB", "InfluentialLCB"]
     folder = out or Path("results/simulate")
-    with _stoppable(f"of several instances, what is finished is kept in {folder}"):
+    several = len(instances) > 1 or any(path.is_dir() for path in instances)
+    with _stoppable(CONTINUES.format(folder) if several else "nothing was saved"):
         from influential_bandits.studies.own_instance import Rules, play_file
         from influential_bandits.studies.own_instances import instance_files, play_files
 
@@ -454,6 +462,13 @@ def fit(
             "write the instances into the folder instances beside the model.",
         ),
     ] = False,
+    temporary: Annotated[
+        str | None,
+        typer.Option(
+            help="With --by-partition: folder, or address, for temporary files that all workers "
+            "reach; needed if instances are spread over files that are not on this computer."
+        ),
+    ] = None,
     out: Annotated[Path, typer.Option(help="File for the model.")] = Path("model.json"),
     jobs: Jobs = None,
     engine: EngineName = Engine.local,
@@ -467,6 +482,8 @@ def fit(
     if pooling not in ways:
         raise InvalidInput(f"--pooling must be full, partial or none, got {pooling!r}")
     kept = "nothing was written"
+    if not by_partition and "://" in log:
+        raise InvalidInput(f"{log} is an address: add --by-partition, or name a file")
     if by_partition:
         kept = f"finished instances are kept beside {out}: run the same command again to continue"
     with _stoppable(kept):
@@ -487,7 +504,7 @@ def fit(
             if by_partition:
                 from influential_bandits.studies.fitting_study import fit_partitioned_log
 
-                parts = _read(log, roles, *how, execution=where)
+                parts = _read(log, roles, *how, execution=where, temporary=temporary)
                 model, notes = fit_partitioned_log(parts, out, execution=where, **settings)
                 typer.echo("\n".join(notes))
             else:
@@ -525,6 +542,7 @@ def _read(
     drop_bad_rows: bool,
     seed: int,
     execution: Any = None,
+    temporary: str | None = None,
 ) -> Any:
     """Read a log for a command, or open its partitions, and say what was taken for what."""
     from influential_bandits.studies.log_options import open_for_command, read_for_command
@@ -542,9 +560,10 @@ def _read(
         if isinstance(path, Path):
             log: Any = read_for_command(path, named, **options)
         else:
-            log = open_for_command(path, named, execution, **options)
-    except InvalidLog as error:  # speaks of the argument, which is an option here
-        raise InvalidLog(re.sub(r"bad_rows=.drop.", "--drop-bad-rows", str(error))) from None
+            log = open_for_command(path, named, execution, temporary, **options)
+    except InvalidInput as error:  # speaks of arguments, which are options here
+        text = re.sub(r"bad_rows=.drop.", "--drop-bad-rows", str(error))
+        raise type(error)(text.replace("folder=", "--temporary")) from None
     told = [f"Read {log!r}: {log.about['columns']}"]
     if roles[3] is None and "conversion" in log.about:
         told.append(log.about["conversion"])
@@ -599,9 +618,11 @@ def _say_where(out: Path) -> None:
 
 @contextmanager
 def _stoppable(afterwards: str) -> Iterator[None]:
-    """Let Ctrl-C end a command with one line that says what now; exit status 130."""
+    """Let Ctrl-C, or a lost cluster, end a command with one line that says what now."""
     try:
         yield
+    except ClusterLost as lost:
+        raise ClusterLost(f"{lost}; {afterwards}") from None
     except KeyboardInterrupt as stopped:
         typer.echo(f"\n{str(stopped) or 'stopped by Ctrl-C'}; {afterwards}", err=True)
         raise typer.Exit(130) from None

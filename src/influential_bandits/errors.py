@@ -10,7 +10,8 @@
     ├── NotApplicable (also a ValueError)   the question has no answer here (memory < 1, indefinite)
     ├── NotCertified (also ArithmeticError) an optimum was found but could not be proved
     ├── Unfinished (also RuntimeError)      some pieces failed; all others are kept
-    │   └── ClusterError                    a scheduler that is not there, or workers that differ
+    ├── ClusterError (also RuntimeError)    a scheduler that is not there, or workers that differ
+    │   └── ClusterLost (also Unfinished)   a scheduler that went away in the middle
     ├── TaskLost (also RuntimeError)        a task whose process died every time it was tried
     └── MissingExtra (also ImportError)     an optional dependency is not installed
 
@@ -23,6 +24,7 @@ from typing import Any
 
 __all__ = [
     "ClusterError",
+    "ClusterLost",
     "InfluentialBanditsError",
     "Interrupted",
     "InvalidInput",
@@ -75,8 +77,12 @@ class Unfinished(InfluentialBanditsError, RuntimeError):
     results: Any = None
 
 
-class ClusterError(Unfinished):
-    """The cluster cannot be reached, went away, or runs other code; finished pieces are kept."""
+class ClusterError(InfluentialBanditsError, RuntimeError):
+    """The cluster cannot be reached, or runs other code."""
+
+
+class ClusterLost(ClusterError, Unfinished):
+    """The scheduler went away in the middle of the work."""
 
 
 class TaskLost(InfluentialBanditsError, RuntimeError):

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import cluster_work as work
 import numpy as np
@@ -79,10 +80,10 @@ def test_tasks_are_taken_when_there_is_room(execution):
             taken.append(n)
             yield n
 
-    outcomes = execution.outcomes(work.squared, tasks())
+    outcomes = execution.outcomes(work.slow, tasks())
     for done in range(1, 4):
         next(outcomes)
-        assert len(taken) - done <= 8  # in flight: two for each of two threads, and then some
+        assert len(taken) - done <= 4  # in flight: two for each of two threads
     outcomes.close()
 
 
@@ -99,17 +100,24 @@ def test_an_error_that_cannot_travel_sends_its_words(execution):
     assert "Speechless: 1 and 2" in f"{type(found[1]).__name__}: {found[1]}"
 
 
+def test_a_process_that_dies_while_its_results_are_written_loses_nothing():
+    found = []
+    for outcome in LOCAL["two processes"].outcomes(work.deadly_later, range(5)):
+        found.append(outcome)
+        time.sleep(0.5)  # somebody writes
+    assert results(found) == {0: 0, 1: 1, 2: 2, 4: 4}
+    assert isinstance(errors(found)[3], ib.TaskLost)
+
+
 @pytest.mark.parametrize("name", ["two processes", "dask"])
 def test_a_task_that_kills_its_process_does_not_lose_the_others(name, request):
     """Dask tries it on four workers, one after the other, and starts each of them again."""
     execution = LOCAL.get(name) or request.getfixturevalue("dask")
     found = list(execution.outcomes(work.deadly, range(6)))
-    lost = errors(found)
-    assert isinstance(lost.pop(3), ib.TaskLost)
-    # A task that happened to wait on the workers that died may be given up with it.
-    assert all(isinstance(error, ib.TaskLost) for error in lost.values())
-    assert results(found) == {n: n for n in range(6) if n != 3 and n not in lost}
-    assert name == "dask" or not lost
+    ((task, error),) = errors(found).items()
+    assert task == 3
+    assert isinstance(error, ib.TaskLost)
+    assert results(found) == {n: n for n in range(6) if n != 3}
 
 
 # --- simulate ---
@@ -237,10 +245,8 @@ def test_a_scheduler_that_goes_away_is_a_clear_error(cluster):
         outcomes = execution.outcomes(work.who, range(1000))
         next(outcomes)
         cluster.scheduler.kill()
-        with pytest.raises(ib.ClusterError, match=r"went away.*kept.*run the same again") as error:
+        with pytest.raises(ib.ClusterLost, match=f"at {cluster.address} went away"):
             list(outcomes)
-    assert cluster.file.exists()
-    assert "tcp://127.0.0.1:" in str(error.value)
 
 
 def test_a_scheduler_that_goes_away_ends_a_map_too(cluster):
@@ -275,12 +281,13 @@ def test_a_worker_with_other_code_is_refused(cluster, tmp_path):
     ("address", "mentions"),
     [
         ("tcp://127.0.0.1:1", ("127.0.0.1:1", "dask scheduler")),
-        ("nonsense://127.0.0.1:1", ("nonsense://127.0.0.1:1",)),
+        ("nonsense://127.0.0.1:1", ("nonsense://127.0.0.1:1", "tcp://host:8786")),
+        ("127.0.0.1:notaport", ("127.0.0.1:notaport", "tcp://host:8786")),
         ("nowhere.json", ("'nowhere.json'", "tcp://host:8786", "scheduler file")),
     ],
 )
 def test_an_address_without_scheduler_gets_one_sentence(address, mentions, refused):
-    kind = ib.InvalidInput if address == "nowhere.json" else ib.ClusterError
+    kind = ib.ClusterError if address.endswith(":1") and "tcp" in address else ib.InvalidInput
     with refused(kind, *mentions):
         ib.DaskExecution(address, timeout=1.0)
 

@@ -8,7 +8,7 @@ the parts are.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -45,6 +45,7 @@ class Survey(NamedTuple):
     parts: Any  # what can be worked on, again and again
     sums: Sums
     sample: EventLog  # of all instances, if they are few enough
+    digests: dict[int, str]  # of the contents of parts, by number; of a log in memory none
     failed: dict[int, str]  # numbers of parts that cannot be used, their names and why
 
 
@@ -124,25 +125,36 @@ def surveyed(log: Any, seed: int, execution: Execution) -> Survey:
     threshold = _threshold(getattr(log, "n_instances", None))
     work = partial(_survey_part, arms=len(log.arms), seed=seed, threshold=threshold)
     tasks = enumerate(leaves(parts, pooling.CHUNK))
-    found: dict[int, Sums] = {}
+    digests: dict[int, str] = {}
     failed: dict[int, str] = {}
     drawn = Sampling()
-    for outcome in execution.outcomes(work, tasks):
-        number, part = outcome.task
-        if outcome.error is not None:
-            if isinstance(part, EventLog) or isinstance(outcome.error, ClusterError):
-                raise outcome.error
-            failed[number] = f"{name_of(part, number)}: {outcome.error}"
-            continue
-        found[number], ranks, histories = outcome.result
-        drawn.add(number, ranks, histories)
-    sums = tree_sum(found[number] for number in sorted(found))
+
+    def in_order() -> Iterator[Sums]:
+        early: dict[int, Sums | None] = {}  # of parts that were finished before their turn
+        turn = 0
+        for outcome in execution.outcomes(work, tasks):
+            number, part = outcome.task
+            if outcome.error is not None:
+                if isinstance(part, EventLog) or isinstance(outcome.error, ClusterError):
+                    raise outcome.error
+                failed[number] = f"{name_of(part, number)}: {outcome.error}"
+                early[number] = None
+            else:
+                early[number], ranks, histories, digests[number] = outcome.result
+                drawn.add(number, ranks, histories)
+            while turn in early:
+                sums = early.pop(turn)
+                turn += 1
+                if sums is not None:
+                    yield sums
+
+    sums = tree_sum(in_order())
     if sums is None and failed:
         raise Unfinished(f"no partition can be used: {next(iter(failed.values()))}")
     require_events(0 if sums is None else sums.events)
     if failed:
         parts = [part for number, part in enumerate(parts) if number not in failed]
-    return Survey(parts, sums, drawn.log(), failed)
+    return Survey(parts, sums, drawn.log(), digests, failed)
 
 
 def _surveyed_memory(log: EventLog, seed: int, execution: Execution) -> Survey:
@@ -153,7 +165,7 @@ def _surveyed_memory(log: EventLog, seed: int, execution: Execution) -> Survey:
     drawn = log
     if log.n_instances > INSTANCES or len(log) > EVENTS:
         drawn = log.take(lowest(ranks_of(log.instances, seed), log.lengths))
-    return Survey([log], sums, drawn, {})
+    return Survey([log], sums, drawn, {}, {})
 
 
 def _threshold(instances: int | None) -> np.uint64:
@@ -169,11 +181,22 @@ def _threshold(instances: int | None) -> np.uint64:
 
 def _survey_part(
     task: tuple[int, Any], threads: int | None, arms: int, seed: int, threshold: np.uint64
-) -> tuple[Sums, Ranks, EventLog]:
-    """Return the sums of a part, and its candidates for the sample."""
+) -> tuple[Sums, Ranks, EventLog, str]:
+    """Return the sums of a part, its candidates for the sample, and a digest of its contents."""
     log = loaded(task[1])
     sums = tree_sum(arm_sums(chunk, arms) for chunk in log.parts(pooling.CHUNK))
     ranks = ranks_of(log.instances, seed)
     low = np.flatnonzero(ranks <= threshold)
     chosen = low[lowest(ranks[low], log.lengths[low])]
-    return arm_sums(log, arms) if sums is None else sums, ranks[chosen], log.take(chosen)
+    sums = arm_sums(log, arms) if sums is None else sums
+    return sums, ranks[chosen], log.take(chosen), _digest(log)
+
+
+def _digest(log: EventLog) -> str:
+    """Return a number for all events of a log, in order."""
+    digest = hashlib.blake2b(
+        "\0".join(log.instances).encode("utf-8", "surrogatepass"), digest_size=8
+    )
+    for column in (log.offsets, log.item, log.loss, log.time):
+        digest.update(b";" if column is None else np.ascontiguousarray(column).tobytes())
+    return digest.hexdigest()

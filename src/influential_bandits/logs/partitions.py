@@ -30,11 +30,18 @@ from influential_bandits.logs.repartitioning import (
     repeated_rows,
     shuffled,
 )
-from influential_bandits.logs.surveying import MARKER, FileGroup, Reading, Survey, surveyed
+from influential_bandits.logs.surveying import (
+    MARKER,
+    FileGroup,
+    FolderSource,
+    Reading,
+    Survey,
+    surveyed,
+)
 from influential_bandits.simulation.execution import Execution, LocalExecution
 from influential_bandits.world.dynamics import Ints
 
-__all__ = ["Partition", "PartitionedLog", "open_partitions"]
+__all__ = ["Partition", "PartitionedLog", "columns_at", "open_partitions"]
 
 
 def open_partitions(
@@ -123,6 +130,12 @@ def open_partitions(
         raise
     instances = sum(instances for _, _, instances in buckets)
     return PartitionedLog(_buckets(survey, buckets, temporary), instances)
+
+
+def columns_at(address: str | Path) -> list[str]:
+    """Return the columns of a folder of Parquet files, those in the names of folders among them."""
+    folder = Folder.at(address)
+    return FolderSource(folder, folder.parquet_files()).columns
 
 
 def _usable(survey: Survey, repeated: Ints) -> bool:

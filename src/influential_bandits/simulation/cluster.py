@@ -23,7 +23,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from influential_bandits.checks import optional_module, whole_number
-from influential_bandits.errors import ClusterError, InvalidInput, TaskLost
+from influential_bandits.errors import ClusterError, ClusterLost, InvalidInput, TaskLost
 from influential_bandits.numerics.compiling import package_digest
 from influential_bandits.simulation.execution import (
     Attempt,
@@ -43,7 +43,6 @@ IN_FLIGHT = 2  # tasks for each thread: one that runs, one that is there when it
 LARGE_TASKS = {"distributed.admin.large-graph-warning-threshold": "1GB"}
 LOOK = 1.0  # seconds between two looks at the size of the cluster
 PATIENCE = 5.0  # seconds without a worker before the user is told
-LOST = "the scheduler{where} went away; what was finished is kept: run the same again to continue"
 
 
 class DaskExecution(Execution):
@@ -83,7 +82,12 @@ class DaskExecution(Execution):
             self._cluster = self._started(checked_threads(None) if workers is None else workers)
         elif workers is not None:
             raise InvalidInput("workers are for a cluster of this computer: leave scheduler out")
-        self._client = self._connected(scheduler, timeout)
+        try:
+            self._client = self._connected(scheduler, timeout)
+        except BaseException:
+            if self._cluster is not None:
+                self._cluster.close()
+            raise
         self._threads = 0  # of the cluster, when last looked at
         self._looked = -LOOK
         self._last_worker = time.monotonic()  # when one was last seen
@@ -120,9 +124,20 @@ class DaskExecution(Execution):
                     f"scheduler file that exists, got {scheduler!r}"
                 )
         self._where = f" at {address}"
+        self._require_address(address)
         if address.startswith("tls://"):
             self._require_certificates(address)
         return self._tried(address, **how)
+
+    def _require_address(self, address: str) -> None:
+        """Raise unless Dask can make sense of an address: its client would hang."""
+        comm = optional_module("distributed.comm", "dask")
+        try:
+            comm.get_address_host_port(address, strict=True)
+        except (ValueError, TypeError) as error:
+            raise InvalidInput(
+                f"scheduler must be an address such as tcp://host:8786, got {address!r} ({error})"
+            ) from None
 
     def _require_certificates(self, address: str) -> None:
         """Raise if Dask knows of no certificates: its client would hang."""
@@ -153,7 +168,23 @@ class DaskExecution(Execution):
     def outcomes(
         self, work: Callable[[Any, int | None], Any], tasks: Iterable[Any]
     ) -> Iterator[Outcome]:
-        """Yield outcomes as they come; a few tasks for each thread of the cluster are in flight."""
+        """Yield outcomes as they come; a few tasks for each thread of the cluster are in flight.
+
+        A task that happened to wait on workers which another one killed is not to blame: tasks that
+        were given up are tried once more in the end, one at a time.
+        """
+        suspects = []
+        for outcome in self._outcomes(work, tasks):
+            if isinstance(outcome.error, TaskLost):
+                suspects.append(outcome.task)
+            else:
+                yield outcome
+        for task in suspects:
+            yield from self._outcomes(work, [task])
+
+    def _outcomes(
+        self, work: Callable[[Any, int | None], Any], tasks: Iterable[Any]
+    ) -> Iterator[Outcome]:
         remaining, more = iter(tasks), True
         flying: dict[str, tuple[Any, Any]] = {}
         finished: SimpleQueue[str] = SimpleQueue()
@@ -268,7 +299,7 @@ class DaskExecution(Execution):
         try:
             return future.result()
         except self._distributed.CancelledError:
-            raise ClusterError(LOST.format(where=self._where)) from None
+            raise self._lost() from None
         except self._distributed.KilledWorker as killed:
             raise TaskLost(
                 f"{killed.allowed_failures + 1} workers died of it, one after the other; too "
@@ -285,7 +316,10 @@ class DaskExecution(Execution):
 
     def _require_connection(self) -> None:
         if self._client.status != "running":
-            raise ClusterError(LOST.format(where=self._where)) from None
+            raise self._lost() from None
+
+    def _lost(self) -> ClusterLost:
+        return ClusterLost(f"the scheduler{self._where} went away")
 
     def _room(self) -> int:
         """Return how many tasks may be in flight; tell the user if there is no worker at all."""

@@ -26,6 +26,7 @@ from concurrent.futures import (
     wait,
 )
 from concurrent.futures.process import BrokenProcessPool
+from itertools import islice
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 
@@ -186,13 +187,12 @@ class LocalExecution(Execution):
         pool = _new_pool(self.processes)
         try:
             while True:
-                for task in remaining:
-                    flying[pool.submit(attempted, work, task, share)] = task
-                    if len(flying) > self.processes:  # one more, so that none waits for the next
-                        break
+                # One more than there are processes, so that none waits for the next task.
+                for task in islice(remaining, self.processes + 1 - len(flying)):
+                    flying[_submitted(pool, work, task, share)] = task
                 if not flying:
                     return
-                finished, _ = wait(flying, timeout=0.1, return_when=FIRST_COMPLETED)
+                finished, _ = wait(flying, return_when=FIRST_COMPLETED)
                 if any(isinstance(future.exception(), BrokenProcessPool) for future in finished):
                     suspects = list(flying.values())
                     flying.clear()
@@ -234,6 +234,18 @@ def attempted(work: Callable[[Any, int | None], Any], task: Any, threads: int | 
         except Exception:  # noqa: BLE001 - an error of any kind may come from its own methods
             return None, RuntimeError(f"{type(error).__name__}: {error}")
         return None, error
+
+
+def _submitted(
+    pool: ProcessPoolExecutor, work: Callable[[Any, int | None], Any], task: Any, threads: int
+) -> Future[Attempt]:
+    """Submit a task; to a pool whose process has just died, as one that failed with it."""
+    try:
+        return pool.submit(attempted, work, task, threads)
+    except BrokenProcessPool as broken:
+        future: Future[Attempt] = Future()
+        future.set_exception(broken)
+        return future
 
 
 def _alone(work: Callable[[Any, int | None], Any], task: Any, threads: int) -> Outcome:

@@ -31,6 +31,7 @@ from influential_bandits.learning.models import InfluenceModel
 from influential_bandits.learning.parts import name_of
 from influential_bandits.learning.survey import Survey, surveyed
 from influential_bandits.logs.log import EventLog
+from influential_bandits.numerics.compiling import package_digest
 from influential_bandits.simulation.execution import Execution, Progress, chosen_execution
 from influential_bandits.studies.log_sections import halves_of, some_instances, tuned
 from influential_bandits.studies.store import make_folder, require_possible, write_atomically
@@ -114,7 +115,9 @@ def fit_partitions(
     failed = dict(survey.failed)
     bar = Progress("instances", len(parts), progress)
     try:
-        failed |= dict(_fitted_pieces(folder, begun, parts, failed, model, where, bar))
+        failed |= dict(
+            _fitted_pieces(folder, begun, parts, failed, survey.digests, model, where, bar)
+        )
     finally:
         bar.close()
     finished = [number for number in parts if number not in failed]
@@ -135,13 +138,14 @@ def _fitted_pieces(
     begun: Begun,
     parts: dict[int, Any],
     failed: dict[int, str],
+    digests: dict[int, str],
     model: LossModel,
     execution: Execution,
     bar: Progress,
 ) -> Iterator[tuple[int, str]]:
     """Compute and write the pieces that are not there yet; yield the partitions that fail."""
-    state = begun.digest
-    wanted = [n for n in parts if n not in failed and not folder.has(n, state)]
+    state = {n: f"{package_digest()} {begun.digest} {digests.get(n)}" for n in parts}
+    wanted = [n for n in parts if n not in failed and not folder.has(n, state[n])]
     bar.done = len(parts) - len(wanted)
     names = names_of(model, begun.kept)
     work = partial(fit_part, work=begun.work, kept=begun.kept)
@@ -152,7 +156,7 @@ def _fitted_pieces(
         if outcome.error is not None:
             yield number, f"{name_of(part, number)}: {outcome.error}"
         else:
-            folder.keep(number, outcome.result, state, name_of(part, number), names)
+            folder.keep(number, outcome.result, state[number], name_of(part, number), names)
         bar.done += 1
         bar.show()
 
@@ -224,7 +228,7 @@ class _InstanceFolder:
         write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
     def has(self, number: int, state: str) -> bool:
-        """Tell whether a piece is finished, and of this population."""
+        """Tell whether a piece is finished: of this code, this population and these events."""
         path = self._piece(number)
         if not path.exists():
             return False

@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from influential_bandits.checks import optional_module
 from influential_bandits.errors import InvalidInput, InvalidLog
-from influential_bandits.logs.addresses import Folder
 from influential_bandits.logs.log import EventLog
-from influential_bandits.logs.partitions import PartitionedLog, open_partitions
+from influential_bandits.logs.partitions import PartitionedLog, columns_at, open_partitions
 from influential_bandits.logs.reading import read_log
 from influential_bandits.logs.sources import column_names
 from influential_bandits.simulation.execution import Execution
@@ -39,18 +37,22 @@ def read_for_command(path: Path, named: dict[str, str | None], **options: Any) -
 
 
 def open_for_command(
-    address: str, named: dict[str, str | None], execution: Execution | None, **options: Any
+    address: str,
+    named: dict[str, str | None],
+    execution: Execution | None,
+    temporary: str | None = None,
+    **options: Any,
 ) -> PartitionedLog:
     """Open a folder of Parquet files as partitions; columns as in :func:`read_for_command`."""
     if options.pop("separator", None) is not None:
         raise InvalidInput("--separator is for CSV; partitions are Parquet files")
-    folder = Folder.at(address)
-    first = folder.path(folder.parquet_files()[0].name)
-    parquet = optional_module("pyarrow.parquet", "frame")
-    columns = parquet.read_schema(first, filesystem=folder.system).names
-    found = _found(address, columns, named, options)
+    if address.lower().endswith((".csv", ".csv.gz", ".tsv", ".txt")):
+        raise InvalidInput(
+            f"--by-partition reads Parquet files, but {address} is text; leave it out"
+        )
+    found = _found(address, columns_at(address), named, options)
     chosen = options | {role: found.get(role) for role in USUAL}
-    log = open_partitions(address, execution=execution, **chosen)
+    log = open_partitions(address, execution=execution, folder=temporary, **chosen)
     log.about["columns"] = _told(found)
     return log
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from influential_bandits.errors import InvalidInput, InvalidInstance, NotApplicable
+from influential_bandits.errors import InvalidInput, InvalidInstance, NotApplicable, Unfinished
 from influential_bandits.numerics.compiling import package_digest
 from influential_bandits.policies.contract import Policy
 from influential_bandits.policies.naming import policy_from_text
@@ -70,10 +70,13 @@ def play_files(
     folder = StudyFolder(out, _Plays(), _Plays())
     pieces = partial(_pieces, files, players, rules)
     with progress_bar(console) as bar:
-        rows, failures = finished_rows(NAME, pieces, folder, bar, execution)
+        rows, failures = finished_rows(NAME, pieces, folder, bar, execution, most_left_out=1.0)
     if not rows:
         report_failures(failures, out)
         return ""
+    bad = {number for failure in failures for number in failure.piece.instances or ()}
+    if len(np.unique(rows["instance"])) + len(bad) < len(files):
+        raise Unfinished("some files changed while they were played; run the same again")
     folder.write_table(folder.path / "data.parquet", rows)
     told = f"{_table(rows, players)}\n\nSaved to {folder.path / 'data.parquet'}"
     report_failures(failures, out, told)
@@ -90,14 +93,18 @@ def _pieces(files: Sequence[Path], players: list[Policy], rules: Rules) -> Itera
             decides = repr((package_digest(), text, policy, rules)).encode(errors="replace")
             digest = hashlib.sha256(decides).hexdigest()[:12]
             name = f"{path.stem}-{type(policy).__name__}-{digest}"
-            rows = partial(_rows, str(path), place, text, policy, rules)
-            yield Piece(name, rows, range(place, place + 1))
+            rows = partial(_rows, str(path), text, policy, rules)
+            labels = {"instance": place, "file": str(path)}
+            yield Piece(name, rows, range(place, place + 1), labels=labels)
 
 
 def _rows(
-    path: str, place: int, text: str, policy: Policy, rules: Rules, threads: int | None
+    path: str, text: str, policy: Policy, rules: Rules, threads: int | None
 ) -> dict[str, Any]:
-    """Play; the instance is read here, so that a bad file spoils its own piece only."""
+    """Play; the instance is read here, so that a bad file spoils its own piece only.
+
+    Rows do not say which file they are of: it may be renamed, or have another place next time.
+    """
     try:
         instance = Instance.from_json(json.loads(text))
     except InvalidInstance as error:
@@ -113,8 +120,6 @@ def _rows(
         regrets = np.full(losses.shape, np.nan)
     seeds, marks = losses.shape
     return {
-        "instance": np.full(seeds * marks, place),
-        "file": [path] * (seeds * marks),
         "policy": [repr(policy)] * (seeds * marks),
         "seed": np.repeat(np.arange(seeds), marks),
         "horizon": np.tile(run.checkpoints, seeds),

@@ -146,6 +146,7 @@ def finished_rows(
     folder: StudyFolder,
     bar: Progress,
     execution: Execution,
+    most_left_out: float = MOST_LEFT_OUT,
 ) -> tuple[dict[str, Any] | None, list[Failure]]:
     """Compute and keep the pieces that the folder does not have; return all rows, and failures.
 
@@ -179,20 +180,24 @@ def finished_rows(
     for part, error in _failing(waiting, folder, execution):
         if error is not None:
             failures.append(Failure(name, part, error))
-    return _rows_without(failures, _kept(pieces(), folder)), failures
+    return _rows_without(failures, _kept(pieces(), folder), most_left_out), failures
 
 
 def _kept(pieces: Iterable[Piece], folder: StudyFolder) -> Iterator[Columns]:
     """Yield the rows of all finished pieces in order, or of their single instances."""
     for piece in pieces:
         if folder.has(piece.name):
-            yield folder.piece(piece.name)
+            rows = folder.piece(piece.name)
+            size = len(next(iter(rows.values())))
+            yield {n: np.array([x] * size) for n, x in (piece.labels or {}).items()} | rows
         elif piece.split is not None:
             singles = (part.name for part in piece.split())
             yield from (folder.piece(name) for name in singles if folder.has(name))
 
 
-def _rows_without(failures: list[Failure], parts: Iterable[Columns]) -> dict[str, Any] | None:
+def _rows_without(
+    failures: list[Failure], parts: Iterable[Columns], most_left_out: float
+) -> dict[str, Any] | None:
     """Return the rows of all instances but those that failed, if enough are left."""
     if any(failure.piece.instances is None for failure in failures):
         return None
@@ -201,7 +206,7 @@ def _rows_without(failures: list[Failure], parts: Iterable[Columns]) -> dict[str
     if bad and rows:
         good = ~np.isin(rows["instance"], sorted(bad))
         rows = {name: values[good] for name, values in rows.items()}
-    if len(bad) > MOST_LEFT_OUT * (len(bad) + len(np.unique(rows.get("instance", ())))):
+    if len(bad) > most_left_out * (len(bad) + len(np.unique(rows.get("instance", ())))):
         return None
     return rows
 
@@ -217,9 +222,10 @@ def report_failures(failures: list[Failure], out: Path, results: Any = None) -> 
     """Raise an error that names what failed, if anything did, and has the results of the rest."""
     if failures:
         more = len(failures) - MOST_NAMED
+        number = "1 piece" if len(failures) == 1 else f"{len(failures)} pieces"
         error = Unfinished(
-            f"{len(failures)} pieces failed; all others are kept in {out}, and the same command "
-            "tries these again:\n"
+            f"{number} failed; all others are kept in {out}, and the same command "
+            "tries what failed again:\n"
             + "\n".join(f"  {failure}" for failure in failures[:MOST_NAMED])
             + (f"\n  … and {more} more" if more > 0 else "")
         )

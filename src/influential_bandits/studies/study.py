@@ -51,6 +51,7 @@ class Piece:
     rows: Callable[[int | None], Columns]  # from the number of threads; picklable
     instances: range | None = None  # whose rows these are, if they are of some instances only
     split: Callable[[], list[Piece]] | None = None  # one piece for each instance
+    labels: Mapping[str, Any] | None = None  # columns of one value that are not kept with the rows
 
 
 def piece_of_instances(
