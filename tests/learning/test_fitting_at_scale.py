@@ -421,6 +421,30 @@ def test_other_settings_are_refused_and_another_population_is_fitted_anew(
     assert all(after[name] != before[name] for name in before)
 
 
+def test_events_that_changed_are_fitted_anew_even_if_the_population_is_the_same(whole, tmp_path):
+    """Of separate fits nothing is shared, so that only the events themselves can tell."""
+    source, out = tmp_path / "log", tmp_path / "fit" / "model.json"
+    source.mkdir()
+    options = {"instance": "user", "arm": "ad", "time": "time", "loss": "loss"}
+    for n, users in enumerate((range(3), range(3, 6))):
+        frame_of(whole.take(np.array(users))).to_parquet(source / f"{n}.parquet")
+    small = {"execution": ib.LocalExecution(1), **options}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(surveying, "GROUP_BYTES", 1)  # a partition for each file
+        fit_partitions(model_of(False), ib.open_partitions(source, **small), out)
+        before = pieces_of(out)
+        frame = frame_of(whole.take(np.arange(3)))
+        frame.assign(time=-frame.time).to_parquet(source / "0.parquet")  # the same, backwards
+        fit_partitions(model_of(False), ib.open_partitions(source, **small), out)
+        after = pieces_of(out)
+        fit_partitions(
+            model_of(False), ib.open_partitions(source, **small), tmp_path / "a" / "m.json"
+        )
+    assert len(before) == 2
+    assert before["partition-000000.parquet"] != after["partition-000000.parquet"]
+    assert after == pieces_of(tmp_path / "a" / "m.json")
+
+
 def test_a_poisoned_partition_is_named_and_the_others_are_kept(
     partitioned, cluster, tmp_path, refused
 ):
@@ -487,6 +511,28 @@ def test_the_command_fits_a_whole_log_on_a_cluster(folder, cluster, tmp_path, mo
     assert run(monkeypatch, *common, *engine, "--out", tmp_path / "there.json") == 0
     assert run(monkeypatch, *common, "--out", tmp_path / "here.json") == 0
     assert (tmp_path / "there.json").read_text() == (tmp_path / "here.json").read_text()
+
+
+def test_the_command_finds_columns_in_the_names_of_folders(whole, tmp_path, monkeypatch, capsys):
+    for user, label in enumerate(whole.instances[:5]):
+        home = tmp_path / "log" / f"user={label}"
+        home.mkdir(parents=True)
+        frame = frame_of(whole.take(np.array([user]))).drop(columns="user")
+        frame.to_parquet(home / "events.parquet")
+    options = ["--by-partition", "--memory", "0.8", "--ridge", "10", "--jobs", "1"]
+    assert run(monkeypatch, "fit", tmp_path / "log", *options, "--out", tmp_path / "m.json") == 0
+    assert "5 instances" in capsys.readouterr().err
+
+
+def test_the_command_says_what_is_wrong_with_files(tmp_path, monkeypatch, capsys):
+    (tmp_path / "log").mkdir()
+    (tmp_path / "log" / "a.parquet").write_bytes(b"PAR1 half a file")
+    (tmp_path / "log.csv").write_text("user,ad,loss\n")
+    for path, words in (("log", "a.parquet cannot be read"), ("log.csv", "is text")):
+        assert run(monkeypatch, "fit", tmp_path / path, "--by-partition") == 2
+        assert words in capsys.readouterr().err
+    assert run(monkeypatch, "fit", "s3://bucket/log") == 2
+    assert "--by-partition" in capsys.readouterr().err
 
 
 def test_the_command_refuses_what_does_not_fit(tmp_path, folder, monkeypatch, capsys):
