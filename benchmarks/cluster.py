@@ -33,9 +33,10 @@ from benchmarks.scheduler import (
     simulated,
     smallest_piece,
 )
-from influential_bandits.learning.fitting import single_threaded_algebra
-from influential_bandits.learning.partial_pooling import _posteriors, estimated_prior, sample
+from influential_bandits.learning.partial_pooling import estimated_prior, posterior_work
+from influential_bandits.learning.parts import single_threaded_algebra
 from influential_bandits.learning.pooling import arm_means, pooled_gram, random_effects
+from influential_bandits.learning.survey import sample
 from influential_bandits.studies.store import write_atomically
 
 NOISE = ib.GaussianNoise(1.0)
@@ -523,7 +524,7 @@ def row_costs():
     log = ib.synthetic_log(1_000, **whole_log.SETTINGS)
     plan = whole_log.design(np.zeros(whole_log.ARMS))
     with single_threaded_algebra():
-        times, _ = fastest({"pass": lambda: pooled_gram([log], plan, whole_log.EFFECTS)}, 3)
+        times, _ = fastest({"pass": lambda: pooled_gram([log], plan, whole_log.EFFECTS, 1)}, 3)
     columns = (log.arm, log.item, log.loss, log.time)
     return times["pass"] / len(log), sum(each.itemsize for each in columns if each is not None)
 
@@ -535,5 +536,6 @@ def posterior_seconds():
     plan, effects = whole_log.design(baseline, 0), random_effects([log], baseline)
     with single_threaded_algebra():
         prior = estimated_prior(sample([log], 0), plan, effects)
-        times, _ = fastest({"all": lambda: _posteriors(log, plan, True, prior, 1, None)}, 2)
+        work = posterior_work(plan, True, prior)
+        times, _ = fastest({"all": lambda: work(log)}, 2)
     return times["all"] / log.n_instances
