@@ -1,7 +1,8 @@
 """Fill in the tables of docs/scale.md and draw its pictures, from what the benchmark has measured.
 
-First ``python -m benchmarks --only cluster --json measured.json``, then
-``python -m docs.scale measured.json``, both from the root of the tree.
+First ``python -m benchmarks --only NAME --json NAME.json`` for the names cluster, lanes, large and
+growth (this one with ``--plot docs/images/scale/cost.png``), then ``python -m docs.scale *.json``
+with those files that are new, all from the root of the tree.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ OTHERS = r"(river|coba|mabwiser|clarabel|cvxpy|scs) "  # have no part in this
 PAGE = Path(__file__).parent / "scale.md"
 # Okabe and Ito: safe for colour-blind eyes.
 COLOURS = {0.1: "#CC79A7", 1.0: "#D55E00", 10.0: "#0072B2", 100.0: "#009E73"}
+SINGLE = {"lanes": "Lanes", "large": "Large problems", "growth": "Exponents"}  # one table each
 CORES = tuple(round(10 ** (n / 4)) for n in range(17))
 # Of which table a row is: the first of these that its name matches.
 TABLES = {
@@ -153,13 +155,28 @@ def failures(costs: Costs, quantiles: dict[float, float]) -> None:
 def main() -> None:
     """Fill in and draw."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("file", type=Path, help="what the benchmark has written")
-    data = json.loads(parser.parse_args().file.read_text(encoding="utf-8"))
+    parser.add_argument("files", type=Path, nargs="+", help="what benchmarks have written")
+    for file in parser.parse_args().files:
+        data = json.loads(file.read_text(encoding="utf-8"))
+        for subject, title in SINGLE.items():
+            mine = [row for row in data["rows"] if row["subject"] == subject]
+            if mine:
+                fill({title: "\n".join(table(mine))})
+        if any(row["subject"] == "cluster" for row in data["rows"]):
+            fill_cluster(data)
+
+
+def fill(contents: dict[str, str]) -> None:
+    """Fill in the page."""
+    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), contents), encoding="utf-8")
+
+
+def fill_cluster(data: dict[str, Any]) -> None:
+    """Fill in what was measured of a cluster, and draw it."""
     rows = [row for row in data["rows"] if row["subject"] == "cluster"]
     parts = [part for part in data["machine"].split(", ") if not re.match(OTHERS, part)]
     size = " Short runs (`--quick`), which are less exact." if data["quick"] else ""
-    contents = {"Machine": f"Machine: {', '.join(parts)}.{size}"} | tables(rows)
-    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), contents), encoding="utf-8")
+    fill({"Machine": f"Machine: {', '.join(parts)}.{size}"} | tables(rows))
     IMAGES.mkdir(parents=True, exist_ok=True)
     efficiency(*measured_costs(rows))
     failures(*measured_costs(rows))

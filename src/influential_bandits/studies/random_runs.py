@@ -15,7 +15,8 @@ from influential_bandits.studies.study import Piece, piece_of_instances
 from influential_bandits.world.generators import random_instance
 from influential_bandits.world.noise import GaussianNoise
 
-CHUNK = 10  # instances in a piece
+CHUNK = 10  # instances in a piece, at least
+MOST_PIECES = 1000  # of a policy: one client serves a few hundred pieces a second
 
 
 def decades(max_horizon: int, start: int = 100) -> list[int]:
@@ -25,10 +26,11 @@ def decades(max_horizon: int, start: int = 100) -> list[int]:
 
 def random_runs(policies: Sequence[Policy], instances: int, max_horizon: int) -> Iterator[Piece]:
     """Yield the paper's random experiment: K = 3, noise N(0, 1), each instance with one seed."""
+    chunk = max(CHUNK, -(-instances // MOST_PIECES))
     for policy in policies:
         name = type(policy).__name__
-        for start in range(0, instances, CHUNK):
-            numbers = range(start, min(start + CHUNK, instances))
+        for start in range(0, instances, chunk):
+            numbers = range(start, min(start + chunk, instances))
             rows = partial(_random_rows, policy, max_horizon)
             yield piece_of_instances(f"{name}-{start:05d}", name, numbers, rows)
 
