@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numbers
 from importlib import import_module
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from influential_bandits.errors import InvalidInput, MissingExtra
 
 __all__ = [
     "LARGEST_HORIZON",
+    "Closing",
     "Frozen",
     "checked_horizon",
     "is_real",
@@ -20,6 +22,26 @@ __all__ = [
 ]
 
 LARGEST_HORIZON = 2**53  # counts are exact in double precision up to here
+
+
+class Closing:
+    """Base of what is closed in the end: a context manager that calls ``close``."""
+
+    def close(self) -> None:
+        """Let go of what is held; by default nothing is."""
+
+    def __enter__(self) -> Self:
+        """Return the object, which is closed in the end."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close it."""
+        self.close()
 
 
 class Frozen:

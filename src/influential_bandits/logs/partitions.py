@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
+from influential_bandits.checks import Closing
 from influential_bandits.errors import InvalidInput, InvalidLog
 from influential_bandits.logs import shuffling
 from influential_bandits.logs.addresses import Folder
@@ -279,7 +279,7 @@ def _about(survey: Survey) -> tuple[Membership, dict[str, Any]]:
     return membership, about_source(survey.source, survey.reading.plan, survey.bad)
 
 
-class PartitionedLog:
+class PartitionedLog(Closing):
     """A log in partitions of whole instances; made by :func:`open_partitions`.
 
     Attributes
@@ -331,19 +331,6 @@ class PartitionedLog:
         """Remove temporary files, if there are any; the partitions are gone then."""
         if self._common.temporary is not None:
             self._common.temporary.remove()
-
-    def __enter__(self) -> Self:
-        """Return the log, which is closed in the end."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close the log."""
-        self.close()
 
     def __repr__(self) -> str:
         """Say the size."""

@@ -8,12 +8,11 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
-from influential_bandits.checks import whole_number
+from influential_bandits.checks import Closing, whole_number
 from influential_bandits.errors import InvalidInput, InvalidLog
 from influential_bandits.logs.columns import Mask, arrow
 from influential_bandits.logs.gathering import Gathering, about_source, require_rows
@@ -99,7 +98,7 @@ def stream_log(
     return kind(opened, plan, codes, size, progress, folder)
 
 
-class LogStream(ABC):
+class LogStream(Closing, ABC):
     """Parts of a log, one after the other; made by :func:`stream_log`.
 
     Attributes
@@ -172,22 +171,6 @@ class LogStream(ABC):
 
     def _set_arms(self) -> None:
         self.membership, self._final = self._codes.membership()
-
-    def close(self) -> None:  # noqa: B027 - only one kind of stream has something to remove
-        """Remove temporary files; there are no more parts afterwards."""
-
-    def __enter__(self) -> Self:
-        """Return the stream, which is closed in the end."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close the stream."""
-        self.close()
 
     def __repr__(self) -> str:
         """Say the size, as far as it is known."""

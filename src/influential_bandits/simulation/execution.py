@@ -28,7 +28,7 @@ from concurrent.futures import (
 from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
 from types import TracebackType
-from typing import Any, NamedTuple, Protocol, Self, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from rich.console import Console
 from rich.progress import (
@@ -41,7 +41,7 @@ from rich.progress import (
     Progress as Bar,
 )
 
-from influential_bandits.checks import whole_number
+from influential_bandits.checks import Closing, whole_number
 from influential_bandits.errors import Interrupted, InvalidInput, MissingExtra, TaskLost
 
 __all__ = ["Execution", "LocalExecution", "Outcome", "Progress", "Task"]
@@ -77,7 +77,7 @@ class Outcome(NamedTuple):
     error: Exception | None = None
 
 
-class Execution(ABC):
+class Execution(Closing, ABC):
     """Where work is done; made once, used for everything, closed in the end (a context manager).
 
     ``work`` and tasks must be picklable, as they may be sent to other processes.
@@ -110,22 +110,6 @@ class Execution(ABC):
     @abstractmethod
     def run(self, tasks: Sequence[Task], progress: Progress) -> None:
         """Work off all tasks; the first error, or Ctrl-C, stops the others before it is raised."""
-
-    def close(self) -> None:  # noqa: B027 - threads end with their work
-        """Let go of what the execution holds."""
-
-    def __enter__(self) -> Self:
-        """Return the execution, which is closed in the end."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close the execution."""
-        self.close()
 
 
 class LocalExecution(Execution):

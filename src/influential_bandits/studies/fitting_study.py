@@ -34,7 +34,12 @@ from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.compiling import package_digest
 from influential_bandits.simulation.execution import Execution, Progress, chosen_execution
 from influential_bandits.studies.log_sections import halves_of, some_instances, tuned
-from influential_bandits.studies.store import make_folder, require_possible, write_atomically
+from influential_bandits.studies.store import (
+    claim,
+    make_folder,
+    require_possible,
+    write_atomically,
+)
 from influential_bandits.world.dynamics import Floats
 
 __all__ = ["PartitionedFit", "fit_partitioned_log", "fit_partitions"]
@@ -208,24 +213,12 @@ class _InstanceFolder:
         self._settings = json.loads(json.dumps(settings))
         self._parquet = optional_module("pyarrow.parquet", "frame")
         make_folder(path)
-        self._claim()
-
-    def _claim(self) -> None:
-        """Write the settings, or check that the folder has the same."""
-        path = self.path / "settings.json"
-        if path.exists():
-            try:
-                found = json.loads(path.read_text(encoding="utf-8"))
-            except (UnicodeDecodeError, json.JSONDecodeError):
-                found = None
-            if found != self._settings:
-                raise InvalidInput(
-                    f"{self.path} holds the instances of another fit (other log, model or "
-                    "settings); name a file in another folder for this one, or remove it"
-                )
-            return
-        text = json.dumps(self._settings, indent=2, ensure_ascii=False) + "\n"
-        write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+        claim(
+            path / "settings.json",
+            settings,
+            f"{path} holds the instances of another fit (other log, model or settings); name a "
+            "file in another folder for this one, or remove it",
+        )
 
     def has(self, number: int, state: str) -> bool:
         """Tell whether a piece is finished: of this code, this population and these events."""

@@ -20,7 +20,14 @@ from influential_bandits.checks import optional_module
 from influential_bandits.errors import InvalidInput
 from influential_bandits.studies.study import Columns
 
-__all__ = ["StudyFolder", "make_folder", "provenance", "require_possible", "write_atomically"]
+__all__ = [
+    "StudyFolder",
+    "claim",
+    "make_folder",
+    "provenance",
+    "require_possible",
+    "write_atomically",
+]
 
 
 class Named(Protocol):
@@ -47,7 +54,12 @@ class StudyFolder:
             "settings": dataclasses.asdict(settings),
         }
         make_folder(self.pieces)
-        self._claim()
+        claim(
+            self.path / "settings.json",
+            self.settings,
+            f"{self.path} holds results of other settings; name another folder with --out, or "
+            "remove it",
+        )
 
     def has(self, name: str) -> bool:
         """Tell whether a piece is finished; a damaged file is removed and not finished."""
@@ -84,22 +96,19 @@ class StudyFolder:
     def _piece(self, name: str) -> Path:
         return self.pieces / f"{name}.parquet"
 
-    def _claim(self) -> None:
-        """Write the settings, or check that the folder has the same."""
-        path = self.path / "settings.json"
-        if path.exists():
-            try:
-                found = json.loads(path.read_text(encoding="utf-8"))
-            except (UnicodeDecodeError, json.JSONDecodeError):
-                found = None
-            if found != json.loads(json.dumps(self.settings)):
-                raise InvalidInput(
-                    f"{self.path} holds results of other settings; name another folder with --out, "
-                    "or remove it"
-                )
-        else:
-            text = json.dumps(self.settings, indent=2) + "\n"
-            write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+def claim(path: Path, settings: Any, otherwise: str) -> None:
+    """Write the settings of a folder, or raise an error if it has others."""
+    if path.exists():
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+        except (UnicodeDecodeError, json.JSONDecodeError):
+            found = None
+        if found != json.loads(json.dumps(settings)):
+            raise InvalidInput(otherwise)
+    else:
+        text = json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
+        write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
 def require_possible(path: Path) -> None:
