@@ -7,20 +7,23 @@ and nothing else. The log is drawn part by part as it is read; drawing it is not
 import json
 import sys
 import time
+from functools import partial
 
 import numpy as np
 
 import influential_bandits as ib
 from benchmarks.memory import status
 from influential_bandits.learning.design import Design, Kind
-from influential_bandits.learning.partial_pooling import fit_partially
-from influential_bandits.learning.parts import single_threaded_algebra
+from influential_bandits.learning.partial_pooling import partial_population, posterior_work
+from influential_bandits.learning.parts import on_part, pieces, single_threaded_algebra
 from influential_bandits.learning.pooling import (
+    CHUNK,
     RandomEffects,
     arm_means,
     pooled_gram,
     random_effects,
 )
+from influential_bandits.learning.survey import sample
 
 USERS = 200_948  # of MovieLens 32M
 ARMS = 20
@@ -72,7 +75,10 @@ def main(what, users):
         else:
             baseline = arm_means(parts, ARMS)
             effects = random_effects(parts, baseline)
-            fit_partially(parts, design(baseline, 0), True, effects, seed=0)
+            plan, here = design(baseline, 0), ib.LocalExecution()
+            prior = partial_population(sample(parts, 0), plan, True, effects, here)[1]
+            work = partial(on_part, posterior_work(plan, True, prior))
+            list(here.map(work, pieces(parts, CHUNK)))
     seconds = time.perf_counter() - start - parts.seconds
     print(json.dumps({"rows": parts.rows, "seconds": seconds, "peak": status("VmHWM")}))
 

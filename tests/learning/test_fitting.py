@@ -17,8 +17,20 @@ from dense_learning import (
     penalised,
 )
 
-from influential_bandits import EventLog, InfluenceModel, Membership, StationaryModel, synthetic_log
-from influential_bandits.learning.fitting import fit_pooled, interactions
+from influential_bandits import (
+    EventLog,
+    InfluenceModel,
+    LocalExecution,
+    Membership,
+    StationaryModel,
+    synthetic_log,
+)
+from influential_bandits.learning.fitting import (
+    interactions,
+    pooled_fits,
+    pooled_population,
+    shared_by,
+)
 from influential_bandits.learning.pooling import RandomEffects, pooled_gram, random_effects
 
 TRUTH = np.array([[0.3, -0.1, 0.05], [-0.1, 0.2, 0.0], [0.05, 0.0, 0.15]])
@@ -99,12 +111,19 @@ EFFECTS = [
 ]
 
 
+def fit_pooled(log, design, ridge, effects):
+    """Fit a log in memory, variances beginning with these."""
+    here = LocalExecution()
+    shared, used = pooled_population([log], design, False, ridge, effects, log, len(log), here)
+    return shared_by(pooled_fits(log, design, used, shared), shared), used
+
+
 @pytest.mark.parametrize("effects", EFFECTS, ids=str)
 @pytest.mark.parametrize("kind", ["symmetric", "diagonal", "free"])
 def test_the_pooled_fit_is_generalised_least_squares(kind, effects):
     log = planted(8, [1, 3, 10, 20, 30, 30, 40, 50], spread=0.5, seed=6)
     model = InfluenceModel(kind, memory=0.8, pooled=True).fit(log)
-    fit, used = fit_pooled([log], model.design_, False, 0.3, effects)
+    fit, used = fit_pooled(log, model.design_, 0.3, effects)
     beta, _, own = generalised_least_squares(log, kind, used, 0.8, ridge=0.3)
     np.testing.assert_allclose(fit.population[:3], beta[:3], rtol=0, atol=1e-7)
     np.testing.assert_allclose(
@@ -123,7 +142,7 @@ def test_pooled_items_of_several_arms_are_generalised_least_squares_too():
         membership=films,
     )
     model = InfluenceModel("symmetric", memory=0.8, pooled=True).fit(log)
-    fit, effects = fit_pooled([log], model.design_, False, 0.3, EFFECTS[1])
+    fit, effects = fit_pooled(log, model.design_, 0.3, EFFECTS[1])
     beta, _, own = generalised_least_squares(log, "symmetric", effects, 0.8, ridge=0.3)
     np.testing.assert_allclose(fit.coefficients[:, :3], beta[:3] + own, rtol=0, atol=1e-6)
 
@@ -322,7 +341,7 @@ def test_variances_are_right_where_losses_steer_choices():
         effects = model.effects_
         found.append([effects.noise, effects.noise * effects.arm])
         # The fit and its variances fit each other: once more changes little.
-        again = fit_pooled([log], model.design_, False, 1e-6, effects)[1]
+        again = fit_pooled(log, model.design_, 1e-6, effects)[1]
         assert again.arm == pytest.approx(effects.arm, rel=0.02)
     errors = np.std(found, axis=0, ddof=1) / np.sqrt(12)
     away = (np.mean(found, axis=0) - [1.0, 0.25]) / errors

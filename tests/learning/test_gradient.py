@@ -7,7 +7,8 @@ from dense_learning import certified_minimum, objective, penalised
 from influential_bandits import InfluenceModel, planted_interaction, synthetic_log
 from influential_bandits.errors import InvalidInput
 from influential_bandits.learning.fitting import Penalty
-from influential_bandits.learning.gradient import descend, descent
+from influential_bandits.learning.gradient import descended, descent
+from influential_bandits.learning.model_files import ARRAYS
 
 MARKS = [1, 10, 100, 1000, 10_000]
 
@@ -37,7 +38,7 @@ def test_the_descent_goes_down_to_the_optimum_and_never_below(log, design):
 
 @pytest.mark.parametrize("steps", [1, 50, 20_000])
 def test_the_objective_is_measured_against_another_solver(log, design, steps):
-    fit = descend(log, design, Penalty(1.0, 1.0), steps, seed=3, threads=1)
+    fit = descended(log, design, Penalty(1.0, 1.0), steps, seed=3)
     (whole,) = {len(fit.coefficients)}
     assert whole == log.n_instances
     for u, label in enumerate(log.instances):
@@ -97,11 +98,13 @@ def test_an_undetermined_descent_says_so():
     assert not InfluenceModel(ridge=0, solver="gradient", max_iter=10).fit(log).determined_
 
 
-def test_threads_do_not_change_a_bit(log, design):
-    fits = [descend(log, design, Penalty(0.1, 1.0), 100, 3, threads) for threads in (1, 2, 3)]
+def test_threads_do_not_change_a_bit(log):
+    settings = {"memory": 0.8, "ridge": 0.1, "solver": "gradient", "max_iter": 100, "seed": 3}
+    fits = [InfluenceModel(**settings, threads=threads).fit(log) for threads in (1, 2, 3)]
     for other in fits[1:]:
-        for one, two in zip(fits[0], other, strict=True):
-            assert np.asarray(one).tobytes() == np.asarray(two).tobytes()
+        for name in (*ARRAYS, "gap_", "determined_"):
+            one, two = getattr(fits[0], name), getattr(other, name)
+            assert np.asarray(one).tobytes() == np.asarray(two).tobytes(), name
 
 
 def test_a_determined_descent_says_so(log):

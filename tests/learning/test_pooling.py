@@ -29,7 +29,6 @@ from influential_bandits.learning.pooling import (
     _cells,
     _deviance,
     arm_means,
-    chunks,
     effect_variances,
     instance_effects,
     instance_scores,
@@ -415,7 +414,7 @@ def test_both_paths_agree():
 def test_threads_do_not_change_a_bit(single, monkeypatch):
     monkeypatch.setattr(pooling, "CHUNK", 40)
     log = random_log(2, 4, [11, 0, 30, 7, 50, 12, 0, 23] * 5, single=single)
-    assert len(chunks(log)) > 10
+    assert len(list(log.parts(40))) > 10
     design = Design(4, Kind.SYMMETRIC, 0.9, 0.0, 1, 0.5, np.zeros(4))
     variances = RandomEffects(0.5, 0.1, 1.0)
     one, two, three = (
@@ -427,18 +426,15 @@ def test_threads_do_not_change_a_bit(single, monkeypatch):
 @given(logs(max_arms=1), st.integers(1, 15))
 @settings(max_examples=30)
 def test_chunks_cover_all_instances(log, size):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pooling, "CHUNK", size)
-        ranges = chunks(log)
-    assert [u for low, high in ranges for u in range(low, high)] == list(range(log.n_instances))
-    for low, high in ranges:
-        assert high - low == 1 or log.offsets[high] - log.offsets[low] <= size
+    parts = list(log.parts(size))
+    assert [label for part in parts for label in part.instances] == list(log.instances)
+    for part in parts:
+        assert part.n_instances == 1 or len(part) <= size
 
 
-def test_chunks_are_as_large_as_they_may_be(monkeypatch):
-    monkeypatch.setattr(pooling, "CHUNK", 10)
+def test_chunks_are_as_large_as_they_may_be():
     log = random_log(0, 2, [5, 5, 0, 6, 5, 11, 1, 0])
-    assert chunks(log) == [(0, 3), (3, 4), (4, 5), (5, 6), (6, 8)]
+    assert [part.n_instances for part in log.parts(10)] == [3, 1, 1, 1, 2]
 
 
 @pytest.mark.parametrize("single", [True, False])

@@ -24,8 +24,6 @@ from influential_bandits.learning.design import (
     history_gram,
 )
 from influential_bandits.learning.parts import (
-    on_part,
-    pieces,
     single_threaded_algebra,
     summed,
 )
@@ -38,9 +36,9 @@ from influential_bandits.learning.pooling import (
     random_effects,
 )
 from influential_bandits.learning.psd import solve_psd, svec
-from influential_bandits.logs.log import EventLog, joined
+from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.compiling import kernel
-from influential_bandits.simulation.execution import Execution, chosen_execution
+from influential_bandits.simulation.execution import Execution
 from influential_bandits.world.dynamics import Floats
 
 __all__ = [
@@ -48,8 +46,6 @@ __all__ = [
     "Own",
     "Penalty",
     "Shared",
-    "fit_pooled",
-    "fit_separately",
     "interactions",
     "predictions",
 ]
@@ -117,23 +113,6 @@ def shared_by(own: Own, shared: Shared) -> Fit:
         shared.free_population,
         shared.covariance,
     )
-
-
-def fit_separately(
-    log: EventLog,
-    design: Design,
-    definite: bool,
-    penalty: Penalty,
-    threads: int | None = None,
-    execution: Execution | None = None,
-) -> Fit:
-    """Fit each instance on its own."""
-    where = chosen_execution(execution, threads)
-    work = partial(separate_fits, design=design, definite=definite, penalty=penalty)
-    with single_threaded_algebra():
-        found = where.map(partial(on_part, work), pieces([log], pooling.CHUNK))
-        own = together(own for _, own in found)
-        return averaged(own, log.lengths > 0, alone(log, design, penalty, own))
 
 
 def separate_fits(log: EventLog, design: Design, definite: bool, penalty: Penalty) -> Own:
@@ -327,26 +306,6 @@ def _svec_scale(arms: int) -> Floats:
         out[n] = 1.0
         n += 1
     return out
-
-
-def fit_pooled(
-    parts: Iterable[EventLog],
-    design: Design,
-    definite: bool,
-    ridge: float,
-    effects: RandomEffects,
-    threads: int | None = None,
-    execution: Execution | None = None,
-) -> tuple[Fit, RandomEffects]:
-    """Fit one interaction and one level for all, and initial losses for each instance."""
-    logs, where = list(parts), chosen_execution(execution, threads)
-    sample = logs[0] if len(logs) == 1 else joined(logs)
-    shared, effects = pooled_population(
-        logs, design, definite, ridge, effects, sample, len(sample), where
-    )
-    work = partial(pooled_fits, design=design, effects=effects, shared=shared)
-    found = where.map(partial(on_part, work), pieces(logs, pooling.CHUNK))
-    return shared_by(together(own for _, own in found), shared), effects
 
 
 def pooled_population(

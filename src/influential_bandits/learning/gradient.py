@@ -8,32 +8,26 @@ so that stopping early acts as a regularisation that nobody chose.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.learning import pooling
 from influential_bandits.learning.design import Design, as_matrix, events_of, history_gram
 from influential_bandits.learning.fitting import (
-    Fit,
     Own,
     Penalty,
     _centred,
-    averaged,
     empty,
     penalties,
     solved,
-    together,
 )
-from influential_bandits.learning.parts import on_part, pieces, single_threaded_algebra
+from influential_bandits.learning.parts import single_threaded_algebra
 from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.compiling import kernel
-from influential_bandits.simulation.execution import chosen_execution
 from influential_bandits.world.dynamics import Floats, Ints
 
-__all__ = ["Descent", "descend", "descent"]
+__all__ = ["Descent", "descended", "descent"]
 
 MOMENTUM = 0.9
 
@@ -44,21 +38,6 @@ class Descent(NamedTuple):
     steps: Ints  # (marks,)
     excess: Floats  # (marks,): (objective − certified optimum) / ½·Σ(loss − mean)²
     norm: Floats  # (marks,): Frobenius norm of A
-
-
-def descend(
-    log: EventLog,
-    design: Design,
-    penalty: Penalty,
-    steps: int,
-    seed: int,
-    threads: int | None = None,
-) -> Fit:
-    """Fit each instance by gradient descent, as long as the paper's readers may have."""
-    work = partial(descended, design=design, penalty=penalty, steps=steps, seed=seed)
-    parts = pieces([log], pooling.CHUNK)
-    found = chosen_execution(None, threads).map(partial(on_part, work), parts)
-    return averaged(together(own for _, own in found), log.lengths > 0)
 
 
 def descended(log: EventLog, design: Design, penalty: Penalty, steps: int, seed: int) -> Own:

@@ -10,24 +10,20 @@ are a sample that one pass over the log brings home, whatever its parts and wher
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from influential_bandits.learning import pooling
 from influential_bandits.learning.design import Design, Events, Kind, events_of, history_gram
 from influential_bandits.learning.fitting import (
-    Fit,
     Own,
     Shared,
     _svec_scale,
     empty,
-    shared_by,
-    together,
 )
-from influential_bandits.learning.parts import on_part, pieces, single_threaded_algebra
+from influential_bandits.learning.parts import single_threaded_algebra
 from influential_bandits.learning.pooling import RandomEffects
 from influential_bandits.learning.psd import (
     cholesky_solved,
@@ -35,18 +31,17 @@ from influential_bandits.learning.psd import (
     svec,
     triangular_inverse,
 )
-from influential_bandits.learning.survey import FEWEST, sample
+from influential_bandits.learning.survey import FEWEST
 from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.simulation.execution import (
     Execution,
     LocalExecution,
-    chosen_execution,
     map_in_order,
 )
 from influential_bandits.world.dynamics import Floats, Ints
 
-__all__ = ["Prior", "fit_partially"]
+__all__ = ["Prior", "estimated_prior", "partial_population", "posterior_work"]
 
 INSTANCES = FEWEST  # that the prior is estimated from
 ROUNDS = 25
@@ -67,23 +62,6 @@ class Prior(NamedTuple):
     noise: float  # σ²
     rounds: int
     settled: bool
-
-
-def fit_partially(
-    parts: Iterable[EventLog],
-    design: Design,
-    definite: bool,
-    effects: RandomEffects,
-    seed: int,
-    threads: int | None = None,
-    execution: Execution | None = None,
-) -> tuple[Fit, Prior]:
-    """Estimate the prior, then every instance's posterior."""
-    where = chosen_execution(execution, threads)
-    shared, prior = partial_population(sample(parts, seed), design, definite, effects, where)
-    work = posterior_work(design, definite, prior)
-    found = where.map(partial(on_part, work), pieces(parts, pooling.CHUNK))
-    return shared_by(together(own for _, own in found), shared), prior
 
 
 def partial_population(

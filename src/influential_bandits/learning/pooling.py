@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,15 +49,6 @@ class RandomEffects(NamedTuple):
     arm: float  # between arms of one instance
     common: float  # between the levels of instances
     noise: float  # σ², the variance within an instance and arm
-
-
-def chunks(log: EventLog) -> list[tuple[int, int]]:
-    """Return ranges of instances of about half a million events each."""
-    cuts = [0]
-    while cuts[-1] < log.n_instances:
-        aim = int(log.offsets[cuts[-1]]) + CHUNK
-        cuts.append(max(cuts[-1] + 1, int(np.searchsorted(log.offsets, aim, "right")) - 1))
-    return list(pairwise(cuts))
 
 
 class Sums(NamedTuple):

@@ -31,6 +31,7 @@ from influential_bandits.simulation.execution import (
     Outcome,
     Progress,
     Task,
+    Work,
     attempted,
     checked_threads,
 )
@@ -165,9 +166,7 @@ class DaskExecution(Execution):
         self._room()
         return max(1, self._threads)
 
-    def outcomes(
-        self, work: Callable[[Any, int | None], Any], tasks: Iterable[Any]
-    ) -> Iterator[Outcome]:
+    def outcomes(self, work: Work, tasks: Iterable[Any]) -> Iterator[Outcome]:
         """Yield outcomes as they come; a few tasks for each thread of the cluster are in flight.
 
         A task that happened to wait on workers which another one killed is not to blame: tasks that
@@ -182,9 +181,7 @@ class DaskExecution(Execution):
         for task in suspects:
             yield from self._outcomes(work, [task])
 
-    def _outcomes(
-        self, work: Callable[[Any, int | None], Any], tasks: Iterable[Any]
-    ) -> Iterator[Outcome]:
+    def _outcomes(self, work: Work, tasks: Iterable[Any]) -> Iterator[Outcome]:
         remaining, more = iter(tasks), True
         flying: dict[str, tuple[Any, Any]] = {}
         finished: SimpleQueue[str] = SimpleQueue()
@@ -354,7 +351,7 @@ def _address_in(path: str) -> str:
         raise InvalidInput(f"{path} is no scheduler file: {error!r}") from None
 
 
-def _attempted_there(code: str, work: Callable[[Any, int | None], Any], task: Any) -> Any:
+def _attempted_there(code: str, work: Work, task: Any) -> Any:
     _require_same_code(code)
     return attempted(work, task, 1)
 

@@ -66,6 +66,7 @@ class Task(Steps, Protocol):
         """Take the results of the same task, done elsewhere."""
 
 
+Work: TypeAlias = Callable[[Any, int | None], Any]  # a task, and threads it may use → its result
 Attempt: TypeAlias = tuple[Any, Exception | None]  # a result, or an error
 
 
@@ -89,9 +90,7 @@ class Execution(Closing, ABC):
         """How many threads there are at the moment, of all processes."""
 
     @abstractmethod
-    def outcomes(
-        self, work: Callable[[Any, int | None], Any], tasks: Iterable[Any]
-    ) -> Iterator[Outcome]:
+    def outcomes(self, work: Work, tasks: Iterable[Any]) -> Iterator[Outcome]:
         """Yield what became of each task, as they finish; one that fails does not stop the others.
 
         ``work(task, threads)`` is told how many threads it may use. Tasks are taken from the
@@ -141,9 +140,7 @@ class LocalExecution(Execution):
         """How many threads were asked for, or one for each core."""
         return self._threads
 
-    def outcomes(
-        self, work: Callable[[Any, int | None], Any], tasks: Iterable[Any]
-    ) -> Iterator[Outcome]:
+    def outcomes(self, work: Work, tasks: Iterable[Any]) -> Iterator[Outcome]:
         """Work off pieces one after the other, or one in each process."""
         if self.processes > 1:
             return self._from_processes(work, tasks)
@@ -162,9 +159,7 @@ class LocalExecution(Execution):
         """Work on threads, with progress after every step."""
         run_tasks(tasks, self.threads, progress)
 
-    def _from_processes(
-        self, work: Callable[[Any, int | None], Any], tasks: Iterable[Any]
-    ) -> Iterator[Outcome]:
+    def _from_processes(self, work: Work, tasks: Iterable[Any]) -> Iterator[Outcome]:
         share = max(1, self.threads // self.processes)
         remaining = iter(tasks)
         flying: dict[Future[Attempt], Any] = {}
@@ -203,7 +198,7 @@ def chosen_execution(execution: object, threads: int | None) -> Execution:
     return execution
 
 
-def attempted(work: Callable[[Any, int | None], Any], task: Any, threads: int | None) -> Attempt:
+def attempted(work: Work, task: Any, threads: int | None) -> Attempt:
     """Do a piece of work; return its result, or the error, unless the installation lacks something.
 
     Errors travel, so that one which cannot be pickled is replaced by its words.
@@ -220,9 +215,7 @@ def attempted(work: Callable[[Any, int | None], Any], task: Any, threads: int | 
         return None, error
 
 
-def _submitted(
-    pool: ProcessPoolExecutor, work: Callable[[Any, int | None], Any], task: Any, threads: int
-) -> Future[Attempt]:
+def _submitted(pool: ProcessPoolExecutor, work: Work, task: Any, threads: int) -> Future[Attempt]:
     """Submit a task; to a pool whose process has just died, as one that failed with it."""
     try:
         return pool.submit(attempted, work, task, threads)
@@ -232,7 +225,7 @@ def _submitted(
         return future
 
 
-def _alone(work: Callable[[Any, int | None], Any], task: Any, threads: int) -> Outcome:
+def _alone(work: Work, task: Any, threads: int) -> Outcome:
     """Do a piece of work that may have killed its process, in a process of its own."""
     pool = _new_pool(1)
     try:

@@ -186,13 +186,13 @@ def finished_rows(
 def _kept(pieces: Iterable[Piece], folder: StudyFolder) -> Iterator[Columns]:
     """Yield the rows of all finished pieces in order, or of their single instances."""
     for piece in pieces:
-        if folder.has(piece.name):
-            rows = folder.piece(piece.name)
+        rows = folder.piece(piece.name)
+        if rows is not None:
             size = len(next(iter(rows.values())))
             yield {n: np.array([x] * size) for n, x in (piece.labels or {}).items()} | rows
         elif piece.split is not None:
-            singles = (part.name for part in piece.split())
-            yield from (folder.piece(name) for name in singles if folder.has(name))
+            singles = (folder.piece(part.name) for part in piece.split())
+            yield from (rows for rows in singles if rows is not None)
 
 
 def _rows_without(

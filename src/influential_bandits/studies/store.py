@@ -62,24 +62,23 @@ class StudyFolder:
         )
 
     def has(self, name: str) -> bool:
-        """Tell whether a piece is finished; a damaged file is removed and not finished."""
-        path = self._piece(name)
-        if not path.exists():
-            return False
-        try:
-            optional_module("pyarrow.parquet", "report").read_table(path)
-        except (OSError, ValueError):
-            path.unlink()
-            return False
-        return True
+        """Tell whether a piece is finished."""
+        return self.piece(name) is not None
 
     def keep(self, name: str, rows: Columns) -> None:
         """Write a finished piece."""
         self.write_table(self._piece(name), rows)
 
-    def piece(self, name: str) -> dict[str, npt.NDArray[Any]]:
-        """Read a finished piece."""
-        table = optional_module("pyarrow.parquet", "report").read_table(self._piece(name))
+    def piece(self, name: str) -> dict[str, npt.NDArray[Any]] | None:
+        """Read a piece, if it is finished; a damaged file is removed and not finished."""
+        path = self._piece(name)
+        if not path.exists():
+            return None
+        try:
+            table = optional_module("pyarrow.parquet", "report").read_table(path)
+        except (OSError, ValueError):
+            path.unlink()
+            return None
         return {
             column: table[column].to_numpy(zero_copy_only=False) for column in table.column_names
         }
