@@ -182,6 +182,7 @@ def test_a_study_goes_on_without_an_instance_that_fails(tmp_path, monkeypatch):
         assert f"figure-1b: {policy}-instance-00013: NotCertified: no proof for this one" in text
     (section,) = error.value.results
     assert any("LCB-instance-00013" in note for note in section.analysis.notes)
+    assert "on 19 random instances" in section.analysis.figures[0].title
     rows = pq.read_table(tmp_path / "figure-1b" / "data.parquet")
     assert set(rows["instance"].to_pylist()) == set(range(20)) - {13}
     assert (tmp_path / "report.html").exists()

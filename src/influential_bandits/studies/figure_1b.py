@@ -67,7 +67,7 @@ def analyse(settings: Settings, rows: dict[str, npt.NDArray[Any]]) -> Analysis:
         [
             Figure(
                 "regret",
-                f"Mean regret on {settings.seeds} random instances, K = 3",
+                f"Mean regret on {len(regret)} random instances, K = 3",
                 "horizon T",
                 "mean regret",
                 curves,
