@@ -317,7 +317,7 @@ def test_bad_rows_are_named_by_file(tmp_path):
         "log has 42 bad rows: 41 × missing value (rows 0 of day=01/events.parquet, 2 of "
         "day=01/events.parquet, 4 of day=01/events.parquet, …: loss nan); 1 × not finite (row 0 of "
         "day=03/events.parquet: loss inf), counted from 0. Mend them, or leave them out with "
-        "bad_rows='drop'"
+        "bad_rows='drop' (--drop-bad-rows on the command line)"
     ).replace("nan", "None")
     with open_partitions(folder, loss="loss", bad_rows="drop") as log:
         assert log.about["dropped"] == {"missing value": 41, "not finite": 1}

@@ -69,5 +69,6 @@ class BadRows:
         counted = "" if self.source.place == "line" else ", counted from 0"
         raise InvalidLog(
             f"{self.source.name} has {total} bad row{'s' if total > 1 else ''}: {self.describe()}"
-            f"{counted}. Mend them, or leave them out with bad_rows='drop'"
+            f"{counted}. Mend them, or leave them out with bad_rows='drop' "
+            "(--drop-bad-rows on the command line)"
         )

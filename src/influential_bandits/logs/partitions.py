@@ -163,7 +163,8 @@ class _Temporary:
         if self.parent is None and not self.source.local:
             raise InvalidInput(
                 f"{self.source.address} is not on this computer: temporary files are needed "
-                f"{why}; name a folder for them that all workers reach, with folder="
+                f"{why}; name a folder for them that all workers reach, with folder= "
+                "(--temporary on the command line)"
             )
         if self.parent is not None and not self.parent.exists():
             raise InvalidInput(f"there is no folder {self.parent.address} for temporary files")

@@ -1,0 +1,224 @@
+"""Commands for logs: diagnose, fit and plan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from influential_bandits.cli.options import (
+    ArmColumn,
+    Best,
+    Categories,
+    DropBadRows,
+    Engine,
+    EngineName,
+    HalfLife,
+    InstanceColumn,
+    Jobs,
+    Log,
+    LossColumn,
+    Out,
+    RatingColumn,
+    RewardColumn,
+    Scheduler,
+    Seed,
+    Separator,
+    TimeColumn,
+)
+from influential_bandits.cli.running import choose_execution, print_report_place, stoppable
+from influential_bandits.errors import InvalidInput
+
+app = typer.Typer()
+
+
+@app.command(
+    epilog="Example: influential-bandits diagnose ratings.csv --instance userId --arm genre "
+    "--rating rating --best 5 --out results/diagnosis"
+)
+def diagnose(
+    log: Log,
+    instance: InstanceColumn = None,
+    arm: ArmColumn = None,
+    time: TimeColumn = None,
+    loss: LossColumn = None,
+    rating: RatingColumn = None,
+    reward: RewardColumn = None,
+    best: Best = None,
+    categories: Categories = None,
+    separator: Separator = None,
+    drop_bad_rows: DropBadRows = False,
+    half_life: HalfLife = None,
+    permutations: Annotated[int, typer.Option(help="Of the test of influence.")] = 999,
+    seed: Seed = 0,
+    out: Out = Path("results/diagnosis"),
+    jobs: Jobs = None,
+    engine: EngineName = Engine.local,
+    scheduler: Scheduler = None,
+) -> None:
+    """Say whether the past changes what comes next in a log: verdict, report and model."""
+    with stoppable("nothing was written"):
+        from influential_bandits.studies.diagnosis import diagnose_log
+
+        roles = (instance, arm, time, loss, rating, reward)
+        events = _read(log, roles, best, categories, separator, drop_bad_rows, seed)
+        with choose_execution(engine, scheduler, jobs) as where:
+            found = diagnose_log(
+                events,
+                out,
+                half_life=half_life,
+                permutations=permutations,
+                seed=seed,
+                execution=where,
+            )
+        typer.echo(found.verdict)
+    print_report_place(out)
+
+
+@app.command(
+    epilog="Example: influential-bandits fit log.csv --instance user --arm ad --reward click "
+    "--out model.json; influential-bandits fit s3://logs/clicks --by-partition --engine dask "
+    "--scheduler tcp://host:8786 --reward click --out fits/model.json"
+)
+def fit(
+    log: Annotated[
+        str,
+        typer.Argument(
+            help="CSV (also gzip), Parquet, or a folder of Parquet; with --by-partition also an "
+            "address such as s3://bucket/folder."
+        ),
+    ],
+    instance: InstanceColumn = None,
+    arm: ArmColumn = None,
+    time: TimeColumn = None,
+    loss: LossColumn = None,
+    rating: RatingColumn = None,
+    reward: RewardColumn = None,
+    best: Best = None,
+    categories: Categories = None,
+    separator: Separator = None,
+    drop_bad_rows: DropBadRows = False,
+    interaction: Annotated[str, typer.Option(help="psd, symmetric, diagonal or free.")] = "psd",
+    memory: Annotated[
+        float | None, typer.Option(help="Influence left after each event; chosen by validation.")
+    ] = None,
+    half_life: HalfLife = None,
+    ridge: Annotated[float | None, typer.Option(help="Chosen by validation.")] = None,
+    drift: Annotated[bool, typer.Option(help="Losses also follow their recent level.")] = True,
+    pooling: Annotated[
+        str, typer.Option(help="full: one matrix; partial: own, pulled to the population; none.")
+    ] = "full",
+    seed: Seed = 0,
+    by_partition: Annotated[
+        bool,
+        typer.Option(
+            "--by-partition",
+            help="Of a folder of Parquet: read and fit file by file where the workers are, and "
+            "write the instances into the folder instances beside the model.",
+        ),
+    ] = False,
+    temporary: Annotated[
+        str | None,
+        typer.Option(
+            help="With --by-partition: folder, or address, for temporary files that all workers "
+            "reach; needed if instances are spread over files that are not on this computer."
+        ),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="File for the model.")] = Path("model.json"),
+    jobs: Jobs = None,
+    engine: EngineName = Engine.local,
+    scheduler: Scheduler = None,
+) -> None:
+    """Fit an influence model to a log, and write it as JSON.
+
+    With --by-partition, run it again after an interruption, and it continues where it was.
+    """
+    ways: dict[str, bool | str] = {"full": True, "partial": "partial", "none": False}
+    if pooling not in ways:
+        raise InvalidInput(f"--pooling must be full, partial or none, got {pooling!r}")
+    kept = "nothing was written"
+    if not by_partition and "://" in log:
+        raise InvalidInput(f"{log} is an address: add --by-partition, or name a file")
+    if by_partition:
+        kept = f"finished instances are kept beside {out}: run the same command again to continue"
+    with stoppable(kept):
+        from influential_bandits.studies.diagnosis import described, fit_log
+
+        roles = (instance, arm, time, loss, rating, reward)
+        how = (best, categories, separator, drop_bad_rows, seed)
+        settings: dict[str, Any] = {
+            "interaction": interaction,
+            "memory": memory,
+            "half_life": half_life,
+            "ridge": ridge,
+            "drift": drift,
+            "pooled": ways[pooling],
+            "seed": seed,
+        }
+        with choose_execution(engine, scheduler, jobs) as where:
+            if by_partition:
+                from influential_bandits.studies.fitting_study import fit_partitioned_log
+
+                parts = _read(log, roles, *how, execution=where, temporary=temporary)
+                model, notes = fit_partitioned_log(parts, out, execution=where, **settings)
+                typer.echo("\n".join(notes))
+            else:
+                events = _read(Path(log), roles, *how)
+                model = fit_log(events, out, execution=where, **settings)
+        typer.echo(described(model))
+    typer.echo(f"\nModel: {out}  (next: influential-bandits plan {out} --horizon 100)")
+
+
+@app.command(epilog="Example: influential-bandits plan model.json --horizon 100")
+def plan(
+    model: Annotated[Path, typer.Argument(help="Model file, from fit or diagnose.")],
+    horizon: Annotated[int, typer.Option(help="Number of rounds to plan for.")] = 100,
+    instance: Annotated[
+        str | None, typer.Option(help="For one instance of the log; by default for all.")
+    ] = None,
+    days_between_rounds: Annotated[
+        float | None, typer.Option(help="For memory by the clock; by default as in the log.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="File for the plan, as JSON.")] = None,
+) -> None:
+    """Recommend a mix of arms, or a spaced schedule, and say what it should gain."""
+    from influential_bandits.studies.diagnosis import plan_file
+
+    found = plan_file(model, horizon, instance, days_between_rounds, out)
+    typer.echo(str(found))
+
+
+def _read(
+    path: Path | str,
+    roles: tuple[str | None, ...],
+    best: float | None,
+    categories: str | None,
+    separator: str | None,
+    drop_bad_rows: bool,
+    seed: int,
+    execution: Any = None,
+    temporary: str | None = None,
+) -> Any:
+    """Read a log for a command, or open its partitions, and say what was taken for what."""
+    from influential_bandits.studies.log_options import open_for_command, read_for_command
+
+    names = ("instance", "arm", "time", "loss", "rating", "reward")
+    named = dict(zip(names, roles, strict=True))
+    options: dict[str, Any] = {
+        "best": best,
+        "categories": categories,
+        "separator": separator,
+        "bad_rows": "drop" if drop_bad_rows else "error",
+        "seed": seed,
+    }
+    if isinstance(path, Path):
+        log: Any = read_for_command(path, named, **options)
+    else:
+        log = open_for_command(path, named, execution, temporary, **options)
+    told = [f"Read {log!r}: {log.about['columns']}"]
+    if roles[3] is None and "conversion" in log.about:
+        told.append(log.about["conversion"])
+    told += [f"{n:,} rows dropped: {why}" for why, n in log.about.get("dropped", {}).items()]
+    typer.echo("; ".join(part for part in told if part), err=True)
+    return log

@@ -1,0 +1,81 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Out = Annotated[Path, typer.Option(help="Folder for the results.")]
+Jobs = Annotated[
+    int | None,
+    typer.Option(help="Threads, or workers of a cluster started here; by default all cores."),
+]
+
+Log = Annotated[Path, typer.Argument(help="CSV (also gzip), Parquet, or a folder of Parquet.")]
+InstanceColumn = Annotated[
+    str | None,
+    typer.Option("--instance", help="Column: user, session, … Usual names are found."),
+]
+ArmColumn = Annotated[str | None, typer.Option("--arm", help="Column: what was shown or chosen.")]
+TimeColumn = Annotated[
+    str | None, typer.Option("--time", help="Column: seconds, or dates; without one, file order.")
+]
+LossColumn = Annotated[str | None, typer.Option("--loss", help="Column: how bad it was.")]
+RatingColumn = Annotated[
+    str | None,
+    typer.Option("--rating", help="Column: a rating; needs --best. loss = best − rating."),
+]
+RewardColumn = Annotated[str | None, typer.Option("--reward", help="Column: loss = −reward.")]
+Best = Annotated[float | None, typer.Option(help="The best rating there is.")]
+Categories = Annotated[
+    str | None, typer.Option(help="What separates several arms of one event, such as '|'.")
+]
+Separator = Annotated[str | None, typer.Option(help="Of the CSV; found by itself.")]
+DropBadRows = Annotated[
+    bool, typer.Option("--drop-bad-rows", help="Drop bad rows and count them, not refuse the file.")
+]
+HalfLife = Annotated[
+    float | None, typer.Option(help="Days after which half of the influence is gone, by the clock.")
+]
+Seed = Annotated[int, typer.Option(help="Of everything random.")]
+
+
+class Engine(Enum):
+    """Where work is done, by name."""
+
+    local = "local"
+    dask = "dask"
+
+
+EngineName = Annotated[
+    Engine, typer.Option("--engine", help="This computer, or a Dask cluster. Changes no digit.")
+]
+Scheduler = Annotated[
+    str | None,
+    typer.Option(
+        help="Of the Dask cluster: tcp://host:8786, tls://host:8786, or a scheduler file; without "
+        "one, a cluster of processes is started here."
+    ),
+]
+Processes = Annotated[
+    int, typer.Option(help="Of the local engine: pieces worked on at a time. Changes no digit.")
+]
+
+
+class NoiseKind(Enum):
+    """Noises by name."""
+
+    none = "none"
+    gaussian = "gaussian"
+    uniform = "uniform"
+
+
+class DelayLaw(Enum):
+    """How long losses take, by name."""
+
+    fixed = "fixed"
+    uniform = "uniform"
+    geometric = "geometric"

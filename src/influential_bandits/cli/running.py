@@ -1,0 +1,76 @@
+"""Where a command's work is done, and how a command ends."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from influential_bandits.cli.options import Engine
+from influential_bandits.errors import ClusterLost, InvalidInput, Unfinished
+
+CONTINUES = "finished pieces are kept in {}: run the same command again to continue"
+
+
+def choose_execution(
+    engine: Engine, scheduler: str | None, jobs: int | None, processes: int = 1
+) -> Any:
+    """Return where a command's work is to be done."""
+    from influential_bandits.checks import whole_number
+
+    if jobs is not None:
+        jobs = whole_number("jobs", jobs, 1)
+    if engine is Engine.local:
+        if scheduler is not None:
+            raise InvalidInput("--scheduler is for --engine dask")
+        from influential_bandits.simulation.execution import LocalExecution
+
+        return LocalExecution(jobs, processes)
+    if processes != 1:
+        raise InvalidInput("--processes is for --engine local; a cluster has workers")
+    if scheduler is not None and jobs is not None:
+        raise InvalidInput("--jobs is for this computer: a running cluster has its own workers")
+    from influential_bandits.simulation.cluster import DaskExecution
+
+    found = DaskExecution(scheduler, jobs)
+    for name in ("distributed", "distributed.client"):  # our own words say what went wrong
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    return found
+
+
+@contextmanager
+def print_rest_first(tell: Callable[[Any], None]) -> Iterator[None]:
+    """If some pieces failed, tell what the others gave before the error is shown."""
+    try:
+        yield
+    except Unfinished as error:
+        if error.results:
+            tell(error.results)
+        raise
+
+
+def print_results(text: str, out: Path) -> None:
+    """Print results, and where the report is."""
+    typer.echo(text)
+    print_report_place(out)
+
+
+def print_report_place(out: Path) -> None:
+    """Print where the report is."""
+    typer.echo(f"\nReport: {out / 'report.html'}  (numbers for programs: {out / 'summary.json'})")
+
+
+@contextmanager
+def stoppable(afterwards: str) -> Iterator[None]:
+    """Let Ctrl-C, or a lost cluster, end a command with one line that says what now."""
+    try:
+        yield
+    except ClusterLost as lost:
+        raise ClusterLost(f"{lost}; {afterwards}") from None
+    except KeyboardInterrupt as stopped:
+        typer.echo(f"\n{str(stopped) or 'stopped by Ctrl-C'}; {afterwards}", err=True)
+        raise typer.Exit(130) from None

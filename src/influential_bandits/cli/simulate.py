@@ -1,0 +1,96 @@
+"""Commands for instances of one's own: play on them, and look into them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from influential_bandits.cli.options import (
+    DelayLaw,
+    Engine,
+    EngineName,
+    Jobs,
+    NoiseKind,
+    Processes,
+    Scheduler,
+)
+from influential_bandits.cli.running import CONTINUES, choose_execution, print_rest_first, stoppable
+
+app = typer.Typer()
+
+
+@app.command(
+    epilog="Example: influential-bandits simulate instance.json --policy LCB "
+    "--policy 'InfluentialLCB(scale=2.0)'"
+)
+def simulate(
+    instances: Annotated[
+        list[Path],
+        typer.Argument(help="Instance files (JSON, from Instance.save), or folders of them."),
+    ],
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(help="Policy, such as LCB or 'InfluentialLCB(scale=2.0)'; may be repeated."),
+    ] = None,
+    horizon: Annotated[int, typer.Option(help="Number of rounds.")] = 10_000,
+    noise: Annotated[NoiseKind, typer.Option(help="Noise on the losses.")] = NoiseKind.gaussian,
+    scale: Annotated[float, typer.Option(help="Standard deviation or bound of the noise.")] = 1.0,
+    seeds: Annotated[int, typer.Option(help="Number of seeds.")] = 10,
+    delay: Annotated[int, typer.Option(help="Rounds until a loss is known.")] = 0,
+    delay_law: Annotated[
+        DelayLaw, typer.Option(help="fixed, uniform in 0 … delay, or geometric of this mean.")
+    ] = DelayLaw.fixed,
+    batch: Annotated[int, typer.Option(help="Losses are handed over every so many rounds.")] = 1,
+    eligible: Annotated[
+        float, typer.Option(help="Probability of each arm to be on offer in a round.")
+    ] = 1.0,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for runs and plot; of several instances: results/simulate."),
+    ] = None,
+    jobs: Jobs = None,
+    processes: Processes = 1,
+    engine: EngineName = Engine.local,
+    scheduler: Scheduler = None,
+) -> None:
+    """Play policies on instances of your own: regret table and plot.
+
+    Several instances are played in pieces: run it again after an interruption, and it continues
+    where it was. Files that cannot be played are named in the end.
+    """
+    names = policy or ["LCB", "InfluentialLCB"]
+    folder = out or Path("results/simulate")
+    several = len(instances) > 1 or any(path.is_dir() for path in instances)
+    with stoppable(CONTINUES.format(folder) if several else "nothing was saved"):
+        from influential_bandits.studies.own_instance import Rules, play_file
+        from influential_bandits.studies.own_instances import instance_files, play_files
+
+        practice = {
+            "delay": delay,
+            "delay_law": delay_law.value,
+            "batch": batch,
+            "eligible": eligible,
+        }
+        rules = Rules.of(horizon, noise.value, scale, seeds, practice)
+        files = instance_files(instances)
+        with (
+            choose_execution(engine, scheduler, jobs, processes) as execution,
+            print_rest_first(typer.echo),
+        ):
+            if len(files) == 1:
+                typer.echo(play_file(files[0], names, rules, out, execution))
+            else:
+                typer.echo(play_files(files, names, rules, folder, execution))
+
+
+@app.command(epilog="Example: influential-bandits inspect instance.json --horizon 1000")
+def inspect(
+    instance: Annotated[Path, typer.Argument(help="Instance file (JSON, from Instance.save).")],
+    horizon: Annotated[int, typer.Option(help="Horizon of the optimum to show.")] = 10_000,
+) -> None:
+    """Show how hard an instance is, its optimum, and its spectrum."""
+    from influential_bandits.studies.own_instance import describe_file
+
+    typer.echo(describe_file(instance, horizon))

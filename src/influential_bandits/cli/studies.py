@@ -1,0 +1,213 @@
+"""Commands of the studies: the paper's results, comparisons of policies, and MovieLens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from influential_bandits.cli.options import (
+    Engine,
+    EngineName,
+    Jobs,
+    Out,
+    Processes,
+    Scheduler,
+    Seed,
+)
+from influential_bandits.cli.running import (
+    CONTINUES,
+    choose_execution,
+    print_report_place,
+    print_rest_first,
+    print_results,
+    stoppable,
+)
+from influential_bandits.errors import InvalidInput
+
+app = typer.Typer()
+
+
+@app.command(
+    epilog="Examples: influential-bandits reproduce --quick; "
+    "influential-bandits reproduce figure-1a figure-4 --out results/figures"
+)
+def reproduce(
+    studies: Annotated[
+        list[str] | None,
+        typer.Argument(help="Names of studies; by default all.", show_default=False),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Smaller settings: about a minute.")
+    ] = False,
+    tiny: Annotated[bool, typer.Option("--tiny", help="Smallest settings, to try it out.")] = False,
+    seeds: Annotated[int | None, typer.Option(help="Number of random instances.")] = None,
+    max_horizon: Annotated[int | None, typer.Option(help="Largest horizon.")] = None,
+    out: Out = Path("results/reproduce"),
+    jobs: Jobs = None,
+    processes: Processes = 1,
+    engine: EngineName = Engine.local,
+    scheduler: Scheduler = None,
+) -> None:
+    """Reproduce the paper's synthetic results: data, figures, and one HTML report.
+
+    Run it again after an interruption, and it continues where it was.
+    """
+    if quick and tiny:
+        raise InvalidInput("choose one of --quick and --tiny")
+    size = "tiny" if tiny else "quick" if quick else "full"
+    with stoppable(CONTINUES.format(out)):
+        from influential_bandits.studies.report.text import markdown_table
+        from influential_bandits.studies.running import reproduce as run
+        from influential_bandits.studies.study import chosen_studies
+
+        chosen = chosen_studies(studies or ())
+        with (
+            choose_execution(engine, scheduler, jobs, processes) as execution,
+            print_rest_first(lambda rest: print_results(markdown_table(rest), out)),
+        ):
+            results = run(chosen, out, size, seeds, max_horizon, execution)
+    print_results(markdown_table(results), out)
+
+
+@app.command(name="studies")
+def list_studies() -> None:
+    """List the studies that reproduce can run, with one line each."""
+    from influential_bandits.studies.study import all_studies
+
+    for name, study in all_studies().items():
+        typer.echo(f"{name:16} {study.line}")
+
+
+@app.command(
+    epilog="Examples: influential-bandits compare --quick; influential-bandits compare "
+    "--policies 'LCB,InfluentialLCB(scale=2.0)' --families random-3,block --horizons 1000,1e5"
+)
+def compare(
+    policies: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Policies, separated by commas; by default all, and two oracles as references.",
+            show_default=False,
+        ),
+    ] = None,
+    families: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Families, separated by commas (the command families lists them); by default all.",
+            show_default=False,
+        ),
+    ] = None,
+    horizons: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Horizons, separated by commas; by default 30, 100, 1000, … as far as each goes.",
+            show_default=False,
+        ),
+    ] = None,
+    seeds: Annotated[
+        int | None, typer.Option(help="Instances of each family; by default 10 to 100.")
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="10 instances of each family, horizons to 10,000.")
+    ] = False,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="MovieLens release to learn a family from; or MOVIELENS_DATA names it."),
+    ] = None,
+    out: Out = Path("results/compare"),
+    jobs: Jobs = None,
+    processes: Processes = 1,
+    engine: EngineName = Engine.local,
+    scheduler: Scheduler = None,
+) -> None:
+    """Compare policies on families of instances: paired regrets, ranks, wins and one HTML report.
+
+    Run it again after an interruption, and it continues where it was; with another policy, it plays
+    that policy only.
+    """
+    with stoppable(CONTINUES.format(out)):
+        from influential_bandits.studies.arena.comparing import compare as run
+        from influential_bandits.studies.arena.telling import printed
+
+        with (
+            choose_execution(engine, scheduler, jobs, processes) as execution,
+            print_rest_first(lambda rest: print_results(printed(rest.contests, rest.notes), out)),
+        ):
+            found = run(
+                policies or (),
+                families or (),
+                horizons or (),
+                out,
+                seeds=seeds,
+                quick=quick,
+                data=data,
+                execution=execution,
+            )
+    print_results(printed(found.contests, found.notes), out)
+
+
+@app.command(name="families")
+def list_families() -> None:
+    """List the families of instances that compare can play, with one line each."""
+    from influential_bandits.studies.arena.families import all_lines
+
+    for name, line in all_lines().items():
+        typer.echo(f"{name:18} {line}")
+
+
+@app.command(
+    epilog="Example: influential-bandits leaderboard results/compare --out docs/leaderboard.md"
+)
+def leaderboard(
+    results: Annotated[Path, typer.Argument(help="Folder that compare has filled.")],
+    out: Annotated[Path, typer.Option(help="File for the page, in Markdown.")] = Path(
+        "leaderboard.md"
+    ),
+) -> None:
+    """Write the results of compare as a page, with its pictures in a folder beside it."""
+    from influential_bandits.studies.arena.leaderboard import write_leaderboard
+
+    pictures = write_leaderboard(results, out)
+    typer.echo(f"Page: {out}  (pictures: {pictures})")
+
+
+@app.command(
+    epilog="Example: influential-bandits movielens --data ml-latest-small --out results/movielens"
+)
+def movielens(
+    data: Annotated[Path | None, typer.Option(help="Folder or zip of a MovieLens release.")] = None,
+    download: Annotated[
+        str | None,
+        typer.Option(help="Release to fetch: ml-32m, 25m, 20m, 10m, 1m, latest, latest-small."),
+    ] = None,
+    min_ratings: Annotated[
+        int | None,
+        typer.Option(help="Of a user, to compare as in the paper: 4096, or less if few have them."),
+    ] = None,
+    permutations: Annotated[int, typer.Option(help="Of the test of influence.")] = 999,
+    most_events: Annotated[
+        int, typer.Option(help="Larger releases: users drawn at random for ladder and test.")
+    ] = 2_000_000,
+    seed: Seed = 0,
+    out: Out = Path("results/movielens"),
+    jobs: Jobs = None,
+    engine: EngineName = Engine.local,
+    scheduler: Scheduler = None,
+) -> None:
+    """Reproduce the paper's MovieLens study, and test what it claims."""
+    if (data is None) == (download is None):
+        raise InvalidInput("name either --data PATH (folder or zip) or --download RELEASE")
+    with stoppable("nothing was written; a download continues where it was"):
+        from influential_bandits.datasets.download import fetch_movielens
+        from influential_bandits.studies.movielens_study import study_movielens
+        from influential_bandits.studies.report.text import markdown_table
+
+        path = data if data is not None else fetch_movielens(str(download))
+        with choose_execution(engine, scheduler, jobs) as where:
+            sections = study_movielens(
+                path, out, min_ratings, seed, permutations, most_events, execution=where
+            )
+        typer.echo(markdown_table(sections))
+    print_report_place(out)
