@@ -46,14 +46,14 @@ lock:  ## Pin requirements/*.txt again; UPGRADE=1 takes the newest of everything
 	pin() { \
 		lock=requirements/$$1.txt; shift; \
 		echo "Pinning $$lock …"; \
-		"$$tools/bin/uv" pip compile pyproject.toml --extra all "$$@" --output-file "$$lock" \
+		"$$tools/bin/uv" pip compile pyproject.toml "$$@" --output-file "$$lock" \
 			--universal --python-version 3.11 --generate-hashes \
 			--no-emit-index-url --no-emit-find-links \
 			--custom-compile-command "make lock" --quiet $(if $(UPGRADE),--upgrade); \
 	} && \
 	pin run --group build && \
-	pin dev --group dev --constraints requirements/run.txt && \
-	pin bench --group bench --constraints requirements/run.txt
+	pin dev --extra all --group dev --constraints requirements/run.txt && \
+	pin bench --extra all --group bench --constraints requirements/run.txt
 
 clean:  ## Remove the environments, the caches and the results
 	@echo "Removing environments, caches and results …"

@@ -1,13 +1,15 @@
 """Influential bandits: pulling one arm changes the future losses of all arms.
 
 Everything public is here; modules below may change. Names are loaded when first used, so that
-importing the package, and ``influential-bandits --help``, is instant.
+importing the package, and ``influential-bandits --help``, is instant. What needs a package that is
+not installed is not listed, and says what to install when it is asked for.
 """
 
 from __future__ import annotations
 
 import sys
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -187,7 +189,18 @@ _HOMES = {
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = [*sorted(_HOME_OF), "__version__"]  # noqa: PLE0604 - all are strings
+_NEEDS = {"InfluentialBanditEnv": "gymnasium"}  # classes that an optional package is the base of
+
+
+def _loadable(name: str) -> bool:
+    """Tell whether a name can be had in this installation; others must not break ``import *``."""
+    try:
+        return name not in _NEEDS or find_spec(_NEEDS[name]) is not None
+    except ImportError:
+        return False
+
+
+__all__ = [*filter(_loadable, sorted(_HOME_OF)), "__version__"]  # noqa: PLE0604 - all are strings
 
 
 def __getattr__(name: str) -> Any:

@@ -27,7 +27,13 @@ from influential_bandits.cli.options import (
     Separator,
     TimeColumn,
 )
-from influential_bandits.cli.running import choose_execution, print_report_place, stoppable
+from influential_bandits.cli.running import (
+    REPORT,
+    choose_execution,
+    print_report_place,
+    require_installed,
+    stoppable,
+)
 from influential_bandits.errors import InvalidInput
 
 app = typer.Typer()
@@ -58,6 +64,7 @@ def diagnose(
     scheduler: Scheduler = None,
 ) -> None:
     """Say whether the past changes what comes next in a log: verdict, report and model."""
+    require_installed(engine, *REPORT)
     with stoppable("nothing was written"):
         from influential_bandits.studies.diagnosis import diagnose_log
 
@@ -142,6 +149,7 @@ def fit(
         raise InvalidInput(f"{log} is an address: add --by-partition, or name a file")
     if by_partition:
         kept = f"finished instances are kept beside {out}: run the same command again to continue"
+    require_installed(engine, "pyarrow", "sklearn", *(["fsspec"] if "://" in log else []))
     with stoppable(kept):
         from influential_bandits.studies.diagnosis import described, fit_log
 
@@ -183,6 +191,7 @@ def plan(
     out: Annotated[Path | None, typer.Option(help="File for the plan, as JSON.")] = None,
 ) -> None:
     """Recommend a mix of arms, or a spaced schedule, and say what it should gain."""
+    require_installed(Engine.local, "pyarrow", "sklearn")
     from influential_bandits.studies.diagnosis import plan_file
 
     found = plan_file(model, horizon, instance, days_between_rounds, out)

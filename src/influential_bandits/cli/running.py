@@ -13,7 +13,16 @@ import typer
 from influential_bandits.cli.options import Engine
 from influential_bandits.errors import ClusterLost, InvalidInput, Unfinished
 
+REPORT = ("jinja2", "matplotlib", "plotly", "pyarrow", "sklearn")
+CLUSTER = ("dask", "distributed")
 CONTINUES = "finished pieces are kept in {}: run the same command again to continue"
+
+
+def require_installed(engine: Engine, *modules: str) -> None:
+    """Say what is missing before any work is done, not after it."""
+    from influential_bandits.checks import require_packages
+
+    require_packages(*modules, *(CLUSTER if engine is Engine.dask else ()))
 
 
 def choose_execution(

@@ -16,7 +16,13 @@ from influential_bandits.cli.options import (
     Processes,
     Scheduler,
 )
-from influential_bandits.cli.running import CONTINUES, choose_execution, print_rest_first, stoppable
+from influential_bandits.cli.running import (
+    CONTINUES,
+    choose_execution,
+    print_rest_first,
+    require_installed,
+    stoppable,
+)
 
 app = typer.Typer()
 
@@ -63,6 +69,7 @@ def simulate(
     names = policy or ["LCB", "InfluentialLCB"]
     folder = out or Path("results/simulate")
     several = len(instances) > 1 or any(path.is_dir() for path in instances)
+    require_installed(engine, *(["matplotlib", "pyarrow"] if several or out is not None else []))
     with stoppable(CONTINUES.format(folder) if several else "nothing was saved"):
         from influential_bandits.studies.own_instance import Rules, play_file
         from influential_bandits.studies.own_instances import instance_files, play_files

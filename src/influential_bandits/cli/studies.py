@@ -18,10 +18,12 @@ from influential_bandits.cli.options import (
 )
 from influential_bandits.cli.running import (
     CONTINUES,
+    REPORT,
     choose_execution,
     print_report_place,
     print_rest_first,
     print_results,
+    require_installed,
     stoppable,
 )
 from influential_bandits.errors import InvalidInput
@@ -56,6 +58,7 @@ def reproduce(
     """
     if quick and tiny:
         raise InvalidInput("choose one of --quick and --tiny")
+    require_installed(engine, *REPORT)
     size = "tiny" if tiny else "quick" if quick else "full"
     with stoppable(CONTINUES.format(out)):
         from influential_bandits.studies.report.text import markdown_table
@@ -127,6 +130,7 @@ def compare(
     Run it again after an interruption, and it continues where it was; with another policy, it plays
     that policy only.
     """
+    require_installed(engine, *REPORT)
     with stoppable(CONTINUES.format(out)):
         from influential_bandits.studies.arena.comparing import compare as run
         from influential_bandits.studies.arena.telling import printed
@@ -167,6 +171,7 @@ def leaderboard(
     ),
 ) -> None:
     """Write the results of compare as a page, with its pictures in a folder beside it."""
+    require_installed(Engine.local, *REPORT)
     from influential_bandits.studies.arena.leaderboard import write_leaderboard
 
     pictures = write_leaderboard(results, out)
@@ -199,6 +204,7 @@ def movielens(
     """Reproduce the paper's MovieLens study, and test what it claims."""
     if (data is None) == (download is None):
         raise InvalidInput("name either --data PATH (folder or zip) or --download RELEASE")
+    require_installed(engine, *REPORT)
     with stoppable("nothing was written; a download continues where it was"):
         from influential_bandits.datasets.download import fetch_movielens
         from influential_bandits.studies.movielens_study import study_movielens

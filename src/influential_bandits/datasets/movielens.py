@@ -351,7 +351,7 @@ def _ratings(
 
 def _batches(layout: _Layout, stream: Watched) -> Iterator[list[npt.NDArray[Any]]]:
     """Yield user, movie, rating and time of some rows at a time."""
-    arrow, arrow_csv = optional_module("pyarrow", "frame"), optional_module("pyarrow.csv", "frame")
+    arrow, arrow_csv = optional_module("pyarrow"), optional_module("pyarrow.csv")
     types = {
         "user": arrow.int32(),
         "movie": arrow.int32(),

@@ -44,8 +44,8 @@ def write_csv(log: EventLog | Iterable[EventLog], path: str | Path) -> int:
     ann,60,news,0.5
     bob,90,sport,1
     """
-    arrow = optional_module("pyarrow", "learn")
-    csv = optional_module("pyarrow.csv", "learn")
+    arrow = optional_module("pyarrow")
+    csv = optional_module("pyarrow.csv")
     written = 0
     with Path(path).open("wb") as file:
         for part in (log,) if isinstance(log, EventLog) else log:

@@ -43,8 +43,8 @@ from influential_bandits.world.dynamics import Floats
 
 __all__ = ["LossModel", "check_at_least", "check_share", "require_fitted"]
 
-_base: Any = optional_module("sklearn.base", "learn")
-_validation: Any = optional_module("sklearn.utils.validation", "learn")
+_base: Any = optional_module("sklearn.base")
+_validation: Any = optional_module("sklearn.utils.validation")
 
 ONE_HISTORY = "0"  # the instance of events that were given as an array
 
@@ -220,7 +220,7 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
         """Return R² of the one-step-ahead predictions."""
         losses = X.loss if isinstance(X, EventLog) else y
         predicted = self.predict(X, y) if self._drifts() else self.predict(X)
-        metrics = optional_module("sklearn.metrics", "learn")
+        metrics = optional_module("sklearn.metrics")
         return float(metrics.r2_score(losses, predicted, sample_weight=sample_weight))
 
     def __sklearn_is_fitted__(self) -> bool:

@@ -235,7 +235,7 @@ class InfluenceModel(LossModel):
         require_fitted(self)
         if not is_real(confidence) or not 0.0 < confidence < 1.0:
             raise InvalidInput(f"confidence must lie between 0 and 1, got {confidence!r}")
-        wide = optional_module("scipy.stats", "").norm.ppf(0.5 + 0.5 * confidence)
+        wide = optional_module("scipy.stats").norm.ppf(0.5 + 0.5 * confidence)
         if instance is None:
             centre, error = self.population_, np.sqrt(np.diag(self.population_covariance_))
             free = self.unconstrained_population_

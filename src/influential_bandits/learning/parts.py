@@ -66,8 +66,8 @@ class _SingleThreadedAlgebra:
         with self._lock:
             if self._inside == 0:
                 # What compiled code calls must be there before it can be limited.
-                optional_module("scipy.linalg.cython_blas", "")
-                control = optional_module("threadpoolctl", "learn")
+                optional_module("scipy.linalg.cython_blas")
+                control = optional_module("threadpoolctl")
                 self._limit = control.threadpool_limits(1, "blas")
             self._inside += 1
 

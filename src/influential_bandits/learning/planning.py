@@ -177,7 +177,7 @@ def plan(
     crossed = instance is None and len(halves) == 2
     if crossed:
         gain, spread = _cross_fitted(model, horizon, logged, halves, days_between_rounds)
-    wide = float(optional_module("scipy.stats", "").norm.ppf(0.975))
+    wide = float(optional_module("scipy.stats").norm.ppf(0.975))
     low, high = gain - wide * spread, gain + wide * spread
     return Plan(
         world.arms,

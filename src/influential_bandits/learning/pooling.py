@@ -118,7 +118,7 @@ def random_effects(
     scale = squares / events
     if scale == 0.0:
         return RandomEffects(1e-6, 0.0, 0.0)
-    search = optional_module("scipy.optimize", "").minimize(
+    search = optional_module("scipy.optimize").minimize(
         lambda x: _deviance(sizes, sums, squares, *np.exp(x))[0],
         np.log([0.1, 0.1]),
         method="Nelder-Mead",

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from influential_bandits.checks import is_real, optional_module, whole_number
+from influential_bandits.checks import is_real, make_frame, optional_module, whole_number
 from influential_bandits.errors import InvalidInput
 from influential_bandits.learning.models import DriftModel, InfluenceModel, StationaryModel
 from influential_bandits.logs.log import EventLog, require_log
@@ -93,10 +93,9 @@ class Validation:
         """Compare each model with the one before it."""
         return [self.gain(b, a) for a, b in zip(self.names[:-1], self.names[1:], strict=True)]
 
-    def to_frame(self) -> Any:
-        """Return a pandas frame: one row for each model."""
-        pandas = optional_module("pandas", "frame")
-        rows = []
+    def to_frame(self, library: str = "pandas") -> Any:
+        """Return a data frame of pandas, polars or pyarrow: one row for each model."""
+        rows: list[dict[str, Any]] = []
         for name in self.names:
             low, high = self.mse_interval(name)
             gain = self.gain(name, self.names[0])
@@ -111,7 +110,7 @@ class Validation:
                     "gain_high": gain.high,
                 }
             )
-        return pandas.DataFrame(rows)
+        return make_frame({key: [row[key] for row in rows] for key in rows[0]}, library)
 
     def _place(self, name: str) -> int:
         try:
@@ -186,7 +185,7 @@ def validate(
     predicted = position >= (log.lengths - lasts)[where]
     squares, fitted = np.zeros((len(models), log.n_instances)), {}
     bar = Progress("validation", len(models), progress)
-    clone = optional_module("sklearn.base", "learn").clone
+    clone = optional_module("sklearn.base").clone
     options = {} if execution is None else {"execution": execution}  # other models may know none
     for row, (name, model) in enumerate(models.items()):
         fitted[name] = clone(model).fit(first, **options)
@@ -263,7 +262,7 @@ def choose(
         raise InvalidInput("choose needs at least one candidate")
     found = validate(log, models, last=last, progress=progress, execution=execution)
     best = min(found.names, key=found.mse)
-    clone = optional_module("sklearn.base", "learn").clone
+    clone = optional_module("sklearn.base").clone
     options = {} if execution is None else {"execution": execution}
     return clone(models[best]).fit(log, **options), found
 

@@ -59,7 +59,7 @@ class Folder:
 
     @cached_property
     def _place(self) -> tuple[Any, str]:
-        systems = optional_module("pyarrow.fs", "frame")
+        systems = optional_module("pyarrow.fs")
         if self.local:
             return systems.LocalFileSystem(), Path(self.address).as_posix()
         fs, path = _from_url(self.address)
@@ -90,7 +90,7 @@ class Folder:
 
     def exists(self, name: str = "") -> bool:
         """Tell whether there is such a file, or the folder itself."""
-        kinds = optional_module("pyarrow.fs", "frame").FileType
+        kinds = optional_module("pyarrow.fs").FileType
         self._forget_listings()
         try:
             return bool(self.system.get_file_info(self.path(name)).type != kinds.NotFound)
@@ -104,7 +104,7 @@ class Folder:
 
     def parquet_files(self) -> list[FileEntry]:
         """Return the Parquet files at any depth, sorted by path; or the file that this is."""
-        systems = optional_module("pyarrow.fs", "frame")
+        systems = optional_module("pyarrow.fs")
         self._forget_listings()
         try:
             here = self.system.get_file_info(self.path())
@@ -141,7 +141,7 @@ class Folder:
 
     def is_empty(self) -> bool:
         """Tell whether there is nothing in the folder."""
-        systems = optional_module("pyarrow.fs", "frame")
+        systems = optional_module("pyarrow.fs")
         return not self.system.get_file_info(systems.FileSelector(self.path()))
 
     @contextmanager
@@ -179,7 +179,7 @@ def _entry(name: str, info: Any) -> FileEntry:
 
 
 def _from_url(address: str) -> tuple[Any, str]:
-    fsspec = optional_module("fsspec.core", "dask")
+    fsspec = optional_module("fsspec.core")
     try:
         fs, path = fsspec.url_to_fs(address)
     except ImportError as error:

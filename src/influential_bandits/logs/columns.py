@@ -29,8 +29,8 @@ class Cast(NamedTuple):
 
 def arrow() -> Any:
     """Return pyarrow with its compute functions loaded, or say how to install it."""
-    optional_module("pyarrow.compute", "frame")
-    return optional_module("pyarrow", "frame")
+    optional_module("pyarrow.compute")
+    return optional_module("pyarrow")
 
 
 def label_texts(column: Any) -> Cast:

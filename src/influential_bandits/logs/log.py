@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import Frozen, is_real, optional_module, whole_number
+from influential_bandits.checks import Frozen, is_real, make_frame, whole_number
 from influential_bandits.errors import InvalidInput, InvalidLog
 from influential_bandits.logs.membership import Membership
 from influential_bandits.numerics.compiling import kernel
@@ -272,16 +272,20 @@ class EventLog(Frozen):
             self.about,
         )
 
-    def to_frame(self) -> Any:
-        """Return the log as a pandas frame: instance, item, time (if known) and loss."""
-        pandas = optional_module("pandas", "frame")
-        columns = {
-            "instance": np.repeat(np.array(self.instances, object), self.lengths),
-            "item": np.array(self.membership.items, object)[self.item],
+    def to_frame(self, library: str = "pandas") -> Any:
+        """Return the log as a data frame: instance, item, time (if known) and loss.
+
+        Parameters
+        ----------
+        library : {"pandas", "polars", "pyarrow"}
+        """
+        columns: dict[str, Any] = {
+            "instance": np.repeat(np.array(self.instances, object), self.lengths).tolist(),
+            "item": np.array(self.membership.items, object)[self.item].tolist(),
         }
         if self.time is not None:
             columns["time"] = self.time
-        return pandas.DataFrame(columns | {"loss": self.loss})
+        return make_frame(columns | {"loss": self.loss}, library)
 
     def __repr__(self) -> str:
         """Say the size."""

@@ -326,7 +326,7 @@ class _Joiner:
     schema: Any
 
     def __call__(self, bucket: Bucket) -> tuple[str, int, int]:
-        parquet = optional_module("pyarrow.parquet", "frame")
+        parquet = optional_module("pyarrow.parquet")
         name = f"part-{bucket.number:06d}.parquet"
         if self.out.exists(name):
             with self.out.system.open_input_file(self.out.path(name)) as file:

@@ -76,7 +76,7 @@ class Pieces:
         table = pa.Table.from_batches(self._batches).take(pa.array(order)).combine_chunks()
         self._batches, self._hashes, self._held = [], [], 0
         counts = np.bincount(bucket, minlength=self.buckets).tolist()
-        ipc = optional_module("pyarrow.ipc", "frame")
+        ipc = optional_module("pyarrow.ipc")
         (batch,) = table.to_batches()
         start = 0
         with (
@@ -116,7 +116,7 @@ def buckets_of(counts: Sequence[tuple[str, list[list[int]]]]) -> list[Bucket]:
 
 def rows_of(folder: Folder, bucket: Bucket) -> Iterator[Any]:
     """Yield the rows of a bucket as record batches, in order."""
-    ipc = optional_module("pyarrow.ipc", "frame")
+    ipc = optional_module("pyarrow.ipc")
     for name in bucket.files:
         with folder.system.open_input_file(folder.path(name)) as file:
             yield ipc.open_file(file).get_batch(bucket.number)

@@ -92,7 +92,7 @@ class DatasetSource(Source):
     """Parquet or Arrow files, read row group by row group."""
 
     def __init__(self, files: Sequence[Path], name: str, kind: str) -> None:
-        dataset = optional_module("pyarrow.dataset", "frame")
+        dataset = optional_module("pyarrow.dataset")
         self.name = name
         try:
             self.data = dataset.dataset(
@@ -173,7 +173,7 @@ class TextSource(Source):
         self, file: Any, columns: Sequence[str], skipped: Callable[[int, str], None]
     ) -> Any:
         """Return Arrow's reader of columns by their place, since names may be odd or repeated."""
-        text = optional_module("pyarrow.csv", "frame")
+        text = optional_module("pyarrow.csv")
         pa = arrow()
         names = [f"{number}" for number in range(len(self.columns))]
         wanted = [names[self.columns.index(column)] for column in columns]

@@ -67,7 +67,7 @@ class Spill:
         self.counts += counts
 
     def _write(self, table: Any, counts: Ints) -> None:
-        ipc = optional_module("pyarrow.ipc", "frame")
+        ipc = optional_module("pyarrow.ipc")
         path = self.folder / f"{self.name}-{len(self.files)}.arrow"
         self.files.append(path)
         (batch,) = table.to_batches()
@@ -90,7 +90,7 @@ class Spill:
 
     def read(self, buckets: Iterable[int]) -> Iterator[Any]:
         """Yield the rows of some buckets as Arrow record batches, bucket by bucket."""
-        ipc = optional_module("pyarrow.ipc", "frame")
+        ipc = optional_module("pyarrow.ipc")
         wanted = [bucket for bucket in buckets if self.counts[bucket]]
         for path in self.files:
             with arrow().OSFile(str(path)) as raw:

@@ -79,7 +79,7 @@ class GroupSource(Source):
 
 def as_dataset(folder: Folder, files: Sequence[str], schema: Any = None) -> Any:
     """Return files as Arrow's dataset: folders of the form name=value are columns, too."""
-    dataset = optional_module("pyarrow.dataset", "frame")
+    dataset = optional_module("pyarrow.dataset")
     return dataset.dataset(
         [folder.path(file) for file in files],
         schema=schema,

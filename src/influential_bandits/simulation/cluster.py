@@ -75,8 +75,8 @@ class DaskExecution(Execution):
     def __init__(
         self, scheduler: str | None = None, workers: int | None = None, timeout: float = 30.0
     ) -> None:
-        self._distributed = optional_module("distributed", "dask")
-        self._dask = optional_module("dask", "dask")
+        self._distributed = optional_module("distributed")
+        self._dask = optional_module("dask")
         self._cluster: Any = None
         self._where = ""  # for messages
         if scheduler is None:
@@ -132,7 +132,7 @@ class DaskExecution(Execution):
 
     def _require_address(self, address: str) -> None:
         """Raise unless Dask can make sense of an address: its client would hang."""
-        comm = optional_module("distributed.comm", "dask")
+        comm = optional_module("distributed.comm")
         try:
             comm.get_address_host_port(address, strict=True)
         except (ValueError, TypeError) as error:

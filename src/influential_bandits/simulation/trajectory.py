@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import optional_module
+from influential_bandits.checks import make_frame, optional_module
 from influential_bandits.errors import InvalidInput, NotApplicable
 from influential_bandits.optima.regret import regret
 from influential_bandits.policies.contract import Policy
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["Trajectory"]
 
 FORMAT = "influential-bandits/trajectory/1"
-FRAMES = {"pandas": "DataFrame", "polars": "DataFrame", "pyarrow": "table"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,8 +136,6 @@ class Trajectory:
         data frame
             With columns instance, seed, policy, horizon, loss and, where it is defined, regret.
         """
-        if library not in FRAMES:
-            raise InvalidInput(f"library must be one of {', '.join(FRAMES)}, got {library!r}")
         shape = self.counts.shape[:-1]
         columns: dict[str, Any] = {
             "instance": np.repeat(self.instance_numbers, shape[1] * shape[2]),
@@ -154,8 +151,7 @@ class Trajectory:
         if counts:
             for k, name in enumerate(self.instances[0].arms):
                 columns[f"pulls_{name}"] = self.counts[..., k].ravel()
-        module = optional_module(library, "" if library == "polars" else "frame")
-        return getattr(module, FRAMES[library])(columns)
+        return make_frame(columns, library)
 
     def plot(self, ax: Axes | None = None, label: str | None = None) -> Axes:
         """Draw mean regret against the horizon on log scales, with 95 % confidence intervals.
@@ -167,7 +163,7 @@ class Trajectory:
         label : str, optional
             By default the policy.
         """
-        pyplot = optional_module("matplotlib.pyplot", "plot")
+        pyplot = optional_module("matplotlib.pyplot")
         if ax is None:
             ax = pyplot.subplots()[1]
         values = self.regret().reshape(-1, len(self.checkpoints))
@@ -193,8 +189,8 @@ class Trajectory:
     def save(self, path: str | Path) -> None:
         """Write the run to a Parquet file: one row a checkpoint, the settings as JSON metadata."""
         pyarrow, parquet = (
-            optional_module("pyarrow", "frame"),
-            optional_module("pyarrow.parquet", "frame"),
+            optional_module("pyarrow"),
+            optional_module("pyarrow.parquet"),
         )
         instances, seeds, marks, arms = self.counts.shape
         rows = instances * seeds * marks
@@ -226,7 +222,7 @@ class Trajectory:
     @classmethod
     def load(cls, path: str | Path) -> Trajectory:
         """Read a run written by :meth:`save`; a policy of your own must have been imported."""
-        parquet = optional_module("pyarrow.parquet", "frame")
+        parquet = optional_module("pyarrow.parquet")
         try:
             table = parquet.read_table(str(path))
             settings = json.loads(table.schema.metadata[b"influential_bandits"])

@@ -211,7 +211,7 @@ class _InstanceFolder:
     def __init__(self, path: Path, settings: dict[str, Any]) -> None:
         self.path = path
         self._settings = json.loads(json.dumps(settings))
-        self._parquet = optional_module("pyarrow.parquet", "frame")
+        self._parquet = optional_module("pyarrow.parquet")
         make_folder(path)
         claim(
             path / "settings.json",
@@ -233,7 +233,7 @@ class _InstanceFolder:
 
     def keep(self, number: int, fit: PartFit, state: str, name: str, names: list[str]) -> None:
         """Write a finished piece."""
-        pyarrow = optional_module("pyarrow", "frame")
+        pyarrow = optional_module("pyarrow")
         columns = {
             "instance": pyarrow.array(fit.instances, pyarrow.string()),
             "coefficients": _lists(pyarrow, fit.coefficients),

@@ -110,7 +110,7 @@ def tuned(
     Memory goes by events or, if the log has a clock, by the clock. The last part is that of the log
     given: leave out what is to be judged afterwards.
     """
-    clone = optional_module("sklearn.base", "learn").clone
+    clone = optional_module("sklearn.base").clone
 
     def best(model: InfluenceModel, choices: list[dict[str, float]]) -> InfluenceModel:
         models = {str(choice): clone(model).set_params(**choice) for choice in choices}
@@ -282,7 +282,7 @@ def interaction_section(
     execution: Execution | None = None,
 ) -> tuple[Section, Any]:
     """Fit the shared positive semi-definite matrix to the whole log, and show it."""
-    clone = optional_module("sklearn.base", "learn").clone
+    clone = optional_module("sklearn.base").clone
     fitted = clone(model).set_params(interaction="psd").fit(log, execution=execution)
     matrix = fitted.interaction_
     low, high = fitted.interval()["interaction"]
@@ -337,7 +337,7 @@ def cluster_order(matrix: Floats) -> Ints:
     """Return the order of arms in which rows that are alike stand together."""
     if len(matrix) < 3 or not matrix.any():
         return np.arange(len(matrix))
-    hierarchy = optional_module("scipy.cluster.hierarchy", "")
+    hierarchy = optional_module("scipy.cluster.hierarchy")
     scale = float(np.abs(matrix).max()) or 1.0
     tree = hierarchy.linkage(matrix / scale, "average", optimal_ordering=True)
     return np.asarray(hierarchy.leaves_list(tree))
@@ -349,7 +349,7 @@ def halves_of(
     """Return the population as each half of the instances sees it, to judge plans honestly."""
     if log.n_instances < 4 or model.pooled is False:
         return []
-    clone = optional_module("sklearn.base", "learn").clone
+    clone = optional_module("sklearn.base").clone
     out = []
     for half in (0, 1):
         numbers = np.arange(half, log.n_instances, 2)

@@ -114,8 +114,8 @@ def _save(runs: list[Trajectory], out: Path, with_plot: bool) -> None:
     for n, run in enumerate(runs):
         write_atomically(out / f"{n}-{type(run.policy).__name__}.parquet", run.save)
     if with_plot:
-        optional_module("matplotlib", "plot").use("Agg")
-        figure, ax = optional_module("matplotlib.pyplot", "plot").subplots()
+        optional_module("matplotlib").use("Agg")
+        figure, ax = optional_module("matplotlib.pyplot").subplots()
         for run in runs:
             run.plot(ax)
         write_atomically(

@@ -75,7 +75,7 @@ class StudyFolder:
         if not path.exists():
             return None
         try:
-            table = optional_module("pyarrow.parquet", "report").read_table(path)
+            table = optional_module("pyarrow.parquet").read_table(path)
         except (OSError, ValueError):
             path.unlink()
             return None
@@ -85,8 +85,8 @@ class StudyFolder:
 
     def write_table(self, path: Path, rows: Columns) -> None:
         """Write rows as Parquet, with the settings and their provenance in the metadata."""
-        pyarrow = optional_module("pyarrow", "report")
-        parquet = optional_module("pyarrow.parquet", "report")
+        pyarrow = optional_module("pyarrow")
+        parquet = optional_module("pyarrow.parquet")
         table = pyarrow.table({name: np.asarray(values) for name, values in rows.items()})
         about = json.dumps(self.settings | {"provenance": provenance()})
         table = table.replace_schema_metadata({"influential_bandits": about})
@@ -149,7 +149,7 @@ def provenance() -> dict[str, str]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "numpy": np.__version__,
-        "numba": optional_module("numba", "report").__version__,
+        "numba": optional_module("numba").__version__,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": " ".join(["influential-bandits", *sys.argv[1:]]),
     }

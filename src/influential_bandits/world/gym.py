@@ -17,7 +17,7 @@ from influential_bandits.world.noise import Noise, require_noise
 if TYPE_CHECKING:
     import gymnasium
 else:
-    gymnasium = optional_module("gymnasium", "gym")
+    gymnasium = optional_module("gymnasium")
 
 __all__ = ["ENVIRONMENT", "InfluentialBanditEnv", "register"]
 

@@ -143,7 +143,7 @@ def _ratio(values: Floats, base: Floats) -> Floats:
 def _ranks(mean: Floats, contender: npt.NDArray[np.bool_]) -> Floats:
     ranks = np.full_like(mean, np.nan)
     if contender.any():
-        rank = optional_module("scipy.stats", "").rankdata
+        rank = optional_module("scipy.stats").rankdata
         ranks[contender] = rank(mean[contender], method="average", axis=0)
     return ranks
 

@@ -18,8 +18,8 @@ def write_report(
     path: Path, sections: list[Section], about: dict[str, str], title: str, introduction: str
 ) -> None:
     """Write one page about several sections."""
-    jinja = optional_module("jinja2", "report")
-    offline = optional_module("plotly.offline", "report")
+    jinja = optional_module("jinja2")
+    offline = optional_module("plotly.offline")
     environment = jinja.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"number": number, "interval": interval}
     parts = [_as_data(section) for section in sections]
@@ -29,13 +29,13 @@ def write_report(
         studies=parts,
         compared=any(part["compared"] for part in parts),
         about=about,
-        script=optional_module("markupsafe", "report").Markup(offline.get_plotlyjs()),
+        script=optional_module("markupsafe").Markup(offline.get_plotlyjs()),
     )
     write_atomically(path, lambda temporary: temporary.write_text(page, encoding="utf-8"))
 
 
 def _as_data(section: Section) -> dict[str, Any]:
-    markup = optional_module("markupsafe", "report").Markup
+    markup = optional_module("markupsafe").Markup
     return {
         "name": section.name,
         "line": section.line,

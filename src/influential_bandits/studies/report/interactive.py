@@ -14,7 +14,7 @@ from influential_bandits.studies.study import Bars, Figure, Grid, HeatMap, Pictu
 
 def as_html(figure: Picture, name: str) -> str:
     """Return a figure as an HTML fragment; the page must hold plotly's script."""
-    graph = optional_module("plotly.graph_objects", "report")
+    graph = optional_module("plotly.graph_objects")
     if isinstance(figure, Figure):
         drawing = _lines(graph, figure)
     elif isinstance(figure, Bars):

@@ -21,9 +21,9 @@ FORMATS = ("png", "svg")
 
 def draw(figure: Picture, folder: Path, settings: Mapping[str, Any]) -> None:
     """Write a figure as PNG and SVG; version and settings are in their metadata."""
-    matplotlib = optional_module("matplotlib", "report")
+    matplotlib = optional_module("matplotlib")
     matplotlib.use("Agg")
-    pyplot = optional_module("matplotlib.pyplot", "report")
+    pyplot = optional_module("matplotlib.pyplot")
     with (
         matplotlib.rc_context({"svg.hashsalt": figure.name, "font.size": 10}),
         warnings.catch_warnings(),
