@@ -87,6 +87,7 @@ if TYPE_CHECKING:
     from influential_bandits.simulation.scenario import Scenario
     from influential_bandits.simulation.slopes import log_log_slope
     from influential_bandits.simulation.trajectory import Trajectory
+    from influential_bandits.studies.arena.families import Family
     from influential_bandits.studies.fitting_study import fit_partitions
     from influential_bandits.world.environment import Environment
     from influential_bandits.world.generators import (
@@ -107,6 +108,7 @@ if TYPE_CHECKING:
     )
     from influential_bandits.world.noise import (
         GaussianNoise,
+        Noise,
         NoNoise,
         RecordedNoise,
         UniformNoise,
@@ -171,6 +173,7 @@ _HOMES = {
     "simulation.scenario": ("Scenario",),
     "simulation.slopes": ("log_log_slope",),
     "simulation.trajectory": ("Trajectory",),
+    "studies.arena.families": ("Family",),
     "studies.fitting_study": ("fit_partitions",),
     "world.environment": ("Environment",),
     "world.generators": (
@@ -185,7 +188,7 @@ _HOMES = {
     "world.gym": ("InfluentialBanditEnv",),
     "world.instance": ("Instance",),
     "world.interaction": ("DenseInteraction", "LowRankInteraction", "SparseInteraction"),
-    "world.noise": ("GaussianNoise", "NoNoise", "RecordedNoise", "UniformNoise"),
+    "world.noise": ("GaussianNoise", "NoNoise", "Noise", "RecordedNoise", "UniformNoise"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

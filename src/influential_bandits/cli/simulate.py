@@ -38,7 +38,10 @@ def simulate(
     ],
     policy: Annotated[
         list[str] | None,
-        typer.Option(help="Policy, such as LCB or 'InfluentialLCB(scale=2.0)'; may be repeated."),
+        typer.Option(
+            help="Policy, such as LCB or 'InfluentialLCB(scale=2.0)', or one of your own, as in "
+            "'mine.py:Greedy(epsilon=0.1)' or package.module:Greedy; may be repeated."
+        ),
     ] = None,
     horizon: Annotated[int, typer.Option(help="Number of rounds.")] = 10_000,
     noise: Annotated[NoiseKind, typer.Option(help="Noise on the losses.")] = NoiseKind.gaussian,

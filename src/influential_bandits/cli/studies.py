@@ -91,14 +91,16 @@ def compare(
     policies: Annotated[
         list[str] | None,
         typer.Option(
-            help="Policies, separated by commas; by default all, and two oracles as references.",
+            help="Policies, separated by commas; by default all, and two oracles as references. "
+            "Your own: mine.py:Greedy or package.module:Greedy.",
             show_default=False,
         ),
     ] = None,
     families: Annotated[
         list[str] | None,
         typer.Option(
-            help="Families, separated by commas (the command families lists them); by default all.",
+            help="Families, separated by commas (the command families lists them); by default all. "
+            "Your own, a Family or a function from 0, 1, 2, … to an Instance: mine.py:tiring.",
             show_default=False,
         ),
     ] = None,

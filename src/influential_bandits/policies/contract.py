@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -65,6 +65,16 @@ class Policy:
 
     privileged: ClassVar[tuple[str, ...]] = ()  # what an oracle is told: "instance", "horizon"
     horizon_aware: ClassVar[bool] = False  # True: plays for its horizon, so one run for each
+
+    @property
+    def label(self) -> str:
+        """The policy in short: its name, and the settings that are not its usual ones."""
+        changed = [
+            f"{field.name}={getattr(self, field.name)!r}"
+            for field in dataclasses.fields(self)
+            if not _is_usual(field, getattr(self, field.name))
+        ]
+        return type(self).__name__ + (f"({', '.join(changed)})" if changed else "")
 
     def fields(self, arms: int) -> Mapping[str, tuple[str, Shape]]:
         """Return the state: name → ("int64" or "float64", shape with at most two axes)."""
@@ -113,6 +123,28 @@ class Policy:
     @staticmethod
     def arm_retired(c: Any, s: Any, arm: int) -> None:
         """Forget an arm."""
+
+
+def require_labels(policies: Sequence[Policy]) -> None:
+    """Raise if two policies have the same label: results could not be told apart."""
+    labels = [policy.label for policy in policies]
+    for n, label in enumerate(labels):
+        if label in labels[:n]:
+            raise InvalidPolicy(
+                f"two of the policies are called {label}; give one of the classes another name, or "
+                "leave out the one that is there twice"
+            )
+
+
+def _is_usual(field: dataclasses.Field[Any], value: Any) -> bool:
+    """Tell whether a setting is what it is by default."""
+    default = field.default
+    if field.default_factory is not dataclasses.MISSING:
+        default = field.default_factory()
+    try:
+        return bool(value == default) or repr(value) == repr(default)
+    except ValueError:  # arrays are not compared to a truth value
+        return repr(value) == repr(default)
 
 
 def checked_policy(policy: object) -> Policy:

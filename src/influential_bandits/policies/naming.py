@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import hashlib
+import inspect
 import pkgutil
+import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-from influential_bandits.errors import InvalidInput, InvalidPolicy
-from influential_bandits.policies.contract import Policy
+from influential_bandits.errors import InfluentialBanditsError, InvalidInput, InvalidPolicy
+from influential_bandits.numerics.compiling import fingerprint
+from influential_bandits.policies.contract import FUNCTIONS, Policy, checked_policy
+from influential_bandits.references import find_object, split_reference
 
-__all__ = ["known_policies", "policy_from_json", "policy_from_text", "policy_to_json"]
+__all__ = [
+    "code_digest",
+    "known_policies",
+    "policy_from_json",
+    "policy_from_text",
+    "policy_to_json",
+]
 
 
 def known_policies() -> dict[str, type[Policy]]:
@@ -29,13 +41,47 @@ def known_policies() -> dict[str, type[Policy]]:
 def policy_from_text(text: str) -> Policy:
     """Return the policy that a text such as ``LCB`` or ``InfluentialLCB(scale=2.0)`` names.
 
+    A policy of one's own is named with its module or file: ``package.module:Class`` or
+    ``path/to/file.py:Class(scale=2.0)``.
+
     Examples
     --------
     >>> policy_from_text("InfluentialLCB(scale=2.0)")
     InfluentialLCB(scale=2.0, opening='pairs', noise_bound=0.0)
     """
+    reference = split_reference(text)
+    name, given, named, called = _call(text if reference is None else reference[1], text)
+    if reference is not None:
+        found = find_object(reference[0], name)
+        if isinstance(found, Policy) and not called:
+            return checked_policy(found)
+        if not (isinstance(found, type) and issubclass(found, Policy)):
+            raise InvalidPolicy(
+                f"{reference[0]}:{name} is no policy but {found!r:.60}; name a subclass of "
+                "influential_bandits.Policy"
+            )
+    else:
+        known = known_policies()
+        if name not in known:
+            raise InvalidInput(
+                f"unknown policy {name!r}; there are {', '.join(known)}; one of your own is named "
+                "with its file or module, as in mine.py:Greedy"
+            )
+        found = known[name]
     try:
-        node = ast.parse(text.strip(), mode="eval").body
+        return checked_policy(found(*given, **named))
+    except InfluentialBanditsError:
+        raise
+    except TypeError as error:
+        raise InvalidPolicy(f"{text}: {error}") from None
+    except Exception as error:
+        raise InvalidPolicy(f"{text}: {type(error).__name__}: {error}") from error
+
+
+def _call(expression: str, text: str) -> tuple[str, list[Any], dict[str, Any], bool]:
+    """Return name, arguments and whether there are brackets, of ``Name`` or ``Name(…)``."""
+    try:
+        node = ast.parse(expression.strip(), mode="eval").body
         call = node if isinstance(node, ast.Call) else ast.Call(node, [], [])
         name = ast.unparse(call.func)
         given = [ast.literal_eval(value) for value in call.args]
@@ -47,13 +93,21 @@ def policy_from_text(text: str) -> Policy:
     words = [word.arg for word in call.keywords]
     if None in words or len(set(words)) < len(words):
         raise InvalidInput(f"cannot read the policy {text!r}: name each setting once")
-    known = known_policies()
-    if name not in known:
-        raise InvalidInput(f"unknown policy {name!r}; there are {', '.join(known)}")
-    try:
-        return known[name](*given, **named)
-    except TypeError as error:
-        raise InvalidPolicy(f"{text}: {error}") from None
+    return name, given, named, call is node
+
+
+def code_digest(policy: Policy) -> str:
+    """Return what tells the code of a policy from that of another one, or of itself when edited.
+
+    It covers what is compiled; of a class of the user's also its file, since ``fields``,
+    ``parameters`` and the like decide what it plays too.
+    """
+    code = fingerprint(*(getattr(type(policy), name) for name in FUNCTIONS))
+    for home in dict.fromkeys(base.__module__ for base in type(policy).__mro__):
+        if home != "builtins" and not home.startswith("influential_bandits."):
+            with suppress(OSError, TypeError, KeyError):  # a notebook's classes have no file
+                code += hashlib.sha256(inspect.getsource(sys.modules[home]).encode()).hexdigest()
+    return code
 
 
 def policy_to_json(policy: Policy) -> dict[str, Any]:

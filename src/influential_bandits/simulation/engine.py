@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, overload
 
 import numba
 import numpy as np
@@ -16,7 +16,7 @@ from influential_bandits.errors import InvalidInput, InvalidPolicy, NotApplicabl
 from influential_bandits.numerics.streams import NOISE, POLICY, key_table
 from influential_bandits.policies.agent import not_compilable
 from influential_bandits.policies.compiled import Layout
-from influential_bandits.policies.contract import Policy, checked_policy
+from influential_bandits.policies.contract import Policy, checked_policy, require_labels
 from influential_bandits.simulation.execution import Execution, Progress, Task, chosen_execution
 from influential_bandits.simulation.kernels import (
     CHOSEN_ARM,
@@ -44,6 +44,7 @@ SECONDS_PER_STEP = 0.05  # a thread looks up about that often
 BYTES_PER_BATCH = 1 << 26  # state of the runs that a thread plays side by side
 
 
+@overload
 def simulate(
     instances: Instance | Sequence[Instance],
     policy: Policy,
@@ -52,20 +53,57 @@ def simulate(
     seeds: int | Iterable[int] = (0,),
     checkpoints: Iterable[int] | None = None,
     *,
-    record: str | None = None,
+    record: str | Iterable[str] | None = None,
     threads: int | None = None,
     progress: bool | None = None,
     instance_numbers: Iterable[int] | None = None,
     scenario: Scenario | None = None,
     execution: Execution | None = None,
-) -> Trajectory:
+) -> Trajectory: ...
+
+
+@overload
+def simulate(
+    instances: Instance | Sequence[Instance],
+    policy: Sequence[Policy] | Mapping[str, Policy],
+    horizon: int,
+    noise: Noise | None = None,
+    seeds: int | Iterable[int] = (0,),
+    checkpoints: Iterable[int] | None = None,
+    *,
+    record: str | Iterable[str] | None = None,
+    threads: int | None = None,
+    progress: bool | None = None,
+    instance_numbers: Iterable[int] | None = None,
+    scenario: Scenario | None = None,
+    execution: Execution | None = None,
+) -> dict[str, Trajectory]: ...
+
+
+def simulate(
+    instances: Instance | Sequence[Instance],
+    policy: Policy | Sequence[Policy] | Mapping[str, Policy],
+    horizon: int,
+    noise: Noise | None = None,
+    seeds: int | Iterable[int] = (0,),
+    checkpoints: Iterable[int] | None = None,
+    *,
+    record: str | Iterable[str] | None = None,
+    threads: int | None = None,
+    progress: bool | None = None,
+    instance_numbers: Iterable[int] | None = None,
+    scenario: Scenario | None = None,
+    execution: Execution | None = None,
+) -> Trajectory | dict[str, Trajectory]:
     """Play a policy on every instance with every seed, and keep the counts at checkpoints.
 
     Parameters
     ----------
     instances : Instance or sequence of Instance
         All with the same number of arms.
-    policy : Policy
+    policy : Policy, or several
+        A list of policies, or a dictionary of them by name, are played one after the other: they
+        meet the same noise.
     horizon : int
         Number of rounds T ≥ 1.
     noise : Noise, optional
@@ -75,8 +113,8 @@ def simulate(
         seed meet the same noise.
     checkpoints : iterable of int, optional
         Rounds after which the counts are kept; by default 1, 2, 5, 10, 20, 50, …, horizon.
-    record : {"arms"}, optional
-        Also keep every choice.
+    record : {"arms", "losses"} or both, optional
+        Also keep every choice, or the observed loss of every pull.
     threads : int, optional
         By default all cores. Does not change a bit of the result.
     progress : bool, optional
@@ -93,6 +131,8 @@ def simulate(
     Returns
     -------
     Trajectory
+        Of several policies a dictionary: from their names, or their labels such as ``LCB`` and
+        ``InfluentialLCB(scale=2.0)``, to trajectories.
 
     Examples
     --------
@@ -101,7 +141,27 @@ def simulate(
     >>> run = simulate(instance, ib.InfluentialLCB(), 1000, ib.GaussianNoise(1.0), seeds=range(5))
     >>> run.counts.shape  # instances, seeds, checkpoints, arms
     (1, 5, 10, 3)
+    >>> runs = simulate(instance, [ib.LCB(), ib.InfluentialLCB(scale=2.0)], 100, record="losses")
+    >>> {label: run.losses.shape for label, run in runs.items()}  # instances, seeds, rounds
+    {'LCB': (1, 1, 100), 'InfluentialLCB(scale=2.0)': (1, 1, 100)}
     """
+    if isinstance(policy, (Sequence, Mapping)):
+        players = _labelled(policy)
+        settings: dict[str, Any] = {  # iterators would be empty for the second policy
+            "seeds": seeds if isinstance(seeds, int) else _kept(seeds),
+            "checkpoints": _kept(checkpoints),
+            "record": _kept(record),
+            "threads": threads,
+            "progress": progress,
+            "instance_numbers": _kept(instance_numbers),
+            "scenario": scenario,
+            "execution": execution,
+        }
+        world = _checked_instances(instances)
+        return {
+            label: simulate(world, one, horizon, noise, **settings)
+            for label, one in players.items()
+        }
     world = _checked_instances(instances)
     policy = checked_policy(policy)
     horizon = checked_horizon(horizon)
@@ -113,8 +173,7 @@ def simulate(
     numbers = _checked_numbers(instance_numbers, len(world))
     where = chosen_execution(execution, threads)
     noise.require_rounds(horizon, len(seed_list))
-    if record not in (None, "arms"):
-        raise InvalidInput(f'record must be None or "arms", got {record!r}')
+    recorded = _checked_record(record)
 
     arms = world[0].n_arms
     known = _arms_known_at_start(scenario, policy, arms)
@@ -123,14 +182,15 @@ def simulate(
     try:
         counts = np.zeros((*shape, arms), np.int64)
         loss = np.zeros(shape) if fading else None
-        choices = np.zeros((*shape[:2], horizon), np.int32) if record == "arms" else None
+        choices = np.zeros((*shape[:2], horizon), np.int32) if "arms" in recorded else None
+        losses = np.zeros((*shape[:2], horizon)) if "losses" in recorded else None
     except (MemoryError, ValueError) as error:
         raise InvalidInput(f"the results do not fit into memory: {error}; keep less") from None
 
     tasks: list[Task]
     if (
         scenario is None
-        and choices is None
+        and not recorded
         and lanes_apply(policy, world, noise, horizon, len(seed_list), where.threads)
     ):
         tasks = lane_tasks(policy, world, noise, seed_list, numbers, counts, marks, horizon)
@@ -140,13 +200,14 @@ def simulate(
             counts=counts,
             loss=np.zeros((*shape[:2], 0)) if loss is None else loss,
             arms=np.zeros((*shape[:2], 0), np.int32) if choices is None else choices,
+            losses=np.zeros((*shape[:2], 0)) if losses is None else losses,
         )
         tasks = list(
             _chains(policy, world, noise, seed_list, numbers, whole, known, horizon, scenario)
         )
     total = horizon * len(seed_list) * len(world)
     try:
-        where.run(tasks, Progress(type(policy).__name__, total, progress))
+        where.run(tasks, Progress(policy.label, total, progress))
     except numba.core.errors.NumbaError as error:
         raise not_compilable(policy, error) from None
     return Trajectory(
@@ -161,6 +222,7 @@ def simulate(
         horizon,
         np.array(numbers, np.uint64),
         scenario,
+        losses,
     )
 
 
@@ -196,6 +258,7 @@ def _chains(
                     whole.counts[i, part],
                     whole.loss[i, part],
                     whole.arms[i, part],
+                    whole.losses[i, part],
                 ),
                 horizon,
                 scenario,
@@ -367,6 +430,32 @@ def _checked_instances(given: Instance | Sequence[Instance]) -> tuple[Instance, 
     if len(sizes) > 1:
         raise InvalidInput(f"instances must have the same number of arms, got {sorted(sizes)}")
     return instances
+
+
+def _labelled(given: Sequence[Policy] | Mapping[str, Policy]) -> dict[str, Policy]:
+    """Return several policies by name, all of them checked before the first one plays."""
+    if isinstance(given, Mapping):
+        players = {str(name): checked_policy(policy) for name, policy in given.items()}
+    else:
+        policies = [checked_policy(policy) for policy in given]
+        require_labels(policies)
+        players = {policy.label: policy for policy in policies}
+    if not players:
+        raise InvalidInput("policy must be a Policy or several, got none")
+    return players
+
+
+def _kept(given: Any) -> Any:
+    """Return what can be gone through again."""
+    return list(given) if isinstance(given, Iterator) else given
+
+
+def _checked_record(given: str | Iterable[str] | None) -> set[str]:
+    """Return what is to be recorded."""
+    wanted = {given} if isinstance(given, str) else set() if given is None else set(_several(given))
+    if not wanted <= {"arms", "losses"} or (given is not None and not wanted):
+        raise InvalidInput(f'record must be None, "arms", "losses" or both, got {given!r:.80}')
+    return wanted
 
 
 def _several(given: object) -> Iterable[Any]:

@@ -257,7 +257,7 @@ def _stop(pool: ProcessPoolExecutor) -> None:
 
 
 class Progress:
-    """A progress bar that appears when work takes long, on terminals only unless asked for.
+    """A progress bar that appears when work takes long, on terminals and in notebooks.
 
     Parameters
     ----------
@@ -265,7 +265,8 @@ class Progress:
     total : int
         All the work there is.
     wanted : bool, optional
-        True: show it at once; False: never; None: after a second, if stderr is a terminal.
+        True: show it at once; False: never; None: after a second, if there is somebody to see it:
+        stderr is a terminal, or this is a notebook.
     """
 
     def __init__(self, label: str, total: int, wanted: bool | None = None) -> None:
@@ -278,7 +279,7 @@ class Progress:
         """Draw the bar if it is time."""
         if self._bar is None:
             late = time.monotonic() - self._started > LONG
-            if self.wanted or (self.wanted is None and late and sys.stderr.isatty()):
+            if self.wanted or (self.wanted is None and late and _is_watched()):
                 columns = (
                     SpinnerColumn(),
                     TextColumn("{task.description}"),
@@ -297,6 +298,11 @@ class Progress:
         """Remove the bar."""
         if self._bar is not None:
             self._bar.stop()
+
+
+def _is_watched() -> bool:
+    """Tell whether a progress bar would be seen, and not fill a file."""
+    return sys.stderr.isatty() or Console(stderr=True).is_jupyter
 
 
 def run_tasks(tasks: Sequence[Steps], threads: int | None, progress: Progress) -> None:

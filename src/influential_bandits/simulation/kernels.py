@@ -27,7 +27,7 @@ from influential_bandits.world.dynamics import (
     borrowed_world,
     expected_loss,
 )
-from influential_bandits.world.noise import NoiseSource, noise_at
+from influential_bandits.world.noise import Source, borrowed_source, observed_loss
 
 CHOSEN_ROUND, CHOSEN_ARM, CHOSEN_RUN = 0, 1, 2  # what `fault` says of an arm out of range
 
@@ -54,6 +54,7 @@ class Output(NamedTuple):
     counts: Ints  # (runs, checkpoints, arms)
     loss: Floats  # (runs, checkpoints) expected loss, or empty rows
     arms: Any  # (runs, horizon) int32 choices, or empty rows
+    losses: Floats  # (runs, horizon) observed losses, or empty rows
 
 
 @kernel
@@ -62,7 +63,7 @@ def advance_runs(
     config: Any,
     shared: StateArrays,
     world: World,
-    noise: NoiseSource,
+    noise: Source,
     runs: Runs,
     output: Output,
     row: int,
@@ -76,12 +77,13 @@ def advance_runs(
     an arm out of range, ``fault`` gets the round, the arm and the run, and the loop ends.
     """
     world = borrowed_world(world)
-    noise = NoiseSource(noise.kind, noise.scale, borrowed(noise.values))
+    noise = borrowed_source(noise)
     choices, counts = borrowed(output.arms), borrowed(output.counts)
+    losses_seen = borrowed(output.losses)
     expected_losses, marks = borrowed(output.loss), borrowed(output.checkpoints)
     arms = world.initial_loss.size
     fading = world.memory < 1.0
-    recording = choices.shape[1] > 0
+    recording, recording_losses = choices.shape[1] > 0, losses_seen.shape[1] > 0
     for run in range(runs.counts.shape[0]):
         arrays = StateArrays(
             shared.layout, runs.ints[run], runs.floats[run], shared.known_ints, shared.known_floats
@@ -113,7 +115,7 @@ def advance_runs(
                     fault[CHOSEN_RUN] = run
                     return
                 expected = expected_loss(world, progress, arm, t)
-                loss = expected + noise_at(noise, noise_key_1, noise_key_2, row + run, t)
+                loss = observed_loss(noise, expected, noise_key_1, noise_key_2, row + run, t, arm)
                 for k in range(memo.size):
                     memo[k] = 0.0
                 pulled(tag, c, s, t, arm, memo)
@@ -124,6 +126,8 @@ def advance_runs(
                     rest += error
                 if recording:
                     choices[run, t - 1] = arm
+                if recording_losses:
+                    losses_seen[run, t - 1] = loss
                 t += 1
             if checkpoint < marks.size and stop == marks[checkpoint]:
                 for i in range(arms):

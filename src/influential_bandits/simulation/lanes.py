@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -59,7 +59,7 @@ from influential_bandits.policies.lcb import LCB
 from influential_bandits.simulation.execution import Task
 from influential_bandits.world.dynamics import DENSE, Floats, Ints
 from influential_bandits.world.instance import Instance
-from influential_bandits.world.noise import GAUSSIAN, RECORDED, UNIFORM, Noise, NoiseSource
+from influential_bandits.world.noise import GAUSSIAN, RECORDED, UNIFORM, Noise, NoiseSource, Source
 
 Words = npt.NDArray[np.uint64]
 
@@ -94,11 +94,15 @@ def lanes_apply(
         known
         and arms <= MOST_ARMS
         and wide_registers()
-        and noise.source().kind != RECORDED
+        and _can_be_laned(noise.source())
         and horizon * runs >= LEAST_ROUNDS
         and _pays(runs, lanes_for(arms), threads)
         and all(i.memory == 1.0 and i.world.kind == DENSE for i in instances)
     )
+
+
+def _can_be_laned(noise: Source) -> bool:
+    return isinstance(noise, NoiseSource) and noise.kind != RECORDED
 
 
 @cache
@@ -229,7 +233,8 @@ class LaneTask:
 
     def _player(self) -> Callable[[int, int], None]:
         """Return what plays from one round to another."""
-        noise, state, keys = self.noise.source(), self._fresh_state(), self._keys()
+        noise = cast(NoiseSource, self.noise.source())  # lanes are for no others
+        state, keys = self._fresh_state(), self._keys()
         scale = float(self.policy.scale) if isinstance(self.policy, InfluentialLCB) else None
         scratch = aligned((3, ROUNDS_PER_BLOCK * self.lanes), np.float64)
         arms, counts, marks = (0,) * self.arms, self.counts, self.checkpoints

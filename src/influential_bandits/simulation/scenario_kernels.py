@@ -41,7 +41,7 @@ from influential_bandits.world.dynamics import (
     borrowed_world,
     expected_loss,
 )
-from influential_bandits.world.noise import NoiseSource, noise_at
+from influential_bandits.world.noise import Source, borrowed_source, observed_loss
 
 Bools = npt.NDArray[np.bool_]
 
@@ -116,7 +116,7 @@ def advance_scenario(
     config: Any,
     shared: StateArrays,
     world: World,
-    noise: NoiseSource,
+    noise: Source,
     runs: Runs,
     flight: Flight,
     output: Output,
@@ -130,11 +130,12 @@ def advance_scenario(
 ) -> None:
     """Play rounds ``start`` … ``end`` of every run; ``in_use`` (arms known to the policy,)."""
     world = borrowed_world(world)
-    noise = NoiseSource(noise.kind, noise.scale, borrowed(noise.values))
+    noise = borrowed_source(noise)
     choices, counts = borrowed(output.arms), borrowed(output.counts)
+    losses_seen = borrowed(output.losses)
     expected_losses, marks = borrowed(output.loss), borrowed(output.checkpoints)
     fading = world.memory < 1.0
-    recording = choices.shape[1] > 0
+    recording, recording_losses = choices.shape[1] > 0, losses_seen.shape[1] > 0
     places = flight.loss.shape[1]
     restricted = rules.eligible < 1.0 or not in_use.all()
     offer = in_use.copy()
@@ -172,7 +173,7 @@ def advance_scenario(
                 fault[CHOSEN_RUN] = run
                 return
             expected = expected_loss(world, progress, arm, t)
-            loss = expected + noise_at(noise, noise_key_1, noise_key_2, row + run, t)
+            loss = observed_loss(noise, expected, noise_key_1, noise_key_2, row + run, t, arm)
             place = t % places
             memo = memos[place, :memo_size]
             for k in range(memo.size):
@@ -202,6 +203,8 @@ def advance_scenario(
                 rest += error
             if recording:
                 choices[run, t - 1] = arm
+            if recording_losses:
+                losses_seen[run, t - 1] = loss
             if checkpoint < marks.size and t == marks[checkpoint]:
                 for i in range(progress.counts.size):
                     counts[run, checkpoint, i] = progress.counts[i]

@@ -24,7 +24,7 @@ from influential_bandits.simulation.scenario_kernels import (
     change_arm,
 )
 from influential_bandits.world.dynamics import Ints, World
-from influential_bandits.world.noise import NoiseSource
+from influential_bandits.world.noise import Source
 
 MOST_UNDER_WAY = 1 << 26  # losses of a run; about 3 GB
 SMALLEST_UNIFORM = 2.0**-53  # of the random streams: a geometric delay is bounded by its logarithm
@@ -42,7 +42,7 @@ class ScenarioPlayer:
         policy: Policy,
         layout: Layout,
         world: World,
-        noise: NoiseSource,
+        noise: Source,
         runs: Runs,
         output: Output,
         row: int,

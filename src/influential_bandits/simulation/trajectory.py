@@ -53,6 +53,9 @@ class Trajectory:
         What told the instances' random streams apart.
     scenario : Scenario or None
         What the runs had to cope with.
+    losses : array (instances, seeds, horizon), float64, or None
+        The observed loss of the pull of every round, if recorded; also of those whose loss a
+        scenario handed over late.
 
     Examples
     --------
@@ -73,6 +76,7 @@ class Trajectory:
     horizon: int = 0
     instance_numbers: npt.NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))
     scenario: Scenario | None = None
+    losses: Floats | None = None
 
     def __post_init__(self) -> None:
         """Fill in what a run made by hand leaves out."""
@@ -140,7 +144,7 @@ class Trajectory:
         columns: dict[str, Any] = {
             "instance": np.repeat(self.instance_numbers, shape[1] * shape[2]),
             "seed": np.tile(np.repeat(self.seeds, shape[2]), shape[0]),
-            "policy": [repr(self.policy)] * (shape[0] * shape[1] * shape[2]),
+            "policy": [self.policy.label] * (shape[0] * shape[1] * shape[2]),
             "horizon": np.tile(self.checkpoints, shape[0] * shape[1]),
             "loss": self.loss().ravel(),
         }
@@ -161,7 +165,7 @@ class Trajectory:
         ax : matplotlib Axes, optional
             Draw here, to compare several runs.
         label : str, optional
-            By default the policy.
+            By default the policy's own.
         """
         pyplot = optional_module("matplotlib.pyplot")
         if ax is None:
@@ -172,7 +176,7 @@ class Trajectory:
             values.mean(axis=0),
             marker="o",
             markersize=3,
-            label=label or type(self.policy).__name__,
+            label=label or self.policy.label,
         )
         if len(values) > 1:
             mean = values.mean(axis=0)
@@ -202,10 +206,11 @@ class Trajectory:
         }
         if self.expected_loss is not None:
             columns["expected_loss"] = self.expected_loss.ravel()
-        if self.arms is not None:
-            ends = np.zeros(rows + 1, np.int64)
-            ends[marks::marks] = self.arms.shape[-1]
-            columns["arms"] = pyarrow.LargeListArray.from_arrays(np.cumsum(ends), self.arms.ravel())
+        for name, values in (("arms", self.arms), ("losses", self.losses)):
+            if values is not None:
+                ends = np.zeros(rows + 1, np.int64)
+                ends[marks::marks] = values.shape[-1]
+                columns[name] = pyarrow.LargeListArray.from_arrays(np.cumsum(ends), values.ravel())
         settings = {
             "format": FORMAT,
             "instances": [instance.to_json() for instance in self.instances],
@@ -254,10 +259,11 @@ def _loaded(table: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
     counts = table["counts"].combine_chunks().flatten().to_numpy()
     loss = table["expected_loss"].to_numpy() if "expected_loss" in table.column_names else None
     scenario = settings.get("scenario")
-    arms = None
-    if "arms" in table.column_names:
-        arms = table["arms"].combine_chunks().flatten().to_numpy()
-        arms = arms.astype(np.int32).reshape(*shape[:2], -1)
+    recorded: dict[str, Any] = dict.fromkeys(("arms", "losses"))
+    for name, dtype in (("arms", np.int32), ("losses", np.float64)):
+        if name in table.column_names:
+            values = table[name].combine_chunks().flatten().to_numpy()
+            recorded[name] = values.astype(dtype).reshape(*shape[:2], -1)
     return {
         "instances": instances,
         "policy": policy_from_json(settings["policy"]),
@@ -266,7 +272,7 @@ def _loaded(table: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
         "checkpoints": marks,
         "counts": counts.reshape(*shape, instances[0].n_arms),
         "expected_loss": None if loss is None else loss.reshape(shape),
-        "arms": arms,
+        **recorded,
         "horizon": settings["horizon"],
         "instance_numbers": table["instance"].to_numpy()[:: shape[1] * shape[2]].astype(np.uint64),
         "scenario": None if scenario is None else Scenario.from_json(scenario),

@@ -11,6 +11,7 @@ import numpy as np
 
 from influential_bandits.checks import checked_horizon, optional_module, whole_number
 from influential_bandits.errors import InvalidInput, NotApplicable
+from influential_bandits.optima.certificate import TOLERANCE, Certificate
 from influential_bandits.optima.difficulty import difficulty
 from influential_bandits.optima.path import optimum
 from influential_bandits.policies.contract import Policy
@@ -106,7 +107,7 @@ def _table(runs: list[Trajectory], what: str, values: list[Floats]) -> str:
     lines = [f"| mean {what} | {' | '.join(header)} |", f"|---{'|---:' * len(header)}|"]
     for run, value in zip(runs, values, strict=True):
         means = value.mean(axis=(0, 1))
-        lines.append(f"| {run.policy!r} | {' | '.join(number(means[c]) for c in marks)} |")
+        lines.append(f"| {run.policy.label} | {' | '.join(number(means[c]) for c in marks)} |")
     return "\n".join(lines)
 
 
@@ -147,10 +148,19 @@ def describe_file(path: Path, horizon: int) -> str:
             f"{instance.arms[i]} {best.counts[i]:,.6g}" for i in order if best.counts[i] > 0
         )
         lines.append(f"Optimum for T = {horizon:,}: loss {best.loss:,.6g}; counts {counts}")
-        lines.append(f"Certificate: {best.certificate}")
+        lines.append(f"Certificate: {_in_words(best.certificate)}")
     except NotApplicable as reason:
         lines.append(f"Optimum: {reason}")
     return "\n".join(lines)
+
+
+def _in_words(certificate: Certificate) -> str:
+    proved = "proved optimal" if certificate.is_optimal() else "NOT proved optimal"
+    return (
+        f"{proved} by {certificate.method}; relative residuals: constraints "
+        f"{certificate.primal:.1e}, gradient {certificate.dual:.1e}, duality gap "
+        f"{certificate.gap:.1e} (at most {TOLERANCE:.0e} each)"
+    )
 
 
 def _load(path: Path) -> Instance:

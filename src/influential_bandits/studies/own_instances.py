@@ -16,7 +16,7 @@ from rich.console import Console
 from influential_bandits.errors import InvalidInput, InvalidInstance, NotApplicable, Unfinished
 from influential_bandits.numerics.compiling import package_digest
 from influential_bandits.policies.contract import Policy
-from influential_bandits.policies.naming import policy_from_text
+from influential_bandits.policies.naming import code_digest, policy_from_text
 from influential_bandits.simulation.execution import Execution, LocalExecution
 from influential_bandits.studies.own_instance import Rules, shown_marks
 from influential_bandits.studies.report.text import number
@@ -90,8 +90,8 @@ def _pieces(files: Sequence[Path], players: list[Policy], rules: Rules) -> Itera
         except OSError as error:
             text = f"cannot read {path}: {error.strerror}"
         for policy in players:
-            decides = repr((package_digest(), text, policy, rules)).encode(errors="replace")
-            digest = hashlib.sha256(decides).hexdigest()[:12]
+            decides = repr((package_digest(), code_digest(policy), text, policy, rules))
+            digest = hashlib.sha256(decides.encode(errors="replace")).hexdigest()[:12]
             name = f"{path.stem}-{type(policy).__name__}-{digest}"
             rows = partial(_rows, str(path), text, policy, rules)
             labels = {"instance": place, "file": str(path)}
@@ -144,5 +144,5 @@ def _table(rows: dict[str, Any], players: list[Policy]) -> str:
         for name, chosen in groups:
             at = [chosen & (rows["horizon"] == mark) for mark in marks]
             means = [number(float(rows[what][some].mean())) for some in at]
-            lines.append(f"| {policy!r} | {name} | {' | '.join(means)} |")
+            lines.append(f"| {policy.label} | {name} | {' | '.join(means)} |")
     return "\n".join(lines)

@@ -17,7 +17,7 @@ from influential_bandits.world.dynamics import (
     fresh,
 )
 from influential_bandits.world.instance import Instance, require_instance
-from influential_bandits.world.noise import Noise, NoiseSource, noise_at, require_noise
+from influential_bandits.world.noise import Noise, Source, observed_loss, require_noise
 
 __all__ = ["Environment"]
 
@@ -88,13 +88,14 @@ class Environment:
 def _pull(
     world: World,
     progress: Progress,
-    noise: NoiseSource,
+    noise: Source,
     first_key: np.uint64,
     second_key: np.uint64,
     t: int,
     arm: int,
 ) -> float:
-    loss = expected_loss(world, progress, arm, t) + noise_at(noise, first_key, second_key, 0, t)
+    expected = expected_loss(world, progress, arm, t)
+    loss = observed_loss(noise, expected, first_key, second_key, 0, t, arm)
     advance(world, progress, arm, t)
     return loss
 

@@ -12,12 +12,13 @@ import numpy.typing as npt
 import scipy.sparse
 
 from influential_bandits.checks import Frozen, whole_number
-from influential_bandits.errors import InvalidInstance
+from influential_bandits.errors import InvalidInput, InvalidInstance
 from influential_bandits.world.dynamics import DENSE, LOW_RANK, SPARSE, Floats, Ints
 from influential_bandits.world.factorisation import pivoted_ldl
 
 __all__ = ["DenseInteraction", "Interaction", "LowRankInteraction", "SparseInteraction"]
 
+MOST_BYTES = 1 << 31  # of a dense matrix that nobody has asked for by name
 NO_INTS: Ints = np.empty(0, np.int64)
 NO_INTS.flags.writeable = False  # like all arrays of a world, so that types agree
 
@@ -68,6 +69,20 @@ class Interaction(Frozen, ABC):
     def to_dense(self) -> Floats:
         """Return A as an array (arms, arms)."""
         return self.rows(np.arange(self.arms))
+
+    def __array__(
+        self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
+    ) -> npt.NDArray[Any]:
+        """Return A for ``np.asarray``: a copy, since A itself cannot be changed."""
+        if copy is False:
+            raise ValueError("an interaction cannot be made an array without a copy")
+        size = 8 * self.arms**2
+        if self.kind != DENSE and size > MOST_BYTES:
+            raise InvalidInput(
+                f"a dense matrix of {self.arms:,} arms takes {size / 2**30:,.1f} GiB; take some of "
+                "its rows(), or times(x), or call to_dense() if you mean it"
+            )
+        return np.asarray(self.to_dense(), dtype)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy and pickle by making it again, so that a copy cannot be changed either."""

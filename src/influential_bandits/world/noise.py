@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+import hashlib
+import inspect
+from collections import namedtuple
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
 
+import numba
 import numpy as np
 import numpy.typing as npt
+from numba.core import types
+from numba.extending import NativeValue, models, overload, register_model, typeof_impl, unbox
 
 from influential_bandits.checks import is_real
 from influential_bandits.errors import InvalidInput
-from influential_bandits.numerics.compiling import inlined
+from influential_bandits.numerics.compiling import borrowed, fingerprint, inlined
 from influential_bandits.numerics.streams import centred, normal, stream_at
 from influential_bandits.world.dynamics import Floats
 
 __all__ = ["GaussianNoise", "NoNoise", "Noise", "RecordedNoise", "UniformNoise"]
 
+INLINED = {"forceinline": True, "error_model": "numpy"}  # a noise becomes a part of the loop
 NONE, GAUSSIAN, UNIFORM, RECORDED = 0, 1, 2, 3
 NO_VALUES: Floats = np.empty((1, 0))
 NO_VALUES.flags.writeable = False  # like all arrays of a world, so that types agree
 
 
 class NoiseSource(NamedTuple):
-    """A noise as compiled code sees it."""
+    """A noise of the package as compiled code sees it."""
 
     kind: int
     scale: float
@@ -43,22 +51,192 @@ def noise_at(
     return 0.0
 
 
+class NoiseTag:
+    """Stands for the code of a user's noise in calls of compiled functions; see Tag of policies."""
+
+    known: dict[str, NoiseTag] = {}  # noqa: RUF012 - the register of all tags of this process
+
+    def __init__(self, digest: str, code: Callable[..., float], names: tuple[str, ...]) -> None:
+        self.digest = digest
+        self.observe = numba.njit(**INLINED)(code)
+        config = namedtuple("Parameters", names)  # type: ignore[misc]
+        values = ", ".join(f"values[{i}]" for i in range(len(names)))
+        scope: dict[str, Any] = {"Parameters": config}
+        exec(f"def unpack(values):\n    return Parameters({values})\n", scope)
+        self.unpack = numba.njit(**INLINED)(scope["unpack"])
+
+
+class OwnSource(NamedTuple):
+    """A noise of the user's as compiled code sees it."""
+
+    tag: NoiseTag
+    values: tuple[float, ...]  # of its parameters
+
+
+Source = NoiseSource | OwnSource
+
+
+class NoiseTagType(types.Type):
+    """The type of a tag: all of its meaning is in its name."""
+
+    def __init__(self, digest: str) -> None:
+        self.digest = digest
+        super().__init__(name=f"Noise({digest})")
+
+
+register_model(NoiseTagType)(models.OpaqueModel)
+
+
+@typeof_impl.register(NoiseTag)
+def _type_of_tag(tag: NoiseTag, context: object) -> NoiseTagType:
+    return NoiseTagType(tag.digest)
+
+
+@unbox(NoiseTagType)
+def _unbox_tag(typ: NoiseTagType, tag: object, c: Any) -> NativeValue:
+    return NativeValue(c.context.get_dummy_value())
+
+
+def observed_loss(
+    source: Source,
+    expected: float,
+    first_key: np.uint64,
+    second_key: np.uint64,
+    row: int,
+    t: int,
+    arm: int,
+) -> float:
+    """Return the loss that is observed where this one is expected, in compiled code."""
+    raise AssertionError
+
+
+def borrowed_source(source: Source) -> Source:
+    """Return the source with views that are not counted, in compiled code."""
+    raise AssertionError
+
+
+@overload(observed_loss, jit_options=INLINED)
+def _observed_loss(source, expected, first_key, second_key, row, t, arm):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
+    if source.instance_class is NoiseSource:
+        return lambda source, expected, first_key, second_key, row, t, arm: (
+            expected + noise_at(source, first_key, second_key, row, t)
+        )
+    tag = NoiseTag.known[source.types[0].digest]
+    observe, unpack = tag.observe, tag.unpack
+    return lambda source, expected, first_key, second_key, row, t, arm: (  # a float, of truth values
+        1.0 * observe(unpack(source.values), t, arm, expected, stream_at(first_key, second_key, t))
+    )
+
+
+@overload(borrowed_source, jit_options=INLINED)
+def _borrowed_source(source):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
+    if source.instance_class is NoiseSource:
+        return lambda source: NoiseSource(source.kind, source.scale, borrowed(source.values))
+    return lambda source: source
+
+
 @dataclass(frozen=True)
 class Noise:
-    """Base of the noises; zero mean, independent from round to round."""
+    """Base of the noises; independent from round to round. Subclass it for one of your own.
 
-    kind: ClassVar[int]
+    A noise is a frozen dataclass of numbers with a static method ``observe(c, t, arm, expected,
+    rng)`` in plain Python, which the package compiles. It returns the loss that is observed when
+    ``arm`` is pulled in round t ≥ 1 and the loss before noise is ``expected``. ``c`` has the fields
+    of the dataclass; ``rng`` is the stream of this round, for ``ib.uniform(rng, i)`` and
+    ``ib.normal(rng, i)``, i = 0, 1, 2, …. For the regret to mean what it says, observed losses
+    should have the mean ``expected``.
 
-    def source(self) -> NoiseSource:
+    The same function runs in :func:`simulate`, :class:`Environment` and Gymnasium, to the same
+    bits; after an edit the new code runs, as with policies.
+
+    Examples
+    --------
+    Noise with heavy tails, and clicks: losses of 0 or 1 with the expected loss as probability.
+
+    >>> from dataclasses import dataclass
+    >>> from math import log
+    >>> import influential_bandits as ib
+    >>> from influential_bandits import uniform
+    >>> @dataclass(frozen=True)
+    ... class Laplace(ib.Noise):
+    ...     scale: float = 1.0
+    ...
+    ...     @staticmethod
+    ...     def observe(c, t, arm, expected, rng):
+    ...         u = uniform(rng, 0)
+    ...         if u < 0.5:
+    ...             return expected + c.scale * log(2 * u)
+    ...         return expected - c.scale * log(2 - 2 * u)
+    >>> @dataclass(frozen=True)
+    ... class Clicks(ib.Noise):
+    ...     @staticmethod
+    ...     def observe(c, t, arm, expected, rng):
+    ...         return 1.0 if uniform(rng, 0) < expected else 0.0
+    >>> world = ib.Instance([[0.0, 0.0], [0.0, 0.0]], [0.2, 0.6])
+    >>> environment = ib.Environment(world, Clicks(), seed=1)
+    >>> [environment.pull(1) for _ in range(6)]
+    [1.0, 1.0, 1.0, 0.0, 1.0, 0.0]
+    """
+
+    @staticmethod
+    def observe(c: Any, t: int, arm: int, expected: float, rng: Any) -> float:
+        """Return the loss that is observed where ``expected`` is the loss before noise."""
+        raise NotImplementedError  # the package's own noises are compiled in another way
+
+    @property
+    def code_digest(self) -> str:
+        """Digest of the code of a user's noise; empty for those of the package."""
+        if type(self).observe is Noise.observe:
+            return ""
+        return fingerprint(type(self).observe)
+
+    def source(self) -> Source:
         """Return what compiled code needs."""
-        return NoiseSource(self.kind, 0.0, NO_VALUES)
+        return self._own_source() if self.code_digest else self._plain_source()
+
+    def _plain_source(self) -> NoiseSource:
+        raise InvalidInput(
+            f"{type(self).__name__} does not say what is observed: define the static method "
+            "observe(c, t, arm, expected, rng)"
+        )
+
+    def _own_source(self) -> OwnSource:
+        names = tuple(field.name for field in fields(self))
+        values = tuple(_plain(getattr(self, name)) for name in names)
+        digest = hashlib.sha256(f"{self.code_digest}{names}".encode()).hexdigest()
+        new = digest not in NoiseTag.known
+        if new:
+            NoiseTag.known[digest] = NoiseTag(digest, type(self).observe, names)
+        source = OwnSource(NoiseTag.known[digest], values)
+        if new:
+            self._try_out(source)
+        return source
+
+    def _try_out(self, source: OwnSource) -> None:
+        """Compile on its own, so that mistakes are not taken for those of a policy."""
+        tag, stream = source.tag, stream_at(np.uint64(1), np.uint64(1), 1)
+        try:
+            loss = tag.observe(tag.unpack(source.values), 1, 0, 0.5, stream)
+        except numba.core.errors.NumbaError as error:
+            del NoiseTag.known[tag.digest]
+            lines = [line.strip() for line in str(error).splitlines()[1:] if line.strip()]
+            raise InvalidInput(
+                f"{type(self).__name__}.observe could not be compiled; it may use numbers, math, "
+                f"and functions decorated with numba.njit. Numba says: {'; '.join(lines[:2]):.160}"
+            ) from error
+        if not isinstance(loss, (bool, int, float)):
+            del NoiseTag.known[tag.digest]
+            raise InvalidInput(
+                f"{type(self).__name__}.observe must return the observed loss, a number, got "
+                f"{loss!r:.60}"
+            )
 
     def require_rounds(self, horizon: int, seeds: int) -> None:
         """Raise if this noise cannot serve so many rounds and seeds."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the noise as JSON data."""
-        return {"name": type(self).__name__, **vars(self)}
+        return {"name": _name(type(self))} | {key: _plain(x) for key, x in vars(self).items()}
 
 
 @dataclass(frozen=True)
@@ -71,7 +249,8 @@ class NoNoise(Noise):
     NoNoise()
     """
 
-    kind = NONE
+    def _plain_source(self) -> NoiseSource:
+        return NoiseSource(NONE, 0.0, NO_VALUES)
 
 
 @dataclass(frozen=True)
@@ -84,15 +263,13 @@ class GaussianNoise(Noise):
     GaussianNoise(scale=0.1)
     """
 
-    kind = GAUSSIAN
     scale: float = 1.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "scale", _not_negative("scale", self.scale))
 
-    def source(self) -> NoiseSource:
-        """Return what compiled code needs."""
-        return NoiseSource(self.kind, self.scale, NO_VALUES)
+    def _plain_source(self) -> NoiseSource:
+        return NoiseSource(GAUSSIAN, self.scale, NO_VALUES)
 
 
 @dataclass(frozen=True)
@@ -105,15 +282,13 @@ class UniformNoise(Noise):
     UniformNoise(bound=1.0)
     """
 
-    kind = UNIFORM
     bound: float = 1.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "bound", _not_negative("bound", self.bound))
 
-    def source(self) -> NoiseSource:
-        """Return what compiled code needs."""
-        return NoiseSource(self.kind, self.bound, NO_VALUES)
+    def _plain_source(self) -> NoiseSource:
+        return NoiseSource(UNIFORM, self.bound, NO_VALUES)
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +306,6 @@ class RecordedNoise(Noise):
     RecordedNoise(values=array([[ 0.1, -0.2]]))
     """
 
-    kind = RECORDED
     values: npt.ArrayLike
 
     def __post_init__(self) -> None:
@@ -147,9 +321,8 @@ class RecordedNoise(Noise):
         values.flags.writeable = False
         object.__setattr__(self, "values", values)
 
-    def source(self) -> NoiseSource:
-        """Return what compiled code needs."""
-        return NoiseSource(self.kind, 1.0, np.ascontiguousarray(self.values))
+    def _plain_source(self) -> NoiseSource:
+        return NoiseSource(RECORDED, 1.0, np.ascontiguousarray(self.values))
 
     def require_rounds(self, horizon: int, seeds: int) -> None:
         """Raise if this noise is too short, or its rows do not fit the seeds."""
@@ -163,7 +336,7 @@ class RecordedNoise(Noise):
 
     def to_json(self) -> dict[str, Any]:
         """Return the noise as JSON data."""
-        return {"name": type(self).__name__, "values": np.asarray(self.values).tolist()}
+        return {"name": _name(type(self)), "values": np.asarray(self.values).tolist()}
 
     def __eq__(self, other: object) -> bool:
         """Compare the recorded numbers."""
@@ -179,17 +352,61 @@ def require_noise(given: object) -> Noise:
     if given is None:
         return NoNoise()
     if not isinstance(given, Noise):
-        raise InvalidInput(f"noise must be a Noise such as GaussianNoise(1.0), got {given!r:.80}")
+        hint = "; construct it, as in NoNoise()" if isinstance(given, type) else ""
+        raise InvalidInput(
+            f"noise must be a Noise such as GaussianNoise(1.0), got {given!r:.80}{hint}"
+        )
+    if given.code_digest:
+        _require_own(given)
+    given.source()
     return given
 
 
+def _require_own(noise: Noise) -> None:
+    """Raise unless a user's noise is a dataclass of numbers with a static method."""
+    name = type(noise).__name__
+    if not isinstance(inspect.getattr_static(noise, "observe"), staticmethod):
+        raise InvalidInput(f"{name}.observe must be a @staticmethod")
+    declared = {field.name for field in fields(noise)}
+    for own, kind in vars(type(noise)).get("__annotations__", {}).items():
+        if own not in declared and "ClassVar" not in str(kind):
+            raise InvalidInput(
+                f"{name}.{own} is no parameter yet: decorate the class with @dataclass(frozen=True)"
+            )
+    for own in declared:
+        value = getattr(noise, own)
+        if not (is_real(value) or isinstance(value, (bool, np.bool_))):
+            raise InvalidInput(f"{name}: parameter {own} must be a number, got {value!r:.80}")
+
+
 def noise_from_json(data: dict[str, Any]) -> Noise:
-    """Return the noise that :meth:`Noise.to_json` described."""
-    classes = {c.__name__: c for c in (NoNoise, GaussianNoise, UniformNoise, RecordedNoise)}
+    """Return the noise that :meth:`Noise.to_json` described; one's own must be imported."""
     name = data["name"]
-    if name not in classes:
-        raise InvalidInput(f"unknown noise {name!r}; known: {', '.join(classes)}")
-    return classes[name](**{key: value for key, value in data.items() if key != "name"})
+    known = {_name(code): code for code in _subclasses(Noise)}
+    if name not in known:
+        if "." in str(name):
+            raise InvalidInput(
+                f"the run met the noise {name}; import the module that defines it first"
+            )
+        raise InvalidInput(f"unknown noise {name!r}; known: {', '.join(known)}")
+    return known[name](**{key: value for key, value in data.items() if key != "name"})
+
+
+def _subclasses(code: type[Noise]) -> Iterator[type[Noise]]:
+    for each in code.__subclasses__():
+        yield each
+        yield from _subclasses(each)
+
+
+def _name(code: type[Noise]) -> str:
+    """Return the name of a noise in files: in full for those of the user."""
+    return (
+        code.__name__ if code.__module__ == __name__ else f"{code.__module__}.{code.__qualname__}"
+    )
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _not_negative(what: str, value: object) -> float:

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from influential_bandits.checks import checked_horizon, whole_number
 from influential_bandits.errors import InvalidInput
-from influential_bandits.policies.contract import Policy
+from influential_bandits.policies.contract import Policy, require_labels
 from influential_bandits.policies.naming import policy_from_text
 from influential_bandits.simulation.execution import Execution, chosen_execution
 from influential_bandits.studies.arena.contest import Contest, contest_of, wins
@@ -23,7 +23,7 @@ from influential_bandits.studies.arena.families import (
     chosen_families,
 )
 from influential_bandits.studies.arena.measuring import summary_rows
-from influential_bandits.studies.arena.playing import applies, default_policies, label, pieces
+from influential_bandits.studies.arena.playing import applies, default_policies, pieces
 from influential_bandits.studies.arena.telling import family_section, overview_section
 from influential_bandits.studies.running import (
     Failure,
@@ -92,7 +92,7 @@ def compare(
     Parameters
     ----------
     policies, families, horizons
-        By name; where none is named, the defaults.
+        By name, those of one's own as ``file.py:name``; where none is named, the defaults.
     seeds : int, optional
         Instances of each family; by default what the family says.
     quick : bool
@@ -131,7 +131,7 @@ def compare(
             if rows is None:
                 continue
             folder.write_table(folder.path / "data.parquet", rows)
-            absent = [label(policy) for policy in players if policy not in able]
+            absent = [policy.label for policy in players if policy not in able]
             contests.append(contest_of(family, arms, rows, able, mine, absent))
             sections.append(family_section(contests[-1]))
             sections[-1].analysis.notes.extend(left_out(failed))
@@ -152,8 +152,9 @@ def compare(
 
 def chosen_policies(texts: Iterable[str]) -> list[Policy]:
     """Return the policies that texts name, separated by commas, or the default ones."""
-    players = [policy_from_text(text) for text in _split(texts)]
-    return list(dict.fromkeys(players)) or default_policies()
+    players = list(dict.fromkeys(policy_from_text(text) for text in _split(texts)))
+    require_labels(players)
+    return players or default_policies()
 
 
 def _split(texts: Iterable[str]) -> Iterable[str]:

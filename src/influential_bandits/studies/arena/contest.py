@@ -14,7 +14,7 @@ from influential_bandits.policies.contract import Policy
 from influential_bandits.policies.oracles import EachArmOnceOracle
 from influential_bandits.studies.arena.families import Family
 from influential_bandits.studies.arena.measuring import Standings, standings, win_shares
-from influential_bandits.studies.arena.playing import BOUND, SCHEDULE, label
+from influential_bandits.studies.arena.playing import BOUND, SCHEDULE
 from influential_bandits.world.dynamics import Floats, Ints
 
 __all__ = ["Contest", "contenders", "contest_of", "horizon_ranks", "last_ranks", "wins"]
@@ -53,7 +53,7 @@ def contest_of(
     column = "loss" if fading else "regret"
     names = [str(name) for name in dict.fromkeys(rows["policy"])]
     tables = {name: by_instance(rows, name, column) for name in names}
-    references = [label(policy) for policy in policies if policy.privileged]
+    references = [policy.label for policy in policies if policy.privileged]
     benchmark = "relaxation"
     if fading:
         benchmark = BOUND
@@ -67,7 +67,7 @@ def contest_of(
     if not proved.any():
         raise NotCertified(f"no optimum of the family {family.name} could be proved")
     values = {name: value[proved] for name, value in values.items()}
-    found = standings(values, horizons, references, label(EachArmOnceOracle()))
+    found = standings(values, horizons, references, EachArmOnceOracle().label)
     curves = {name: (marks, table[proved]) for name, (marks, table) in tables.items()}
     left_out = int((~proved).sum())
     instances = int(proved.sum())

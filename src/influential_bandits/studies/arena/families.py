@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
+from influential_bandits.checks import checked_horizon, whole_number
 from influential_bandits.datasets.movielens import movielens
 from influential_bandits.errors import InvalidInput
 from influential_bandits.learning.models import InfluenceModel
 from influential_bandits.optima.difficulty import difficulty
+from influential_bandits.references import find_object, split_reference
 from influential_bandits.world.generators import (
     block_instance,
     counterexample,
@@ -22,7 +26,7 @@ from influential_bandits.world.generators import (
     recovery_instance,
 )
 from influential_bandits.world.instance import Instance
-from influential_bandits.world.noise import GaussianNoise, Noise, NoNoise
+from influential_bandits.world.noise import GaussianNoise, Noise, NoNoise, require_noise
 
 __all__ = ["FAMILIES", "FIRST_INSTANCE", "LEARNED", "Family", "chosen_families", "found_data"]
 
@@ -40,19 +44,51 @@ HOW_TO_GET = (
 
 @dataclass(frozen=True)
 class Family:
-    """Instances of one kind, with their noise.
+    """Instances of one kind, with their noise, on which policies are compared.
 
-    How many there are by default falls with the work of a run, so that all families together take
-    minutes.
+    Parameters
+    ----------
+    name : str
+        For the command line and for folders: letters, digits, ``_``, ``.`` and ``-``.
+    line : str
+        What it is, in one line.
+    make : function
+        From the instance's number 0, 1, 2, … to an :class:`Instance`, always the same one; all
+        with the same number of arms.
+    instances : int
+        How many are played by default.
+    largest_horizon : int
+        How far runs may go.
+    noise : Noise
+        On the losses; by default normal with σ = 1.
+    source : str
+        The data that it was learned from, if any.
+
+    Examples
+    --------
+    In a file of your own, for ``influential-bandits compare --families mine.py:tiring``:
+
+    >>> import numpy as np
+    >>> import influential_bandits as ib
+    >>> def make(number):
+    ...     return ib.Instance(np.diag([1.0, 0.5]), [0.0, 0.1 * (number + 1)])
+    >>> tiring = ib.Family("tiring", "Two arms that tire by themselves", make)
+    >>> tiring.make(1).initial_loss
+    array([0. , 0.2])
     """
 
-    name: str  # for the command line and for folders
-    line: str  # what it is, in one line
-    make: Callable[[int], Instance]  # from the instance's number 0, 1, 2, …
-    instances: int  # by default
-    largest_horizon: int
+    name: str
+    line: str
+    make: Callable[[int], Instance]
+    instances: int = 30
+    largest_horizon: int = 10**5
     noise: Noise = UNIT
-    source: str = ""  # the data that it was learned from
+    source: str = ""
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is the user's, so that its code may change from one run to the next."""
+        return self.name not in FAMILIES and self.name != LEARNED
 
 
 class Only:
@@ -228,20 +264,90 @@ def found_data(given: Path | None) -> Path | None:
 def chosen_families(
     names: Iterable[str], data: Path | None = None
 ) -> tuple[list[Family], list[str]]:
-    """Return the families of these names, or all, and a line for each that had to be left out."""
+    """Return the families of these names, or all, and a line for each that had to be left out.
+
+    Names are those of the package, or ``module:name`` and ``file.py:name`` of the user's.
+    """
     wanted = list(dict.fromkeys(names))
+    own = {name: own_family(name) for name in wanted if split_reference(name) is not None}
     for name in wanted:
-        if name not in (*FAMILIES, LEARNED):
-            raise InvalidInput(f"unknown family {name!r}; there are {', '.join(all_lines())}")
+        if name not in (*FAMILIES, LEARNED, *own):
+            raise InvalidInput(
+                f"unknown family {name!r}; there are {', '.join(all_lines())}; one of your own is "
+                "named with its file or module, as in mine.py:tiring"
+            )
+    called = [own[name].name if name in own else name for name in wanted]
+    twice = [name for n, name in enumerate(called) if name in called[:n]]
+    if twice:
+        raise InvalidInput(f"two families are called {twice[0]!r}; give one another name")
     path = found_data(data) if LEARNED in wanted or not wanted else None
     if LEARNED in wanted and path is None:
         raise InvalidInput(f"the family {LEARNED} is not at hand: {HOW_TO_GET}")
-    families = [FAMILIES[name] for name in wanted or FAMILIES if name != LEARNED]
+    known = FAMILIES | own
+    families = [known[name] for name in wanted or FAMILIES if name != LEARNED]
     if path is not None:
         place = wanted.index(LEARNED) if wanted else len(families)
         families.insert(place, learned_family(path))
         return families, []
     return families, [] if wanted else [f"{LEARNED} was left out: {HOW_TO_GET}"]
+
+
+def own_family(text: str) -> Family:
+    """Return the family that the user wrote: a :class:`Family`, or its ``make`` alone."""
+    home, name = split_reference(text) or ("", text)
+    if not name.isidentifier():
+        raise InvalidInput(f"name the family itself, as in {home}:tiring, got {text!r}")
+    found = find_object(home, name)
+    if not isinstance(found, Family):
+        if not callable(found) or isinstance(found, type):
+            raise InvalidInput(
+                f"{text} is no family but {found!r:.60}; expected a Family, or a function from the "
+                "number 0, 1, 2, … to an Instance"
+            )
+        line = (inspect.getdoc(found) or f"{name} of {home}").splitlines()[0]
+        found = Family(name.replace("_", "-"), line, found)
+    if re.fullmatch(r"\w[\w.-]*", str(found.name), re.ASCII) is None:
+        raise InvalidInput(
+            f"{text} is called {found.name!r}, but its name becomes a folder: take letters, "
+            "digits, _, . and -"
+        )
+    if not found.is_own:
+        raise InvalidInput(f"{text} is called {found.name!r}, like a family of the package")
+    return replace(
+        found,
+        make=_Checked(text, found.make),
+        instances=whole_number(f"instances of {text}", found.instances, 1),
+        largest_horizon=checked_horizon(found.largest_horizon),
+        noise=require_noise(found.noise),
+    )
+
+
+class _Checked:
+    """Makes the user's instances, and says which one could not be made, and why."""
+
+    def __init__(self, text: str, make: Callable[[int], Instance]) -> None:
+        self.text, self.make = text, make
+        self.arms: int | None = None
+
+    def __call__(self, number: int) -> Instance:
+        """Return the instance of this number."""
+        try:
+            made = self.make(number)
+        except Exception as error:
+            raise InvalidInput(
+                f"{self.text} could not make instance {number}: {type(error).__name__}: {error}"
+            ) from error
+        if not isinstance(made, Instance):
+            raise InvalidInput(
+                f"{self.text} must make an Instance for each number, got {made!r:.60} for {number}"
+            )
+        self.arms = self.arms or made.n_arms
+        if made.n_arms != self.arms:
+            raise InvalidInput(
+                f"{self.text} must make instances of one number of arms, got {self.arms}, and "
+                f"{made.n_arms} for instance {number}"
+            )
+        return made
 
 
 def all_lines() -> dict[str, str]:

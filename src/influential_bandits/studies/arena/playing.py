@@ -13,11 +13,10 @@ import numpy as np
 from influential_bandits import __version__
 from influential_bandits.errors import NotApplicable, NotCertified
 from influential_bandits.learning.planning import best_schedule, schedule_loss
-from influential_bandits.numerics.compiling import fingerprint
 from influential_bandits.optima.fading import fading_lower_bound
 from influential_bandits.optima.regret import regret
-from influential_bandits.policies.contract import FUNCTIONS, Policy
-from influential_bandits.policies.naming import known_policies
+from influential_bandits.policies.contract import Policy
+from influential_bandits.policies.naming import code_digest, known_policies
 from influential_bandits.policies.oracles import (
     EachArmOnceOracle,
     FrankWolfeOracle,
@@ -30,7 +29,7 @@ from influential_bandits.world.dynamics import Floats, Ints
 from influential_bandits.world.instance import Instance
 from influential_bandits.world.noise import Noise
 
-__all__ = ["applies", "default_policies", "label", "marks_of", "pieces"]
+__all__ = ["applies", "default_policies", "marks_of", "pieces"]
 
 CHUNK = 10  # instances in a piece
 REFERENCES = (FrankWolfeOracle(), EachArmOnceOracle())
@@ -54,16 +53,6 @@ def default_policies() -> list[Policy]:
 def _required(field: dataclasses.Field[Any]) -> bool:
     missing = dataclasses.MISSING
     return field.default is missing and field.default_factory is missing
-
-
-def label(policy: Policy) -> str:
-    """Return the policy in short: its name, and the settings that are not its usual ones."""
-    changed = [
-        f"{field.name}={getattr(policy, field.name)!r}"
-        for field in dataclasses.fields(policy)
-        if _required(field) or getattr(policy, field.name) != field.default
-    ]
-    return type(policy).__name__ + (f"({', '.join(changed)})" if changed else "")
 
 
 def marks_of(horizons: Sequence[int]) -> list[int]:
@@ -92,30 +81,33 @@ def pieces(
     """Yield every policy on the same instances and the same noise.
 
     A piece is named after all that decides its rows, the policy's code among it: with another
-    policy, more instances or other horizons, what was played already is not played again. It holds
-    its instances, since what makes them may be large, or know of its earlier ones.
+    policy, more instances or other horizons, what was played already is not played again. The
+    instances of a user's family are among it, since its code may be edited. A piece holds its
+    instances, since what makes them may be large, or know of its earlier ones.
     """
     marks = marks_of(horizons)
     for start in range(0, instances, CHUNK):
         numbers = range(start, min(start + CHUNK, instances))
         where = f"{numbers.start:05d}-{numbers.stop:05d}"
         worlds = {n: family.make(n) for n in numbers}
+        made = ""
+        if family.is_own:
+            made = _digest([world.to_json() for world in worlds.values()], family.noise.code_digest)
         if worlds[start].memory < 1.0:
-            name = f"benchmarks-{_digest(marks)}"
+            name = f"benchmarks-{_digest(marks)}{made}"
             rows = partial(_benchmark_rows, worlds, marks)
             yield piece_of_instances(f"{name}-{where}", name, numbers, rows)
         for policy in policies:
-            name = _file_name(policy, horizons, marks)
+            name = _file_name(policy, horizons, marks) + made
             kept = horizons if policy.horizon_aware else marks
             rows = partial(_policy_rows, family.noise, policy, worlds, kept)
             yield piece_of_instances(f"{name}-{where}", name, numbers, rows)
 
 
 def _file_name(policy: Policy, horizons: Sequence[int], marks: Sequence[int]) -> str:
-    code = fingerprint(*(getattr(type(policy), name) for name in FUNCTIONS))
     kept = horizons if policy.horizon_aware else marks
-    slug = "".join(c if c.isalnum() else "-" for c in label(policy)).strip("-")
-    return f"{slug[:60]}-{_digest(__version__, repr(policy), code, list(kept))}"
+    slug = "".join(c if c.isalnum() else "-" for c in policy.label).strip("-")
+    return f"{slug[:60]}-{_digest(__version__, repr(policy), code_digest(policy), list(kept))}"
 
 
 def _digest(*parts: object) -> str:
@@ -133,7 +125,7 @@ def _policy_rows(
     chosen = [worlds[n] for n in numbers]
     counts, losses = _played(noise, policy, chosen, numbers, marks, threads)
     regrets = [_regrets(world, x) for world, x in zip(chosen, counts, strict=True)]
-    return _rows(label(policy), numbers, marks, losses, np.array(regrets))
+    return _rows(policy.label, numbers, marks, losses, np.array(regrets))
 
 
 def _played(
