@@ -73,6 +73,8 @@ def _is_file(home: str) -> bool:
 def _module_of_name(name: str) -> ModuleType:
     if not all(part.isidentifier() for part in name.split(".")):
         raise InvalidInput(f"{name!r} is neither a module, as in package.module, nor a .py file")
+    if name in sys.modules:
+        return sys.modules[name]
     _look_in(Path.cwd())
     try:
         found = find_spec(name)

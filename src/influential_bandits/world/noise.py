@@ -123,7 +123,8 @@ def _observed_loss(source, expected, first_key, second_key, row, t, arm):  # typ
         )
     tag = NoiseTag.known[source.types[0].digest]
     observe, unpack = tag.observe, tag.unpack
-    return lambda source, expected, first_key, second_key, row, t, arm: (  # a float, of truth values
+    # A float, even if the user's function returns a truth value.
+    return lambda source, expected, first_key, second_key, row, t, arm: (
         1.0 * observe(unpack(source.values), t, arm, expected, stream_at(first_key, second_key, t))
     )
 
