@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
 from numba.core import types
@@ -23,13 +22,16 @@ from numba.extending import NativeValue, models, overload, register_model, typeo
 
 from influential_bandits.checks import checked_horizon
 from influential_bandits.errors import InvalidInput, InvalidPolicy
-from influential_bandits.numerics.compiling import borrowed, fingerprint
+from influential_bandits.numerics.compiling import borrowed
+from influential_bandits.numerics.fingerprints import fingerprint
+from influential_bandits.numerics.recompiling import LinkedCompiler, compile_anew
 from influential_bandits.policies.contract import FUNCTIONS, Policy, Shape
 from influential_bandits.world.dynamics import Floats, Ints
 from influential_bandits.world.instance import Instance
 
 TYPES = ("int64", "float64")
 INLINED = {"forceinline": True, "error_model": "numpy"}  # a policy becomes a part of the loop
+BETWEEN = {**INLINED, "pipeline_class": LinkedCompiler}  # and so does what calls it there
 
 
 class Tag:
@@ -43,7 +45,7 @@ class Tag:
         self.digest = digest
         self.parameters = parameters
         self.schema = schema
-        self.functions = {name: numba.njit(**INLINED)(getattr(code, name)) for name in FUNCTIONS}
+        self.functions = compile_anew({name: getattr(code, name) for name in FUNCTIONS}, **INLINED)
 
     @cached_property
     def unpack(self) -> Callable[..., Any]:
@@ -266,42 +268,42 @@ def arm_retired(tag: Tag, c: Any, s: Any, arm: int) -> None:
     raise AssertionError
 
 
-@overload(unpack, jit_options=INLINED)
+@overload(unpack, jit_options=BETWEEN)
 def _unpack(tag, config, arrays):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
     return _of(tag).unpack
 
 
-@overload(init, jit_options=INLINED)
+@overload(init, jit_options=BETWEEN)
 def _init(tag, c, s):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
     function = _of(tag).functions["init"]
     return lambda tag, c, s: function(c, s)
 
 
-@overload(select, jit_options=INLINED)
+@overload(select, jit_options=BETWEEN)
 def _select(tag, c, s, t, eligible, rng):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
     function = _of(tag).functions["select"]
     return lambda tag, c, s, t, eligible, rng: function(c, s, t, eligible, rng)
 
 
-@overload(pulled, jit_options=INLINED)
+@overload(pulled, jit_options=BETWEEN)
 def _pulled(tag, c, s, t, arm, memo):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
     function = _of(tag).functions["pulled"]
     return lambda tag, c, s, t, arm, memo: function(c, s, t, arm, memo)
 
 
-@overload(observed, jit_options=INLINED)
+@overload(observed, jit_options=BETWEEN)
 def _observed(tag, c, s, t, arm, memo, loss):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
     function = _of(tag).functions["observed"]
     return lambda tag, c, s, t, arm, memo, loss: function(c, s, t, arm, memo, loss)
 
 
-@overload(arm_added, jit_options=INLINED)
+@overload(arm_added, jit_options=BETWEEN)
 def _arm_added(tag, c, s, arm):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
     function = _of(tag).functions["arm_added"]
     return lambda tag, c, s, arm: function(c, s, arm)
 
 
-@overload(arm_retired, jit_options=INLINED)
+@overload(arm_retired, jit_options=BETWEEN)
 def _arm_retired(tag, c, s, arm):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
     function = _of(tag).functions["arm_retired"]
     return lambda tag, c, s, arm: function(c, s, arm)

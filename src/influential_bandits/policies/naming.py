@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from influential_bandits.errors import InfluentialBanditsError, InvalidInput, InvalidPolicy
-from influential_bandits.numerics.compiling import fingerprint
+from influential_bandits.numerics.fingerprints import fingerprint
 from influential_bandits.policies.contract import FUNCTIONS, Policy, checked_policy
 from influential_bandits.references import find_object, split_reference
 

@@ -17,16 +17,27 @@ from numba.extending import NativeValue, models, overload, register_model, typeo
 
 from influential_bandits.checks import is_real
 from influential_bandits.errors import InvalidInput
-from influential_bandits.numerics.compiling import borrowed, fingerprint, inlined
+from influential_bandits.numerics.compiling import borrowed, inlined
+from influential_bandits.numerics.fingerprints import fingerprint
+from influential_bandits.numerics.recompiling import LinkedCompiler, compile_anew
 from influential_bandits.numerics.streams import centred, normal, stream_at
 from influential_bandits.world.dynamics import Floats
 
 __all__ = ["GaussianNoise", "NoNoise", "Noise", "RecordedNoise", "UniformNoise"]
 
 INLINED = {"forceinline": True, "error_model": "numpy"}  # a noise becomes a part of the loop
+BETWEEN = {**INLINED, "pipeline_class": LinkedCompiler}  # and so does what calls it there
 NONE, GAUSSIAN, UNIFORM, RECORDED = 0, 1, 2, 3
 NO_VALUES: Floats = np.empty((1, 0))
 NO_VALUES.flags.writeable = False  # like all arrays of a world, so that types agree
+
+
+# A float, even if the user's function returns a truth value.
+OBSERVED = """
+def observed_loss(source, expected, first_key, second_key, row, t, arm):
+    rng = stream_at(first_key, second_key, t)
+    return 1.0 * observe(Parameters({}), t, arm, expected, rng)
+"""
 
 
 class NoiseSource(NamedTuple):
@@ -58,12 +69,15 @@ class NoiseTag:
 
     def __init__(self, digest: str, code: Callable[..., float], names: tuple[str, ...]) -> None:
         self.digest = digest
-        self.observe = numba.njit(**INLINED)(code)
-        config = namedtuple("Parameters", names)  # type: ignore[misc]
-        values = ", ".join(f"values[{i}]" for i in range(len(names)))
-        scope: dict[str, Any] = {"Parameters": config}
-        exec(f"def unpack(values):\n    return Parameters({values})\n", scope)
-        self.unpack = numba.njit(**INLINED)(scope["unpack"])
+        self.parameters: Any = namedtuple("Parameters", names)  # type: ignore[misc]
+        scope: dict[str, Any] = {
+            "Parameters": self.parameters,
+            "observe": compile_anew({"observe": code}, **INLINED)["observe"],
+            "stream_at": stream_at,
+        }
+        values = ", ".join(f"source.values[{i}]" for i in range(len(names)))
+        exec(OBSERVED.format(values), scope)
+        self.observed_loss: Callable[..., float] = scope["observed_loss"]
 
 
 class OwnSource(NamedTuple):
@@ -106,30 +120,27 @@ def observed_loss(
     t: int,
     arm: int,
 ) -> float:
-    """Return the loss that is observed where this one is expected, in compiled code."""
-    raise AssertionError
+    """Return the loss that is observed where this one is expected."""
+    if isinstance(source, NoiseSource):
+        return expected + noise_at(source, first_key, second_key, row, t)
+    return source.tag.observed_loss(source, expected, first_key, second_key, row, t, arm)
 
 
 def borrowed_source(source: Source) -> Source:
-    """Return the source with views that are not counted, in compiled code."""
-    raise AssertionError
+    """Return the source, in compiled code with views that are not counted."""
+    return source
 
 
-@overload(observed_loss, jit_options=INLINED)
+@overload(observed_loss, jit_options=BETWEEN)
 def _observed_loss(source, expected, first_key, second_key, row, t, arm):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
     if source.instance_class is NoiseSource:
         return lambda source, expected, first_key, second_key, row, t, arm: (
             expected + noise_at(source, first_key, second_key, row, t)
         )
-    tag = NoiseTag.known[source.types[0].digest]
-    observe, unpack = tag.observe, tag.unpack
-    # A float, even if the user's function returns a truth value.
-    return lambda source, expected, first_key, second_key, row, t, arm: (
-        1.0 * observe(unpack(source.values), t, arm, expected, stream_at(first_key, second_key, t))
-    )
+    return NoiseTag.known[source.types[0].digest].observed_loss
 
 
-@overload(borrowed_source, jit_options=INLINED)
+@overload(borrowed_source, jit_options=BETWEEN)
 def _borrowed_source(source):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
     if source.instance_class is NoiseSource:
         return lambda source: NoiseSource(source.kind, source.scale, borrowed(source.values))
@@ -217,7 +228,8 @@ class Noise:
         """Compile on its own, so that mistakes are not taken for those of a policy."""
         tag, stream = source.tag, stream_at(np.uint64(1), np.uint64(1), 1)
         try:
-            loss = tag.observe(tag.unpack(source.values), 1, 0, 0.5, stream)
+            alone = numba.njit(**INLINED)(type(self).observe)
+            loss = alone(tag.parameters(*source.values), 1, 0, 0.5, stream)
         except numba.core.errors.NumbaError as error:
             del NoiseTag.known[tag.digest]
             lines = [line.strip() for line in str(error).splitlines()[1:] if line.strip()]
