@@ -48,7 +48,7 @@ def split_reference(text: str) -> tuple[str, str] | None:
     True
     """
     found = REFERENCE.fullmatch(text)
-    return None if found is None else (found["home"], found["rest"])
+    return None if found is None else (found["home"], found["rest"].strip())
 
 
 def find_object(home: str, name: str) -> Any:

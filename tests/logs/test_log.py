@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from influential_bandits.errors import InvalidInput, InvalidLog
 from influential_bandits.logs.log import EventLog, require_log
 from influential_bandits.logs.membership import Membership
+from influential_bandits.logs.reading import read_log
 
 FILMS = {"Alien": ["Horror", "Sci-Fi"], "Airplane!": ["Comedy"], "Ghost": ["Comedy", "Drama"]}
 
@@ -139,6 +140,25 @@ def test_a_log_becomes_a_frame():
     assert frame["item"].tolist() == ["x", "y", "x"]
     assert frame["loss"].tolist() == [3.0, 1.0, 2.0]
     assert "time" not in EventLog(["b"], ["y"], [1]).to_frame()
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_a_log_becomes_a_frame_of_any_library_that_can_be_read_again(library):
+    log = EventLog(["b", "a", "b"], ["y", "x", "x"], [1, 2, 3], [5, 1, 4])
+    frame = log.to_frame(library)
+    assert type(frame).__module__.startswith(library)
+    again = read_log(frame, instance="instance", arm="item", time="time", loss="loss")
+    assert again.loss.tolist() == log.loss.tolist()
+    assert again.instances == log.instances
+    assert set(again.arms) == set(log.arms)
+    bare = EventLog(["b"], ["y"], [1]).to_frame(library)
+    names = bare.column_names if library == "pyarrow" else list(bare.columns)
+    assert names == ["instance", "item", "loss"]
+
+
+def test_a_frame_of_another_library_is_refused(refused):
+    with refused(InvalidInput, "pandas, polars, pyarrow", "'dplyr'"):
+        EventLog(["b"], ["y"], [1]).to_frame("dplyr")
 
 
 def test_items_of_several_arms():

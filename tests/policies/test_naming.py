@@ -1,6 +1,8 @@
 """Policies by name: what is read, and what is refused."""
 
+import dataclasses
 import json
+import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,6 +10,7 @@ import pytest
 
 import influential_bandits as ib
 from influential_bandits.policies.naming import (
+    code_digest,
     known_policies,
     policy_from_json,
     policy_from_text,
@@ -131,3 +134,121 @@ def test_a_policy_survives_json(policy):
 def test_a_policy_that_is_not_imported_is_refused_with_a_hint(refused):
     with refused(ib.InvalidInput, "elsewhere.Clever", "import the module"):
         policy_from_json({"class": "elsewhere.Clever", "settings": {}})
+
+
+MINE = """
+from dataclasses import dataclass
+import influential_bandits as ib
+
+@dataclass(frozen=True)
+class Mine(ib.Policy):
+    weight: float = 1.0
+    odd: bool = False
+
+    def __post_init__(self):
+        if self.weight < 0:
+            raise ArithmeticError("too light")
+
+    @staticmethod
+    def select(c, s, t, eligible, rng):
+        return 0
+
+class Unfinished(ib.Policy):
+    pass
+
+heavy = Mine(9.0)
+number = 7
+"""
+
+
+@pytest.fixture
+def own_file(tmp_path, monkeypatch):
+    (tmp_path / "own_policies.py").write_text(MINE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield tmp_path / "own_policies.py"
+    sys.modules.pop("own_policies", None)
+
+
+@pytest.mark.parametrize("home", ["own_policies.py", "own_policies"])
+def test_a_policy_of_ones_own_is_named_with_its_home(home, own_file):
+    assert policy_from_text(f"{home}:Mine").weight == 1.0
+    assert policy_from_text(f"{home}:Mine(weight=2.0)").label == "Mine(weight=2.0)"
+    assert policy_from_text(f"{home}:Mine(3, odd=True)").label == "Mine(weight=3, odd=True)"
+    assert policy_from_text(f"{home}:heavy").weight == 9.0
+
+
+@pytest.mark.parametrize(
+    ("text", "mentions"),
+    [
+        ("own_policies.py:Nothing", ["has no 'Nothing'", "Mine"]),
+        ("own_policies.py:number", ["own_policies.py:number is no policy but 7", "subclass"]),
+        ("own_policies.py:dataclass", ["is no policy"]),
+        ("own_policies.py:heavy()", ["is no policy but Mine(weight=9.0"]),
+        ("own_policies.py:Mine(size=1)", ["own_policies.py:Mine(size=1)", "'size'"]),
+        ("own_policies.py:Mine(1, 2, 3, 4)", ["own_policies.py:Mine(1, 2, 3, 4)", "positional"]),
+        ("own_policies.py:Mine(weight=-1)", ["ArithmeticError: too light"]),
+        ("own_policies.py:Mine(weight='a lot')", ["own_policies.py:Mine", "'<' not supported"]),
+        ("own_policies.py:Unfinished", ["Unfinished does not define select"]),
+        ("nowhere.py:Mine", ["nowhere.py"]),
+        ("nowhere_at_all:Mine", ["nowhere_at_all"]),
+    ],
+)
+def test_what_is_wrong_with_a_policy_of_ones_own_is_said(text, mentions, own_file):
+    with pytest.raises(ib.InvalidInput) as refusal:
+        policy_from_text(text)
+    assert "\n" not in str(refusal.value)
+    for mention in mentions:
+        assert mention in str(refusal.value)
+
+
+def test_the_digest_of_code_follows_every_edit(own_file):
+    first = code_digest(policy_from_text("own_policies.py:Mine"))
+    assert code_digest(policy_from_text("own_policies.py:Mine(weight=2.0)")) == first
+    edited = MINE.replace("too light", "far too light")  # not a part of what is compiled
+    for text in (edited, MINE.replace("return 0", "return 1")):
+        own_file.write_text(text)
+        sys.modules.pop("own_policies")
+        assert code_digest(policy_from_text("own_policies.py:Mine")) != first
+    assert code_digest(ib.LCB()) != code_digest(ib.Uniform())
+    assert code_digest(ib.InfluentialLCB(2.0)) == code_digest(ib.InfluentialLCB(3.0))
+
+
+# --- labels ---
+
+
+@dataclass(frozen=True)
+class Labelled(ib.Policy):
+    """Settings of every sort."""
+
+    must: int
+    weights: tuple = (1.0, 2.0)
+    table: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(2))
+
+    @staticmethod
+    def select(c, s, t, eligible, rng):
+        return 0
+
+
+@pytest.mark.parametrize(
+    ("policy", "label"),
+    [
+        (ib.LCB(), "LCB"),
+        (ib.InfluentialLCB(), "InfluentialLCB"),
+        (ib.InfluentialLCB(scale=2.0), "InfluentialLCB(scale=2.0)"),
+        (ib.InfluentialLCB(scale=1), "InfluentialLCB"),
+        (ib.ModelLCB(horizon=100), "ModelLCB(horizon=100)"),
+        (Labelled(3), "Labelled(must=3)"),
+        (Labelled(3, (1, 2)), "Labelled(must=3)"),
+        (Labelled(3, (5,)), "Labelled(must=3, weights=(5,))"),
+        (Labelled(3, table=np.ones(2)), "Labelled(must=3, table=array([1., 1.]))"),
+    ],
+    ids=str,
+)
+def test_a_label_names_what_is_not_usual(policy, label):
+    assert policy.label == label
+
+
+def test_a_label_names_its_policy():
+    for policy in (ib.InfluentialLCB(scale=2.0), ib.EXP3(low=-1.0), ib.LCB()):
+        assert policy_from_text(policy.label) == policy

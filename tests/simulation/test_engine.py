@@ -11,6 +11,7 @@ import pytest
 import scipy.sparse
 
 import influential_bandits as ib
+from influential_bandits.errors import InvalidInput, InvalidPolicy
 from influential_bandits.simulation import engine
 
 NOISE = ib.GaussianNoise(1.0)
@@ -415,3 +416,37 @@ def compilations():
 )
 def test_a_second_call_compiles_nothing(compilations, call):
     assert compilations[call] == [0, 0]
+
+
+# --- several policies ---
+
+
+def test_several_policies_are_played_as_each_alone():
+    world, noise = ib.random_instance(arms=3, seed=2), ib.GaussianNoise(1.0)
+    policies = [ib.LCB(), ib.InfluentialLCB(scale=2.0), ib.InfluentialLCB()]
+    settings = {"record": "arms", "checkpoints": [10, 50]}
+    runs = ib.simulate(world, policies, 50, noise, iter([3, 4]), **settings)
+    assert list(runs) == ["LCB", "InfluentialLCB(scale=2.0)", "InfluentialLCB"]
+    for policy, run in zip(policies, runs.values(), strict=True):
+        assert same(run, ib.simulate(world, policy, 50, noise, [3, 4], **settings))
+    named = ib.simulate(world, {"a": ib.LCB(), 2: ib.LCB()}, 50, noise, [3, 4], **settings)
+    assert list(named) == ["a", "2"]
+    assert same(named["a"], named["2"])
+    assert same(named["a"], runs["LCB"])
+
+
+@pytest.mark.parametrize(
+    ("policies", "mention"),
+    [
+        ([], "got none"),
+        ({}, "got none"),
+        ([ib.LCB(), ib.LCB()], "two of the policies are called LCB"),
+        ([ib.LCB(), ib.InfluentialLCB], "construct it"),
+        ({"a": "LCB"}, "'LCB'"),
+        ("LCB", "'LCB'"),
+    ],
+    ids=str,
+)
+def test_several_policies_are_checked_before_the_first_one_plays(policies, mention, refused):
+    with refused(InvalidInput if "none" in mention else InvalidPolicy, mention):
+        ib.simulate(ib.counterexample(), policies, 10)

@@ -219,6 +219,42 @@ def test_on_a_terminal_progress_is_drawn_for_long_runs_or_if_wanted(
     assert ("LCB" in terminal.getvalue()) == drawn
 
 
+NOTEBOOK = """
+import sys, types
+shown = []
+display = types.ModuleType("IPython.display")  # what rich shows things with in a notebook
+display.display = lambda *things, **_: shown.append(things)
+for name in ("HTML", "Output", "clear_output"):
+    setattr(display, name, lambda *_, **__: None)
+ipython = types.ModuleType("IPython")
+ipython.display = display
+sys.modules |= {"IPython": ipython, "IPython.display": display}
+
+class ZMQInteractiveShell:
+    pass
+
+import builtins
+builtins.get_ipython = ZMQInteractiveShell
+import influential_bandits as ib
+from influential_bandits.simulation import execution
+execution.LONG = 0.0
+ib.simulate(ib.counterexample(), ib.LCB(), 1000)
+n = len(shown)
+ib.simulate(ib.counterexample(), ib.LCB(), 1000, progress=False)
+print(n > 0, len(shown) == n)
+"""
+
+
+def test_a_notebook_shows_progress_by_default():
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", NOTEBOOK],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.split()[-2:] == ["True", "True"], done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("policy", [Astray(1), Astray(10**9)], ids=["an error", "the end"])
 def test_progress_stops_drawing_after(monkeypatch, policy):
     before = set(threading.enumerate())

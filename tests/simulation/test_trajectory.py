@@ -16,6 +16,7 @@ import pytest
 from pyarrow import parquet
 
 import influential_bandits as ib
+from influential_bandits.errors import InvalidInput
 
 mpl.use("Agg")
 
@@ -140,7 +141,7 @@ def test_a_frame_has_a_row_for_each_instance_seed_and_checkpoint_in_this_order(r
     assert list(zip(columns["instance"], columns["seed"], columns["horizon"], strict=True)) == rows
     assert columns["loss"] == run.loss().ravel().tolist()
     assert columns["regret"] == run.regret().ravel().tolist()
-    assert set(columns["policy"]) == {repr(run.policy)}
+    assert set(columns["policy"]) == {run.policy.label}
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
@@ -388,3 +389,46 @@ def test_counts_alone_make_a_trajectory():
         counts=np.array([[[[7, 3]]]]),
     )
     assert run.regret("integer").tolist() == [[[3.0]]]
+
+
+@pytest.mark.parametrize("scenario", [None, ib.Scenario(delay=7, delay_law="geometric", batch=3)])
+def test_recorded_losses_are_those_of_the_environment_and_are_saved(scenario, tmp_path):
+    worlds = [ib.random_instance(arms=3, seed=seed) for seed in range(2)]
+    noise, seeds = ib.GaussianNoise(1.0), [4, 9]
+    run = ib.simulate(
+        worlds, ib.LCB(), 80, noise, seeds, record=("arms", "losses"), scenario=scenario
+    )
+    assert run.losses.shape == (2, 2, 80)
+    for i, world in enumerate(worlds):
+        for n, seed in enumerate(seeds):
+            environment = ib.Environment(world, noise, seed, instance_number=i)
+            pulled = [environment.pull(arm) for arm in run.arms[i, n]]
+            assert pulled == run.losses[i, n].tolist()
+    run.save(tmp_path / "run.parquet")
+    loaded = ib.Trajectory.load(tmp_path / "run.parquet")
+    assert np.array_equal(loaded.losses, run.losses)
+    assert np.array_equal(loaded.arms, run.arms)
+
+
+def test_each_record_is_kept_alone_too(tmp_path):
+    arguments = (ib.counterexample(), ib.LCB(), 30, ib.GaussianNoise(1.0))
+    both = ib.simulate(*arguments, record=["losses", "arms"])
+    for record, kept, left_out in (("losses", "losses", "arms"), ("arms", "arms", "losses")):
+        run = ib.simulate(*arguments, record=record)
+        assert np.array_equal(getattr(run, kept), getattr(both, kept))
+        run.save(tmp_path / "run.parquet")
+        loaded = ib.Trajectory.load(tmp_path / "run.parquet")
+        assert np.array_equal(getattr(loaded, kept), getattr(both, kept))
+        assert getattr(run, left_out) is None
+        assert getattr(loaded, left_out) is None
+
+
+@pytest.mark.parametrize("record", ["loss", "", [], ["arms", "time"], 3, True])
+def test_an_unknown_record_is_refused(record, refused):
+    with refused(InvalidInput, "record", "losses"):
+        ib.simulate(ib.counterexample(), ib.LCB(), 30, record=record)
+
+
+def test_a_plot_is_labelled_by_what_is_not_usual():
+    run = ib.simulate(ib.counterexample(), ib.InfluentialLCB(scale=2.0), 30)
+    assert [line.get_label() for line in run.plot().lines] == ["InfluentialLCB(scale=2.0)"]

@@ -27,7 +27,7 @@ from influential_bandits.studies.arena.families import (
 )
 from influential_bandits.studies.arena.leaderboard import write_leaderboard
 from influential_bandits.studies.arena.measuring import resampled_rows, standings, win_shares
-from influential_bandits.studies.arena.playing import default_policies, label, marks_of
+from influential_bandits.studies.arena.playing import default_policies, marks_of
 from influential_bandits.studies.arena.telling import printed
 
 COMMAND = (sys.executable, "-m", "influential_bandits.cli")
@@ -280,7 +280,7 @@ def test_unproved_optima_are_left_out_of_all_policies_alike(monkeypatch, tmp_pat
 
 def test_the_default_policies_are_all_of_the_package_and_two_references():
     policies = default_policies()
-    names = [label(policy) for policy in policies]
+    names = [policy.label for policy in policies]
     assert {"LCB", "InfluentialLCB", "Uniform"} <= set(names)
     assert names[-2:] == ["FrankWolfeOracle", "EachArmOnceOracle"]
     assert [name for policy, name in zip(policies, names, strict=True) if policy.privileged] == [
@@ -288,12 +288,6 @@ def test_the_default_policies_are_all_of_the_package_and_two_references():
         "EachArmOnceOracle",
     ]
     assert len(set(names)) == len(names)
-
-
-def test_a_label_names_what_is_not_usual():
-    assert label(ib.InfluentialLCB()) == "InfluentialLCB"
-    assert label(ib.InfluentialLCB(scale=2.0)) == "InfluentialLCB(scale=2.0)"
-    assert policy_from_text(label(ib.InfluentialLCB(scale=2.0))) == ib.InfluentialLCB(scale=2.0)
 
 
 # --- resuming ---

@@ -444,3 +444,32 @@ def test_a_hundred_thousand_arms_of_low_rank_take_memory_for_the_factors_only():
         tracemalloc.stop()
     # One copy of F, and while it is checked and used a few vectors of the size of F at most.
     assert peak <= 3 * f.nbytes
+
+
+# --- as an array ---
+
+
+@pytest.mark.parametrize("kind", ["dense", "low-rank", "sparse"])
+def test_an_interaction_is_an_array_for_numpy(kind):
+    factors = np.array([[1.0, 0.5], [0.0, 2.0], [1.0, 1.0]])
+    dense = factors @ factors.T
+    made = {
+        "dense": lambda: ib.DenseInteraction(dense),
+        "low-rank": lambda: ib.LowRankInteraction(factors),
+        "sparse": lambda: ib.SparseInteraction(scipy.sparse.csr_array(dense)),
+    }[kind]()
+    array = np.asarray(made)
+    assert array.dtype == np.float64
+    assert np.array_equal(array, dense)
+    array[0, 0] = 7.0
+    assert np.asarray(made)[0, 0] == 1.25, "a copy"
+    assert np.asarray(made, np.float32).dtype == np.float32
+    assert np.array(made, copy=True).shape == (3, 3)
+    with pytest.raises(ValueError, match="without a copy"):
+        np.array(made, copy=False)
+
+
+def test_a_matrix_too_large_to_be_meant_says_what_it_would_take(refused):
+    wide = ib.LowRankInteraction(np.ones((100_000, 1)))
+    with refused(ib.InvalidInput, "100,000 arms", "74.5 GiB", "rows()"):
+        np.asarray(wide)

@@ -6,7 +6,10 @@ Statistical tests use fixed seeds; each would fail for right noise with probabil
 import dataclasses
 import json
 import math
+from dataclasses import dataclass
+from math import log
 
+import numba
 import numpy as np
 import pytest
 import scipy.stats
@@ -15,6 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import influential_bandits as ib
+from influential_bandits import uniform
 from influential_bandits.errors import InvalidInput
 from influential_bandits.world.noise import noise_from_json
 
@@ -187,3 +191,163 @@ def test_json_gives_back_a_scale_of_every_type(number):
 def test_an_unknown_noise_is_refused(refused):
     with refused(InvalidInput, "'PinkNoise'", "GaussianNoise", "UniformNoise"):
         noise_from_json({"name": "PinkNoise"})
+
+
+# --- noises of the user's ---
+
+
+@dataclass(frozen=True)
+class Laplace(ib.Noise):
+    """Noise with heavy tails."""
+
+    scale: float = 1.0
+
+    @staticmethod
+    def observe(c, t, arm, expected, rng):
+        u = uniform(rng, 0)
+        if u < 0.5:
+            return expected + c.scale * log(2 * u)
+        return expected - c.scale * log(2 - 2 * u)
+
+
+@dataclass(frozen=True)
+class Clicks(ib.Noise):
+    """Losses of 0 and 1."""
+
+    @staticmethod
+    def observe(c, t, arm, expected, rng):
+        return uniform(rng, 0) < expected
+
+
+@dataclass(frozen=True)
+class Told(ib.Noise):
+    """Tells all that it is told."""
+
+    factor: int = 1000
+    odd: bool = True
+
+    @staticmethod
+    def observe(c, t, arm, expected, rng):
+        return expected + c.factor * (10 * t + arm) + c.odd
+
+
+def pulls(noise, arms, seed=0, world=None):
+    environment = ib.Environment(world or ib.counterexample(), noise, seed)
+    return [environment.pull(arm) for arm in arms]
+
+
+def test_a_noise_is_told_its_parameters_the_round_the_arm_and_the_expected_loss():
+    assert pulls(Told(), [1, 0]) == [1.0 + 11_000 + 1, 2.0 + 20_000 + 1]
+    assert pulls(Told(np.int64(1), odd=np.False_), [1]) == [12.0]
+
+
+def test_a_noise_of_the_users_has_the_law_that_it_says():
+    still = ib.Instance(np.zeros((2, 2)), [0.0, 0.3])
+    losses = np.array(pulls(Laplace(2.0), [0] * 4000, world=still))
+    assert scipy.stats.kstest(losses, scipy.stats.laplace(scale=2.0).cdf).pvalue > ERROR_RATE
+    clicked = pulls(Clicks(), [1] * 4000, world=still)
+    assert set(clicked) == {0.0, 1.0}
+    assert abs(np.mean(clicked) - 0.3) < 5 * (0.3 * 0.7 / 4000) ** 0.5
+
+
+def test_engine_scenario_environment_and_gymnasium_give_the_same_bits():
+    world, noise = ib.random_instance(arms=3, seed=1), Laplace(0.5)
+    for scenario in (None, ib.Scenario(delay=3)):
+        run = ib.simulate(
+            world, ib.LCB(), 60, noise, [5, 6], record=("arms", "losses"), scenario=scenario
+        )
+        for n, seed in enumerate((5, 6)):
+            assert pulls(noise, run.arms[0, n], seed, world) == run.losses[0, n].tolist()
+    gym = ib.InfluentialBanditEnv(world, noise, horizon=60)
+    gym.reset(seed=6)
+    assert [-gym.step(arm)[1] for arm in run.arms[0, 1]] == run.losses[0, 1].tolist()
+
+
+def test_a_noise_that_changes_its_code_is_never_played_from_old_code():
+    def made(shift):
+        @numba.njit
+        def helper(x):
+            return x + shift
+
+        @dataclass(frozen=True)
+        class Shifted(ib.Noise):
+            @staticmethod
+            def observe(c, t, arm, expected, rng):
+                return helper(expected)
+
+        return Shifted()
+
+    assert pulls(made(1.0), [0]) == [2.0]
+    assert pulls(made(5.0), [0]) == [6.0]
+    assert made(1.0).code_digest != made(5.0).code_digest
+    assert ib.GaussianNoise(1.0).code_digest == ""
+
+
+def test_a_subclass_of_a_noise_of_the_package_may_say_what_is_observed():
+    @dataclass(frozen=True)
+    class Halved(ib.GaussianNoise):
+        @staticmethod
+        def observe(c, t, arm, expected, rng):
+            return expected / 2 + c.scale
+
+    @dataclass(frozen=True)
+    class Renamed(ib.GaussianNoise):
+        pass
+
+    assert pulls(Halved(3.0), [0]) == [3.5]
+    assert pulls(Renamed(2.0), [0, 1]) == pulls(ib.GaussianNoise(2.0), [0, 1])
+
+
+def test_a_noise_of_the_users_is_saved_by_its_full_name(refused):
+    noise = Laplace(np.float64(0.5))
+    data = json.loads(json.dumps(noise.to_json(), allow_nan=False))
+    assert data["name"].endswith("test_noise.Laplace")
+    assert noise_from_json(data) == noise
+    with refused(InvalidInput, "elsewhere.Pink", "import the module"):
+        noise_from_json({"name": "elsewhere.Pink"})
+
+
+def test_what_is_wrong_with_a_noise_of_the_users_is_said(refused):
+    class Empty(ib.Noise):
+        pass
+
+    class NotStatic(ib.Noise):
+        def observe(self, c, t, arm, expected, rng):
+            return expected
+
+    class NoData(ib.Noise):
+        scale: float = 1.0
+
+        @staticmethod
+        def observe(c, t, arm, expected, rng):
+            return expected
+
+    @dataclass(frozen=True)
+    class Nothing(ib.Noise):
+        @staticmethod
+        def observe(c, t, arm, expected, rng):
+            return None
+
+    @dataclass(frozen=True)
+    class Misspelt(ib.Noise):
+        scale: float = 1.0
+
+        @staticmethod
+        def observe(c, t, arm, expected, rng):
+            return expected + c.scael
+
+    world = ib.counterexample()
+    for noise, mentions in (
+        (Empty(), ["Empty does not say what is observed", "observe(c, t, arm, expected, rng)"]),
+        (ib.Noise(), ["define the static method"]),
+        (NotStatic(), ["NotStatic.observe must be a @staticmethod"]),
+        (NoData(), ["NoData.scale", "@dataclass(frozen=True)"]),
+        (Laplace("wide"), ["Laplace: parameter scale must be a number", "'wide'"]),
+        (Nothing(), ["Nothing.observe must return the observed loss", "None"]),
+        (Misspelt(), ["Misspelt.observe could not be compiled", "scael"]),
+        (Laplace, ["construct it"]),
+        ("loud", ["'loud'"]),
+    ):
+        for _ in range(2):  # the second time as the first
+            with refused(InvalidInput, *mentions):
+                ib.Environment(world, noise)

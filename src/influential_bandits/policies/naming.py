@@ -10,6 +10,7 @@ import pkgutil
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -103,11 +104,18 @@ def code_digest(policy: Policy) -> str:
     ``parameters`` and the like decide what it plays too.
     """
     code = fingerprint(*(getattr(type(policy), name) for name in FUNCTIONS))
-    for home in dict.fromkeys(base.__module__ for base in type(policy).__mro__):
+    return code + _files_digest(type(policy))
+
+
+@cache  # a file that is edited during a run is not the one that plays
+def _files_digest(code: type[Policy]) -> str:
+    """Return a digest of the user's files that a class, or a base of it, is written in."""
+    digests = ""
+    for home in dict.fromkeys(base.__module__ for base in code.__mro__):
         if home != "builtins" and not home.startswith("influential_bandits."):
             with suppress(OSError, TypeError, KeyError):  # a notebook's classes have no file
-                code += hashlib.sha256(inspect.getsource(sys.modules[home]).encode()).hexdigest()
-    return code
+                digests += hashlib.sha256(inspect.getsource(sys.modules[home]).encode()).hexdigest()
+    return digests
 
 
 def policy_to_json(policy: Policy) -> dict[str, Any]:

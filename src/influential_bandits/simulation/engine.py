@@ -145,10 +145,10 @@ def simulate(
     >>> {label: run.losses.shape for label, run in runs.items()}  # instances, seeds, rounds
     {'LCB': (1, 1, 100), 'InfluentialLCB(scale=2.0)': (1, 1, 100)}
     """
-    if isinstance(policy, (Sequence, Mapping)):
+    if isinstance(policy, (Sequence, Mapping)) and not isinstance(policy, str):
         players = _labelled(policy)
         settings: dict[str, Any] = {  # iterators would be empty for the second policy
-            "seeds": seeds if isinstance(seeds, int) else _kept(seeds),
+            "seeds": _kept(seeds),
             "checkpoints": _kept(checkpoints),
             "record": _kept(record),
             "threads": threads,
