@@ -1,12 +1,11 @@
 """The one line that says why nothing seems to happen."""
 
 import io
-import sys
 import time
+from contextlib import redirect_stderr
 from types import SimpleNamespace
 
 import numba
-import pytest
 
 from influential_bandits.numerics.compile_notice import NOTICE, CompileNotice
 from influential_bandits.numerics.streams import stream_keys
@@ -15,13 +14,6 @@ from influential_bandits.numerics.streams import stream_keys
 class Terminal(io.StringIO):
     def isatty(self):
         return True
-
-
-@pytest.fixture
-def terminal(monkeypatch):
-    screen = Terminal()
-    monkeypatch.setattr(sys, "stderr", screen)
-    return screen
 
 
 OURS = SimpleNamespace(data={"dispatcher": stream_keys})
@@ -34,42 +26,46 @@ def compile_for(notice, event, seconds):
     notice.on_end(event)
 
 
-def test_long_compiling_is_announced_once(terminal):
-    notice = CompileNotice(0.05)
-    for _ in range(3):
+def test_long_compiling_is_announced_once():
+    with redirect_stderr(Terminal()) as terminal:
+        notice = CompileNotice(0.05)
+        for _ in range(3):
+            compile_for(notice, OURS, 0.2)
+        assert terminal.getvalue() == NOTICE + "\n"
+
+
+def test_short_compilations_add_up():
+    with redirect_stderr(Terminal()) as terminal:
+        notice = CompileNotice(0.3)
         compile_for(notice, OURS, 0.2)
-    assert terminal.getvalue() == NOTICE + "\n"
+        assert terminal.getvalue() == ""
+        compile_for(notice, OURS, 0.3)
+        assert terminal.getvalue() == NOTICE + "\n"
 
 
-def test_short_compilations_add_up(terminal):
-    notice = CompileNotice(0.3)
-    compile_for(notice, OURS, 0.2)
-    assert terminal.getvalue() == ""
-    compile_for(notice, OURS, 0.3)
-    assert terminal.getvalue() == NOTICE + "\n"
+def test_short_compiling_is_not_announced():
+    with redirect_stderr(Terminal()) as terminal:
+        compile_for(CompileNotice(60.0), OURS, 0.0)
+        assert terminal.getvalue() == ""
 
 
-def test_short_compiling_is_not_announced(terminal):
-    compile_for(CompileNotice(60.0), OURS, 0.0)
-    assert terminal.getvalue() == ""
+def test_what_a_compiled_function_calls_is_a_part_of_it():
+    with redirect_stderr(Terminal()) as terminal:
+        notice = CompileNotice(0.1)
+        notice.on_start(OURS)
+        compile_for(notice, OURS, 0.0)
+        time.sleep(0.3)
+        notice.on_end(OURS)
+        assert terminal.getvalue() == NOTICE + "\n"
 
 
-def test_what_a_compiled_function_calls_is_a_part_of_it(terminal):
-    notice = CompileNotice(0.1)
-    notice.on_start(OURS)
-    compile_for(notice, OURS, 0.0)
-    time.sleep(0.3)
-    notice.on_end(OURS)
-    assert terminal.getvalue() == NOTICE + "\n"
+def test_functions_of_others_are_not_ours_to_announce():
+    with redirect_stderr(Terminal()) as terminal:
+        compile_for(CompileNotice(0.01), OTHERS, 0.1)
+        assert terminal.getvalue() == ""
 
 
-def test_functions_of_others_are_not_ours_to_announce(terminal):
-    compile_for(CompileNotice(0.01), OTHERS, 0.1)
-    assert terminal.getvalue() == ""
-
-
-def test_nobody_waits_at_a_file(monkeypatch):
-    file = io.StringIO()
-    monkeypatch.setattr(sys, "stderr", file)
-    compile_for(CompileNotice(0.01), OURS, 0.1)
+def test_nobody_waits_at_a_file():
+    with redirect_stderr(io.StringIO()) as file:
+        compile_for(CompileNotice(0.01), OURS, 0.1)
     assert file.getvalue() == ""
