@@ -3,6 +3,7 @@
 import ast
 import inspect
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -167,7 +168,64 @@ def test_without_gymnasium_the_environment_names_the_extra_and_the_rest_works():
         "    print(json.dumps([sum(counts), type(error).__name__, str(error)]))\n"
     )
     assert report[:2] == [10, "MissingExtra"]
-    assert "influential-bandits[gym]" in report[2]
+    assert "pip install gymnasium" in report[2]
+
+
+# Everything that the default install does not hold.
+PLAIN = """
+import sys
+HIDDEN = {"dask", "distributed", "fsspec", "gymnasium", "pandas", "polars"}
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in HIDDEN:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Absent())
+"""
+
+
+def test_what_the_plain_install_lacks_is_what_only_extras_bring():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    default = {re.match(r"[\w-]+", line)[0] for line in project["dependencies"]}
+    extras = project["optional-dependencies"]
+    optional = {re.match(r"[\w-]+", line)[0] for lines in extras.values() for line in lines}
+    scope = {}
+    exec(PLAIN.replace("sys.meta_path", "#"), scope)
+    others = {"dask", "polars"}  # distributed brings the one, and nothing the other
+    assert scope["HIDDEN"] == (optional - {"influential-bandits"}) | others
+    assert not scope["HIDDEN"] & default
+    assert extras["all"] == ["influential-bandits[dask,frame,gym]"]
+    assert {"learn", "plot", "report"} <= set(extras), "old names are accepted"
+
+
+def test_the_plain_install_can_be_looked_at_and_imported_with_a_star():
+    report = python(
+        PLAIN + "import json, pydoc\n"
+        "import influential_bandits as ib\n"
+        "names = {}\n"
+        "exec('from influential_bandits import *', names)\n"
+        "text = pydoc.plain(pydoc.render_doc(ib))\n"
+        "assert 'class InfluenceModel' in text and 'class DaskExecution' in text\n"
+        "print(json.dumps([sorted(set(dir(ib))), sorted(set(ib.__all__) - set(names))]))"
+    )
+    assert set(report[0]) == set(ib.__all__) - {"InfluentialBanditEnv"}
+    assert report[1] == []
+
+
+def test_the_plain_install_diagnoses_a_log(tmp_path):
+    """All of it: reading, the ladder, the test, pictures, report and model."""
+    rows = [f"u{n // 30},{n % 30},{'abc'[n * n % 7 % 3]},{n * 37 % 11}" for n in range(360)]
+    (tmp_path / "log.csv").write_text("\n".join(["user,time,arm,loss", *rows, ""]))
+    arguments = ["diagnose", "log.csv", "--permutations", "19", "--out", "out", "--jobs", "1"]
+    code = (
+        f"{PLAIN}\nsys.argv = {['influential-bandits', *arguments]}\n"
+        "from influential_bandits.cli import main\nmain()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "influence" in done.stdout
+    assert (tmp_path / "out" / "report.html").stat().st_size > 10**6, "with its own copy of plotly"
 
 
 def test_the_version_is_that_of_the_distribution():

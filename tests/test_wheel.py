@@ -1,6 +1,9 @@
-"""What users get: the built wheel, installed with the pinned packages into an empty environment."""
+"""What users get: the built wheel, installed with its default dependencies and no others."""
 
+import importlib.util
+import json
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -29,8 +32,23 @@ print(run.regret()[..., -1].min() >= 0)
 """
 
 
+LOOK = """
+import json, pydoc
+import influential_bandits as ib
+from influential_bandits import *
+
+assert "class InfluenceModel" in pydoc.plain(pydoc.render_doc(ib))
+try:
+    ib.InfluentialBanditEnv
+except ib.MissingExtra as error:
+    print(json.dumps([sorted(ib.__all__), str(error)]))
+"""
+
+
 def output(*command, cwd):
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    # The caller's checkout must not lend the package.
+    bare = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(command, cwd=cwd, env=bare, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -61,10 +79,55 @@ def test_wheel_carries_its_types(wheel):
         assert "influential_bandits/py.typed" in archive.namelist()
 
 
+def test_the_description_has_no_link_that_works_in_the_repository_only(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith("METADATA"))
+        fields, _, text = archive.read(name).decode().partition("\n\n")
+    assert "Description-Content-Type: text/markdown" in fields
+    assert "Project-URL" not in fields, "none is known"
+    assert "Bandit problems" in text
+    assert "docs/policies.md" in text
+    links = re.findall(r"\]\(([^)]*)\)", text)
+    assert [link for link in links if "://" not in link] == []
+    assert "![" not in text
+
+
+def test_the_description_has_absolute_links_where_an_address_is_known():
+    spec = importlib.util.spec_from_file_location("hatch_build", ROOT / "hatch_build.py")
+    build = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(build)
+    readme = "[a](docs/a.md), [b](https://b.org/b.md), ![two\nlines](p.png), [c](#here)\n"
+    assert build.describe(readme, "https://host/files/") == (
+        "[a](https://host/files/docs/a.md), [b](https://b.org/b.md), "
+        "![two\nlines](https://host/files/p.png), [c](#here)\n"
+    )
+    assert build.describe("![p](p.png)[a](docs/a.md)\n", "").startswith("a\n\nThe files")
+
+
 def test_installed_package_simulates(environment, tmp_path):
     # -I: neither the checkout nor the caller's PYTHONPATH may lend the package.
     python = environment / SCRIPTS / "python"
     assert output(python, "-I", "-c", SIMULATE, cwd=tmp_path).strip() == "True"
+
+
+def test_names_can_be_looked_at_and_imported_with_a_star(environment, tmp_path):
+    names, why = json.loads(output(environment / SCRIPTS / "python", "-c", LOOK, cwd=tmp_path))
+    assert {"simulate", "DaskExecution", "InfluenceModel", "read_log"} <= set(names)
+    assert "InfluentialBanditEnv" not in names
+    assert "pip install gymnasium" in why
+
+
+def test_the_default_install_lists_reproduces_and_compares(environment, tmp_path):
+    command = environment / SCRIPTS / "influential-bandits"
+    assert "figure-1b" in output(command, "studies", cwd=tmp_path)
+    assert "random-3" in output(command, "families", cwd=tmp_path)
+    told = output(command, "reproduce", "figure-1a", "--tiny", "--out", "paper", cwd=tmp_path)
+    assert "| figure-1a |" in told
+    options = ("--policies", "LCB", "--families", "prop-2.2", "--horizons", "100", "--seeds", "2")
+    told = output(command, "compare", *options, "--out", "arena", cwd=tmp_path)
+    assert "| LCB |" in told
+    for report in (tmp_path / "paper" / "report.html", tmp_path / "arena" / "report.html"):
+        assert report.stat().st_size > 10**6, "with its own copy of plotly"
 
 
 def test_console_script_answers(environment, tmp_path):

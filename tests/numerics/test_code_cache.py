@@ -154,10 +154,12 @@ def test_what_cannot_be_kept_in_the_package_is_kept_at_home(filled, tmp_path):
     assert draw(package, **places) == {"number": filled[1], "found": 1, "warnings": []}
 
 
-def test_only_the_owner_can_write_to_the_folder_whatever_the_mask(tmp_path):
-    draw(umask="000", NUMBA_CACHE_DIR=str(tmp_path / "cache"))
-    made = next((tmp_path / "cache").glob("compiled-*"))
-    assert stat.S_IMODE(made.stat().st_mode) == 0o700
+@pytest.mark.parametrize("umask", ["000", "077"])
+def test_only_the_owner_can_write_and_everybody_can_read_whatever_the_mask(tmp_path, umask):
+    draw(umask=umask, NUMBA_CACHE_DIR=str(tmp_path))
+    made = next(tmp_path.glob("compiled-*"))
+    assert stat.S_IMODE(made.stat().st_mode) == 0o755
+    assert {stat.S_IMODE(entry.stat().st_mode) for entry in made.iterdir()} == {0o644}
 
 
 def test_a_folder_that_others_can_write_to_is_not_read(copied):

@@ -290,6 +290,104 @@ def test_the_default_policies_are_all_of_the_package_and_two_references():
     assert len(set(names)) == len(names)
 
 
+# --- families of the user's ---
+
+OWN = """
+import influential_bandits as ib
+
+def two_arms(number):
+    'Two arms, and more of them to come.'
+    return ib.Instance([[1.0, 0.0], [0.0, 1.0]], [0.0, 0.1 * number])
+
+family = ib.Family("mine", "Mine", two_arms, 2, 1000, ib.NoNoise())
+taken = ib.Family("random-3", "Not mine", two_arms)
+strange = ib.Family("a/b", "Not a name", two_arms)
+number = 7
+
+def broken(number):
+    return 1 / number
+
+def other(number):
+    return number
+
+def growing(number):
+    return ib.random_instance(2 + number, seed=0)
+
+numberless = ib.Family("numberless", "No number of instances", two_arms, 0)
+noiseless = ib.Family("noiseless", "No noise", two_arms, noise="loud")
+"""
+
+
+@pytest.fixture
+def own_families(tmp_path, monkeypatch):
+    (tmp_path / "own_families.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield tmp_path / "own_families.py"
+    for name in [name for name in sys.modules if name.startswith("own_families")]:
+        del sys.modules[name]
+
+
+def test_families_of_the_user_are_played_like_others(own_families):
+    named = ["own_families.py:family", "own_families:two_arms", "prop-2.2"]
+    found = play(Path("out"), ["LCB"], named, [50], seeds=3)
+    assert [c.family.name for c in found.contests] == ["mine", "two-arms", "prop-2.2"]
+    assert found.contests[1].family.line == "Two arms, and more of them to come."
+    worlds = [ib.Instance(np.eye(2), [0.0, 0.1 * n]) for n in range(3)]
+    numbers = range(FIRST_INSTANCE, FIRST_INSTANCE + 3)
+    run = ib.simulate(worlds, ib.LCB(), 50, checkpoints=[50], instance_numbers=numbers)
+    rows = table(Path("out"), "mine")
+    assert rows["regret"][rows["horizon"] == 50].tolist() == run.regret()[:, 0, 0].tolist()
+
+
+def test_an_edited_family_is_played_again(own_families):
+    def regret():
+        found = play(Path("out"), ["LCB"], ["own_families.py:family"], [50], seeds=2)
+        return found.rows[0]["mean_regret"], stamps(Path("out") / "mine" / "pieces")
+
+    first, kept = regret()
+    assert regret() == (first, kept)
+    own_families.write_text(OWN.replace("0.1 * number", "0.3 + number"))
+    again, more = regret()
+    assert again != first
+    assert {name: more[name] for name in kept} == kept
+    assert len(more) == 2 * len(kept)
+
+
+@pytest.mark.parametrize(
+    ("name", "mentions"),
+    [
+        ("taken", ["'random-3'", "of the package"]),
+        ("strange", ["'a/b'", "folder"]),
+        ("number", ["is no family but 7", "function from the number"]),
+        ("nothing", ["has no 'nothing'", "two_arms"]),
+        ("family(3)", ["name the family itself"]),
+        ("broken", ["could not make instance 0", "ZeroDivisionError"]),
+        ("other", ["must make an Instance", "got 0 for 0"]),
+        ("growing", ["one number of arms, got 2, and 3 for instance 1"]),
+        ("numberless", ["instances", "0"]),
+        ("noiseless", ["noise", "'loud'"]),
+    ],
+)
+def test_what_is_wrong_with_a_family_of_the_user_is_said(name, mentions, own_families):
+    with pytest.raises(ib.InvalidInput) as refusal:
+        play(Path("out"), ["LCB"], [f"own_families.py:{name}"], [50])
+    for mention in mentions:
+        assert mention in str(refusal.value)
+
+
+def test_families_and_policies_of_one_name_are_refused(own_families, refused):
+    with refused(ib.InvalidInput, "two families are called 'mine'"):
+        play(Path("out"), ["LCB"], ["own_families.py:family", "own_families:family"], [50])
+    for home in ("one", "two"):
+        text = "from dataclasses import dataclass\nimport influential_bandits as ib\n"
+        text += "class Mine(ib.LCB): pass\n"
+        Path(f"{home}.py").write_text(text)
+    with refused(ib.InvalidPolicy, "two of the policies are called Mine"):
+        play(Path("out"), ["one.py:Mine", "two.py:Mine"], ["prop-2.2"], [50])
+    assert not Path("out").exists()
+
+
 # --- resuming ---
 
 

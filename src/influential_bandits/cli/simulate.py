@@ -104,3 +104,24 @@ def inspect(
     from influential_bandits.studies.own_instance import describe_file
 
     typer.echo(describe_file(instance, horizon))
+
+
+@app.command(name="warm-up", epilog="Example: influential-bandits warm-up --policy mine.py:Greedy")
+def compile_ahead(
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(help="Policy, named as for simulate; by default those that are used most."),
+    ] = None,
+) -> None:
+    """Compile ahead what is needed first, so that nobody waits for it later.
+
+    Compiled code is kept on disk; what is there already is not compiled again.
+    """
+    with stoppable("what was compiled is kept"):
+        from influential_bandits.policies.naming import policy_from_text
+        from influential_bandits.studies.warm_up import warm_up
+
+        players = [policy_from_text(name) for name in policy or ()]
+        for step in warm_up(players) if players else warm_up():
+            typer.echo(step)
+    typer.echo("ready")

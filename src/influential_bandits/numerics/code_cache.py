@@ -149,8 +149,8 @@ def _write(folder: Path, file: str, entry: bytes) -> str | None:
             _make(folder)
         if not is_private(folder):
             return f"others can write to {folder}"
-        with temporary.open("wb") as output:
-            output.write(entry)
+        temporary.write_bytes(entry)
+        temporary.chmod(0o644)
         temporary.replace(folder / file)
     except OSError as error:
         with suppress(OSError):
@@ -160,10 +160,12 @@ def _write(folder: Path, file: str, entry: bytes) -> str | None:
 
 
 def _make(folder: Path) -> None:
-    """Make a folder that only its owner writes to, and remove those of old states of the source."""
-    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    folder.mkdir(exist_ok=True)
-    folder.chmod(0o755 if folder.is_relative_to(PACKAGE) else 0o700)
+    """Make a folder that only its owner writes to, and remove those of old states of the source.
+
+    Others may read it: one account can fill it for all.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o755)
     others = sorted(folder.parent.glob("compiled-*"), key=lambda path: path.stat().st_mtime)
     for old in others[:-STATES_KEPT]:
         shutil.rmtree(old, ignore_errors=True)
