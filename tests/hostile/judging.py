@@ -70,6 +70,8 @@ def prepared(function):
         send(preparing=True)
         try:
             return function(*arguments)
+        except Exception as error:  # without hostility nothing may be refused
+            raise Failed(RAW, f"cannot be prepared: {error!r}") from error
         finally:
             send(preparing=False)
 

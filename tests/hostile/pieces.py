@@ -1,0 +1,256 @@
+"""Finished pieces of studies, arenas and fits, and trajectories, spoilt and read again."""
+
+import shutil
+from pathlib import Path
+
+import matplotlib.figure
+import pyarrow as pa
+import pyarrow.parquet as pq
+from hostile.judging import LOST, OTHER, demand, prepared, shared, tell
+from hostile.mutating import mutate_bytes
+
+import influential_bandits as ib
+from influential_bandits.studies.arena.comparing import compare
+from influential_bandits.studies.running import reproduce
+from influential_bandits.studies.study import chosen_studies
+
+
+def save_nothing(self, target, **_):
+    """Stand in for pictures, which take most of the time and hold no data."""
+    if not hasattr(target, "write"):
+        Path(target).touch()
+
+
+matplotlib.figure.Figure.savefig = save_nothing
+COLUMNS = {"instance": "instance", "arm": "item", "time": "time", "loss": "loss"}
+
+
+class Part:
+    """A partition that is a log in memory."""
+
+    def __init__(self, seed):
+        log = ib.synthetic_log(4, 12, 2, seed=seed).to_frame()
+        log["instance"] = [f"{name} of {seed}" for name in log["instance"]]
+        self.name, self.log = f"part {seed}", ib.read_log(log, **COLUMNS)
+
+    def load(self):
+        return self.log
+
+
+class Parts:
+    """A log in partitions, as fits take it."""
+
+    def __init__(self, seeds):
+        self.partitions = tuple(map(Part, seeds))
+        self.arms, self.about = self.partitions[0].log.arms, {"source": "hostile"}
+        self.n_instances = sum(part.log.n_instances for part in self.partitions)
+
+
+def run_study(out, other=False):
+    reproduce(chosen_studies(["figure-1b"]), out, "tiny", seeds=4 if other else 15)
+
+
+def run_arena(out, other=False):
+    compare(["LCB,Uniform"], ["block" if other else "random-3"], [30], out, seeds=12)
+
+
+def run_fit(out, other=False):
+    model = ib.InfluenceModel("symmetric", ridge=3.0 if other else 1.0)
+    ib.fit_partitions(model, Parts((4, 5, 6) if other else (1, 2, 3)), out / "model.json")
+
+
+RUNS = {"study": run_study, "arena": run_arena, "fit": run_fit}
+
+
+@prepared
+def finished(kind, other=False):
+    """Return a folder in which everything is done, and what it holds; made once for all workers."""
+    out = Path(shared) / f"{kind}{' other' * other}"
+    if not out.exists():
+        making = Path(f"{out}.{id(out)}")
+        RUNS[kind](making, other)
+        try:
+            making.rename(out)
+        except OSError:  # another worker was faster
+            shutil.rmtree(making)
+    return out, contents(out)
+
+
+def piece_files(out):
+    """Return the finished pieces of a folder."""
+    files = out.rglob("[!.]*.parquet")
+    return sorted(path for path in files if path.parent.name in {"pieces", "instances"})
+
+
+def contents(out):
+    """Return all numbers of a folder bit by bit, without dates and the like."""
+    data = {path.name: bits(path) for path in out.rglob("data.parquet")}
+    pieces = {path.name: bits(path) for path in piece_files(out)}
+    return data, pieces, {path.name: path.read_bytes() for path in out.glob("[sm]*.json")}
+
+
+def bits(path):
+    try:
+        table = pq.read_table(path)
+    except (OSError, pa.ArrowException):  # damaged, and put aside
+        return None
+    return {name: [repr(x) for x in table[name].to_pylist()] for name in table.column_names}
+
+
+def play_study(draw, home):
+    play_folder(draw, home, "study")
+
+
+def play_arena(draw, home):
+    play_folder(draw, home, "arena")
+
+
+def play_fit(draw, home):
+    play_folder(draw, home, "fit")
+
+
+def play_folder(draw, home, kind):
+    """Spoil a finished folder, and run the same again."""
+    source, expected = finished(kind)
+    out = home / "out"
+    shutil.copytree(source, out)
+    spoilt = spoil(draw, out, kind)
+    run_again(kind, out, expected, [p for p in piece_files(source) if p.name not in spoilt])
+
+
+def run_again(kind, out, expected, good):
+    """Run again: the result is that of the undisturbed run, or refused; good pieces stay."""
+    try:
+        RUNS[kind](out)
+    finally:
+        require_pieces(out, good)
+    for found, wanted, what in zip(contents(out), expected, ("rows", "pieces", "results"), strict=True):
+        names = [name for name in wanted if found.get(name) != wanted[name]]
+        demand(not names, OTHER, f"{what} differ: {', '.join(names)}")
+
+
+def require_pieces(out, good):
+    """Good pieces are there, byte by byte."""
+    there = {path.name: path for path in piece_files(out)}
+    for path in good:
+        demand(path.name in there, LOST, f"{path.name} was good and is gone")
+        same = there[path.name].read_bytes() == path.read_bytes()
+        demand(same, LOST, f"{path.name} was good and is another one")
+
+
+def spoil(draw, out, kind):
+    """Spoil one file or two, and return their names."""
+    files = piece_files(out)
+    path, other = draw.sample(files, 2)
+    way = draw.choice(("bytes", "bytes", "bytes", "rows", "rows", "swap", "copy", "foreign", "side", "folder"))
+    said = way
+    if way == "bytes":
+        data, said = mutate_bytes(draw, path.read_bytes())
+        path.write_bytes(data)
+    elif way == "rows":
+        said = mutate_rows(draw, path)
+    elif way == "swap":
+        path.rename(home := path.with_suffix(".x"))
+        other.rename(path)
+        home.rename(other)
+    elif way == "copy":
+        shutil.copy(other, path)
+    elif way == "foreign":  # of other settings, under the same name if there is one
+        foreign = piece_files(finished(kind, True)[0])
+        same = [p for p in foreign if p.name == path.name]
+        shutil.copy((same or foreign)[0], path)
+    elif way == "side":
+        path = draw.choice([p for p in out.rglob("*") if p.suffix in {".json", ".parquet"}])
+        data, said = mutate_bytes(draw, path.read_bytes())
+        path.write_bytes(data)
+    else:
+        path.unlink()
+        path.mkdir()
+    tell(f"{kind}: {path.name}: {said}" + (f" with {other.name}" if way in {"swap", "copy"} else ""))
+    return {path.name, other.name} if way == "swap" else {path.name}
+
+
+def mutate_rows(draw, path):
+    """Rewrite a Parquet file with other rows under the same metadata; return what was done."""
+    table = pq.read_table(path)
+    n, about = table.num_rows, table.schema.metadata
+    way = draw.choice(("shuffled", "halved", "doubled", "one row less", "none", "changed", "column", "bare"))
+    rows = list(range(n))
+    if way == "shuffled":
+        draw.shuffle(rows)
+    elif way == "halved":
+        rows = rows[: n // 2]
+    elif way == "doubled":
+        rows += rows
+    elif way == "one row less":
+        del rows[draw.randrange(n)]
+    elif way == "none":
+        rows = []
+    table = table.take(pa.array(rows, pa.int64()))
+    if way == "changed":
+        way = f"changed {change_number(draw, table, columns := {})}"
+        table = pa.table(columns, table.schema)
+    elif way == "column":
+        table = table.drop_columns(draw.choice(table.column_names))
+    table = table.replace_schema_metadata(None if way == "bare" else about)
+    pq.write_table(table, path)
+    return f"rows {way}"
+
+
+def change_number(draw, table, columns):
+    """Fill ``columns`` with those of a table, one number changed; return which."""
+    columns |= {name: table[name].to_pylist() for name in table.column_names}
+    name, row = draw.choice(sorted(columns)), draw.randrange(table.num_rows)
+    cell = columns[name][row]
+    if isinstance(cell, list):
+        k = draw.randrange(len(cell) or 1)
+        cell[k : k + 1] = [another(draw, cell[k] if cell else 0)]
+    else:
+        columns[name][row] = another(draw, cell)
+    return f"{name}[{row}]"
+
+
+def another(draw, value):
+    if isinstance(value, str):
+        return value + "x"
+    if isinstance(value, float):
+        return draw.choice((-value, value * 2, value + 1.0, 0.0, 1e300))
+    return value + draw.choice((1, 2, 1000))
+
+
+@prepared
+def trajectory(other=False):
+    """Return a saved trajectory and all it holds."""
+    path = Path(shared) / f"trajectory{other:d}.{id(shared)}.parquet"
+    worlds = [ib.random_instance(3, seed) for seed in (1, 2)]
+    run = ib.simulate(
+        worlds, ib.LCB(), 50, ib.GaussianNoise(), seeds=[3, 1, 2], checkpoints=[10, 20, 50], record="arms"
+    )
+    run.save(path)
+    return path.read_bytes(), fields(ib.Trajectory.load(path))
+
+
+def fields(run):
+    arrays = ("seeds", "checkpoints", "counts", "expected_loss", "arms", "instance_numbers")
+    found = {name: getattr(run, name) for name in arrays}
+    found = {name: None if x is None else (x.shape, x.tolist()) for name, x in found.items()}
+    plain = (run.policy, run.noise, run.horizon, run.scenario, run.instances)
+    return found | {"settings": repr(plain), "instances": [x.to_json() for x in run.instances]}
+
+
+def play_trajectory(draw, home):
+    """Load a spoilt file: what comes is what was saved, or a refusal."""
+    data, expected = trajectory()
+    path = home / "run.parquet"
+    path.write_bytes(data)
+    if draw.random() < 0.5:
+        data, said = mutate_bytes(draw, data)
+        path.write_bytes(data)
+    else:
+        said = mutate_rows(draw, path)
+    tell(f"trajectory: {said}")
+    run = ib.Trajectory.load(path)
+    found = fields(run)
+    names = [name for name in expected if found[name] != expected[name]]
+    demand(not names, OTHER, f"loaded with other {', '.join(names)}")
+    run.regret()
