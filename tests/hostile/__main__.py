@@ -75,7 +75,7 @@ def show(verdicts, options):
     rows = dict.fromkeys(verdict.subject for verdict in verdicts)
     for name in (*rows, "all"):
         numbers = [
-            sum(n for (s, o), n in found.items() if s in {name} or name == "all" if o == outcome)
+            sum(n for (s, o), n in found.items() if o == outcome and name in {s, "all"})
             for outcome in OUTCOMES
         ]
         table.add_row(name, *(str(n or "·") for n in numbers), str(sum(numbers)))

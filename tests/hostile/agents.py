@@ -2,10 +2,9 @@
 
 import json
 
+import influential_bandits as ib
 from hostile.judging import OTHER, RAW, demand, prepared, tell
 from hostile.mutating import differs, mutate_json, mutate_numbers
-
-import influential_bandits as ib
 from influential_bandits.policies.naming import known_policies
 
 ARMS = 3

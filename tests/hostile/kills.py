@@ -1,4 +1,4 @@
-"""SIGKILL, and disks that are full, in the middle of writing: the old or the new, never half of it."""
+"""SIGKILL, or a full disk, in the middle of writing: the old or the new, never half of it."""
 
 import contextlib
 import os
@@ -7,12 +7,12 @@ import shutil
 import signal
 import sys
 import time
+import traceback
 
+import influential_bandits as ib
 from hostile.agents import ARMS
 from hostile.judging import HANG, LOST, OTHER, RAW, demand, prepared, tell
 from hostile.pieces import contents, piece_files
-
-import influential_bandits as ib
 from influential_bandits.errors import InfluentialBanditsError
 
 
@@ -41,13 +41,11 @@ def in_child(function, *, kill_after=None, limit=50.0, said=None):
 
 
 def _status(function):
-    import traceback
-
     try:
         function()
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
-    except BaseException:
+    except BaseException:  # noqa: BLE001 - its traceback is what is looked for
         traceback.print_exc()
         return 71
     return 0
@@ -118,7 +116,17 @@ COMMANDS = {
         *("--horizons", "30", "--seeds", "12", "--out", "{out}"),
     ),
     "fit": (
-        *("fit", "{log}", "--by-partition", "--instance", "user", "--arm", "item", "--time", "time"),
+        *(
+            "fit",
+            "{log}",
+            "--by-partition",
+            "--instance",
+            "user",
+            "--arm",
+            "item",
+            "--time",
+            "time",
+        ),
         *("--loss", "loss", "--memory", "1", "--ridge", "1", "--pooling", "none"),
         *("--out", "{out}/model.json"),
     ),
@@ -168,7 +176,9 @@ def play_command(draw, home):
     said = (home / "said").read_text()
     demand(status == 0 and "Traceback" not in said, RAW, f"exit status {status}: {said[-200:]}")
     for path, data in kept.items():
-        demand(path.exists() and path.read_bytes() == data, LOST, f"{path.name} is gone or another one")
+        demand(
+            path.exists() and path.read_bytes() == data, LOST, f"{path.name} is gone or another one"
+        )
     found = contents(out)
     demand(found == expected, OTHER, "another result than without the kill")
     left = [p.name for p in out.rglob("*") if p.name.endswith(".tmp") or p.name.startswith(".")]

@@ -3,10 +3,10 @@
 from sys import float_info
 
 import numpy as np
-from hostile.agents import ARMS, POLICIES, WORLD, policy_named, told
-from hostile.judging import LOST, OTHER, demand, prepared, tell
 
 import influential_bandits as ib
+from hostile.agents import ARMS, POLICIES, WORLD, policy_named, told
+from hostile.judging import LOST, OTHER, demand, prepared, tell
 from influential_bandits.errors import InfluentialBanditsError
 
 LARGE = (float_info.max, 1.7e308, 1e308, 1e300, 1e200, 1e160, 1e154, 1e100, 1e30, 1e16)

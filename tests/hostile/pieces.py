@@ -1,15 +1,16 @@
 """Finished pieces of studies, arenas and fits, and trajectories, spoilt and read again."""
 
+import os
 import shutil
 from pathlib import Path
 
 import matplotlib.figure
 import pyarrow as pa
 import pyarrow.parquet as pq
-from hostile.judging import LOST, OTHER, demand, prepared, shared, tell
-from hostile.mutating import mutate_bytes
 
 import influential_bandits as ib
+from hostile.judging import LOST, OTHER, demand, prepared, shared, tell
+from hostile.mutating import mutate_bytes
 from influential_bandits.studies.arena.comparing import compare
 from influential_bandits.studies.running import reproduce
 from influential_bandits.studies.study import chosen_studies
@@ -67,7 +68,7 @@ def finished(kind, other=False):
     """Return a folder in which everything is done, and what it holds; made once for all workers."""
     out = Path(shared) / f"{kind}{' other' * other}"
     if not out.exists():
-        making = Path(f"{out}.{id(out)}")
+        making = Path(f"{out}.{os.getpid()}")
         RUNS[kind](making, other)
         try:
             making.rename(out)
@@ -84,9 +85,9 @@ def piece_files(out):
 
 def contents(out):
     """Return all numbers of a folder bit by bit, without dates and the like."""
-    data = {path.name: bits(path) for path in out.rglob("data.parquet")}
-    pieces = {path.name: bits(path) for path in piece_files(out)}
-    return data, pieces, {path.name: path.read_bytes() for path in out.glob("[sm]*.json")}
+    tables = [*out.rglob("data.parquet"), *piece_files(out)]
+    results = {path.name: path.read_bytes() for path in out.glob("[sm]*.json")}
+    return results | {path.name: bits(path) for path in tables}
 
 
 def bits(path):
@@ -124,9 +125,9 @@ def run_again(kind, out, expected, good):
         RUNS[kind](out)
     finally:
         require_pieces(out, good)
-    for found, wanted, what in zip(contents(out), expected, ("rows", "pieces", "results"), strict=True):
-        names = [name for name in wanted if found.get(name) != wanted[name]]
-        demand(not names, OTHER, f"{what} differ: {', '.join(names)}")
+    found = contents(out)
+    names = [name for name in expected if found.get(name) != expected[name]]
+    demand(not names, OTHER, f"differ: {', '.join(names)}")
 
 
 def require_pieces(out, good):
@@ -142,7 +143,9 @@ def spoil(draw, out, kind):
     """Spoil one file or two, and return their names."""
     files = piece_files(out)
     path, other = draw.sample(files, 2)
-    way = draw.choice(("bytes", "bytes", "bytes", "rows", "rows", "swap", "copy", "foreign", "side", "folder"))
+    way = draw.choice(
+        ("bytes", "bytes", "bytes", "rows", "rows", "swap", "copy", "foreign", "side", "folder")
+    )
     said = way
     if way == "bytes":
         data, said = mutate_bytes(draw, path.read_bytes())
@@ -166,7 +169,9 @@ def spoil(draw, out, kind):
     else:
         path.unlink()
         path.mkdir()
-    tell(f"{kind}: {path.name}: {said}" + (f" with {other.name}" if way in {"swap", "copy"} else ""))
+    tell(
+        f"{kind}: {path.name}: {said}" + (f" with {other.name}" if way in {"swap", "copy"} else "")
+    )
     return {path.name, other.name} if way == "swap" else {path.name}
 
 
@@ -174,7 +179,9 @@ def mutate_rows(draw, path):
     """Rewrite a Parquet file with other rows under the same metadata; return what was done."""
     table = pq.read_table(path)
     n, about = table.num_rows, table.schema.metadata
-    way = draw.choice(("shuffled", "halved", "doubled", "one row less", "none", "changed", "column", "bare"))
+    way = draw.choice(
+        ("shuffled", "halved", "doubled", "one row less", "none", "changed", "column", "bare")
+    )
     rows = list(range(n))
     if way == "shuffled":
         draw.shuffle(rows)
@@ -219,12 +226,18 @@ def another(draw, value):
 
 
 @prepared
-def trajectory(other=False):
+def trajectory():
     """Return a saved trajectory and all it holds."""
-    path = Path(shared) / f"trajectory{other:d}.{id(shared)}.parquet"
+    path = Path(shared) / f"trajectory {os.getpid()}.parquet"
     worlds = [ib.random_instance(3, seed) for seed in (1, 2)]
     run = ib.simulate(
-        worlds, ib.LCB(), 50, ib.GaussianNoise(), seeds=[3, 1, 2], checkpoints=[10, 20, 50], record="arms"
+        worlds,
+        ib.LCB(),
+        50,
+        ib.GaussianNoise(),
+        seeds=[3, 1, 2],
+        checkpoints=[10, 20, 50],
+        record="arms",
     )
     run.save(path)
     return path.read_bytes(), fields(ib.Trajectory.load(path))
