@@ -162,9 +162,9 @@ def options():
     ib.save_model(
         ib.InfluenceModel(pooled=True).fit(ib.synthetic_log(3, 20, 2)), shared / "model.json"
     )
-    named = (
-        (entry.name or entry.callback.__name__, entry.callback) for entry in app.registered_commands
-    )
+    every = [app, *(group.typer_instance for group in app.registered_groups)]
+    entries = [entry for part in every for entry in part.registered_commands]
+    named = ((entry.name or entry.callback.__name__, entry.callback) for entry in entries)
     return [
         (name, f"--{option.replace('_', '-')}")
         for name, function in sorted(named)

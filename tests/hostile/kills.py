@@ -74,12 +74,13 @@ def play_save(draw, home):
     """Kill a process that saves again and again, or let its disk be full."""
     kind = draw.choice(sorted(savers()))
     first, second = savers()[kind]
-    path, other = home / "folder" / "file", home / "other"
+    path = home / "folder" / "file"
     path.parent.mkdir()
-    second(other)
-    good = {other.read_bytes()}
-    first(path)
-    good.add(path.read_bytes())
+    good = []
+    for save in (second, first):
+        save(home / "file")
+        good.append((home / "file").read_bytes())
+    shutil.copy(home / "file", path)
     size = path.stat().st_size
     if draw.random() < 0.25:
         room = draw.randrange(size)
@@ -92,7 +93,7 @@ def play_save(draw, home):
         in_child(lambda: _forever(second, first, path), kill_after=after)
     demand(path.exists(), LOST, "the file is gone")
     demand(path.read_bytes() in good, LOST, f"cut: {path.stat().st_size:,} of {size:,} bytes")
-    first(path)
+    in_child(lambda: first(path))  # the next process
     left = sorted(p.name for p in path.parent.iterdir() if p != path)
     demand(not left, OTHER, f"temporary files stay behind when it is saved again: {left}")
 
