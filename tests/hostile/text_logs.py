@@ -80,12 +80,12 @@ def good_row(draw, n):
 
 def rows(draw, path):
     """Write rows that are good or bad for a known reason, in any style."""
-    lines, good, bad = [], 0, 0
+    lines, good, bad = [], [], 0
     quote = draw.random() < 0.3
     for n in range(draw.choice((1, 5, 40))):
         row, kind = good_row(draw, n), draw.random()
         if kind < 0.75:
-            good += 1
+            good.append(float(row[3]))
             if kind < 0.1:
                 row[0] = draw.choice(
                     ('"a,b"', '"a ""b"" c"', '"a\nb"', "å", "a" * 3000, '"a\r\nb"')
@@ -106,10 +106,12 @@ def rows(draw, path):
     text = end.join([HEADER, *lines]) + draw.choice(("", end, end * 3))
     data = draw.choice((b"", b"", b"\xef\xbb\xbf")) + text.encode()
     path.write_bytes(gzip.compress(data) if draw.random() < 0.3 else data)
-    tell(f"{good} good rows, {bad} bad ones: {text[-200:]!r}")
-    events, dropped, _ = read(draw, path)
+    tell(f"{len(good)} good rows, {bad} bad ones: {text[-200:]!r}")
+    events, dropped, log = read(draw, path)
     blank = 3  # lines at the end, which may or may not count as rows
-    demand(events == good, OTHER, f"{events} events of {good} good rows")
+    demand(events == len(good), OTHER, f"{events} events of {len(good)} good rows")
+    same = log is None or sorted(log.loss.tolist()) == sorted(good)
+    demand(same, OTHER, "other losses than those written")
     demand(bad <= dropped <= bad + blank, OTHER, f"{dropped} rows left out instead of {bad}")
 
 
