@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import signal
 import sys
 from collections import Counter
 from pathlib import Path
@@ -28,6 +29,7 @@ def main():
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     parser.add_argument("--all", action="store_true", help="list all failures, not the first ones")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and take the workers along
     names = options.only or list(SUBJECTS)
     if options.case is None:
         sizes = {name: max(1, round(options.cases * SUBJECTS[name].share)) for name in names}
