@@ -89,11 +89,9 @@ def show(verdicts, options):
             continue
         shown[verdict.subject] += 1
         if options.all or shown[verdict.subject] <= MOST_SHOWN:
-            print(
-                f"{verdict.outcome}: {verdict.about}\n    {verdict.detail}\n    again: "
-                f"python -m hostile --only {verdict.subject!r} --seed {verdict.seed} "
-                f"--case {verdict.number}"
-            )
+            again = f"ONLY={verdict.subject!r} SEED={verdict.seed} CASE={verdict.number}"
+            print(f"{verdict.outcome}: {verdict.about}\n    {verdict.detail}")
+            print(f"    again: make hostile {again}")
     bad = sum(n for (_, outcome), n in found.items() if outcome not in ALLOWED)
     print(f"{len(verdicts):,} cases, {bad:,} not allowed")
 

@@ -4,6 +4,8 @@ import dataclasses
 import inspect
 import itertools
 import math
+import os
+import re
 import sys
 from typing import get_args, get_type_hints
 
@@ -22,30 +24,10 @@ VALUES = (
 )
 MANY = (2**31, 10**12)  # for what takes memory, and no time to be refused
 # What a function needs beside the number that is tried, by the name of the parameter.
-NEEDED = {
-    "instance": WORLD,
-    "instances": WORLD,
-    "policy": ib.LCB(),
-    "arms": 3,
-    "seed": 0,
-    "horizon": 20,
-    "blocks": 1,
-    "support": 2,
-    "strength": 0.3,
-    "low": 10,
-    "high": 100,
-    "horizons": [10, 100],
-    "values": [1.0, 2.0],
-    "counts": [1, 2, 3],
-    "interaction": WORLD.interaction,
-    "initial_loss": [0.5, 0.4, 0.6],
-    "mean": [0.5, 0.4, 0.6],
-    "arm": 1,
-    "loss": 0.5,
-    "events": 5,
-    "share": 0.5,
-    "confidence": 0.9,
-}
+NEEDED = {"instance": WORLD, "instances": WORLD, "policy": ib.LCB(), "arms": 3, "seed": 0}
+NEEDED |= {"horizon": 20, "blocks": 1, "support": 2, "strength": 0.3, "low": 10, "high": 100}
+NEEDED |= {"horizons": [10, 100], "values": [1.0, 2.0], "counts": [1, 2, 3], "arm": 1, "loss": 0.5}
+NEEDED |= {"interaction": WORLD.interaction, "initial_loss": [0.5, 0.4, 0.6], "events": 5}
 OWN = {  # where the same name means something else
     "synthetic_log": {"instances": 3, "events": 5},
     "synthetic_parts": {"instances": 3, "events": 5},
@@ -100,8 +82,8 @@ def retire_arm(arm: int):
 
 
 def _calls_of(name, function):
-    if not callable(function) or (
-        inspect.isclass(function) and issubclass(function, BaseException)
+    if isinstance(function, str) or (
+        isinstance(function, type) and issubclass(function, Exception)
     ):
         return
     known = NEEDED | OWN.get(name, {})
@@ -111,8 +93,7 @@ def _calls_of(name, function):
         return
     given = {p.name: known[p.name] for p in required} | OWN.get(name, {})
     for parameter in parameters:
-        kind = str(parameter.annotation)
-        if any(word in kind for word in ("int", "float", "ArrayLike")) and "Point" not in kind:
+        if re.search(r"\b(int|float|ArrayLike)\b", str(parameter.annotation)):
             yield name, function, given, parameter.name
 
 
@@ -155,17 +136,17 @@ def play(draw, home):
 
 @prepared
 def options():
-    """Return (command, option) for all numeric options of commands, by discovery."""
-    log = ib.synthetic_log(6, 20, 2, seed=1).to_frame().rename(columns={"instance": "user"})
-    log.to_csv(shared / "log.csv", index=False)
-    WORLD.save(shared / "instance.json")
-    ib.save_model(
-        ib.InfluenceModel(pooled=True).fit(ib.synthetic_log(3, 20, 2)), shared / "model.json"
-    )
+    """Return a folder of files, and (command, option) for all numeric options there are."""
+    log = ib.synthetic_log(6, 20, 2, seed=1)
+    home = shared / f"options {os.getpid()}"
+    home.mkdir()
+    log.to_frame().rename(columns={"instance": "user"}).to_csv(home / "log.csv", index=False)
+    WORLD.save(home / "instance.json")
+    ib.save_model(ib.InfluenceModel(pooled=True).fit(log), home / "model.json")
     every = [app, *(group.typer_instance for group in app.registered_groups)]
     entries = [entry for part in every for entry in part.registered_commands]
     named = ((entry.name or entry.callback.__name__, entry.callback) for entry in entries)
-    return [
+    return home, [
         (name, f"--{option.replace('_', '-')}")
         for name, function in sorted(named)
         if name in WORDS
@@ -176,43 +157,24 @@ def options():
 
 COLUMNS = ("--arm", "item", "--instance", "user", "--time", "time", "--loss", "loss")
 WORDS = {
-    "simulate": ("{shared}/instance.json", "--policy", "LCB", "--horizon", "20", "--seeds", "2"),
-    "inspect": ("{shared}/instance.json", "--horizon", "20"),
-    "plan": ("{shared}/model.json", "--horizon", "20"),
-    "fit": (
-        "{shared}/log.csv",
-        *COLUMNS,
-        "--ridge",
-        "1",
-        "--memory",
-        "1",
-        "--out",
-        "{home}/model.json",
-    ),
+    "simulate": ("{files}/instance.json", "--policy", "LCB", "--horizon", "20", "--seeds", "2"),
+    "inspect": ("{files}/instance.json", "--horizon", "20"),
+    "plan": ("{files}/model.json", "--horizon", "20"),
+    "fit": ("{files}/log.csv", *COLUMNS, "--ridge=1", "--memory=1", "--out={home}/model.json"),
     "reproduce": ("figure-1a", "--tiny", "--out", "{home}/out"),
-    "compare": ("--policies", "LCB", "--families", "random-3", "--horizons", "30", "--seeds", "2"),
+    "compare": ("--policies=LCB", "--families=random-3", "--horizons=30", "--out={home}/out"),
 }
-TEXTS = ("1" + "0" * 400, "-1" + "0" * 400, str(2**63), str(2**64), str(-(2**63)), "-1", "0", "nan")
-TEXTS += (
-    "inf",
-    "-inf",
-    "1e308",
-    "-1e308",
-    "1e-320",
-    "x",
-    "",
-    "1.5",
-    "1000000000000000000",
-    "1" * 5000,
-)
+TEXTS = ("1" + "0" * 400, "-1" + "0" * 400, "1" * 5000, "", str(2**63), str(2**64), str(-(2**63)))
+TEXTS += ("-1", "0", "nan", "inf", "-inf", "1e308", "-1e308", "1e-320", "x", "1.5", str(10**18))
 
 
 def play_option(draw, home):
     """Run a command with one number spoilt: a result, or one sentence."""
-    name, option = draw.choice(options())
+    files, found = options()
+    name, option = draw.choice(found)
     text = draw.choice(TEXTS + (("1000000000",) if option == "--seeds" else ()))
-    words = [word.format(shared=shared, home=home) for word in WORDS[name]]
-    words += ["--out", str(home / "out")] if name == "compare" else []
+    words = [word.format(files=files, home=home) for word in WORDS[name]]
+    words += ["--seeds=2"] if name == "compare" else []
     tell(f"{name} {option} {text:.60}")
 
     def run():
@@ -222,6 +184,5 @@ def play_option(draw, home):
     status = in_child(run, limit=15.0, said=home / "said")
     said = (home / "said").read_text(errors="replace")
     demand(status >= 0, RAW, f"killed by signal {-status}")
-    demand(
-        "Traceback" not in said and status in {0, 1, 2}, RAW, f"exit status {status}: {said[-250:]}"
-    )
+    good = "Traceback" not in said and status in {0, 1, 2}
+    demand(good, RAW, f"exit status {status}: {said[-250:]}")

@@ -7,7 +7,7 @@ import numpy as np
 
 import influential_bandits as ib
 from hostile.agents import ARMS, policy_named
-from hostile.judging import OTHER, demand, prepared, tell
+from hostile.judging import OTHER, demand, prepared, shared, tell
 from hostile.mutating import differs, mutate_json
 from hostile.pieces import run_study
 
@@ -56,8 +56,6 @@ def play_instance(draw, home):
 @prepared
 def models():
     """Return a log and fitted models of every kind as JSON data."""
-    from hostile.judging import shared
-
     log = ib.synthetic_log(4, 25, 2, seed=3)
     kinds = [
         ib.StationaryModel(),

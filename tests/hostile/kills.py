@@ -11,8 +11,9 @@ import traceback
 
 import influential_bandits as ib
 from hostile.agents import ARMS
-from hostile.judging import HANG, LOST, OTHER, RAW, demand, prepared, tell
+from hostile.judging import HANG, LOST, OTHER, RAW, demand, prepared, shared, tell
 from hostile.pieces import contents, piece_files
+from influential_bandits.cli import main
 from influential_bandits.errors import InfluentialBanditsError
 
 
@@ -111,35 +112,19 @@ def _refused(save, room):
 
 
 COMMANDS = {
-    "reproduce": ("reproduce", "figure-1b", "--tiny", "--seeds", "15", "--out", "{out}"),
-    "compare": (
-        *("compare", "--policies", "LCB,Uniform", "--families", "random-3"),
-        *("--horizons", "30", "--seeds", "12", "--out", "{out}"),
-    ),
-    "fit": (
-        *(
-            "fit",
-            "{log}",
-            "--by-partition",
-            "--instance",
-            "user",
-            "--arm",
-            "item",
-            "--time",
-            "time",
-        ),
-        *("--loss", "loss", "--memory", "1", "--ridge", "1", "--pooling", "none"),
-        *("--out", "{out}/model.json"),
-    ),
+    "reproduce": "figure-1b --tiny --seeds 15 --out {out}",
+    "compare": "--policies LCB,Uniform --families random-3 --horizons 30 --seeds 12 --out {out}",
+    "fit": "{log} --by-partition --instance user --arm item --time time --loss loss --memory 1 "
+    "--ridge 1 --pooling none --out {out}/model.json",
 }
 
 
 def command(name, out, log):
     """Return a function that runs a command as a user does."""
-    from influential_bandits.cli import main
 
     def run():
-        sys.argv = ["influential-bandits", *(w.format(out=out, log=log) for w in COMMANDS[name])]
+        words = [word.format(out=out, log=log) for word in COMMANDS[name].split()]
+        sys.argv = ["influential-bandits", name, *words]
         main()
 
     return run
@@ -148,8 +133,6 @@ def command(name, out, log):
 @prepared
 def undisturbed(name):
     """Return how long a command takes, a log for it, and what it makes of it."""
-    from hostile.judging import shared
-
     home = shared / f"{name} {os.getpid()}"
     (home / "log").mkdir(parents=True)
     log = ib.synthetic_log(8, 20, 2, seed=5).to_frame().rename(columns={"instance": "user"})
@@ -177,10 +160,8 @@ def play_command(draw, home):
     said = (home / "said").read_text()
     demand(status == 0 and "Traceback" not in said, RAW, f"exit status {status}: {said[-200:]}")
     for path, data in kept.items():
-        demand(
-            path.exists() and path.read_bytes() == data, LOST, f"{path.name} is gone or another one"
-        )
-    found = contents(out)
-    demand(found == expected, OTHER, "another result than without the kill")
+        same = path.exists() and path.read_bytes() == data
+        demand(same, LOST, f"{path.name} is gone or another one")
+    demand(contents(out) == expected, OTHER, "another result than without the kill")
     left = [p.name for p in out.rglob("*") if p.name.endswith(".tmp") or p.name.startswith(".")]
     demand(not left, OTHER, f"temporary files stay behind: {left}")

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from functools import partial
 from pathlib import Path
 
 import matplotlib.figure
@@ -23,6 +24,7 @@ def save_nothing(self, target, **_):
 
 
 matplotlib.figure.Figure.savefig = save_nothing
+WAYS = ("bytes", "bytes", "bytes", "rows", "rows", "swap", "copy", "foreign", "side", "folder")
 COLUMNS = {"instance": "instance", "arm": "item", "time": "time", "loss": "loss"}
 
 
@@ -98,25 +100,18 @@ def bits(path):
     return {name: [repr(x) for x in table[name].to_pylist()] for name in table.column_names}
 
 
-def play_study(draw, home):
-    play_folder(draw, home, "study")
-
-
-def play_arena(draw, home):
-    play_folder(draw, home, "arena")
-
-
-def play_fit(draw, home):
-    play_folder(draw, home, "fit")
-
-
-def play_folder(draw, home, kind):
+def play_folder(kind, draw, home):
     """Spoil a finished folder, and run the same again."""
     source, expected = finished(kind)
     out = home / "out"
     shutil.copytree(source, out)
     spoilt = spoil(draw, out, kind)
     run_again(kind, out, expected, [p for p in piece_files(source) if p.name not in spoilt])
+
+
+play_study = partial(play_folder, "study")
+play_arena = partial(play_folder, "arena")
+play_fit = partial(play_folder, "fit")
 
 
 def run_again(kind, out, expected, good):
@@ -143,11 +138,10 @@ def spoil(draw, out, kind):
     """Spoil one file or two, and return their names."""
     files = piece_files(out)
     path, other = draw.sample(files, 2)
-    way = draw.choice(
-        ("bytes", "bytes", "bytes", "rows", "rows", "swap", "copy", "foreign", "side", "folder")
-    )
-    said = way
-    if way == "bytes":
+    said = way = draw.choice(WAYS)
+    if way == "side":  # anything else in the folder
+        path = draw.choice([p for p in out.rglob("*") if p.suffix in {".json", ".parquet"}])
+    if way in {"bytes", "side"}:
         data, said = mutate_bytes(draw, path.read_bytes())
         path.write_bytes(data)
     elif way == "rows":
@@ -162,16 +156,10 @@ def spoil(draw, out, kind):
         foreign = piece_files(finished(kind, True)[0])
         same = [p for p in foreign if p.name == path.name]
         shutil.copy((same or foreign)[0], path)
-    elif way == "side":
-        path = draw.choice([p for p in out.rglob("*") if p.suffix in {".json", ".parquet"}])
-        data, said = mutate_bytes(draw, path.read_bytes())
-        path.write_bytes(data)
     else:
         path.unlink()
         path.mkdir()
-    tell(
-        f"{kind}: {path.name}: {said}" + (f" with {other.name}" if way in {"swap", "copy"} else "")
-    )
+    tell(f"{kind}: {path.name}: {said}; {other.name}")
     return {path.name, other.name} if way == "swap" else {path.name}
 
 
@@ -179,21 +167,16 @@ def mutate_rows(draw, path):
     """Rewrite a Parquet file with other rows under the same metadata; return what was done."""
     table = pq.read_table(path)
     n, about = table.num_rows, table.schema.metadata
-    way = draw.choice(
-        ("shuffled", "halved", "doubled", "one row less", "none", "changed", "column", "bare")
-    )
     rows = list(range(n))
-    if way == "shuffled":
-        draw.shuffle(rows)
-    elif way == "halved":
-        rows = rows[: n // 2]
-    elif way == "doubled":
-        rows += rows
-    elif way == "one row less":
-        del rows[draw.randrange(n)]
-    elif way == "none":
-        rows = []
-    table = table.take(pa.array(rows, pa.int64()))
+    orders = {
+        "shuffled": draw.sample(rows, n),
+        "halved": rows[: n // 2],
+        "doubled": rows * 2,
+        "one row less": rows[:-1],
+        "none": [],
+    }
+    way = draw.choice((*orders, "changed", "column", "bare"))
+    table = table.take(pa.array(orders.get(way, rows), pa.int64()))
     if way == "changed":
         way = f"changed {change_number(draw, table, columns := {})}"
         table = pa.table(columns, table.schema)
@@ -230,15 +213,8 @@ def trajectory():
     """Return a saved trajectory and all it holds."""
     path = Path(shared) / f"trajectory {os.getpid()}.parquet"
     worlds = [ib.random_instance(3, seed) for seed in (1, 2)]
-    run = ib.simulate(
-        worlds,
-        ib.LCB(),
-        50,
-        ib.GaussianNoise(),
-        seeds=[3, 1, 2],
-        checkpoints=[10, 20, 50],
-        record="arms",
-    )
+    how = {"seeds": [3, 1, 2], "checkpoints": [10, 20, 50], "record": "arms"}
+    run = ib.simulate(worlds, ib.LCB(), 50, ib.GaussianNoise(), **how)
     run.save(path)
     return path.read_bytes(), fields(ib.Trajectory.load(path))
 

@@ -23,7 +23,7 @@ def verdicts():
 def test_hostile_cases_are_survived_or_refused(subject, verdicts):
     assert len(verdicts[subject]) == SUBJECTS[subject].suite
     bad = [verdict for verdict in verdicts[subject] if not verdict.allowed]
-    assert not bad, "\n".join(
-        f"{v.outcome}: {v.about}: {v.detail} (--only {subject!r} --seed {SEED} --case {v.number})"
+    assert not bad, "to repeat: make hostile ONLY=… SEED=… CASE=…\n" + "\n".join(
+        f"{v.outcome}: {v.about}: {v.detail} (ONLY={subject!r} SEED={SEED} CASE={v.number})"
         for v in bad
     )
