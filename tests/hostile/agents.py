@@ -3,8 +3,9 @@
 import json
 
 import influential_bandits as ib
-from hostile.judging import OTHER, RAW, demand, prepared, tell
+from hostile.judging import LOST, OTHER, RAW, Failed, demand, prepared, tell
 from hostile.mutating import differs, mutate_json, mutate_numbers
+from influential_bandits.errors import InfluentialBanditsError
 from influential_bandits.policies.naming import known_policies
 
 ARMS = 3
@@ -35,10 +36,8 @@ def policy_named(name):
     return policy
 
 
-def play(draw, home):
-    """Load and play a spoilt file: whatever was loaded is what the file says, and plays on."""
-    name = draw.choice(POLICIES)
-    policy = policy_named(name)
+def played(draw, policy):
+    """Return an agent after some rounds, with losses that are late and perhaps a retired arm."""
     agent = ib.Agent(policy, ARMS, seed=draw.choice((0, 2**64 - 1)), **told(policy))
     tickets = []
     for _ in range(draw.choice((0, 1, 12, 12, 40))):
@@ -47,9 +46,29 @@ def play(draw, home):
             agent.observe(tickets.pop(draw.randrange(len(tickets))), draw.gauss(0.5, 0.3))
     if draw.random() < 0.3:
         agent.retire_arm(draw.randrange(ARMS))
+    return agent
+
+
+def play(draw, home):
+    """Load and play a spoilt file: whatever was loaded is what the file says, and plays on."""
+    name = draw.choice(POLICIES)
+    policy = policy_named(name)
+    agent = played(draw, policy)
+    kind = draw.random()
+    if kind > 0.9:
+        tell(f"{name} after {agent.round} rounds and more: a good file")
+        play_on(draw, agent, draw.choice((1, 30, 300)))
+        require_same(agent, home / "agent.json")
+        return
     data = agent.to_json()
-    if data["state"] and draw.random() < 0.7:  # numbers where numbers belong pass for good ones
+    if data["state"] and kind < 0.5:  # numbers where numbers belong pass for good ones
         data["state"], said = mutate_numbers(draw, data["state"])
+    elif data["state"] and kind < 0.7:  # parts of two good states, which do not fit each other
+        other = played(draw, policy).to_json()
+        names = draw.sample(sorted(data["state"]), draw.randint(1, len(data["state"])))
+        data["state"] |= {name: other["state"][name] for name in names}
+        data |= {key: other[key] for key in draw.sample(("round", "retired", "pending"), 1)}
+        said = f"{', '.join(names)} of another one after {other['round']} rounds"
     else:
         data, said = mutate_json(draw, data)
     tell(f"{name} after {agent.round} rounds: {said}")
@@ -66,6 +85,20 @@ def play(draw, home):
 def _plain(data):
     """The order of what is retired means nothing, nor does naming it twice."""
     return data | {"retired": sorted(set(data["retired"]))}
+
+
+def require_same(agent, path):
+    """A good file is loaded, and plays like the agent that was saved."""
+    try:
+        agent.save(path)
+        again = ib.Agent.load(path, agent.policy, **told(agent.policy))
+    except InfluentialBanditsError as error:
+        raise Failed(LOST, f"what it learnt cannot be saved and loaded: {error}") from error
+    for _ in range(20):
+        first, second = agent.pull(), again.pull()
+        demand(first == second, OTHER, f"plays {second} instead of {first} when loaded")
+        agent.observe(first, 0.5)
+        again.observe(second, 0.5)
 
 
 def play_on(draw, agent, rounds):

@@ -53,7 +53,8 @@ def mutate_numbers(draw, data):
         for n in draw.sample(range(size), min(size, draw.choice((1, 1, 2, 9)))):
             old = data[name][n]
             values = WHOLE if isinstance(old, str) else REAL
-            near = draw.choice((float(old) + 1, float(old) - 1, -float(old), float(old) * 2))
+            by = draw.gauss(1.0, 0.5)
+            near = draw.choice((float(old) + 1, float(old) - 1, -float(old), float(old) * by))
             new = draw.choice((*values, *[near] * 6, draw.choice(BEYOND[:-1])))
             data[name][n] = str(int(new)) if isinstance(old, str) else float(new)
             said.append(f"{name}[{n}] {old} → {data[name][n]!s:.40}")
