@@ -8,7 +8,7 @@ PIP := -m pip -qq --no-input --disable-pip-version-check
 .DELETE_ON_ERROR:
 # Two installs at once would spoil the environment they share.
 .NOTPARALLEL:
-.PHONY: help demo test check bench lock clean
+.PHONY: help demo test check hostile bench lock clean
 
 help:  ## List what make can do
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' Makefile
@@ -34,6 +34,12 @@ check: $(VENV)/dev.stamp  ## Lint, format, types, layers, doctests and the docum
 	@$(VENV)/bin/python -m pytest --quiet --doctest-modules src
 	@echo "Running the examples of the documents …"
 	@$(VENV)/bin/python -m pytest --quiet tests/test_documents.py
+
+hostile: $(VENV)/dev.stamp  ## Try hostile files, numbers, disks and kills: CASES=3000 ONLY='text logs' SEED=1
+	@echo "Playing hostile cases …"
+	@cd tests && ../$(VENV)/bin/python -m hostile $(if $(CASES),--cases $(CASES)) \
+		$(if $(ONLY),--only '$(ONLY)') $(if $(SEED),--seed $(SEED)) $(if $(CASE),--case $(CASE)) \
+		$(if $(SOURCE),--source '$(abspath $(SOURCE))')
 
 bench: $(BENCH)/bench.stamp  ## Measure against other libraries, in an environment of their own
 	@echo "Running the benchmarks …"

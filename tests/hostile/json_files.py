@@ -1,0 +1,160 @@
+"""Files of instances and models, spoilt and used; and JSON that is made to break readers."""
+
+import json
+import os
+
+import numpy as np
+
+import influential_bandits as ib
+from hostile.agents import ARMS, policy_named
+from hostile.judging import OTHER, demand, prepared, shared, tell
+from hostile.mutating import differs, mutate_json
+from hostile.pieces import run_study
+
+
+@prepared
+def instances():
+    """Return instances of every kind as JSON data; all that is done with them is compiled."""
+    matrix = [[0.3, -0.1, 0.0], [-0.1, 0.2, 0.0], [0.0, 0.0, 0.1]]
+    losses = [0.5, 0.4, 0.6]
+    made = [
+        ib.Instance(matrix, losses, ["a", "b", "c"]),
+        ib.Instance(matrix, losses, memory=0.9),
+        ib.Instance(ib.LowRankInteraction([[0.5], [0.1], [0.2]]), losses),
+        ib.Instance(ib.SparseInteraction(matrix), losses),
+        ib.indefinite_instance(3, 0),
+    ]
+    for instance in made:
+        use_instance(instance)
+    return [instance.to_json() for instance in made]
+
+
+def use_instance(instance):
+    """Do what one does with an instance."""
+    run = ib.simulate(instance, ib.LCB(), 30, progress=False)
+    if instance.memory == 1.0:
+        demand(not np.isnan(run.loss()).any(), OTHER, "total losses are undefined")
+        ib.optimum(instance, 30)
+    ib.Environment(instance).pull(0)
+    repr(instance)
+
+
+def play_instance(draw, home):
+    """Load a spoilt instance: it is what the file says, and can be used and saved."""
+    data, said = mutate_json(draw, draw.choice(instances()))
+    tell(said)
+    path = home / "instance.json"
+    path.write_text(json.dumps(data))
+    instance = ib.Instance.load(path)
+    same = 0.0 in data["interaction"].get("values", ())  # zeros of a sparse matrix are not kept
+    where = None if same else differs(instance.to_json(), data)
+    demand(where is None, OTHER, f"loaded, but not as the file says: {where}")
+    instance.save(path)
+    use_instance(instance)
+
+
+@prepared
+def models():
+    """Return a log and fitted models of every kind as JSON data."""
+    log = ib.synthetic_log(4, 25, 2, seed=3)
+    kinds = [
+        ib.StationaryModel(),
+        ib.DriftModel(pooled=True),
+        ib.InfluenceModel(pooled=True),
+        ib.InfluenceModel("symmetric", memory=0.8, drift=True),
+        ib.InfluenceModel(pooled="partial"),
+        ib.InfluenceModel("diagonal", half_life=3.0, pooled=True),
+    ]
+    found = []
+    for number, model in enumerate(kinds):
+        path = shared / f"model {number} {os.getpid()}.json"
+        ib.save_model(model.fit(log), path, {"logged_mix": [0.5, 0.5]})
+        use_model(ib.load_model(path)[0], log)
+        found.append(json.loads(path.read_text()))
+    return log, found
+
+
+def use_model(model, log):
+    """Do what one does with a model."""
+    model.predict(log)
+    if isinstance(model, ib.InfluenceModel):
+        for instance in (None, log.instances[0]):
+            if instance is None or instance in model.instances_:
+                found = ib.plan(model, 20, instance=instance, days_between_rounds=1.0)
+                demand(np.isfinite(found.mix).all(), OTHER, "the plan is not finite")
+                str(found)
+                model.interval(instance=instance)
+
+
+def play_model(draw, home):
+    """Load a spoilt model: it is what the file says, predicts, plans, and can be saved."""
+    log, found = models()
+    data, said = mutate_json(draw, draw.choice(found))
+    tell(f"{data.get('model')}: {said}")
+    path = home / "model.json"
+    path.write_text(json.dumps(data))
+    model, about = ib.load_model(path)
+    ib.save_model(model, path, about)
+    where = differs(json.loads(path.read_text()), data)
+    demand(where is None, OTHER, f"loaded, but not as the file says: {where}")
+    use_model(model, log)
+
+
+def load_agent(path):
+    return ib.Agent.load(path, policy_named("LCB"))
+
+
+def load_settings(path):
+    """The settings of a folder of results are read before anything is done."""
+    folder = path.parent / "out" / "figure-1b"
+    folder.mkdir(parents=True)
+    path.rename(folder / "settings.json")
+    run_study(path.parent / "out")
+
+
+def play_bomb(draw, home):
+    """Read JSON that is long, deep, double or no text; by everything that reads JSON."""
+    agent = ib.Agent(policy_named("LCB"), ARMS)
+    readers = {
+        "agent": (load_agent, agent.to_json()),
+        "instance": (ib.Instance.load, instances()[0]),
+        "model": (ib.load_model, models()[1][0]),
+        "settings": (load_settings, {"study": "figure-1b"}),
+    }
+    name = draw.choice(sorted(readers))
+    read, data = readers[name]
+    key = draw.choice(sorted(data))
+    bomb, text = draw.choice(sorted(BOMBS.items()))
+    good = json.dumps(data)
+    value = json.dumps(data[key])
+    inside = f"{{{json.dumps(key)}: {text}, {good[1:]}"  # the good value of the same name follows
+    instead = json.dumps(data | {key: "BOMB"}).replace('"BOMB"', text)
+    whole = draw.choice((instead, instead, instead, inside, text, f"[{good}, {text}]", good + text))
+    path = home / "file.json"
+    path.write_bytes(
+        whole.encode(draw.choice(("utf-8", "utf-8", "utf-8", "utf-16")), "surrogatepass")
+    )
+    tell(f"{name}: {bomb} for {key}, {value:.40}")
+    read(path)
+
+
+BOMBS = {
+    "5,000 digits": "9" * 5000,
+    "-5,000 digits": "-" + "9" * 5000,
+    "5,000 decimals": "0." + "1" * 5000,
+    "1e999": "1e999",
+    "1e99999999999": "1e99999999999",
+    "nested lists": "[" * 100_000 + "]" * 100_000,
+    "nested objects": '{"a":' * 100_000 + "1" + "}" * 100_000,
+    "unclosed": "[" * 100_000,
+    "long text": '"' + "x" * 5_000_000 + '"',
+    "long list": "[" + "0," * 500_000 + "0]",
+    "NaN": "NaN",
+    "Infinity": "[-Infinity]",
+    "surrogate": '"\\ud800"',
+    "raw surrogate": '"\ud800"',
+    "NUL": '"\0"',
+    "BOM": "\ufeff1",
+    "null": "null",
+    "nothing": "",
+}

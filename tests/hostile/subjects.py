@@ -1,0 +1,34 @@
+"""What is tried: where it is written, how many cases, and how long one may take."""
+
+from typing import NamedTuple
+
+
+class Subject(NamedTuple):
+    """A module with ``play(draw, home)``, or another function of it."""
+
+    module: str
+    function: str = "play"
+    share: float = 1.0  # of the cases asked for: less where one takes long
+    suite: int = 10  # cases in the ordinary suite
+    seconds: float = 20.0  # after which a case hangs
+
+
+SUBJECTS = {
+    "agent files": Subject("agents", suite=120),
+    "extreme losses": Subject("losses", suite=40),
+    "study pieces": Subject("pieces", "play_study", share=0.2, suite=8),
+    "arena pieces": Subject("pieces", "play_arena", share=0.2, suite=8),
+    "fit pieces": Subject("pieces", "play_fit", suite=40),
+    "trajectories": Subject("pieces", "play_trajectory", suite=60),
+    "read errors": Subject("read_errors", share=0.1, suite=9),
+    "killed saves": Subject("kills", "play_save", share=0.2, suite=24),
+    "killed commands": Subject("kills", "play_command", share=0.03, suite=3, seconds=60.0),
+    "text logs": Subject("text_logs", suite=150),
+    "Parquet folders": Subject("parquet_folders", share=0.3, suite=40),
+    "model files": Subject("json_files", "play_model", suite=80),
+    "instance files": Subject("json_files", "play_instance", suite=80),
+    "JSON bombs": Subject("json_files", "play_bomb", share=0.2, suite=24),
+    "arguments": Subject("arguments", suite=150),
+    "command options": Subject("arguments", "play_option", share=0.1, suite=8),
+    "compiled caches": Subject("caches", share=0.03, suite=3, seconds=120.0),
+}
