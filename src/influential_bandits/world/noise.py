@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import is_real
+from influential_bandits.checks import LARGEST_LOSS, is_real, require_losses, shown
 from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.compiling import inlined
 from influential_bandits.numerics.streams import centred, normal, stream_at
@@ -137,13 +137,14 @@ class RecordedNoise(Noise):
     def __post_init__(self) -> None:
         try:
             values = np.atleast_2d(np.array(self.values, dtype=np.float64)) + 0.0
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise InvalidInput("recorded noise must be an array of numbers") from None
         if values.ndim != 2 or not np.isfinite(values).all() or len(values) == 0:
             raise InvalidInput(
                 "recorded noise must be finite numbers of shape (rounds,) or (seeds, rounds), "
                 f"got shape {np.shape(self.values)}"
             )
+        require_losses("recorded noise", values, InvalidInput)
         values.flags.writeable = False
         object.__setattr__(self, "values", values)
 
@@ -179,7 +180,7 @@ def require_noise(given: object) -> Noise:
     if given is None:
         return NoNoise()
     if not isinstance(given, Noise):
-        raise InvalidInput(f"noise must be a Noise such as GaussianNoise(1.0), got {given!r:.80}")
+        raise InvalidInput(f"noise must be a Noise such as GaussianNoise(1.0), got {shown(given)}")
     return given
 
 
@@ -194,8 +195,10 @@ def noise_from_json(data: dict[str, Any]) -> Noise:
 
 def _not_negative(what: str, value: object) -> float:
     if not is_real(value):
-        raise InvalidInput(f"noise {what} must be a number, got {value!r}")
+        raise InvalidInput(f"noise {what} must be a number, got {shown(value)}")
     number = float(value)  # type: ignore[arg-type]
-    if not 0.0 <= number < float("inf"):
-        raise InvalidInput(f"noise {what} must be finite and not negative, got {value}")
+    if not 0.0 <= number <= LARGEST_LOSS:
+        raise InvalidInput(
+            f"noise {what} must not be negative, and at most {LARGEST_LOSS:g}, got {shown(value)}"
+        )
     return number
