@@ -174,7 +174,7 @@ def real_setting(
         if (above <= number if closed else above < number) and number <= most:
             object.__setattr__(policy, name, number)
             return
-    raise InvalidInput(
-        f"{name} must be a number {'of at least' if closed else 'above'} {above:g} and at most "
-        f"{most:g}, got {shown(value)}"
-    )
+    expected = f"{'of at least' if closed else 'above'} {above:g}"
+    if most < LARGEST_LOSS or (is_real(value) and float(value) > above):
+        expected += f" and at most {most:g}"
+    raise InvalidInput(f"{name} must be a number {expected}, got {shown(value)}")

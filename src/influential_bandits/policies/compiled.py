@@ -42,6 +42,7 @@ from influential_bandits.policies.contract import (
     plain_parameters,
 )
 from influential_bandits.policies.messages import NO_ARM
+from influential_bandits.policies.reproducible import require_reproducible
 from influential_bandits.world.dynamics import Floats, Ints
 from influential_bandits.world.instance import Instance
 
@@ -326,6 +327,8 @@ def _tag(
     mode = " checked" if checked else ""
     digest = hashlib.sha256(f"{functions}{parameters}{schema}{mode}".encode()).hexdigest()
     if digest not in Tag.known:
+        for name in FUNCTIONS:
+            require_reproducible(f"{code.__name__}.{name}", getattr(code, name))
         Tag.known[digest] = Tag(digest, code, parameters, schema, checked)
     return Tag.known[digest]
 

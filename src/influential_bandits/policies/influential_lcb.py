@@ -69,8 +69,8 @@ class InfluentialLCB(Policy):
         if not (isinstance(self.scale, str) and self.scale == "estimate"):
             if not is_real(self.scale) or not 0.0 < float(self.scale) <= LARGEST_LOSS:
                 raise InvalidInput(
-                    f'scale must be a positive number up to {LARGEST_LOSS:g}, or "estimate", got '
-                    f"{shown(self.scale)}"
+                    f'scale must be a positive number or "estimate", got {shown(self.scale)}; '
+                    f"numbers go up to {LARGEST_LOSS:g}"
                 )
             object.__setattr__(self, "scale", float(self.scale))
         if not isinstance(self.opening, str) or self.opening not in OPENINGS:

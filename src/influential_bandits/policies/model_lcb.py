@@ -126,9 +126,9 @@ class ModelLCB(Policy):
             if isinstance(value, str) and value == "estimate":
                 continue
             if not is_real(value) or not 0.0 < float(value) <= top:
+                bound = " and at most 1" if top == 1.0 else f" (and at most {top:g})"
                 raise InvalidInput(
-                    f'{name} must be a number above 0 and at most {top:g}, or "estimate", got '
-                    f"{shown(value)}"
+                    f'{name} must be a number above 0{bound}, or "estimate", got {shown(value)}'
                 )
             object.__setattr__(self, name, float(value))
         if self.scale != "estimate" and self.noise == "estimate":
