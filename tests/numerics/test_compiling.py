@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 import influential_bandits
-from influential_bandits.numerics.compiling import borrowed, fingerprint
+from influential_bandits.numerics.compiling import borrowed
+from influential_bandits.numerics.fingerprints import fingerprint
 
 PACKAGE = Path(influential_bandits.__file__).parent
 

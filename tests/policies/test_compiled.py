@@ -341,3 +341,62 @@ def test_an_edited_policy_never_runs_old_code_and_an_unedited_one_is_not_compile
     assert play()["arms"] == [2, 2, 2]
     edit("settings.py", "OFFSET = 0", "OFFSET = 1")
     assert play()["arms"] == [3, 3, 3]
+
+
+NOTEBOOK = """
+import sys
+from dataclasses import dataclass
+from numba import njit
+import influential_bandits as ib
+
+K0 = int(sys.argv[1])
+helper = njit(lambda x: K0)
+
+
+@dataclass(frozen=True)
+class Mine(ib.Policy):
+    @staticmethod
+    def select(c, s, t, eligible, rng):
+        return helper(0)
+
+
+def played():
+    world = ib.random_instance(arms=5, seed=0)
+    agent = ib.Agent(Mine(), 5)
+    arm = agent.select()
+    return ib.simulate(world, Mine(), 3, record="arms").arms[0, 0].tolist() + [arm]
+
+
+print(played())
+for K0 in map(int, sys.argv[2:]):
+    print(played())
+"""
+
+
+def test_a_constant_changed_in_a_notebook_is_played_at_once_and_by_every_later_process(tmp_path):
+    """What is on disk under a fingerprint is what the fingerprint says, in whatever order."""
+    (tmp_path / "notebook.py").write_text(NOTEBOOK, encoding="utf-8")
+
+    def play(*constants):
+        done = subprocess.run(
+            [sys.executable, tmp_path / "notebook.py", *map(str, constants)],
+            env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    assert play(2, 1, 2) == [[2] * 4, [1] * 4, [2] * 4]
+    assert play(1) == [[1] * 4]
+    assert play(3, 2, 1) == [[3] * 4, [2] * 4, [1] * 4]
+
+
+def test_an_agent_keeps_to_the_code_that_it_began_with():
+    names = {"__name__": "mine"}
+    exec(HEAD + "ARMS = np.array([1, 0])\n" + MINE.format(choice="ARMS[0]"), names)
+    agent = ib.Agent(names["Mine"](), 2)
+    names["ARMS"][0] = 0
+    assert agent.select() == 1
+    assert ib.Agent(names["Mine"](), 2).select() == 0

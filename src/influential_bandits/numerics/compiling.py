@@ -1,14 +1,10 @@
-"""How this package compiles: one decorator, and a fingerprint of what a function really runs."""
+"""How this package compiles: two decorators, and views that cost nothing."""
 
 from __future__ import annotations
 
-import enum
-import hashlib
-import types
-from collections.abc import Callable, Iterator
-from functools import cache
-from pathlib import Path
-from typing import Any, TypeVar
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
@@ -17,39 +13,18 @@ from numba.core import types as numba_types
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array, populate_array
 
-__all__ = ["borrowed", "fingerprint", "inlined", "kernel", "package_digest"]
+from influential_bandits.numerics.code_cache import CodeCache
+
+__all__ = ["borrowed", "inlined", "kernel"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-def _package_stamp() -> str:
-    """Return a digest that changes whenever any source file of the package does."""
-    root = Path(__file__).resolve().parent.parent
-    digest = hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
-        status = path.stat()
-        digest.update(f"{path.relative_to(root)} {status.st_mtime_ns} {status.st_size}\n".encode())
-    return digest.hexdigest()
-
-
-PACKAGE_STAMP = _package_stamp()
-
-
-@cache
-def package_digest() -> str:
-    """Return a digest of the contents of all source files: equal on machines with equal code."""
-    root = Path(__file__).resolve().parent.parent
-    digest = hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
-        digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()[:16]
 
 
 def kernel(function: Function) -> Function:
     """Compile without the interpreter lock, without fused or reordered arithmetic, and cached.
 
-    Numba's cache looks at the function's own file only, and would run old code after an edit of a
-    file that it calls into. Here the cache is good for one state of the whole package.
+    Numba's own cache looks at the function's own file only, and would run old code after an edit of
+    a file that it calls into; a :class:`CodeCache` is good for one state of the whole package.
     """
     return _compiled(function, forceinline=False)
 
@@ -60,11 +35,24 @@ def inlined(function: Function) -> Function:
 
 
 def _compiled(function: Function, forceinline: bool) -> Function:
+    if numba.config.DISABLE_JIT:
+        return _interpreted(function)
     dispatcher = numba.njit(
-        nogil=True, cache=True, error_model="numpy", fastmath=False, forceinline=forceinline
+        nogil=True, error_model="numpy", fastmath=False, forceinline=forceinline
     )(function)
-    dispatcher._cache._cache_file._source_stamp = PACKAGE_STAMP
+    dispatcher._cache = CodeCache(function)
     return dispatcher
+
+
+def _interpreted(function: Function) -> Function:
+    """Return what runs the function by the interpreter, with the arithmetic of compiled code."""
+
+    @wraps(function)
+    def run(*arguments: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return function(*arguments)
+
+    return cast("Function", run)
 
 
 @intrinsic
@@ -92,86 +80,3 @@ def borrowed(typing_context, array):  # type: ignore[no-untyped-def] # noqa: ANN
         return view._getvalue()
 
     return array(array), generate
-
-
-def fingerprint(*functions: Callable[..., Any]) -> str:
-    """Return a digest of the functions' code and of everything that their code can reach.
-
-    Two functions of the same fingerprint compile to the same machine code: the digest covers byte
-    code, constants, default values, captured and global values, and called functions, recursively.
-    Comments and line numbers do not count.
-
-    Examples
-    --------
-    >>> def one():
-    ...     return 1
-    >>> def two():
-    ...     return 2
-    >>> fingerprint(one) == fingerprint(two)
-    False
-    """
-    digest = hashlib.sha256()
-    plain = tuple(getattr(function, "py_func", function) for function in functions)
-    for part in _parts(plain, set()):
-        digest.update(part.encode())
-        digest.update(b"\0")
-    return digest.hexdigest()
-
-
-def _parts(value: object, seen: set[int]) -> Iterator[str]:
-    """Yield strings that together identify a value as compiled code sees it."""
-    value = getattr(value, "_dispatcher", value)  # a universal function holds a compiled one
-    options = getattr(value, "targetoptions", None)
-    if isinstance(options, dict):
-        yield repr(sorted(options.items()))
-    value = getattr(value, "py_func", value)
-    if isinstance(value, types.FunctionType):
-        if id(value) in seen:
-            yield "seen"
-            return
-        seen.add(id(value))
-        yield value.__qualname__
-        yield from _parts(value.__defaults__, seen)
-        yield from _code_parts(value.__code__, value.__globals__, value.__doc__, seen)
-        for cell in value.__closure__ or ():
-            yield from _parts(cell.cell_contents, seen)
-    elif isinstance(value, types.ModuleType):
-        yield f"{value.__name__} {getattr(value, '__version__', '')}"
-    elif isinstance(value, (tuple, list)):
-        yield f"{type(value).__name__} {len(value)} {getattr(value, '_fields', '')}"
-        for item in value:
-            yield from _parts(item, seen)
-    elif isinstance(value, frozenset):
-        yield f"frozenset {sorted(map(repr, value))}"
-    elif isinstance(value, np.ndarray):
-        yield f"{value.dtype} {value.shape} {value.tobytes().hex()}"
-    elif isinstance(value, type):
-        members = [(m.name, m.value) for m in value] if issubclass(value, enum.Enum) else ""
-        yield f"{value.__module__}.{value.__qualname__} {getattr(value, '_fields', '')}{members}"
-    else:
-        text = repr(value)
-        yield f"{type(value).__qualname__} {'' if ' at 0x' in text else text}"
-
-
-def _code_parts(
-    code: types.CodeType, scope: dict[str, Any], doc: str | None, seen: set[int]
-) -> Iterator[str]:
-    yield code.co_code.hex()
-    yield " ".join(code.co_varnames)
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _code_parts(constant, scope, None, seen)
-        elif constant is None or constant is not doc:
-            yield from _parts(constant, seen)
-    for name in code.co_names:
-        yield name
-        yield from _reached(scope.get(name), code.co_names, seen)
-
-
-def _reached(value: object, names: tuple[str, ...], seen: set[int]) -> Iterator[str]:
-    """Yield the parts of a value and, if it is a module, of what these names reach through it."""
-    yield from _parts(value, seen)
-    if isinstance(value, types.ModuleType) and id(value) not in seen:
-        seen.add(id(value))
-        for name in names:
-            yield from _reached(getattr(value, name, None), names, seen)

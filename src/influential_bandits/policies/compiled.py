@@ -33,7 +33,9 @@ from numba.extending import (
 
 from influential_bandits.checks import checked_horizon, require_memory, shown, whole_number
 from influential_bandits.errors import InvalidInput, InvalidPolicy
-from influential_bandits.numerics.compiling import borrowed, fingerprint
+from influential_bandits.numerics.compiling import borrowed
+from influential_bandits.numerics.fingerprints import fingerprint
+from influential_bandits.numerics.recompiling import LinkedCompiler, compile_anew
 from influential_bandits.policies.contract import (
     FUNCTIONS,
     Policy,
@@ -48,6 +50,7 @@ from influential_bandits.world.instance import Instance
 
 TYPES = ("int64", "float64")
 INLINED = {"forceinline": True, "error_model": "numpy"}  # a policy becomes a part of the loop
+BETWEEN = {**INLINED, "pipeline_class": LinkedCompiler}  # and so does what calls it there
 
 
 class Tag:
@@ -66,8 +69,8 @@ class Tag:
         self.digest = digest
         self.parameters = parameters
         self.schema = schema
-        options = INLINED | {"boundscheck": checked}
-        self.functions = {name: numba.njit(**options)(getattr(code, name)) for name in FUNCTIONS}
+        functions = {name: getattr(code, name) for name in FUNCTIONS}
+        self.functions = compile_anew(functions, **INLINED, boundscheck=checked)
 
     @cached_property
     def state(self) -> type[tuple[Any, ...]]:
@@ -99,7 +102,7 @@ class Tag:
         fields = ", ".join(f"read_only(s.{name})" for name, *_ in self.schema)
         source = f"def shielded(s):\n    return State({fields})\n"
         made = _made(source, "shielded", {"State": self.state, "read_only": read_only})
-        return numba.njit(**INLINED)(made)
+        return numba.njit(**BETWEEN)(made)
 
 
 def _made(source: str, name: str, scope: dict[str, Any]) -> Callable[..., Any]:
@@ -393,18 +396,18 @@ def arm_retired(tag: Tag, c: Any, s: Any, arm: int) -> None:
     raise AssertionError
 
 
-@overload(unpack, jit_options=INLINED)
+@overload(unpack, jit_options=BETWEEN)
 def _unpack(tag, config, arrays):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
     return _of(tag).unpack
 
 
-@overload(init, jit_options=INLINED)
+@overload(init, jit_options=BETWEEN)
 def _init(tag, c, s):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
     function = _of(tag).functions["init"]
     return lambda tag, c, s: function(c, s)
 
 
-@overload(select, jit_options=INLINED)
+@overload(select, jit_options=BETWEEN)
 def _select(tag, c, s, t, eligible, rng):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
     function, shielded = _of(tag).functions["select"], _of(tag).shielded
     return lambda tag, c, s, t, eligible, rng: as_arm(
@@ -412,25 +415,25 @@ def _select(tag, c, s, t, eligible, rng):  # type: ignore[no-untyped-def] # noqa
     )
 
 
-@overload(pulled, jit_options=INLINED)
+@overload(pulled, jit_options=BETWEEN)
 def _pulled(tag, c, s, t, arm, memo):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
     function = _of(tag).functions["pulled"]
     return lambda tag, c, s, t, arm, memo: function(c, s, t, arm, memo)
 
 
-@overload(observed, jit_options=INLINED)
+@overload(observed, jit_options=BETWEEN)
 def _observed(tag, c, s, t, arm, memo, loss):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
     function = _of(tag).functions["observed"]
     return lambda tag, c, s, t, arm, memo, loss: function(c, s, t, arm, memo, loss)
 
 
-@overload(arm_added, jit_options=INLINED)
+@overload(arm_added, jit_options=BETWEEN)
 def _arm_added(tag, c, s, arm):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
     function = _of(tag).functions["arm_added"]
     return lambda tag, c, s, arm: function(c, s, arm)
 
 
-@overload(arm_retired, jit_options=INLINED)
+@overload(arm_retired, jit_options=BETWEEN)
 def _arm_retired(tag, c, s, arm):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
     function = _of(tag).functions["arm_retired"]
     return lambda tag, c, s, arm: function(c, s, arm)

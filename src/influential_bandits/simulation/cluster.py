@@ -24,7 +24,7 @@ from typing import Any
 
 from influential_bandits.checks import optional_module, whole_number
 from influential_bandits.errors import ClusterError, ClusterLost, InvalidInput, TaskLost
-from influential_bandits.numerics.compiling import package_digest
+from influential_bandits.numerics.fingerprints import package_digest
 from influential_bandits.simulation.execution import (
     Attempt,
     Execution,

@@ -31,7 +31,7 @@ from influential_bandits.learning.models import InfluenceModel
 from influential_bandits.learning.parts import name_of
 from influential_bandits.learning.survey import Survey, surveyed
 from influential_bandits.logs.log import EventLog
-from influential_bandits.numerics.compiling import package_digest
+from influential_bandits.numerics.fingerprints import package_digest
 from influential_bandits.simulation.execution import Execution, Progress, chosen_execution
 from influential_bandits.studies.log_sections import halves_of, some_instances, tuned
 from influential_bandits.studies.store import (

@@ -14,7 +14,7 @@ import numpy as np
 from rich.console import Console
 
 from influential_bandits.errors import InvalidInput, InvalidInstance, NotApplicable, Unfinished
-from influential_bandits.numerics.compiling import package_digest
+from influential_bandits.numerics.fingerprints import package_digest
 from influential_bandits.policies.contract import Policy
 from influential_bandits.policies.naming import policy_from_text
 from influential_bandits.simulation.execution import Execution, LocalExecution

@@ -1,0 +1,175 @@
+"""Compiled code on disk: found again by the next process, trusted only as far as it can be.
+
+An entry is a file of its own, named after everything that its code depends on: the function, its
+signature, the source of the whole package, the processor, and the versions of Python and Numba. It
+begins with a checksum: machine code with one wrong bit would crash, or compute something else.
+Entries are unpickled, so that a folder that strangers may write to is not read. A folder that
+cannot be written to, a full disk or a damaged entry cost a compilation and one warning.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+import shutil
+import stat
+import sys
+import uuid
+import warnings
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+from numba.core.caching import _Cache
+from numba.core.compiler import CompileResult
+from numba.core.serialize import dumps
+from numba.misc.appdirs import AppDirs
+
+from influential_bandits.numerics.fingerprints import package_digest
+
+__all__ = ["CodeCache"]
+
+PACKAGE = Path(__file__).resolve().parent.parent
+MAGIC = b"influential-bandits code 1\n"
+CHECKSUM = 32  # bytes of it
+STATES_KEPT = 8  # of the package's source, of which there is compiled code; the others are removed
+VERSIONS = (sys.implementation.cache_tag, numba.__version__, np.__version__)
+
+
+class CodeCache(_Cache):  # type: ignore[misc]
+    """Where the dispatcher of one function keeps what it has compiled."""
+
+    def __init__(self, function: Any) -> None:
+        self.name = f"{function.__module__}.{function.__qualname__}"
+        self.enable()
+
+    @property
+    def cache_path(self) -> str:
+        """The first of the folders that are looked into."""
+        return str(folders()[0])
+
+    def enable(self) -> None:
+        """Read and write entries."""
+        self.enabled = True
+
+    def disable(self) -> None:
+        """Neither read nor write."""
+        self.enabled = False
+
+    def flush(self) -> None:
+        """Forget nothing: entries are named after all that decides them."""
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Return the compiled code for a signature, or None."""
+        target_context.refresh()
+        file = self._file(sig, target_context.codegen())
+        if not self.enabled or file is None:
+            return None
+        for folder in folders():
+            if is_private(folder):
+                with suppress(OSError):  # not there, or not to be read: compiled again
+                    return _rebuilt((folder / file).read_bytes(), target_context, folder / file)
+        return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep compiled code, if a folder can be written to."""
+        environments = data._find_referenced_environments()
+        for environment in environments:  # linked code has none of its own before it is linked
+            data.library.codegen.set_env(environment.env_name, environment)
+        file = self._file(sig, data.codegen)
+        if not self.enabled or file is None or data.library.has_dynamic_globals or data.lifted:
+            return
+        payload = dumps(data._reduce())
+        entry = MAGIC + hashlib.sha256(payload).digest() + payload
+        problems = [problem for folder in folders() if (problem := _write(folder, file, entry))]
+        if len(problems) == len(folders()):
+            _warn_once(
+                "compiled code cannot be kept, and is compiled again by every process ("
+                f"{'; '.join(problems)}); set NUMBA_CACHE_DIR to a folder that only you can write"
+            )
+
+    def _file(self, sig: Any, codegen: Any) -> str | None:
+        """Return the name of an entry; None for what another process could not find again."""
+        key = f"{sig} {codegen.magic_tuple()} {VERSIONS}"
+        if " at 0x" in key:
+            return None
+        return f"{self.name}-{hashlib.sha256(key.encode()).hexdigest()[:24]}"
+
+
+@cache
+def folders() -> tuple[Path, ...]:
+    """Return where compiled code may lie; what is written goes to the first that takes it."""
+    name = f"compiled-{package_digest()}"
+    if numba.config.CACHE_DIR:
+        return (Path(numba.config.CACHE_DIR) / name,)
+    home = Path(AppDirs("influential-bandits", appauthor=False).user_cache_dir)
+    return PACKAGE / "__pycache__" / name, home / name
+
+
+def is_private(folder: Path) -> bool:
+    """Tell whether nobody can write to a folder who could not write the package itself."""
+    if os.name != "posix":
+        return True
+    try:
+        about = folder.stat()
+        owners = {0, os.getuid(), PACKAGE.stat().st_uid}
+    except OSError:
+        return False
+    shared = about.st_mode & stat.S_IWGRP and about.st_gid not in (0, os.getgid())
+    return about.st_uid in owners and not about.st_mode & stat.S_IWOTH and not shared
+
+
+def _rebuilt(entry: bytes, target_context: Any, path: Path) -> Any:
+    """Return code that can be called, or None if the entry is damaged."""
+    start = len(MAGIC) + CHECKSUM
+    payload = entry[start:]
+    if entry[:start] != MAGIC + hashlib.sha256(payload).digest():
+        _warn_once(f"{path} is damaged; it is compiled again")
+        return None
+    try:
+        return CompileResult._rebuild(target_context, *pickle.loads(payload))
+    except Exception as error:  # noqa: BLE001 - whatever it is, compiling anew is right
+        _warn_once(f"{path} cannot be used ({error}); it is compiled again")
+        return None
+
+
+def _write(folder: Path, file: str, entry: bytes) -> str:
+    """Write an entry, so that it is there as a whole or not at all; return what is in the way."""
+    temporary = folder / f".{file}.{uuid.uuid4().hex[:16]}.tmp"
+    try:
+        if not folder.is_dir():
+            _make(folder)
+        if not is_private(folder):
+            return f"others can write to {folder}"
+        with temporary.open("wb") as output:
+            output.write(entry)
+        temporary.replace(folder / file)
+    except OSError as error:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        return f"{folder}: {error.strerror}"
+    return ""
+
+
+def _make(folder: Path) -> None:
+    """Make a folder that only its owner writes to, and remove those of old states of the source."""
+    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.mkdir(exist_ok=True)
+    folder.chmod(0o755 if folder.is_relative_to(PACKAGE) else 0o700)
+    others = sorted(folder.parent.glob("compiled-*"), key=lambda path: path.stat().st_mtime)
+    for old in others[:-STATES_KEPT]:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+_warned: set[str] = set()
+
+
+def _warn_once(message: str) -> None:
+    """Warn, but only once in a process: a second entry has the same trouble."""
+    if not _warned:
+        _warned.add(message)
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
