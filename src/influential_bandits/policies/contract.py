@@ -28,8 +28,8 @@ import dis
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
+from weakref import WeakSet
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 __all__ = ["Policy"]
 
 FUNCTIONS = ("init", "select", "pulled", "observed", "arm_added", "arm_retired")
+
+CHECKED: WeakSet[type] = WeakSet()  # classes that keep to the contract
 
 Scalar = bool | int | float
 Shape = int | tuple[int, ...]
@@ -144,9 +146,10 @@ def checked_policy(policy: object) -> Policy:
     return policy
 
 
-@cache
 def check_class(code: type[Policy]) -> None:
     """Raise unless a class of policies keeps to the contract, as far as its definition shows."""
+    if code in CHECKED:
+        return
     if code.select is Policy.select:
         raise InvalidPolicy(f"{code.__name__} does not define {_call('select')}")
     declared = {field.name for field in dataclasses.fields(code)}
@@ -165,6 +168,7 @@ def check_class(code: type[Policy]) -> None:
             raise InvalidPolicy(f"{code.__name__}.{name} must be a @staticmethod: {_call(name)}")
         _check_signature(code, name)
     _check_memo_is_declared(code)
+    CHECKED.add(code)
 
 
 def _call(name: str) -> str:

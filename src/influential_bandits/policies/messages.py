@@ -22,7 +22,23 @@ if TYPE_CHECKING:
     from influential_bandits.policies.compiled import Layout
 
 NO_ARM = "select must return an integer, the number of an arm, but returns "
-PACKAGE = Path(__file__).resolve().parent.parent
+PACKAGE, NUMBA = Path(__file__).resolve().parent.parent, Path(numba.__file__).resolve().parent
+FRAMING = (  # lines in which Numba says where it is, not what it does not like
+    "Failed in",
+    "During:",
+    "^",
+    "File ",
+    ">>>",
+    "There are",
+    "- Of which",
+    "With argument",
+    "Overload",
+    "Intrinsic",
+    "Rejected as",
+    "raised from",
+    "No match",
+    "No implementation of function Function(<function select",
+)
 RETURNED = {"none": "nothing (None)", "OptionalType(int64)": "nothing (None) on some paths"}
 
 
@@ -40,10 +56,10 @@ def explain(policy: Policy, layout: Layout, error: Exception, moment: str = "") 
         )
     if meaning is None:
         lines = [line.strip() for line in text.splitlines() if line.strip()]
-        said = [line for line in lines if not line.startswith(("Failed in", "During:", "^"))]
+        said = [line for line in lines if not line.startswith(FRAMING) and "Policy(" not in line]
         meaning = (
             "its functions may use numbers, tuples, NumPy arrays and functions decorated with "
-            f"numba.njit. Numba says: {' '.join(said[:4])}"
+            f"numba.njit. Numba says: {' '.join(said[:3])}"
         )
     return InvalidPolicy(f"{name} cannot be compiled{_place(policy, text)}: {meaning}")
 
@@ -107,6 +123,7 @@ MISTAKES = (
     (re.escape(NO_ARM) + r"(.*)", _no_arm),
     (r"Unknown attribute '(\w+)' of type (State|Parameters)\(", _unknown_name),
     (r"Cannot modify readonly array|built-in function i\w+>(?s:.){1,80}\(readonly", _written),
+    (r"'NoneType' object has no attribute 'args'", _written),  # s.x[:] += 1, in Numba 0.6x
     (r"No definition for lowering (State|Parameters)\(.*\)\.(\w+) = ", _replaced),
     (r"NameError: name '(\w+)' is not defined", _undefined),
     (r"Untyped global name '(\w+)'(?s:.)*?<class '([\w.]+)'>", _untyped),
@@ -119,11 +136,21 @@ def _place(policy: Policy, text: str) -> str:
         code = _code(policy, "select")
         return f", in select ({code.co_filename}, line {code.co_firstlineno})"
     for file, number in re.findall(r" at (\S[^\n]*?) \((\d+)\)", text):
-        if PACKAGE in Path(file).resolve().parents or not Path(file).suffix:
-            continue
-        hook = next((f"{h}, " for h in FUNCTIONS if _holds(_code(policy, h), file, number)), "")
-        return f", in {hook}{file}, line {number}"
+        if _is_users(file):
+            hook = next((h for h in FUNCTIONS if _holds(_code(policy, h), file, number)), "")
+            return f", in {hook or 'a helper'} ({file}, line {number})"
+    for name in re.findall(r"name '(\w+)'", text):
+        for hook in FUNCTIONS:
+            code = _code(policy, hook)
+            if name in code.co_names:
+                return f", in {hook} ({code.co_filename}, line {code.co_firstlineno})"
     return ""
+
+
+def _is_users(file: str) -> bool:
+    """Tell whether a file is neither of this package nor of Numba."""
+    homes = Path(file).resolve().parents
+    return bool(Path(file).suffix) and PACKAGE not in homes and NUMBA not in homes
 
 
 def _holds(code: Any, file: str, number: str) -> bool:
@@ -139,6 +166,6 @@ def _code(policy: Policy, name: str) -> Any:
 def _raised_at(error: Exception) -> str:
     """Return where compiled code of the user raised an error, if it says so."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if PACKAGE not in Path(frame.filename).resolve().parents:
+        if _is_users(frame.filename):
             return f" ({frame.filename}, line {frame.lineno})"
     return ""

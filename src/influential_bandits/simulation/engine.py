@@ -96,7 +96,7 @@ def simulate(
         of this computer. Does not change a bit of the result.
     check : bool
         Check every index in the policy's functions, which takes longer: one out of range is then
-        an error that names the line, where it would otherwise read or write elsewhere.
+        an error that names the round, where it would otherwise read or write elsewhere.
 
     Returns
     -------
