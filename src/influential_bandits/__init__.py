@@ -185,6 +185,7 @@ _HOMES = {
     "world.interaction": ("DenseInteraction", "LowRankInteraction", "SparseInteraction"),
     "world.noise": ("GaussianNoise", "NoNoise", "RecordedNoise", "UniformNoise"),
 }
+_MODULES = ("testing",)  # public as a whole
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [*sorted(_HOME_OF), "__version__"]  # noqa: PLE0604 - all are strings
@@ -192,6 +193,8 @@ __all__ = [*sorted(_HOME_OF), "__version__"]  # noqa: PLE0604 - all are strings
 
 def __getattr__(name: str) -> Any:
     """Load a public name when it is first used (PEP 562)."""
+    if name in _MODULES:
+        return import_module(f"{__name__}.{name}")
     if name not in _HOME_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     _register_environment()
@@ -201,7 +204,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, *_MODULES])
 
 
 def _register_environment() -> None:

@@ -82,6 +82,9 @@ class Agent:
         Choose the stream of the policy's own random numbers.
     instance, horizon : optional
         What a privileged policy (an oracle) is told.
+    check : bool
+        Check every index in the policy's functions, as :func:`simulate` does on demand. An agent
+        read from a file does so by itself, unless the policy's class vouches for its states.
 
     Examples
     --------
@@ -105,6 +108,7 @@ class Agent:
         instance_number: int = 0,
         instance: Instance | None = None,
         horizon: int | None = None,
+        check: bool = False,
     ) -> None:
         self.policy = checked_policy(policy)
         self.arms = whole_number("arms", arms, 1, LARGEST_ARMS + 1)
@@ -114,7 +118,7 @@ class Agent:
         self.pending: dict[int, Ticket] = {}  # by round
         self.retired: set[int] = set()
         self._instance, self._horizon = instance, horizon
-        self._checked = False  # whether compiled code checks its indices
+        self._checked = bool(check)
         self._told = _digest(policy, instance, horizon)
         self._lay_out()
         self._arrays = self._layout.arrays()
@@ -271,6 +275,7 @@ class Agent:
         *,
         instance: Instance | None = None,
         horizon: int | None = None,
+        check: bool = False,
     ) -> Agent:
         """Return the agent that :meth:`to_json` described, by the policy that was saved."""
         if not isinstance(data, Mapping) or data.get("format") != FORMAT:
@@ -289,6 +294,7 @@ class Agent:
                 instance_number=_whole("instance_number", data["instance_number"], 2**64),
                 instance=instance,
                 horizon=horizon,
+                check=check,
             )
             if data["told"] != agent._told:
                 raise InvalidInput(
@@ -316,7 +322,7 @@ class Agent:
             if ticket.round in self.pending:
                 raise InvalidInput(f"the agent file has two tickets of round {ticket.round}")
             self.pending[ticket.round] = ticket
-        if not _vouches(self.policy):
+        if not self._checked and not _vouches(self.policy):
             self._checked = True
             self._lay_out()
 
@@ -352,13 +358,14 @@ class Agent:
         *,
         instance: Instance | None = None,
         horizon: int | None = None,
+        check: bool = False,
     ) -> Agent:
         """Read an agent from a file written by :meth:`save`."""
         try:
             data = json.loads(Path(path).read_text(encoding="utf-8"))
         except (ValueError, RecursionError) as error:  # no text, no JSON, or no end of brackets
             raise InvalidInput(f"{path} is not a JSON file: {error}") from None
-        return cls.from_json(data, policy, instance=instance, horizon=horizon)
+        return cls.from_json(data, policy, instance=instance, horizon=horizon, check=check)
 
     def _field_to_json(self, name: str, array: npt.NDArray[Any]) -> list[Any]:
         if not np.isfinite(array).all():

@@ -68,7 +68,8 @@ class LossPrior:
         for name, value, top in (("noise", noise, LARGEST_LOSS), ("memory", memory, 1.0)):
             if not is_real(value) or not LEAST <= float(value) <= top:
                 raise InvalidInput(
-                    f"{name} must be above 0 ({LEAST:g} or more) and at most {top:g}, got {shown(value)}"
+                    f"{name} must be above 0 ({LEAST:g} or more) and at most {top:g}, got "
+                    f"{shown(value)}"
                 )
         self.noise, self.memory = float(noise), float(memory)
         if np.abs(self.covariance).max() > LARGEST_LOSS * self.noise**2:
