@@ -180,7 +180,10 @@ def test_the_better_of_two_arms_that_do_not_change_is_found(policy):
         (lambda: ib.EpsilonGreedy(-0.1, decreasing=True), "epsilon must be .* got -0.1"),
         (lambda: ib.EpsilonGreedy(0.1, decreasing=1), "decreasing must be True or False, got 1"),
         (lambda: ib.GaussianThompson(0.0), "noise must be a number above 0, got 0"),
-        (lambda: ib.GaussianThompson(math.inf), "noise must be a number above 0 and at most 1e\\+100, got inf"),
+        (
+            lambda: ib.GaussianThompson(math.inf),
+            "noise must be a number above 0 and at most 1e\\+100, got inf",
+        ),
         (lambda: ib.MOSS(alpha="1"), "alpha must be .* got '1'"),
         (lambda: ib.MOSS(scale=True), "scale must be a number above 0, got True"),
         (lambda: ib.UCBV(bias=-1), "bias must be a number of at least 0, got -1"),

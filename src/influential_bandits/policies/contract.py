@@ -181,7 +181,7 @@ def _refuse_misspelling(owner: str, name: str, value: object) -> None:
     hook = isinstance(value, staticmethod)
     if inspect.isfunction(value):
         hook = list(inspect.signature(value).parameters)[:2] == ["c", "s"]
-    words = [word for word in vars(Policy) if not word.startswith("_")]
+    words = FUNCTIONS if hook else [word for word in vars(Policy) if not word.startswith("_")]
     close = difflib.get_close_matches(name, words, 1, 0.6 if hook else 0.8)
     if not hook and not close:
         return

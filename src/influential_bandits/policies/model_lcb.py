@@ -30,6 +30,7 @@ from influential_bandits.policies.posterior import (
 from influential_bandits.policies.prior import LossPrior
 from influential_bandits.policies.state_checks import (
     State,
+    damaged,
     require_equal,
     require_losses,
     require_range,
@@ -405,10 +406,24 @@ def _check_sums(state: State, rounds: int) -> None:
         require_range(state, name, 0.0, float(rounds))
     for name in ("ray_gram", "gram"):
         require_range(state, name, 0.0, float(rounds) ** 3)
+    _check_gram("ray_gram", state["ray_gram"], evidence.RAY)
+    if len(state["gram"]):
+        _check_gram("gram", state["gram"], 1 + len(state["gram"]))
     moments = ("ray_moments", "moments")
     require_losses(state, *moments, of=float(rounds) ** 2)
     for name in ("mean", "ray_root", "ray_theta", "root", "theta", "spread"):
         require_range(state, name, -LARGEST_PART, LARGEST_PART)
+
+
+def _check_gram(name: str, gram: Floats, size: int) -> None:
+    """Raise unless sums of products, triangles row by row, are those of some features."""
+    triangles = gram.reshape(len(gram), size * (size + 1) // 2, -1)
+    rows, columns = np.tril_indices(size)
+    full = np.zeros((len(gram), triangles.shape[2], size, size))
+    full[:, :, rows, columns] = full[:, :, columns, rows] = triangles.transpose(0, 2, 1)
+    lowest = np.linalg.eigvalsh(full)[..., 0]
+    if (lowest < -1e-9 * np.trace(full, axis1=2, axis2=3)).any():
+        raise damaged(f"{name} has a negative eigenvalue", "sums of squares")
 
 
 @inlined
