@@ -190,6 +190,7 @@ _HOMES = {
     "world.interaction": ("DenseInteraction", "LowRankInteraction", "SparseInteraction"),
     "world.noise": ("GaussianNoise", "NoNoise", "Noise", "RecordedNoise", "UniformNoise"),
 }
+_MODULES = ("testing",)  # public as a whole
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 _NEEDS = {"InfluentialBanditEnv": "gymnasium"}  # classes that an optional package is the base of
@@ -208,6 +209,8 @@ __all__ = [*filter(_loadable, sorted(_HOME_OF)), "__version__"]  # noqa: PLE0604
 
 def __getattr__(name: str) -> Any:
     """Load a public name when it is first used (PEP 562)."""
+    if name in _MODULES:
+        return import_module(f"{__name__}.{name}")
     if name not in _HOME_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     _register_environment()
@@ -217,7 +220,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, *_MODULES])
 
 
 def _register_environment() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import numbers
+import os
 from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
@@ -10,18 +12,24 @@ from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from influential_bandits.errors import InvalidInput, MissingExtra
 
 __all__ = [
+    "LARGEST_ARMS",
     "LARGEST_HORIZON",
+    "LARGEST_LOSS",
     "Closing",
     "Frozen",
     "checked_horizon",
     "is_real",
     "make_frame",
     "optional_module",
+    "require_losses",
+    "require_memory",
     "require_packages",
+    "shown",
     "whole_number",
 ]
 
@@ -35,6 +43,13 @@ EXTRAS = {  # of the default install's other packages: which extra brings them
     "pandas": "frame",
 }
 LARGEST_HORIZON = 2**53  # counts are exact in double precision up to here
+LARGEST_ARMS = 2**31  # their numbers fit 32 bits, and products of two numbers of arms 64
+
+# The size of a loss, of an entry of an interaction and of a noise, at most. Within a horizon an
+# arm's loss then stays below 1e117, and what policies and models keep of losses (sums over all
+# rounds, times counts, squared) below 1e270: nothing overflows, so that every index can be
+# compared and every state saved.
+LARGEST_LOSS = 1e100
 
 
 class Closing:
@@ -71,8 +86,61 @@ class Frozen:
 
 
 def is_real(value: object) -> bool:
-    """Tell whether a value is a real number, and not a truth value."""
-    return isinstance(value, numbers.Real) and not isinstance(value, (bool, np.bool_))
+    """Tell whether a value is a real number that ``float`` takes, and not a truth value."""
+    if not isinstance(value, numbers.Real) or isinstance(value, (bool, np.bool_)):
+        return False
+    try:
+        float(value)
+    except (OverflowError, ValueError):  # a whole number or a fraction beyond all doubles
+        return False
+    return True
+
+
+def shown(value: object) -> str:
+    """Return a value as a message shows it: shortened, and without fail.
+
+    Examples
+    --------
+    >>> shown("abc"), shown(10**5000)
+    ("'abc'", 'a whole number of 16610 bits')
+    """
+    if isinstance(value, int) and value.bit_length() > 1024:
+        return f"a whole number of {value.bit_length()} bits"
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # as of whole numbers of more than 4,300 digits in a list
+        return f"an unprintable {type(value).__name__}"
+    return text if len(text) <= 80 else f"{text[:79]}…"
+
+
+def require_losses(what: str, values: npt.NDArray[np.float64], error: type[InvalidInput]) -> None:
+    """Raise unless all numbers are finite, and none is larger than a loss may be."""
+    wrong = ~(np.abs(values) <= LARGEST_LOSS)
+    if wrong.any():
+        where = tuple(int(i) for i in np.argwhere(wrong)[0])
+        bound = "" if np.isfinite(values[where]) else "finite, and "
+        raise error(
+            f"{what} must be {bound}at most {LARGEST_LOSS:g} in size, but entry "
+            f"{where} is {values[where]}; measure losses in a larger unit"
+        )
+
+
+def require_memory(what: str, size: int) -> None:
+    """Raise if something takes more bytes than this computer has memory."""
+    there = _memory()
+    if size > there:
+        raise InvalidInput(
+            f"{what} would take {size / 2**30:,.1f} GiB of memory, and this computer has "
+            f"{there / 2**30:,.1f}; take fewer"
+        )
+
+
+def _memory() -> float:
+    """Return the bytes of memory of this computer, or infinity where the system does not say."""
+    try:
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, ValueError, OSError):
+        return math.inf
 
 
 def whole_number(what: str, value: object, least: int = 0, below: int = 2**64) -> int:
@@ -80,11 +148,11 @@ def whole_number(what: str, value: object, least: int = 0, below: int = 2**64) -
     if isinstance(value, (float, np.floating)) and float(value).is_integer():
         value = int(value)
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
-        raise InvalidInput(f"{what} must be a whole number, got {value!r}")
+        raise InvalidInput(f"{what} must be a whole number, got {shown(value)}")
     if value < least:
-        raise InvalidInput(f"{what} must be at least {least}, got {value}")
+        raise InvalidInput(f"{what} must be at least {least}, got {shown(value)}")
     if value >= below:
-        raise InvalidInput(f"{what} must be below {below:.4g}, got {value}")
+        raise InvalidInput(f"{what} must be below {below:.4g}, got {shown(value)}")
     return int(value)
 
 
@@ -93,7 +161,7 @@ def arm_number(arm: object, arms: int) -> int:
     try:
         return whole_number("arm", arm, 0, arms)
     except InvalidInput:
-        raise InvalidInput(f"arm must be one of 0 … {arms - 1}, got {arm!r}") from None
+        raise InvalidInput(f"arm must be one of 0 … {arms - 1}, got {shown(arm)}") from None
 
 
 def checked_horizon(horizon: object) -> int:

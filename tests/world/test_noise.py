@@ -24,8 +24,8 @@ from influential_bandits.world.noise import noise_from_json
 
 ERROR_RATE = 1e-6
 ROUNDS = 20_000
-finite = st.floats(allow_nan=False, allow_infinity=False)
-scales = st.floats(0.0, allow_nan=False, allow_infinity=False)
+finite = st.floats(-1e100, 1e100)
+scales = st.floats(0.0, 1e100)
 
 
 def drawn(noise, rounds, seed=0):

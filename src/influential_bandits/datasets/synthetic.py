@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import is_real, whole_number
+from influential_bandits.checks import is_real, shown, whole_number
 from influential_bandits.datasets.histories import Model, movielens_lengths, write_histories
 from influential_bandits.errors import InvalidInput
 from influential_bandits.logs.log import EventLog
@@ -414,7 +414,7 @@ def _checked_vector(name: str, given: npt.ArrayLike, arms: int) -> Floats:
     """Return one number for each arm; a single number stands for all of them."""
     try:
         vector = np.array(given, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InvalidInput(f"{name} must be numbers, got {given!r:.80}") from None
     if vector.shape not in ((), (arms,)):
         raise InvalidInput(
@@ -461,5 +461,5 @@ def _in_range(name: str, value: Any, low: float, high: float, ends: str) -> floa
     if fine and not (ends[0] == "(" and value == low) and not (ends[1] == ")" and value == high):
         return float(value)
     raise InvalidInput(
-        f"{name} must be a number in {ends[0]}{low:g}, {high:g}{ends[1]}, got {value!r:.80}"
+        f"{name} must be a number in {ends[0]}{low:g}, {high:g}{ends[1]}, got {shown(value)}"
     )

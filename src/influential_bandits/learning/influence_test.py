@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import is_real, whole_number
+from influential_bandits.checks import is_real, shown, whole_number
 from influential_bandits.errors import InvalidInput, NotApplicable
 from influential_bandits.learning.design import DAY, Events, Kind, as_matrix, events_of, labels_of
 from influential_bandits.learning.innovations import (
@@ -209,10 +209,12 @@ class InfluenceTest:
         """
         wanted = self.effect if effect is None else effect
         if not (is_real(wanted) and wanted < 1.0) or (effect is not None and not wanted > 0.0):
-            raise InvalidInput(f"effect must be a share of the variance in (0, 1), got {effect!r}")
+            raise InvalidInput(
+                f"effect must be a share of the variance in (0, 1), got {shown(effect)}"
+            )
         for name, value in (("power", power), ("level", level)):
             if not (is_real(value) and 0.0 < value < 1.0):
-                raise InvalidInput(f"{name} must be a probability in (0, 1), got {value!r}")
+                raise InvalidInput(f"{name} must be a probability in (0, 1), got {shown(value)}")
         if wanted <= 0.0:
             return None
         strength = _noncentrality(self.overall.pairs, power, level)
@@ -334,7 +336,7 @@ def influence_test(
     flips = whole_number("permutations", permutations, 19, 1_000_000)
     seed = whole_number("seed", seed)
     if not (is_real(confidence) and 0.0 < confidence < 1.0):
-        raise InvalidInput(f"confidence must be a number in (0, 1), got {confidence!r}")
+        raise InvalidInput(f"confidence must be a number in (0, 1), got {shown(confidence)}")
     events, scale = _standardised(log)
     model = _model(log, events, memory, half_life)
     labels = _digests(log.instances)
@@ -371,10 +373,12 @@ def _model(log: EventLog, events: Events, memory: float, half_life: float | None
     """Return the model without variances, or say what is wrong with the question."""
     arms = log.n_arms
     if not (is_real(memory) and 0.0 < memory <= 1.0):
-        raise InvalidInput(f"memory must be a number in (0, 1], got {memory!r}")
+        raise InvalidInput(f"memory must be a number in (0, 1], got {shown(memory)}")
     if half_life is not None:
         if not (is_real(half_life) and 0.0 < half_life < math.inf):
-            raise InvalidInput(f"half_life must be a positive number of days, got {half_life!r}")
+            raise InvalidInput(
+                f"half_life must be a positive number of days, got {shown(half_life)}"
+            )
         if log.time is None:
             raise InvalidInput("half_life needs times, and the log has none; use memory instead")
     if arms == 1:

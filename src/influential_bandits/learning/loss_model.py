@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from influential_bandits.checks import is_real, optional_module
+from influential_bandits.checks import is_real, optional_module, shown
 from influential_bandits.errors import InvalidInput, NotApplicable, Unfinished
 from influential_bandits.learning import pooling
 from influential_bandits.learning.design import DAY, KINDS, Design
@@ -344,10 +344,10 @@ def require_fitted(model: LossModel) -> None:
 def check_at_least(name: str, value: Any, least: float) -> None:
     """Raise unless a parameter is a finite number of at least so much."""
     if not is_real(value) or not least <= value < np.inf:
-        raise InvalidInput(f"{name} must be a number of at least {least:g}, got {value!r}")
+        raise InvalidInput(f"{name} must be a number of at least {least:g}, got {shown(value)}")
 
 
 def check_share(name: str, value: Any) -> None:
     """Raise unless a parameter lies in [0, 1)."""
     if not is_real(value) or not 0.0 <= value < 1.0:
-        raise InvalidInput(f"{name} must lie in [0, 1), got {value!r}")
+        raise InvalidInput(f"{name} must lie in [0, 1), got {shown(value)}")

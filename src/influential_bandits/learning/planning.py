@@ -244,7 +244,7 @@ def schedule_loss(instance: Instance, schedule: npt.ArrayLike, horizon: int) -> 
     require_instance(instance)
     try:
         arms = np.atleast_1d(np.asarray(schedule, np.int64))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         arms = np.zeros(0, np.int64)
     if arms.ndim != 1 or not len(arms) or arms.min() < 0 or arms.max() >= instance.n_arms:
         raise InvalidInput(
@@ -270,7 +270,7 @@ def _mix(given: npt.ArrayLike | None, arms: int) -> Floats:
         return np.full(arms, 1.0 / arms)
     try:
         mix = np.asarray(given, np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         mix = np.zeros(0)
     if mix.shape != (arms,) or not np.isfinite(mix).all() or (mix < 0).any() or mix.sum() <= 0:
         raise InvalidInput(f"logged_mix must be {arms} shares that are not negative, got {given!r}")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from influential_bandits.checks import is_real, make_frame, optional_module, whole_number
+from influential_bandits.checks import is_real, make_frame, optional_module, shown, whole_number
 from influential_bandits.errors import InvalidInput
 from influential_bandits.learning.models import DriftModel, InfluenceModel, StationaryModel
 from influential_bandits.logs.log import EventLog, require_log
@@ -170,7 +170,7 @@ def validate(
     """
     log = require_log(log)
     if not is_real(last):
-        raise InvalidInput(f"last must be a share of each history or a number, got {last!r}")
+        raise InvalidInput(f"last must be a share of each history or a number, got {shown(last)}")
     part: dict[str, Any] = {"share": last}
     if isinstance(last, Integral) and not isinstance(last, bool):
         part = {"events": whole_number("last", last, 1)}

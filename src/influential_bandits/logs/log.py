@@ -9,7 +9,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import Frozen, is_real, make_frame, whole_number
+from influential_bandits.checks import (
+    Frozen,
+    is_real,
+    make_frame,
+    require_losses,
+    shown,
+    whole_number,
+)
 from influential_bandits.errors import InvalidInput, InvalidLog
 from influential_bandits.logs.membership import Membership
 from influential_bandits.numerics.compiling import kernel
@@ -62,6 +69,7 @@ class EventLog(Frozen):
     ) -> None:
         who, labels = _codes("instance", instance)
         numbers = _numbers("loss", loss)
+        require_losses("loss", numbers, InvalidLog)
         clock = None if time is None else _numbers("time", time)
         what, membership = _items(item, membership)
         for name, column in (("item", what), ("loss", numbers), ("time", clock)):
@@ -240,7 +248,7 @@ class EventLog(Frozen):
         if events is not None:
             return np.minimum(whole_number("the number of last events", events), self.lengths)
         if share is None or not is_real(share) or not 0.0 < float(share) < 1.0:
-            raise InvalidInput(f"the last part must be a share between 0 and 1, got {share!r}")
+            raise InvalidInput(f"the last part must be a share between 0 and 1, got {shown(share)}")
         return np.ceil(share * self.lengths).astype(np.int64)
 
     def parts(self, events: int) -> Iterable[EventLog]:
@@ -335,7 +343,7 @@ def _codes(name: str, labels: npt.ArrayLike) -> tuple[Ints, tuple[str, ...]]:
 def _numbers(name: str, values: npt.ArrayLike) -> Floats:
     try:
         column = np.array(values, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InvalidLog(f"{name} must be numbers, got {values!r:.60}") from None
     bad = np.flatnonzero(~np.isfinite(column))
     if len(bad):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from influential_bandits.checks import is_real
+from influential_bandits.checks import is_real, shown
 from influential_bandits.errors import InvalidInput
 from influential_bandits.world.dynamics import Floats
 
@@ -53,11 +53,11 @@ class ReadingOptions:
                 "best= is the best rating there is: pass it with rating=, and with nothing else"
             )
         if self.best is not None and not (is_real(self.best) and math.isfinite(self.best)):
-            raise InvalidInput(f"best must be a finite number, got {self.best!r}")
+            raise InvalidInput(f"best must be a finite number, got {shown(self.best)}")
 
     def _check_choices(self) -> None:
         if self.bad_rows not in {"error", "drop"}:
-            raise InvalidInput(f"bad_rows must be 'error' or 'drop', got {self.bad_rows!r}")
+            raise InvalidInput(f"bad_rows must be 'error' or 'drop', got {shown(self.bad_rows)}")
         if self.choose not in {"fractional", "random"}:
             raise InvalidInput(f"choose must be 'fractional' or 'random', got {self.choose!r}")
         if self.categories is not None and not (

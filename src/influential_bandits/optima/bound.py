@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import is_real
+from influential_bandits.checks import is_real, shown
 from influential_bandits.errors import InvalidInput, NotApplicable
 from influential_bandits.world.instance import Instance, require_instance
 
@@ -38,9 +38,9 @@ def regret_bound(
     if not instance.definite:
         raise NotApplicable("Theorem 2.6 needs a positive semi-definite interaction")
     if not is_real(scale) or not 0.0 < scale < np.inf:
-        raise InvalidInput(f"scale must be positive, got {scale!r}")
+        raise InvalidInput(f"scale must be positive, got {shown(scale)}")
     if not is_real(noise_bound) or not 0.0 <= noise_bound < np.inf:
-        raise InvalidInput(f"noise_bound must not be negative, got {noise_bound!r}")
+        raise InvalidInput(f"noise_bound must not be negative, got {shown(noise_bound)}")
     if instance.interaction.scale > scale * (1 + 1e-12):
         raise NotApplicable(
             f"Theorem 2.6 needs max|A| ≤ scale (Assumption 2.4), but max|A| = "
@@ -48,10 +48,10 @@ def regret_bound(
         )
     try:
         t = np.asarray(horizon, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InvalidInput(f"horizon must be a whole number, got {horizon!r:.80}") from None
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidInput(f"horizon must be a whole number, got {shown(horizon)}") from None
     if not (np.isfinite(t) & (t >= 1) & (t == np.floor(t))).all():
-        raise InvalidInput(f"horizon must be a whole number of at least 1, got {horizon!r:.80}")
+        raise InvalidInput(f"horizon must be a whole number of at least 1, got {shown(horizon)}")
     k = instance.n_arms
     loss = float(np.abs(instance.initial_loss).max())
     linear = (5 * k + 3) * scale / 2 + 2 * loss

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import LARGEST_HORIZON, checked_horizon, is_real
+from influential_bandits.checks import LARGEST_HORIZON, checked_horizon, is_real, shown
 from influential_bandits.errors import InvalidInput, NotApplicable, NotCertified
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.numerics.double_double import add
@@ -157,8 +157,8 @@ class OptimalPath:
         """
         try:
             flat = np.asarray(horizons, dtype=np.float64).ravel()
-        except (TypeError, ValueError):
-            raise InvalidInput(f"horizons must be numbers, got {horizons!r:.80}") from None
+        except (TypeError, ValueError, OverflowError):
+            raise InvalidInput(f"horizons must be numbers, got {shown(horizons)}") from None
         if flat.size and not (flat.min() > 0.0 and flat.max() < np.inf):
             raise InvalidInput(f"a horizon must be positive and finite, got {horizons!r}")
         if flat.size:
@@ -189,7 +189,7 @@ class OptimalPath:
 
     def _number(self, horizon: float) -> int:
         if not is_real(horizon) or not 0.0 < horizon < np.inf:
-            raise InvalidInput(f"a horizon must be positive and finite, got {horizon!r}")
+            raise InvalidInput(f"a horizon must be positive and finite, got {shown(horizon)}")
         self._follow(float(horizon))
         return int(self._times.searchsorted(horizon, side="right")) - 1
 

@@ -5,15 +5,23 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import arm_number, is_real, whole_number
+from influential_bandits.checks import (
+    LARGEST_ARMS,
+    LARGEST_HORIZON,
+    LARGEST_LOSS,
+    arm_number,
+    is_real,
+    shown,
+    whole_number,
+)
 from influential_bandits.errors import InvalidInput, InvalidPolicy, NotApplicable
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.numerics.streams import POLICY, stream_at, stream_keys
@@ -26,18 +34,20 @@ from influential_bandits.policies.compiled import (
     arm_retired,
     init,
     observed,
-    plain_parameters,
     pulled,
     select,
     unpack,
 )
-from influential_bandits.policies.contract import Policy, checked_policy
+from influential_bandits.policies.contract import Policy, ask, checked_policy, plain_parameters
+from influential_bandits.policies.messages import explain
 from influential_bandits.world.dynamics import Floats
 from influential_bandits.world.instance import Instance
 
 __all__ = ["Agent", "Ticket"]
 
 FORMAT = "influential-bandits/agent/1"
+TIMED = ("select", "pulled", "observed")  # functions that are told a round
+MOST_ARRIVALS = 1 << 16  # arms that may have come while a loss was under way
 
 
 class Ticket(NamedTuple):
@@ -72,6 +82,9 @@ class Agent:
         Choose the stream of the policy's own random numbers.
     instance, horizon : optional
         What a privileged policy (an oracle) is told.
+    check : bool
+        Check every index in the policy's functions, as :func:`simulate` does on demand. An agent
+        read from a file does so by itself, unless the policy's class vouches for its states.
 
     Examples
     --------
@@ -95,20 +108,55 @@ class Agent:
         instance_number: int = 0,
         instance: Instance | None = None,
         horizon: int | None = None,
+        check: bool = False,
     ) -> None:
         self.policy = checked_policy(policy)
-        self.arms = whole_number("arms", arms, 1)
+        self.arms = whole_number("arms", arms, 1, LARGEST_ARMS + 1)
         self.seed = whole_number("seed", seed)
         self.instance_number = whole_number("instance_number", instance_number)
         self.round = 0  # pulls so far
         self.pending: dict[int, Ticket] = {}  # by round
         self.retired: set[int] = set()
+        self._instance, self._horizon = instance, horizon
+        self._checked = bool(check)
         self._told = _digest(policy, instance, horizon)
-        self._layout = Layout(policy, self.arms, instance, horizon)
+        self._lay_out()
         self._arrays = self._layout.arrays()
+        self._call("init", _init)
+
+    def _lay_out(self) -> None:
+        """Find the compiled code and the places of the state for the policy and its arms."""
+        known = (self._instance, self._horizon) if self.policy.privileged else ()
+        self._layout = Layout(self.policy, self.arms, *known, checked=self._checked)
         keys = stream_keys(np.uint64(self.seed), np.uint64(self.instance_number), POLICY)
         self._keys = np.uint64(keys[0]), np.uint64(keys[1])
-        self._call(_init)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return all that an agent is but its compiled code; copies, which nobody else changes."""
+        return {
+            **self.__dict__,
+            "pending": dict(self.pending),
+            "retired": set(self.retired),
+            "_layout": None,
+            "_arrays": (self._arrays.ints.copy(), self._arrays.floats.copy()),
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Find the compiled code again."""
+        self.__dict__.update(state)
+        self._lay_out()
+        self._arrays = self._layout.arrays(*state["_arrays"])
+
+    def __repr__(self) -> str:
+        """Say who plays, and how far it is."""
+        parts = [repr(self.policy), f"{self.arms} arm{'s' * (self.arms != 1)}"]
+        if self.retired:
+            parts.append(f"{len(self.retired)} retired")
+        parts.append(f"{self.round} round{'s' * (self.round != 1)} played")
+        if self.pending:
+            waiting = len(self.pending)
+            parts.append(f"{waiting} loss{'es' * (waiting != 1)} to come")
+        return f"Agent({', '.join(parts)})"
 
     @property
     def state(self) -> dict[str, npt.NDArray[Any]]:
@@ -126,7 +174,7 @@ class Agent:
         """
         mask = self._eligible(eligible)
         t = self.round + 1
-        arm = int(self._call(_select, t, mask, *self._keys))
+        arm = int(self._call("select", _select, t, mask, *self._keys))
         if not 0 <= arm < self.arms or (mask is not None and not mask[arm]):
             name = type(self.policy).__name__
             raise InvalidPolicy(f"{name} chose arm {arm} in round {t}, which is not on offer")
@@ -138,9 +186,10 @@ class Agent:
         mask = self._eligible(eligible)
         if mask is not None and not mask[chosen]:
             raise InvalidInput(f"arm {arm!r} is retired or not eligible")
-        self.round += 1
+        t = whole_number("the round", self.round + 1, 1, LARGEST_HORIZON)
         memo = np.zeros(self._layout.memo_size)
-        self._call(_pulled, self.round, chosen, memo)
+        self._call("pulled", _pulled, t, chosen, memo)
+        self.round = t
         ticket = Ticket(self.round, int(chosen), tuple(memo.tolist()))
         self.pending[ticket.round] = ticket
         return ticket
@@ -149,12 +198,14 @@ class Agent:
         """Learn the loss of a pull; any order, each ticket once."""
         if not isinstance(ticket, Ticket) or self.pending.get(ticket.round) != ticket:
             raise InvalidInput(f"{ticket} is not pending: unknown, or already observed")
-        if not is_real(loss) or not math.isfinite(loss):
-            raise InvalidInput(f"loss must be a finite number, got {loss!r}")
+        if not is_real(loss) or not abs(float(loss)) <= LARGEST_LOSS:
+            raise InvalidInput(
+                f"loss must be a finite number, at most {LARGEST_LOSS:g} in size, got {shown(loss)}"
+            )
         del self.pending[ticket.round]
         memo = np.zeros(max(self._layout.memo_size, len(ticket.memo)))
         memo[: len(ticket.memo)] = ticket.memo  # shorter, if arms came after the pull
-        self._call(_observed, ticket.round, ticket.arm, memo, float(loss))
+        self._call("observed", _observed, ticket.round, ticket.arm, memo, float(loss))
 
     def add_arm(self) -> int:
         """Take a new arm on and return its number; it is tried like any arm never pulled."""
@@ -163,11 +214,12 @@ class Agent:
                 f"{type(self.policy).__name__} knows an instance of {self.arms} arms"
             )
         before, old = self._layout, _as_one_run(self._arrays)
-        self.arms += 1
-        self._layout = Layout(self.policy, self.arms)
+        arms = whole_number("arms", self.arms + 1, 1, LARGEST_ARMS + 1)
+        self._layout = Layout(self.policy, arms, checked=self._checked)
+        self.arms = arms
         self._arrays = self._layout.arrays(*map(np.zeros_like, self._layout.fresh.values()))
         self._layout.carry_over(before, old, _as_one_run(self._arrays))
-        self._call(_arm_added, self.arms - 1)
+        self._call("arm_added", _arm_added, self.arms - 1)
         return self.arms - 1
 
     def retire_arm(self, arm: int) -> None:
@@ -178,7 +230,7 @@ class Agent:
         if len(self.retired) == self.arms - 1:
             raise InvalidInput(f"arm {arm} is the last one in use")
         self.retired.add(int(arm))
-        self._call(_arm_retired, int(arm))
+        self._call("arm_retired", _arm_retired, int(arm))
 
     def _eligible(self, given: npt.ArrayLike | None) -> npt.NDArray[np.bool_] | None:
         if given is None and not self.retired:
@@ -186,7 +238,7 @@ class Agent:
         mask = np.ones(self.arms, np.bool_) if given is None else np.array(given, np.bool_)
         if mask.shape != (self.arms,):
             raise InvalidInput(
-                f"eligible must have one entry for each of the {self.arms} arms, got {given!r:.80}"
+                f"eligible must have one entry for each of the {self.arms} arms, got {shown(given)}"
             )
         mask[list(self.retired)] = False
         if not mask.any():
@@ -195,12 +247,16 @@ class Agent:
 
     def to_json(self) -> dict[str, Any]:
         """Return the state as strict JSON data: no NaN or Infinity, 64-bit integers as strings."""
+        settings = plain_parameters(self.policy)
+        endless = [name for name, value in settings.items() if not math.isfinite(value)]
+        if endless:
+            raise InvalidPolicy(
+                f"{type(self.policy).__name__} cannot be saved: its parameter {endless[0]} is "
+                f"{settings[endless[0]]}; take a large number instead"
+            )
         return {
             "format": FORMAT,
-            "policy": {
-                "name": type(self.policy).__name__,
-                "parameters": plain_parameters(self.policy),
-            },
+            "policy": {"name": type(self.policy).__name__, "parameters": settings},
             "arms": self.arms,
             "seed": str(self.seed),
             "instance_number": str(self.instance_number),
@@ -219,49 +275,75 @@ class Agent:
         *,
         instance: Instance | None = None,
         horizon: int | None = None,
+        check: bool = False,
     ) -> Agent:
         """Return the agent that :meth:`to_json` described, by the policy that was saved."""
         if not isinstance(data, Mapping) or data.get("format") != FORMAT:
             raise InvalidInput(f'this is no agent file: expected "format": "{FORMAT}"')
+        policy = checked_policy(policy)
         try:
-            saved = data["policy"]
-            policy = checked_policy(policy)
             given = {"name": type(policy).__name__, "parameters": plain_parameters(policy)}
-            if saved != given:
-                raise InvalidInput(f"the state was saved by {saved}, and does not fit {given}")
+            if data["policy"] != given:
+                raise InvalidInput(
+                    f"the state was saved by {shown(data['policy'])}, and does not fit {given}"
+                )
             agent = cls(
                 policy,
                 data["arms"],
-                int(data["seed"]),
-                instance_number=int(data["instance_number"]),
+                _whole("seed", data["seed"], 2**64),
+                instance_number=_whole("instance_number", data["instance_number"], 2**64),
                 instance=instance,
                 horizon=horizon,
+                check=check,
             )
             if data["told"] != agent._told:
                 raise InvalidInput(
                     "the state was saved by an oracle told another instance or horizon"
                 )
-            for name, view in agent._own_views().items():
-                view[...] = _from_json(data["state"][name], view)
-            agent.round = whole_number("round", int(data["round"]))
-            agent.retired = {whole_number("arm", arm, 0, agent.arms) for arm in data["retired"]}
-            for t, arm, memo in data["pending"]:
-                ticket = Ticket(
-                    whole_number("round", int(t), 1, agent.round + 1),
-                    whole_number("arm", arm, 0, agent.arms),
-                    tuple(float(number) for number in memo),
-                )
-                sizes = {policy.memo_size(k) for k in range(1, agent.arms + 1)}
-                if len(ticket.memo) not in sizes:
-                    raise InvalidInput(f"the agent file holds a broken ticket: {ticket}")
-                agent.pending[ticket.round] = ticket
+            agent._restore(data)
         except KeyError as missing:
             raise InvalidInput(f"the agent file has no {missing} entry") from None
-        except (TypeError, ValueError) as error:
-            if isinstance(error, InvalidInput):
-                raise
-            raise InvalidInput(f"the agent file is damaged: {error}") from None
         return agent
+
+    def _restore(self, data: Mapping[str, Any]) -> None:
+        """Take a state from a file, which anybody may have changed."""
+        self.round = _whole("round", data["round"], LARGEST_HORIZON)
+        fields, saved = self._own_views(), data["state"]
+        if not isinstance(saved, Mapping) or not set(saved) <= set(fields):
+            raise InvalidInput(f"the agent file must hold the fields {', '.join(fields)} as state")
+        for name, view in fields.items():
+            view[...] = _from_json(name, saved[name], view)
+        self.retired = {_whole("a retired arm", a, self.arms) for a in _list(data, "retired")}
+        if not len(data["retired"]) == len(self.retired) < self.arms:
+            raise InvalidInput("the agent file retires an arm twice, or all arms")
+        ask(self.policy, "check_state", self.arms, self.round, self.state)
+        for entry in _list(data, "pending"):
+            ticket = self._ticket(entry)
+            if ticket.round in self.pending:
+                raise InvalidInput(f"the agent file has two tickets of round {ticket.round}")
+            self.pending[ticket.round] = ticket
+        if not self._checked and not _vouches(self.policy):
+            self._checked = True
+            self._lay_out()
+
+    def _ticket(self, entry: object) -> Ticket:
+        """Return a ticket of a file."""
+        if not isinstance(entry, (list, tuple)) or len(entry) != 3:
+            raise InvalidInput(f"the agent file holds a broken ticket: {shown(entry)}")
+        t, arm, memo = entry
+        ticket = Ticket(
+            _whole("the round of a ticket", t, self.round + 1, least=1),
+            _whole("the arm of a ticket", arm, self.arms),
+            tuple(_floats("a memo", memo).tolist()),
+        )
+        size = len(ticket.memo)  # of the arms at the pull, which may have been fewer
+        if size != self._layout.memo_size and not any(
+            size == ask(self.policy, "memo_size", arms)
+            for arms in range(max(1, self.arms - MOST_ARRIVALS), self.arms)
+        ):
+            raise InvalidInput(f"the agent file holds a ticket with a memo of {size} numbers")
+        ask(self.policy, "check_memo", self.arms, self.round, np.array(ticket.memo))
+        return ticket
 
     def save(self, path: str | Path) -> None:
         """Write the state to a JSON file."""
@@ -276,13 +358,14 @@ class Agent:
         *,
         instance: Instance | None = None,
         horizon: int | None = None,
+        check: bool = False,
     ) -> Agent:
         """Read an agent from a file written by :meth:`save`."""
         try:
             data = json.loads(Path(path).read_text(encoding="utf-8"))
-        except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        except (ValueError, RecursionError) as error:  # no text, no JSON, or no end of brackets
             raise InvalidInput(f"{path} is not a JSON file: {error}") from None
-        return cls.from_json(data, policy, instance=instance, horizon=horizon)
+        return cls.from_json(data, policy, instance=instance, horizon=horizon, check=check)
 
     def _field_to_json(self, name: str, array: npt.NDArray[Any]) -> list[Any]:
         if not np.isfinite(array).all():
@@ -296,13 +379,14 @@ class Agent:
     def _own_views(self) -> dict[str, npt.NDArray[Any]]:
         """Return the fields that change; what an oracle knows is not part of the state."""
         views = self._layout.views(self._arrays)
-        return {name: v for name, v in views.items() if name in self.policy.fields(self.arms)}
+        return {name: v for name, v in views.items() if not self._layout.is_known(name)}
 
-    def _call(self, function: Any, *arguments: Any) -> Any:
+    def _call(self, hook: str, function: Any, *arguments: Any) -> Any:
         try:
             return function(self._layout.tag, self._layout.config, self._arrays, *arguments)
-        except numba.core.errors.NumbaError as error:
-            raise not_compilable(self.policy, error) from None
+        except Exception as error:
+            moment = f" in {hook}, round {arguments[0] if hook in TIMED else self.round}"
+            raise explain(self.policy, self._layout, error, moment) from error
 
 
 def _as_one_run(arrays: StateArrays) -> Buffers:
@@ -318,27 +402,49 @@ def _digest(policy: Policy, instance: Instance | None, horizon: int | None) -> s
     return hashlib.sha256(json.dumps(known).encode()).hexdigest()
 
 
-def not_compilable(policy: Policy, error: Exception) -> InvalidPolicy:
-    """Return the error that explains why a policy's functions do not compile."""
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    reason = "\n  ".join(lines[:12])
-    return InvalidPolicy(
-        f"{type(policy).__name__} could not be compiled; its functions may use numbers, tuples, "
-        f"NumPy arrays and functions decorated with numba.njit. Numba says:\n  {reason}"
-    )
+def _vouches(policy: Policy) -> bool:
+    """Tell whether a policy's class knows all that its states may be."""
+    code = type(policy)
+    return "check_state" in vars(code) or code.__module__.startswith("influential_bandits.")
 
 
-def _from_json(values: list[Any], like: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    if len(values) != like.size:
+def _whole(what: str, value: object, below: int, least: int = 0) -> int:
+    """Return a whole number of a file, where large ones are texts."""
+    if isinstance(value, str) and re.fullmatch("-?[0-9]{1,20}", value):
+        value = int(value)
+    if type(value) is not int or not least <= value < below:
         raise InvalidInput(
-            f"the agent file holds {len(values)} numbers where {like.size} are needed"
+            f"the agent file is damaged: {what} is {shown(value)}, expected a whole number in "
+            f"{least} … {below - 1}"
+        )
+    return value
+
+
+def _list(data: Mapping[str, Any], name: str) -> list[Any]:
+    if not isinstance(data[name], (list, tuple)):
+        raise InvalidInput(f"the agent file is damaged: {name} is {shown(data[name])}, no list")
+    return list(data[name])
+
+
+def _floats(what: str, values: object) -> Floats:
+    """Return finite numbers of a file."""
+    if isinstance(values, (list, tuple)) and all(
+        type(v) in (int, float) and is_real(v) and math.isfinite(v) for v in values
+    ):
+        return np.array(values, np.float64)
+    raise InvalidInput(f"the agent file is damaged: {what} must be a list of finite numbers")
+
+
+def _from_json(name: str, values: Any, like: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return a field of a file in the type and shape that it has."""
+    if not isinstance(values, (list, tuple)) or len(values) != like.size:
+        raise InvalidInput(
+            f"the agent file is damaged: {name} must be a list of {like.size} numbers"
         )
     if like.dtype == np.int64:
-        return np.array([int(v) for v in values], np.int64).reshape(like.shape)
-    numbers = np.array(values, np.float64)
-    if not np.isfinite(numbers).all():
-        raise InvalidInput("the agent file holds numbers that are not finite")
-    return numbers.reshape(like.shape)
+        whole = [_whole(name, value, 2**63, -(2**63)) for value in values]
+        return np.array(whole, np.int64).reshape(like.shape)
+    return _floats(name, values).reshape(like.shape)
 
 
 @kernel

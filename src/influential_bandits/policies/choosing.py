@@ -8,10 +8,11 @@ from typing import Any
 
 import numba
 
-from influential_bandits.checks import is_real
+from influential_bandits.checks import LARGEST_LOSS, is_real, shown
 from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.compiling import inlined
 from influential_bandits.policies.contract import Shape
+from influential_bandits.policies.state_checks import State, require_counts, require_losses
 from influential_bandits.world.dynamics import Ints
 
 
@@ -21,6 +22,10 @@ class Counts:
     def fields(self, arms: int) -> Mapping[str, tuple[str, Shape]]:
         """Pulls and observations of each arm, and how many arms have none."""
         return {"pulls": ("int64", arms), "seen": ("int64", arms), "unseen": ("int64", 1)}
+
+    def check_state(self, arms: int, rounds: int, state: State) -> None:
+        """Counts add up."""
+        require_counts(state, rounds)
 
     @staticmethod
     def init(c: Any, s: Any) -> None:
@@ -44,6 +49,12 @@ class Averages(Counts):
     def fields(self, arms: int) -> Mapping[str, tuple[str, Shape]]:
         """Pulls and observations of each arm, and the sum and mean of its losses."""
         return {**super().fields(arms), "total": ("float64", arms), "mean": ("float64", arms)}
+
+    def check_state(self, arms: int, rounds: int, state: State) -> None:
+        """Counts add up, and sums are those of so many losses."""
+        super().check_state(arms, rounds, state)
+        require_losses(state, "total", of=state["seen"])
+        require_losses(state, "mean")
 
     @staticmethod
     def observed(c: Any, s: Any, t: int, arm: int, memo: Any, loss: float) -> None:
@@ -146,19 +157,24 @@ def mean_of(c: Any, s: Any, common: Any, arm: int) -> float:
 
 
 def real_setting(
-    policy: object, name: str, above: float = 0.0, most: float = math.inf, *, closed: bool = False
+    policy: object,
+    name: str,
+    above: float = 0.0,
+    most: float = LARGEST_LOSS,
+    *,
+    closed: bool = False,
 ) -> None:
     """Make a setting of a policy a float in (above, most], or [above, most] if closed.
 
-    Infinity never passes. The error says what was given and what was expected.
+    The error says what was given and what was expected.
     """
     value = getattr(policy, name)
-    if is_real(value) and math.isfinite(value):
+    if is_real(value):
         number = float(value)
         if (above <= number if closed else above < number) and number <= most:
             object.__setattr__(policy, name, number)
             return
     expected = f"{'of at least' if closed else 'above'} {above:g}"
-    if most < math.inf:
+    if most < LARGEST_LOSS or (is_real(value) and float(value) > above):
         expected += f" and at most {most:g}"
-    raise InvalidInput(f"{name} must be a number {expected}, got {value!r}")
+    raise InvalidInput(f"{name} must be a number {expected}, got {shown(value)}")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from influential_bandits.checks import LARGEST_LOSS
 from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.compiling import inlined
 from influential_bandits.numerics.portable import exp, log
@@ -21,6 +22,8 @@ from influential_bandits.policies.choosing import (
     real_setting,
 )
 from influential_bandits.policies.contract import Policy, Shape
+from influential_bandits.policies.state_checks import SLACK, State, damaged, require_range
+from influential_bandits.world.dynamics import Floats
 
 __all__ = ["EXP3", "MOSS", "UCBV", "EpsilonGreedy", "GaussianThompson"]
 
@@ -55,7 +58,7 @@ class EpsilonGreedy(Averages, Policy):
     def __post_init__(self) -> None:
         if not isinstance(self.decreasing, bool):
             raise InvalidInput(f"decreasing must be True or False, got {self.decreasing!r}")
-        most = math.inf if self.decreasing else 1.0
+        most = LARGEST_LOSS if self.decreasing else 1.0
         real_setting(self, "epsilon", most=most, closed=True)
 
     @staticmethod
@@ -173,6 +176,11 @@ class UCBV(Averages, Policy):
         """Those of the averages, and the sum of squared deviations."""
         return {**super().fields(arms), "squares": ("float64", arms)}
 
+    def check_state(self, arms: int, rounds: int, state: State) -> None:
+        """The averages, and squares of so many deviations."""
+        super().check_state(arms, rounds, state)
+        require_range(state, "squares", 0.0, (2.0 * SLACK * LARGEST_LOSS) ** 2 * state["seen"])
+
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
         """Return the arm with the smallest index."""
@@ -221,10 +229,8 @@ class EXP3(Policy):
     high: float = 1.0
 
     def __post_init__(self) -> None:
-        real_setting(self, "low", above=-math.inf)
+        real_setting(self, "low", above=-LARGEST_LOSS, closed=True)
         real_setting(self, "high", above=self.low)
-        if not math.isfinite(self.high - self.low):
-            raise InvalidInput(f"high − low is too large: {self.high!r} − {self.low!r}")
 
     def fields(self, arms: int) -> Mapping[str, tuple[str, Shape]]:
         """Estimates of each arm's total loss, and which arms are in use."""
@@ -233,6 +239,17 @@ class EXP3(Policy):
     def memo_size(self, arms: int) -> int:
         """The probability of the pull."""
         return 1
+
+    def check_state(self, arms: int, rounds: int, state: State) -> None:
+        """A loss over its probability is at most 2⁵²; some arm is in use."""
+        require_range(state, "estimate", 0.0, float(rounds) / LEAST_PROBABILITY)
+        require_range(state, "in_use", 0, 1)
+        if not state["in_use"].any():
+            raise damaged("no arm is in use", "at least one")
+
+    def check_memo(self, arms: int, rounds: int, memo: Floats) -> None:
+        """It is a probability."""
+        require_range({"memo": memo}, "memo", LEAST_PROBABILITY, 1.0)
 
     @staticmethod
     def init(c: Any, s: Any) -> None:

@@ -10,22 +10,41 @@ from __future__ import annotations
 
 import hashlib
 import keyword
+import math
 from collections import namedtuple
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple
 
+import numba
 import numpy as np
 import numpy.typing as npt
-from numba.core import types
-from numba.extending import NativeValue, models, overload, register_model, typeof_impl, unbox
+from numba.core import errors, types
+from numba.core.imputils import impl_ret_borrowed
+from numba.extending import (
+    NativeValue,
+    intrinsic,
+    models,
+    overload,
+    register_model,
+    typeof_impl,
+    unbox,
+)
 
-from influential_bandits.checks import checked_horizon
+from influential_bandits.checks import checked_horizon, require_memory, shown, whole_number
 from influential_bandits.errors import InvalidInput, InvalidPolicy
 from influential_bandits.numerics.compiling import borrowed
 from influential_bandits.numerics.fingerprints import fingerprint
 from influential_bandits.numerics.recompiling import LinkedCompiler, compile_anew
-from influential_bandits.policies.contract import FUNCTIONS, Policy, Shape
+from influential_bandits.policies.contract import (
+    FUNCTIONS,
+    Policy,
+    Shape,
+    ask,
+    plain_parameters,
+)
+from influential_bandits.policies.messages import NO_ARM
+from influential_bandits.policies.reproducible import require_reproducible
 from influential_bandits.world.dynamics import Floats, Ints
 from influential_bandits.world.instance import Instance
 
@@ -40,34 +59,79 @@ class Tag:
     known: dict[str, Tag] = {}  # noqa: RUF012 - the register of all tags of this process
 
     def __init__(
-        self, digest: str, code: type[Policy], parameters: tuple[str, ...], schema: Schema
+        self,
+        digest: str,
+        code: type[Policy],
+        parameters: tuple[str, ...],
+        schema: Schema,
+        checked: bool,
     ) -> None:
         self.digest = digest
         self.parameters = parameters
         self.schema = schema
-        self.functions = compile_anew({name: getattr(code, name) for name in FUNCTIONS}, **INLINED)
+        functions = {name: getattr(code, name) for name in FUNCTIONS}
+        self.functions = compile_anew(functions, **INLINED, boundscheck=checked)
+
+    @cached_property
+    def state(self) -> type[tuple[Any, ...]]:
+        """The named tuple of the fields."""
+        return namedtuple("State", [name for name, *_ in self.schema])
 
     @cached_property
     def unpack(self) -> Callable[..., Any]:
         """Source-generated function from flat arrays to the named tuples c and s."""
-        names = [name for name, *_ in self.schema]
         config = namedtuple("Parameters", ["arms", *self.parameters])  # type: ignore[misc]
-        state = namedtuple("State", names)  # type: ignore[misc]
         fields = []
         for row, (_, dtype, axes, known) in enumerate(self.schema):
             buffer = f"arrays.{'known_' if known else ''}{dtype[:-2]}s"
             view = f"borrowed({buffer})[arrays.layout[{row}, 0]:arrays.layout[{row}, 1]]"
             if axes == 2:
                 view += f".reshape((arrays.layout[{row}, 2], arrays.layout[{row}, 3]))"
-            fields.append(view)
+            fields.append(f"read_only({view})" if known else view)
         scalars = [f"config[{i}]" for i in range(len(self.parameters) + 1)]
         source = (
             "def unpack(tag, config, arrays):\n"
             f"    return Parameters({', '.join(scalars)}), State({', '.join(fields)})\n"
         )
-        scope: dict[str, Any] = {"Parameters": config, "State": state, "borrowed": borrowed}
-        exec(source, scope)
-        return scope["unpack"]
+        scope = {"Parameters": config, "State": self.state, "borrowed": borrowed}
+        return _made(source, "unpack", scope | {"read_only": read_only})
+
+    @cached_property
+    def shielded(self) -> Callable[..., Any]:
+        """Compiled function from a state to the same state for reading only."""
+        fields = ", ".join(f"read_only(s.{name})" for name, *_ in self.schema)
+        source = f"def shielded(s):\n    return State({fields})\n"
+        made = _made(source, "shielded", {"State": self.state, "read_only": read_only})
+        return numba.njit(**BETWEEN)(made)
+
+
+def _made(source: str, name: str, scope: dict[str, Any]) -> Callable[..., Any]:
+    exec(source, scope)
+    return scope[name]
+
+
+@intrinsic
+def read_only(typing_context, array):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN201
+    """Return an array as one that compiled code cannot write to; None stays None."""
+    if not isinstance(array, types.Array):
+        return array(array), lambda context, builder, signature, arguments: arguments[0]
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
+        return impl_ret_borrowed(context, builder, signature.return_type, arguments[0])
+
+    return array.copy(readonly=True)(array), generate
+
+
+@intrinsic
+def as_arm(typing_context, chosen):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN201
+    """Return what select returned as the number of an arm, or refuse to compile."""
+    if not isinstance(chosen, types.Integer):
+        raise errors.TypingError(f"{NO_ARM}{chosen}")
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
+        return context.cast(builder, arguments[0], signature.args[0], signature.return_type)
+
+    return types.int64(chosen), generate
 
 
 Buffers = Mapping[str, npt.NDArray[Any]]  # by type: the states of runs, one a row
@@ -93,6 +157,8 @@ class Layout:
     arms : int
     instance, horizon
         What a privileged policy is told; None for everybody else.
+    checked : bool
+        Let compiled code check every index, at the price of time.
     """
 
     def __init__(
@@ -101,6 +167,8 @@ class Layout:
         arms: int,
         instance: Instance | None = None,
         horizon: int | None = None,
+        *,
+        checked: bool = False,
     ) -> None:
         name = type(policy).__name__
         told = {"instance": instance, "horizon": horizon}
@@ -118,41 +186,57 @@ class Layout:
         knowledge: Mapping[str, npt.NDArray[Any]] = {}
         if policy.privileged and instance is not None:
             horizon_if_told = horizon if "horizon" in policy.privileged else None
-            knowledge = policy.knowledge(instance, horizon_if_told or 0)
-        fields: dict[str, tuple[str, Shape]] = dict(policy.fields(arms))
+            knowledge = _arrays(policy, "knowledge", instance, horizon_if_told or 0)
+        fields = _described_fields(policy, arms)
         sizes = dict.fromkeys((*TYPES, *(f"known_{t}" for t in TYPES)), 0)
         rows, schema = [], []
         self.slices: dict[str, tuple[str, slice, tuple[int, ...]]] = {}
         for field, (dtype, shape) in (
             fields | {k: _described(v) for k, v in knowledge.items()}
         ).items():
-            lengths = (shape,) if isinstance(shape, int) else tuple(shape)
-            if dtype not in TYPES or len(lengths) not in (1, 2) or min(lengths) < 0:
+            lengths = _axes(shape)
+            whole = all(isinstance(length, (int, np.integer)) for length in lengths)
+            if dtype not in TYPES or len(lengths) not in (1, 2) or not whole or min(lengths) < 0:
                 raise InvalidPolicy(
                     f"{name}: field {field!r} must be int64 or float64 with one or two axes, "
-                    f"got {dtype!r} with shape {shape}"
+                    f"got {shown(dtype)} with shape {shown(shape)}"
                 )
+            lengths = tuple(map(int, lengths))
             buffer = f"known_{dtype}" if field in knowledge else dtype
             start = sizes[buffer]
-            sizes[buffer] = stop = start + int(np.prod(lengths))
+            sizes[buffer] = stop = start + math.prod(lengths)
             rows.append((start, stop, lengths[0], lengths[-1]))
             schema.append((field, dtype, len(lengths), field in knowledge))
             self.slices[field] = buffer, slice(start, stop), lengths
         _require_names(name, [*fields, *knowledge])
-        _require_names(name, ["arms", *policy.parameters()])
+        self.memo_size = _memo_size(policy, arms)
+        most = 2 * sum(sizes.values()) + self.memo_size  # what is fresh, and what is at work
+        require_memory(f"{name} for {arms:,} arms", 8 * most)
         self.table: Ints = np.array(rows, np.int64).reshape(-1, 4)
         self.sizes = sizes
-        self.memo_size = policy.memo_size(arms)
         self.known = {f"known_{t}": np.zeros(sizes[f"known_{t}"], t) for t in TYPES}
         for field, values in knowledge.items():
             buffer, where, _ = self.slices[field]
             self.known[buffer][where] = np.ravel(values)
         self.fresh = {t: np.zeros(sizes[t], t) for t in TYPES}
-        for field, values in policy.initial_state(arms).items():
-            buffer, where, lengths = self.slices[field]
-            self.fresh[buffer][where] = np.reshape(values, lengths).ravel()
-        self.config = (arms, *plain_parameters(policy).values())
-        self.tag = _tag(type(policy), tuple(policy.parameters()), tuple(schema))
+        for field, values in _arrays(policy, "initial_state", arms).items():
+            buffer, where, lengths = self.slices.get(field, ("", slice(0), ()))
+            if field not in fields or values.shape not in (lengths, (math.prod(lengths),)):
+                there = ", ".join(f"{key}: {self.slices[key][2]}" for key in fields) or "none"
+                raise InvalidPolicy(
+                    f"{name}.initial_state() gives {field!r} of shape {values.shape}; the fields "
+                    f"are {there}"
+                )
+            self.fresh[buffer][where] = values.ravel()
+        settings = plain_parameters(policy)
+        _require_names(name, ["arms", *settings])
+        self.parameters, self.checked = tuple(settings), checked
+        self.config = (arms, *settings.values())
+        self.tag = _tag(type(policy), self.parameters, tuple(schema), checked)
+
+    def is_known(self, field: str) -> bool:
+        """Tell whether a field is an oracle's knowledge, and no part of the state."""
+        return self.slices[field][0].startswith("known_")
 
     def arrays(self, ints: Ints | None = None, floats: Floats | None = None) -> StateArrays:
         """Return a fresh state, or one in the given buffers."""
@@ -194,17 +278,61 @@ def _described(values: npt.NDArray[Any]) -> tuple[str, Shape]:
     return str(values.dtype), values.shape
 
 
-def plain_parameters(policy: Policy) -> dict[str, Any]:
-    """Return the parameters of a policy as Python's own numbers."""
-    items = policy.parameters().items()
-    return {name: v.item() if isinstance(v, np.generic) else v for name, v in items}
+def _described_fields(policy: Policy, arms: int) -> dict[str, tuple[str, Shape]]:
+    """Return what a policy says of its fields, each a type and a shape."""
+    given = ask(policy, "fields", arms)
+    if not isinstance(given, Mapping) or not all(
+        isinstance(name, str) and isinstance(field, (tuple, list)) and len(field) == 2
+        for name, field in given.items()
+    ):
+        raise InvalidPolicy(
+            f"{type(policy).__name__}.fields() must return types and shapes by name, as in "
+            f"{{'mean': ('float64', arms)}}, got {shown(given)}"
+        )
+    return {name: (dtype, _axes(shape)) for name, (dtype, shape) in given.items()}
 
 
-def _tag(code: type[Policy], parameters: tuple[str, ...], schema: Schema) -> Tag:
+def _axes(shape: Any) -> tuple[int, ...]:
+    return tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+
+
+def _memo_size(policy: Policy, arms: int) -> int:
+    try:
+        return whole_number("the number", ask(policy, "memo_size", arms), 0, 2**31)
+    except InvalidPolicy:
+        raise
+    except InvalidInput as error:
+        raise InvalidPolicy(
+            f"{type(policy).__name__}.memo_size() must return a number of floats: {error}"
+        ) from None
+
+
+def _arrays(policy: Policy, method: str, *arguments: Any) -> dict[str, npt.NDArray[Any]]:
+    """Return the arrays that a method of a policy gives, of the types of a state."""
+    given = ask(policy, method, *arguments)
+    arrays = {}
+    for name, values in given.items() if isinstance(given, Mapping) else [("it", given)]:
+        array = np.asarray(values)
+        kind = "int64" if array.dtype.kind in "iub" else "float64"
+        if not isinstance(given, Mapping) or array.dtype.kind not in "iubf":
+            raise InvalidPolicy(
+                f"{type(policy).__name__}.{method}() must return arrays of numbers by name, "
+                f"but {name} is {shown(values)}"
+            )
+        arrays[name] = array.astype(kind)
+    return arrays
+
+
+def _tag(
+    code: type[Policy], parameters: tuple[str, ...], schema: Schema, checked: bool = False
+) -> Tag:
     functions = fingerprint(*(getattr(code, name) for name in FUNCTIONS))
-    digest = hashlib.sha256(f"{functions}{parameters}{schema}".encode()).hexdigest()
+    mode = " checked" if checked else ""
+    digest = hashlib.sha256(f"{functions}{parameters}{schema}{mode}".encode()).hexdigest()
     if digest not in Tag.known:
-        Tag.known[digest] = Tag(digest, code, parameters, schema)
+        for name in FUNCTIONS:
+            require_reproducible(f"{code.__name__}.{name}", getattr(code, name))
+        Tag.known[digest] = Tag(digest, code, parameters, schema, checked)
     return Tag.known[digest]
 
 
@@ -281,8 +409,10 @@ def _init(tag, c, s):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
 
 @overload(select, jit_options=BETWEEN)
 def _select(tag, c, s, t, eligible, rng):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
-    function = _of(tag).functions["select"]
-    return lambda tag, c, s, t, eligible, rng: function(c, s, t, eligible, rng)
+    function, shielded = _of(tag).functions["select"], _of(tag).shielded
+    return lambda tag, c, s, t, eligible, rng: as_arm(
+        function(c, shielded(s), t, read_only(eligible), rng)
+    )
 
 
 @overload(pulled, jit_options=BETWEEN)

@@ -12,6 +12,9 @@ the two are separate moments:
 - ``arm_added(c, s, arm)``: a new arm, the last one, has come; its state is zeros;
 - ``arm_retired(c, s, arm)``: the arm will never be eligible again.
 
+A saved state comes back from a file that anybody may have changed, so that a policy says in
+:meth:`Policy.check_state` and :meth:`Policy.check_memo` what it may be.
+
 ``c`` has the policy's parameters and ``c.arms``, the number K of arms. ``s`` has the arrays that
 :meth:`Policy.fields` names. ``eligible`` is None (all arms) or a boolean array. ``rng`` is a stream
 for ``ib.uniform(rng, i)`` and ``ib.normal(rng, i)``, i = 0, 1, 2, ….
@@ -20,15 +23,19 @@ for ``ib.uniform(rng, i)`` and ``ib.normal(rng, i)``, i = 0, 1, 2, ….
 from __future__ import annotations
 
 import dataclasses
+import difflib
+import dis
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
+from weakref import WeakSet
 
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.errors import InvalidPolicy
+from influential_bandits.checks import shown
+from influential_bandits.errors import InfluentialBanditsError, InvalidPolicy
 
 if TYPE_CHECKING:
     from influential_bandits.world.instance import Instance
@@ -36,6 +43,8 @@ if TYPE_CHECKING:
 __all__ = ["Policy"]
 
 FUNCTIONS = ("init", "select", "pulled", "observed", "arm_added", "arm_retired")
+
+CHECKED: WeakSet[type] = WeakSet()  # classes that keep to the contract
 
 Scalar = bool | int | float
 Shape = int | tuple[int, ...]
@@ -99,6 +108,18 @@ class Policy:
         """
         return {}
 
+    def check_state(self, arms: int, rounds: int, state: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Raise InvalidInput unless a state read from a file can be one after so many rounds.
+
+        Types, shapes and finiteness have been checked. What is left is what ``select`` and the
+        others rely on: numbers that serve as an index, a loop's bound or a divisor. A class that
+        defines this itself vouches for its states; the restored agents of all others run with
+        checked indices.
+        """
+
+    def check_memo(self, arms: int, rounds: int, memo: npt.NDArray[np.float64]) -> None:
+        """Raise InvalidInput unless a memo read from a file can be one of ``pulled``'s."""
+
     @staticmethod
     def init(c: Any, s: Any) -> None:
         """Fill the state; it starts as zeros."""
@@ -151,25 +172,126 @@ def checked_policy(policy: object) -> Policy:
     """Return the policy, or say why it is none."""
     if not isinstance(policy, Policy):
         hint = "; construct it, as in LCB()" if inspect.isclass(policy) else ""
-        raise InvalidPolicy(f"unknown policy {policy!r}: expected an instance of Policy{hint}")
-    if type(policy).select is Policy.select:
-        raise InvalidPolicy(
-            f"{type(policy).__name__} does not define select(c, s, t, eligible, rng)"
-        )
-    declared = {field.name for field in dataclasses.fields(policy)}
-    for name, kind in vars(type(policy)).get("__annotations__", {}).items():
+        raise InvalidPolicy(f"unknown policy {shown(policy)}: expected an instance of Policy{hint}")
+    check_class(type(policy))
+    plain_parameters(policy)
+    return policy
+
+
+def check_class(code: type[Policy]) -> None:
+    """Raise unless a class of policies keeps to the contract, as far as its definition shows."""
+    if code in CHECKED:
+        return
+    if code.select is Policy.select:
+        raise InvalidPolicy(f"{code.__name__} does not define {_call('select')}")
+    declared = {field.name for field in dataclasses.fields(code)}
+    for name, kind in vars(code).get("__annotations__", {}).items():
         if name not in declared and "ClassVar" not in str(kind):
             raise InvalidPolicy(
-                f"{type(policy).__name__}.{name} is no parameter yet: decorate the class with "
+                f"{code.__name__}.{name} is no parameter yet: decorate the class with "
                 "@dataclass(frozen=True)"
             )
+    for base in code.__mro__[: code.__mro__.index(Policy)]:
+        for name, value in vars(base).items():
+            if not name.startswith("_") and name not in declared and not hasattr(Policy, name):
+                _refuse_misspelling(code.__name__, name, value)
     for name in FUNCTIONS:
-        if not isinstance(inspect.getattr_static(policy, name), staticmethod):
-            raise InvalidPolicy(f"{type(policy).__name__}.{name} must be a @staticmethod")
-    for name, value in policy.parameters().items():
-        if not isinstance(value, (bool, int, float, np.bool_, np.integer, np.floating)):
+        if not isinstance(inspect.getattr_static(code, name), staticmethod):
+            raise InvalidPolicy(f"{code.__name__}.{name} must be a @staticmethod: {_call(name)}")
+        _check_signature(code, name)
+    _check_memo_is_declared(code)
+    CHECKED.add(code)
+
+
+def _call(name: str) -> str:
+    """Return how a function of the contract is written."""
+    return f"{name}({', '.join(inspect.signature(getattr(Policy, name)).parameters)})"
+
+
+def _refuse_misspelling(owner: str, name: str, value: object) -> None:
+    """Raise if a name that is not of the contract is close to one, or belongs to a function."""
+    hook = isinstance(value, staticmethod)
+    if inspect.isfunction(value):
+        hook = list(inspect.signature(value).parameters)[:2] == ["c", "s"]
+    words = FUNCTIONS if hook else [word for word in vars(Policy) if not word.startswith("_")]
+    close = difflib.get_close_matches(name, words, 1, 0.6 if hook else 0.8)
+    if not hook and not close:
+        return
+    meant = f"did you mean {close[0]}? " if close else ""
+    raise InvalidPolicy(
+        f"{owner}.{name} is not part of the contract, and would never be called: {meant}"
+        f"A policy may define {', '.join(FUNCTIONS)}; let the name of a helper begin with _"
+    )
+
+
+def _check_signature(code: type[Policy], name: str) -> None:
+    """Raise unless a function takes what it is called with, in this order."""
+    expected = list(inspect.signature(getattr(Policy, name)).parameters)
+    signature = inspect.signature(getattr(code, name))
+    given = list(signature.parameters)
+    try:
+        signature.bind(*expected)
+    except TypeError:
+        fits = False
+    else:  # other names are fine, but not those of other places
+        pairs = zip(given, expected, strict=False)
+        fits = all(mine == theirs or mine not in expected for mine, theirs in pairs)
+    if not fits:
+        raise InvalidPolicy(
+            f"{code.__name__}.{name}({', '.join(given)}) does not fit its call: it must be "
+            f"{_call(name)}"
+        )
+
+
+def _check_memo_is_declared(code: type[Policy]) -> None:
+    """Raise if a memo is used for which there is no room: it would be written elsewhere."""
+    if code.memo_size is not Policy.memo_size:
+        return
+    for name in ("pulled", "observed"):
+        function = getattr(code, name)
+        memo = "".join(list(inspect.signature(function).parameters)[4:5])
+        instructions = dis.get_instructions(getattr(function, "py_func", function))
+        used = [i.argval for i in instructions if "FAST" in i.opname]
+        if any(memo == value or (isinstance(value, tuple) and memo in value) for value in used):
             raise InvalidPolicy(
-                f"{type(policy).__name__}: parameter {name} must be a number, got {value!r}; "
+                f"{code.__name__}.{name} uses {memo}, but there is no room in it: define "
+                "memo_size(self, arms) and return how many numbers pulled hands over to observed"
+            )
+
+
+def ask(policy: Policy, method: str, *arguments: Any) -> Any:
+    """Return what a policy's method says; an error of its own becomes one that names it."""
+    try:
+        return getattr(policy, method)(*arguments)
+    except InfluentialBanditsError:
+        raise
+    except Exception as error:
+        raise InvalidPolicy(
+            f"{type(policy).__name__}.{method} failed with {type(error).__name__}: {error}"
+        ) from error
+
+
+def plain_parameters(policy: Policy) -> dict[str, Any]:
+    """Return the parameters of a policy as Python's own numbers."""
+    name = type(policy).__name__
+    given = ask(policy, "parameters")
+    if not isinstance(given, Mapping):
+        raise InvalidPolicy(
+            f"{name}.parameters() must return names and numbers, as in {{'scale': 1.0}}, "
+            f"got {shown(given)}"
+        )
+    plain = {}
+    for key, value in given.items():
+        number = value.item() if isinstance(value, np.generic) else value
+        if not isinstance(number, (bool, int, float)):
+            raise InvalidPolicy(
+                f"{name}: parameter {key} must be a number, got {shown(value)}; "
                 "override parameters() to encode it"
             )
-    return policy
+        if isinstance(number, int) and not -(2**63) <= number < 2**63:
+            raise InvalidPolicy(
+                f"{name}: parameter {key} must fit 64 bits, got {shown(number)}; "
+                "make it a float, or smaller"
+            )
+        plain[key] = number
+    return plain

@@ -7,11 +7,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from influential_bandits.checks import is_real
+import numpy as np
+
+from influential_bandits.checks import LARGEST_LOSS, is_real, shown
 from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.compiling import inlined
-from influential_bandits.policies.choosing import unseen_arm
+from influential_bandits.policies.choosing import real_setting, unseen_arm
 from influential_bandits.policies.contract import Policy, Scalar, Shape
+from influential_bandits.policies.state_checks import (
+    SLACK,
+    State,
+    damaged,
+    require_counts,
+    require_equal,
+    require_losses,
+    require_range,
+)
+from influential_bandits.world.dynamics import Floats
 
 __all__ = ["InfluentialLCB"]
 
@@ -55,16 +67,15 @@ class InfluentialLCB(Policy):
 
     def __post_init__(self) -> None:
         if not (isinstance(self.scale, str) and self.scale == "estimate"):
-            if not is_real(self.scale) or not 0.0 < float(self.scale) < math.inf:
+            if not is_real(self.scale) or not 0.0 < float(self.scale) <= LARGEST_LOSS:
                 raise InvalidInput(
-                    f'scale must be a positive number or "estimate", got {self.scale!r}'
+                    f'scale must be a positive number or "estimate", got {shown(self.scale)}; '
+                    f"numbers go up to {LARGEST_LOSS:g}"
                 )
             object.__setattr__(self, "scale", float(self.scale))
         if not isinstance(self.opening, str) or self.opening not in OPENINGS:
-            raise InvalidInput(f'opening must be "pairs" or "paper", got {self.opening!r}')
-        if not is_real(self.noise_bound) or not 0.0 <= self.noise_bound < math.inf:
-            raise InvalidInput(f"noise_bound must not be negative, got {self.noise_bound!r}")
-        object.__setattr__(self, "noise_bound", float(self.noise_bound))
+            raise InvalidInput(f'opening must be "pairs" or "paper", got {shown(self.opening)}')
+        real_setting(self, "noise_bound", closed=True)
 
     def parameters(self) -> Mapping[str, Scalar]:
         """The scale (0: estimate it), the opening (0: none) and the margin of the estimate."""
@@ -98,6 +109,31 @@ class InfluentialLCB(Policy):
     def memo_size(self, arms: int) -> int:
         """Which arm was pulled in the round before, and whether the opening wanted this pull."""
         return 2 if self.scale == "estimate" else 0
+
+    def check_state(self, arms: int, rounds: int, state: State) -> None:
+        """Counts and keys fit together, the tree names arms, and the opening has its steps left."""
+        require_counts(state, rounds)
+        require_range(state, "seen_at", np.sign(state["seen"]), np.sign(state["seen"]) * rounds)
+        require_losses(state, "loss")
+        steps = {0: 0, 1: 2 * arms, 2: arms * (arms + 1)}[int(self.parameters()["opening"])]
+        require_range(state, "scheduled", 0, min(steps, 2**62))
+        require_range(state, "last_arm", -1, arms - 1 if steps else -1)
+        require_range(state, "retired", 0, 1)
+        require_range(state, "own_known", 0, 1)
+        require_losses(state, "own_influence", of=2)
+        if self.scale == "estimate":
+            most = SLACK * 4.0 * LARGEST_LOSS + float(self.parameters()["margin"])
+            require_range(state, "scale", 0.0, most)
+        else:
+            require_equal(state, "scale", self.scale)
+        require_equal(state, "key", state["loss"] + state["scale"][0] * state["seen_at"])
+        if state["tree"].size > 0:
+            _check_tree(state, arms)
+
+    def check_memo(self, arms: int, rounds: int, memo: Floats) -> None:
+        """An arm or none, and a flag."""
+        if memo.size > 0:
+            require_range({"memo": memo}, "memo", [-1.0, 0.0], [arms - 1.0, 1.0])
 
     @staticmethod
     def init(c: Any, s: Any) -> None:
@@ -181,6 +217,16 @@ class InfluentialLCB(Policy):
         if c.opening != 0:
             s.retired[arm] = 1
             _pass_over_retired(c, s)
+
+
+def _check_tree(state: State, arms: int) -> None:
+    """Raise unless every leaf is its arm, and every node one of the two below it."""
+    tree, leaves = state["tree"], _leaves(arms)
+    numbers = np.arange(leaves)
+    require_equal({"tree": tree[leaves:]}, "tree", np.where(numbers < arms, numbers, -1))
+    node, left, right = tree[1:leaves], tree[2::2], tree[3::2]
+    if not ((node == left) | ((node == right) & (right >= 0))).all():
+        raise damaged("a node of the tree is neither of those below", "the winner of the two")
 
 
 def _leaves(arms: int) -> int:

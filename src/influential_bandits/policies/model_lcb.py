@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import checked_horizon, is_real
+from influential_bandits.checks import LARGEST_LOSS, checked_horizon, is_real, shown
 from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.compiling import inlined
 from influential_bandits.numerics.portable import log
@@ -28,6 +28,16 @@ from influential_bandits.policies.posterior import (
     unknowns,
 )
 from influential_bandits.policies.prior import LossPrior
+from influential_bandits.policies.state_checks import (
+    State,
+    damaged,
+    require_equal,
+    require_losses,
+    require_range,
+    require_sum,
+    require_unseen,
+)
+from influential_bandits.world.dynamics import Floats
 
 __all__ = ["ModelLCB"]
 
@@ -41,6 +51,8 @@ STILL_BOLDNESS = 1.4  # the same where nothing moves, times √log(1 + t·varian
 AHEAD = 10.0  # with a prior, plan for so many times the rounds played
 AFRESH = 1024  # pulls after which the spread is computed afresh, against rounding
 LAST_CHOICE = 1 << 15  # observations; by then the prior hardly counts
+LARGEST_PART = 1e140  # of the posterior: times counts, and squared, it stays finite
+LARGEST_STATE = 1e290
 EVIDENCE = 5000.0  # for a fading memory: odds of 100, σ unknown within a range of e^50
 
 
@@ -109,15 +121,15 @@ class ModelLCB(Policy):
 
     def __post_init__(self) -> None:
         if not is_real(self.confidence) or not 0.0 < self.confidence < 1.0:
-            raise InvalidInput(f"confidence must lie between 0 and 1, got {self.confidence!r}")
-        for name, top in (("noise", math.inf), ("scale", math.inf), ("memory", 1.0)):
+            raise InvalidInput(f"confidence must lie between 0 and 1, got {shown(self.confidence)}")
+        for name, top in (("noise", LARGEST_LOSS), ("scale", LARGEST_LOSS), ("memory", 1.0)):
             value = getattr(self, name)
             if isinstance(value, str) and value == "estimate":
                 continue
-            if not is_real(value) or not 0.0 < float(value) <= top or float(value) == math.inf:
-                bound = " and at most 1" if top == 1.0 else ""
+            if not is_real(value) or not 0.0 < float(value) <= top:
+                bound = " and at most 1" if top == 1.0 else f" (and at most {top:g})"
                 raise InvalidInput(
-                    f'{name} must be a number above 0{bound}, or "estimate", got {value!r}'
+                    f'{name} must be a number above 0{bound}, or "estimate", got {shown(value)}'
                 )
             object.__setattr__(self, name, float(value))
         if self.scale != "estimate" and self.noise == "estimate":
@@ -128,7 +140,7 @@ class ModelLCB(Policy):
             object.__setattr__(self, "prior", LossPrior.from_json(self.prior))
         if self.prior is not None:
             if not isinstance(self.prior, LossPrior):
-                raise InvalidInput(f"prior must be a LossPrior, got {self.prior!r:.80}")
+                raise InvalidInput(f"prior must be a LossPrior, got {shown(self.prior)}")
             fixed = [n for n in ("noise", "scale", "memory") if getattr(self, n) != "estimate"]
             if fixed:
                 raise InvalidInput(
@@ -201,6 +213,36 @@ class ModelLCB(Policy):
     def memo_size(self, arms: int) -> int:
         """The counts at the pull: own, of the others, and one by one if there are few arms."""
         return 2 + self._exact_arms(arms) * self._memories()
+
+    def check_state(self, arms: int, rounds: int, state: State) -> None:
+        """Counts add up, choices are among the candidates, and sums have the size of losses."""
+        told = np.arange(arms) < (0 if self.prior is None else self.prior.arms)
+        require_range(state, "pulls", 0, rounds)
+        require_sum(state, "pulls", rounds)
+        require_range(state, "seen", told, state["pulls"] + told)
+        require_unseen(state)
+        before = 0 if self.prior is None else self.prior.events
+        seen = int((state["seen"] - told).sum())
+        require_equal(state, "observations", before + seen)
+        require_range(state, "next_choice", 1, max(arms, 2 * LAST_CHOICE))
+        self._check_choice(state)
+        _check_sums(state, rounds)
+
+    def _check_choice(self, state: State) -> None:
+        """Raise unless memories are candidates, and exponents those of the search."""
+        memories, largest = self._memories(), evidence.LARGEST
+        least = np.array([0, -largest, -largest, -largest])
+        most = np.array([memories - 1, largest, largest, largest])
+        if (state["choice"][2:] == evidence.NONE).all():
+            require_range({"choice": state["choice"][:2]}, "choice", least[:2], most[:2])
+        else:
+            require_range(state, "choice", least, most)
+        require_range(state, "candidates", least, most)
+        require_equal({"candidates": state["candidates"][:, 0]}, "candidates", np.arange(memories))
+
+    def check_memo(self, arms: int, rounds: int, memo: Floats) -> None:
+        """Counts, discounted perhaps."""
+        require_range({"memo": memo}, "memo", 0.0, float(rounds))
 
     def _exact_arms(self, arms: int) -> int:
         return arms if arms <= MOST_EXACT or self.prior is not None else 0
@@ -353,6 +395,35 @@ class ModelLCB(Policy):
             _look(c, s)
         if s.observations[0] > 0:
             _set_radius(c, s)  # there are more unknowns
+
+
+def _check_sums(state: State, rounds: int) -> None:
+    """Raise unless sums have the size that so many rounds can give them."""
+    for name in ("variance", "squares", "rss", "radius"):
+        require_range(state, name, 0.0, LARGEST_STATE)
+    require_range(state, "volume", -1.0, LARGEST_STATE)  # not negative but for rounding
+    for name in ("own", "total", "weights"):
+        require_range(state, name, 0.0, float(rounds))
+    for name in ("ray_gram", "gram"):
+        require_range(state, name, 0.0, float(rounds) ** 3)
+    _check_gram("ray_gram", state["ray_gram"], evidence.RAY)
+    if len(state["gram"]):
+        _check_gram("gram", state["gram"], 1 + len(state["gram"]))
+    moments = ("ray_moments", "moments")
+    require_losses(state, *moments, of=float(rounds) ** 2)
+    for name in ("mean", "ray_root", "ray_theta", "root", "theta", "spread"):
+        require_range(state, name, -LARGEST_PART, LARGEST_PART)
+
+
+def _check_gram(name: str, gram: Floats, size: int) -> None:
+    """Raise unless sums of products, triangles row by row, are those of some features."""
+    triangles = gram.reshape(len(gram), size * (size + 1) // 2, -1)
+    rows, columns = np.tril_indices(size)
+    full = np.zeros((len(gram), triangles.shape[2], size, size))
+    full[:, :, rows, columns] = full[:, :, columns, rows] = triangles.transpose(0, 2, 1)
+    lowest = np.linalg.eigvalsh(full)[..., 0]
+    if (lowest < -1e-9 * np.trace(full, axis1=2, axis2=3)).any():
+        raise damaged(f"{name} has a negative eigenvalue", "sums of squares")
 
 
 @inlined

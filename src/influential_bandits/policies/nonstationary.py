@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from influential_bandits.checks import LARGEST_HORIZON, whole_number
 from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.compiling import inlined
@@ -22,6 +24,12 @@ from influential_bandits.policies.choosing import (
     real_setting,
 )
 from influential_bandits.policies.contract import Policy, Shape
+from influential_bandits.policies.state_checks import (
+    State,
+    require_equal,
+    require_losses,
+    require_range,
+)
 from influential_bandits.world.dynamics import Floats
 
 __all__ = ["MUCB", "DiscountedLCB", "SlidingWindowLCB"]
@@ -77,6 +85,15 @@ class SlidingWindowLCB(Counts, Policy):
             "ring_loss": ("float64", self.window),
             "newest": ("int64", 1),  # round of the last pull
         }
+
+    def check_state(self, arms: int, rounds: int, state: State) -> None:
+        """The ring holds arms, as often as they were seen."""
+        super().check_state(arms, rounds, state)
+        require_equal(state, "newest", rounds)
+        require_range(state, "ring_arm", 0, arms)
+        require_equal(state, "seen", np.bincount(state["ring_arm"], minlength=arms + 1)[1:])
+        require_losses(state, "ring_loss")
+        require_losses(state, "total", "rest", of=self.window)
 
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
@@ -157,6 +174,15 @@ class DiscountedLCB(Counts, Policy):
             "mean": ("float64", arms),
             "newest": ("int64", 1),  # round of the last pull
         }
+
+    def check_state(self, arms: int, rounds: int, state: State) -> None:
+        """An arm counts as seen if it has a weight, one at most for each pull."""
+        super().check_state(arms, rounds, state)
+        require_equal(state, "newest", rounds)
+        require_range(state, "seen", 0, 1)
+        seen = state["seen"]
+        require_range(state, "weight", LEAST_WEIGHT * seen, seen * state["pulls"])
+        require_losses(state, "mean")
 
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
@@ -247,6 +273,14 @@ class MUCB(Averages, Policy):
             "newest": ("int64", 1),  # round of the last pull
             "restart": ("int64", 1),  # r, the last round before the averages
         }
+
+    def check_state(self, arms: int, rounds: int, state: State) -> None:
+        """The restart has been, and the rings hold losses."""
+        super().check_state(arms, rounds, state)
+        require_equal(state, "newest", rounds)
+        require_range(state, "restart", 0, rounds)
+        require_losses(state, "ring")
+        require_losses(state, "difference", "rest", of=2 * self.window)
 
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:

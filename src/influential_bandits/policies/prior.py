@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import is_real, whole_number
+from influential_bandits.checks import LARGEST_LOSS, is_real, require_losses, shown, whole_number
 from influential_bandits.errors import InvalidInput
 from influential_bandits.policies.posterior import place, unknowns
 from influential_bandits.world.dynamics import Floats
@@ -16,6 +17,7 @@ from influential_bandits.world.dynamics import Floats
 __all__ = ["LossPrior"]
 
 FORMAT = "influential-bandits/prior/1"
+LEAST = 1e-100  # noise and memory of a prior: its covariance is divided by the noise's square
 ASYMMETRY = 1e-9  # relative to the standard deviations: what rounding may leave
 
 
@@ -57,18 +59,24 @@ class LossPrior:
                 "a prior has K + K(K + 1)/2 means and a square of as many covariances, got shapes "
                 f"{self.mean.shape} and {self.covariance.shape}"
             )
-        if not (np.isfinite(self.mean).all() and np.isfinite(self.covariance).all()):
-            raise InvalidInput("the means and covariances of a prior must be finite")
+        require_losses("the mean of a prior", self.mean, InvalidInput)
+        require_losses("the covariance of a prior", self.covariance, InvalidInput)
         deviations = np.sqrt(np.abs(np.diag(self.covariance)))
         gap = np.abs(self.covariance - self.covariance.T)
         if (gap > ASYMMETRY * np.outer(deviations, deviations)).any():
             raise InvalidInput("the covariance of a prior must be symmetric")
-        for name, value, top in (("noise", noise, np.inf), ("memory", memory, 1.0)):
-            if not is_real(value) or not 0.0 < float(value) <= top or not np.isfinite(value):
+        for name, value, top in (("noise", noise, LARGEST_LOSS), ("memory", memory, 1.0)):
+            if not is_real(value) or not LEAST <= float(value) <= top:
                 raise InvalidInput(
-                    f"{name} must be above 0{' and at most 1' * (top == 1.0)}, got {value!r}"
+                    f"{name} must be above 0 ({LEAST:g} or more) and at most {top:g}, got "
+                    f"{shown(value)}"
                 )
         self.noise, self.memory = float(noise), float(memory)
+        if np.abs(self.covariance).max() > LARGEST_LOSS * self.noise**2:
+            raise InvalidInput(
+                f"the deviations of a prior must be at most {math.sqrt(LARGEST_LOSS):g} times the "
+                f"noise of {self.noise:g}, got one of {deviations.max():g}"
+            )
         self.events = whole_number("events", events, 1, 2**53)
         self.mean.setflags(write=False)
         self.covariance.setflags(write=False)
@@ -89,8 +97,8 @@ class LossPrior:
             raise InvalidInput(
                 f"the interaction must be {loss.size} × {loss.size}, got shape {matrix.shape}"
             )
-        if not is_real(sd) or not 0.0 <= float(sd) < np.inf:
-            raise InvalidInput(f"sd must be a number of at least 0, got {sd!r}")
+        if not is_real(sd) or not 0.0 <= float(sd) <= math.sqrt(LARGEST_LOSS):
+            raise InvalidInput(f"sd must be a number from 0 to 1e50, got {shown(sd)}")
         gap = np.abs(matrix - matrix.T)
         if (gap > 0.0).any():
             i, j = np.unravel_index(gap.argmax(), gap.shape)
@@ -161,8 +169,8 @@ class LossPrior:
 def _numbers(values: npt.ArrayLike) -> Floats:
     try:
         return np.array(values, np.float64)
-    except (TypeError, ValueError):
-        raise InvalidInput(f"a prior is made of numbers, got {values!r:.80}") from None
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidInput(f"a prior is made of numbers, got {shown(values)}") from None
 
 
 def in_order(matrix: Floats, loss: Floats) -> Floats:

@@ -17,6 +17,8 @@ from influential_bandits.policies.choosing import (
     real_setting,
 )
 from influential_bandits.policies.contract import Policy, Shape
+from influential_bandits.policies.state_checks import State, require_range
+from influential_bandits.world.dynamics import Floats
 
 __all__ = ["DSEE"]
 
@@ -70,6 +72,22 @@ class DSEE(Averages, Policy):
         """Whether the pull was scheduled exploration."""
         return 1
 
+    def check_state(self, arms: int, rounds: int, state: State) -> None:
+        """Epochs were as long as the schedule says, and the next round lies within one."""
+        super().check_state(arms, rounds, state)
+        require_range(state, "exploring", 0, 1)
+        exploring = bool(state["exploring"][0])
+        # what lies behind: each arm 4⁰ + 4¹ + … times, and twice as many rounds of exploitation
+        longest = (3 * rounds + 4).bit_length() // 2 + 1
+        require_range(state, "explorations", 1, longest)
+        require_range(state, "exploitations", 0 if exploring else 1, longest)
+        run = 4 ** (int(state["explorations" if exploring else "exploitations"][0]) - 1)
+        require_range(state, "position", 0, min((arms if exploring else 2) * run - 1, rounds))
+
+    def check_memo(self, arms: int, rounds: int, memo: Floats) -> None:
+        """It is a flag."""
+        require_range({"memo": memo}, "memo", 0.0, 1.0)
+
     @staticmethod
     def init(c: Any, s: Any) -> None:
         """Start with the first exploration epoch."""
@@ -117,7 +135,7 @@ class DSEE(Averages, Policy):
 @inlined
 def _run(epoch: int) -> int:
     """Return how often an arm is pulled in a row in an exploration epoch, 4^(epoch−1)."""
-    return 1 << (2 * (epoch - 1))
+    return 1 << min(2 * (epoch - 1), 60)
 
 
 @inlined

@@ -7,11 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from influential_bandits.checks import LARGEST_LOSS
 from influential_bandits.numerics.compiling import inlined
 from influential_bandits.numerics.portable import log
-from influential_bandits.policies.blocks import add_to_blocks, block_fields
+from influential_bandits.policies.blocks import LEVELS, add_to_blocks, block_fields, check_blocks
 from influential_bandits.policies.choosing import Counts, count, lowest_arm, real_setting
 from influential_bandits.policies.contract import Policy, Shape
+from influential_bandits.policies.state_checks import State, require_equal, require_range
 
 __all__ = ["REdUCB", "RLessUCB"]
 
@@ -36,6 +40,15 @@ class Rising(Counts):
         """Counts, and blocks of the losses and of what tells when they were (see ``observed``)."""
         names = ("older", "newer", "older_moment", "newer_moment")
         return {**super().fields(arms), "losses": ("int64", arms), **block_fields(arms, *names)}
+
+    def check_state(self, arms: int, rounds: int, state: State) -> None:
+        """Levels follow from the numbers of losses; blocks are sums."""
+        super().check_state(arms, rounds, state)
+        require_range(state, "losses", 0, state["pulls"])
+        share = self.epsilon * state["losses"][:, None]
+        require_equal(state, "seen", (share >= 2.0 ** np.arange(LEVELS)).sum(axis=1))
+        check_blocks(state, "older", "newer", largest=LARGEST_LOSS)
+        check_blocks(state, "older_moment", "newer_moment", largest=LARGEST_LOSS * max(rounds, 1))
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,16 @@ from typing import Any
 
 import numpy as np
 
+from influential_bandits.checks import LARGEST_LOSS
 from influential_bandits.numerics.compiling import inlined
 from influential_bandits.numerics.portable import log
-from influential_bandits.policies.blocks import add_to_blocks, block_fields, window_mean
+from influential_bandits.policies.blocks import (
+    LEVELS,
+    add_to_blocks,
+    block_fields,
+    check_blocks,
+    window_mean,
+)
 from influential_bandits.policies.choosing import (
     Counts,
     count,
@@ -21,6 +28,7 @@ from influential_bandits.policies.choosing import (
     waiting_arm,
 )
 from influential_bandits.policies.contract import Policy, Shape
+from influential_bandits.policies.state_checks import State
 
 __all__ = ["FEWA", "RAWUCB"]
 
@@ -31,6 +39,11 @@ class Windows(Counts):
     def fields(self, arms: int) -> Mapping[str, tuple[str, Shape]]:
         """Counts, and the last two blocks of losses of each level."""
         return {**super().fields(arms), **block_fields(arms, "older", "newer")}
+
+    def check_state(self, arms: int, rounds: int, state: State) -> None:
+        """Counts add up, which bounds the levels; blocks are sums of losses."""
+        super().check_state(arms, rounds, state)
+        check_blocks(state, "older", "newer", largest=LARGEST_LOSS)
 
     @staticmethod
     def observed(c: Any, s: Any, t: int, arm: int, memo: Any, loss: float) -> None:
@@ -123,20 +136,21 @@ class FEWA(Windows, Policy):
         kept = np.empty(c.arms, np.bool_)
         for arm in range(c.arms):
             kept[arm] = is_offered(eligible, arm)
-        level, best = 0, -1
-        while best < 0:
+        best = -1
+        for level in range(LEVELS):
             bound = math.inf
             for arm in range(c.arms):
                 if kept[arm]:
                     bound = min(bound, window_mean(s, arm, level))
             bound += width / math.sqrt(float(1 << level))
-            level += 1
             for arm in range(c.arms):
                 if kept[arm]:
-                    kept[arm] = window_mean(s, arm, level - 1) <= bound
-                    if kept[arm] and s.seen[arm] < 1 << level:
+                    kept[arm] = window_mean(s, arm, level) <= bound
+                    if kept[arm] and s.seen[arm] < 2 << level:
                         if best < 0 or s.seen[arm] < s.seen[best]:
                             best = arm
+            if best >= 0:
+                break
         return best
 
 

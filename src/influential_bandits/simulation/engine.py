@@ -7,16 +7,20 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import checked_horizon, whole_number
-from influential_bandits.errors import InvalidInput, InvalidPolicy, NotApplicable
+from influential_bandits.checks import checked_horizon, shown, whole_number
+from influential_bandits.errors import (
+    InfluentialBanditsError,
+    InvalidInput,
+    InvalidPolicy,
+    NotApplicable,
+)
 from influential_bandits.numerics.streams import NOISE, POLICY, key_table
-from influential_bandits.policies.agent import not_compilable
 from influential_bandits.policies.compiled import Layout
 from influential_bandits.policies.contract import Policy, checked_policy, require_labels
+from influential_bandits.policies.messages import explain
 from influential_bandits.simulation.execution import Execution, Progress, Task, chosen_execution
 from influential_bandits.simulation.kernels import (
     CHOSEN_ARM,
@@ -59,6 +63,7 @@ def simulate(
     instance_numbers: Iterable[int] | None = None,
     scenario: Scenario | None = None,
     execution: Execution | None = None,
+    check: bool = False,
 ) -> Trajectory: ...
 
 
@@ -77,6 +82,7 @@ def simulate(
     instance_numbers: Iterable[int] | None = None,
     scenario: Scenario | None = None,
     execution: Execution | None = None,
+    check: bool = False,
 ) -> dict[str, Trajectory]: ...
 
 
@@ -94,6 +100,7 @@ def simulate(
     instance_numbers: Iterable[int] | None = None,
     scenario: Scenario | None = None,
     execution: Execution | None = None,
+    check: bool = False,
 ) -> Trajectory | dict[str, Trajectory]:
     """Play a policy on every instance with every seed, and keep the counts at checkpoints.
 
@@ -127,6 +134,9 @@ def simulate(
     execution : Execution, optional
         Where to play: :class:`LocalExecution` or :class:`DaskExecution`. By default on the threads
         of this computer. Does not change a bit of the result.
+    check : bool
+        Check every index in the policy's functions, which takes longer: one out of range is then
+        an error that names the round, where it would otherwise read or write elsewhere.
 
     Returns
     -------
@@ -156,6 +166,7 @@ def simulate(
             "instance_numbers": _kept(instance_numbers),
             "scenario": scenario,
             "execution": execution,
+            "check": check,
         }
         world = _checked_instances(instances)
         return {
@@ -191,6 +202,7 @@ def simulate(
     if (
         scenario is None
         and not recorded
+        and not check
         and lanes_apply(policy, world, noise, horizon, len(seed_list), where.threads)
     ):
         tasks = lane_tasks(policy, world, noise, seed_list, numbers, counts, marks, horizon)
@@ -203,13 +215,12 @@ def simulate(
             losses=np.zeros((*shape[:2], 0)) if losses is None else losses,
         )
         tasks = list(
-            _chains(policy, world, noise, seed_list, numbers, whole, known, horizon, scenario)
+            _chains(
+                policy, world, noise, seed_list, numbers, whole, known, horizon, scenario, check
+            )
         )
     total = horizon * len(seed_list) * len(world)
-    try:
-        where.run(tasks, Progress(policy.label, total, progress))
-    except numba.core.errors.NumbaError as error:
-        raise not_compilable(policy, error) from None
+    where.run(tasks, Progress(policy.label, total, progress))
     return Trajectory(
         world,
         policy,
@@ -236,12 +247,13 @@ def _chains(
     known: int,
     horizon: int,
     scenario: Scenario | None,
+    check: bool,
 ) -> Iterator[_Chain]:
     """Yield batches of runs for the general loop; ``whole`` is the output of all of them."""
     layout = None
     for i, instance in enumerate(world):
         if layout is None or policy.privileged:
-            layout = _layout(policy, known, instance, horizon)
+            layout = _layout(policy, known, instance, horizon, check)
         batch = _batch(layout, instance, horizon, scenario)
         for start in range(0, len(seeds), batch):
             part = slice(start, min(start + batch, len(seeds)))
@@ -287,6 +299,7 @@ class _Chain:
 
     def steps(self) -> Iterable[int]:
         """Play; yield the number of rounds done after each step."""
+        self._runs = self._fresh_runs()
         play = self._player()
         fault = np.zeros(3, np.int64)
         largest = max(1, ROUNDS_PER_STEP // len(self.seeds))
@@ -295,7 +308,12 @@ class _Chain:
         while last < self.horizon:
             first, last = last + 1, min(last + rounds, self.horizon)
             started = time.perf_counter()
-            play(first, last, fault)
+            try:
+                play(first, last, fault)
+            except InfluentialBanditsError:
+                raise
+            except Exception as error:
+                raise explain(self.policy, self.layout, error, self._moment(last)) from error
             if fault[CHOSEN_ROUND]:
                 raise self._out_of_range(fault)
             yield (last - first + 1) * len(self.seeds)
@@ -316,18 +334,20 @@ class _Chain:
     def __getstate__(self) -> dict[str, Any]:
         """Travel light: results are all zero before the work, and layouts follow from the rest."""
         sizes = [(array.shape, array.dtype) for array in self.output[1:]]
-        return self.__dict__ | {"layout": self.layout.config[0], "output": (self.output[0], sizes)}
+        layout = self.layout.config[0], self.layout.checked
+        return self.__dict__ | {"layout": layout, "output": (self.output[0], sizes)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Lay out again what was left behind."""
         self.__dict__.update(state)
         marks, sizes = state["output"]
         self.output = Output(marks, *(np.zeros(*size) for size in sizes))
-        self.layout = _layout(self.policy, state["layout"], self.instance, self.horizon)
+        arms, check = state["layout"]
+        self.layout = _layout(self.policy, arms, self.instance, self.horizon, check)
 
     def _player(self) -> Callable[[int, int, Ints], None]:
         """Return what plays from one round to another: the plain loop, or that of a scenario."""
-        layout, world, runs = self.layout, self.instance.world, self._fresh_runs()
+        layout, world, runs = self.layout, self.instance.world, self._runs
         noise, output, row = self.noise.source(), self.output, self.row
         if self.scenario is not None:
             return ScenarioPlayer(
@@ -369,6 +389,12 @@ class _Chain:
             policy_keys=keys[1],
         )
 
+    def _moment(self, last: int) -> str:
+        """Return when a run failed: the first that has not got as far as the last round."""
+        played = self._runs.counts.sum(axis=1)  # runs are played one after the other
+        run = int(np.argmax(played < last))
+        return f" in round {played[run] + 1} (instance {self.number}, seed {self.seeds[run]})"
+
     def _out_of_range(self, fault: Ints) -> InvalidPolicy:
         seed = self.seeds[fault[CHOSEN_RUN]]
         allowed = f"the arms are 0 … {self.instance.n_arms - 1}"
@@ -381,11 +407,11 @@ class _Chain:
         )
 
 
-def _layout(policy: Policy, arms: int, instance: Instance, horizon: int) -> Layout:
+def _layout(policy: Policy, arms: int, instance: Instance, horizon: int, check: bool) -> Layout:
     """Lay out the policy's state; of the instance and the horizon it is told what it may know."""
     if policy.privileged:
-        return Layout(policy, arms, instance, horizon)
-    return Layout(policy, arms)
+        return Layout(policy, arms, instance, horizon, checked=check)
+    return Layout(policy, arms, checked=check)
 
 
 def _batch(layout: Layout, instance: Instance, horizon: int, scenario: Scenario | None) -> int:
@@ -425,7 +451,7 @@ def log_spaced(horizon: int) -> Ints:
 def _checked_instances(given: Instance | Sequence[Instance]) -> tuple[Instance, ...]:
     instances = (given,) if isinstance(given, Instance) else tuple(_several(given))
     if not instances or not all(isinstance(i, Instance) for i in instances):
-        raise InvalidInput(f"instances must be one Instance or several, got {given!r:.80}")
+        raise InvalidInput(f"instances must be one Instance or several, got {shown(given)}")
     sizes = {instance.n_arms for instance in instances}
     if len(sizes) > 1:
         raise InvalidInput(f"instances must have the same number of arms, got {sorted(sizes)}")
@@ -466,7 +492,7 @@ def _checked_seeds(given: int | Iterable[int]) -> npt.NDArray[np.uint64]:
     many = (given,) if isinstance(given, (int, np.integer)) else _several(given)
     seeds = [whole_number("seed", seed) for seed in many]
     if not seeds:
-        raise InvalidInput(f"seeds must be whole numbers, got {given!r:.80}")
+        raise InvalidInput(f"seeds must be whole numbers, got {shown(given)}")
     if len(set(seeds)) < len(seeds):
         raise InvalidInput("seeds must differ: equal seeds would repeat the same run")
     return np.array(seeds, np.uint64)
@@ -477,7 +503,7 @@ def _checked_checkpoints(given: Iterable[int], horizon: int) -> Ints:
     if not marks or marks[-1] > horizon or any(a >= b for a, b in itertools.pairwise(marks)):
         raise InvalidInput(
             f"checkpoints must increase within 1 … {horizon:,}, got "
-            + (f"{marks[:8]}{'…' if len(marks) > 8 else ''}" if marks else f"{given!r:.80}")
+            + (f"{marks[:8]}{'…' if len(marks) > 8 else ''}" if marks else f"{shown(given)}")
         )
     return np.array(marks, np.int64)
 
@@ -487,6 +513,6 @@ def _checked_numbers(given: Iterable[int] | None, instances: int) -> list[int]:
     numbers = [whole_number("instance number", number) for number in wanted]
     if len(numbers) != instances:
         raise InvalidInput(
-            f"instance_numbers must be {instances}, one for each instance, got {given!r:.80}"
+            f"instance_numbers must be {instances}, one for each instance, got {shown(given)}"
         )
     return numbers

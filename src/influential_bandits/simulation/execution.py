@@ -41,7 +41,7 @@ from rich.progress import (
     Progress as Bar,
 )
 
-from influential_bandits.checks import Closing, whole_number
+from influential_bandits.checks import Closing, shown, whole_number
 from influential_bandits.errors import Interrupted, InvalidInput, MissingExtra, TaskLost
 
 __all__ = ["Execution", "LocalExecution", "Outcome", "Progress", "Task"]
@@ -191,7 +191,7 @@ def chosen_execution(execution: object, threads: int | None) -> Execution:
         return LocalExecution(threads)
     if not isinstance(execution, Execution):
         raise InvalidInput(
-            f"execution must be a LocalExecution or a DaskExecution, got {execution!r:.80}"
+            f"execution must be a LocalExecution or a DaskExecution, got {shown(execution)}"
         )
     if threads is not None:
         raise InvalidInput("give threads or execution, not both: an execution has its own threads")

@@ -119,8 +119,8 @@ def advance_runs(
                 for k in range(memo.size):
                     memo[k] = 0.0
                 pulled(tag, c, s, t, arm, memo)
-                advance(world, progress, arm, t)
                 observed(tag, c, s, t, arm, memo, loss)
+                advance(world, progress, arm, t)  # last: what a run has counted, it has survived
                 if fading:
                     total, error = two_sum(total, expected)
                     rest += error

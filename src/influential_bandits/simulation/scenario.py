@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from influential_bandits.checks import LARGEST_HORIZON, is_real, whole_number
+from influential_bandits.checks import LARGEST_HORIZON, is_real, shown, whole_number
 from influential_bandits.errors import InvalidInput
 
 __all__ = ["Scenario"]
@@ -77,7 +77,9 @@ class Scenario:
                 f"delay_law must be one of {', '.join(DELAY_LAWS)}, got {self.delay_law!r}"
             )
         if not is_real(self.eligible) or not 0.0 < self.eligible <= 1.0:
-            raise InvalidInput(f"eligible must be a probability in (0, 1], got {self.eligible!r}")
+            raise InvalidInput(
+                f"eligible must be a probability in (0, 1], got {shown(self.eligible)}"
+            )
         self._set("delay", whole_number("delay", self.delay, 0, LARGEST_HORIZON))
         self._set("batch", whole_number("batch", self.batch, 1, LARGEST_HORIZON))
         self._set("eligible", float(self.eligible))
@@ -165,7 +167,7 @@ def _rounds(what: str, given: Rounds) -> tuple[tuple[int, int], ...]:
         pairs = [(arm, start) for arm, start in items]
     except (TypeError, ValueError):
         raise InvalidInput(
-            f"{what} must say a round for each arm, as in {{3: 100}}, got {given!r:.80}"
+            f"{what} must say a round for each arm, as in {{3: 100}}, got {shown(given)}"
         ) from None
     checked = sorted(
         (
@@ -175,5 +177,5 @@ def _rounds(what: str, given: Rounds) -> tuple[tuple[int, int], ...]:
         for arm, start in pairs
     )
     if len(dict(checked)) < len(checked):
-        raise InvalidInput(f"{what} name an arm twice: {given!r:.80}")
+        raise InvalidInput(f"{what} name an arm twice: {shown(given)}")
     return tuple(checked)

@@ -179,7 +179,6 @@ def advance_scenario(
             for k in range(memo.size):
                 memo[k] = 0.0
             pulled(tag, c, s, t, arm, memo)
-            advance(world, progress, arm, t)
 
             due = arrival(rules, key_1, key_2, t)
             if due <= rules.horizon:  # others would never be seen
@@ -197,6 +196,7 @@ def advance_scenario(
                 told = memos[item, :memo_size]
                 observed(tag, c, s, pulls[item], arms[item], told, losses[item])
                 item = after[item]
+            advance(world, progress, arm, t)  # last: what a run has counted, it has survived
 
             if fading:
                 total, error = two_sum(total, expected)

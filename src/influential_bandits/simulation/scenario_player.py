@@ -104,7 +104,10 @@ class ScenarioPlayer:
         if retires:
             self.in_use[arm] = False
         else:
-            before, self.layout = self.layout, Layout(self.policy, arm + 1)
+            before, self.layout = (
+                self.layout,
+                Layout(self.policy, arm + 1, checked=self.layout.checked),
+            )
             self.runs = _laid_out_anew(self.runs, before, self.layout)
             self.in_use = np.append(self.in_use, True)
         tag, config, shared = self.layout.tag, self.layout.config, self.layout.arrays()

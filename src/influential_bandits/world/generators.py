@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from influential_bandits.checks import is_real, whole_number
+from influential_bandits.checks import is_real, shown, whole_number
 from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.numerics.streams import (
@@ -162,7 +162,7 @@ def block_instance(arms: int, blocks: int, seed: int, within: float = 0.8) -> In
     if blocks > arms:
         raise InvalidInput(f"blocks must be at most arms = {arms}, got {blocks}")
     if not is_real(within) or not 0.0 <= within <= 1.0:
-        raise InvalidInput(f"within must lie in [0, 1], got {within!r}")
+        raise InvalidInput(f"within must lie in [0, 1], got {shown(within)}")
     strengths = 0.5 + 0.5 * _uniforms(seed, arms, 5)
     directions = _normals(seed, (blocks, blocks), 6)
     vectors = np.zeros((arms, blocks + arms))

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import Frozen, is_real
+from influential_bandits.checks import Frozen, is_real, shown
 from influential_bandits.errors import InvalidInput, InvalidInstance, NotApplicable
 from influential_bandits.world.dynamics import Floats, World, all_deviations, fresh, total_losses
 from influential_bandits.world.interaction import (
@@ -75,7 +75,7 @@ class Instance(Frozen):
                 f"interaction, got shape {loss.shape}"
             )
         if not is_real(memory):
-            raise InvalidInstance(f"memory must be a number in (0, 1], got {memory!r}")
+            raise InvalidInstance(f"memory must be a number in (0, 1], got {shown(memory)}")
         if not 0.0 < float(memory) <= 1.0:
             raise InvalidInstance(f"memory must lie in (0, 1], got {memory}")
         if definite and not matrix.definite:
@@ -197,8 +197,8 @@ class Instance(Frozen):
         """Return counts (..., arms) as floats, or say what is wrong with them."""
         try:
             x = np.asarray(counts, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise InvalidInput(f"counts must be numbers, got {counts!r:.80}") from None
+        except (TypeError, ValueError, OverflowError):
+            raise InvalidInput(f"counts must be numbers, got {shown(counts)}") from None
         if x.shape[-1:] != (self.n_arms,):
             raise InvalidInput(
                 f"counts must have one number for each of the {self.n_arms} arms in the last axis, "
@@ -287,7 +287,7 @@ class Instance(Frozen):
 def require_instance(given: object) -> Instance:
     """Return an instance, or say that this is none."""
     if not isinstance(given, Instance):
-        raise InvalidInput(f"expected an Instance, got {given!r:.80}")
+        raise InvalidInput(f"expected an Instance, got {shown(given)}")
     return given
 
 
@@ -309,7 +309,7 @@ def _indefinite(matrix: Interaction) -> str:
 def _names(arms: Sequence[str], expected: int) -> tuple[str, ...]:
     several = isinstance(arms, Iterable) and not isinstance(arms, str)
     if not several or not all(isinstance(name, str) for name in arms):
-        raise InvalidInstance(f"arms must be a sequence of strings, got {arms!r:.80}")
+        raise InvalidInstance(f"arms must be a sequence of strings, got {shown(arms)}")
     names = tuple(arms)
     if len(names) != expected:
         raise InvalidInstance(f"arms must name all {expected} arms, got {len(names)} names")

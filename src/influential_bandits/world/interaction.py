@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse
 
-from influential_bandits.checks import Frozen, whole_number
+from influential_bandits.checks import Frozen, require_losses, shown, whole_number
 from influential_bandits.errors import InvalidInput, InvalidInstance
 from influential_bandits.world.dynamics import DENSE, LOW_RANK, SPARSE, Floats, Ints
 from influential_bandits.world.factorisation import pivoted_ldl
@@ -210,6 +210,7 @@ class LowRankInteraction(Interaction):
             raise InvalidInstance(f"factors must be a matrix (arms, rank), got shape {f.shape}")
         if 0 in f.shape:
             raise InvalidInstance(f"factors must have arms and rank at least 1, got {f.shape}")
+        require_losses("the diagonal of FFᵀ", np.einsum("ij,ij->i", f, f), InvalidInstance)
         self._set(values=_frozen(f))
 
     @property
@@ -272,8 +273,7 @@ class SparseInteraction(Interaction):
         a = scipy.sparse.csr_array(matrix, dtype=float, copy=True)
         a.sum_duplicates()
         a.eliminate_zeros()
-        if not np.isfinite(a.data).all():
-            raise InvalidInstance("interaction has entries that are not finite numbers")
+        require_losses("interaction", a.data, InvalidInstance)
         difference = abs(a - a.T)
         gap = difference.data.max(initial=0.0)
         if gap > 4 * a.shape[0] * np.finfo(float).eps * np.abs(a.data).max(initial=0.0):
@@ -363,7 +363,7 @@ def as_interaction(given: object) -> Interaction:
 def interaction_from_json(data: Mapping[str, Any]) -> Interaction:
     """Return the interaction that :meth:`Interaction.to_json` described."""
     if not isinstance(data, Mapping):
-        raise InvalidInstance(f"the interaction of the file is no JSON object: {data!r:.80}")
+        raise InvalidInstance(f"the interaction of the file is no JSON object: {shown(data)}")
     kind = data["kind"]
     if kind == DenseInteraction.name:
         return DenseInteraction(data["matrix"])
@@ -397,11 +397,9 @@ def _numbers(given: object, what: str) -> Floats:
     """Return finite float64 numbers, without negative zeros, or say what is wrong with them."""
     try:
         array = np.array(given, order="C").astype(np.float64, casting="same_kind")
-    except (TypeError, ValueError):
-        raise InvalidInstance(f"{what} must be an array of numbers, got {given!r:.80}") from None
-    if not np.isfinite(array).all():
-        where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-        raise InvalidInstance(f"{what} must be finite, but entry {where} is {array[where]}")
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidInstance(f"{what} must be an array of numbers, got {shown(given)}") from None
+    require_losses(what, array, InvalidInstance)
     return array + 0.0
 
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from numba.core import types
 from numba.extending import NativeValue, models, overload, register_model, typeof_impl, unbox
 
-from influential_bandits.checks import is_real
+from influential_bandits.checks import LARGEST_LOSS, is_real, require_losses, shown
 from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.compiling import borrowed, inlined
 from influential_bandits.numerics.fingerprints import fingerprint
@@ -324,13 +324,14 @@ class RecordedNoise(Noise):
     def __post_init__(self) -> None:
         try:
             values = np.atleast_2d(np.array(self.values, dtype=np.float64)) + 0.0
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise InvalidInput("recorded noise must be an array of numbers") from None
         if values.ndim != 2 or not np.isfinite(values).all() or len(values) == 0:
             raise InvalidInput(
                 "recorded noise must be finite numbers of shape (rounds,) or (seeds, rounds), "
                 f"got shape {np.shape(self.values)}"
             )
+        require_losses("recorded noise", values, InvalidInput)
         values.flags.writeable = False
         object.__setattr__(self, "values", values)
 
@@ -367,7 +368,7 @@ def require_noise(given: object) -> Noise:
     if not isinstance(given, Noise):
         hint = "; construct it, as in NoNoise()" if isinstance(given, type) else ""
         raise InvalidInput(
-            f"noise must be a Noise such as GaussianNoise(1.0), got {given!r:.80}{hint}"
+            f"noise must be a Noise such as GaussianNoise(1.0), got {shown(given)}{hint}"
         )
     if given.code_digest:
         _require_own(given)
@@ -424,8 +425,10 @@ def _plain(value: Any) -> Any:
 
 def _not_negative(what: str, value: object) -> float:
     if not is_real(value):
-        raise InvalidInput(f"noise {what} must be a number, got {value!r}")
+        raise InvalidInput(f"noise {what} must be a number, got {shown(value)}")
     number = float(value)  # type: ignore[arg-type]
-    if not 0.0 <= number < float("inf"):
-        raise InvalidInput(f"noise {what} must be finite and not negative, got {value}")
+    if not 0.0 <= number <= LARGEST_LOSS:
+        raise InvalidInput(
+            f"noise {what} must not be negative, and at most {LARGEST_LOSS:g}, got {shown(value)}"
+        )
     return number

@@ -1,0 +1,69 @@
+"""What a state read from a file may be: checks that the policies' own ``check_state`` are made of.
+
+Each raises :class:`InvalidInput` with the name of the field, what it holds and what it may hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from influential_bandits.checks import LARGEST_LOSS
+from influential_bandits.errors import InvalidInput
+
+Array = npt.NDArray[Any]
+State = Mapping[str, Array]
+
+SLACK = 1.0 + 1e-6  # sums of losses are rounded
+
+
+def require_range(state: State, name: str, least: Any, most: Any) -> None:
+    """Raise unless a field lies in [least, most], number by number."""
+    values = state[name]
+    wrong = ~((values >= least) & (values <= most))
+    if wrong.any():
+        where = tuple(int(i) for i in np.argwhere(wrong)[0])
+        low, high = (np.broadcast_to(bound, values.shape)[where] for bound in (least, most))
+        raise damaged(f"{name}[{', '.join(map(str, where))}] is {values[where]}", f"{low} … {high}")
+
+
+def require_equal(state: State, name: str, expected: Any) -> None:
+    """Raise unless a field holds what follows from the others."""
+    require_range(state, name, expected, expected)
+
+
+def require_sum(state: State, name: str, expected: int) -> None:
+    """Raise unless numbers that are not negative have this sum."""
+    values = state[name]
+    # in two parts: numbers below 2⁵³ of more than 2¹⁰ arms could wrap around
+    total = (int((values >> 26).sum()) << 26) + int((values & (2**26 - 1)).sum())
+    if total != expected:
+        raise damaged(f"{name} sums to {total}", str(expected))
+
+
+def require_losses(state: State, *names: str, of: Any = 1) -> None:
+    """Raise unless fields hold what sums of so many losses can be."""
+    most = LARGEST_LOSS * SLACK * of
+    for name in names:
+        require_range(state, name, -most, most)
+
+
+def require_counts(state: State, rounds: int) -> None:
+    """Raise unless each pull of an arm was counted, and no arm was seen more often than pulled."""
+    require_range(state, "pulls", 0, rounds)
+    require_sum(state, "pulls", rounds)
+    require_range(state, "seen", 0, state["pulls"])
+    require_unseen(state)
+
+
+def require_unseen(state: State) -> None:
+    """Raise unless the number of arms without an observation is what ``seen`` says."""
+    require_equal(state, "unseen", int((state["seen"] == 0).sum()))
+
+
+def damaged(found: str, expected: str) -> InvalidInput:
+    """Return the error of a state that cannot be."""
+    return InvalidInput(f"the agent file is damaged: {found}, expected {expected}")

@@ -1,0 +1,74 @@
+"""check_policy: a policy that breaks a rule is told which."""
+
+from dataclasses import dataclass
+
+import pytest
+
+import influential_bandits as ib
+
+
+@dataclass(frozen=True)
+class Base(ib.Policy):
+    """Plays the arms in turn; each of the others has one thing wrong."""
+
+    def fields(self, arms):
+        return {"seen": ("float64", arms)}
+
+    @staticmethod
+    def select(c, s, t, eligible, rng):
+        for step in range(c.arms):
+            arm = (t + step) % c.arms
+            if eligible is None or eligible[arm]:
+                return arm
+        return -1
+
+
+@dataclass(frozen=True)
+class OutOfRange(Base):
+    @staticmethod
+    def observed(c, s, t, arm, memo, loss):
+        s.seen[arm + 1] = loss
+
+
+@dataclass(frozen=True)
+class Endless(Base):
+    @staticmethod
+    def observed(c, s, t, arm, memo, loss):
+        s.seen[arm] += loss * loss * loss * loss
+
+
+@dataclass(frozen=True)
+class Deaf(Base):
+    @staticmethod
+    def select(c, s, t, eligible, rng):
+        return t % c.arms
+
+
+@dataclass(frozen=True)
+class Mutable(Base):
+    __hash__ = None
+
+
+def test_a_policy_that_keeps_the_contract_passes():
+    ib.testing.check_policy(Base(), arms=(1, 3), rounds=10)
+
+
+@pytest.mark.parametrize(
+    ("policy", "rule"),
+    [
+        (OutOfRange(), r"play in simulate .* out of bounds"),
+        (Endless(), r"take losses of every size.*keeps infinite or undefined numbers in 'seen'"),
+        (Deaf(), r"choose among the eligible arms.*not on offer \(2 arms, seed 0\)"),
+        (Mutable(), r"be a frozen dataclass of numbers"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_the_broken_rule_is_named(policy, rule):
+    with pytest.raises(ib.InvalidPolicy, match=f"{type(policy).__name__} must {rule}"):
+        ib.testing.check_policy(policy, arms=(2,), rounds=10)
+
+
+@pytest.mark.parametrize("wrong", [{"arms": [0]}, {"rounds": 0}, {"seed": -1}])
+def test_wrong_settings_are_refused(wrong):
+    with pytest.raises(ib.InvalidInput, match=next(iter(wrong))):
+        ib.testing.check_policy(Base(), **wrong)
