@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+import os
 from importlib import import_module
 from types import TracebackType
 from typing import Any, Self
@@ -18,6 +19,8 @@ __all__ = [
     "checked_horizon",
     "is_real",
     "optional_module",
+    "physical_memory",
+    "require_memory",
     "whole_number",
 ]
 
@@ -95,3 +98,21 @@ def optional_module(module: str, extra: str) -> Any:
     except ImportError:
         wanted = f'"influential-bandits[{extra}]"' if extra else module
         raise MissingExtra(f"{module} is not installed; try: pip install {wanted}") from None
+
+
+def physical_memory() -> int | None:
+    """Return the bytes of memory that this computer has, or None if it does not say."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+def require_memory(needed: int, what: str, instead: str) -> None:
+    """Raise, before anything is allocated, if something takes more memory than there is."""
+    there = physical_memory()
+    if there is not None and needed > there:
+        raise InvalidInput(
+            f"{what} would take about {needed / 1e9:,.1f} GB of memory, and this computer has "
+            f"{there / 1e9:,.1f} GB; {instead}"
+        )

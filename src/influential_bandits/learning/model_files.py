@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 
 from influential_bandits.checks import is_real
 from influential_bandits.errors import InvalidInput
+from influential_bandits.files import read_json, write_json
 from influential_bandits.learning.loss_model import Elsewhere, LossModel
 from influential_bandits.learning.models import DriftModel, InfluenceModel, StationaryModel
 from influential_bandits.learning.partial_pooling import Prior
@@ -72,11 +72,7 @@ def save_model(model: LossModel, path: str | Path, about: Mapping[str, Any] | No
         **{name: getattr(model, name) for name in PLAIN},
         "about": dict(about or {}),
     }
-    text = json.dumps(data, allow_nan=False)
-    try:
-        Path(path).write_text(text + "\n", encoding="utf-8")
-    except OSError as error:
-        raise InvalidInput(f"cannot write {path}: {error.strerror}") from None
+    write_json(path, data, sealed=True)
 
 
 def _plain(value: Any) -> Any:
@@ -96,11 +92,9 @@ def load_model(path: str | Path) -> tuple[Any, dict[str, Any]]:
     influential_bandits.errors.InvalidInput: cannot read nowhere.json: No such file or directory
     """
     try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
+        data = read_json(path)
+    except FileNotFoundError as error:
         raise InvalidInput(f"cannot read {path}: {error.strerror}") from None
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise InvalidInput(f"{path} is not a JSON file: {error}") from None
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise InvalidInput(f'{path} is no model file: expected "format": "{FORMAT}"')
     try:

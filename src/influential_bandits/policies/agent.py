@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from influential_bandits.checks import arm_number, is_real, whole_number
 from influential_bandits.errors import InvalidInput, InvalidPolicy, NotApplicable
+from influential_bandits.files import read_json, write_json
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.numerics.streams import POLICY, stream_at, stream_keys
 from influential_bandits.policies.compiled import (
@@ -265,8 +266,7 @@ class Agent:
 
     def save(self, path: str | Path) -> None:
         """Write the state to a JSON file."""
-        text = json.dumps(self.to_json(), allow_nan=False)
-        Path(path).write_text(text + "\n", encoding="utf-8")
+        write_json(path, self.to_json(), sealed=True)
 
     @classmethod
     def load(
@@ -278,11 +278,7 @@ class Agent:
         horizon: int | None = None,
     ) -> Agent:
         """Read an agent from a file written by :meth:`save`."""
-        try:
-            data = json.loads(Path(path).read_text(encoding="utf-8"))
-        except (UnicodeDecodeError, json.JSONDecodeError) as error:
-            raise InvalidInput(f"{path} is not a JSON file: {error}") from None
-        return cls.from_json(data, policy, instance=instance, horizon=horizon)
+        return cls.from_json(read_json(path), policy, instance=instance, horizon=horizon)
 
     def _field_to_json(self, name: str, array: npt.NDArray[Any]) -> list[Any]:
         if not np.isfinite(array).all():

@@ -6,7 +6,6 @@ and is kept as long as settings and population stay the same: a fit that was int
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -16,7 +15,7 @@ import numpy as np
 
 from influential_bandits import __version__
 from influential_bandits.checks import optional_module
-from influential_bandits.errors import ClusterError, InvalidInput, Unfinished
+from influential_bandits.errors import ClusterError, Unfinished
 from influential_bandits.learning.at_scale import (
     Begun,
     PartFit,
@@ -34,19 +33,13 @@ from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.compiling import package_digest
 from influential_bandits.simulation.execution import Execution, Progress, chosen_execution
 from influential_bandits.studies.log_sections import halves_of, some_instances, tuned
-from influential_bandits.studies.store import (
-    claim,
-    make_folder,
-    require_possible,
-    write_atomically,
-)
+from influential_bandits.studies.store import Pieces, claim, require_possible
 from influential_bandits.world.dynamics import Floats
 
 __all__ = ["PartitionedFit", "fit_partitioned_log", "fit_partitions"]
 
 FOLDER = "instances"
 TUNING_EVENTS = 1_000_000  # of the sample that memory and ridge are chosen on
-KEY = b"influential_bandits"
 PLAIN = (str, int, float, bool, type(None))
 
 
@@ -117,18 +110,17 @@ def fit_partitions(
     survey = surveyed(log, model._seed(), where) if survey is None else survey
     begun = begin_fit(model, survey, tuple(log.arms), where)
     parts = dict(enumerate(log.partitions))
+    state = {n: f"{package_digest()} {begun.digest} {survey.digests.get(n)}" for n in parts}
     failed = dict(survey.failed)
     bar = Progress("instances", len(parts), progress)
     try:
-        failed |= dict(
-            _fitted_pieces(folder, begun, parts, failed, survey.digests, model, where, bar)
-        )
+        failed |= dict(_fitted_pieces(folder, begun, parts, failed, state, model, where, bar))
     finally:
         bar.close()
     finished = [number for number in parts if number not in failed]
     if not finished:
         raise Unfinished(f"all {len(parts)} partitions failed: {_named(failed)}")
-    end_fit(model, begun, (folder.read(number, begun) for number in finished))
+    end_fit(model, begun, (folder.read(n, state[n], begun) for n in finished))
     save_model(model, out, _about(log, model, survey, failed, execution))
     if failed:
         raise Unfinished(
@@ -143,13 +135,12 @@ def _fitted_pieces(
     begun: Begun,
     parts: dict[int, Any],
     failed: dict[int, str],
-    digests: dict[int, str],
+    state: dict[int, str],
     model: LossModel,
     execution: Execution,
     bar: Progress,
 ) -> Iterator[tuple[int, str]]:
     """Compute and write the pieces that are not there yet; yield the partitions that fail."""
-    state = {n: f"{package_digest()} {begun.digest} {digests.get(n)}" for n in parts}
     wanted = [n for n in parts if n not in failed and not folder.has(n, state[n])]
     bar.done = len(parts) - len(wanted)
     names = names_of(model, begun.kept)
@@ -206,13 +197,11 @@ def _about(
 
 
 class _InstanceFolder:
-    """The pieces of one fit, each with settings and the state of the population in its metadata."""
+    """The pieces of one fit: of these settings, and of the state of the population and events."""
 
     def __init__(self, path: Path, settings: dict[str, Any]) -> None:
         self.path = path
-        self._settings = json.loads(json.dumps(settings))
-        self._parquet = optional_module("pyarrow.parquet", "frame")
-        make_folder(path)
+        self._pieces = Pieces(path, settings)
         claim(
             path / "settings.json",
             settings,
@@ -222,14 +211,7 @@ class _InstanceFolder:
 
     def has(self, number: int, state: str) -> bool:
         """Tell whether a piece is finished: of this code, this population and these events."""
-        path = self._piece(number)
-        if not path.exists():
-            return False
-        try:
-            about = json.loads(self._parquet.read_schema(path).metadata[KEY])
-            return bool(about["state"] == state)
-        except (OSError, ValueError, KeyError, TypeError):  # damaged, or not one of ours
-            return False
+        return self._pieces.has(_piece_name(number), state)
 
     def keep(self, number: int, fit: PartFit, state: str, name: str, names: list[str]) -> None:
         """Write a finished piece."""
@@ -243,27 +225,18 @@ class _InstanceFolder:
         }
         if not np.array_equal(fit.coefficients, fit.unconstrained):
             columns["unconstrained"] = _lists(pyarrow, fit.unconstrained)
-        about = {
-            **self._settings,
-            "state": state,
-            "partition": name,
-            "coefficients": names,
-            "determined": fit.determined,
-        }
-        table = pyarrow.table(columns).replace_schema_metadata({KEY: json.dumps(about)})
-        write_atomically(
-            self._piece(number), lambda temporary: self._parquet.write_table(table, temporary)
-        )
+        told = {"partition": name, "coefficients": names, "determined": fit.determined}
+        self._pieces.keep(_piece_name(number), pyarrow.table(columns), told, state)
 
-    def read(self, number: int, begun: Begun) -> PartFit:
+    def read(self, number: int, state: str, begun: Begun) -> PartFit:
         """Read a finished piece."""
-        try:
-            table = self._parquet.read_table(self._piece(number))
-        except (OSError, ValueError) as error:
-            raise InvalidInput(
-                f"{self._piece(number)} cannot be read: {error}; remove it and run again"
-            ) from None
-        about = json.loads(table.schema.metadata[KEY])
+        found = self._pieces.read(_piece_name(number), state)
+        if found is None:
+            raise Unfinished(
+                f"{_piece_name(number)} in {self.path} changed while the others were fitted; run "
+                "the same again"
+            )
+        table, about = found
         rows = (table.num_rows, begun.kept)
 
         def lists(name: str) -> Floats:
@@ -280,8 +253,9 @@ class _InstanceFolder:
             bool(about["determined"]),
         )
 
-    def _piece(self, number: int) -> Path:
-        return self.path / f"partition-{number:06d}.parquet"
+
+def _piece_name(number: int) -> str:
+    return f"partition-{number:06d}"
 
 
 def _lists(pyarrow: Any, rows: Floats) -> Any:

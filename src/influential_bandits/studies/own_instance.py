@@ -11,6 +11,7 @@ import numpy as np
 
 from influential_bandits.checks import checked_horizon, optional_module, whole_number
 from influential_bandits.errors import InvalidInput, NotApplicable
+from influential_bandits.files import write_atomically
 from influential_bandits.optima.difficulty import difficulty
 from influential_bandits.optima.path import optimum
 from influential_bandits.policies.contract import Policy
@@ -20,7 +21,7 @@ from influential_bandits.simulation.execution import Execution
 from influential_bandits.simulation.scenario import Scenario
 from influential_bandits.simulation.trajectory import Trajectory
 from influential_bandits.studies.report.text import number
-from influential_bandits.studies.store import make_folder, write_atomically
+from influential_bandits.studies.store import make_folder
 from influential_bandits.world.dynamics import Floats, Ints
 from influential_bandits.world.instance import Instance
 from influential_bandits.world.noise import GaussianNoise, Noise, NoNoise, UniformNoise
@@ -112,7 +113,7 @@ def _table(runs: list[Trajectory], what: str, values: list[Floats]) -> str:
 
 def _save(runs: list[Trajectory], out: Path, with_plot: bool) -> None:
     for n, run in enumerate(runs):
-        write_atomically(out / f"{n}-{type(run.policy).__name__}.parquet", run.save)
+        run.save(out / f"{n}-{type(run.policy).__name__}.parquet")
     if with_plot:
         optional_module("matplotlib", "plot").use("Agg")
         figure, ax = optional_module("matplotlib.pyplot", "plot").subplots()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -22,10 +21,11 @@ from rich.progress import (
 
 from influential_bandits.checks import whole_number
 from influential_bandits.errors import InvalidPolicy, Unfinished
+from influential_bandits.files import write_json
 from influential_bandits.simulation.execution import Execution, chosen_execution
 from influential_bandits.studies.report.html import write_report
 from influential_bandits.studies.report.static import draw
-from influential_bandits.studies.store import StudyFolder, provenance, write_atomically
+from influential_bandits.studies.store import StudyFolder, provenance
 from influential_bandits.studies.study import Columns, Piece, Section, Settings, Study, stacked
 
 __all__ = [
@@ -36,7 +36,6 @@ __all__ = [
     "report_failures",
     "reproduce",
     "summary_rows",
-    "write_json",
     "write_results",
 ]
 
@@ -76,7 +75,7 @@ def reproduce(
                 continue
             analysis = study.analyse(settings, rows)
             analysis.notes.extend(left_out(failed))
-            folder.write_table(folder.path / "data.parquet", rows)
+            folder.write_rows(rows)
             results.append(Section(study.name, study.line, dataclasses.asdict(settings), analysis))
             draw_all(results[-1], folder.path)
     if results:
@@ -100,13 +99,7 @@ def write_results(
 ) -> None:
     """Write the report for readers, and the summary for programs: rows, by default the findings."""
     write_report(out / "report.html", sections, provenance(), title, introduction)
-    write_json(out / "summary.json", summary_rows(sections) if rows is None else rows)
-
-
-def write_json(path: Path, data: Any) -> None:
-    """Write strict JSON."""
-    text = json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    write_json(out / "summary.json", summary_rows(sections) if rows is None else rows, indent=2)
 
 
 def summary_rows(sections: list[Section]) -> list[dict[str, Any]]:

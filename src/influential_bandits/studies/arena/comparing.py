@@ -12,6 +12,7 @@ from rich.console import Console
 
 from influential_bandits.checks import checked_horizon, whole_number
 from influential_bandits.errors import InvalidInput
+from influential_bandits.files import write_json
 from influential_bandits.policies.contract import Policy
 from influential_bandits.policies.naming import policy_from_text
 from influential_bandits.simulation.execution import Execution, chosen_execution
@@ -32,7 +33,6 @@ from influential_bandits.studies.running import (
     left_out,
     progress_bar,
     report_failures,
-    write_json,
     write_results,
 )
 from influential_bandits.studies.store import (
@@ -130,7 +130,7 @@ def compare(
             failures += failed
             if rows is None:
                 continue
-            folder.write_table(folder.path / "data.parquet", rows)
+            folder.write_rows(rows)
             absent = [label(policy) for policy in players if policy not in able]
             contests.append(contest_of(family, arms, rows, able, mine, absent))
             sections.append(family_section(contests[-1]))
@@ -143,7 +143,7 @@ def compare(
     draw_all(overview, out / overview.name)
     sections.insert(0, overview)
     summary = [row for contest in contests for row in _rows_of(contest)]
-    write_json(out / "arena.json", _as_data(contests, notes))
+    write_json(out / "arena.json", _as_data(contests, notes), indent=2)
     write_results(out, sections, TITLE, INTRODUCTION, summary)
     found = Comparison(contests, sections, summary, notes)
     report_failures(failures, out, found)

@@ -25,7 +25,7 @@ from influential_bandits.policies.oracles import (
 )
 from influential_bandits.simulation.engine import log_spaced, simulate
 from influential_bandits.studies.arena.families import FIRST_INSTANCE, Family
-from influential_bandits.studies.study import Piece, piece_of_instances
+from influential_bandits.studies.study import Piece, piece_of_instances, short_name
 from influential_bandits.world.dynamics import Floats, Ints
 from influential_bandits.world.instance import Instance
 from influential_bandits.world.noise import Noise
@@ -114,8 +114,7 @@ def pieces(
 def _file_name(policy: Policy, horizons: Sequence[int], marks: Sequence[int]) -> str:
     code = fingerprint(*(getattr(type(policy), name) for name in FUNCTIONS))
     kept = horizons if policy.horizon_aware else marks
-    slug = "".join(c if c.isalnum() else "-" for c in label(policy)).strip("-")
-    return f"{slug[:60]}-{_digest(__version__, repr(policy), code, list(kept))}"
+    return f"{short_name(label(policy))}-{_digest(__version__, repr(policy), code, list(kept))}"
 
 
 def _digest(*parts: object) -> str:
