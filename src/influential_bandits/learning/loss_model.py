@@ -308,6 +308,9 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
         )
 
 
+# Of a covariance in units of its standard deviations: solving loses half of the digits at most,
+# or the fit itself says that the log does not determine it.
+ROUNDING = 1e-8
 TOO_LITTLE = (
     "the log says too little for this model: its equations cannot be solved; set ridge > 0, fit "
     "interaction='diagonal', or gather more events"
@@ -351,3 +354,28 @@ def check_share(name: str, value: Any) -> None:
     """Raise unless a parameter lies in [0, 1)."""
     if not is_real(value) or not 0.0 <= value < 1.0:
         raise InvalidInput(f"{name} must lie in [0, 1), got {value!r}")
+
+
+def is_covariance(matrix: Any, size: int) -> bool:
+    """Tell whether a matrix (size, size) is symmetric and positive semi-definite, up to rounding.
+
+    Measured in units of its own standard deviations, where no entry of a covariance exceeds one.
+    """
+    try:
+        given = np.asarray(matrix, np.float64)
+    except (TypeError, ValueError, OverflowError):
+        return False
+    if given.shape != (size, size) or not np.isfinite(given).all():
+        return False
+    own = np.diag(given)
+    if (own < 0.0).any():
+        return False
+    unit = np.where(own > 0.0, np.sqrt(own), 1.0)
+    scaled = given / unit[:, None] / unit  # what never varies varies with nothing
+    if not np.allclose(scaled, scaled.T, rtol=0.0, atol=ROUNDING) or np.abs(scaled).max() > 2.0:
+        return False
+    none = own == 0.0
+    if none.any() and (given[none] != 0.0).any():
+        return False
+    lowest: float = np.linalg.eigvalsh(0.5 * (scaled + scaled.T))[0] if size else 0.0
+    return bool(lowest >= -size * ROUNDING)
