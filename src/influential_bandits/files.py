@@ -215,7 +215,7 @@ def clear_reason(error: BaseException) -> str:
 
 def _reason_not_written(path: str | Path, error: OSError) -> str:
     parent = Path(path).absolute().parent
-    if isinstance(error, FileNotFoundError) and not parent.is_dir():
+    if isinstance(error, (FileNotFoundError, NotADirectoryError)) and not parent.is_dir():
         return f"there is no folder {parent}; make it first"
     return clear_reason(error)
 
@@ -245,9 +245,12 @@ def read_regular(path: str | Path, error: type[InvalidInput] = InvalidInput) -> 
     """Return all bytes of a regular file; pipes and devices, which may never end, are refused."""
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-        with open(descriptor, "rb") as file:  # noqa: PTH123 - of a descriptor
+        try:
             _require_readable(path, os.fstat(descriptor), error)
-            return file.read()
+            with open(descriptor, "rb", closefd=False) as file:  # noqa: PTH123 - of a descriptor
+                return file.read()
+        finally:
+            os.close(descriptor)
     except FileNotFoundError:
         raise
     except OSError as wrong:

@@ -1,7 +1,9 @@
 """Studies on a cluster whose parts are killed: what was finished stays, and no bit changes."""
 
+import contextlib
 import datetime as dt
 import ipaddress
+import json
 import os
 import subprocess
 import sys
@@ -161,6 +163,35 @@ def test_a_bad_instance_is_named_in_the_end_and_does_not_lose_the_others(cluster
     assert sorted(rows["instance"].unique()) == list(range(6))
 
 
+def test_files_of_any_name_and_kind_cost_the_others_nothing(tmp_path):
+    """Names as long as a file system takes, or no text; pipes, devices, folders, broken links."""
+    files = tmp_path / "instances"
+    files.mkdir()
+    long = files / ("x" * 250 + ".json")
+    no_text = os.fsdecode(os.fsencode(files) + b"/\xff.json")
+    for path in (long, no_text, files / "ä b'c.json", files / "good.json"):
+        ib.random_instance(3, 1).save(path)
+    os.mkfifo(files / "pipe.json")
+    (files / "folder.json").mkdir()
+    (files / "link.json").symlink_to(files / "nowhere")
+    (files / "deep.json").write_text("[" * 100_000, encoding="utf-8")
+    (files / "digits.json").write_text("1" * 5000, encoding="utf-8")
+    options = ("--seeds", 2, "--policy", "LCB", "--horizon", 100, "--out", tmp_path / "out")
+    process = command("simulate", files, *options)
+    printed, err = process.communicate(timeout=120)
+    assert process.returncode == 1, err
+    assert "5 pieces failed" in err
+    assert "Traceback" not in err
+    for name in ("pipe.json: it is a pipe", "folder.json: it is a folder", "link.json: No such"):
+        assert name in err
+    assert "deep.json is nested too deeply" in err
+    assert "digits.json is not a JSON file" in err
+    assert "| all 4 |" in printed
+    rows = pq.read_table(tmp_path / "out" / "runs" / "data.parquet")
+    assert len(set(rows["file"].to_pylist())) == 4
+    assert len(list((tmp_path / "out" / "runs" / "pieces").iterdir())) == 4
+
+
 def test_a_study_goes_on_without_an_instance_that_fails(tmp_path, monkeypatch):
     """Pieces of ten fall into single instances; one is left out, and said to be."""
     from influential_bandits.studies import random_runs
@@ -219,6 +250,64 @@ def compared_here(tmp_path_factory):
 @pytest.mark.parametrize("options", [["--processes", 2], ["--engine", "dask"]])
 def test_compare_gives_the_same_bits_everywhere(options, tmp_path, compared_here):
     assert compared(tmp_path, *options) == compared_here
+
+
+# --- fits ---
+
+
+@pytest.fixture(scope="module")
+def events(tmp_path_factory):
+    """A log of some 200,000 events in a file, so that a model takes a while to try."""
+    path = tmp_path_factory.mktemp("log")
+    truth = [[0.4, 0.1], [0.1, 0.2]]
+    log = ib.synthetic_log(10_000, 20, 2, interaction=truth, memory=0.8, drift=0.3, seed=1)
+    log.to_frame().to_parquet(path / "events.parquet")
+    return path
+
+
+def test_a_fit_goes_on_with_what_it_knew_when_its_scheduler_died(tmp_path, events):
+    out = tmp_path / "fit" / "model.json"
+    options = ("fit", events, "--by-partition", "--memory", 0.8, "--out", out)
+    kept = out.parent / "unfinished"
+    with Cluster(tmp_path) as first:
+        first.add_worker()
+        process = command(*options, "--engine", "dask", "--scheduler", first.file)
+        until(lambda: (kept / "tuning.json").exists(), "the first model that was tried")
+        first.scheduler.kill()
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 1, err
+    assert "went away; finished instances are kept" in err
+    assert "Traceback" not in err
+    surveys = {path.name: path.stat().st_mtime_ns for path in kept.glob("survey-*.parquet")}
+    tried = json.loads((kept / "tuning.json").read_text(encoding="utf-8"))["errors"]
+    assert surveys
+    assert 1 <= len(tried) < 4, "the kill came too late to test anything"
+    with Cluster(tmp_path) as second:
+        second.add_worker()
+        process = command(*options, "--engine", "dask", "--scheduler", second.file)
+        seen = {}
+
+        def later():
+            with contextlib.suppress(OSError, ValueError):
+                seen.update(json.loads((kept / "tuning.json").read_text(encoding="utf-8")))
+                return len(seen["errors"]) > len(tried)
+            return process.poll() is not None
+
+        until(later, "another model")
+        assert tried.items() <= seen["errors"].items()
+        assert (
+            surveys.items()
+            <= {
+                path.name: path.stat().st_mtime_ns for path in kept.glob("survey-*.parquet")
+            }.items()
+        )
+        _, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert not kept.exists()
+    process = command(*options[:-1], tmp_path / "here" / "model.json", "--jobs", 1)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert out.read_bytes() == (tmp_path / "here" / "model.json").read_bytes()
 
 
 # --- TLS ---

@@ -2,11 +2,12 @@
 
 A piece is a Parquet file of the instances of one partition. It gets its name when it is complete,
 and is kept as long as settings and population stay the same: a fit that was interrupted continues.
+So does what comes before the instances (``unfinished_fit.py``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,11 +35,13 @@ from influential_bandits.numerics.compiling import package_digest
 from influential_bandits.simulation.execution import Execution, Progress, chosen_execution
 from influential_bandits.studies.log_sections import halves_of, some_instances, tuned
 from influential_bandits.studies.store import Pieces, claim, require_possible
+from influential_bandits.studies.unfinished_fit import UnfinishedFit
 from influential_bandits.world.dynamics import Floats
 
 __all__ = ["PartitionedFit", "fit_partitioned_log", "fit_partitions"]
 
 FOLDER = "instances"
+UNFINISHED = "unfinished"  # folder of what a fit found out before it comes to the instances
 TUNING_EVENTS = 1_000_000  # of the sample that memory and ridge are chosen on
 PLAIN = (str, int, float, bool, type(None))
 
@@ -107,8 +110,10 @@ def fit_partitions(
     require_possible(out.parent)
     where = chosen_execution(execution, model.threads)
     folder = _InstanceFolder(out.parent / FOLDER, _settings(model, log))
-    survey = surveyed(log, model._seed(), where) if survey is None else survey
-    begun = begin_fit(model, survey, tuple(log.arms), where)
+    unfinished = UnfinishedFit(out.parent / UNFINISHED, log, model._seed())
+    survey = surveyed(log, model._seed(), where, unfinished) if survey is None else survey
+    once = unfinished.population(model, survey)
+    begun = begin_fit(model, survey, tuple(log.arms), where, once)
     parts = dict(enumerate(log.partitions))
     state = {n: f"{package_digest()} {begun.digest} {survey.digests.get(n)}" for n in parts}
     failed = dict(survey.failed)
@@ -127,6 +132,7 @@ def fit_partitions(
             f"{len(failed)} of {len(parts)} partitions failed: {_named(failed)}. The instances of "
             f"the others are in {folder.path}; mend these and run the same again"
         )
+    unfinished.remove()
     return model
 
 
@@ -284,9 +290,10 @@ def fit_partitioned_log(
     model = influence_model(interaction, memory, half_life, ridge, drift, pooled, seed)
     where = chosen_execution(execution, None)
     require_possible(out.parent)
-    survey = surveyed(log, seed, where)
+    unfinished = UnfinishedFit(out.parent / UNFINISHED, log, seed)
+    survey = surveyed(log, seed, where, unfinished)
     some = some_instances(survey.sample, TUNING_EVENTS, seed)
-    chosen = chosen_settings(some, model, memory, ridge, where)
+    chosen = chosen_settings(some, model, memory, ridge, where, unfinished.tuning(some))
     notes = []
     if chosen is not model:
         notes.append(
@@ -327,13 +334,14 @@ def chosen_settings(
     memory: float | None,
     ridge: float | None,
     execution: Execution | None = None,
+    known: MutableMapping[str, float] | None = None,
 ) -> InfluenceModel:
     """Return the model with what was not given chosen by validation; itself, if all was given."""
     if model.pooled == "partial":  # uses no ridge
         if memory is not None or model.half_life is not None:
             return model
         pooled = InfluenceModel(**(model.get_params() | {"pooled": True}))
-        best = tuned(log, pooled, execution=execution)
+        best = tuned(log, pooled, execution=execution, known=known)
         found = model.get_params() | {"memory": best.memory, "half_life": best.half_life}
         return InfluenceModel(**found)
-    return model if ridge is not None else tuned(log, model, memory, execution)
+    return model if ridge is not None else tuned(log, model, memory, execution, known)

@@ -19,7 +19,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from influential_bandits.checks import whole_number
+from influential_bandits.checks import require_memory, whole_number
 from influential_bandits.errors import InvalidPolicy, Unfinished
 from influential_bandits.files import write_json
 from influential_bandits.simulation.execution import Execution, chosen_execution
@@ -45,6 +45,7 @@ INTRODUCTION = "What Sato and Ito (TMLR 2025) report, and what this software mea
 
 MOST_LEFT_OUT = 0.5  # of the instances: with more of them failed there is nothing to analyse
 MOST_NAMED = 20  # failures
+BYTES_PER_INSTANCE = 1000  # of rows in memory, at the least: policies × checkpoints × columns
 
 
 def reproduce(
@@ -114,7 +115,9 @@ def summary_rows(sections: list[Section]) -> list[dict[str, Any]]:
 
 def _changed(settings: Settings, seeds: int | None, max_horizon: int | None) -> Settings:
     if seeds is not None:
-        settings = dataclasses.replace(settings, seeds=whole_number("seeds", seeds, 2))
+        number = whole_number("seeds", seeds, 2)
+        require_memory(number * BYTES_PER_INSTANCE, f"{number:,} random instances", "ask for fewer")
+        settings = dataclasses.replace(settings, seeds=number)
     if max_horizon is not None:
         horizon = whole_number("max-horizon", max_horizon, 10**4)
         settings = dataclasses.replace(settings, max_horizon=horizon)

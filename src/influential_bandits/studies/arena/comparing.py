@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
-from influential_bandits.checks import checked_horizon, whole_number
+from influential_bandits.checks import checked_horizon, require_memory, whole_number
 from influential_bandits.errors import InvalidInput
 from influential_bandits.files import write_json
 from influential_bandits.policies.contract import Policy
@@ -24,7 +24,13 @@ from influential_bandits.studies.arena.families import (
     chosen_families,
 )
 from influential_bandits.studies.arena.measuring import summary_rows
-from influential_bandits.studies.arena.playing import applies, default_policies, label, pieces
+from influential_bandits.studies.arena.playing import (
+    applies,
+    default_policies,
+    label,
+    marks_of,
+    pieces,
+)
 from influential_bandits.studies.arena.telling import family_section, overview_section
 from influential_bandits.studies.running import (
     Failure,
@@ -45,6 +51,7 @@ from influential_bandits.studies.study import Section
 
 __all__ = ["Comparison", "compare"]
 
+BYTES_PER_ROW = 40  # of memory at the least: five columns
 HORIZONS = (30, 100, 1000, 10**4, 10**5, 10**6)
 QUICK_INSTANCES = 10
 QUICK_HORIZON = 10**4
@@ -102,6 +109,8 @@ def compare(
     wanted = _checked_horizons(horizons)
     if seeds is not None:
         seeds = whole_number("seeds", seeds, 1)
+        needed = seeds * len(players) * len(marks_of(wanted or HORIZONS)) * BYTES_PER_ROW
+        require_memory(needed, f"{seeds:,} instances of {len(players)} policies", "ask for fewer")
     where = chosen_execution(execution, None)
     named = list(_split(families))
     require_possible(out)
