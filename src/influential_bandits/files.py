@@ -247,7 +247,7 @@ def read_regular(path: str | Path, error: type[InvalidInput] = InvalidInput) -> 
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
         try:
             _require_readable(path, os.fstat(descriptor), error)
-            with open(descriptor, "rb", closefd=False) as file:  # noqa: PTH123 - of a descriptor
+            with open(descriptor, "rb", closefd=False) as file:
                 return file.read()
         finally:
             os.close(descriptor)

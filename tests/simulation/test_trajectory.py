@@ -477,12 +477,8 @@ WRONG = {
     "seed": ("seed", lambda rows: rows.__setitem__(0, 99), "one row for each"),
     "instance": ("instance", lambda rows: rows.__setitem__(0, 99), "one row for each"),
     "round": ("horizon", lambda rows: rows.__setitem__(0, 2), "one row for each"),
-    "round 0": (
-        "horizon",
-        lambda rows: [rows.__setitem__(n, 0) for n in range(0, 18, 3)],
-        "1 … 40",
-    ),
-    "late": ("horizon", lambda rows: [rows.__setitem__(n, 41) for n in range(2, 18, 3)], "1 … 40"),
+    "round 0": ("horizon", lambda rows: rows.__setitem__(slice(0, 18, 3), [0] * 6), "1 … 40"),
+    "late": ("horizon", lambda rows: rows.__setitem__(slice(2, 18, 3), [41] * 6), "1 … 40"),
 }
 
 
@@ -532,14 +528,19 @@ def test_no_flipped_bit_gives_another_run(played, tmp_path):
         changed = bytearray(content)
         changed[place] ^= 1 << (place % 8)
         path.write_bytes(changed)
-        with pytest.raises(ib.InvalidInput, match=r"run\.parquet"):
-            ib.Trajectory.load(path)
+        try:
+            loaded = ib.Trajectory.load(path)
+        except ib.InvalidInput:
+            continue
+        # The name of the seal alone, without which the file is one of an earlier version.
+        assert same(played, loaded)
 
 
 def test_a_run_of_an_earlier_version_without_a_seal_can_be_read(played, tmp_path):
     path = tmp_path / "run.parquet"
     played.save(path)
-    rewrite(path, lambda settings: [settings.pop(key) for key in ("seeds", "instance_numbers")])
+    new = ("seeds", "instance_numbers", "checkpoints")
+    rewrite(path, lambda settings: [settings.pop(key) for key in new])
     assert same(played, ib.Trajectory.load(path))
 
 

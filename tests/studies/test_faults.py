@@ -272,7 +272,7 @@ def test_a_fit_goes_on_with_what_it_knew_when_its_scheduler_died(tmp_path, event
     with Cluster(tmp_path) as first:
         first.add_worker()
         process = command(*options, "--engine", "dask", "--scheduler", first.file)
-        until(lambda: (kept / "tuning.json").exists(), "the first model that was tried")
+        until((kept / "tuning.json").exists, "the first model that was tried")
         first.scheduler.kill()
         _, err = process.communicate(timeout=60)
     assert process.returncode == 1, err

@@ -214,6 +214,7 @@ class Trajectory:
             "instances": [instance.to_json() for instance in self.instances],
             "instance_numbers": self.instance_numbers.tolist(),
             "seeds": self.seeds.tolist(),
+            "checkpoints": self.checkpoints.tolist(),
             "policy": policy_to_json(self.policy),
             "noise": self.noise.to_json(),
             "horizon": self.horizon,
@@ -272,7 +273,7 @@ def _loaded(table: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
     keys = [_whole_numbers(table, name) for name in KEYS]
     numbers = np.array(settings.get("instance_numbers", _in_order(keys[0])), np.uint64)
     seeds = np.array(settings.get("seeds", _in_order(keys[1])), np.uint64)
-    marks = np.unique(keys[2])
+    marks = np.unique(np.array(settings.get("checkpoints", keys[2]), np.int64))
     horizon = checked_horizon(settings["horizon"])
     if len(numbers) != len(instances) or not len(seeds) or len(np.unique(seeds)) != len(seeds):
         raise InvalidInput("instances, their numbers and seeds do not fit together")
