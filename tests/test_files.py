@@ -184,6 +184,12 @@ def test_where_nothing_can_be_written_the_reason_is_named(tmp_path, refused):
         files.write_text(tmp_path / ("x" * 300), "text")
 
 
+def test_text_that_cannot_be_written_is_refused_before_anything_is(tmp_path, refused):
+    with refused(InvalidInput, "lone surrogate"):
+        files.write_json(tmp_path / "a.json", {"arm": "\ud800"}, indent=2)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_longest_name_of_a_file_system_can_be_written(tmp_path):
     for name in ("x" * 255, "ä" * 127):
         files.write_text(tmp_path / name, "text")

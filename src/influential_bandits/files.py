@@ -81,7 +81,10 @@ def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
         target = Path(os.path.realpath(path))
         mode = _mode_to_keep(target)
         _sweep_once(target.parent)
-        with _temporary_beside(target) as (temporary, held):
+        with _temporary_beside(target, 0o666 if mode is None else mode | 0o200) as (
+            temporary,
+            held,
+        ):
             write(temporary)
             with temporary.open("rb+") as file:
                 os.fsync(file.fileno())
@@ -101,7 +104,13 @@ def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
 
 def write_text(path: str | Path, text: str) -> None:
     """Write text as UTF-8."""
-    write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    try:
+        content = text.encode()
+    except UnicodeEncodeError:
+        raise InvalidInput(
+            f"cannot write {path}: a text holds half a character (a lone surrogate)"
+        ) from None
+    write_atomically(path, lambda temporary: temporary.write_bytes(content))
 
 
 def write_json(
@@ -129,13 +138,13 @@ def _mode_to_keep(target: Path) -> int | None:
 
 
 @contextmanager
-def _temporary_beside(target: Path) -> Iterator[tuple[Path, list[int]]]:
+def _temporary_beside(target: Path, mode: int) -> Iterator[tuple[Path, list[int]]]:
     """Make a temporary file that is locked as long as its writer lives; remove what is left."""
     held: list[int] = []
     short = target.name.encode(errors="surrogateescape")[:100].decode(errors="ignore")
     while True:
         temporary = target.with_name(f".{short}.ib-{HERE}-{secrets.token_hex(8)}.tmp")
-        held.append(os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666))
+        held.append(os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode))
         _locked(held[-1], wait=True)
         if os.fstat(held[-1]).st_nlink or fcntl is None:
             break

@@ -13,6 +13,9 @@ import pytest
 from cluster_processes import Cluster, environment, until
 
 import influential_bandits as ib
+from influential_bandits.studies.arena.comparing import compare
+from influential_bandits.studies.own_instance import Rules
+from influential_bandits.studies.own_instances import instance_files, play_files
 from influential_bandits.studies.running import reproduce
 from influential_bandits.studies.study import chosen_studies
 
@@ -176,20 +179,27 @@ def test_files_of_any_name_and_kind_cost_the_others_nothing(tmp_path):
     (files / "link.json").symlink_to(files / "nowhere")
     (files / "deep.json").write_text("[" * 100_000, encoding="utf-8")
     (files / "digits.json").write_text("1" * 5000, encoding="utf-8")
-    options = ("--seeds", 2, "--policy", "LCB", "--horizon", 100, "--out", tmp_path / "out")
-    process = command("simulate", files, *options)
-    printed, err = process.communicate(timeout=120)
-    assert process.returncode == 1, err
-    assert "5 pieces failed" in err
-    assert "Traceback" not in err
+    rules = Rules.of(100, "none", 1.0, 2, {})
+    with pytest.raises(ib.Unfinished, match="5 pieces failed") as caught:
+        play_files(instance_files([files]), ["LCB"], rules, tmp_path / "out", ib.LocalExecution(1))
+    err = str(caught.value)
     for name in ("pipe.json: it is a pipe", "folder.json: it is a folder", "link.json: No such"):
         assert name in err
     assert "deep.json is nested too deeply" in err
     assert "digits.json is not a JSON file" in err
-    assert "| all 4 |" in printed
+    assert "| all 4 |" in caught.value.results
     rows = pq.read_table(tmp_path / "out" / "runs" / "data.parquet")
     assert len(set(rows["file"].to_pylist())) == 4
     assert len(list((tmp_path / "out" / "runs" / "pieces").iterdir())) == 4
+
+
+@pytest.mark.parametrize("seeds", [10**9, 10**18])
+def test_more_seeds_than_memory_holds_are_refused_by_every_command(seeds, tmp_path, refused):
+    with refused(ib.InvalidInput, f"{seeds:,} seeds", "GB"):
+        Rules.of(10**6, "none", 1.0, seeds, {})
+    with refused(ib.InvalidInput, f"{seeds:,} instances", "GB"):
+        compare(["LCB"], ["random-3"], [100], tmp_path / "out", seeds=seeds)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_study_goes_on_without_an_instance_that_fails(tmp_path, monkeypatch):
