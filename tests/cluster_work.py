@@ -46,6 +46,10 @@ def megabyte(task, threads):
     return np.full(1 << 17, float(task))
 
 
+def disconnected(task):
+    raise ConnectionResetError("of the task")
+
+
 class Speechless(Exception):
     """An error that cannot be pickled."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import numbers
 import os
 from collections.abc import Mapping
@@ -125,24 +124,6 @@ def require_losses(what: str, values: npt.NDArray[np.float64], error: type[Inval
         )
 
 
-def require_memory(what: str, size: int) -> None:
-    """Raise if something takes more bytes than this computer has memory."""
-    there = _memory()
-    if size > there:
-        raise InvalidInput(
-            f"{what} would take {size / 2**30:,.1f} GiB of memory, and this computer has "
-            f"{there / 2**30:,.1f}; take fewer"
-        )
-
-
-def _memory() -> float:
-    """Return the bytes of memory of this computer, or infinity where the system does not say."""
-    try:
-        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    except (AttributeError, ValueError, OSError):
-        return math.inf
-
-
 def whole_number(what: str, value: object, least: int = 0, below: int = 2**64) -> int:
     """Return a whole number in [least, below), or say why it is none; 1e6 counts as whole."""
     if isinstance(value, (float, np.floating)) and float(value).is_integer():
@@ -213,3 +194,21 @@ def _missing(modules: list[str]) -> MissingExtra:
         f"{names} {'is' if len(packages) == 1 else 'are'} not installed; "
         f"try: pip install {' '.join(packages)}{hint}"
     )
+
+
+def physical_memory() -> int | None:
+    """Return the bytes of memory that this computer has, or None if it does not say."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+def require_memory(needed: int, what: str, instead: str) -> None:
+    """Raise, before anything is allocated, if something takes more memory than there is."""
+    there = physical_memory()
+    if there is not None and needed > there:
+        raise InvalidInput(
+            f"{what} would take about {needed / 1e9:,.1f} GB of memory, and this computer has "
+            f"{there / 1e9:,.1f} GB; {instead}"
+        )

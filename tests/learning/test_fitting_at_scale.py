@@ -1,6 +1,9 @@
 """Fits in parts: the same bits here and on a cluster, and pieces on disk that survive failures."""
 
+import contextlib
 import json
+import os
+import shutil
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -19,10 +22,18 @@ from influential_bandits.errors import InvalidInput, Unfinished
 from influential_bandits.learning import parts as parts_module
 from influential_bandits.learning import pooling, survey
 from influential_bandits.learning.parts import summed, tree_sum
-from influential_bandits.learning.survey import Sampling, lowest, ranks_of, sample, surveyed
+from influential_bandits.learning.survey import (
+    Sampling,
+    log_digest,
+    lowest,
+    ranks_of,
+    sample,
+    surveyed,
+)
 from influential_bandits.logs import surveying
 from influential_bandits.logs.log import joined
-from influential_bandits.studies.fitting_study import fit_partitions
+from influential_bandits.studies.fitting_study import fit_partitioned_log, fit_partitions
+from influential_bandits.studies.unfinished_fit import UnfinishedFit
 
 ARRAYS = (
     "coefficients_",
@@ -473,6 +484,116 @@ def test_no_good_partition_at_all(partitioned, tmp_path, refused):
     with refused(Unfinished, "no partition", "worst"):
         log = Parts([Part(first.path, "worst", loads=0)])
         fit_partitions(model_of(False), log, tmp_path / "model.json")
+
+
+# What comes before the pieces
+
+
+@pytest.fixture
+def opened(folder, monkeypatch):
+    monkeypatch.setattr(surveying, "GROUP_BYTES", 1)  # a partition for each file
+    return ib.open_partitions(
+        folder, instance="user", arm="ad", time="time", loss="loss", execution=ib.LocalExecution(1)
+    )
+
+
+class Dying(ib.LocalExecution):
+    """A cluster whose scheduler dies after so many results."""
+
+    def __init__(self, results):
+        super().__init__(1)
+        self.left = results
+
+    def _live(self):
+        if self.left == 0:
+            raise ib.ClusterLost("the scheduler went away")
+        self.left -= 1
+
+    def outcomes(self, work, tasks):
+        for outcome in super().outcomes(work, tasks):
+            yield outcome
+            self._live()
+
+    def map(self, work, tasks, progress=None):
+        for result in super().map(work, tasks, progress):
+            yield result
+            self._live()
+
+
+@pytest.mark.parametrize(("pooled", "results"), [(True, 60), ("partial", 45)])
+def test_a_fit_whose_cluster_dies_again_and_again_comes_to_its_end(
+    pooled, results, opened, tmp_path
+):
+    """Each attempt comes further; no bit is another in the end."""
+    here, there = tmp_path / "here" / "model.json", tmp_path / "there" / "model.json"
+    settings = {"pooled": pooled, "memory": None if pooled is True else 0.8}
+    expected = fit_partitioned_log(opened, here, execution=ib.LocalExecution(1), **settings)
+    deaths, found = 0, None
+    while found is None:
+        try:
+            found = fit_partitioned_log(opened, there, execution=Dying(results), **settings)
+        except ib.ClusterLost:
+            deaths += 1
+            assert deaths < 20
+            assert not there.exists()
+    assert deaths >= 1, "nothing died"
+    assert bits(found.model) == bits(expected.model)
+    assert there.read_text() == here.read_text()
+    assert pieces_of(there) == pieces_of(here)
+    assert sorted(path.name for path in there.parent.iterdir()) == ["instances", "model.json"]
+
+
+def test_surveys_of_parts_are_kept_to_the_bit_and_not_made_twice(opened, tmp_path):
+    plain = surveyed(opened, 3, ib.LocalExecution(1))
+    for results, known in ((2, 0), (2, 3), (100, 6)):
+        kept = UnfinishedFit(tmp_path, opened, 3)
+        found = [kept.find(*each) is not None for each in enumerate(opened.partitions)]
+        assert sum(found) == known
+        with contextlib.suppress(ib.ClusterLost):
+            again = surveyed(opened, 3, Dying(results), kept)
+    assert len(list(tmp_path.glob("survey-*.parquet"))) == 7
+    once_more = surveyed(opened, 3, Dying(0), UnfinishedFit(tmp_path, opened, 3))
+    for found in (again, once_more):
+        assert log_digest(found.sample) == log_digest(plain.sample)
+        assert found.digests == plain.digests
+        for one, other in zip(found.sums, plain.sums, strict=True):
+            assert np.asarray(one).tobytes() == np.asarray(other).tobytes()
+
+
+def test_surveys_of_other_files_seeds_or_settings_do_not_count(opened, whole, tmp_path, folder):
+    source = tmp_path / "log"
+    shutil.copytree(folder, source)
+    how = {"instance": "user", "arm": "ad", "time": "time", "loss": "loss"}
+    how["execution"] = ib.LocalExecution(1)
+    log = ib.open_partitions(source, **how)
+    surveyed(log, 3, ib.LocalExecution(1), UnfinishedFit(tmp_path / "kept", log, 3))
+
+    def known(log, seed=3):
+        kept = UnfinishedFit(tmp_path / "kept", log, seed)
+        return sum(kept.find(*each) is not None for each in enumerate(log.partitions))
+
+    assert known(log) == known(ib.open_partitions(source, **how)) == 7
+    assert known(log, seed=4) == 0
+    assert known(ib.open_partitions(source, **how | {"loss": None, "reward": "loss"})) == 0
+    os.utime(source / "part-0.parquet", (0, 0))
+    assert known(ib.open_partitions(source, **how)) == 0
+
+
+def test_damaged_notes_of_an_unfinished_fit_are_made_anew(opened, tmp_path):
+    kept = UnfinishedFit(tmp_path, opened, 0)
+    some = surveyed(opened, 0, ib.LocalExecution(1), kept).sample
+    errors = kept.tuning(some)
+    errors["one"] = 0.25
+    assert dict(kept.tuning(some)) == {"one": 0.25}
+    text = (tmp_path / "tuning.json").read_text(encoding="utf-8")
+    (tmp_path / "tuning.json").write_text(text.replace("0.25", "0.26"), encoding="utf-8")
+    assert dict(kept.tuning(some)) == {}
+    one, *others = sorted(tmp_path.glob("survey-*.parquet"))
+    one.write_bytes(one.read_bytes()[:-1])
+    others[0].write_bytes(others[1].read_bytes())
+    found = [kept.find(*each) is not None for each in enumerate(opened.partitions)]
+    assert found == [False, False, *[True] * 5]
+    assert len(list(tmp_path.glob("*.damaged"))) == 2
 
 
 # The command

@@ -53,6 +53,7 @@ def written(tmp_path):
     path = tmp_path / "model.json"
     save_model(InfluenceModel(memory=0.8, pooled="partial").fit(log_of()), path)
     data = json.loads(path.read_text(encoding="utf-8"))
+    del data["checksum"]  # every change would be noticed, and nothing else tested
 
     def write(**changes):
         path.write_text(json.dumps(data | changes), encoding="utf-8")
@@ -286,8 +287,17 @@ def test_a_damaged_file_is_refused(changes, written, refused):
         {"unconstrained_population_": None},
         {"status_": None},
         {"days_between_events_": "two"},
-        {"population_": [np.nan] * 5},
-        {"coefficients_": [[np.nan] * 5] * 12},
+        {"population_": [1e999] * 5},
+        {"noise_": [-1.0] * 12},
+        {"standard_errors_": [[-1.0] * 5] * 12},
+        {"effects": [-1.0, 0.0, 1.0]},
+        {"gap_": "none"},
+        {"determined_": 1},
+        {"n_features_in_": 3},
+        {"arms": [1, 2]},
+        {"days_between_events_": -1.0},
+        {"elsewhere": [0, 1.0, [[0.0] * 5] * 5]},
+        {"elsewhere": [1, 1.0, [[0.0]]]},
     ],
     ids=str,
 )
@@ -312,3 +322,48 @@ def test_nothing_that_is_not_ours_comes_out_of_loading(written):
                 if name == "prior":
                     continue  # known, see above
                 raise AssertionError(f"{name} = {value!r}: {error!r}") from error
+
+
+def test_every_changed_entry_of_a_covariance_is_noticed_or_harmless(written, refused):
+    """Plans take roots of what it says of any direction."""
+    data, write = written
+    size = len(data["population_"])
+    for row in range(size):
+        for column in range(size):
+            for factor in (-1.0, 1e6, 1e300):
+                covariance = np.array(data["population_covariance_"])
+                covariance[row, column] *= factor
+                path = write(population_covariance_=covariance.tolist())
+                if factor > 0.0 and row == column:  # a larger variance is one, too
+                    model, _ = load_model(path)
+                    assert np.isrealobj(plan(model, 20).low)
+                elif covariance[row, column] != 0.0:
+                    with refused(InvalidInput, "damaged", "covariance"):
+                        load_model(path)
+
+
+def test_a_plan_from_what_is_no_covariance_is_refused(refused):
+    model = InfluenceModel(memory=0.8, pooled=True).fit(log_of())
+    half = {"population": model.population_, "covariance": model.population_covariance_}
+    good = plan(model, 20, halves=[half, half])
+    assert good.cross_fitted
+    wrong = -np.eye(model.design_.size)
+    for halves in (
+        [half, half | {"covariance": wrong}],
+        [half | {"covariance": np.triu(np.ones_like(wrong))}, half],
+        [half, half | {"population": [np.nan] * model.design_.size}],
+        [half, half | {"covariance": None}],
+    ):
+        with refused(InvalidInput, "halves", "covariance"):
+            plan(model, 20, halves=halves)
+    model.population_covariance_ = wrong
+    with refused(InvalidInput, "no covariance"):
+        plan(model, 20)
+
+
+def test_a_changed_number_is_noticed_by_the_checksum(fitted, saved, refused):
+    data = json.loads(saved.read_text(encoding="utf-8"))
+    data["population_"][0] += 1e-9
+    saved.write_text(json.dumps(data), encoding="utf-8")
+    with refused(InvalidInput, "checksum", "on purpose"):
+        load_model(saved)

@@ -606,3 +606,32 @@ def test_the_public_optimum_is_a_function_whatever_was_used_before():
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )
     assert done.stdout.strip() == "5049.875", done.stderr
+
+
+def separable_optimum(own, initial, horizon):
+    """The smallest total loss of arms that do not meet, in rational numbers."""
+    a = [Fraction(x) for x in own]
+    b = [Fraction(x) - y / 2 for x, y in zip(initial, a, strict=True)]
+    order = sorted(range(len(a)), key=lambda arm: b[arm])
+    for size in range(1, len(a) + 1):
+        used = order[:size]
+        level = (horizon + sum(b[i] / a[i] for i in used)) / sum(1 / a[i] for i in used)
+        if level >= b[used[-1]] and (size == len(a) or b[order[size]] >= level):
+            x = {i: (level - b[i]) / a[i] for i in used}
+            return sum(x[i] * b[i] + a[i] * x[i] ** 2 / 2 for i in used)
+    raise AssertionError
+
+
+@pytest.mark.parametrize("order", ["rising", "falling", "mixed"])
+def test_arms_of_very_different_scales_have_a_certified_optimum(order):
+    """What one more round costs falls by 24 orders of magnitude along this path."""
+    rng = np.random.default_rng(0)
+    own = 10 ** np.linspace(-12, 12, 60)
+    own = {"rising": own, "falling": own[::-1], "mixed": rng.permutation(own)}[order]
+    for initial in (np.zeros(60), rng.uniform(0, 1, 60)):
+        instance = ib.Instance(np.diag(own), initial)
+        for horizon in (1, 1000, 10**6, 10**12):
+            best = ib.optimum(instance, horizon)
+            assert best.certificate.is_optimal()
+            exact = separable_optimum(own.tolist(), initial.tolist(), horizon)
+            assert abs(Fraction(best.loss) - exact) <= abs(exact) * Fraction(1, 10**14)

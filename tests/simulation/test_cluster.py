@@ -1,5 +1,8 @@
 """The same work on this computer and on a cluster of real processes, which may die."""
 
+import asyncio
+import concurrent.futures
+import copy
 import json
 import os
 import shutil
@@ -10,9 +13,12 @@ import threading
 import time
 
 import cluster_work as work
+import distributed
 import numpy as np
 import pytest
 from cluster_processes import SOURCE, Cluster, environment, until
+from distributed.comm import CommClosedError, connect
+from tornado.iostream import StreamClosedError
 
 import influential_bandits as ib
 from influential_bandits.simulation.execution import Progress
@@ -257,6 +263,110 @@ def test_a_scheduler_that_goes_away_ends_a_map_too(cluster):
         cluster.scheduler.kill()
         with pytest.raises(ib.ClusterError, match="went away"):
             list(parts)
+
+
+@pytest.mark.parametrize("after", [0.02, 0.2])
+def test_a_scheduler_that_is_killed_at_any_moment_is_the_same_clear_error(after, cluster):
+    """Among tasks of no length, the client gathers nearly all the time."""
+    cluster.add_worker()
+    with ib.DaskExecution(cluster.address) as execution:
+        outcomes = execution.outcomes(work.squared, iter(int, 1))  # without end
+        next(outcomes)
+        threading.Timer(after, cluster.scheduler.kill).start()
+        with pytest.raises(ib.ClusterLost, match="went away"):
+            for _ in outcomes:
+                pass
+
+
+GOES_AWAY = [
+    asyncio.CancelledError(),
+    concurrent.futures.CancelledError("scheduler-connection-lost"),
+    distributed.client.FutureCancelledError("key", "scheduler-connection-lost"),
+    CommClosedError("in <TCP (closed)>"),
+    StreamClosedError(),
+    TimeoutError("timed out"),
+    ConnectionResetError(104, "Connection reset by peer"),
+    OSError("Timed out trying to connect"),
+]
+FALLS_APART = [
+    RuntimeError("IOLoop is closed"),
+    UnboundLocalError("cannot access local variable 'result'"),
+    AttributeError("'NoneType' object has no attribute 'send'"),
+    KeyError("status"),
+    AssertionError(),
+]
+
+
+@pytest.mark.parametrize("call", ["gather", "submit", "scheduler_info"])
+@pytest.mark.parametrize("error", [*GOES_AWAY, *FALLS_APART], ids=repr)
+def test_whatever_a_client_says_when_its_scheduler_dies_is_one_error(
+    error, call, dask, monkeypatch
+):
+    """Dask's errors race with its knowledge of what has happened."""
+    execution = copy.copy(dask)
+    execution._client = Losing(dask._client, call, error, known=error in GOES_AWAY)
+    execution._looked = -10.0
+    with pytest.raises(ib.ClusterLost, match="went away"):
+        list(execution.outcomes(work.squared, range(3)))
+    assert results(dask.outcomes(work.squared, range(3))) == {0: 0, 1: 1, 2: 4}
+
+
+class Losing:
+    """A client of which one call fails; it knows at once that its scheduler is gone, or later."""
+
+    def __init__(self, client, call, error, known):
+        self._inner, self._call, self._error = client, call, error
+        self._lost_at = np.inf
+        self._known = known
+
+    @property
+    def status(self):
+        return "connecting" if time.monotonic() > self._lost_at else "running"
+
+    def __getattr__(self, name):
+        if name != self._call:
+            return getattr(self._inner, name)
+
+        def fail(*_, **__):
+            if not self._known:
+                self._lost_at = time.monotonic() + 0.2
+            raise self._error
+
+        return fail
+
+
+def test_an_error_of_a_task_is_not_taken_for_a_scheduler_that_is_gone(dask):
+    with pytest.raises(ConnectionResetError, match="of the task"):
+        list(dask.map(work.disconnected, [1]))
+    assert results(dask.outcomes(work.squared, [3])) == {3: 9}
+
+
+async def knock(address, arguments):
+    """Ask a server of Dask who it is, as any client does first."""
+    comm = await connect(address, timeout=2.0, **arguments)
+    try:
+        await comm.write({"op": "identity", "reply": True})
+        return await comm.read()
+    finally:
+        comm.abort()
+
+
+def test_nobody_else_can_connect_to_a_cluster_of_this_computer(dask):
+    """Whoever may submit tasks may run any code as this user."""
+    workers = dask._client.scheduler_info()["workers"]
+    addresses = [dask._cluster.scheduler_address, *workers]
+    addresses += [worker["nanny"] for worker in workers.values()]
+    assert len(addresses) == 5
+    stranger = distributed.Security.temporary().get_connection_args("client")
+    ours = dask._client.security.get_connection_args("client")
+    for address in addresses:
+        assert address.startswith("tls://127.0.0.1:")
+        with pytest.raises(OSError):  # noqa: PT011 - which one depends on TLS
+            asyncio.run(knock(address.replace("tls", "tcp"), {}))
+        with pytest.raises(OSError):  # noqa: PT011 - the same
+            asyncio.run(knock(address, stranger))
+        assert asyncio.run(knock(address, ours))
+    assert results(dask.outcomes(work.squared, [3])) == {3: 9}
 
 
 def test_a_scheduler_file_is_as_good_as_an_address(cluster):

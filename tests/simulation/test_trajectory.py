@@ -3,6 +3,7 @@
 import gc
 import json
 import math
+import os
 import sys
 from dataclasses import dataclass
 
@@ -432,3 +433,173 @@ def test_an_unknown_record_is_refused(record, refused):
 def test_a_plot_is_labelled_by_what_is_not_usual():
     run = ib.simulate(ib.counterexample(), ib.InfluentialLCB(scale=2.0), 30)
     assert [line.get_label() for line in run.plot().lines] == ["InfluentialLCB(scale=2.0)"]
+
+
+# What a file may hold
+
+
+@pytest.fixture(scope="module")
+def played():
+    """Two instances whose numbers fall, three seeds, every choice."""
+    instances = [ib.random_instance(arms=2, seed=seed) for seed in range(2)]
+    return ib.simulate(
+        instances,
+        ib.LCB(),
+        40,
+        NOISE,
+        [5, 1, 3],
+        record="arms",
+        checkpoints=[1, 10, 30],
+        instance_numbers=[7, 4],
+    )
+
+
+def rearranged(path, order):
+    """Write the rows of a file in another order, as any other program might."""
+    table = parquet.read_table(path)
+    parquet.write_table(table.take(order(table.num_rows)), path)
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        lambda rows: np.arange(rows)[::-1],
+        lambda rows: np.random.default_rng(0).permutation(rows),
+        lambda rows: np.argsort(np.arange(rows) % 3, kind="stable"),  # by checkpoint
+    ],
+    ids=["backwards", "shuffled", "by checkpoint"],
+)
+def test_rows_in_any_order_give_the_same_run(order, played, tmp_path):
+    path = tmp_path / "run.parquet"
+    played.save(path)
+    rearranged(path, order)
+    assert same(played, ib.Trajectory.load(path))
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        lambda rows: np.arange(rows // 2),
+        lambda rows: np.arange(rows - 1),
+        lambda rows: np.arange(0),
+        lambda rows: np.r_[np.arange(rows), 0],
+        lambda rows: np.r_[np.arange(rows - 1), 0],
+        lambda rows: np.flatnonzero(np.arange(rows) % 3 != 1),
+    ],
+    ids=["half", "all but one", "none", "one twice", "one for another", "no checkpoint 10"],
+)
+def test_rows_that_are_missing_or_too_many_are_refused(order, played, tmp_path):
+    path = tmp_path / "run.parquet"
+    played.save(path)
+    rearranged(path, order)
+    with pytest.raises(ib.InvalidInput, match=r"run\.parquet"):
+        ib.Trajectory.load(path)
+
+
+def with_column(table, name, change):
+    """Return a table with a column changed in its numbers, lists as they are."""
+    place = table.column_names.index(name)
+    rows = table[name].to_pylist()
+    change(rows)
+    return table.set_column(place, name, pa.array(rows, table[name].type))
+
+
+def swap_pulls(rows):
+    rows[0] = rows[0][::-1]
+
+
+WRONG = {
+    "negative": ("counts", lambda rows: rows.__setitem__(0, [-1, 2]), "negative"),
+    "sum": ("counts", lambda rows: rows.__setitem__(1, [4, 4]), "add up"),
+    "falling": ("counts", lambda rows: rows.__setitem__(2, [30, 0]), "fall|not those"),
+    "other arms": ("counts", swap_pulls, "not those|fall"),
+    "missing": ("counts", lambda rows: rows.__setitem__(0, None), "lacks"),
+    "arm": ("arms", lambda rows: rows[2].__setitem__(0, 2), "recorded arms"),
+    "negative arm": ("arms", lambda rows: rows[2].__setitem__(0, -1), "recorded arms"),
+    "arms cut": ("arms", lambda rows: rows.__setitem__(2, rows[2][:-1]), "40 recorded arms"),
+    "arms elsewhere": ("arms", lambda rows: rows.reverse(), "recorded arms"),
+    "seed": ("seed", lambda rows: rows.__setitem__(0, 99), "one row for each"),
+    "instance": ("instance", lambda rows: rows.__setitem__(0, 99), "one row for each"),
+    "round": ("horizon", lambda rows: rows.__setitem__(0, 2), "one row for each"),
+    "round 0": ("horizon", lambda rows: rows.__setitem__(slice(0, 18, 3), [0] * 6), "1 … 40"),
+    "late": ("horizon", lambda rows: rows.__setitem__(slice(2, 18, 3), [41] * 6), "1 … 40"),
+}
+
+
+@pytest.mark.parametrize(("name", "change", "words"), WRONG.values(), ids=WRONG.keys())
+def test_rows_that_nobody_can_have_played_are_refused(name, change, words, played, tmp_path):
+    path = tmp_path / "run.parquet"
+    played.save(path)
+    table = parquet.read_table(path)
+    parquet.write_table(with_column(table, name, change), path)
+    with pytest.raises(ib.InvalidInput, match=words):
+        ib.Trajectory.load(path)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"seeds": [5, 1]},
+        {"seeds": [5, 5, 3]},
+        {"seeds": "five"},
+        {"instance_numbers": [7]},
+        {"instance_numbers": [7, -4]},
+        {"horizon": 20},
+        {"horizon": -1},
+        {"horizon": 10**400},
+        {"instances": []},
+        {"instances": [ib.counterexample().to_json()]},
+        {"instances": [ib.random_instance(3, seed=0).to_json()] * 2},
+        {"policy": None},
+        {"noise": []},
+        {"scenario": 3},
+    ],
+    ids=str,
+)
+def test_settings_that_do_not_fit_the_rows_are_refused(changes, played, tmp_path):
+    path = tmp_path / "run.parquet"
+    played.save(path)
+    rewrite(path, lambda settings: settings.update(changes))
+    with pytest.raises(ib.InvalidInput, match=r"run\.parquet"):
+        ib.Trajectory.load(path)
+
+
+def test_no_flipped_bit_gives_another_run(played, tmp_path):
+    path = tmp_path / "run.parquet"
+    played.save(path)
+    content = path.read_bytes()
+    for place in range(0, len(content), 5):
+        changed = bytearray(content)
+        changed[place] ^= 1 << (place % 8)
+        path.write_bytes(changed)
+        try:
+            loaded = ib.Trajectory.load(path)
+        except ib.InvalidInput:
+            continue
+        # The name of the seal alone, without which the file is one of an earlier version.
+        assert same(played, loaded)
+
+
+def test_a_run_of_an_earlier_version_without_a_seal_can_be_read(played, tmp_path):
+    path = tmp_path / "run.parquet"
+    played.save(path)
+    new = ("seeds", "instance_numbers", "checkpoints")
+    rewrite(path, lambda settings: [settings.pop(key) for key in new])
+    assert same(played, ib.Trajectory.load(path))
+
+
+def test_a_pipe_is_no_run_and_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ib.InvalidInput, match="no regular file"):
+        ib.Trajectory.load(tmp_path / "pipe")
+
+
+@pytest.mark.parametrize("many", [10**12, 2**64])
+def test_more_seeds_than_memory_holds_are_refused_before_anything_is_made(many):
+    with pytest.raises(ib.InvalidInput, match=rf"{many:,} seeds .* GB"):
+        ib.simulate(ib.counterexample(), ib.LCB(), 10, seeds=range(many))
+
+
+def test_more_results_than_memory_holds_are_refused_before_anything_is_made():
+    with pytest.raises(ib.InvalidInput, match="GB of memory"):
+        ib.simulate(ib.counterexample(), ib.LCB(), 10**13, record="arms")

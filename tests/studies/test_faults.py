@@ -1,7 +1,9 @@
 """Studies on a cluster whose parts are killed: what was finished stays, and no bit changes."""
 
+import contextlib
 import datetime as dt
 import ipaddress
+import json
 import os
 import subprocess
 import sys
@@ -11,6 +13,9 @@ import pytest
 from cluster_processes import Cluster, environment, until
 
 import influential_bandits as ib
+from influential_bandits.studies.arena.comparing import compare
+from influential_bandits.studies.own_instance import Rules
+from influential_bandits.studies.own_instances import instance_files, play_files
 from influential_bandits.studies.running import reproduce
 from influential_bandits.studies.study import chosen_studies
 
@@ -161,6 +166,42 @@ def test_a_bad_instance_is_named_in_the_end_and_does_not_lose_the_others(cluster
     assert sorted(rows["instance"].unique()) == list(range(6))
 
 
+def test_files_of_any_name_and_kind_cost_the_others_nothing(tmp_path):
+    """Names as long as a file system takes, or no text; pipes, devices, folders, broken links."""
+    files = tmp_path / "instances"
+    files.mkdir()
+    long = files / ("x" * 250 + ".json")
+    no_text = os.fsdecode(os.fsencode(files) + b"/\xff.json")
+    for path in (long, no_text, files / "ä b'c.json", files / "good.json"):
+        ib.random_instance(3, 1).save(path)
+    os.mkfifo(files / "pipe.json")
+    (files / "folder.json").mkdir()
+    (files / "link.json").symlink_to(files / "nowhere")
+    (files / "deep.json").write_text("[" * 100_000, encoding="utf-8")
+    (files / "digits.json").write_text("1" * 5000, encoding="utf-8")
+    rules = Rules.of(100, "none", 1.0, 2, {})
+    with pytest.raises(ib.Unfinished, match="5 pieces failed") as caught:
+        play_files(instance_files([files]), ["LCB"], rules, tmp_path / "out", ib.LocalExecution(1))
+    err = str(caught.value)
+    for name in ("pipe.json: it is a pipe", "folder.json: it is a folder", "link.json: No such"):
+        assert name in err
+    assert "deep.json is nested too deeply" in err
+    assert "digits.json is not a JSON file" in err
+    assert "| all 4 |" in caught.value.results
+    rows = pq.read_table(tmp_path / "out" / "runs" / "data.parquet")
+    assert len(set(rows["file"].to_pylist())) == 4
+    assert len(list((tmp_path / "out" / "runs" / "pieces").iterdir())) == 4
+
+
+@pytest.mark.parametrize("seeds", [10**9, 10**18])
+def test_more_seeds_than_memory_holds_are_refused_by_every_command(seeds, tmp_path, refused):
+    with refused(ib.InvalidInput, f"{seeds:,} seeds", "GB"):
+        Rules.of(10**6, "none", 1.0, seeds, {})
+    with refused(ib.InvalidInput, f"{seeds:,} instances", "GB"):
+        compare(["LCB"], ["random-3"], [100], tmp_path / "out", seeds=seeds)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_study_goes_on_without_an_instance_that_fails(tmp_path, monkeypatch):
     """Pieces of ten fall into single instances; one is left out, and said to be."""
     from influential_bandits.studies import random_runs
@@ -219,6 +260,65 @@ def compared_here(tmp_path_factory):
 @pytest.mark.parametrize("options", [["--processes", 2], ["--engine", "dask"]])
 def test_compare_gives_the_same_bits_everywhere(options, tmp_path, compared_here):
     assert compared(tmp_path, *options) == compared_here
+
+
+# --- fits ---
+
+
+@pytest.fixture(scope="module")
+def events(tmp_path_factory):
+    """A log of 60,000 events in a file, so that a model takes a while to try."""
+    path = tmp_path_factory.mktemp("log")
+    truth = [[0.4, 0.1], [0.1, 0.2]]
+    log = ib.synthetic_log(3000, 20, 2, interaction=truth, memory=0.8, drift=0.3, seed=1)
+    log.to_frame().to_parquet(path / "events.parquet")
+    return path
+
+
+def test_a_fit_goes_on_with_what_it_knew_when_its_scheduler_died(tmp_path, events):
+    here, out = tmp_path / "here" / "model.json", tmp_path / "fit" / "model.json"
+    options = ("fit", events, "--by-partition", "--memory", 0.8, "--out")
+    process = command(*options, here, "--jobs", 1)
+    _, err = process.communicate(timeout=240)
+    assert process.returncode == 0, err
+    kept = out.parent / "unfinished"
+    options = (*options, out)
+    with Cluster(tmp_path) as first:
+        first.add_worker()
+        process = command(*options, "--engine", "dask", "--scheduler", first.file)
+        until((kept / "tuning.json").exists, "the first model that was tried")
+        first.scheduler.kill()
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 1, err
+    assert "went away; finished instances are kept" in err
+    assert "Traceback" not in err
+    surveys = {path.name: path.stat().st_mtime_ns for path in kept.glob("survey-*.parquet")}
+    tried = json.loads((kept / "tuning.json").read_text(encoding="utf-8"))["errors"]
+    assert surveys
+    assert 1 <= len(tried) < 4, "the kill came too late to test anything"
+    with Cluster(tmp_path) as second:
+        second.add_worker()
+        process = command(*options, "--engine", "dask", "--scheduler", second.file)
+        seen = {}
+
+        def later():
+            with contextlib.suppress(OSError, ValueError):
+                seen.update(json.loads((kept / "tuning.json").read_text(encoding="utf-8")))
+                return len(seen["errors"]) > len(tried)
+            return process.poll() is not None
+
+        until(later, "another model")
+        assert tried.items() <= seen["errors"].items()
+        assert (
+            surveys.items()
+            <= {
+                path.name: path.stat().st_mtime_ns for path in kept.glob("survey-*.parquet")
+            }.items()
+        )
+        _, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert not kept.exists()
+    assert out.read_bytes() == here.read_bytes()
 
 
 # --- TLS ---

@@ -1,6 +1,11 @@
 """A run that was killed goes on where it was; a folder of another run is left alone."""
 
+import contextlib
+import errno
+import io
 import os
+import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,8 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import influential_bandits as ib
+from influential_bandits import files
 from influential_bandits.studies.running import reproduce
-from influential_bandits.studies.store import StudyFolder, write_atomically
+from influential_bandits.studies.store import StudyFolder
 from influential_bandits.studies.study import Settings, chosen_studies
 
 COMMAND = (sys.executable, "-m", "influential_bandits.cli", "reproduce", "figure-1b")
@@ -96,13 +102,40 @@ def test_a_finished_run_computes_nothing_again(tmp_path, monkeypatch):
     assert (tmp_path / "summary.json").read_bytes() == summary
 
 
-@pytest.mark.parametrize("kept", [0, 4, 100, -1], ids=["empty", "magic", "begun", "nearly whole"])
-def test_a_truncated_piece_is_computed_again(kept, tmp_path, tiny):
+def flip(content, place):
+    """One bit is another."""
+    changed = bytearray(content)
+    changed[place] ^= 1 << (place % 8)
+    return bytes(changed)
+
+
+def without_seal(content):
+    """As an earlier version wrote it, or any other program that has read it."""
+    buffer = io.BytesIO()
+    pq.write_table(pq.read_table(io.BytesIO(content)), buffer)
+    return buffer.getvalue()
+
+
+DAMAGES = {
+    "empty": lambda content: b"",
+    "magic": lambda content: content[:4],
+    "begun": lambda content: content[:100],
+    "nearly whole": lambda content: content[:-1],
+    "bit of the data": lambda content: flip(content, 200),
+    "bit of the middle": lambda content: flip(content, len(content) // 2),
+    "bit of the end": lambda content: flip(content, len(content) - 20),
+    "without a seal": without_seal,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())
+def test_a_damaged_piece_is_computed_again_and_kept_aside(damage, tmp_path, tiny, capsys):
     out, _ = tiny
-    play(tmp_path)
+    shutil.copytree(out / "figure-1b", tmp_path / "figure-1b")
     pieces = tmp_path / "figure-1b" / "pieces"
     damaged = pieces / "LCB-00010.parquet"
-    damaged.write_bytes(damaged.read_bytes()[:kept])
+    broken = damage(damaged.read_bytes())
+    damaged.write_bytes(broken)
     before = stamps(pieces)
     (tmp_path / "figure-1b" / "data.parquet").unlink()
     play(tmp_path)
@@ -110,17 +143,97 @@ def test_a_truncated_piece_is_computed_again(kept, tmp_path, tiny):
     assert {name for name in after if after[name] != before[name]} == {damaged.name}
     same_table(damaged, out / "figure-1b" / "pieces" / damaged.name)
     same_table(tmp_path / "figure-1b" / "data.parquet", out / "figure-1b" / "data.parquet")
+    assert (pieces / f"{damaged.name}.damaged").read_bytes() == broken
+    told = capsys.readouterr().err
+    assert told.startswith(f"note: {damaged} is damaged")
+    assert f"kept as {damaged.name}.damaged" in told
 
 
-def test_leftover_temporary_files_are_ignored(tmp_path, tiny):
+def test_swapped_and_foreign_pieces_do_not_count(tmp_path, tiny):
+    out, _ = tiny
+    shutil.copytree(out / "figure-1b", tmp_path / "figure-1b")
+    pieces = tmp_path / "figure-1b" / "pieces"
+    one, other = pieces / "LCB-00000.parquet", pieces / "LCB-00010.parquet"
+    one.rename(pieces / "x")
+    other.rename(one)
+    (pieces / "x").rename(other)
+    foreign = next((out / "figure-1a" / "pieces").glob("*.parquet"))
+    shutil.copy(foreign, pieces / "InfluentialLCB-00000.parquet")
+    play(tmp_path)
+    assert len(list(pieces.glob("*.damaged"))) == 3
+    for name in stamps(out / "figure-1b" / "pieces"):
+        same_table(pieces / name, out / "figure-1b" / "pieces" / name)
+    same_table(tmp_path / "figure-1b" / "data.parquet", out / "figure-1b" / "data.parquet")
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.EIO, errno.EACCES])
+@pytest.mark.parametrize("reader", ["seal_holds", "read_about", "read_table"])
+def test_trouble_with_reading_ends_the_run_and_leaves_every_piece(
+    reader, number, tmp_path, tiny, monkeypatch, refused
+):
+    out, _ = tiny
+    shutil.copytree(out / "figure-1b", tmp_path / "figure-1b")
+    before = stamps(tmp_path / "figure-1b" / "pieces")
+
+    def trouble(path):
+        raise OSError(number, os.strerror(number), str(path))
+
+    monkeypatch.setattr(files, reader, trouble)
+    with refused(ib.InvalidInput, "cannot read", os.strerror(number), "left as they are"):
+        play(tmp_path)
+    monkeypatch.undo()
+    assert stamps(tmp_path / "figure-1b" / "pieces") == before
+    play(tmp_path)
+    assert stamps(tmp_path / "figure-1b" / "pieces") == before
+
+
+def open_all(held):
+    """Open files until no more can be opened."""
+    with contextlib.suppress(OSError):
+        while True:
+            held.append(os.open(os.devnull, os.O_RDONLY))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="limits descriptors in the POSIX way")
+def test_too_many_open_files_cost_no_piece(tmp_path, tiny, refused):
+    out, _ = tiny
+    shutil.copytree(out / "figure-1b", tmp_path / "figure-1b")
+    (study,) = chosen_studies(["figure-1b"])
+    folder = StudyFolder(tmp_path, study, study.settings["tiny"])
+    before = stamps(tmp_path / "figure-1b" / "pieces")
+    held = []
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(256, limits[1]), limits[1]))
+    try:
+        open_all(held)
+        for name in before:
+            with refused(ib.InvalidInput, "Too many open files"):
+                folder.piece(name.removesuffix(".parquet"))
+    finally:
+        for descriptor in held:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert stamps(tmp_path / "figure-1b" / "pieces") == before
+
+
+@pytest.mark.parametrize("seeds", [10**9, 10**18])
+def test_more_instances_than_memory_holds_are_refused_at_once(seeds, tmp_path, refused):
+    with refused(ib.InvalidInput, f"{seeds:,} random instances", "GB"):
+        play(tmp_path, seeds=seeds)
+    assert not list(tmp_path.iterdir())
+
+
+def test_leftover_temporary_files_are_swept(tmp_path, tiny):
     out, _ = tiny
     pieces = tmp_path / "figure-1b" / "pieces"
     pieces.mkdir(parents=True)
-    (pieces / ".LCB-00000.parquet.4711.tmp").write_bytes(b"PAR1 half a file")
-    (pieces.parent / ".data.parquet.4711.tmp").write_bytes(b"PAR1")
-    (pieces.parent / ".settings.json.4711.tmp").write_bytes(b'{"study": ')
+    suffix = f".ib-{files.HERE}-{'0' * 16}.tmp"
+    (pieces / f".LCB-00000.parquet{suffix}").write_bytes(b"PAR1 half a file")
+    (pieces.parent / f".data.parquet{suffix}").write_bytes(b"PAR1")
+    (pieces.parent / f".settings.json{suffix}").write_bytes(b'{"study": ')
     play(tmp_path)
     same_table(tmp_path / "figure-1b" / "data.parquet", out / "figure-1b" / "data.parquet")
+    assert not list(tmp_path.rglob("*.tmp"))
 
 
 @pytest.mark.parametrize(
@@ -164,36 +277,11 @@ def test_pieces_come_back_as_they_were_kept(tmp_path):
     assert [x.hex() for x in back["regret"].tolist()] == [x.hex() for x in rows["regret"]]
 
 
-def test_a_file_gets_its_name_only_when_it_is_complete(tmp_path, refused):
-    path = tmp_path / "file"
-    path.write_text("old", encoding="utf-8")
-
-    def broken(temporary):
-        temporary.write_text("half", encoding="utf-8")
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        write_atomically(path, broken)
-    assert path.read_text(encoding="utf-8") == "old"
-
-    def full(temporary):
-        temporary.write_text("half", encoding="utf-8")
-        raise OSError(28, "No space left on device")
-
-    with refused(ib.InvalidInput, str(path), "No space left on device"):
-        write_atomically(path, full)
-    assert path.read_text(encoding="utf-8") == "old"
-
-    write_atomically(path, lambda temporary: temporary.write_text("new", encoding="utf-8"))
-    assert path.read_text(encoding="utf-8") == "new"
-    assert list(tmp_path.iterdir()) == [path]
-
-
 def test_no_space_for_a_piece_gets_one_sentence(tmp_path, monkeypatch, refused):
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(pq, "write_table", full)
+    monkeypatch.setattr(pq, "ParquetWriter", full)
     with refused(ib.InvalidInput, "No space left on device"):
         play(tmp_path)
     assert not stamps(tmp_path)

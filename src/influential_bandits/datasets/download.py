@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import http.client
-import json
 import os
 import re
 import ssl
@@ -21,6 +20,7 @@ from typing import IO, Any
 
 from influential_bandits.datasets.archive import sums_in
 from influential_bandits.errors import InvalidInput
+from influential_bandits.files import read_json, write_json
 from influential_bandits.simulation.execution import Progress
 
 __all__ = ["OFFICIAL_BASE", "TERMS", "download", "fetch_movielens"]
@@ -222,7 +222,7 @@ class _Download:
     def _noted(self) -> tuple[dict[str, Any], int]:
         """Return the notes on the part, and how much of it may be continued."""
         try:
-            noted = json.loads(self.notes.read_text(encoding="utf-8"))
+            noted = read_json(self.notes)
             have = self.part.stat().st_size
             same = noted["url"] == self.url and (noted["validator"] or self.md5)
         except (OSError, ValueError, KeyError, TypeError):
@@ -242,7 +242,7 @@ class _Download:
             if not have:
                 validator = _validator(answer.headers)
                 noted = {"url": self.url, "validator": validator, "length": total}
-                self.notes.write_text(json.dumps(noted), encoding="utf-8")
+                write_json(self.notes, noted)
             out = self.part.open("ab" if have else "wb")
         bar = Progress(f"downloading {self.target.name}", total or 0, self.progress)
         done = have
@@ -276,6 +276,8 @@ class _Download:
                     f"what {self.url} sent has md5 {found} instead of {self.md5}; it was deleted: "
                     "try again, or from another place"
                 )
+            with self.part.open("rb+") as file:
+                os.fsync(file.fileno())
             self.part.replace(self.target)
             self.notes.unlink(missing_ok=True)
         return self.target

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from influential_bandits.checks import optional_module
+from influential_bandits.files import write_atomically
 from influential_bandits.logs.log import EventLog, require_log
 
 __all__ = ["write_csv"]
@@ -47,15 +48,20 @@ def write_csv(log: EventLog | Iterable[EventLog], path: str | Path) -> int:
     arrow = optional_module("pyarrow")
     csv = optional_module("pyarrow.csv")
     written = 0
-    with Path(path).open("wb") as file:
-        for part in (log,) if isinstance(log, EventLog) else log:
-            for block in require_log(part).parts(EVENTS_PER_BLOCK):
-                table = _table(arrow, block)
-                if written == 0:
-                    file.write((",".join(table.column_names) + "\n").encode())
-                options = csv.WriteOptions(include_header=False, quoting_style=_quoting(block))
-                csv.write_csv(table, file, options)
-                written += len(block)
+
+    def write(temporary: Path) -> None:
+        nonlocal written
+        with temporary.open("wb") as file:
+            for part in (log,) if isinstance(log, EventLog) else log:
+                for block in require_log(part).parts(EVENTS_PER_BLOCK):
+                    table = _table(arrow, block)
+                    if written == 0:
+                        file.write((",".join(table.column_names) + "\n").encode())
+                    options = csv.WriteOptions(include_header=False, quoting_style=_quoting(block))
+                    csv.write_csv(table, file, options)
+                    written += len(block)
+
+    write_atomically(path, write)
     return written
 
 

@@ -18,7 +18,13 @@ from influential_bandits.errors import NotApplicable
 from influential_bandits.learning import pooling
 from influential_bandits.learning.design import labels_of
 from influential_bandits.learning.fitting import Fit, Own, Shared, empty, together
-from influential_bandits.learning.loss_model import TOO_LITTLE, Elsewhere, LossModel
+from influential_bandits.learning.loss_model import (
+    TOO_LITTLE,
+    Elsewhere,
+    LossModel,
+    Once,
+    at_once,
+)
 from influential_bandits.learning.parts import (
     loaded,
     on_part,
@@ -62,12 +68,16 @@ class PartFit(NamedTuple):
 
 
 def begin_fit(
-    model: LossModel, survey: Survey, arms: tuple[str, ...], execution: Execution
+    model: LossModel,
+    survey: Survey,
+    arms: tuple[str, ...],
+    execution: Execution,
+    once: Once = at_once,
 ) -> Begun:
-    """Fit what all instances share."""
+    """Fit what all instances share; ``once`` may know it from an earlier attempt."""
     model._check()
     try:
-        work, shared = model._begin(survey, arms, execution)
+        work, shared = model._begin(survey, arms, execution, once)
     except np.linalg.LinAlgError:
         raise NotApplicable(TOO_LITTLE) from None
     design = model.design_

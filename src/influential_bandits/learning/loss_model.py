@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -33,7 +33,7 @@ from influential_bandits.learning.partial_pooling import (
     posterior_work,
 )
 from influential_bandits.learning.parts import InParts, on_part, pieces, single_threaded_algebra
-from influential_bandits.learning.pooling import random_effects
+from influential_bandits.learning.pooling import RandomEffects, random_effects
 from influential_bandits.learning.survey import Survey, sample, surveyed
 from influential_bandits.logs.log import EventLog, require_log
 from influential_bandits.logs.membership import Membership
@@ -55,6 +55,15 @@ class Elsewhere(NamedTuple):
     instances: int
     noise: float  # standard deviation, of all instances together
     covariance: Floats  # (size, size): of the instances' coefficients
+
+
+Population: TypeAlias = "tuple[Shared, RandomEffects]"
+Once: TypeAlias = Callable[[Callable[[], Population]], Population]
+
+
+def at_once(make: Callable[[], Population]) -> Population:
+    """Make a population, as nothing is known of it from before."""
+    return make()
 
 
 class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc]
@@ -104,7 +113,11 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
         return self
 
     def _begin(
-        self, survey: Survey, arms: tuple[str, ...], execution: Execution
+        self,
+        survey: Survey,
+        arms: tuple[str, ...],
+        execution: Execution,
+        once: Once = at_once,
     ) -> tuple[Callable[[EventLog], Own], Shared | None]:
         """Fit what instances share, if anything; return how to fit those of one part."""
         baseline = survey.sums.means
@@ -120,7 +133,8 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
         definite, ridge = self._kind() == "psd", float(getattr(self, "ridge", 0.0))
         design = self.design_
         if self.pooled is True:
-            shared, self.effects_ = pooled_population(
+            population = partial(
+                pooled_population,
                 survey.parts,
                 design,
                 definite,
@@ -130,6 +144,7 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
                 survey.sums.events,
                 execution,
             )
+            shared, self.effects_ = once(population)
             work: Any = partial(pooled_fits, design=design, effects=self.effects_, shared=shared)
             return work, shared
         if self.pooled is False:
@@ -308,6 +323,9 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
         )
 
 
+# Of a covariance in units of its standard deviations: solving loses half of the digits at most,
+# or the fit itself says that the log does not determine it.
+ROUNDING = 1e-8
 TOO_LITTLE = (
     "the log says too little for this model: its equations cannot be solved; set ridge > 0, fit "
     "interaction='diagonal', or gather more events"
@@ -351,3 +369,28 @@ def check_share(name: str, value: Any) -> None:
     """Raise unless a parameter lies in [0, 1)."""
     if not is_real(value) or not 0.0 <= value < 1.0:
         raise InvalidInput(f"{name} must lie in [0, 1), got {shown(value)}")
+
+
+def is_covariance(matrix: Any, size: int) -> bool:
+    """Tell whether a matrix (size, size) is symmetric and positive semi-definite, up to rounding.
+
+    Measured in units of its own standard deviations, where no entry of a covariance exceeds one.
+    """
+    try:
+        given = np.asarray(matrix, np.float64)
+    except (TypeError, ValueError, OverflowError):
+        return False
+    if given.shape != (size, size) or not np.isfinite(given).all():
+        return False
+    own = np.diag(given)
+    if (own < 0.0).any():
+        return False
+    varies = own > 0.0
+    if not varies.all() and np.abs(given[~varies]).max() > ROUNDING * own.max(initial=0.0):
+        return False  # what never varies varies with nothing
+    unit = np.sqrt(own[varies])
+    scaled = given[np.ix_(varies, varies)] / unit[:, None] / unit
+    if not len(unit) or not np.isfinite(scaled).all():
+        return not len(unit)
+    lowest: float = np.linalg.eigvalsh(0.5 * (scaled + scaled.T))[0]
+    return bool(lowest >= -size * ROUNDING and np.abs(scaled - scaled.T).max() <= ROUNDING)

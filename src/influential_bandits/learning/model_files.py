@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,8 @@ import numpy as np
 
 from influential_bandits.checks import is_real
 from influential_bandits.errors import InvalidInput
-from influential_bandits.learning.loss_model import Elsewhere, LossModel
+from influential_bandits.files import read_json, write_json
+from influential_bandits.learning.loss_model import Elsewhere, LossModel, is_covariance
 from influential_bandits.learning.models import DriftModel, InfluenceModel, StationaryModel
 from influential_bandits.learning.partial_pooling import Prior
 from influential_bandits.learning.pooling import RandomEffects
@@ -72,11 +72,7 @@ def save_model(model: LossModel, path: str | Path, about: Mapping[str, Any] | No
         **{name: getattr(model, name) for name in PLAIN},
         "about": dict(about or {}),
     }
-    text = json.dumps(data, allow_nan=False)
-    try:
-        Path(path).write_text(text + "\n", encoding="utf-8")
-    except OSError as error:
-        raise InvalidInput(f"cannot write {path}: {error.strerror}") from None
+    write_json(path, data, sealed=True)
 
 
 def _plain(value: Any) -> Any:
@@ -96,16 +92,14 @@ def load_model(path: str | Path) -> tuple[Any, dict[str, Any]]:
     influential_bandits.errors.InvalidInput: cannot read nowhere.json: No such file or directory
     """
     try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
+        data = read_json(path)
+    except FileNotFoundError as error:
         raise InvalidInput(f"cannot read {path}: {error.strerror}") from None
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise InvalidInput(f"{path} is not a JSON file: {error}") from None
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise InvalidInput(f'{path} is no model file: expected "format": "{FORMAT}"')
     try:
         return _restored(data), dict(data["about"].items())
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise InvalidInput(f"{path} is a damaged model file: {error!r}") from None
 
 
@@ -136,11 +130,49 @@ def _restored(data: dict[str, Any]) -> LossModel:
         if found.shape != shape or not np.isfinite(found).all():
             raise ValueError(f"{name} must be finite numbers of shape {shape}")
     days = model.days_between_events_
-    if not isinstance(model.status_, str) or not (days is None or is_real(days)):
+    if not isinstance(model.status_, str) or not (days is None or _at_least_zero(days)):
         raise ValueError("status_ must be a text, and days_between_events_ a number or null")
     if len(model.arms_) != model.design_.arms or len(set(model.instances_)) != instances:
         raise ValueError("names of arms or instances do not fit the numbers")
+    if not all(isinstance(name, str) for name in (*model.arms_, *model.instances_)):
+        raise ValueError("names of arms and instances must be texts")
+    _check_ranges(model)
     return model
+
+
+def _check_ranges(model: Any) -> None:
+    """Raise unless numbers are what they are called: variances, covariances, truth values."""
+    size = model.design_.size
+    if not is_covariance(model.population_covariance_, size):
+        raise ValueError(
+            "population_covariance_ must be symmetric and positive semi-definite, a covariance"
+        )
+    if (model.standard_errors_ < 0.0).any() or (model.noise_ < 0.0).any():
+        raise ValueError("standard_errors_ and noise_ must not be negative")
+    if not all(map(_at_least_zero, (*model.effects_, model.gap_))):
+        raise ValueError("effects and gap_ must be numbers that are not negative")
+    if not isinstance(model.determined_, bool) or model.n_features_in_ != len(model.arms_):
+        raise ValueError("determined_ must be true or false, n_features_in_ the number of arms")
+    prior, elsewhere = model.prior_, model.elsewhere_
+    if prior is not None and not (
+        np.shape(prior.mean) == (size,)
+        and np.isfinite(prior.mean).all()
+        and is_covariance(prior.covariance, size)
+        and all(map(_at_least_zero, prior[2:9]))
+        and isinstance(prior.settled, bool)
+    ):
+        raise ValueError(f"prior must be a mean and a covariance of {size} coefficients, variances")
+    if elsewhere is not None and not (
+        elsewhere.instances >= 1
+        and _at_least_zero(elsewhere.noise)
+        and elsewhere.covariance.shape == (size, size)
+        and np.isfinite(elsewhere.covariance).all()
+    ):
+        raise ValueError(f"elsewhere must be a number, a noise and a covariance of {size}")
+
+
+def _at_least_zero(value: object) -> bool:
+    return is_real(value) and 0.0 <= value < np.inf  # type: ignore[operator]
 
 
 def _prior_as_data(prior: Prior | None) -> list[Any] | None:
@@ -164,4 +196,7 @@ def _elsewhere_of_data(data: list[Any] | None) -> Elsewhere | None:
 
 
 def _prior_of_data(data: list[Any] | None) -> Prior | None:
-    return None if data is None else Prior(np.array(data[0]), np.array(data[1]), *data[2:])
+    if data is None:
+        return None
+    mean, covariance = (np.array(numbers, np.float64) for numbers in data[:2])
+    return Prior(mean, covariance, *data[2:])

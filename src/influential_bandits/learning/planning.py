@@ -12,6 +12,7 @@ import numpy.typing as npt
 from influential_bandits.checks import checked_horizon, optional_module, whole_number
 from influential_bandits.errors import InvalidInput, NotApplicable
 from influential_bandits.learning.design import labels_of
+from influential_bandits.learning.loss_model import is_covariance
 from influential_bandits.learning.models import InfluenceModel
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.optima.path import optimum
@@ -171,9 +172,17 @@ def plan(
     else:
         row = model.row(instance)
         centre, covariance = model.coefficients_[row], np.diag(model.standard_errors_[row] ** 2)
-    gain, spread = float(value @ centre), float(value @ covariance @ value) ** 0.5
+    if not is_covariance(covariance, model.design_.size):
+        raise InvalidInput(
+            "the model's population_covariance_ is no covariance: it must be symmetric and "
+            "positive semi-definite; fit the model again"
+        )
+    gain, spread = float(value @ centre), _spread(value, covariance)
     if not _fit_the_model(halves, model.design_.size):
-        raise InvalidInput("halves must be estimates of the same model: population and covariance")
+        raise InvalidInput(
+            "halves must be estimates of the same model: population, and a covariance that is "
+            "symmetric and positive semi-definite"
+        )
     crossed = instance is None and len(halves) == 2
     if crossed:
         gain, spread = _cross_fitted(model, horizon, logged, halves, days_between_rounds)
@@ -258,11 +267,18 @@ def _fit_the_model(halves: Any, size: int) -> bool:
     """Tell whether estimates of two halves are of the model's shape."""
     try:
         return all(
-            np.shape(half["population"]) == (size,) and np.shape(half["covariance"]) == (size, size)
+            np.shape(half["population"]) == (size,)
+            and np.isfinite(np.asarray(half["population"], np.float64)).all()
+            and is_covariance(half["covariance"], size)
             for half in halves
         )
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         return False
+
+
+def _spread(value: Floats, covariance: Floats) -> float:
+    """Return the standard error of value·θ; rounding may make a variance of zero negative."""
+    return float(np.sqrt(max(float(value @ covariance @ value), 0.0)))
 
 
 def _mix(given: npt.ArrayLike | None, arms: int) -> Floats:
@@ -327,7 +343,7 @@ def _cross_fitted(
         theta = np.asarray(halves[judge]["population"], np.float64)
         covariance = np.asarray(halves[judge]["covariance"], np.float64)
         gains.append(float(value @ theta))
-        variances.append(float(value @ covariance @ value))
+        variances.append(_spread(value, covariance) ** 2)
     return float(np.mean(gains)), float(np.sqrt(sum(variances)) / 2.0)
 
 

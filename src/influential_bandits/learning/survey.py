@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -27,16 +27,39 @@ from influential_bandits.learning.parts import (
 )
 from influential_bandits.learning.pooling import Sums, arm_sums
 from influential_bandits.logs.log import EventLog, joined
-from influential_bandits.simulation.execution import Execution, LocalExecution
+from influential_bandits.simulation.execution import Execution, LocalExecution, Outcome
 from influential_bandits.world.dynamics import Ints
 
-__all__ = ["Sampling", "Survey", "lowest", "ranks_of", "sample", "surveyed"]
+__all__ = [
+    "KeptSurveys",
+    "PartSurvey",
+    "Sampling",
+    "Survey",
+    "log_digest",
+    "lowest",
+    "ranks_of",
+    "sample",
+    "surveyed",
+]
 
 Ranks = npt.NDArray[np.uint64]
 
 INSTANCES = 20_000  # of the sample, at most
 EVENTS = 4_000_000  # of the sample, at most, as long as it has the fewest instances
 FEWEST = 300
+
+
+PartSurvey: TypeAlias = "tuple[Sums, Ranks, EventLog, str]"
+
+
+class KeptSurveys(Protocol):
+    """What an earlier attempt has found out about single parts, for a survey that goes on."""
+
+    def find(self, number: int, part: Any) -> PartSurvey | None:
+        """Return what is known of a part, if anything is."""
+
+    def keep(self, number: int, part: Any, found: PartSurvey) -> None:
+        """Keep it for the next attempt."""
 
 
 class Survey(NamedTuple):
@@ -117,8 +140,8 @@ class Sampling:
         self._events = sum(len(log) for _, _, log in self._held)
 
 
-def surveyed(log: Any, seed: int, execution: Execution) -> Survey:
-    """Survey a log: in memory, a stream, or partitions."""
+def surveyed(log: Any, seed: int, execution: Execution, kept: KeptSurveys | None = None) -> Survey:
+    """Survey a log: in memory, a stream, or partitions, of which some may be known already."""
     if isinstance(log, EventLog):
         return _surveyed_memory(log, seed, execution)
     parts: Any = getattr(log, "partitions", log)
@@ -132,7 +155,7 @@ def surveyed(log: Any, seed: int, execution: Execution) -> Survey:
     def in_order() -> Iterator[Sums]:
         early: dict[int, Sums | None] = {}  # of parts that were finished before their turn
         turn = 0
-        for outcome in execution.outcomes(work, tasks):
+        for outcome in _outcomes(work, tasks, execution, kept):
             number, part = outcome.task
             if outcome.error is not None:
                 if isinstance(part, EventLog) or isinstance(outcome.error, ClusterError):
@@ -155,6 +178,27 @@ def surveyed(log: Any, seed: int, execution: Execution) -> Survey:
     if failed:
         parts = [part for number, part in enumerate(parts) if number not in failed]
     return Survey(parts, sums, drawn.log(), digests, failed)
+
+
+def _outcomes(
+    work: Any, tasks: Iterable[tuple[int, Any]], execution: Execution, kept: KeptSurveys | None
+) -> Iterator[Outcome]:
+    """Yield what is known first, then what has to be found out, which is kept as it comes."""
+    if kept is None:
+        yield from execution.outcomes(work, tasks)
+        return
+    missing = []
+    for task in tasks:
+        found = kept.find(*task)
+        if found is None:
+            missing.append(task)
+        else:
+            yield Outcome(task, found)
+    for outcome in execution.outcomes(work, missing):
+        if outcome.error is None:
+            number, part = outcome.task
+            kept.keep(number, part, outcome.result)
+        yield outcome
 
 
 def _surveyed_memory(log: EventLog, seed: int, execution: Execution) -> Survey:
@@ -181,7 +225,7 @@ def _threshold(instances: int | None) -> np.uint64:
 
 def _survey_part(
     task: tuple[int, Any], threads: int | None, arms: int, seed: int, threshold: np.uint64
-) -> tuple[Sums, Ranks, EventLog, str]:
+) -> PartSurvey:
     """Return the sums of a part, its candidates for the sample, and a digest of its contents."""
     log = loaded(task[1])
     sums = tree_sum(arm_sums(chunk, arms) for chunk in log.parts(pooling.CHUNK))
@@ -189,10 +233,10 @@ def _survey_part(
     low = np.flatnonzero(ranks <= threshold)
     chosen = low[lowest(ranks[low], log.lengths[low])]
     sums = arm_sums(log, arms) if sums is None else sums
-    return sums, ranks[chosen], log.take(chosen), _digest(log)
+    return sums, ranks[chosen], log.take(chosen), log_digest(log)
 
 
-def _digest(log: EventLog) -> str:
+def log_digest(log: EventLog) -> str:
     """Return a number for all events of a log, in order."""
     digest = hashlib.blake2b(
         "\0".join(log.instances).encode("utf-8", "surrogatepass"), digest_size=8

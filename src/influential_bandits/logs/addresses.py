@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 
 from influential_bandits.checks import optional_module
 from influential_bandits.errors import InvalidInput, MissingExtra
+from influential_bandits.files import parse_json
 
 __all__ = ["FileEntry", "Folder"]
 
@@ -155,6 +157,9 @@ class Folder:
         try:
             with self.system.open_output_stream(unfinished) as file:
                 yield file
+            if self.local:
+                with Path(unfinished).open("rb+") as written:
+                    os.fsync(written.fileno())
             self.system.move(unfinished, self.path(name))
         except BaseException:
             with suppress(OSError):  # what went wrong before is what the user should hear
@@ -171,7 +176,7 @@ class Folder:
         if not self.exists(name):
             return None
         with self.system.open_input_stream(self.path(name)) as file:
-            return json.loads(file.read())
+            return parse_json(file.read(), self.path(name))
 
 
 def _entry(name: str, info: Any) -> FileEntry:

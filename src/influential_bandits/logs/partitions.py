@@ -27,6 +27,7 @@ from influential_bandits.logs.repartitioning import (
     check,
     event_plan,
     event_schema,
+    job_digest,
     repeated_rows,
     shuffled,
 )
@@ -198,6 +199,7 @@ class _Common:
     reading: Reading
     membership: Membership
     about: dict[str, Any]
+    job: str  # tells one reading of one state of the files from another; "" if nothing does
     temporary: _Temporary | None = None  # so that files stay as long as a partition is in use
 
     def __getstate__(self) -> dict[str, Any]:
@@ -234,6 +236,12 @@ class Partition:
     n_events: int
     common: _Common = field(repr=False)
 
+    @property
+    def identity(self) -> str:
+        """What tells its events from any others without reading them; "" if nothing does."""
+        group = self.group
+        return self.common.job and f"{self.common.job} {group.files} {group.row_groups}"
+
     def load(self) -> EventLog:
         """Read the events; arms and items have the same numbers in all partitions."""
         if self.common.temporary is not None and self.common.temporary.removed:
@@ -255,7 +263,7 @@ class Partition:
 
 def _files(survey: Survey) -> list[Partition]:
     """Return the files themselves as partitions."""
-    common = _Common(survey.reading, *_about(survey))
+    common = _Common(survey.reading, *_about(survey), _job(survey))
     return [
         Partition(group, events, common)
         for group, events in zip(survey.groups, survey.events, strict=True)
@@ -268,7 +276,7 @@ def _buckets(
 ) -> list[Partition]:
     """Return the files that were written as partitions."""
     folder, plan = temporary.made(""), survey.reading.plan
-    common = _Common(Reading(event_plan(plan), True), *_about(survey), temporary)
+    common = _Common(Reading(event_plan(plan), True), *_about(survey), _job(survey), temporary)
     schema = event_schema(plan)
     return [
         Partition(FileGroup(folder, (name,), schema), events, common) for name, events, _ in buckets
@@ -278,6 +286,14 @@ def _buckets(
 def _about(survey: Survey) -> tuple[Membership, dict[str, Any]]:
     membership, _ = survey.codes.membership()
     return membership, about_source(survey.source, survey.reading.plan, survey.bad)
+
+
+def _job(survey: Survey) -> str:
+    """Return a digest of files, by size and time, and options; "" if files do not tell the time."""
+    source = survey.source
+    if not all(file.changed for file in source.files):
+        return ""
+    return job_digest(source.folder, source.files, survey.reading.plan)
 
 
 class PartitionedLog(Closing):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -95,7 +95,7 @@ def repartition_log(
     source, target = Folder.at(address), Folder.at(out)
     if f"{target.address}/".startswith(f"{source.address}/"):
         raise InvalidInput(f"{target.address} lies within {source.address}; choose another folder")
-    job = _digest(source, source.parquet_files(), plan)
+    job = job_digest(source, source.parquet_files(), plan)
     done = _begin(target, job)
     if done is not None:
         return done
@@ -138,7 +138,7 @@ def _begin(target: Folder, job: str) -> dict[str, Any] | None:
     return done
 
 
-def _digest(source: Folder, files: list[FileEntry], plan: ReadingOptions) -> str:
+def job_digest(source: Folder, files: Sequence[FileEntry], plan: ReadingOptions) -> str:
     """Return what tells one job from another: files, options, and how many rows a bucket gets."""
     columns = {name: getattr(plan, name) for name in ReadingOptions.__dataclass_fields__}
     columns["items"] = None if plan.items is None else [*map(_item, plan.items.items())]

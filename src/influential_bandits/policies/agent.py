@@ -23,6 +23,7 @@ from influential_bandits.checks import (
     whole_number,
 )
 from influential_bandits.errors import InvalidInput, InvalidPolicy, NotApplicable
+from influential_bandits.files import read_json, write_json
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.numerics.streams import POLICY, stream_at, stream_keys
 from influential_bandits.policies.compiled import (
@@ -347,8 +348,7 @@ class Agent:
 
     def save(self, path: str | Path) -> None:
         """Write the state to a JSON file."""
-        text = json.dumps(self.to_json(), allow_nan=False)
-        Path(path).write_text(text + "\n", encoding="utf-8")
+        write_json(path, self.to_json(), sealed=True)
 
     @classmethod
     def load(
@@ -361,10 +361,7 @@ class Agent:
         check: bool = False,
     ) -> Agent:
         """Read an agent from a file written by :meth:`save`."""
-        try:
-            data = json.loads(Path(path).read_text(encoding="utf-8"))
-        except (ValueError, RecursionError) as error:  # no text, no JSON, or no end of brackets
-            raise InvalidInput(f"{path} is not a JSON file: {error}") from None
+        data = read_json(path)
         return cls.from_json(data, policy, instance=instance, horizon=horizon, check=check)
 
     def _field_to_json(self, name: str, array: npt.NDArray[Any]) -> list[Any]:

@@ -211,7 +211,7 @@ class Layout:
         _require_names(name, [*fields, *knowledge])
         self.memo_size = _memo_size(policy, arms)
         most = 2 * sum(sizes.values()) + self.memo_size  # what is fresh, and what is at work
-        require_memory(f"{name} for {arms:,} arms", 8 * most)
+        require_memory(8 * most, f"{name} for {arms:,} arms", "take fewer arms")
         self.table: Ints = np.array(rows, np.int64).reshape(-1, 4)
         self.sizes = sizes
         self.known = {f"known_{t}": np.zeros(sizes[f"known_{t}"], t) for t in TYPES}

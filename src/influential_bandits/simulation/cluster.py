@@ -8,7 +8,8 @@ scheduler goes away, when a task kills every worker it meets, or when workers ru
 
 from __future__ import annotations
 
-import json
+import asyncio
+import concurrent.futures
 import logging
 import signal
 import sys
@@ -17,13 +18,20 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
 from influential_bandits.checks import optional_module, whole_number
-from influential_bandits.errors import ClusterError, ClusterLost, InvalidInput, TaskLost
+from influential_bandits.errors import (
+    ClusterError,
+    ClusterLost,
+    InfluentialBanditsError,
+    InvalidInput,
+    TaskLost,
+)
+from influential_bandits.files import read_json
 from influential_bandits.numerics.fingerprints import package_digest
 from influential_bandits.simulation.execution import (
     Attempt,
@@ -44,6 +52,10 @@ IN_FLIGHT = 2  # tasks for each thread: one that runs, one that is there when it
 LARGE_TASKS = {"distributed.admin.large-graph-warning-threshold": "1GB"}
 LOOK = 1.0  # seconds between two looks at the size of the cluster
 PATIENCE = 5.0  # seconds without a worker before the user is told
+GRACE = 2.0  # seconds until a client that has lost its scheduler knows it
+# How Dask, Tornado and asyncio put it that nobody is there any more: broken and closed connections
+# and timeouts are OSErrors.
+GONE = (OSError, asyncio.CancelledError, concurrent.futures.CancelledError)
 
 
 class DaskExecution(Execution):
@@ -57,7 +69,8 @@ class DaskExecution(Execution):
     scheduler : str, optional
         Address such as ``tcp://host:8786`` or ``tls://host:8786``, or the path of a scheduler
         file. TLS certificates are Dask's own configuration (``distributed.comm.tls``). Without an
-        address, a cluster of processes is started here, and stopped in the end.
+        address, a cluster of processes is started here, and stopped in the end; they talk over TLS
+        with certificates of their own, so that nobody else on this computer can reach them.
     workers : int, optional
         Processes of such a cluster; by default one for each core.
     timeout : float
@@ -79,6 +92,7 @@ class DaskExecution(Execution):
         self._dask = optional_module("dask")
         self._cluster: Any = None
         self._where = ""  # for messages
+        self._scheduler: str | None = None  # its name for itself; a new one has another
         if scheduler is None:
             self._cluster = self._started(checked_threads(None) if workers is None else workers)
         elif workers is not None:
@@ -97,6 +111,7 @@ class DaskExecution(Execution):
     def _started(self, workers: int) -> Any:
         """Start a cluster of processes that leave Ctrl-C, which a terminal sends to all, to us."""
         number = whole_number("workers", workers, 1)
+        optional_module("cryptography")  # makes the certificates
         here = threading.current_thread() is threading.main_thread()
         before = signal.signal(signal.SIGINT, signal.SIG_IGN) if here else None
         try:
@@ -105,6 +120,7 @@ class DaskExecution(Execution):
                 threads_per_worker=1,
                 processes=True,
                 host="127.0.0.1",
+                security=True,
                 dashboard_address="127.0.0.1:0",
                 silence_logs=logging.ERROR,
             )
@@ -239,20 +255,15 @@ class DaskExecution(Execution):
 
     def close(self) -> None:
         """Disconnect; stop the cluster if it was started here."""
-        self._client.close()
+        with suppress(Exception):  # nothing of a client that has lost its scheduler is needed
+            self._client.close()
         if self._cluster is not None:
             self._cluster.close()
 
     def _submitted(self, function: Callable[..., Any], work: Any, task: Any) -> Any:
         key = f"influential-bandits-{uuid.uuid4().hex}"
-        try:
-            with self._dask.config.set(LARGE_TASKS):
-                return self._client.submit(
-                    function, package_digest(), work, task, key=key, pure=False
-                )
-        except Exception:
-            self._require_connection()
-            raise
+        with self._asking(), self._dask.config.set(LARGE_TASKS):
+            return self._client.submit(function, package_digest(), work, task, key=key, pure=False)
 
     def _some(self, finished: SimpleQueue[str]) -> list[str]:
         """Wait for a while, then return the keys of the tasks that are finished, if any."""
@@ -266,18 +277,15 @@ class DaskExecution(Execution):
     def _attempts(self, done: list[tuple[Any, Any]]) -> Iterator[Attempt]:
         """Yield results or errors of finished tasks; one journey brings all results."""
         self._require_connection()
-        try:
+        with self._asking():
             there = self._client.gather({f.key: f for _, f in done}, errors="skip") if done else {}
-        except Exception:
-            self._require_connection()
-            raise
         for _, future in done:
             try:  # what was skipped is missing, or None
                 yield there.pop(future.key, None) or self._result(future)
             except TaskLost as lost:
                 yield None, lost
             finally:
-                future.release()
+                self._release(future)
 
     def _next(self, flying: deque[tuple[Any, threading.Event]], progress: Progress | None) -> Any:
         future, done = flying[0]
@@ -285,7 +293,7 @@ class DaskExecution(Execution):
             self._room()  # tells the user if there is no worker
         flying.popleft()
         result = self._result(future)
-        future.release()
+        self._release(future)
         if progress is not None:
             progress.done += 1
             progress.show()
@@ -294,9 +302,8 @@ class DaskExecution(Execution):
     def _result(self, future: Any) -> Any:
         """Return what a finished task returned."""
         try:
-            return future.result()
-        except self._distributed.CancelledError:
-            raise self._lost() from None
+            with self._asking(future):
+                return future.result()
         except self._distributed.KilledWorker as killed:
             raise TaskLost(
                 f"{killed.allowed_failures + 1} workers died of it, one after the other; too "
@@ -307,9 +314,38 @@ class DaskExecution(Execution):
                 f"a worker cannot import {error.name}: install the same version of "
                 "influential-bandits, with the same extras, on every worker"
             ) from None
-        except Exception:
-            self._require_connection()
+
+    @contextmanager
+    def _asking(self, future: Any = None) -> Iterator[None]:
+        """Say of a scheduler that goes away meanwhile that it did, in whatever way it shows.
+
+        The error of a task that failed, which its future brings, is the task's own.
+        """
+        try:
+            yield
+        except InfluentialBanditsError:
             raise
+        except GONE:
+            if future is not None and future.status == "error":
+                raise
+            raise self._lost() from None
+        except Exception:
+            # Dask's own state falls apart, too, a moment before the client knows why.
+            if (future is None or future.status != "error") and self._has_lost_it():
+                raise self._lost() from None
+            raise
+
+    def _has_lost_it(self) -> bool:
+        """Tell whether the scheduler is gone; wait a moment for the client to notice."""
+        until = time.monotonic() + GRACE
+        while self._client.status == "running" and time.monotonic() < until:
+            time.sleep(0.05)
+        return bool(self._client.status != "running")
+
+    def _release(self, future: Any) -> None:
+        """Let go of a result, which a scheduler that has gone did already."""
+        with suppress(Exception):
+            future.release()
 
     def _require_connection(self) -> None:
         if self._client.status != "running":
@@ -324,11 +360,12 @@ class DaskExecution(Execution):
         now = time.monotonic()
         if now - self._looked >= LOOK:
             self._looked = now
-            try:
-                self._threads = self._client.scheduler_info(n_workers=0)["total_threads"]
-            except Exception:
-                self._require_connection()
-                raise
+            with self._asking():
+                found = self._client.scheduler_info(n_workers=0)
+                self._threads = found["total_threads"]
+            if self._scheduler not in {None, found.get("id")}:
+                raise self._lost()  # another one, which knows nothing of our tasks
+            self._scheduler = found.get("id")
             if self._threads:
                 self._last_worker, self._told = now, False
             elif now - self._last_worker > PATIENCE and not self._told:
@@ -340,15 +377,16 @@ class DaskExecution(Execution):
         """Cancel what is still in flight, if there is still somebody to tell."""
         left = list(futures)
         if left and self._client.status == "running":
-            self._client.cancel(left)
+            with suppress(Exception):
+                self._client.cancel(left)
 
 
 def _address_in(path: str) -> str:
     """Return the address in a scheduler file."""
     try:
-        return str(json.loads(Path(path).read_text(encoding="utf-8"))["address"])
+        return str(read_json(path)["address"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InvalidInput(f"{path} is no scheduler file: {error!r}") from None
+        raise InvalidInput(f"{path} is no scheduler file: {error!r:.150}") from None
 
 
 def _attempted_there(code: str, work: Work, task: Any) -> Any:

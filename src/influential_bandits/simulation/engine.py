@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import checked_horizon, shown, whole_number
+from influential_bandits.checks import checked_horizon, require_memory, shown, whole_number
 from influential_bandits.errors import (
     InfluentialBanditsError,
     InvalidInput,
@@ -45,6 +45,7 @@ __all__ = ["log_spaced", "simulate"]
 
 ROUNDS_PER_STEP = 1 << 21  # at most; about 30 ms of work for a fast policy with few arms
 SECONDS_PER_STEP = 0.05  # a thread looks up about that often
+BYTES_PER_SEED = 100  # of memory at the least: a number, its counts
 BYTES_PER_BATCH = 1 << 26  # state of the runs that a thread plays side by side
 
 
@@ -190,6 +191,9 @@ def simulate(
     known = _arms_known_at_start(scenario, policy, arms)
     shape = (len(world), len(seed_list), len(marks))
     fading = any(instance.memory < 1.0 for instance in world)
+    rounds = horizon if record == "arms" else 0
+    each = 8 * len(marks) * (arms + fading) + 4 * rounds
+    require_memory(shape[0] * shape[1] * each, "the results of this run", "keep less at a time")
     try:
         counts = np.zeros((*shape, arms), np.int64)
         loss = np.zeros(shape) if fading else None
@@ -489,6 +493,9 @@ def _several(given: object) -> Iterable[Any]:
 
 
 def _checked_seeds(given: int | Iterable[int]) -> npt.NDArray[np.uint64]:
+    if isinstance(given, range):  # of any length: nothing of it is there yet
+        several = max(0, -((given.start - given.stop) // given.step))
+        require_memory(several * BYTES_PER_SEED, f"{several:,} seeds", "play fewer at a time")
     many = (given,) if isinstance(given, (int, np.integer)) else _several(given)
     seeds = [whole_number("seed", seed) for seed in many]
     if not seeds:

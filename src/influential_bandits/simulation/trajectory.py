@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import stat
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import make_frame, optional_module
+from influential_bandits.checks import checked_horizon, make_frame, optional_module
 from influential_bandits.errors import InvalidInput, NotApplicable
+from influential_bandits.files import parse_json, read_table, seal_holds, write_table
 from influential_bandits.optima.regret import regret
 from influential_bandits.policies.contract import Policy
 from influential_bandits.policies.naming import policy_from_json, policy_to_json
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
 __all__ = ["Trajectory"]
 
 FORMAT = "influential-bandits/trajectory/1"
+KEYS = ("instance", "seed", "horizon")  # columns that tell one row from another
+# What a file of something else may raise on the way.
+NOT_OURS = (OSError, LookupError, TypeError, ValueError, AttributeError, OverflowError)
+FRAMES = {"pandas": "DataFrame", "polars": "DataFrame", "pyarrow": "table"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,18 +197,13 @@ class Trajectory:
 
     def save(self, path: str | Path) -> None:
         """Write the run to a Parquet file: one row a checkpoint, the settings as JSON metadata."""
-        pyarrow, parquet = (
-            optional_module("pyarrow"),
-            optional_module("pyarrow.parquet"),
-        )
+        pyarrow = optional_module("pyarrow")
         instances, seeds, marks, arms = self.counts.shape
         rows = instances * seeds * marks
-        columns = {
-            "instance": np.repeat(self.instance_numbers, seeds * marks),
-            "seed": np.tile(np.repeat(self.seeds, marks), instances),
-            "horizon": np.tile(self.checkpoints, instances * seeds),
-            "counts": pyarrow.FixedSizeListArray.from_arrays(self.counts.ravel(), arms),
-        }
+        grid = _grid(self.instance_numbers, self.seeds, self.checkpoints)
+        columns = dict(zip(KEYS, grid, strict=True))
+        counts = np.ascontiguousarray(self.counts, np.int64).ravel()
+        columns["counts"] = pyarrow.FixedSizeListArray.from_arrays(counts, arms)
         if self.expected_loss is not None:
             columns["expected_loss"] = self.expected_loss.ravel()
         for name, values in (("arms", self.arms), ("losses", self.losses)):
@@ -214,32 +214,42 @@ class Trajectory:
         settings = {
             "format": FORMAT,
             "instances": [instance.to_json() for instance in self.instances],
+            "instance_numbers": self.instance_numbers.tolist(),
+            "seeds": self.seeds.tolist(),
+            "checkpoints": self.checkpoints.tolist(),
             "policy": policy_to_json(self.policy),
             "noise": self.noise.to_json(),
             "horizon": self.horizon,
             "scenario": None if self.scenario is None else self.scenario.to_json(),
         }
-        table = pyarrow.table(columns).replace_schema_metadata(
-            {"influential_bandits": json.dumps(settings, allow_nan=False)}
-        )
-        parquet.write_table(table, str(path))
+        write_table(path, pyarrow.table(columns), settings)
 
     @classmethod
     def load(cls, path: str | Path) -> Trajectory:
-        """Read a run written by :meth:`save`; a policy of your own must have been imported."""
-        parquet = optional_module("pyarrow.parquet")
+        """Read a run written by :meth:`save`; a policy of your own must have been imported.
+
+        Nothing of the file is trusted: not the order of its rows, and no count.
+        """
+        optional_module("pyarrow.parquet")
         try:
-            table = parquet.read_table(str(path))
-            settings = json.loads(table.schema.metadata[b"influential_bandits"])
+            if not stat.S_ISREG(Path(path).stat().st_mode):
+                raise InvalidInput(f"{path} is no regular file; name one that save has written")
+            if seal_holds(path) is False:
+                raise InvalidInput(f"{path} is damaged: its checksum does not fit what it holds")
+            table = read_table(path)
+            settings = parse_json(table.schema.metadata[b"influential_bandits"], path)
             if settings["format"] != FORMAT:
                 raise InvalidInput(f"{path} has the format {settings['format']!r}, not {FORMAT!r}")
             return cls(**_loaded(table, settings))
         except FileNotFoundError:
             raise
-        except (OSError, LookupError, TypeError, ValueError, AttributeError) as error:
-            if isinstance(error, InvalidInput):
+        except MemoryError:
+            raise InvalidInput(f"{path} does not fit into memory") from None
+        except NOT_OURS as error:
+            if isinstance(error, InvalidInput) and str(path) in str(error):
                 raise
-            raise InvalidInput(f"{path} is not a saved trajectory: {error!r:.200}") from None
+            told = str(error) if isinstance(error, InvalidInput) else f"{error!r:.200}"
+            raise InvalidInput(f"{path} is not a saved trajectory: {told}") from None
 
     def __repr__(self) -> str:
         """Say who played, how long, and how often."""
@@ -251,29 +261,117 @@ class Trajectory:
         )
 
 
+def _grid(numbers: Any, seeds: Any, marks: Any) -> tuple[Any, Any, Any]:
+    """Return the instance, seed and round of each row of a table in order."""
+    return (
+        np.repeat(numbers, len(seeds) * len(marks)),
+        np.tile(np.repeat(seeds, len(marks)), len(numbers)),
+        np.tile(marks, len(numbers) * len(seeds)),
+    )
+
+
 def _loaded(table: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
     instances = tuple(Instance.from_json(data) for data in settings["instances"])
-    seeds = table["seed"].to_numpy()
-    marks = np.unique(table["horizon"].to_numpy())
-    shape = (len(instances), len(seeds) // len(instances) // len(marks), len(marks))
-    counts = table["counts"].combine_chunks().flatten().to_numpy()
-    loss = table["expected_loss"].to_numpy() if "expected_loss" in table.column_names else None
+    keys = [_whole_numbers(table, name) for name in KEYS]
+    numbers = np.array(settings.get("instance_numbers", _in_order(keys[0])), np.uint64)
+    seeds = np.array(settings.get("seeds", _in_order(keys[1])), np.uint64)
+    marks = np.unique(np.array(settings.get("checkpoints", keys[2]), np.int64))
+    horizon = checked_horizon(settings["horizon"])
+    if len(numbers) != len(instances) or not len(seeds) or len(np.unique(seeds)) != len(seeds):
+        raise InvalidInput("instances, their numbers and seeds do not fit together")
+    if not len(marks) or marks[0] < 1 or marks[-1] > horizon:
+        raise InvalidInput(f"checkpoints must lie in 1 … {horizon}, the horizon")
+    table = table.take(_order(keys, _grid(numbers, seeds, marks)))
+    shape, width = (len(instances), len(seeds), len(marks)), instances[0].n_arms
+    counts = _values(table, "counts", width).reshape(*shape, width)
+    loss = None
+    if "expected_loss" in table.column_names:
+        loss = _values(table, "expected_loss").astype(np.float64).reshape(shape)
+    arms, losses = (_recorded(table, name, shape, horizon) for name in ("arms", "losses"))
+    _require_played(counts, marks, arms)
     scenario = settings.get("scenario")
-    recorded: dict[str, Any] = dict.fromkeys(("arms", "losses"))
-    for name, dtype in (("arms", np.int32), ("losses", np.float64)):
-        if name in table.column_names:
-            values = table[name].combine_chunks().flatten().to_numpy()
-            recorded[name] = values.astype(dtype).reshape(*shape[:2], -1)
     return {
         "instances": instances,
         "policy": policy_from_json(settings["policy"]),
         "noise": noise_from_json(settings["noise"]),
-        "seeds": seeds[: shape[1] * shape[2] : shape[2]].astype(np.uint64),
+        "seeds": seeds,
         "checkpoints": marks,
-        "counts": counts.reshape(*shape, instances[0].n_arms),
-        "expected_loss": None if loss is None else loss.reshape(shape),
-        **recorded,
-        "horizon": settings["horizon"],
-        "instance_numbers": table["instance"].to_numpy()[:: shape[1] * shape[2]].astype(np.uint64),
+        "counts": counts,
+        "expected_loss": loss,
+        "arms": None if arms is None else arms.astype(np.int32),
+        "losses": losses,
+        "horizon": horizon,
+        "instance_numbers": numbers,
         "scenario": None if scenario is None else Scenario.from_json(scenario),
     }
+
+
+def _recorded(table: Any, name: str, shape: tuple[int, int, int], horizon: int) -> Any:
+    """Return what was recorded of every round, (instances, seeds, horizon); None if nothing was."""
+    if name not in table.column_names:
+        return None
+    lengths = optional_module("pyarrow.compute").list_value_length(table[name])
+    ends = lengths.to_numpy().reshape(shape)
+    if (ends[..., :-1] != 0).any() or (ends[..., -1] != horizon).any():
+        raise InvalidInput(f"each run must have {horizon} recorded {name}")
+    return _values(table, name).reshape(*shape[:2], horizon)
+
+
+def _values(table: Any, name: str, width: int | None = None) -> Any:
+    """Return all numbers of a column; of lists, one after the other."""
+    column = table[name].combine_chunks()
+    if width is not None and getattr(column.type, "list_size", None) != width:
+        raise InvalidInput(f"{name} must be lists of {width} numbers, one for each arm")
+    if column.null_count:
+        raise InvalidInput(f"{name} lacks values")
+    found = column.flatten() if hasattr(column.type, "value_type") else column
+    wanted = "f" if name in ("expected_loss", "losses") else "iu"
+    values = found.to_numpy(zero_copy_only=False)
+    if found.null_count or values.dtype.kind not in wanted:
+        raise InvalidInput(f"{name} must be numbers, got {column.type}")
+    return values
+
+
+def _whole_numbers(table: Any, name: str) -> Any:
+    return _values(table, name).astype(np.int64 if name == "horizon" else np.uint64)
+
+
+def _in_order(values: Any) -> Any:
+    """Return the different values in the order in which they first come."""
+    return values[np.sort(np.unique(values, return_index=True)[1])]
+
+
+def _order(keys: Any, wanted: Any) -> Any:
+    """Return where each row that is wanted is in the file; every one has to be there once."""
+    if len(keys[0]) == len(wanted[0]):
+        here, there = np.lexsort(keys[::-1]), np.lexsort(wanted[::-1])
+        if all(np.array_equal(a[here], b[there]) for a, b in zip(keys, wanted, strict=True)):
+            places = np.empty(len(here), np.int64)
+            places[there] = here  # equal rows keep their order
+            return places
+    raise InvalidInput(
+        f"it must hold one row for each instance, seed and checkpoint, {len(wanted[0]):,} in all; "
+        f"there are {len(keys[0]):,}, or others"
+    )
+
+
+def _require_played(counts: Ints, marks: Ints, arms: Any) -> None:
+    """Raise unless counts are those of runs that pulled one arm in each round."""
+    if (counts < 0).any():
+        raise InvalidInput("counts must not be negative")
+    if (counts.sum(axis=-1) != marks).any():
+        raise InvalidInput("the counts of a run must add up to the round")
+    if (np.diff(counts, axis=2) < 0).any():
+        raise InvalidInput("the counts of a run must not fall")
+    if arms is None:
+        return
+    width = counts.shape[-1]
+    if (arms < 0).any() or (arms >= width).any():
+        raise InvalidInput(f"recorded arms must be 0 … {width - 1}")
+    stretch = np.searchsorted(marks, np.arange(1, marks[-1] + 1))
+    runs = arms.reshape(-1, arms.shape[-1])
+    for run, found in zip(runs, counts.reshape(-1, *counts.shape[2:]), strict=True):
+        places = stretch * width + run[: marks[-1]]
+        pulls = np.bincount(places, minlength=counts.shape[2] * width).reshape(-1, width)
+        if (pulls.cumsum(axis=0) != found).any():
+            raise InvalidInput("the recorded arms are not those that were counted")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from influential_bandits.errors import NotApplicable
+from influential_bandits.files import write_json
 from influential_bandits.learning.influence_test import InfluenceTest, influence_test
 from influential_bandits.learning.model_files import load_model, save_model
 from influential_bandits.learning.models import InfluenceModel
@@ -25,7 +25,7 @@ from influential_bandits.studies.log_sections import (
     test_section,
 )
 from influential_bandits.studies.running import draw_all, write_results
-from influential_bandits.studies.store import make_folder, require_possible, write_atomically
+from influential_bandits.studies.store import make_folder, require_possible
 from influential_bandits.studies.study import Analysis, Section
 
 __all__ = ["Diagnosis", "described", "diagnose_log", "fit_log", "plan_file"]
@@ -173,6 +173,5 @@ def plan_file(
         days_between_rounds=days,
     )
     if out is not None:
-        text = json.dumps(found.to_json(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-        write_atomically(out, lambda file: file.write_text(text, encoding="utf-8"))
+        write_json(out, found.to_json(), indent=2)
     return found

@@ -2,12 +2,12 @@
 
 A piece is a Parquet file of the instances of one partition. It gets its name when it is complete,
 and is kept as long as settings and population stay the same: a fit that was interrupted continues.
+So does what comes before the instances (``unfinished_fit.py``).
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ import numpy as np
 
 from influential_bandits import __version__
 from influential_bandits.checks import optional_module
-from influential_bandits.errors import ClusterError, InvalidInput, Unfinished
+from influential_bandits.errors import ClusterError, Unfinished
 from influential_bandits.learning.at_scale import (
     Begun,
     PartFit,
@@ -34,19 +34,15 @@ from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.fingerprints import package_digest
 from influential_bandits.simulation.execution import Execution, Progress, chosen_execution
 from influential_bandits.studies.log_sections import halves_of, some_instances, tuned
-from influential_bandits.studies.store import (
-    claim,
-    make_folder,
-    require_possible,
-    write_atomically,
-)
+from influential_bandits.studies.store import Pieces, claim, require_possible
+from influential_bandits.studies.unfinished_fit import UnfinishedFit
 from influential_bandits.world.dynamics import Floats
 
 __all__ = ["PartitionedFit", "fit_partitioned_log", "fit_partitions"]
 
 FOLDER = "instances"
+UNFINISHED = "unfinished"  # folder of what a fit found out before it comes to the instances
 TUNING_EVENTS = 1_000_000  # of the sample that memory and ridge are chosen on
-KEY = b"influential_bandits"
 PLAIN = (str, int, float, bool, type(None))
 
 
@@ -114,27 +110,29 @@ def fit_partitions(
     require_possible(out.parent)
     where = chosen_execution(execution, model.threads)
     folder = _InstanceFolder(out.parent / FOLDER, _settings(model, log))
-    survey = surveyed(log, model._seed(), where) if survey is None else survey
-    begun = begin_fit(model, survey, tuple(log.arms), where)
+    unfinished = UnfinishedFit(out.parent / UNFINISHED, log, model._seed())
+    survey = surveyed(log, model._seed(), where, unfinished) if survey is None else survey
+    once = unfinished.population(model, survey)
+    begun = begin_fit(model, survey, tuple(log.arms), where, once)
     parts = dict(enumerate(log.partitions))
+    state = {n: f"{package_digest()} {begun.digest} {survey.digests.get(n)}" for n in parts}
     failed = dict(survey.failed)
     bar = Progress("instances", len(parts), progress)
     try:
-        failed |= dict(
-            _fitted_pieces(folder, begun, parts, failed, survey.digests, model, where, bar)
-        )
+        failed |= dict(_fitted_pieces(folder, begun, parts, failed, state, model, where, bar))
     finally:
         bar.close()
     finished = [number for number in parts if number not in failed]
     if not finished:
         raise Unfinished(f"all {len(parts)} partitions failed: {_named(failed)}")
-    end_fit(model, begun, (folder.read(number, begun) for number in finished))
+    end_fit(model, begun, (folder.read(n, state[n], begun) for n in finished))
     save_model(model, out, _about(log, model, survey, failed, execution))
     if failed:
         raise Unfinished(
             f"{len(failed)} of {len(parts)} partitions failed: {_named(failed)}. The instances of "
             f"the others are in {folder.path}; mend these and run the same again"
         )
+    unfinished.remove()
     return model
 
 
@@ -143,13 +141,12 @@ def _fitted_pieces(
     begun: Begun,
     parts: dict[int, Any],
     failed: dict[int, str],
-    digests: dict[int, str],
+    state: dict[int, str],
     model: LossModel,
     execution: Execution,
     bar: Progress,
 ) -> Iterator[tuple[int, str]]:
     """Compute and write the pieces that are not there yet; yield the partitions that fail."""
-    state = {n: f"{package_digest()} {begun.digest} {digests.get(n)}" for n in parts}
     wanted = [n for n in parts if n not in failed and not folder.has(n, state[n])]
     bar.done = len(parts) - len(wanted)
     names = names_of(model, begun.kept)
@@ -206,13 +203,11 @@ def _about(
 
 
 class _InstanceFolder:
-    """The pieces of one fit, each with settings and the state of the population in its metadata."""
+    """The pieces of one fit: of these settings, and of the state of the population and events."""
 
     def __init__(self, path: Path, settings: dict[str, Any]) -> None:
         self.path = path
-        self._settings = json.loads(json.dumps(settings))
-        self._parquet = optional_module("pyarrow.parquet")
-        make_folder(path)
+        self._pieces = Pieces(path, settings)
         claim(
             path / "settings.json",
             settings,
@@ -222,14 +217,7 @@ class _InstanceFolder:
 
     def has(self, number: int, state: str) -> bool:
         """Tell whether a piece is finished: of this code, this population and these events."""
-        path = self._piece(number)
-        if not path.exists():
-            return False
-        try:
-            about = json.loads(self._parquet.read_schema(path).metadata[KEY])
-            return bool(about["state"] == state)
-        except (OSError, ValueError, KeyError, TypeError):  # damaged, or not one of ours
-            return False
+        return self._pieces.has(_piece_name(number), state)
 
     def keep(self, number: int, fit: PartFit, state: str, name: str, names: list[str]) -> None:
         """Write a finished piece."""
@@ -243,27 +231,18 @@ class _InstanceFolder:
         }
         if not np.array_equal(fit.coefficients, fit.unconstrained):
             columns["unconstrained"] = _lists(pyarrow, fit.unconstrained)
-        about = {
-            **self._settings,
-            "state": state,
-            "partition": name,
-            "coefficients": names,
-            "determined": fit.determined,
-        }
-        table = pyarrow.table(columns).replace_schema_metadata({KEY: json.dumps(about)})
-        write_atomically(
-            self._piece(number), lambda temporary: self._parquet.write_table(table, temporary)
-        )
+        told = {"partition": name, "coefficients": names, "determined": fit.determined}
+        self._pieces.keep(_piece_name(number), pyarrow.table(columns), told, state)
 
-    def read(self, number: int, begun: Begun) -> PartFit:
+    def read(self, number: int, state: str, begun: Begun) -> PartFit:
         """Read a finished piece."""
-        try:
-            table = self._parquet.read_table(self._piece(number))
-        except (OSError, ValueError) as error:
-            raise InvalidInput(
-                f"{self._piece(number)} cannot be read: {error}; remove it and run again"
-            ) from None
-        about = json.loads(table.schema.metadata[KEY])
+        found = self._pieces.read(_piece_name(number), state)
+        if found is None:
+            raise Unfinished(
+                f"{_piece_name(number)} in {self.path} changed while the others were fitted; run "
+                "the same again"
+            )
+        table, about = found
         rows = (table.num_rows, begun.kept)
 
         def lists(name: str) -> Floats:
@@ -280,8 +259,9 @@ class _InstanceFolder:
             bool(about["determined"]),
         )
 
-    def _piece(self, number: int) -> Path:
-        return self.path / f"partition-{number:06d}.parquet"
+
+def _piece_name(number: int) -> str:
+    return f"partition-{number:06d}"
 
 
 def _lists(pyarrow: Any, rows: Floats) -> Any:
@@ -310,9 +290,10 @@ def fit_partitioned_log(
     model = influence_model(interaction, memory, half_life, ridge, drift, pooled, seed)
     where = chosen_execution(execution, None)
     require_possible(out.parent)
-    survey = surveyed(log, seed, where)
+    unfinished = UnfinishedFit(out.parent / UNFINISHED, log, seed)
+    survey = surveyed(log, seed, where, unfinished)
     some = some_instances(survey.sample, TUNING_EVENTS, seed)
-    chosen = chosen_settings(some, model, memory, ridge, where)
+    chosen = chosen_settings(some, model, memory, ridge, where, unfinished.tuning(some))
     notes = []
     if chosen is not model:
         notes.append(
@@ -353,13 +334,14 @@ def chosen_settings(
     memory: float | None,
     ridge: float | None,
     execution: Execution | None = None,
+    known: MutableMapping[str, float] | None = None,
 ) -> InfluenceModel:
     """Return the model with what was not given chosen by validation; itself, if all was given."""
     if model.pooled == "partial":  # uses no ridge
         if memory is not None or model.half_life is not None:
             return model
         pooled = InfluenceModel(**(model.get_params() | {"pooled": True}))
-        best = tuned(log, pooled, execution=execution)
+        best = tuned(log, pooled, execution=execution, known=known)
         found = model.get_params() | {"memory": best.memory, "half_life": best.half_life}
         return InfluenceModel(**found)
-    return model if ridge is not None else tuned(log, model, memory, execution)
+    return model if ridge is not None else tuned(log, model, memory, execution, known)

@@ -9,19 +9,25 @@ from typing import Any
 
 import numpy as np
 
-from influential_bandits.checks import checked_horizon, optional_module, whole_number
+from influential_bandits.checks import (
+    checked_horizon,
+    optional_module,
+    require_memory,
+    whole_number,
+)
 from influential_bandits.errors import InvalidInput, NotApplicable
+from influential_bandits.files import write_atomically
 from influential_bandits.optima.certificate import TOLERANCE, Certificate
 from influential_bandits.optima.difficulty import difficulty
 from influential_bandits.optima.path import optimum
 from influential_bandits.policies.contract import Policy
 from influential_bandits.policies.naming import policy_from_text
-from influential_bandits.simulation.engine import simulate
+from influential_bandits.simulation.engine import log_spaced, simulate
 from influential_bandits.simulation.execution import Execution
 from influential_bandits.simulation.scenario import Scenario
 from influential_bandits.simulation.trajectory import Trajectory
 from influential_bandits.studies.report.text import number
-from influential_bandits.studies.store import make_folder, write_atomically
+from influential_bandits.studies.store import make_folder
 from influential_bandits.world.dynamics import Floats, Ints
 from influential_bandits.world.instance import Instance
 from influential_bandits.world.noise import GaussianNoise, Noise, NoNoise, UniformNoise
@@ -53,7 +59,9 @@ class Rules:
         if scenario == Scenario():
             scenario = None
         number = whole_number("seeds", seeds, 1)
-        return cls(checked_horizon(horizon), NOISES[noise](scale), number, scenario)
+        horizon = checked_horizon(horizon)
+        require_memory(number * len(log_spaced(horizon)) * 8, f"{number:,} seeds", "ask for fewer")
+        return cls(horizon, NOISES[noise](scale), number, scenario)
 
     def played(
         self,
@@ -113,7 +121,7 @@ def _table(runs: list[Trajectory], what: str, values: list[Floats]) -> str:
 
 def _save(runs: list[Trajectory], out: Path, with_plot: bool) -> None:
     for n, run in enumerate(runs):
-        write_atomically(out / f"{n}-{type(run.policy).__name__}.parquet", run.save)
+        run.save(out / f"{n}-{type(run.policy).__name__}.parquet")
     if with_plot:
         optional_module("matplotlib").use("Agg")
         figure, ax = optional_module("matplotlib.pyplot").subplots()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import json
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +14,7 @@ import numpy as np
 from rich.console import Console
 
 from influential_bandits.errors import InvalidInput, InvalidInstance, NotApplicable, Unfinished
+from influential_bandits.files import parse_json, read_regular
 from influential_bandits.numerics.fingerprints import package_digest
 from influential_bandits.policies.contract import Policy
 from influential_bandits.policies.naming import code_digest, policy_from_text
@@ -22,7 +23,7 @@ from influential_bandits.studies.own_instance import Rules, shown_marks
 from influential_bandits.studies.report.text import number
 from influential_bandits.studies.running import finished_rows, progress_bar, report_failures
 from influential_bandits.studies.store import StudyFolder, make_folder
-from influential_bandits.studies.study import Piece
+from influential_bandits.studies.study import Piece, short_name
 from influential_bandits.world.instance import Instance
 
 __all__ = ["instance_files", "play_files"]
@@ -77,41 +78,44 @@ def play_files(
     bad = {number for failure in failures for number in failure.piece.instances or ()}
     if len(np.unique(rows["instance"])) + len(bad) < len(files):
         raise Unfinished("some files changed while they were played; run the same again")
-    folder.write_table(folder.path / "data.parquet", rows)
-    told = f"{_table(rows, players)}\n\nSaved to {folder.path / 'data.parquet'}"
+    told = f"{_table(rows, players)}\n\nSaved to {folder.write_rows(rows)}"
     report_failures(failures, out, told)
     return told
 
 
 def _pieces(files: Sequence[Path], players: list[Policy], rules: Rules) -> Iterator[Piece]:
     for place, path in enumerate(files):
+        shown = os.fsencode(path).decode(errors="replace")  # names need not be text
+        content: bytes | InvalidInput
         try:
-            text = path.read_text(encoding="utf-8", errors="surrogateescape")
-        except OSError as error:
-            text = f"cannot read {path}: {error.strerror}"
+            content = read_regular(path, InvalidInstance)
+        except FileNotFoundError as error:
+            content = InvalidInstance(f"cannot read {shown}: {error.strerror}")
+        except InvalidInstance as error:
+            content = error
         for policy in players:
-            decides = repr((package_digest(), code_digest(policy), text, policy, rules))
+            decides = repr((package_digest(), code_digest(policy), content, policy, rules))
             digest = hashlib.sha256(decides.encode(errors="replace")).hexdigest()[:12]
-            name = f"{path.stem}-{type(policy).__name__}-{digest}"
-            rows = partial(_rows, str(path), text, policy, rules)
-            labels = {"instance": place, "file": str(path)}
+            name = f"{short_name(path.stem)}-{type(policy).__name__}-{digest}"
+            rows = partial(_rows, shown, content, policy, rules)
+            labels = {"instance": place, "file": shown}
             yield Piece(name, rows, range(place, place + 1), labels=labels)
 
 
 def _rows(
-    path: str, text: str, policy: Policy, rules: Rules, threads: int | None
+    path: str, content: bytes | InvalidInput, policy: Policy, rules: Rules, threads: int | None
 ) -> dict[str, Any]:
-    """Play; the instance is read here, so that a bad file spoils its own piece only.
+    """Play; the instance is made here, so that a bad file spoils its own piece only.
 
     Rows do not say which file they are of: it may be renamed, or have another place next time.
     """
+    if isinstance(content, InvalidInput):
+        raise content
+    data = parse_json(content, path, InvalidInstance)
     try:
-        instance = Instance.from_json(json.loads(text))
-    except InvalidInstance as error:
+        instance = Instance.from_json(data)
+    except InvalidInput as error:
         raise InvalidInstance(f"{path}: {error}") from None
-    except json.JSONDecodeError as error:
-        wrong = text if text.startswith("cannot read ") else f"{path} is not a JSON file: {error}"
-        raise InvalidInstance(wrong) from None
     run = rules.played(instance, policy, LocalExecution(threads), progress=False)
     losses = run.loss()[0]
     try:

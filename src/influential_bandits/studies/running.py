@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -20,12 +19,13 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from influential_bandits.checks import whole_number
+from influential_bandits.checks import require_memory, whole_number
 from influential_bandits.errors import InvalidPolicy, Unfinished
+from influential_bandits.files import write_json
 from influential_bandits.simulation.execution import Execution, chosen_execution
 from influential_bandits.studies.report.html import write_report
 from influential_bandits.studies.report.static import draw
-from influential_bandits.studies.store import StudyFolder, provenance, write_atomically
+from influential_bandits.studies.store import StudyFolder, provenance
 from influential_bandits.studies.study import Columns, Piece, Section, Settings, Study, stacked
 
 __all__ = [
@@ -36,7 +36,6 @@ __all__ = [
     "report_failures",
     "reproduce",
     "summary_rows",
-    "write_json",
     "write_results",
 ]
 
@@ -46,6 +45,7 @@ INTRODUCTION = "What Sato and Ito (TMLR 2025) report, and what this software mea
 
 MOST_LEFT_OUT = 0.5  # of the instances: with more of them failed there is nothing to analyse
 MOST_NAMED = 20  # failures
+BYTES_PER_INSTANCE = 1000  # of rows in memory, at the least: policies × checkpoints × columns
 
 
 def reproduce(
@@ -76,7 +76,7 @@ def reproduce(
                 continue
             analysis = study.analyse(settings, rows)
             analysis.notes.extend(left_out(failed))
-            folder.write_table(folder.path / "data.parquet", rows)
+            folder.write_rows(rows)
             results.append(Section(study.name, study.line, dataclasses.asdict(settings), analysis))
             draw_all(results[-1], folder.path)
     if results:
@@ -100,13 +100,7 @@ def write_results(
 ) -> None:
     """Write the report for readers, and the summary for programs: rows, by default the findings."""
     write_report(out / "report.html", sections, provenance(), title, introduction)
-    write_json(out / "summary.json", summary_rows(sections) if rows is None else rows)
-
-
-def write_json(path: Path, data: Any) -> None:
-    """Write strict JSON."""
-    text = json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    write_json(out / "summary.json", summary_rows(sections) if rows is None else rows, indent=2)
 
 
 def summary_rows(sections: list[Section]) -> list[dict[str, Any]]:
@@ -121,7 +115,9 @@ def summary_rows(sections: list[Section]) -> list[dict[str, Any]]:
 
 def _changed(settings: Settings, seeds: int | None, max_horizon: int | None) -> Settings:
     if seeds is not None:
-        settings = dataclasses.replace(settings, seeds=whole_number("seeds", seeds, 2))
+        number = whole_number("seeds", seeds, 2)
+        require_memory(number * BYTES_PER_INSTANCE, f"{number:,} random instances", "ask for fewer")
+        settings = dataclasses.replace(settings, seeds=number)
     if max_horizon is not None:
         horizon = whole_number("max-horizon", max_horizon, 10**4)
         settings = dataclasses.replace(settings, max_horizon=horizon)

@@ -54,6 +54,11 @@ class Piece:
     labels: Mapping[str, Any] | None = None  # columns of one value that are not kept with the rows
 
 
+def short_name(text: str) -> str:
+    """Return a text as part of a file's name that every file system takes."""
+    return "".join(c if c.isascii() and c.isalnum() else "-" for c in text).strip("-")[:60]
+
+
 def piece_of_instances(
     name: str,
     label: str,

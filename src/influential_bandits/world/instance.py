@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy.typing as npt
 
 from influential_bandits.checks import Frozen, is_real, shown
 from influential_bandits.errors import InvalidInput, InvalidInstance, NotApplicable
+from influential_bandits.files import read_json, write_json
 from influential_bandits.world.dynamics import Floats, World, all_deviations, fresh, total_losses
 from influential_bandits.world.interaction import (
     DenseInteraction,
@@ -233,16 +233,16 @@ class Instance(Frozen):
 
     def save(self, path: str | Path) -> None:
         """Write the instance to a JSON file."""
-        text = json.dumps(self.to_json(), allow_nan=False)
-        Path(path).write_text(text + "\n", encoding="utf-8")
+        write_json(path, self.to_json())
 
     @classmethod
     def load(cls, path: str | Path) -> Instance:
         """Read an instance from a JSON file written by :meth:`save`."""
+        data = read_json(path, InvalidInstance)
         try:
-            return cls.from_json(json.loads(Path(path).read_text(encoding="utf-8")))
-        except (UnicodeDecodeError, json.JSONDecodeError) as error:
-            raise InvalidInstance(f"{path} is not a JSON file: {error}") from None
+            return cls.from_json(data)
+        except InvalidInstance as error:
+            raise InvalidInstance(f"{path}: {error}") from None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy and pickle by making it again, so that a copy cannot be changed either."""
@@ -311,9 +311,17 @@ def _names(arms: Sequence[str], expected: int) -> tuple[str, ...]:
     if not several or not all(isinstance(name, str) for name in arms):
         raise InvalidInstance(f"arms must be a sequence of strings, got {shown(arms)}")
     names = tuple(arms)
+    if broken := next((name for name in names if not _is_text(name)), None):
+        raise InvalidInstance(
+            f"arm names must be text, but {broken!r:.60} holds half a character (a lone surrogate)"
+        )
     if len(names) != expected:
         raise InvalidInstance(f"arms must name all {expected} arms, got {len(names)} names")
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise InvalidInstance(f"arm names must be unique, but {twice!r} occurs twice")
     return names
+
+
+def _is_text(name: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in name)

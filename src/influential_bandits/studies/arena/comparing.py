@@ -10,8 +10,9 @@ from typing import Any
 
 from rich.console import Console
 
-from influential_bandits.checks import checked_horizon, whole_number
+from influential_bandits.checks import checked_horizon, require_memory, whole_number
 from influential_bandits.errors import InvalidInput
+from influential_bandits.files import write_json
 from influential_bandits.policies.contract import Policy, require_labels
 from influential_bandits.policies.naming import policy_from_text
 from influential_bandits.simulation.execution import Execution, chosen_execution
@@ -23,7 +24,12 @@ from influential_bandits.studies.arena.families import (
     chosen_families,
 )
 from influential_bandits.studies.arena.measuring import summary_rows
-from influential_bandits.studies.arena.playing import applies, default_policies, pieces
+from influential_bandits.studies.arena.playing import (
+    applies,
+    default_policies,
+    marks_of,
+    pieces,
+)
 from influential_bandits.studies.arena.telling import family_section, overview_section
 from influential_bandits.studies.running import (
     Failure,
@@ -32,7 +38,6 @@ from influential_bandits.studies.running import (
     left_out,
     progress_bar,
     report_failures,
-    write_json,
     write_results,
 )
 from influential_bandits.studies.store import (
@@ -45,6 +50,7 @@ from influential_bandits.studies.study import Section
 
 __all__ = ["Comparison", "compare"]
 
+BYTES_PER_ROW = 40  # of memory at the least: five columns
 HORIZONS = (30, 100, 1000, 10**4, 10**5, 10**6)
 QUICK_INSTANCES = 10
 QUICK_HORIZON = 10**4
@@ -102,6 +108,8 @@ def compare(
     wanted = _checked_horizons(horizons)
     if seeds is not None:
         seeds = whole_number("seeds", seeds, 1)
+        needed = seeds * len(players) * len(marks_of(wanted or HORIZONS)) * BYTES_PER_ROW
+        require_memory(needed, f"{seeds:,} instances of {len(players)} policies", "ask for fewer")
     where = chosen_execution(execution, None)
     named = list(_split(families))
     require_possible(out)
@@ -130,7 +138,7 @@ def compare(
             failures += failed
             if rows is None:
                 continue
-            folder.write_table(folder.path / "data.parquet", rows)
+            folder.write_rows(rows)
             absent = [policy.label for policy in players if policy not in able]
             contests.append(contest_of(family, arms, rows, able, mine, absent))
             sections.append(family_section(contests[-1]))
@@ -143,7 +151,7 @@ def compare(
     draw_all(overview, out / overview.name)
     sections.insert(0, overview)
     summary = [row for contest in contests for row in _rows_of(contest)]
-    write_json(out / "arena.json", _as_data(contests, notes))
+    write_json(out / "arena.json", _as_data(contests, notes), indent=2)
     write_results(out, sections, TITLE, INTRODUCTION, summary)
     found = Comparison(contests, sections, summary, notes)
     report_failures(failures, out, found)

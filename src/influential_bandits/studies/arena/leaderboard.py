@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from influential_bandits.errors import InvalidInput
+from influential_bandits.files import read_json, write_atomically, write_text
 from influential_bandits.studies.report.text import number
-from influential_bandits.studies.store import make_folder, write_atomically
+from influential_bandits.studies.store import make_folder
 
 __all__ = ["write_leaderboard"]
 
@@ -48,21 +49,19 @@ def write_leaderboard(results: Path, out: Path) -> Path:
     for source, name in _pictures(about):
         if not (results / source).exists():
             raise InvalidInput(f"{results / source} is missing: run compare again")
-        write_atomically(pictures / name, lambda path, s=source: shutil.copy(results / s, path))
-    write_atomically(out, lambda path: path.write_text(text, encoding="utf-8"))
+        write_atomically(pictures / name, partial(shutil.copyfile, results / source))
+    write_text(out, text)
     return pictures
 
 
 def _read(results: Path, name: str) -> Any:
     try:
-        return json.loads((results / name).read_text(encoding="utf-8"))
+        return read_json(results / name)
     except OSError as error:
         raise InvalidInput(
             f"cannot read {results / name}: {error.strerror}; fill the folder with "
             "influential-bandits compare"
         ) from None
-    except ValueError:
-        raise InvalidInput(f"{results / name} is no JSON file") from None
 
 
 def _pictures(about: dict[str, Any]) -> list[tuple[str, str]]:

@@ -24,7 +24,7 @@ from influential_bandits.policies.oracles import (
 )
 from influential_bandits.simulation.engine import log_spaced, simulate
 from influential_bandits.studies.arena.families import FIRST_INSTANCE, Family
-from influential_bandits.studies.study import Piece, piece_of_instances
+from influential_bandits.studies.study import Piece, piece_of_instances, short_name
 from influential_bandits.world.dynamics import Floats, Ints
 from influential_bandits.world.instance import Instance
 from influential_bandits.world.noise import Noise
@@ -106,8 +106,8 @@ def pieces(
 
 def _file_name(policy: Policy, horizons: Sequence[int], marks: Sequence[int]) -> str:
     kept = horizons if policy.horizon_aware else marks
-    slug = "".join(c if c.isalnum() else "-" for c in policy.label).strip("-")
-    return f"{slug[:60]}-{_digest(__version__, repr(policy), code_digest(policy), list(kept))}"
+    digest = _digest(__version__, repr(policy), code_digest(policy), list(kept))
+    return f"{short_name(policy.label)}-{digest}"
 
 
 def _digest(*parts: object) -> str:

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from influential_bandits.checks import optional_module
+from influential_bandits.files import write_text
 from influential_bandits.studies.report.interactive import as_html
 from influential_bandits.studies.report.text import interval, number
-from influential_bandits.studies.store import write_atomically
 from influential_bandits.studies.study import Section
 
 TEMPLATE = Path(__file__).with_name("report.html.j2")
@@ -31,7 +31,7 @@ def write_report(
         about=about,
         script=optional_module("markupsafe").Markup(offline.get_plotlyjs()),
     )
-    write_atomically(path, lambda temporary: temporary.write_text(page, encoding="utf-8"))
+    write_text(path, page)
 
 
 def _as_data(section: Section) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,9 @@ import numpy as np
 
 from influential_bandits import __version__
 from influential_bandits.checks import optional_module
+from influential_bandits.files import write_atomically
 from influential_bandits.studies.report.palette import COLOURS, FAINT, MARKERS, places
 from influential_bandits.studies.report.text import grid_text
-from influential_bandits.studies.store import write_atomically
 from influential_bandits.studies.study import Bars, Figure, Grid, HeatMap, Picture, Series
 
 FORMATS = ("png", "svg")
@@ -47,12 +48,8 @@ def draw(figure: Picture, folder: Path, settings: Mapping[str, Any]) -> None:
             metadata = (
                 {"Date": None, "Creator": made_by} if suffix == "svg" else {"Software": made_by}
             )
-            write_atomically(
-                folder / f"{figure.name}.{suffix}",
-                lambda path, suffix=suffix, metadata=metadata: canvas.savefig(
-                    path, format=suffix, dpi=160, metadata=metadata
-                ),
-            )
+            save = partial(canvas.savefig, format=suffix, dpi=160, metadata=metadata)
+            write_atomically(folder / f"{figure.name}.{suffix}", save)
         pyplot.close(canvas)
 
 
