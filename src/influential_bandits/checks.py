@@ -18,6 +18,7 @@ __all__ = [
     "checked_horizon",
     "is_real",
     "optional_module",
+    "printable",
     "whole_number",
 ]
 
@@ -60,6 +61,11 @@ class Frozen:
 def is_real(value: object) -> bool:
     """Tell whether a value is a real number, and not a truth value."""
     return isinstance(value, numbers.Real) and not isinstance(value, (bool, np.bool_))
+
+
+def printable(text: str) -> str:
+    """Return a text that can be written: what is no character, as in odd file names, is escaped."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def whole_number(what: str, value: object, least: int = 0, below: int = 2**64) -> int:

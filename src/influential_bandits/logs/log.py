@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from influential_bandits.checks import Frozen, is_real, optional_module, whole_number
 from influential_bandits.errors import InvalidInput, InvalidLog
-from influential_bandits.logs.membership import Membership
+from influential_bandits.logs.membership import Membership, require_utf8
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.world.dynamics import Floats, Ints
 
@@ -325,14 +325,24 @@ def _codes(name: str, labels: npt.ArrayLike) -> tuple[Ints, tuple[str, ...]]:
         raise InvalidLog(f"{name} must be one column, got shape {column.shape}")
     known: dict[str, int] = {}
     texts = [str(label) for label in column.tolist()]
-    return np.array([known.setdefault(text, len(known)) for text in texts], np.int64), tuple(known)
+    codes = np.array([known.setdefault(text, len(known)) for text in texts], np.int64)
+    require_utf8(name, known)
+    return codes, tuple(known)
 
 
 def _numbers(name: str, values: npt.ArrayLike) -> Floats:
+    if np.asarray(values).dtype.kind in "mMc":  # which NumPy would turn into counts of some unit
+        raise InvalidLog(
+            f"{name} must be real numbers, got {values!r:.60}; read_log takes dates and timestamps"
+        )
     try:
         column = np.array(values, dtype=np.float64)
     except (TypeError, ValueError):
         raise InvalidLog(f"{name} must be numbers, got {values!r:.60}") from None
+    except OverflowError:
+        raise InvalidLog(
+            f"{name} must be finite, but a whole number in it is beyond all doubles (1.8e308)"
+        ) from None
     bad = np.flatnonzero(~np.isfinite(column))
     if len(bad):
         raise InvalidLog(
