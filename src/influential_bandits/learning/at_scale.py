@@ -66,6 +66,7 @@ def begin_fit(
 ) -> Begun:
     """Fit what all instances share."""
     model._check()
+    model.require_memory(len(arms), 0, execution)
     try:
         work, shared = model._begin(survey, arms, execution)
     except np.linalg.LinAlgError:

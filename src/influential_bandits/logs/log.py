@@ -18,6 +18,10 @@ from influential_bandits.world.dynamics import Floats, Ints
 __all__ = ["EventLog"]
 
 
+class _NoRows(InvalidInput, TypeError):
+    """What a log says to those who ask for its rows; a TypeError, as of all that has none."""
+
+
 class EventLog(Frozen):
     """Histories of several instances (users, sessions, campaigns): arms met, and their losses.
 
@@ -209,6 +213,14 @@ class EventLog(Frozen):
             raise InvalidInput(
                 f"the log has no instance {instance!r}; it has {self.n_instances}: {some}, …"
             ) from None
+
+    def __getitem__(self, key: object) -> Any:
+        """Refuse: rows are no parts of a log, as scikit-learn's cross-validation would cut it."""
+        raise _NoRows(
+            "a log is not cut by rows, for that would break histories: use log.take or log.history "
+            "for instances, log.without_last for time; and to choose among models, "
+            "choose(log, candidates) or validate(log, models) instead of scikit-learn's searches"
+        )
 
     def history(self, instance: object) -> EventLog:
         """Return the log of one instance, by label."""
