@@ -9,11 +9,13 @@ import pandas as pd
 import pytest
 
 from influential_bandits.errors import InvalidInput, InvalidLog
-from influential_bandits.logs.addresses import JOB, MARKER, Folder
+from influential_bandits.logs.addresses import JOB, MARKER, Folder, describe_files
 from influential_bandits.logs.partitions import open_partitions
 from influential_bandits.logs.reading import read_log
 from influential_bandits.logs.repartitioning import repartition_log
 from influential_bandits.logs.streaming import stream_log
+from influential_bandits.studies.log_options import read_for_command
+from influential_bandits.studies.log_sections import log_section
 
 OPTIONS = {"time": None, "loss": "loss"}
 
@@ -108,6 +110,18 @@ def test_all_readers_take_the_files_that_engines_take(tmp_path, elsewhere):
     }
     left = left - {"x/_temporary/part-0.parquet"} | {"x/_temporary/"}
     assert about["left"] == sorted(left | set(OTHERS))
+
+
+def test_commands_and_reports_say_what_was_left(tmp_path):
+    for name in ("a.parquet", "b.parquet", "_SUCCESS", "_metadata", ".a.parquet.crc", "c.tmp"):
+        parquet(tmp_path / name, name)
+    named = dict.fromkeys(("instance", "arm", "time", "loss", "rating", "reward"))
+    log = read_for_command(tmp_path, named)
+    said = "2 files taken, 4 left: .a.parquet.crc, _SUCCESS, _metadata and 1 more"
+    assert describe_files(log.about) == [said]
+    assert said in log_section(log).analysis.notes[0]
+    assert describe_files({"files": 1, "left": []}) == ["1 file taken"]
+    assert describe_files({}) == []
 
 
 def test_a_single_file_says_nothing_of_files(tmp_path):

@@ -6,7 +6,7 @@ import json
 import os
 import stat
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +16,14 @@ from typing import Any, NamedTuple
 from influential_bandits.checks import optional_module, printable
 from influential_bandits.errors import InvalidInput, MissingExtra
 
-__all__ = ["FileEntry", "FileListing", "Folder", "listed", "require_file_or_folder"]
+__all__ = [
+    "FileEntry",
+    "FileListing",
+    "Folder",
+    "describe_files",
+    "listed",
+    "require_file_or_folder",
+]
 
 MARKER = "_partitioned.json"  # in a folder whose files have whole instances, as they should be
 JOB = "_job.json"  # in a folder that is not yet so: what is being written
@@ -106,6 +113,21 @@ def listed(names: Sequence[str], most: int = 3) -> str:
     """Return names in one line, the first few of them."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return printable(", ".join(names[:most])) + more
+
+
+def describe_files(about: Mapping[str, Any]) -> list[str]:
+    """Return, for a log's ``about``, how many files were taken and which were left, if it says so.
+
+    Examples
+    --------
+    >>> describe_files({"files": 2, "left": ["_SUCCESS", "notes.csv"]})
+    ['2 files taken, 2 left: _SUCCESS, notes.csv']
+    """
+    if "files" not in about:
+        return []
+    left = about.get("left") or []
+    told = f", {len(left):,} left: {listed(left)}" if left else ""
+    return [f"{about['files']:,} file{'' if about['files'] == 1 else 's'} taken{told}"]
 
 
 def _walk(top: Path, found: _Listing) -> None:
