@@ -25,6 +25,7 @@ __all__ = [
     "is_real",
     "make_frame",
     "optional_module",
+    "printable",
     "require_losses",
     "require_memory",
     "require_packages",
@@ -122,6 +123,11 @@ def require_losses(what: str, values: npt.NDArray[np.float64], error: type[Inval
             f"{what} must be {bound}at most {LARGEST_LOSS:g} in size, but entry "
             f"{where} is {values[where]}; measure losses in a larger unit"
         )
+
+
+def printable(text: str) -> str:
+    """Return a text that can be written: what is no character, as in odd file names, is escaped."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def whole_number(what: str, value: object, least: int = 0, below: int = 2**64) -> int:

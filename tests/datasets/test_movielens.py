@@ -348,6 +348,7 @@ class TestBadRatings:
             ("1,3,4.0,yesterday", ["time 'yesterday' is no number"]),
             ("1,3,4.0", ["3 fields instead of 4"]),
             ("1,3,4.0,1,5", ["5 fields instead of 4"]),
+            (f"1,3,4.0,{'x' * 140_000}", ["0 fields instead of 4"]),
         ],
     )
     def test_fields(self, packed, refused, row, mentions):
@@ -406,7 +407,16 @@ class TestBadRatings:
         with refused(InvalidLog, "has no ratings"):
             movielens(packed(dat_release() | {"ratings.dat": b""}))
 
-    @pytest.mark.parametrize("text", [b"", b"1,3,4.0,1\n", b"userId,movieId,rating\n1,3,4.0\n"])
+    @pytest.mark.parametrize(
+        "text",
+        [
+            b"",
+            b"1,3,4.0,1\n",
+            b"userId,movieId,rating\n1,3,4.0\n",
+            b"user\rId,movieId,rating,timestamp\n",
+            b"userId," * 50_000,
+        ],
+    )
     def test_no_header(self, tmp_path, refused, text):
         with refused(InvalidLog, "ratings.csv", "must begin with the column names"):
             movielens(in_folder(tmp_path, csv_release() | {"ratings.csv": text}))
@@ -427,6 +437,11 @@ class TestBadRatings:
         ("movieId,title,genres\n1,A,B\n\n2,A\n", ["line 4", "2 of 3 fields"]),
         ("movieId,title,genres\n1,A,B\n2,A,B\n1,A,C\n", ["line 4", "second time"]),
         ('movieId,title,genres\n1,A,B\n2,"' + "A" * 200_000, ["after line 2"]),
+        ('movieId,title,genres\n1,"' + "A" * 200_000, ["after line 1"]),
+        (f"movieId,title,genres\n{'9' * 5000},A,B\n", ["line 2", "is no number of a movie"]),
+        ("x" * 300_000, ["must begin"]),
+        ("movieId,title,genres," + "x" * 300_000 + "\n1,A,B\n", ["after line 1"]),
+        ("movieId,ti\rtle,genres\n1,A,B\n", ["must begin"]),
     ],
 )
 def test_bad_movies(tmp_path, refused, text, mentions):

@@ -600,4 +600,4 @@ def test_a_real_process_ends_with_status_2_and_one_sentence(tmp_path):
     )
     assert done.returncode == 2
     assert done.stdout == ""
-    assert done.stderr == "error: there is no file nowhere.csv\n"
+    assert done.stderr == "error: there is no file or folder nowhere.csv\n"

@@ -210,6 +210,7 @@ def _read(
     temporary: str | None = None,
 ) -> Any:
     """Read a log for a command, or open its partitions, and say what was taken for what."""
+    from influential_bandits.logs.addresses import describe_files
     from influential_bandits.studies.log_options import open_for_command, read_for_command
 
     names = ("instance", "arm", "time", "loss", "rating", "reward")
@@ -228,6 +229,7 @@ def _read(
     told = [f"Read {log!r}: {log.about['columns']}"]
     if roles[3] is None and "conversion" in log.about:
         told.append(log.about["conversion"])
+    told += describe_files(log.about)
     told += [f"{n:,} rows dropped: {why}" for why, n in log.about.get("dropped", {}).items()]
     typer.echo("; ".join(part for part in told if part), err=True)
     return log

@@ -8,6 +8,7 @@ import math
 import os
 import re
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
@@ -259,14 +260,21 @@ def _release(archive: Archive, folder: str) -> str:
 def _header(name: str, line: str, wanted: list[str]) -> tuple[str, list[str]]:
     """Return the separator of a csv file and its column names, in lower case."""
     for separator in (",", ";", "\t"):
-        fields = next(csv.reader([line.rstrip("\r\n")], delimiter=separator), [])
-        names = [field.strip().lower() for field in fields]
+        names = [field.strip().lower() for field in _fields(line.rstrip("\r\n"), separator)]
         if set(wanted) <= set(names) and len(set(names)) == len(names):
             return separator, names
     raise InvalidLog(
         f"{name!r} must begin with the column names {', '.join(wanted)} (in any case), separated "
         f"by comma, semicolon or tab; its first line is {line.strip()!r:.80}"
     )
+
+
+def _fields(line: str, separator: str) -> list[str]:
+    """Return the fields of a line; none where it is no table, or longer than any table's."""
+    try:
+        return next(csv.reader([line], delimiter=separator), [])
+    except csv.Error:
+        return []
 
 
 def _movies(archive: Archive, name: str, verified: list[str]) -> dict[int, list[str]]:
@@ -282,7 +290,7 @@ def _movies(archive: Archive, name: str, verified: list[str]) -> dict[int, list[
         text = raw.decode("latin-1")  # as ml-1m is
     movies: dict[int, list[str]] = {}
     for line, movie, genres in _movie_fields(name, text):
-        if not (movie.isascii() and movie.isdigit() and int(movie) < 2**31):
+        if not (movie.isascii() and movie.isdigit() and len(movie) < 20 and int(movie) < 2**31):
             raise InvalidLog(f"line {line} of {name!r}: {movie!r:.40} is no number of a movie")
         if int(movie) in movies:
             raise InvalidLog(f"line {line} of {name!r}: movie {movie} is listed a second time")
@@ -300,11 +308,13 @@ def _movie_fields(name: str, text: str) -> Iterator[tuple[int, str, str]]:
         rows = enumerate((line.split("::") for line in text.splitlines()), 1)
         first, last = 0, -1
     else:
-        separator, names = _header(name, text[: text.find("\n")], ["movieid", "title", "genres"])
+        header = text[: 1 << 16].partition("\n")[0]
+        separator, names = _header(name, header, ["movieid", "title", "genres"])
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
         rows = ((reader.line_num, row) for row in reader)
-        next(rows)
         first, last = names.index("movieid"), names.index("genres")
+        rows = islice(rows, 1, None)
+    line = 1
     try:
         for line, row in rows:
             if row and row != [""]:
@@ -397,7 +407,7 @@ def _explain(layout: _Layout) -> None:
 def _problem(layout: _Layout, line: str) -> str:
     wide = layout.separator == "::"
     columns = layout.columns[::2] if wide else layout.columns
-    fields = line.split("::") if wide else next(csv.reader([line], delimiter=layout.separator))
+    fields = line.split("::") if wide else _fields(line, layout.separator)
     if len(fields) != len(columns):
         return f"{len(fields)} fields instead of {len(columns)}: {line!r:.60}"
     for column, field in zip(columns, fields, strict=True):

@@ -76,6 +76,7 @@ def begin_fit(
 ) -> Begun:
     """Fit what all instances share; ``once`` may know it from an earlier attempt."""
     model._check()
+    model.require_memory(len(arms), 0, execution)
     try:
         work, shared = model._begin(survey, arms, execution, once)
     except np.linalg.LinAlgError:

@@ -35,6 +35,7 @@ from influential_bandits.learning.innovations import (
     usable_events,
     with_components,
 )
+from influential_bandits.learning.memory import TEST, FitMemory, require_memory
 from influential_bandits.logs.log import EventLog, require_log
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.numerics.streams import RESAMPLING, stream_at, stream_keys, uniform
@@ -391,6 +392,12 @@ def _model(log: EventLog, events: Events, memory: float, half_life: float | None
             f"the log has {arms} arms, so {arms * (arms + 1) // 2:,} pairs; the test takes at most "
             f"{MOST_ARMS} arms: merge rare ones"
         )
+    size = arms * (arms + 1) // 2
+    require_memory(
+        [FitMemory(8.0 * TEST * size**2, 0.0)],
+        f"the test of {size:,} pairs of arms",
+        "merge rare arms into one",
+    )
     gram, total = np.zeros((arms, arms)), np.zeros(arms)
     add_moments(events, gram, total)
     popularity = gram.sum(axis=1) / len(log)

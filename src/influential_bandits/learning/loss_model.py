@@ -9,9 +9,15 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 import numpy as np
 
 from influential_bandits.checks import is_real, optional_module, shown
-from influential_bandits.errors import InvalidInput, NotApplicable, Unfinished
+from influential_bandits.errors import (
+    InfluentialBanditsError,
+    InvalidInput,
+    NotApplicable,
+    Unfinished,
+)
 from influential_bandits.learning import pooling
-from influential_bandits.learning.design import DAY, KINDS, Design
+from influential_bandits.learning.design import DAY, KINDS, Design, interaction_size
+from influential_bandits.learning.event_frames import event_frame, holds_text
 from influential_bandits.learning.fitting import (
     Fit,
     Own,
@@ -27,6 +33,7 @@ from influential_bandits.learning.fitting import (
     together,
 )
 from influential_bandits.learning.gradient import descended
+from influential_bandits.learning.memory import FitMemory, fit_memory, require_memory
 from influential_bandits.learning.partial_pooling import (
     Prior,
     partial_population,
@@ -38,8 +45,13 @@ from influential_bandits.learning.survey import Survey, sample, surveyed
 from influential_bandits.logs.log import EventLog, require_log
 from influential_bandits.logs.membership import Membership
 from influential_bandits.logs.streaming import LogStream
-from influential_bandits.simulation.execution import Execution, chosen_execution
-from influential_bandits.world.dynamics import Floats
+from influential_bandits.simulation.execution import (
+    Execution,
+    LocalExecution,
+    checked_threads,
+    chosen_execution,
+)
+from influential_bandits.world.dynamics import Floats, Ints
 
 __all__ = ["LossModel", "check_at_least", "check_share", "require_fitted"]
 
@@ -69,8 +81,13 @@ def at_once(make: Callable[[], Population]) -> Population:
 class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc]
     """What all models share: coefficients of one linear model of the next loss.
 
-    ``X`` is an :class:`EventLog`, and then ``y`` is left out; or an array (events, arms) of how
-    much each event belongs to each arm, one history in the order of time, with losses ``y``.
+    ``X`` is an :class:`EventLog`, and then ``y`` is left out; a table of events (pandas, Polars,
+    Arrow or a mapping) whose columns have usual names, such as user, item and time, with losses
+    ``y`` or in a column; or an array (events, arms) of how much each event belongs to each arm,
+    one history in the order of time, with losses ``y``.
+
+    Tables go through scikit-learn's model selection: let its folds hold whole instances
+    (``GroupKFold``), and pool. :func:`choose` and :func:`validate` keep the order of time.
     """
 
     _interaction: ClassVar[str] = "none"
@@ -80,13 +97,13 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
     threads: int | None
 
     def fit(self, X: Any, y: Any = None, execution: Execution | None = None) -> Any:
-        """Fit to a log, or to an array of one history and its losses.
+        """Fit to a log, to a table of events, or to an array of one history and its losses.
 
         Parameters
         ----------
-        X : EventLog, LogStream, PartitionedLog or array (events, arms)
+        X : EventLog, LogStream, PartitionedLog, table, or array (events, arms)
         y : array (events,), optional
-            Losses, if X is an array.
+            Losses, if X is an array, or a table without a column of losses.
         execution : LocalExecution or DaskExecution, optional
             Where to compute; by default here, with ``threads``. Changes no bit.
 
@@ -95,8 +112,9 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
         The model itself.
         """
         where = chosen_execution(execution, self.threads)
-        log = self._log(X, y, fitting=True)
+        log, _ = self._log(X, y, fitting=True)
         self._check()
+        self.require_memory(len(log.arms), getattr(log, "n_instances", None) or 0, where)
         if isinstance(log, LogStream) and self.pooled is False:
             raise InvalidInput(WHOLE)
         if isinstance(log, EventLog) and (log.lengths == 0).any():
@@ -110,7 +128,33 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
             self._take(self._ended(survey, own, shared), labels)
         except np.linalg.LinAlgError:
             raise NotApplicable(TOO_LITTLE) from None
+        except MemoryError:  # somebody else took it in the meantime
+            what, instead = self.told(len(log.arms), len(survey.sample.instances))
+            raise NotApplicable(f"{what} takes more memory than there is: {instead}") from None
         return self
+
+    def require_memory(self, arms: int, instances: int, execution: Execution | None) -> None:
+        """Raise unless a fit goes into the memory that there is, before anything is computed."""
+        require_memory([self.memory_of(arms, instances, execution)], *self.told(arms, instances))
+
+    def memory_of(self, arms: int, instances: int, execution: Execution | None) -> FitMemory:
+        """Return how much memory a fit takes on this computer; that of a cluster is not known."""
+        workers = 1
+        if execution is None:
+            workers = checked_threads(self.threads)
+        elif isinstance(execution, LocalExecution):
+            workers = execution.threads
+        size = arms + int(self._drifts()) + interaction_size(KINDS[self._kind()], arms)
+        definite = self._kind() == "psd"
+        return fit_memory(size, instances, workers, definite=definite, pooled=self.pooled)
+
+    def told(self, arms: int, instances: int) -> tuple[str, str]:
+        """Return what a fit is, and what to do if it is too large."""
+        kind = self._kind()
+        size = interaction_size(KINDS[kind], arms)
+        what = f"the fit of {arms:,} arms" + (f" with {size:,} interactions" if size else "")
+        what += f" to {instances:,} instances" if instances > 1 else ""
+        return what, TOO_LARGE if size > arms else MERGE
 
     def _begin(
         self,
@@ -209,12 +253,13 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
 
         Parameters
         ----------
-        X : EventLog or array (events, arms)
-            Of the arms that the model was fitted to. Instances that were not in the fit, or whose
+        X : EventLog, table, or array (events, arms)
+            Of the arms that the model was fitted to; predictions of a table are in the order of
+            its rows. Instances that were not in the fit, or whose
             coefficients are in files beside the model, get the population's if the model is
             pooled; else they are an error.
         y : array (events,), optional
-            Losses, if X is an array and the model follows the recent level.
+            Losses, if X is an array or a table and the model follows the recent level.
 
         Returns
         -------
@@ -223,17 +268,25 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
         require_fitted(self)
         if not isinstance(X, EventLog) and isinstance(X, (LogStream, InParts)):
             raise InvalidInput("predictions are for one log at a time: predict part by part")
-        log = self._log(X, y, fitting=False)
+        log, rows = self._log(X, y, fitting=False)
         if log.arms != self.arms_:
             raise InvalidInput(
                 f"the model was fitted to the arms {', '.join(self.arms_[:5])}, …, but this log "
                 f"has {', '.join(log.arms[:5])}, …"
             )
-        return predictions(log, self.design_, self._coefficients_of(log.instances))
+        found = predictions(log, self.design_, self._coefficients_of(log.instances))
+        if rows is None:
+            return found
+        in_order = np.empty_like(found)
+        in_order[rows] = found
+        return in_order
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return R² of the one-step-ahead predictions."""
-        losses = X.loss if isinstance(X, EventLog) else y
+        frame = None if isinstance(X, EventLog) else event_frame(X)
+        losses = X.loss if isinstance(X, EventLog) else y if frame is None else frame.losses(y)
+        if losses is None:
+            raise InvalidInput("a score compares predictions with losses: pass them as y")
         predicted = self.predict(X, y) if self._drifts() else self.predict(X)
         metrics = optional_module("sklearn.metrics")
         return float(metrics.r2_score(losses, predicted, sample_weight=sample_weight))
@@ -297,20 +350,47 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
             raise InvalidInput(f"pooled must be False, True or 'partial', got {self.pooled!r}")
         check_at_least("shrinkage", self.shrinkage, 0.0)
 
-    def _log(self, X: Any, y: Any, fitting: bool) -> Any:
-        """Return the log that was given, or make one of arrays."""
+    def _log(self, X: Any, y: Any, fitting: bool) -> tuple[Any, Ints | None]:
+        """Return the log that was given or can be made of it, and the rows of its events, if so."""
         if isinstance(X, (EventLog, LogStream, InParts)):
             if y is not None:
                 raise InvalidInput("a log has its losses already: leave y out")
-            return require_log(X) if isinstance(X, EventLog) else X
+            return (require_log(X) if isinstance(X, EventLog) else X), None
+        frame = event_frame(X)
+        if frame is None:
+            return self._one_history(X, y, fitting), None
+        losses = frame.losses(y)
+        if losses is None and fitting:
+            raise InvalidInput(
+                "which are the losses? Pass them as y, or in a column named loss, cost or reward"
+            )
+        if losses is None:
+            self._require_past_losses()
+            losses = np.zeros(len(X[frame.instance]))
+        elif fitting and hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_  # of a fit before, to something else
+        return frame.log(losses, None if fitting else self.arms_)
+
+    def _require_past_losses(self) -> None:
+        if self._drifts():
+            raise InvalidInput("a model with drift predicts from past losses: pass y too")
+
+    def _one_history(self, X: Any, y: Any, fitting: bool) -> EventLog:
+        """Return the log of an array of weights, (events, arms)."""
         check = _validation.validate_data
-        if y is None and not fitting:
-            X = check(self, X, reset=False, dtype=np.float64)
-            if self._drifts():
-                raise InvalidInput("a model with drift predicts from past losses: pass y too")
-            y = np.zeros(len(X))
-        else:
-            X, y = check(self, X, y, reset=fitting, y_numeric=True, dtype=np.float64)
+        try:
+            if y is None and not fitting:
+                X = check(self, X, reset=False, dtype=np.float64)
+                self._require_past_losses()
+                y = np.zeros(len(X))
+            else:
+                if y is not None and holds_text(y):
+                    raise InvalidInput(f"y must be losses, numbers, got {y!r:.80}")
+                X, y = check(self, X, y, reset=fitting, y_numeric=True, dtype=np.float64)
+        except InfluentialBanditsError:
+            raise
+        except ValueError as error:  # scikit-learn's own words, as an error of this package
+            raise InvalidInput(str(error)) from None
         events, arms = X.shape
         table = Membership.of_weights([str(i) for i in range(arms)], X)
         return EventLog.of_codes(
@@ -326,6 +406,11 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
 # Of a covariance in units of its standard deviations: solving loses half of the digits at most,
 # or the fit itself says that the log does not determine it.
 ROUNDING = 1e-8
+MERGE = (
+    "merge rare arms into one, or give items the arms that they belong to (items=, or categories= "
+    "of read_log; --categories)"
+)
+TOO_LARGE = f"fit interaction='diagonal' (--interaction diagonal), or {MERGE}"
 TOO_LITTLE = (
     "the log says too little for this model: its equations cannot be solved; set ridge > 0, fit "
     "interaction='diagonal', or gather more events"

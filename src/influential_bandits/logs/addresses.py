@@ -4,20 +4,32 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from influential_bandits.checks import optional_module
+from influential_bandits.checks import optional_module, printable
 from influential_bandits.errors import InvalidInput, MissingExtra
 from influential_bandits.files import parse_json
 
-__all__ = ["FileEntry", "Folder"]
+__all__ = [
+    "FileEntry",
+    "FileListing",
+    "Folder",
+    "describe_files",
+    "listed",
+    "require_file_or_folder",
+]
 
+MARKER = "_partitioned.json"  # in a folder whose files have whole instances, as they should be
+JOB = "_job.json"  # in a folder that is not yet so: what is being written
+ENDINGS = (".parquet", ".parq", ".pq")
+TABLES = {"_delta_log": "Delta", ".hoodie": "Hudi"}  # folders that say which files are valid
 LOCAL = {"file", "local"}  # what fsspec calls the files of this computer
 
 
@@ -27,6 +39,154 @@ class FileEntry(NamedTuple):
     name: str  # relative to the folder
     size: int  # bytes
     changed: str  # when, in words; "" where the file system does not say
+
+
+@dataclass(frozen=True)
+class FileListing:
+    """The data of a folder, and what else is in it.
+
+    What counts as data is what the engines that write such folders agree on: names that begin with
+    an underscore (unless they are partitions, ``_day=1``) or a dot are theirs, not data, whole
+    folders of that name included; of the rest, files whose name ends in .parquet, .parq or .pq, in
+    capitals or not. So neither checksums nor unfinished uploads nor logs of a job are data.
+    """
+
+    taken: list[FileEntry]  # sorted by path
+    left: list[str]  # names of files and, with a slash at the end, folders
+
+    def about(self) -> dict[str, Any]:
+        """Return what to keep beside a log: how many files were taken, and what was left."""
+        if [file.name for file in self.taken] == [""]:
+            return {}
+        return {"files": len(self.taken), "left": [printable(name) for name in self.left]}
+
+
+class _Listing:
+    """What is found in a folder, entry by entry."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.files: list[FileEntry] = []
+        self.left: set[str] = set()
+
+    def leaves_out(self, name: str) -> bool:
+        """Tell whether a name says that this is no data; refuse what is no plain folder."""
+        if name in TABLES:
+            raise InvalidInput(
+                f"{self.address} is a {TABLES[name]} table, whose files may have been replaced by "
+                f"others: read it with a library for {TABLES[name]}, and pass the table to read_log"
+            )
+        return name.startswith(".") or (name.startswith("_") and "=" not in name)
+
+    def leave(self, name: str) -> None:
+        """Note what is no data."""
+        self.left.add(name)
+
+    def take(self, file: FileEntry, regular: bool) -> None:
+        """Note a file: as data if its name says so."""
+        if not file.name.lower().endswith(ENDINGS):
+            self.leave(file.name)
+        elif not regular:
+            raise InvalidInput(
+                f"{file.name} of {self.address} is no regular file; remove it, or copy it there"
+            )
+        else:
+            self.files.append(file)
+
+    def finished(self) -> FileListing:
+        """Return all that was found, in order."""
+        if JOB in self.left and MARKER not in self.left:
+            raise InvalidInput(
+                f"{self.address} is not complete: repartition_log was interrupted; call it again"
+            )
+        self.left -= {JOB, MARKER}
+        if not self.files:
+            some = f" (but {listed(sorted(self.left))})" if self.left else ""
+            raise InvalidInput(
+                f"{self.address} is a folder without Parquet files{some}; name the file to read, "
+                "or a folder with files that end in .parquet"
+            )
+        taken = sorted(self.files, key=lambda file: PurePosixPath(file.name).parts)
+        return FileListing(taken, sorted(self.left))
+
+
+def listed(names: Sequence[str], most: int = 3) -> str:
+    """Return names in one line, the first few of them."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return printable(", ".join(names[:most])) + more
+
+
+def describe_files(about: Mapping[str, Any]) -> list[str]:
+    """Return, for a log's ``about``, how many files were taken and which were left, if it says so.
+
+    Examples
+    --------
+    >>> describe_files({"files": 2, "left": ["_SUCCESS", "notes.csv"]})
+    ['2 files taken, 2 left: _SUCCESS, notes.csv']
+    """
+    if "files" not in about:
+        return []
+    left = about.get("left") or []
+    told = f", {len(left):,} left: {listed(left)}" if left else ""
+    return [f"{about['files']:,} file{'' if about['files'] == 1 else 's'} taken{told}"]
+
+
+def _walk(top: Path, found: _Listing) -> None:
+    """Go through a folder of this computer.
+
+    Links are followed. One that leads nowhere, or to what is there anyway, is an error: events
+    would be missing, or count twice.
+    """
+    real = {os.path.realpath(top): "the folder itself"}  # of all folders and data files
+
+    def note(path: str, name: str) -> None:
+        if path in real:
+            raise InvalidInput(
+                f"{name} of {found.address} is a link to {real[path]}: events would count twice; "
+                "remove it"
+            )
+        real[path] = name
+
+    waiting = [(os.path.realpath(top), "")]
+    while waiting:
+        folder, prefix = waiting.pop()
+        for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+            name = prefix + entry.name
+            if found.leaves_out(entry.name):
+                found.leave(name + "/" * entry.is_dir(follow_symlinks=False))
+                continue
+            path = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
+            try:
+                status = entry.stat()
+            except FileNotFoundError:
+                raise InvalidInput(
+                    f"{name} of {found.address} is a link that leads nowhere: its events would be "
+                    "missing; mend it, or remove it"
+                ) from None
+            if stat.S_ISDIR(status.st_mode):
+                note(path, name)
+                waiting.append((path, f"{name}/"))
+            else:
+                if name.lower().endswith(ENDINGS):
+                    note(path, name)
+                file = FileEntry(name, status.st_size, str(status.st_mtime_ns))
+                found.take(file, stat.S_ISREG(status.st_mode))
+
+
+def require_file_or_folder(path: Path) -> None:
+    """Raise an error for what is not there, and for pipes and devices, which can be read once."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        broken = " (it is a link that leads nowhere)" if path.is_symlink() else ""
+        raise InvalidInput(f"there is no file or folder {printable(str(path))}{broken}") from None
+    except (OSError, ValueError) as error:
+        raise _unreachable(printable(str(path)), error) from None
+    if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+        raise InvalidInput(
+            f"{path} is a pipe or a device, but a log is read more than once: write it to a file "
+            "first, as in: … > log.csv"
+        )
 
 
 @dataclass(frozen=True)
@@ -79,7 +239,7 @@ class Folder:
     @property
     def name(self) -> str:
         """The last part of the address, for messages."""
-        return PurePosixPath(self._place[1]).name or self.address
+        return printable(PurePosixPath(self._place[1]).name or self.address)
 
     def path(self, name: str = "") -> str:
         """Return the path of a file in the file system."""
@@ -104,30 +264,41 @@ class Folder:
         if not self.local:
             self.system.handler.fs.invalidate_cache()
 
-    def parquet_files(self) -> list[FileEntry]:
+    def parquet_files(self) -> FileListing:
         """Return the Parquet files at any depth, sorted by path; or the file that this is."""
-        systems = optional_module("pyarrow.fs")
+        kinds = optional_module("pyarrow.fs").FileType
         self._forget_listings()
+        if self.local:
+            require_file_or_folder(Path(self.address))
         try:
             here = self.system.get_file_info(self.path())
-            if here.type == systems.FileType.NotFound:
+            if here.type == kinds.NotFound:
                 raise InvalidInput(f"there is no file or folder {self.address}")
-            if here.type == systems.FileType.File:
-                return [_entry("", here)]
-            found = self.system.get_file_info(systems.FileSelector(self.path(), recursive=True))
-        except OSError as error:
+            if here.type == kinds.File:
+                return FileListing([_entry("", here)], [])
+            found = _Listing(self.address)
+            if self.local:
+                _walk(Path(self.address), found)
+            else:
+                self._list(found)
+        except (OSError, UnicodeError) as error:
             raise _unreachable(self.address, error) from None
-        files = [
-            _entry(info.path[len(self.path()) + 1 :], info)
-            for info in found
-            if info.type == systems.FileType.File and info.path.endswith(".parquet")
-        ]
-        if not files:
-            raise InvalidInput(
-                f"{self.address} is a folder without Parquet files; name a folder with files that "
-                "end in .parquet"
-            )
-        return sorted(files, key=lambda file: PurePosixPath(file.name).parts)
+        return found.finished()
+
+    def _list(self, found: _Listing) -> None:
+        """Go through a folder that is elsewhere: one listing holds all depths."""
+        systems = optional_module("pyarrow.fs")
+        selector = systems.FileSelector(self.path(), recursive=True)
+        for info in self.system.get_file_info(selector):
+            name = info.path[len(self.path()) + 1 :].rstrip("/")
+            parts = name.split("/")
+            hidden = [n for n, part in enumerate(parts) if found.leaves_out(part)]
+            folder = info.type == systems.FileType.Directory
+            if hidden:
+                inside = folder or hidden[0] < len(parts) - 1
+                found.leave("/".join(parts[: hidden[0] + 1]) + "/" * inside)
+            elif not folder:
+                found.take(_entry(name, info), info.type == systems.FileType.File)
 
     def make(self) -> None:
         """Make the folder unless it is there."""
@@ -196,4 +367,4 @@ def _from_url(address: str) -> tuple[Any, str]:
 
 def _unreachable(address: str, error: Exception) -> InvalidInput:
     text = str(error).strip().partition("\n")[0] or type(error).__name__
-    return InvalidInput(f"{address} cannot be reached: {text:.150}")
+    return InvalidInput(printable(f"{address:.200} cannot be reached: {text:.150}"))

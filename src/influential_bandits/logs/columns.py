@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import optional_module
+from influential_bandits.checks import optional_module, printable
 from influential_bandits.errors import InvalidLog
 from influential_bandits.world.dynamics import Floats
 
@@ -16,6 +16,8 @@ __all__ = ["Cast", "label_texts", "looks_numeric", "numbers", "seconds"]
 
 Mask = npt.NDArray[np.bool_]
 
+LATEST = 2.0**53  # seconds; beyond, doubles skip some, and no calendar is meant
+UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6}  # in a second
 NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$|^[+-]?(?i:nan|inf|infinity)$"
 
 
@@ -44,6 +46,28 @@ def label_texts(column: Any) -> Cast:
             raise pa.ArrowInvalid(f"values of type {column.type}")
         column = column.cast(pa.string())
     return Cast(column, _empty(column), np.zeros(len(column), bool))
+
+
+def valid_texts(column: Any) -> tuple[Any, Mask]:
+    """Return a column without texts that are no UTF-8, and where these were, (rows,)."""
+    pa = arrow()
+    kinds = pa.types
+    broken: Mask = np.zeros(len(column), bool)
+    texts = column.dictionary if kinds.is_dictionary(column.type) else column
+    if not (kinds.is_string(texts.type) or kinds.is_large_string(texts.type)):
+        return column, broken
+    try:
+        texts.validate(full=True)
+    except pa.ArrowInvalid:
+        if kinds.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        shown = [
+            None if text is None else text.decode("utf-8", "surrogateescape")
+            for text in column.cast(pa.large_binary()).to_pylist()
+        ]
+        broken = np.array([text is not None and printable(text) != text for text in shown], bool)
+        column = pa.array([text and printable(text) for text in shown], pa.string())
+    return column, broken
 
 
 def contains(texts: Any, part: str) -> Mask:
@@ -138,10 +162,16 @@ def seconds(column: Any, *, numeric: bool) -> Cast:
 
 
 def _instants(column: Any) -> Floats:
+    """Return dates and timestamps in seconds; in doubles, since products of integers may wrap."""
     pa = arrow()
-    zone = getattr(column.type, "tz", None)
-    moments = column.cast(pa.timestamp("us", zone), safe=False)
-    return _floats(moments.cast(pa.int64()).cast(pa.float64(), safe=False)) / 1e6
+    if pa.types.is_date32(column.type):
+        return 86400.0 * _floats(column.cast(pa.int32()).cast(pa.float64()))
+    unit = "ms" if pa.types.is_date(column.type) else column.type.unit
+    whole = column.cast(pa.int64())
+    if unit == "ns":  # to whole microseconds, as text is read
+        rounded = whole.fill_null(0).to_numpy(zero_copy_only=False) // 1000
+        return np.asarray(rounded / 1e6)
+    return _floats(whole.cast(pa.float64(), safe=False)) / UNITS[unit]
 
 
 def _parsed_times(texts: Any) -> Cast:

@@ -94,6 +94,7 @@ class Gathering:
 def about_source(source: Source, plan: ReadingOptions, bad: BadRows) -> dict[str, Any]:
     """Return where a log comes from and what was done to it."""
     made = {"source": source.name, "conversion": plan.conversion, "dropped": bad.counts}
+    made |= {} if source.listing is None else source.listing.about()
     return made if source.separator is None else made | {"separator": source.separator}
 
 

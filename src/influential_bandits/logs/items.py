@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from influential_bandits.errors import InvalidInput
-from influential_bandits.logs.membership import Membership
+from influential_bandits.logs.membership import Membership, require_utf8
 from influential_bandits.logs.numbering import Codes, Numbering
 from influential_bandits.logs.options import ReadingOptions
 
@@ -35,6 +35,7 @@ class ItemCodes:
             given = {arm: [arm] for arm in self.arms}
         else:
             given = {}
+        require_utf8("item", given)
         self.numbering = Numbering(given)
         for number, (item, names) in enumerate(given.items()):
             self._admit(number, item, names)

@@ -18,11 +18,15 @@ from influential_bandits.checks import (
     whole_number,
 )
 from influential_bandits.errors import InvalidInput, InvalidLog
-from influential_bandits.logs.membership import Membership
+from influential_bandits.logs.membership import Membership, require_utf8
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.world.dynamics import Floats, Ints
 
 __all__ = ["EventLog"]
+
+
+class _NoRows(InvalidInput, TypeError):
+    """What a log says to those who ask for its rows; a TypeError, as of all that has none."""
 
 
 class EventLog(Frozen):
@@ -218,6 +222,14 @@ class EventLog(Frozen):
                 f"the log has no instance {instance!r}; it has {self.n_instances}: {some}, …"
             ) from None
 
+    def __getitem__(self, key: object) -> Any:
+        """Refuse: rows are no parts of a log, as scikit-learn's cross-validation would cut it."""
+        raise _NoRows(
+            "a log is not cut by rows, for that would break histories: use log.take or log.history "
+            "for instances, log.without_last for time; and to choose among models, "
+            "choose(log, candidates) or validate(log, models) instead of scikit-learn's searches"
+        )
+
     def history(self, instance: object) -> EventLog:
         """Return the log of one instance, by label."""
         return self.take([self.number(instance)])
@@ -337,14 +349,24 @@ def _codes(name: str, labels: npt.ArrayLike) -> tuple[Ints, tuple[str, ...]]:
         raise InvalidLog(f"{name} must be one column, got shape {column.shape}")
     known: dict[str, int] = {}
     texts = [str(label) for label in column.tolist()]
-    return np.array([known.setdefault(text, len(known)) for text in texts], np.int64), tuple(known)
+    codes = np.array([known.setdefault(text, len(known)) for text in texts], np.int64)
+    require_utf8(name, known)
+    return codes, tuple(known)
 
 
 def _numbers(name: str, values: npt.ArrayLike) -> Floats:
+    if np.asarray(values).dtype.kind in "mMc":  # which NumPy would turn into counts of some unit
+        raise InvalidLog(
+            f"{name} must be real numbers, got {values!r:.60}; read_log takes dates and timestamps"
+        )
     try:
         column = np.array(values, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError):
         raise InvalidLog(f"{name} must be numbers, got {values!r:.60}") from None
+    except OverflowError:
+        raise InvalidLog(
+            f"{name} must be finite, but a whole number in it is beyond all doubles (1.8e308)"
+        ) from None
     bad = np.flatnonzero(~np.isfinite(column))
     if len(bad):
         raise InvalidLog(

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import Frozen, whole_number
-from influential_bandits.errors import InvalidInput
+from influential_bandits.checks import Frozen, printable, whole_number
+from influential_bandits.errors import InvalidInput, InvalidLog
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.numerics.streams import INSTANCE, Key, stream_at, stream_keys, uniform
 from influential_bandits.world.dynamics import Floats, Ints
@@ -69,6 +69,7 @@ class Membership(Frozen):
                 if name not in number:
                     raise InvalidInput(f"item {item!r} belongs to the unknown arm {name!r}")
             if choose == "random" and len(many) > 1:
+                require_utf8("item", [item])
                 many = [many[int(_draw(key, _digest(item)) * len(many))]]
             chosen.append([number[name] for name in many])
         counts = np.array([len(many) for many in chosen], np.int64)
@@ -88,6 +89,8 @@ class Membership(Frozen):
         arm: npt.NDArray[np.int32],
         weight: Floats,
     ) -> None:
+        require_utf8("item", items)
+        require_utf8("arm", arms)
         self._set(items=items, arms=arms, offsets=offsets, arm=arm, weight=weight)
 
     items: tuple[str, ...]
@@ -163,6 +166,18 @@ def _draw(seed: Key, digest: Any) -> float:
     """
     first, second = stream_keys(seed, 0, INSTANCE)
     return uniform(stream_at(first, second, digest), 0)
+
+
+def require_utf8(what: str, labels: Iterable[str]) -> None:
+    """Raise an error for labels that no file could hold: lone halves of characters."""
+    labels = list(labels)
+    if printable("".join(labels)) == "".join(labels):
+        return
+    bad = next(label for label in labels if printable(label) != label)
+    raise InvalidLog(
+        f"{what} {bad!r:.80} is no text: it holds lone surrogates, as from bytes that were not "
+        "UTF-8; read the source in its own encoding, or replace them"
+    )
 
 
 def _digest(text: str) -> np.uint64:

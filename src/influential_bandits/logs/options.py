@@ -89,6 +89,11 @@ class ReadingOptions:
         return (self.key,) if isinstance(self.key, str) else tuple(self.key or ())
 
     @property
+    def labels(self) -> list[str]:
+        """The columns that are read as text, each once."""
+        return list(dict.fromkeys((self.instance, self.arm, *self.keys)))
+
+    @property
     def columns(self) -> list[str]:
         """All columns to read, each once."""
         clock = () if self.time is None else (self.time,)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
 import uuid
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 from influential_bandits.checks import Closing
 from influential_bandits.errors import InvalidInput, InvalidLog
 from influential_bandits.logs import shuffling
-from influential_bandits.logs.addresses import Folder
+from influential_bandits.logs.addresses import MARKER, Folder
 from influential_bandits.logs.gathering import Gathering, about_source
 from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.membership import Membership
@@ -32,13 +32,13 @@ from influential_bandits.logs.repartitioning import (
     shuffled,
 )
 from influential_bandits.logs.surveying import (
-    MARKER,
     FileGroup,
     FolderSource,
     Reading,
     Survey,
     surveyed,
 )
+from influential_bandits.logs.temporary import PREFIX, TemporaryFolder
 from influential_bandits.simulation.execution import Execution, LocalExecution
 from influential_bandits.world.dynamics import Ints
 
@@ -67,10 +67,11 @@ def open_partitions(
     Parameters
     ----------
     address : path or URL
-        A folder with files that end in ``.parquet``, at any depth, or one such file; folders of
-        the form ``user=17`` are columns. Any address that fsspec knows: ``s3://bucket/folder``,
-        ``gs://…``. Storage options and credentials are those of fsspec's own configuration, on
-        every worker.
+        A folder with files that end in ``.parquet``, ``.parq`` or ``.pq``, at any depth, or one
+        such file; folders of the form ``user=17`` are columns of text, and names that begin with
+        ``_`` or ``.`` are left out, as ``about`` says. Any address that fsspec knows:
+        ``s3://bucket/folder``, ``gs://…``. Storage options and credentials are those of fsspec's
+        own configuration, on every worker.
     execution : Execution, optional
         Where the work is done; by default on all cores of this computer. Changes no event and no
         order.
@@ -78,7 +79,8 @@ def open_partitions(
         Where temporary files go: a folder that exists and that all workers reach. By default
         where the system puts them, if the log is on this computer; logs elsewhere need it if they
         have to be repartitioned, or with ``key``. They are removed when the log is closed or no
-        longer used, or if it cannot be opened; :func:`repartition_log` writes files that stay.
+        longer used, or if it cannot be opened; those of a process that was killed, by the next
+        that puts files there on this computer. :func:`repartition_log` writes files that stay.
     progress : bool, optional
         Whether to show progress bars; by default on terminals, if it takes long.
     **options
@@ -135,8 +137,7 @@ def open_partitions(
 
 def columns_at(address: str | Path) -> list[str]:
     """Return the columns of a folder of Parquet files, those in the names of folders among them."""
-    folder = Folder.at(address)
-    return FolderSource(folder, folder.parquet_files()).columns
+    return FolderSource(Folder.at(address)).columns
 
 
 def _usable(survey: Survey, repeated: Ints) -> bool:
@@ -156,11 +157,12 @@ class _Temporary:
     def made(self, why: str) -> Folder:
         """Return the folder."""
         if self._folder is None:
-            self._folder = self._new(why)
-            self._finalizer = weakref.finalize(self, _removed, self._folder)
+            self._folder, remove = self._new(why)
+            self._finalizer = weakref.finalize(self, remove)
         return self._folder
 
-    def _new(self, why: str) -> Folder:
+    def _new(self, why: str) -> tuple[Folder, Callable[[], None]]:
+        """Return a new folder, and how to remove it."""
         if self.parent is None and not self.source.local:
             raise InvalidInput(
                 f"{self.source.address} is not on this computer: temporary files are needed "
@@ -170,11 +172,11 @@ class _Temporary:
         if self.parent is not None and not self.parent.exists():
             raise InvalidInput(f"there is no folder {self.parent.address} for temporary files")
         if self.parent is None or self.parent.local:
-            home = None if self.parent is None else self.parent.address
-            return Folder(tempfile.mkdtemp(prefix="influential-bandits-", dir=home))
-        folder = self.parent.below(f"influential-bandits-{uuid.uuid4().hex}")
+            made = TemporaryFolder(None if self.parent is None else self.parent.address)
+            return Folder(str(made.path)), made.remove
+        folder = self.parent.below(f"{PREFIX}{uuid.uuid4().hex}")
         folder.make()
-        return folder
+        return folder, partial(_remove_elsewhere, folder)
 
     def remove(self) -> None:
         """Remove the folder, if there is one."""
@@ -187,7 +189,7 @@ class _Temporary:
         return self._finalizer is not None and not self._finalizer.alive
 
 
-def _removed(folder: Folder) -> None:
+def _remove_elsewhere(folder: Folder) -> None:
     with suppress(OSError, InvalidInput):  # nobody can do anything about it any more
         folder.remove()
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from influential_bandits.logs.bad_rows import BadRows
+from influential_bandits.logs.bad_rows import SHOWN, BadRows
 from influential_bandits.logs.columns import (
+    LATEST,
     Cast,
     Mask,
     arrow,
@@ -19,6 +20,7 @@ from influential_bandits.logs.columns import (
     numbers,
     seconds,
     unusable,
+    valid_texts,
 )
 from influential_bandits.logs.items import ItemCodes
 from influential_bandits.logs.numbering import Codes, Hashes, hashes
@@ -79,7 +81,7 @@ class Pipeline:
         self.progress = progress
         self.bad = BadRows(source)
         self._numeric_time = numeric_time
-        self._blank: Ints = np.zeros(0, np.int64)  # blank lines that may be the end of the file
+        self._blank = _Blank()  # lines that may be the end of the file
 
     def __iter__(self) -> Iterator[Events]:
         """Yield the good rows batch by batch."""
@@ -108,10 +110,10 @@ class Pipeline:
             return None
         check = _Check(self.bad, rows)
         columns = dict(zip(plan.columns, batch.columns, strict=True))
-        self._check_marks(check, columns)
+        self._check_texts(check, columns)
         texts = {
             name: self._cast(check, name, columns[name], "labels", label_texts)
-            for name in (plan.instance, plan.arm, *plan.keys)
+            for name in plan.labels
         }
         outcome = self._cast(check, plan.outcome, columns[plan.outcome], "numbers", numbers)
         check.finite(plan.outcome, outcome)
@@ -138,17 +140,21 @@ class Pipeline:
         for column in batch.columns:
             if blank.any():
                 blank &= pc.equal(pc.binary_length(column), 0).to_numpy(zero_copy_only=False)
-        if not blank.any() and not len(self._blank):
+        if not blank.any() and not self._blank.count:
             return batch, rows
         filled = np.flatnonzero(~blank)
-        inside = blank.copy()
-        inside[filled[-1] if len(filled) else 0 :] = False
         if len(filled):
-            faulty = np.concatenate([self._blank, rows[inside]])
-            if len(faulty):
-                self.bad.add("blank line", faulty)
-            self._blank = rows[:0]
-        self._blank = np.concatenate([self._blank, rows[blank & ~inside]])
+            inside = blank.copy()
+            inside[filled[-1] :] = False
+            self._blank.add(rows[inside])
+            if self._blank.count:
+                places = self.source.places(self._blank.first)
+                self.bad.add_places("blank line", places, self._blank.count)
+            self._blank = _Blank()
+            blank_at_end = rows[filled[-1] + 1 :]
+        else:
+            blank_at_end = rows
+        self._blank.add(blank_at_end)
         return batch.filter(arrow().array(~blank)), rows[~blank]
 
     def _cast(self, check: _Check, name: str, column: Any, expected: str, cast: Any) -> Any:
@@ -161,11 +167,14 @@ class Pipeline:
         check.fail("not a number", done.wrong, name, column)
         return done.values
 
-    def _check_marks(self, check: _Check, columns: dict[str, Any]) -> None:
-        """Note rows in which bytes were replaced because they are not UTF-8."""
-        if not (isinstance(self.source, TextSource) and self.source.marked):
-            return
-        if self.source.marked.found:
+    def _check_texts(self, check: _Check, columns: dict[str, Any]) -> None:
+        """Note rows with bytes that are not UTF-8: replaced in CSV, as they are in tables."""
+        if not isinstance(self.source, TextSource):
+            for name, column in list(columns.items()):
+                valid, broken = valid_texts(column)
+                check.fail("invalid UTF-8", broken, name, valid)
+                columns[name] = valid
+        elif self.source.marked and self.source.marked.found:
             for name, column in columns.items():
                 check.fail("invalid UTF-8", contains(column, MARK.decode()), name, column)
 
@@ -181,6 +190,7 @@ class Pipeline:
         check.fail("unreadable time", done.wrong, name, column)
         values: Floats = done.values
         check.finite(name, values)
+        check.fail("time beyond 2^53 seconds", np.abs(values) > LATEST, name, values)
         return values
 
     def _item_numbers(self, check: _Check, items: Any) -> Codes:
@@ -198,7 +208,20 @@ def numeric_times(column: Any) -> bool:
     """Tell whether times are numbers, or text that looks like them."""
     kinds = arrow().types
     text = kinds.is_string(column.type) or kinds.is_large_string(column.type)
-    return not text or looks_numeric(column)
+    return not text or looks_numeric(valid_texts(column)[0])
+
+
+class _Blank:
+    """How many blank lines followed one another, and the first: there may be millions of them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.first: Ints = np.zeros(0, np.int64)
+
+    def add(self, rows: Ints) -> None:
+        """Note blank lines by their number among the rows of the source."""
+        self.count += len(rows)
+        self.first = np.concatenate([self.first, rows[: SHOWN - len(self.first)]])
 
 
 class _Check:

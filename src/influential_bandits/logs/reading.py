@@ -42,8 +42,8 @@ def read_log(
     Parameters
     ----------
     source : path, data frame, Arrow table, or mapping of names to columns
-        CSV (plain or gzip), a Parquet or Arrow file, a folder of Parquet files, or anything
-        tabular: pandas, Polars, Arrow.
+        CSV (plain or gzip), a Parquet or Arrow file, a folder of Parquet files (those that
+        :func:`open_partitions` would take), or anything tabular: pandas, Polars, Arrow.
     instance, arm : str
         Columns of labels: whose event it is, and what was met (an arm, or an item of ``items``).
     time : str or None
@@ -80,7 +80,8 @@ def read_log(
     Returns
     -------
     EventLog
-        With ``about``: source, conversion of losses, dropped, repeated, and separator of CSV.
+        With ``about``: source, conversion of losses, dropped, repeated, separator of CSV, and of
+        a folder how many files were taken and which were left.
 
     Raises
     ------

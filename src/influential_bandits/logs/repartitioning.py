@@ -14,7 +14,7 @@ import numpy as np
 from influential_bandits.checks import optional_module
 from influential_bandits.errors import InvalidInput
 from influential_bandits.logs import shuffling, sources
-from influential_bandits.logs.addresses import FileEntry, Folder
+from influential_bandits.logs.addresses import JOB, MARKER, FileEntry, Folder
 from influential_bandits.logs.columns import arrow
 from influential_bandits.logs.gathering import about_source, require_rows
 from influential_bandits.logs.numbering import hashes, repeated_keys
@@ -22,7 +22,6 @@ from influential_bandits.logs.options import ReadingOptions, reading_options
 from influential_bandits.logs.pipeline import Events
 from influential_bandits.logs.shuffling import Bucket, Pieces, buckets_of, rows_of
 from influential_bandits.logs.surveying import (
-    MARKER,
     Distinct,
     FileGroup,
     Reading,
@@ -34,8 +33,7 @@ from influential_bandits.world.dynamics import Ints
 
 __all__ = ["repartition_log"]
 
-JOB = "_job.json"  # in a folder that is not: what is being written
-PIECES = "_pieces"  # the folder in it for what is temporary
+PIECES = "_pieces"  # the folder for what is temporary, in one that is being written
 VERSION = 1
 HASH_RULE = "upper half of 64 bits of FNV-1a with avalanche of the label in UTF-8, modulo buckets"
 INSTANCES = b"influential_bandits.instances"  # the key of their number in a file's metadata
@@ -95,9 +93,10 @@ def repartition_log(
     source, target = Folder.at(address), Folder.at(out)
     if f"{target.address}/".startswith(f"{source.address}/"):
         raise InvalidInput(f"{target.address} lies within {source.address}; choose another folder")
-    job = job_digest(source, source.parquet_files(), plan)
+    job = job_digest(source, source.parquet_files().taken, plan)
     done = _begin(target, job)
     if done is not None:
+        _tidy(target)
         return done
     where = LocalExecution() if execution is None else execution
     survey = surveyed(source, plan, where, progress)
@@ -115,9 +114,15 @@ def repartition_log(
         "hash": HASH_RULE,
     }
     target.write_json(MARKER, made)
-    target.below(PIECES).remove()
-    target.system.delete_file(target.path(JOB))
+    _tidy(target)
     return made
+
+
+def _tidy(target: Folder) -> None:
+    """Remove what a finished folder needs no more."""
+    target.below(PIECES).remove()
+    if target.exists(JOB):
+        target.system.delete_file(target.path(JOB))
 
 
 def _begin(target: Folder, job: str) -> dict[str, Any] | None:

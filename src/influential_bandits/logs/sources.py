@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import codecs
-import csv
 import difflib
 import gzip
+import re
 import zlib
 from abc import ABC, abstractmethod
 from array import array
@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import optional_module
+from influential_bandits.checks import optional_module, printable
 from influential_bandits.errors import InvalidInput, InvalidLog
+from influential_bandits.logs.addresses import FileListing, Folder, require_file_or_folder
 from influential_bandits.logs.columns import arrow
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.world.dynamics import Ints
 
-__all__ = ["Source", "check_columns", "column_names", "open_source", "unreadable"]
+__all__ = ["Source", "as_dataset", "check_columns", "column_names", "open_source", "unreadable"]
 
 BLOCK = 1 << 20  # bytes of text that are read at once
 ROWS = 1 << 18  # rows of a table that are read at once
@@ -30,6 +31,7 @@ LONGEST_HEADER = 1 << 20  # bytes
 SEPARATORS = {",": "','", ";": "';'", "\t": "'\\t'", "|": "'|'"}
 MARK = b"\x1a"  # ASCII's own character for what could not be read
 MARKING = "influential-bandits.mark"  # the name of the way to replace it
+LINE_END = re.compile(r"\r\n?|\n")
 GZIP, PARQUET, ARROW_FILE = b"\x1f\x8b", b"PAR1", b"ARROW1"
 
 
@@ -45,6 +47,8 @@ class Source(ABC):
         Of CSV.
     place : str
         What rows are called in messages: lines of a file count from 1, rows of a table from 0.
+    listing : FileListing or None
+        The files of a folder.
     total, done : int
         How much there is to read, and how much was read: bytes or rows.
     """
@@ -52,6 +56,7 @@ class Source(ABC):
     name: str
     columns: list[str]
     separator: str | None = None
+    listing: FileListing | None = None
     place: str = "row"
     total: int
     done: int = 0
@@ -91,16 +96,14 @@ class TableSource(Source):
 class DatasetSource(Source):
     """Parquet or Arrow files, read row group by row group."""
 
-    def __init__(self, files: Sequence[Path], name: str, kind: str) -> None:
-        dataset = optional_module("pyarrow.dataset")
-        self.name = name
+    def __init__(self, folder: Folder, kind: str) -> None:
+        self.name, self.listing = folder.name, folder.parquet_files()
+        names = [file.name for file in self.listing.taken]
         try:
-            self.data = dataset.dataset(
-                [str(file) for file in files], format=kind, partitioning="hive"
-            )
+            self.data = as_dataset(folder, names, kind=kind)
             self.total = self.data.count_rows()
-        except (arrow().ArrowException, OSError) as error:
-            raise unreadable(name, error) from None
+        except (arrow().ArrowException, OSError, UnicodeError) as error:
+            raise unreadable(self.name, error) from None
         self.columns = list(self.data.schema.names)
 
     def batches(self, columns: Sequence[str], skipped: Callable[[int, str], None]) -> Iterator[Any]:
@@ -120,19 +123,39 @@ class DatasetSource(Source):
             yield batch
 
 
+def as_dataset(
+    folder: Folder, files: Sequence[str], schema: Any = None, kind: str = "parquet"
+) -> Any:
+    """Return files as Arrow's dataset: folders of the form name=value are columns, too.
+
+    Their values are text, as they stand there: as numbers, users 01 and 1 would be the same.
+    """
+    pa, dataset = arrow(), optional_module("pyarrow.dataset")
+    paths = [folder.path(file) for file in files]
+    folders = dict.fromkeys(part for path in paths for part in path.split("/")[:-1])
+    names = dict.fromkeys(part.partition("=")[0] for part in folders if "=" in part)
+    columns = pa.schema([(name, pa.string()) for name in names])
+    return dataset.dataset(
+        paths,
+        schema=schema,
+        format=kind,
+        partitioning=dataset.partitioning(columns, flavor="hive"),
+        filesystem=folder.system,
+    )
+
+
 class TextSource(Source):
     """A CSV file, plain or compressed."""
 
     place = "line"
 
     def __init__(self, path: Path, wanted: Sequence[str], separator: str | None) -> None:
-        self.path, self.name = path, path.name
+        self.path, self.name = path, printable(path.name)
         self.total = path.stat().st_size
-        text = _start_of(path)
-        self._only_header = text[-1] not in "\r\n"
-        line = text.splitlines()[0]
-        self.separator = _separator(path.name, line, wanted, separator)
-        self.columns = _fields(line, self.separator)
+        start = _start_of(path)
+        self.separator = _separator(self.name, start, wanted, separator)
+        self.columns, self._only_header = _header(start, self.separator)
+        _check_header(self.name, start, self.columns, self._only_header)
         self.wrong = array("q")  # places of rows of the wrong number of fields, ascending
         self.marked: MarkedText | None = None
         self._unclosed = array("q")  # those of them whose last quote has no end
@@ -144,7 +167,7 @@ class TextSource(Source):
         if self._only_header:  # which Arrow would take for the start of a line that is too long
             return
         try:
-            with pa.OSFile(str(self.path)) as file:
+            with self.path.open("rb") as file:
                 reader = self._reader(file, columns, skipped)
                 while True:
                     batch = next(reader, None)
@@ -186,7 +209,7 @@ class TextSource(Source):
             return "skip"
 
         if _magic(self.path).startswith(GZIP):
-            file = pa.CompressedInputStream(file, "gzip")
+            file = pa.CompressedInputStream(pa.PythonFile(file, "r"), "gzip")
         self.marked = MarkedText(file)
         return text.open_csv(
             pa.PythonFile(self.marked, "r"),
@@ -210,18 +233,19 @@ class TextSource(Source):
 
     def places(self, rows: Ints) -> list[int]:
         """Return rows of the file, the header being row 1; rows that were left out count."""
+        if not len(rows):  # asked for with every batch, however many rows were left out so far
+            return []
         good_before = np.array(self.wrong, np.int64) - np.arange(len(self.wrong)) - 2
         return [int(row) for row in rows + 2 + np.searchsorted(good_before, rows, "right")]
 
     def lines(self, places: Sequence[int]) -> list[int]:
         """Return the lines in which rows begin; quoted values may take several lines."""
         wanted = np.unique(np.array(places, np.int64))
-        lines, state = np.zeros(len(wanted), np.int64), np.zeros(4, np.int64)
+        lines, state = np.zeros(len(wanted), np.int64), np.zeros(5, np.int64)
         separator = ord(self.separator or ",")
         with _opened(self.path) as file:
             while (block := file.read(BLOCK)) and state[3] < len(wanted):
                 _find_rows(np.frombuffer(block, np.uint8), separator, wanted, lines, state)
-        # Where lines end in a bare carriage return, none is found, and rows are what there is.
         return [int(lines[np.searchsorted(wanted, place)]) or place for place in places]
 
 
@@ -231,17 +255,22 @@ def _find_rows(
 ) -> None:
     """Find the lines in which rows begin: ``wanted`` ascending, header = 1, found in ``lines``.
 
-    A quote opens a quoted value at its beginning only; a doubled one in it is a quote. The state
-    between blocks: mode (0 at the start of a value, 1 inside, 2 inside quotes, 3 after a quote
-    inside quotes), rows and lines that ended, and how many of the wanted were found.
+    Lines end as Arrow ends them: by a line feed, a carriage return, or both. A quote opens a quoted
+    value at its beginning only; a doubled one in it is a quote. The state between blocks: mode (0
+    at the start of a value, 1 inside, 2 inside quotes, 3 after a quote inside quotes), rows and
+    lines that ended, how many of the wanted were found, and whether a carriage return came last.
     """
-    mode, rows, ends, found = state
+    mode, rows, ends, found, returned = state
     for n in range(data.size):
+        byte = data[n]
+        if byte == 10 and returned:  # the second half of one end
+            returned = 0
+            continue
         while found < wanted.size and wanted[found] == rows + 1:
             lines[found] = ends + 1
             found += 1
-        byte = data[n]
-        end = byte == 10
+        returned = 1 if byte == 13 else 0
+        end = byte in (10, 13)
         ends += end
         if mode == 2:
             mode = 3 if byte == 34 else 2
@@ -252,7 +281,7 @@ def _find_rows(
             rows += end
         else:
             mode = 1
-    state[:] = mode, rows, ends, found
+    state[:] = mode, rows, ends, found, returned
 
 
 class MarkedText:
@@ -314,7 +343,7 @@ def _open_table(source: object) -> Source:
         try:
             made = {str(key): _column(value) for key, value in source.items()}
             return TableSource(pa.table(made), "the mapping")
-        except (pa.ArrowException, TypeError, ValueError) as error:
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise unreadable("the mapping", error) from None
     if not (
         hasattr(source, "__arrow_c_stream__") or isinstance(source, (pa.Table, pa.RecordBatch))
@@ -325,7 +354,7 @@ def _open_table(source: object) -> Source:
         )
     try:
         return TableSource(pa.table(source), name)
-    except (pa.ArrowException, TypeError, ValueError) as error:
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise unreadable(name, error) from None
 
 
@@ -339,24 +368,17 @@ def _column(values: Any) -> Any:
 
 
 def _open_path(path: Path, wanted: Sequence[str], separator: str | None) -> Source:
-    if not path.exists():
-        raise InvalidInput(f"there is no file {path}")
+    require_file_or_folder(path)
     if path.is_dir():
-        files = sorted(file for file in path.rglob("*.parquet") if file.is_file())
-        if not files:
-            raise InvalidInput(
-                f"{path} is a folder without Parquet files; name the file to read, or a folder "
-                "with files that end in .parquet"
-            )
-        return DatasetSource(files, path.name, "parquet")
+        return DatasetSource(Folder.at(path), "parquet")
     try:
         magic = _magic(path)
     except OSError as error:
-        raise unreadable(path.name, error) from None
+        raise unreadable(printable(path.name), error) from None
     if magic.startswith(PARQUET):
-        return DatasetSource([path], path.name, "parquet")
+        return DatasetSource(Folder.at(path), "parquet")
     if magic.startswith(ARROW_FILE):
-        return DatasetSource([path], path.name, "ipc")
+        return DatasetSource(Folder.at(path), "ipc")
     arrow()  # without it, say so before anything else
     return TextSource(path, wanted, separator)
 
@@ -371,41 +393,73 @@ def _opened(path: Path) -> Any:
 
 
 def _start_of(path: Path) -> str:
-    """Return the first line, with its end if it has one."""
+    """Return the beginning of a file; bytes that are not UTF-8 are there as surrogates."""
+    name = printable(path.name)
     try:
         with _opened(path) as file:
-            start = file.readline(LONGEST_HEADER)
+            start = file.read(LONGEST_HEADER)
     except (EOFError, OSError, zlib.error) as error:
-        raise unreadable(path.name, error) from None
+        raise unreadable(name, error) from None
     if not start:
-        raise InvalidLog(f"{path.name} is empty; its first line must name the columns")
-    try:
-        text = start.decode("utf-8-sig")
-    except UnicodeDecodeError:
+        raise InvalidLog(f"{name} is empty; its first line must name the columns")
+    text: str = start.decode("utf-8-sig", "surrogateescape")
+    line = _first_line(text)
+    if printable(line) != line:
         kind = "UTF-16" if start[:2] in {b"\xff\xfe", b"\xfe\xff"} else "no UTF-8"
         raise InvalidLog(
-            f"{path.name} does not begin with a line of text in UTF-8: it seems to be {kind}; "
+            f"{name} does not begin with a line of text in UTF-8: it seems to be {kind}; "
             "save it as CSV in UTF-8"
-        ) from None
-    if not text or not text.splitlines()[0].strip():
-        raise InvalidLog(f"the first line of {path.name} is blank; it must name the columns")
+        )
+    if not line.strip():
+        raise InvalidLog(f"the first line of {name} is blank; it must name the columns")
     return text
 
 
-def _fields(line: str, separator: str) -> list[str]:
-    return next(csv.reader([line], delimiter=separator))
+def _first_line(text: str) -> str:
+    return LINE_END.split(text, maxsplit=1)[0]
 
 
-def _separator(name: str, line: str, wanted: Sequence[str], given: str | None) -> str:
+def _header(start: str, separator: str) -> tuple[list[str], bool]:
+    """Return the fields of the first row, and whether the text ends before the row does.
+
+    Names may be quoted, with separators and line ends in them. Python's own reader of CSV is not
+    used: it has a limit of 131,072 characters for a field, which a wrong separator soon reaches.
+    """
+    here = re.escape(separator)
+    field = re.compile(rf'("(?:[^"]|"")*+")?([^{here}\r\n]*)({here}|\r\n?|\n|\Z)')
+    fields, place, end = [], 0, separator
+    while end == separator:
+        found = field.match(start, place)
+        if found is None:  # cannot be: the pattern matches anything
+            raise AssertionError(start[place : place + 40])
+        quoted, plain, end = found[1] or "", found[2], found[3]
+        fields.append(quoted[1:-1].replace('""', '"') + plain)
+        place = found.end()
+    return fields, end == ""
+
+
+def _check_header(name: str, start: str, fields: list[str], unended: bool) -> None:
+    """Raise an error for a first row without an end, or one that is no text."""
+    if unended and len(start.encode("utf-8", "surrogateescape")) >= LONGEST_HEADER - 3:
+        raise InvalidLog(
+            f"the first line of {name} has no end within {LONGEST_HEADER >> 20} MB; it must name "
+            "the columns, separated by , ; | or tabs"
+        )
+    if any(printable(field) != field for field in fields):
+        raise InvalidLog(f"the columns of {name} have names that are no UTF-8; save it in UTF-8")
+
+
+def _separator(name: str, start: str, wanted: Sequence[str], given: str | None) -> str:
     """Return the separator of a header: the one given if it fits, else the one that does."""
-    present = {s: len(set(wanted) & set(_fields(line, s))) for s in SEPARATORS}
-    best = max(present, key=lambda s: (present[s], len(_fields(line, s))))
+    fields = {s: _header(start, s)[0] for s in (*SEPARATORS, given or ",")}
+    present = {s: len(set(wanted) & set(found)) for s, found in fields.items()}
+    best = max(SEPARATORS, key=lambda s: (present[s], len(fields[s])))
     if given is None:
         return best
-    if present[best] > len(set(wanted) & set(_fields(line, given))):
+    if present[best] > present[given]:
         raise InvalidLog(
             f"separator {SEPARATORS.get(given, repr(given))} does not fit {name}, whose first line "
-            f"is {line[:80]!r}; try separator={SEPARATORS[best]}"
+            f"is {_first_line(start)[:80]!r}; try separator={SEPARATORS[best]}"
         )
     return given
 
@@ -434,8 +488,12 @@ def _missing(source: Source, column: str) -> str:
 
 
 def unreadable(name: str, error: BaseException) -> InvalidLog:
-    """Return the error for a file that Arrow or the system cannot read."""
-    texts = [str(part) for part in error.args if isinstance(part, str)] or [type(error).__name__]
-    return InvalidLog(
-        f"{name} cannot be read: {'; '.join(texts).strip().partition(chr(10))[0]:.150}"
-    )
+    """Return the error for a file or table that Arrow or the system cannot read."""
+    if isinstance(error, UnicodeError):
+        why = f"it holds text that is no UTF-8: {error}"
+    elif isinstance(error, OverflowError):
+        why = "it holds whole numbers beyond 64 bits; turn them into floats, as by astype(float)"
+    else:
+        texts = [str(part) for part in error.args if isinstance(part, str)]
+        why = "; ".join(texts).strip().partition("\n")[0] or type(error).__name__
+    return InvalidLog(printable(f"{name} cannot be read: {why:.150}"))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -24,6 +22,7 @@ from influential_bandits.logs.options import ReadingOptions, reading_options
 from influential_bandits.logs.pipeline import Events, Pipeline
 from influential_bandits.logs.sources import Source, open_source
 from influential_bandits.logs.spilling import Spill
+from influential_bandits.logs.temporary import TemporaryFolder
 from influential_bandits.world.dynamics import Ints
 
 __all__ = ["LogStream", "stream_log"]
@@ -61,7 +60,8 @@ def stream_log(
         are kept in memory.
     folder : path, optional
         Where to put temporary files, about 40 bytes an event; by default where the system puts
-        them. They are removed when the stream is closed, is no longer used, or fails.
+        them. They are removed when the stream is closed, is no longer used, or fails; those of a
+        process that was killed, by the next that puts files there.
     separator, progress
         As for :func:`read_log`.
     **options
@@ -183,18 +183,14 @@ class _SortedStream(LogStream):
     """Parts of rows in any order, sorted into buckets by instance beforehand."""
 
     def _prepare(self) -> None:
-        self._home = self._temporary_folder()
-        self._finalizer = weakref.finalize(self, shutil.rmtree, self._home, ignore_errors=True)
+        folder = TemporaryFolder(self._folder)
+        self._home = folder.path
+        self._finalizer = weakref.finalize(self, folder.remove)
         try:
             self._sort()
         except BaseException:
             self.close()
             raise
-
-    def _temporary_folder(self) -> Path:
-        if self._folder is not None and not Path(self._folder).is_dir():
-            raise InvalidInput(f"there is no folder {self._folder} for temporary files")
-        return Path(tempfile.mkdtemp(prefix="influential-bandits-", dir=self._folder))
 
     def _sort(self) -> None:
         """Check all rows and put them into buckets."""

@@ -14,24 +14,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import optional_module
 from influential_bandits.errors import InvalidLog
 from influential_bandits.logs import shuffling, sources
-from influential_bandits.logs.addresses import FileEntry, Folder
+from influential_bandits.logs.addresses import MARKER, Folder
 from influential_bandits.logs.bad_rows import BadRows, Found
 from influential_bandits.logs.columns import arrow
 from influential_bandits.logs.items import ItemCodes
 from influential_bandits.logs.numbering import hashes
 from influential_bandits.logs.options import ReadingOptions
 from influential_bandits.logs.pipeline import Events, Pipeline, numeric_times
-from influential_bandits.logs.sources import Source, check_columns, unreadable
+from influential_bandits.logs.sources import Source, as_dataset, check_columns, unreadable
 from influential_bandits.simulation.execution import Execution, Progress
 
 __all__ = ["FileGroup", "FolderSource", "Reading", "Survey", "surveyed"]
 
 Labels = npt.NDArray[np.uint64]  # hashes of labels, ascending
 
-MARKER = "_partitioned.json"  # in a folder whose files have whole instances, as they should be
 GROUP_BYTES = 8 << 20  # small files are looked at together, up to so many bytes
 SPLIT_BYTES = 32 << 20  # files of more may be looked at by several workers
 FEWEST_MERGED = 1 << 20  # hashes that wait until they are sorted into the others
@@ -77,31 +75,20 @@ class GroupSource(Source):
                 )
 
 
-def as_dataset(folder: Folder, files: Sequence[str], schema: Any = None) -> Any:
-    """Return files as Arrow's dataset: folders of the form name=value are columns, too."""
-    dataset = optional_module("pyarrow.dataset")
-    return dataset.dataset(
-        [folder.path(file) for file in files],
-        schema=schema,
-        format="parquet",
-        partitioning="hive",
-        filesystem=folder.system,
-    )
-
-
 class FolderSource(Source):
     """All files of a folder, for messages: what is said about rows names their files."""
 
-    def __init__(self, folder: Folder, files: Sequence[FileEntry]) -> None:
-        self.folder, self.files = folder, files
-        self.name = folder.name
-        names = [file.name for file in files]
+    def __init__(self, folder: Folder) -> None:
+        self.folder, self.name = folder, folder.name
+        self.listing = folder.parquet_files()
+        self.files = self.listing.taken
+        names = [file.name for file in self.files]
         try:
             self.schema = as_dataset(folder, names).schema
         except (arrow().ArrowException, OSError) as error:
             raise unreadable(names[0] or self.name, error) from None
         self.columns = list(self.schema.names)
-        self.total = len(files)
+        self.total = len(self.files)
         self.pieces: list[tuple[str, int]] = []  # files, or parts of files: the name, the first row
         self.ends: list[int] = []  # of the rows of each piece among all, once they were counted
 
@@ -308,7 +295,7 @@ def surveyed(
 ) -> Survey:
     """Look at all files of a folder."""
     codes = ItemCodes(plan)
-    source = FolderSource(folder, folder.parquet_files())
+    source = FolderSource(folder)
     check_columns(source, plan.columns)
     groups = source.groups()
     reading = Reading(plan, _numeric_time(source, plan))

@@ -9,19 +9,11 @@ from influential_bandits.errors import InvalidInput, InvalidLog
 from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.partitions import PartitionedLog, columns_at, open_partitions
 from influential_bandits.logs.reading import read_log
+from influential_bandits.logs.roles import USUAL, guess_column
 from influential_bandits.logs.sources import column_names
 from influential_bandits.simulation.execution import Execution
 
 __all__ = ["open_for_command", "read_for_command"]
-
-USUAL = {
-    "instance": ("instance", "user", "user_id", "userid", "session", "session_id", "campaign"),
-    "time": ("time", "timestamp", "date", "datetime", "created_at", "ts"),
-    "arm": ("arm", "action", "item", "ad", "advert", "category", "genre", "genres", "topic"),
-    "loss": ("loss", "cost"),
-    "rating": ("rating", "stars", "score"),
-    "reward": ("reward", "click", "clicked", "conversion"),
-}
 
 
 def read_for_command(path: Path, named: dict[str, str | None], **options: Any) -> EventLog:
@@ -63,11 +55,11 @@ def _found(
     """Return the column of each role, as it was named or by its usual name."""
     found = {role: name for role, name in named.items() if name is not None}
     value_named = any(role in found for role in ("loss", "rating", "reward"))
-    for role, usual in USUAL.items():
+    for role in USUAL:
         value = role in {"loss", "rating", "reward"}
         if role in found or (value and value_named):
             continue
-        guessed = _guess(columns, usual)
+        guessed = guess_column(columns, role)
         if guessed is not None:
             found[role] = guessed
             value_named |= value
@@ -92,8 +84,3 @@ def _found(
 
 def _told(found: dict[str, str]) -> str:
     return ", ".join(f"{role} = {name}" for role, name in found.items())
-
-
-def _guess(columns: list[str], usual: tuple[str, ...]) -> str | None:
-    by_lower = {column.strip().lower(): column for column in reversed(columns)}
-    return next((by_lower[name] for name in usual if name in by_lower), None)

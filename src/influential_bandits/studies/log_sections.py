@@ -12,6 +12,7 @@ from influential_bandits.errors import InvalidLog, NotApplicable
 from influential_bandits.learning.influence_test import InfluenceTest
 from influential_bandits.learning.models import InfluenceModel
 from influential_bandits.learning.validation import Validation, ladder, validate
+from influential_bandits.logs.addresses import describe_files
 from influential_bandits.logs.log import EventLog
 from influential_bandits.simulation.execution import Execution
 from influential_bandits.studies.study import (
@@ -84,7 +85,10 @@ def _is_short(value: Any) -> bool:
 
 
 def _told(about: dict[str, Any]) -> str:
-    parts = [f"{key}: {value}" for key, value in about.items() if _is_short(value)]
+    parts = [
+        f"{key}: {value}" for key, value in about.items() if _is_short(value) and key != "files"
+    ]
+    parts += describe_files(about)
     dropped = about.get("dropped") or {}
     parts += [f"{count} rows dropped ({reason})" for reason, count in dropped.items()]
     return "; ".join(parts)

@@ -1,0 +1,170 @@
+"""The memory of a fit: said beforehand, in time, and near what is measured."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from influential_bandits.errors import NotApplicable
+from influential_bandits.learning import memory
+from influential_bandits.learning.influence_test import influence_test
+from influential_bandits.learning.memory import available_memory, fit_memory
+from influential_bandits.learning.models import DriftModel, InfluenceModel, StationaryModel
+from influential_bandits.learning.validation import choose, ladder, validate
+from influential_bandits.logs.log import EventLog
+from influential_bandits.simulation.execution import LocalExecution
+
+ARMS = 40
+MEASURED = """
+import ctypes, json, sys
+from pathlib import Path
+from influential_bandits import InfluenceModel, LocalExecution, synthetic_log
+
+def peak():
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return {name: 1024 * int(status[name].split()[0]) for name in ("VmHWM", "VmRSS")}
+
+log, small = (synthetic_log(2, 60, arms, seed=0) for arms in (int(sys.argv[1]), 3))
+where = LocalExecution(threads=2)
+for kind, pooled in (("psd", True), ("symmetric", True), ("psd", False)):
+    model = InfluenceModel(kind, memory=0.8, pooled=pooled)
+    model.fit(small, execution=where)
+    need = model.memory_of(log.n_arms, log.n_instances, where).work
+    ctypes.CDLL(None).malloc_trim(0)  # what earlier fits left would not be taken anew
+    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    before = peak()["VmRSS"]
+    model.fit(log, execution=where)
+    print(json.dumps([kind, pooled, need, peak()["VmHWM"] - before]))
+"""
+
+
+def test_the_formula_is_near_what_is_measured():
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURED, str(ARMS)], capture_output=True, text=True, check=True
+    )
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(rows) == 3
+    for kind, pooled, need, measured in rows:
+        assert 0.4 * need < measured < 1.1 * need, (kind, pooled, need / 2**20, measured / 2**20)
+
+
+def test_the_formula_grows_as_the_equations_do():
+    def work(arms, **options):
+        size = arms + arms * (arms + 1) // 2
+        return fit_memory(size, 1, 1, **({"definite": True, "pooled": True} | options)).work
+
+    assert work(200) / work(100) == pytest.approx(16, rel=0.1)
+    assert work(240) > 70 * 2**30
+    assert work(100, definite=False) < work(100)
+    many = fit_memory(100, 10_000, 4, definite=False, pooled=False)
+    assert many.kept == pytest.approx(8 * (101**2 + 3 * 100 * 10_000))
+    assert fit_memory(100, 500, 1, definite=False, pooled="partial").work > 300 * 8 * 101**2
+    workers = [fit_memory(500, 8, n, definite=True, pooled=False).work for n in (1, 2, 8, 16)]
+    assert workers[0] < workers[1] < workers[2] == workers[3]
+
+
+@pytest.fixture(scope="module")
+def many_arms():
+    names = [f"arm {n % 300}" for n in range(900)]
+    return EventLog(np.repeat(["ann", "bob", "cleo"], 300), names, np.arange(900.0) % 7)
+
+
+@pytest.fixture
+def no_fits(monkeypatch):
+    """Say that 16 GB are there, and fail if anything is computed."""
+    monkeypatch.setattr(memory, "available_memory", lambda: 16.0 * 2**30)
+
+    def fail(*_, **__):
+        raise AssertionError("nothing should be computed")
+
+    for name in ("surveyed", "pooled_population", "separate_fits"):
+        monkeypatch.setattr(f"influential_bandits.learning.loss_model.{name}", fail)
+
+
+@pytest.mark.parametrize("kind", ["psd", "symmetric", "free"])
+@pytest.mark.parametrize("pooled", [False, True, "partial"])
+def test_too_many_arms_are_refused_before_anything_is_computed(kind, pooled, many_arms, no_fits):
+    pairs = 90_000 if kind == "free" else 45_150
+    told = rf"300 arms with {pairs:,} interactions to 3 instances would take about .* [GT]B of mem"
+    with pytest.raises(NotApplicable, match=told + r".*16.0 GB are.*--interaction diagonal"):
+        InfluenceModel(kind, pooled=pooled).fit(many_arms)
+
+
+def test_comparisons_are_refused_before_the_first_fit(many_arms, no_fits):
+    for use in (
+        lambda: validate(many_arms, ladder()),
+        lambda: choose(many_arms, [StationaryModel(), InfluenceModel("symmetric", pooled=True)]),
+    ):
+        with pytest.raises(NotApplicable, match="300 arms with 45,150 interactions"):
+            use()
+
+
+def test_models_that_are_kept_count(monkeypatch):
+    log = EventLog(["ann"] * 200, [f"{n % 100}" for n in range(200)], np.arange(200.0) % 3)
+    model = InfluenceModel("symmetric", pooled=True)
+    one = model.memory_of(100, 1, LocalExecution(1))
+    monkeypatch.setattr(memory, "available_memory", lambda: 1.01 * one.work / memory.SHARE)
+    model.require_memory(100, 1, LocalExecution(1))
+    several = {
+        str(ridge): InfluenceModel("symmetric", pooled=True, ridge=ridge) for ridge in (1, 2)
+    }
+    with pytest.raises(NotApplicable, match="would take about"):
+        validate(log, several, execution=LocalExecution(1))
+
+
+def test_models_of_few_coefficients_are_fitted(many_arms, monkeypatch):
+    monkeypatch.setattr(memory, "available_memory", lambda: 2.0 * 2**30)
+    model = InfluenceModel("diagonal", pooled=True).fit(many_arms)
+    assert model.interaction_.shape == (300, 300)
+    assert DriftModel(pooled=True).fit(many_arms).initial_loss_.shape == (300,)
+
+
+def test_arms_without_interactions_have_a_limit_too(monkeypatch):
+    monkeypatch.setattr(memory, "available_memory", lambda: 2.0**20)
+    with pytest.raises(NotApplicable, match=r"the fit of 4,000 arms would .*: merge rare arms"):
+        StationaryModel().require_memory(4000, 1, LocalExecution(1))
+
+
+def test_the_test_of_influence_says_its_memory_too(monkeypatch):
+    names = [f"{n % 50}" for n in range(4000)]
+    log = EventLog(np.repeat(np.arange(40), 100), names, np.random.default_rng(0).normal(size=4000))
+    monkeypatch.setattr(memory, "available_memory", lambda: 2.0**20)
+    with pytest.raises(NotApplicable, match="the test of 1,275 pairs of arms would take about"):
+        influence_test(log)
+
+
+def test_fits_that_run_out_of_memory_say_so(monkeypatch):
+    log = EventLog(["ann"] * 4, ["a", "b"] * 2, [1.0, 2.0, 3.0, 4.0])
+
+    def fail(*_, **__):
+        raise MemoryError
+
+    monkeypatch.setattr("influential_bandits.learning.loss_model.random_effects", fail)
+    with pytest.raises(NotApplicable, match=r"the fit of 2 arms .*more memory than there is"):
+        InfluenceModel().fit(log)
+
+
+def test_the_memory_of_containers_counts(tmp_path, monkeypatch):
+    system = available_memory()
+    assert 2**20 < system < 2**50
+    monkeypatch.setattr(memory, "CGROUPS", tmp_path)
+    (tmp_path / "memory.max").write_text("max\n")
+    (tmp_path / "memory.stat").write_text("anon 100\nfile 5\n")
+    assert available_memory() > 2**20
+    (tmp_path / "memory.max").write_text("1100\n")
+    assert available_memory() == 1000.0
+    (tmp_path / "memory").mkdir()
+    (tmp_path / "memory" / "memory.limit_in_bytes").write_text("500\n")
+    assert available_memory() == 500.0
+
+
+def test_a_limit_of_the_process_counts():
+    code = (
+        "import resource; resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))\n"
+        "from influential_bandits.learning.memory import available_memory\n"
+        "print(available_memory() / 2**30)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert 0.5 < float(done.stdout) < 8.0

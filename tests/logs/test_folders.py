@@ -1,0 +1,309 @@
+"""Folders of Parquet files: every reader takes the same files, and says which it left."""
+
+import os
+import uuid
+from pathlib import Path
+
+import fsspec
+import pandas as pd
+import pytest
+
+from influential_bandits.errors import InvalidInput, InvalidLog
+from influential_bandits.logs.addresses import JOB, MARKER, Folder, describe_files
+from influential_bandits.logs.partitions import open_partitions
+from influential_bandits.logs.reading import read_log
+from influential_bandits.logs.repartitioning import repartition_log
+from influential_bandits.logs.streaming import stream_log
+from influential_bandits.studies.log_options import read_for_command
+from influential_bandits.studies.log_sections import log_section
+
+OPTIONS = {"time": None, "loss": "loss"}
+
+
+def frame(*users):
+    return pd.DataFrame({"instance": users, "arm": "a", "loss": 1.0})
+
+
+def parquet(path, *users):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    frame(*users).to_parquet(path)
+
+
+def text(path, content="anything"):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content)
+
+
+@pytest.fixture
+def elsewhere():
+    """Return copies of folders in the file system that fsspec keeps in memory."""
+    system = fsspec.filesystem("memory")
+
+    def elsewhere(folder):
+        address = f"memory://{uuid.uuid4().hex}"
+        for file in Path(folder).rglob("*"):
+            if file.is_file():
+                system.pipe(f"{address}/{file.relative_to(folder)}", file.read_bytes())
+        return address
+
+    yield elsewhere
+    system.store.clear()
+    system.pseudo_dirs[:] = [""]
+
+
+def users_of(folder, elsewhere, tmp_path):
+    """Return the users that all readers find, and what they say about files."""
+    whole = read_log(folder, **OPTIONS)
+    about = {key: whole.about[key] for key in ("files", "left")}
+    with stream_log(folder, **OPTIONS) as stream:
+        assert {user for part in stream for user in part.instances} == set(whole.instances)
+        assert {key: stream.about[key] for key in about} == about
+    for address in (folder, f"file://{folder}", elsewhere(folder)):
+        with open_partitions(address, folder=tmp_path, **OPTIONS) as log:
+            assert {user for part in log for user in part.instances} == set(whole.instances)
+            assert log.n_events == whole.n_events
+            assert {key: log.about[key] for key in about} == about
+        made = repartition_log(address, tmp_path / uuid.uuid4().hex, **OPTIONS)
+        assert made["events"] == whole.n_events
+        assert {key: made[key] for key in about} == about
+    return sorted(whole.instances), about
+
+
+TAKEN = ("b.PARQUET", "c.parq", "d.Pq", "day=1/part-0.snappy.parquet", "x/y/z/e.parquet")
+HIDDEN = (
+    "_temporary/0/task/part-0.parquet",
+    ".hidden.parquet",
+    "_metadata",
+    "_common_metadata",
+    "_SUCCESS",
+    "._b.parquet",
+    ".spark/part-0.parquet",
+    "x/_temporary/part-0.parquet",
+    ".b.parquet.crc",
+    "_started_17",
+    "_committed_17",
+)
+OTHERS = (
+    "f.parquet.tmp",
+    "g.parquet._COPYING_",
+    "h.parquet.inprogress",
+    "b.PARQUET.crc",
+    "notes.csv",
+    "README",
+    "i.parquet.1a2b.unfinished",
+)
+
+
+def test_all_readers_take_the_files_that_engines_take(tmp_path, elsewhere):
+    folder = tmp_path / "log"
+    for number, name in enumerate(TAKEN):
+        parquet(folder / name, f"user {number}")
+    for name in HIDDEN:
+        parquet(folder / name, "hidden")
+    for name in OTHERS:
+        text(folder / name)
+    found, about = users_of(folder, elsewhere, tmp_path)
+    assert found == [f"user {number}" for number in range(len(TAKEN))]
+    assert about["files"] == len(TAKEN)
+    left = {
+        name.split("/")[0] + "/" if name[0] in "_." and "/" in name else name for name in HIDDEN
+    }
+    left = left - {"x/_temporary/part-0.parquet"} | {"x/_temporary/"}
+    assert about["left"] == sorted(left | set(OTHERS))
+
+
+def test_commands_and_reports_say_what_was_left(tmp_path):
+    for name in ("a.parquet", "b.parquet", "_SUCCESS", "_metadata", ".a.parquet.crc", "c.tmp"):
+        parquet(tmp_path / name, name)
+    named = dict.fromkeys(("instance", "arm", "time", "loss", "rating", "reward"))
+    log = read_for_command(tmp_path, named)
+    said = "2 files taken, 4 left: .a.parquet.crc, _SUCCESS, _metadata and 1 more"
+    assert describe_files(log.about) == [said]
+    assert said in log_section(log).analysis.notes[0]
+    assert describe_files({"files": 1, "left": []}) == ["1 file taken"]
+    assert describe_files({}) == []
+
+
+def test_a_single_file_says_nothing_of_files(tmp_path):
+    parquet(tmp_path / "_log.parquet", "ann")
+    for log in (
+        read_log(tmp_path / "_log.parquet", **OPTIONS),
+        open_partitions(tmp_path / "_log.parquet", **OPTIONS),
+    ):
+        assert log.n_events == 1
+        assert not {"files", "left"} & set(log.about)
+
+
+def test_values_in_the_names_of_folders_are_text(tmp_path, elsewhere):
+    for user in ("01", "1", "007"):
+        path = tmp_path / "log" / f"_shard=2/instance={user}" / "part-0.parquet"
+        path.parent.mkdir(parents=True)
+        frame("?").drop(columns="instance").to_parquet(path)
+    assert users_of(tmp_path / "log", elsewhere, tmp_path)[0] == ["007", "01", "1"]
+
+
+def test_folders_without_data_say_what_is_there(tmp_path, elsewhere):
+    text(tmp_path / "log" / "a.csv", "instance,arm,loss\nu,a,1\n")
+    text(tmp_path / "log" / "_temporary" / "b.parquet")
+    told = r"without Parquet files \(but _temporary/, a.csv\).*end in .parquet"
+    for read in (read_log, open_partitions):
+        with pytest.raises(InvalidInput, match=told):
+            read(tmp_path / "log", **OPTIONS)
+    with pytest.raises(InvalidInput, match=told):
+        open_partitions(elsewhere(tmp_path / "log"), **OPTIONS)
+
+
+READERS = {
+    "read_log": lambda folder, out: read_log(folder, **OPTIONS),
+    "stream_log": lambda folder, out: stream_log(folder, **OPTIONS),
+    "open_partitions": lambda folder, out: open_partitions(folder, **OPTIONS),
+    "repartition_log": lambda folder, out: repartition_log(folder, out, **OPTIONS),
+}
+
+
+def dangling_file(folder):
+    (folder / "b.parquet").symlink_to(folder / "gone.parquet")
+
+
+def dangling_folder(folder):
+    (folder / "2024").symlink_to(folder.parent / "not mounted")
+
+
+def loop(folder):
+    (folder / "inner").symlink_to(folder)
+
+
+def chain_of_links(folder):
+    (folder / "b.parquet").symlink_to(folder / "c.parquet")
+    (folder / "c.parquet").symlink_to(folder / "b.parquet")
+
+
+def same_file(folder):
+    (folder / "b.parquet").symlink_to("a.parquet")
+
+
+def same_folder(folder):
+    parquet(folder / "day" / "b.parquet", "bob")
+    (folder / "today").symlink_to("day")
+
+
+def pipe(folder):
+    os.mkfifo(folder / "b.parquet")
+
+
+def empty_file(folder):
+    (folder / "b.parquet").touch()
+
+
+def text_file(folder):
+    text(folder / "b.parquet")
+
+
+def cut_file(folder):
+    whole = (folder / "a.parquet").read_bytes()
+    (folder / "b.parquet").write_bytes(whole[: len(whole) // 2])
+
+
+def delta_table(folder):
+    text(folder / "_delta_log" / "00000000000000000000.json")
+
+
+def hudi_table(folder):
+    text(folder / ".hoodie" / "hoodie.properties")
+
+
+def unfinished(folder):
+    text(folder / JOB, "{}")
+
+
+REFUSED = {
+    dangling_file: "b.parquet of .* leads nowhere",
+    dangling_folder: "2024 of .* leads nowhere",
+    loop: "inner of .* is a link to the folder itself.*twice",
+    chain_of_links: "cannot be reached: .*symbolic links",
+    same_file: "a.parquet.*twice|b.parquet.*twice",
+    same_folder: "today of .* is a link to day.*twice",
+    pipe: "b.parquet of .* is no regular file",
+    empty_file: r"b\.parquet",
+    text_file: r"b\.parquet",
+    cut_file: r"b\.parquet",
+    delta_table: "is a Delta table",
+    hudi_table: "is a Hudi table",
+    unfinished: "not complete: repartition_log was interrupted",
+}
+
+
+@pytest.mark.parametrize("make", REFUSED, ids=lambda make: make.__name__)
+def test_what_would_be_missing_or_count_twice_is_refused(make, tmp_path):
+    folder = tmp_path / "log"
+    parquet(folder / "a.parquet", "ann")
+    make(folder)
+    for read in READERS.values():
+        with pytest.raises(InvalidInput, match=REFUSED[make]):
+            read(folder, tmp_path / "out")
+
+
+def test_links_are_followed(tmp_path):
+    parquet(tmp_path / "disk" / "day" / "b.parquet", "bob")
+    parquet(tmp_path / "disk" / "cleo.parquet", "cleo")
+    parquet(tmp_path / "log" / "a.parquet", "ann")
+    (tmp_path / "log" / "day").symlink_to(tmp_path / "disk" / "day")
+    (tmp_path / "log" / "c.parquet").symlink_to(tmp_path / "disk" / "cleo.parquet")
+    (tmp_path / "by name").symlink_to(tmp_path / "log")
+    for folder in (tmp_path / "log", tmp_path / "by name"):
+        assert set(read_log(folder, **OPTIONS).instances) == {"ann", "bob", "cleo"}
+        assert open_partitions(folder, **OPTIONS).n_events == 3
+
+
+def test_folders_that_may_not_be_read_are_named(tmp_path, monkeypatch):
+    parquet(tmp_path / "log" / "a.parquet", "ann")
+    parquet(tmp_path / "log" / "secret" / "b.parquet", "bob")
+    scan = os.scandir
+
+    def refuse(path):  # the tests may run as somebody who may read everything
+        if str(path).endswith("secret"):
+            raise PermissionError(13, "Permission denied", path)
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    for read in (read_log, open_partitions):
+        with pytest.raises(InvalidInput, match=r"Permission denied: .*secret"):
+            read(tmp_path / "log", **OPTIONS)
+
+
+@pytest.mark.parametrize("last", [True, False])
+def test_an_interrupted_repartitioning_is_not_read_but_goes_on(last, tmp_path, monkeypatch):
+    parquet(tmp_path / "log" / "a.parquet", "ann", "bob")
+    out = tmp_path / "out"
+    step = "remove" if last else "write_json"
+    whole = getattr(Folder, step)
+
+    def fail(folder, *arguments):
+        if last or arguments[0] == MARKER:
+            raise ZeroDivisionError
+        return whole(folder, *arguments)
+
+    monkeypatch.setattr(Folder, step, fail)
+    with pytest.raises(ZeroDivisionError):
+        repartition_log(tmp_path / "log", out, **OPTIONS)
+    monkeypatch.undo()
+    if last:
+        assert read_log(out, **OPTIONS).n_events == 2, "all files are there"
+    else:
+        with pytest.raises(InvalidInput, match="interrupted; call it again"):
+            read_log(out, **OPTIONS)
+    made = repartition_log(tmp_path / "log", out, **OPTIONS)
+    log = read_log(out, **OPTIONS)
+    assert log.n_events == made["events"] == 2
+    assert log.about["left"] == []
+    assert {path.name for path in out.iterdir()} == {MARKER, "part-000000.parquet"}
+
+
+def test_names_that_are_no_text_are_named(tmp_path):
+    parquet(tmp_path / "log.parquet", "ann")
+    odd = os.fsdecode(os.fsencode(tmp_path / "log-") + b"\xff.parquet")
+    Path(odd).write_bytes((tmp_path / "log.parquet").read_bytes())
+    for read in (read_log, open_partitions):
+        with pytest.raises((InvalidInput, InvalidLog)) as raised:
+            read(odd, **OPTIONS)
+        assert "log-" in str(raised.value).encode().decode()
