@@ -168,12 +168,12 @@ def imported_clock(c, s, t, eligible, rng):
 
 def interpreted(c, s, t, eligible, rng):
     with numba.objmode(arm="int64"):
-        arm = 0
-    return arm
+        arm = t % 2
+    return arm + 0
 
 
 def enclosed():
-    draw = np.random.rand  # noqa: NPY002
+    draw = np.random.rand
 
     def select(c, s, t, eligible, rng):
         return int(2 * draw())

@@ -340,7 +340,7 @@ def _numbers(name: str, values: npt.ArrayLike) -> Floats:
     try:
         column = np.array(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
-        raise InvalidLog(f"{name} must be numbers, got {values!r:.60}") from None
+        raise InvalidLog(f"{name} must be numbers, got {shown(values)}") from None
     bad = np.flatnonzero(~np.isfinite(column))
     if len(bad):
         raise InvalidLog(

@@ -254,6 +254,8 @@ class Agent:
                 f"{type(self.policy).__name__} cannot be saved: its parameter {endless[0]} is "
                 f"{settings[endless[0]]}; take a large number instead"
             )
+        for ticket in self.pending.values():
+            self._field_to_json("memo", np.array(ticket.memo))
         return {
             "format": FORMAT,
             "policy": {"name": type(self.policy).__name__, "parameters": settings},
