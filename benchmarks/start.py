@@ -1,9 +1,11 @@
-"""How long a new process takes, with the compiled code of an earlier one in the cache."""
+"""How long a new process takes: with compiled code on disk, and without."""
 
+import os
 import subprocess
 import sys
+import tempfile
 
-from benchmarks.measuring import fastest, within
+from benchmarks.measuring import Row, fastest, within
 
 # os._exit, because the answer is known before the interpreter has tidied up.
 FIRST_RESULT = """
@@ -13,6 +15,16 @@ instance = ib.random_instance(arms=3, seed=0)
 run = ib.simulate(instance, ib.InfluentialLCB(), 10_000, ib.GaussianNoise(1.0), seeds=range(10))
 assert (run.regret() >= 0).all()
 os._exit(0)
+"""
+# The first call ever: CPU time of compiling, beside that of the same calls with the code on disk.
+FIRST_CALL = """
+import sys, time
+import influential_bandits as ib
+instance = ib.random_instance(arms=3, seed=0)
+policy = getattr(ib, sys.argv[1])()
+start = time.process_time()
+ib.simulate(instance, policy, 100, ib.GaussianNoise(1.0), progress=False)
+print(time.process_time() - start)
 """
 IMPORTS = "import os, numpy, numba, scipy.sparse, rich.progress; os._exit(0)"
 
@@ -29,6 +41,22 @@ def rows(quick):
     yield within("new process: simulate() and regret()", times["result"], "s", 2.0, note=note)
     note = f"Python alone: {times['python']:.3f} s"
     yield within("new process: --help", times["help"], "s", 0.4, must=False, note=note)
+    for policy in ("LCB",) if quick else ("LCB", "InfluentialLCB", "ModelLCB"):
+        with tempfile.TemporaryDirectory() as folder:
+            first, second = first_call(policy, folder), first_call(policy, folder)
+        yield Row(f"first simulate() ever: {policy}", first, "s of CPU", "the next process", second)
+
+
+def first_call(policy, folder):
+    """CPU time of a first call, by a process with this folder for compiled code."""
+    done = subprocess.run(
+        [sys.executable, "-c", FIRST_CALL, policy],
+        env=os.environ | {"NUMBA_CACHE_DIR": folder},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return float(done.stdout)
 
 
 def python(*arguments):

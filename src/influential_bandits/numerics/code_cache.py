@@ -85,12 +85,16 @@ class CodeCache(_Cache):  # type: ignore[misc]
             return
         payload = dumps(data._reduce())
         entry = MAGIC + hashlib.sha256(payload).digest() + payload
-        problems = [problem for folder in folders() if (problem := _write(folder, file, entry))]
-        if len(problems) == len(folders()):
-            _warn_once(
-                "compiled code cannot be kept, and is compiled again by every process ("
-                f"{'; '.join(problems)}); set NUMBA_CACHE_DIR to a folder that only you can write"
-            )
+        problems = []
+        for folder in folders():
+            problem = _write(folder, file, entry)
+            if problem is None:
+                return
+            problems.append(problem)
+        _warn_once(
+            f"compiled code cannot be kept, and every process compiles again ({'; '.join(problems)}"
+            "); set NUMBA_CACHE_DIR to a folder that only you can write to"
+        )
 
     def _file(self, sig: Any, codegen: Any) -> str | None:
         """Return the name of an entry; None for what another process could not find again."""
@@ -137,29 +141,31 @@ def _rebuilt(entry: bytes, target_context: Any, path: Path) -> Any:
         return None
 
 
-def _write(folder: Path, file: str, entry: bytes) -> str:
-    """Write an entry, so that it is there as a whole or not at all; return what is in the way."""
+def _write(folder: Path, file: str, entry: bytes) -> str | None:
+    """Write an entry, so that it is there as a whole or not at all, or return why it cannot be."""
     temporary = folder / f".{file}.{uuid.uuid4().hex[:16]}.tmp"
     try:
         if not folder.is_dir():
             _make(folder)
         if not is_private(folder):
             return f"others can write to {folder}"
-        with temporary.open("wb") as output:
-            output.write(entry)
+        temporary.write_bytes(entry)
+        temporary.chmod(0o644)
         temporary.replace(folder / file)
     except OSError as error:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
         return f"{folder}: {error.strerror}"
-    return ""
+    return None
 
 
 def _make(folder: Path) -> None:
-    """Make a folder that only its owner writes to, and remove those of old states of the source."""
-    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    folder.mkdir(exist_ok=True)
-    folder.chmod(0o755 if folder.is_relative_to(PACKAGE) else 0o700)
+    """Make a folder that only its owner writes to, and remove those of old states of the source.
+
+    Others may read it: one account can fill it for all.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o755)
     others = sorted(folder.parent.glob("compiled-*"), key=lambda path: path.stat().st_mtime)
     for old in others[:-STATES_KEPT]:
         shutil.rmtree(old, ignore_errors=True)

@@ -14,6 +14,7 @@ from numba.extending import intrinsic
 from numba.np.arrayobj import make_array, populate_array
 
 from influential_bandits.numerics.code_cache import CodeCache
+from influential_bandits.numerics.compile_notice import announce_compiling
 
 __all__ = ["borrowed", "inlined", "kernel"]
 
@@ -41,6 +42,7 @@ def _compiled(function: Function, forceinline: bool) -> Function:
         nogil=True, error_model="numpy", fastmath=False, forceinline=forceinline
     )(function)
     dispatcher._cache = CodeCache(function)
+    announce_compiling()
     return dispatcher
 
 
@@ -55,12 +57,11 @@ def _interpreted(function: Function) -> Function:
     return cast("Function", run)
 
 
-@intrinsic
-def borrowed(typing_context, array):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN201
+def _borrow(typing_context, array):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
     """Return a view without an owner: passing it around costs no atomic reference counting.
 
-    In compiled code only, and only while the caller holds the array itself. Counting the references
-    of a dozen state arrays at every call would take twenty times as long as the calls themselves.
+    Only while the caller holds the array itself. Counting the references of a dozen state arrays at
+    every call would take twenty times as long as the calls themselves.
     """
     if not isinstance(array, numba_types.Array):
         return None
@@ -80,3 +81,6 @@ def borrowed(typing_context, array):  # type: ignore[no-untyped-def] # noqa: ANN
         return view._getvalue()
 
     return array(array), generate
+
+
+borrowed: Any = (lambda array: array) if numba.config.DISABLE_JIT else intrinsic(_borrow)

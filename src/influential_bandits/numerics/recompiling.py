@@ -18,7 +18,7 @@ from numba.core.ccallback import CFunc
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.dispatcher import Dispatcher
-from numba.core.extending import _Intrinsic
+from numba.core.extending import _Intrinsic, register_jitable
 from numba.core.typing.templates import builtin_registry
 from numba.np.ufunc.dufunc import DUFunc
 from numba.np.ufunc.gufunc import GUFunc
@@ -33,6 +33,7 @@ from influential_bandits.numerics.fingerprints import (
 
 __all__ = ["LinkedCompiler", "compile_anew"]
 
+LASTING = ("numba", "numpy", "influential_bandits")  # whose values do not change in a process
 # What holds compiled code that cannot be made again from the values of now.
 UNSEEN = {
     DUFunc: "a function decorated with numba.vectorize",
@@ -128,15 +129,12 @@ class _Copies:
 
     def _registered_copy(self, function: types.FunctionType) -> Any:
         """Return a copy of a plain function that compiled code may call, and others as they are."""
-        if (function.__module__ or "").partition(".")[0] in ("numba", "numpy"):
+        if (function.__module__ or "").partition(".")[0] in LASTING:
             return function
         for known, kind in builtin_registry.globals:
             if known is function:
                 template = kind.templates[0]
-                if (
-                    template._overload_func.__module__
-                    != numba.extending.register_jitable.__module__
-                ):
+                if template._overload_func.__module__ != register_jitable.__module__:
                     raise _unseen(function.__name__, "a function with a numba.extending.overload")
                 return self.compile(function, template._jit_options, function)
         return function
@@ -159,7 +157,7 @@ def _refuse_unseen(value: object) -> None:
     if type(value).__name__ == "JitClassType":
         kind = "a class decorated with numba's jitclass"
     home = getattr(getattr(value, "_defn", None), "__module__", "")
-    if kind is not None and home.partition(".")[0] != "numba":
+    if kind is not None and home.partition(".")[0] not in LASTING:
         raise _unseen(getattr(value, "__name__", str(value)), kind)
 
 

@@ -362,38 +362,38 @@ def _of(tag: TagType) -> Tag:
 
 
 def unpack(tag: Tag, config: Any, arrays: StateArrays) -> Any:
-    """Return c and s, in compiled code."""
-    raise AssertionError
+    """Return c and s, in compiled code or by the interpreter."""
+    return tag.unpack(tag, config, arrays)
 
 
 def init(tag: Tag, c: Any, s: Any) -> None:
-    """Call the policy's ``init``, in compiled code."""
-    raise AssertionError
+    """Call the policy's ``init``, in compiled code or by the interpreter."""
+    tag.functions["init"](c, s)
 
 
 def select(tag: Tag, c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
-    """Call the policy's ``select``, in compiled code."""
-    raise AssertionError
+    """Call the policy's ``select``, in compiled code or by the interpreter."""
+    return tag.functions["select"](c, s, t, eligible, rng)
 
 
 def pulled(tag: Tag, c: Any, s: Any, t: int, arm: int, memo: Floats) -> None:
-    """Call the policy's ``pulled``, in compiled code."""
-    raise AssertionError
+    """Call the policy's ``pulled``, in compiled code or by the interpreter."""
+    tag.functions["pulled"](c, s, t, arm, memo)
 
 
 def observed(tag: Tag, c: Any, s: Any, t: int, arm: int, memo: Floats, loss: float) -> None:
-    """Call the policy's ``observed``, in compiled code."""
-    raise AssertionError
+    """Call the policy's ``observed``, in compiled code or by the interpreter."""
+    tag.functions["observed"](c, s, t, arm, memo, loss)
 
 
 def arm_added(tag: Tag, c: Any, s: Any, arm: int) -> None:
-    """Call the policy's ``arm_added``, in compiled code."""
-    raise AssertionError
+    """Call the policy's ``arm_added``, in compiled code or by the interpreter."""
+    tag.functions["arm_added"](c, s, arm)
 
 
 def arm_retired(tag: Tag, c: Any, s: Any, arm: int) -> None:
-    """Call the policy's ``arm_retired``, in compiled code."""
-    raise AssertionError
+    """Call the policy's ``arm_retired``, in compiled code or by the interpreter."""
+    tag.functions["arm_retired"](c, s, arm)
 
 
 @overload(unpack, jit_options=BETWEEN)

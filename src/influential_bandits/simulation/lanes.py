@@ -28,6 +28,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any
 
+import numba
 import numpy as np
 import numpy.typing as npt
 from llvmlite import ir  # type: ignore[import-untyped]
@@ -92,6 +93,7 @@ def lanes_apply(
     arms, runs = instances[0].n_arms, len(instances) * seeds
     return (
         known
+        and not numba.config.DISABLE_JIT
         and arms <= MOST_ARMS
         and wide_registers()
         and noise.source().kind != RECORDED

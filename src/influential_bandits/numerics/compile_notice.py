@@ -1,0 +1,63 @@
+"""One line, once, when compiling is the reason why nothing seems to happen."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from functools import cache
+
+from numba.core import event
+
+from influential_bandits.numerics.code_cache import CodeCache
+
+__all__ = ["CompileNotice", "announce_compiling"]
+
+PATIENCE = 1.0  # seconds of compiling, taken together, that pass without a word
+NOTICE = (
+    "compiling, which is needed once: later runs find the code on disk "
+    "(influential-bandits warm-up compiles ahead) …"
+)
+
+
+@cache
+def announce_compiling() -> None:
+    """Say on terminals and in notebooks, once in a process, that the package is compiled."""
+    event.register("numba:compile", CompileNotice(PATIENCE))
+
+
+class CompileNotice(event.Listener):  # type: ignore[misc]
+    """Listens to Numba, and speaks once it has compiled for ``patience`` seconds in all."""
+
+    def __init__(self, patience: float) -> None:
+        self.patience = patience
+        self.depth = 0  # compiled functions call others, which are compiled in between
+        self.spent = 0.0
+        self.said = False
+
+    def on_start(self, event: event.Event) -> None:
+        """Wait for the rest of the patience, and speak if it still compiles."""
+        self.depth += 1
+        if self.depth > 1 or self.said or not _is_ours(event):
+            return
+        self.started = time.monotonic()
+        self.timer = threading.Timer(max(self.patience - self.spent, 0.0), self.say)
+        self.timer.daemon = True
+        self.timer.start()
+
+    def on_end(self, event: event.Event) -> None:
+        """Stop waiting."""
+        self.depth -= 1
+        if self.depth == 0 and not self.said and _is_ours(event):
+            self.timer.cancel()
+            self.spent += time.monotonic() - self.started
+
+    def say(self) -> None:
+        """Print the line where somebody is waiting for it."""
+        self.said = True
+        if sys.stderr.isatty() or "ipykernel" in sys.modules:
+            print(NOTICE, file=sys.stderr, flush=True)
+
+
+def _is_ours(event: event.Event) -> bool:
+    return isinstance(event.data["dispatcher"]._cache, CodeCache)

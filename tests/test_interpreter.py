@@ -1,0 +1,50 @@
+"""NUMBA_DISABLE_JIT=1: the same bits from the interpreter, where print and a debugger work."""
+
+import json
+import os
+import subprocess
+import sys
+
+# Everything that a user writes or steps through: policies, agents, scenarios, noise, optima.
+SCRIPT = """
+import json
+import influential_bandits as ib
+
+instance = ib.random_instance(arms=3, seed=0)
+told = {}
+for policy in (
+    ib.LCB(), ib.InfluentialLCB(), ib.ModelLCB(), ib.GaussianThompson(), ib.EXP3(), ib.FEWA(),
+    ib.SlidingWindowLCB(window=5), ib.OptimalOracle(),
+):
+    run = ib.simulate(instance, policy, 40, ib.GaussianNoise(1.0), seeds=range(2), record="arms")
+    name = type(policy).__name__
+    told[name] = [run.arms.tolist(), [value.hex() for value in run.regret().ravel()]]
+late = ib.simulate(
+    instance, ib.LCB(), 40, ib.UniformNoise(1.0), scenario=ib.Scenario(delay=3, eligible=0.8)
+)
+told["late"] = late.counts.tolist()
+agent, world = ib.Agent(ib.ModelLCB(), 3), ib.Environment(instance, ib.GaussianNoise(1.0))
+for _ in range(9):
+    ticket = agent.pull()
+    agent.observe(ticket, world.pull(ticket.arm))
+told["agent"] = agent.to_json()["state"]
+told["optimum"] = [count.hex() for count in ib.optimum(instance, 1000).counts]
+fading = ib.Instance(instance.interaction, instance.initial_loss, memory=0.9)
+told["fading"] = ib.simulate(fading, ib.LCB(), 40).loss().tolist()
+print(json.dumps(told))
+"""
+
+
+def test_the_interpreter_gives_the_same_bits_as_compiled_code():
+    def play(**environment):
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", SCRIPT],
+            env=os.environ | environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    assert play(NUMBA_DISABLE_JIT="1") == play()
