@@ -22,7 +22,12 @@ from influential_bandits.checks import (
     shown,
     whole_number,
 )
-from influential_bandits.errors import InvalidInput, InvalidPolicy, NotApplicable
+from influential_bandits.errors import (
+    InfluentialBanditsError,
+    InvalidInput,
+    InvalidPolicy,
+    NotApplicable,
+)
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.numerics.streams import POLICY, stream_at, stream_keys
 from influential_bandits.policies.compiled import (
@@ -386,6 +391,8 @@ class Agent:
     def _call(self, hook: str, function: Any, *arguments: Any) -> Any:
         try:
             return function(self._layout.tag, self._layout.config, self._arrays, *arguments)
+        except InfluentialBanditsError:
+            raise
         except Exception as error:
             moment = f" in {hook}, round {arguments[0] if hook in TIMED else self.round}"
             raise explain(self.policy, self._layout, error, moment) from error
