@@ -1,83 +1,109 @@
-"""What is missing is said first, all at once and by the name to install; frames of any library."""
+"""Numbers of every size: taken, or refused by name."""
 
-import sys
-import types
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from influential_bandits.checks import make_frame, optional_module, require_packages
-from influential_bandits.errors import InvalidInput, MissingExtra
+import influential_bandits as ib
+from influential_bandits.checks import is_real, require_memory, shown, whole_number
+
+HUGE = [10**400, -(10**400), 10**5000, Fraction(10**400, 3)]
 
 
-@pytest.fixture
-def absent(monkeypatch):
-    """Hide packages as if they were not installed."""
-
-    def hide(*names):
-        class Absent:
-            @staticmethod
-            def find_spec(name, path=None, target=None):
-                if name.partition(".")[0] in names:
-                    raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-        for name in list(sys.modules):
-            if name.partition(".")[0] in names:
-                monkeypatch.delitem(sys.modules, name)
-        monkeypatch.setattr(sys, "meta_path", [Absent, *sys.meta_path])
-
-    return hide
+@pytest.mark.parametrize("value", [1, 2.5, np.float32(1), np.int64(3), Fraction(1, 3), 1e308])
+def test_real_numbers_are_real(value):
+    assert is_real(value)
 
 
-def test_a_missing_package_is_named_as_it_is_installed(absent, refused):
-    absent("sklearn", "gymnasium")
-    with refused(MissingExtra, "scikit-learn is not installed", "pip install scikit-learn"):
-        optional_module("sklearn.base")
-    with refused(MissingExtra, "pip install gymnasium", "the extra gym"):
-        optional_module("gymnasium")
+@pytest.mark.parametrize("value", [True, np.True_, "1", None, 1j, *HUGE], ids=shown)
+def test_what_float_does_not_take_is_not_real(value):
+    assert not is_real(value)
 
 
-def test_all_missing_packages_are_named_at_once(absent, refused):
-    require_packages("numpy", "sklearn", "plotly", "distributed")
-    absent("sklearn", "plotly", "distributed")
-    with refused(
-        MissingExtra,
-        "scikit-learn, plotly and distributed are not installed",
-        "pip install scikit-learn plotly distributed",
-        "the extra dask",
-    ):
-        require_packages("numpy", "sklearn", "plotly", "distributed")
+def test_whatever_was_given_can_be_shown():
+    nested = []
+    for _ in range(100_000):
+        nested = [nested]
+    for value in (*HUGE, [10**5000], nested, "x" * 1000):
+        assert len(shown(value)) <= 80
 
 
+@pytest.mark.parametrize("value", [10**400, 10**5000], ids=shown)
+def test_a_whole_number_beyond_its_bound_is_refused(value):
+    with pytest.raises(ib.InvalidInput, match="seed must be below"):
+        whole_number("seed", value)
+
+
+def test_memory_is_stated_before_it_is_taken():
+    require_memory(1, "a byte", "take none")
+    with pytest.raises(ib.InvalidInput, match=r"a planet would take about .* GB .*; take a moon"):
+        require_memory(2**60, "a planet", "take a moon")
+
+
+INSTANCE = ib.counterexample()
+
+
+@pytest.mark.parametrize("value", HUGE, ids=shown)
 @pytest.mark.parametrize(
-    "error", [ImportError("libfoo.so.1 is too old"), None], ids=["own", "else"]
+    "use",
+    [
+        ib.GaussianNoise,
+        lambda x: ib.UniformNoise(bound=x),
+        lambda x: ib.RecordedNoise([x]),
+        lambda x: ib.Instance([[1.0]], [x]),
+        lambda x: ib.Instance([[x]], [1.0]),
+        lambda x: ib.Instance([[1.0]], [1.0], memory=x),
+        lambda x: ib.LowRankInteraction([[x]]),
+        lambda x: ib.SparseInteraction([[x]]),
+        lambda x: INSTANCE.losses([x, 1]),
+        lambda x: INSTANCE.total_loss([x, 1]),
+        lambda x: ib.random_instance(arms=x, seed=0),
+        lambda x: ib.block_instance(4, 2, 0, within=x),
+        lambda x: ib.optimum(INSTANCE, x),
+        lambda x: ib.optimal_path(INSTANCE).counts(x),
+        lambda x: ib.regret(INSTANCE, [x, 1]),
+        lambda x: ib.regret_bound(INSTANCE, 10, scale=x),
+        lambda x: ib.regret_bound(INSTANCE, x),
+        lambda x: ib.simulate(INSTANCE, ib.LCB(), x),
+        lambda x: ib.simulate(INSTANCE, ib.LCB(), 10, seeds=[x]),
+        lambda x: ib.simulate(INSTANCE, ib.LCB(), 10, checkpoints=[x]),
+        lambda x: ib.Scenario(delay=x),
+        lambda x: ib.Scenario(eligible=x),
+        lambda x: ib.Scenario(arrivals={1: x}),
+        lambda x: ib.EventLog(["a"], ["b"], [x]),
+        lambda x: ib.InfluentialLCB(scale=x),
+        lambda x: ib.InfluentialLCB("estimate", noise_bound=x),
+        lambda x: ib.ModelLCB(noise=x),
+        lambda x: ib.ModelLCB(confidence=x),
+        lambda x: ib.LossPrior.around([[1.0]], [1.0], sd=x, noise=1.0),
+        lambda x: ib.LossPrior([x, 0.0], np.eye(2), noise=1.0),
+        lambda x: ib.SlidingWindowLCB(window=x),
+        lambda x: ib.UCBV(zeta=x),
+        lambda x: ib.InfluenceModel(ridge=x).fit(ib.EventLog(["a"] * 3, list("bcb"), [1, 2, 3])),
+    ],
+    ids=range(33),
 )
-def test_a_package_that_is_there_but_broken_is_not_called_missing(error, monkeypatch, refused):
-    class Broken:
-        @staticmethod
-        def find_spec(name, path=None, target=None):
-            if name == "brokenpackage":
-                raise error or ModuleNotFoundError("No module named 'itsneed'", name="itsneed")
-
-    monkeypatch.setattr(sys, "meta_path", [Broken, *sys.meta_path])
-    with refused(MissingExtra, "brokenpackage is installed, but cannot be imported"):
-        optional_module("brokenpackage")
+def test_numbers_beyond_all_doubles_are_refused(use, value):
+    with pytest.raises(ib.InfluentialBanditsError):
+        use(value)
 
 
+@pytest.mark.parametrize("value", [1.01e100, -1.01e100, 1e308])
 @pytest.mark.parametrize(
-    ("library", "kind"), [("pandas", "DataFrame"), ("polars", "DataFrame"), ("pyarrow", "Table")]
+    "use",
+    [
+        lambda x: ib.GaussianNoise(abs(x)),
+        lambda x: ib.UniformNoise(abs(x)),
+        lambda x: ib.RecordedNoise([0.0, x]),
+        lambda x: ib.Instance(np.eye(2), [0.0, x]),
+        lambda x: ib.Instance([[x]], [0.0], definite=False),
+        lambda x: ib.SparseInteraction([[x]]),
+        lambda x: ib.LowRankInteraction([[0.0], [1.01e50]]),
+        lambda x: ib.EventLog(["a"], ["b"], [x]),
+    ],
+    ids=range(8),
 )
-def test_columns_become_a_frame_of_the_library_asked_for(library, kind):
-    frame = make_frame({"x": np.arange(3), "name": ["a", "b", "c"]}, library)
-    assert type(frame).__name__ == kind
-    assert type(frame).__module__.startswith(library)
-    columns = frame.to_dict("list") if library == "pandas" else None
-    columns = columns or (frame.to_pydict() if library == "pyarrow" else frame.to_dict())
-    columns = {name: list(values) for name, values in columns.items()}
-    assert columns == {"x": [0, 1, 2], "name": ["a", "b", "c"]}
-
-
-@pytest.mark.parametrize("library", ["dplyr", "", None, types])
-def test_a_frame_of_another_library_is_refused(library, refused):
-    with refused(InvalidInput, "pandas, polars, pyarrow"):
-        make_frame({"x": [1]}, library)
+def test_losses_beyond_the_largest_are_refused_at_the_door(use, value):
+    with pytest.raises(ib.InvalidInput, match=r"at most 1e\+100"):
+        use(value)

@@ -1,7 +1,9 @@
 """Agent: what it refuses, and its files."""
 
+import copy
 import json
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -82,7 +84,9 @@ def test_an_arm_that_is_no_whole_number_is_refused_and_changes_nothing(arm):
     assert everything(agent) == before
 
 
-@pytest.mark.parametrize("loss", [math.nan, math.inf, -math.inf, "0.5", None])
+@pytest.mark.parametrize(
+    "loss", [math.nan, math.inf, -math.inf, "0.5", None, 1.0001e100, -1e308, 10**400]
+)
 def test_a_loss_that_is_no_finite_number_is_refused_and_changes_nothing(loss):
     agent = ib.Agent(ib.LCB(), 2)
     ticket = agent.pull()
@@ -104,7 +108,7 @@ def test_a_mask_that_does_not_fit_the_arms_is_refused(eligible):
     assert everything(agent) == before
 
 
-@pytest.mark.parametrize("arms", [0, -1, 1.5, True, "3", None])
+@pytest.mark.parametrize("arms", [0, -1, 1.5, True, "3", None, 2**31 + 1, 10**400])
 def test_the_number_of_arms_must_be_whole_and_positive(arms):
     with pytest.raises(ib.InvalidInput, match="arms must be"):
         ib.Agent(ib.LCB(), arms)
@@ -235,3 +239,76 @@ def test_a_damaged_state_is_refused(values):
     data["state"]["pulls"] = values
     with pytest.raises(ib.InvalidInput):
         ib.Agent.from_json(data, ib.LCB())
+
+
+# Copies
+
+
+def pickled(agent):
+    return pickle.loads(pickle.dumps(agent))
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickled])
+@pytest.mark.parametrize(
+    "policy", [ib.LCB(), ib.InfluentialLCB("estimate"), ib.FrankWolfeOracle()], ids=repr
+)
+def test_a_copy_has_a_state_of_its_own_and_makes_the_same_choices(copied, policy):
+    told = {"instance": ib.random_instance(arms=3, seed=0)} if policy.privileged else {}
+    original = played(policy, seed=5, **told)
+    original.retire_arm(1)
+    before = everything(original)
+    twin = copied(original)
+    assert everything(twin) == before
+    assert (twin.seed, twin.retired) == (5, {1})
+    while twin.pending:
+        twin.observe(next(iter(twin.pending.values())), 0.5)
+    later = [twin.pull() for _ in range(5)]
+    twin.retire_arm(0)
+    assert everything(original) == before
+    assert original.retired == {1}
+    while original.pending:
+        original.observe(next(iter(original.pending.values())), 0.5)
+    assert [original.pull() for _ in range(5)] == later
+
+
+def test_a_copy_can_take_new_arms_on():
+    agent = played(ib.LCB())
+    twin = copy.copy(agent)
+    assert twin.add_arm() == 3
+    assert (agent.arms, twin.arms) == (3, 4)
+
+
+def test_the_repr_says_who_plays_and_how_far_it_is():
+    agent = ib.Agent(ib.LCB(), 1)
+    assert repr(agent) == "Agent(LCB(), 1 arm, 0 rounds played)"
+    agent.add_arm()
+    agent.retire_arm(0)
+    agent.pull()
+    expected = "Agent(LCB(), 2 arms, 1 retired, 1 round played, 1 loss to come)"
+    assert repr(agent) == expected
+
+
+# Limits
+
+
+def test_more_arms_than_there_is_memory_for_are_refused_before_anything_is_allocated():
+    with pytest.raises(ib.InvalidInput, match=r"MUCB for 2,147,483,648 arms would take .* GiB"):
+        ib.Agent(ib.MUCB(window=2**23), 2**31)
+
+
+def test_a_new_arm_for_which_there_is_no_memory_is_refused_and_changes_nothing(monkeypatch):
+    agent = played(ib.LCB())
+    before = everything(agent)
+    monkeypatch.setattr("influential_bandits.checks._memory", lambda: 100.0)
+    with pytest.raises(ib.InvalidInput, match="LCB for 4 arms would take"):
+        agent.add_arm()
+    assert everything(agent) == before
+    assert agent.arms == 3
+
+
+def test_rounds_beyond_the_largest_horizon_are_refused():
+    data = ib.Agent(ib.Uniform(), 2).to_json() | {"round": str(2**53 - 2)}
+    agent = ib.Agent.from_json(data, ib.Uniform())
+    agent.pull()
+    with pytest.raises(ib.InvalidInput, match="the round must be below"):
+        agent.pull()

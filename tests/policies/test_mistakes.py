@@ -168,8 +168,8 @@ def imported_clock(c, s, t, eligible, rng):
 
 def interpreted(c, s, t, eligible, rng):
     with numba.objmode(arm="int64"):
-        arm = 0
-    return arm
+        arm = t % 2
+    return arm + 0
 
 
 def enclosed():

@@ -22,7 +22,12 @@ from influential_bandits.checks import (
     shown,
     whole_number,
 )
-from influential_bandits.errors import InvalidInput, InvalidPolicy, NotApplicable
+from influential_bandits.errors import (
+    InfluentialBanditsError,
+    InvalidInput,
+    InvalidPolicy,
+    NotApplicable,
+)
 from influential_bandits.files import read_json, write_json
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.numerics.streams import POLICY, stream_at, stream_keys
@@ -255,6 +260,8 @@ class Agent:
                 f"{type(self.policy).__name__} cannot be saved: its parameter {endless[0]} is "
                 f"{settings[endless[0]]}; take a large number instead"
             )
+        for ticket in self.pending.values():
+            self._field_to_json("memo", np.array(ticket.memo))
         return {
             "format": FORMAT,
             "policy": {"name": type(self.policy).__name__, "parameters": settings},
@@ -381,6 +388,8 @@ class Agent:
     def _call(self, hook: str, function: Any, *arguments: Any) -> Any:
         try:
             return function(self._layout.tag, self._layout.config, self._arrays, *arguments)
+        except InfluentialBanditsError:
+            raise
         except Exception as error:
             moment = f" in {hook}, round {arguments[0] if hook in TIMED else self.round}"
             raise explain(self.policy, self._layout, error, moment) from error

@@ -110,8 +110,7 @@ def _made(source: str, name: str, scope: dict[str, Any]) -> Callable[..., Any]:
     return scope[name]
 
 
-@intrinsic
-def read_only(typing_context, array):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN201
+def _shield(typing_context, array):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
     """Return an array as one that compiled code cannot write to; None stays None."""
     if not isinstance(array, types.Array):
         return array(array), lambda context, builder, signature, arguments: arguments[0]
@@ -122,8 +121,14 @@ def read_only(typing_context, array):  # type: ignore[no-untyped-def] # noqa: AN
     return array.copy(readonly=True)(array), generate
 
 
-@intrinsic
-def as_arm(typing_context, chosen):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN201
+def _shield_by_interpreter(array: Any) -> Any:
+    if array is not None:
+        array = array.view()
+        array.flags.writeable = False
+    return array
+
+
+def _take_arm(typing_context, chosen):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
     """Return what select returned as the number of an arm, or refuse to compile."""
     if not isinstance(chosen, types.Integer):
         raise errors.TypingError(f"{NO_ARM}{chosen}")
@@ -132,6 +137,17 @@ def as_arm(typing_context, chosen):  # type: ignore[no-untyped-def] # noqa: ANN0
         return context.cast(builder, arguments[0], signature.args[0], signature.return_type)
 
     return types.int64(chosen), generate
+
+
+def _take_arm_by_interpreter(chosen: Any) -> int:
+    if isinstance(chosen, bool) or not isinstance(chosen, (int, np.integer)):
+        raise InvalidPolicy(f"{NO_ARM}{shown(chosen)}")
+    return int(chosen)
+
+
+COMPILED = not numba.config.DISABLE_JIT
+read_only: Any = intrinsic(_shield) if COMPILED else _shield_by_interpreter
+as_arm: Any = intrinsic(_take_arm) if COMPILED else _take_arm_by_interpreter
 
 
 Buffers = Mapping[str, npt.NDArray[Any]]  # by type: the states of runs, one a row
@@ -373,7 +389,8 @@ def init(tag: Tag, c: Any, s: Any) -> None:
 
 def select(tag: Tag, c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
     """Call the policy's ``select``, in compiled code or by the interpreter."""
-    return tag.functions["select"](c, s, t, eligible, rng)
+    function = tag.functions["select"]
+    return as_arm(function(c, tag.shielded(s), t, read_only(eligible), rng))
 
 
 def pulled(tag: Tag, c: Any, s: Any, t: int, arm: int, memo: Floats) -> None:
