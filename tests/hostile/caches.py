@@ -12,8 +12,10 @@ from hostile.judging import OTHER, RAW, demand, prepared, shared, tell
 
 PACKAGE = Path(influential_bandits.__file__).parent
 PROBE = """
+import numpy as np
 import influential_bandits as ib
-print(ib.Instance([[0.3, -0.1], [-0.1, 0.2]], [0.5, 0.4]).losses([1, 2]).tolist())
+from influential_bandits.numerics.streams import stream_at
+print(ib.normal(stream_at(np.uint64(1), np.uint64(2), 3), 0))
 """
 
 
