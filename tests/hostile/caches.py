@@ -12,8 +12,10 @@ from hostile.judging import OTHER, RAW, demand, prepared, shared, tell
 
 PACKAGE = Path(influential_bandits.__file__).parent
 PROBE = """
+import numpy as np
 import influential_bandits as ib
-print(ib.Instance([[0.3, -0.1], [-0.1, 0.2]], [0.5, 0.4]).losses([1, 2]).tolist())
+from influential_bandits.numerics.streams import stream_at
+print(ib.normal(stream_at(np.uint64(1), np.uint64(2), 3), 0))
 """
 
 
@@ -60,21 +62,23 @@ def play(draw, home):
 
 
 def spoilt(draw, cache):
-    """Spoil entries or their index: empty, cut, garbled from the start, or a folder."""
-    ending, way = (
-        draw.choice(("nbi", "nbc")),
-        draw.choice(("empty", "cut", "garbled", "text", "folder")),
-    )
-    files = sorted(cache.rglob(f"*.{ending}"))
+    """Spoil an entry, or all of a kind: empty, cut, garbled, one bit wrong, text, or a folder."""
+    files = sorted(path for path in cache.rglob("*") if path.is_file())
+    kinds = [files, *([f for f in files if f.suffix == end] for end in (".nbi", ".nbc"))]
+    files = draw.choice([kind for kind in kinds if kind])
+    way = draw.choice(("empty", "cut", "garbled", "bit", "text", "folder"))
     for file in files if draw.random() < 0.5 else draw.sample(files, 1):
-        data = file.read_bytes()
+        data = bytearray(file.read_bytes())
         file.unlink()
         if way == "folder":
             file.mkdir()
-        else:
-            cut, noise = data[: draw.randrange(len(data))], draw.randbytes(len(data))
-            file.write_bytes({"empty": b"", "cut": cut, "garbled": noise, "text": b"none\n"}[way])
-    return f"{ending} {way}"
+            continue
+        flipped = data.copy()
+        flipped[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
+        cut, noise = data[: draw.randrange(len(data))], draw.randbytes(len(data))
+        ways = {"empty": b"", "cut": cut, "garbled": noise, "bit": flipped, "text": b"none\n"}
+        file.write_bytes(ways[way])
+    return f"{way}, {file.name}"
 
 
 def _without_folder(home, source):
