@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import influential_bandits as ib
-from influential_bandits.checks import is_real, require_memory, shown, whole_number
+from influential_bandits.checks import is_real, shown, whole_number
+from influential_bandits.memory import require_memory
 
 HUGE = [10**400, -(10**400), 10**5000, Fraction(10**400, 3)]
 

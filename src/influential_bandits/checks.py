@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numbers
-import os
 from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
@@ -27,7 +26,6 @@ __all__ = [
     "optional_module",
     "printable",
     "require_losses",
-    "require_memory",
     "require_packages",
     "shown",
     "whole_number",
@@ -200,21 +198,3 @@ def _missing(modules: list[str]) -> MissingExtra:
         f"{names} {'is' if len(packages) == 1 else 'are'} not installed; "
         f"try: pip install {' '.join(packages)}{hint}"
     )
-
-
-def physical_memory() -> int | None:
-    """Return the bytes of memory that this computer has, or None if it does not say."""
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, OSError, ValueError):
-        return None
-
-
-def require_memory(needed: int, what: str, instead: str) -> None:
-    """Raise, before anything is allocated, if something takes more memory than there is."""
-    there = physical_memory()
-    if there is not None and needed > there:
-        raise InvalidInput(
-            f"{what} would take about {needed / 1e9:,.1f} GB of memory, and this computer has "
-            f"{there / 1e9:,.1f} GB; {instead}"
-        )

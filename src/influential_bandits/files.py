@@ -22,8 +22,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from influential_bandits.checks import optional_module, physical_memory
+from influential_bandits.checks import optional_module
 from influential_bandits.errors import InvalidInput
+from influential_bandits.memory import require_memory
 
 try:
     import fcntl
@@ -277,13 +278,8 @@ def _require_readable(path: str | Path, found: os.stat_result, error: type[Inval
         raise error(f"cannot read {path}: it is a folder; name a file")
     if not stat.S_ISREG(found.st_mode):
         raise error(f"cannot read {path}: it is a pipe or a device; write its data to a file first")
-    memory = physical_memory()
-    if memory is not None and found.st_size * OBJECTS > memory:
-        raise error(
-            f"cannot read {path}: its {found.st_size:,} bytes would take about "
-            f"{found.st_size * OBJECTS / 1e9:,.0f} GB of memory, and this computer has "
-            f"{memory / 1e9:,.0f} GB"
-        )
+    what = f"{path}, a file of {found.st_size:,} bytes,"
+    require_memory(found.st_size * OBJECTS, what, "is it really a file of this package?", error)
 
 
 def parse_json(raw: bytes, path: str | Path, error: type[InvalidInput] = InvalidInput) -> Any:

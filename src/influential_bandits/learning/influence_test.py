@@ -22,6 +22,7 @@ import numpy.typing as npt
 from influential_bandits.checks import is_real, shown, whole_number
 from influential_bandits.errors import InvalidInput, NotApplicable
 from influential_bandits.learning.design import DAY, Events, Kind, as_matrix, events_of, labels_of
+from influential_bandits.learning.fit_memory import TEST, FitMemory, require_fit_memory
 from influential_bandits.learning.innovations import (
     CONTROLS,
     Components,
@@ -35,7 +36,6 @@ from influential_bandits.learning.innovations import (
     usable_events,
     with_components,
 )
-from influential_bandits.learning.memory import TEST, FitMemory, require_memory
 from influential_bandits.logs.log import EventLog, require_log
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.numerics.streams import RESAMPLING, stream_at, stream_keys, uniform
@@ -393,7 +393,7 @@ def _model(log: EventLog, events: Events, memory: float, half_life: float | None
             f"{MOST_ARMS} arms: merge rare ones"
         )
     size = arms * (arms + 1) // 2
-    require_memory(
+    require_fit_memory(
         [FitMemory(8.0 * TEST * size**2, 0.0)],
         f"the test of {size:,} pairs of arms",
         "merge rare arms into one",

@@ -18,6 +18,7 @@ from influential_bandits.errors import (
 from influential_bandits.learning import pooling
 from influential_bandits.learning.design import DAY, KINDS, Design, interaction_size
 from influential_bandits.learning.event_frames import event_frame, holds_text
+from influential_bandits.learning.fit_memory import FitMemory, fit_memory, require_fit_memory
 from influential_bandits.learning.fitting import (
     Fit,
     Own,
@@ -33,7 +34,6 @@ from influential_bandits.learning.fitting import (
     together,
 )
 from influential_bandits.learning.gradient import descended
-from influential_bandits.learning.memory import FitMemory, fit_memory, require_memory
 from influential_bandits.learning.partial_pooling import (
     Prior,
     partial_population,
@@ -135,7 +135,9 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
 
     def require_memory(self, arms: int, instances: int, execution: Execution | None) -> None:
         """Raise unless a fit goes into the memory that there is, before anything is computed."""
-        require_memory([self.memory_of(arms, instances, execution)], *self.told(arms, instances))
+        require_fit_memory(
+            [self.memory_of(arms, instances, execution)], *self.told(arms, instances)
+        )
 
     def memory_of(self, arms: int, instances: int, execution: Execution | None) -> FitMemory:
         """Return how much memory a fit takes on this computer; that of a cluster is not known."""

@@ -11,8 +11,8 @@ import numpy as np
 
 from influential_bandits.checks import is_real, make_frame, optional_module, shown, whole_number
 from influential_bandits.errors import InvalidInput
+from influential_bandits.learning.fit_memory import require_fit_memory
 from influential_bandits.learning.loss_model import LossModel
-from influential_bandits.learning.memory import require_memory
 from influential_bandits.learning.models import DriftModel, InfluenceModel, StationaryModel
 from influential_bandits.logs.log import EventLog, require_log
 from influential_bandits.simulation.execution import Execution, Progress
@@ -207,7 +207,7 @@ def _require_memory(log: EventLog, models: Mapping[str, Any], execution: Executi
         needs = [model.memory_of(log.n_arms, log.n_instances, execution) for model in ours]
         largest = max(zip(needs, range(len(ours)), strict=True))[1]
         what, instead = ours[largest].told(log.n_arms, log.n_instances)
-        require_memory([*needs[:largest], *needs[largest + 1 :], needs[largest]], what, instead)
+        require_fit_memory([*needs[:largest], *needs[largest + 1 :], needs[largest]], what, instead)
 
 
 def ladder(

@@ -31,8 +31,9 @@ from numba.extending import (
     unbox,
 )
 
-from influential_bandits.checks import checked_horizon, require_memory, shown, whole_number
+from influential_bandits.checks import checked_horizon, shown, whole_number
 from influential_bandits.errors import InvalidInput, InvalidPolicy
+from influential_bandits.memory import require_memory
 from influential_bandits.numerics.compiling import borrowed
 from influential_bandits.numerics.fingerprints import fingerprint
 from influential_bandits.numerics.recompiling import LinkedCompiler, compile_anew

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import checked_horizon, require_memory, shown, whole_number
+from influential_bandits.checks import checked_horizon, shown, whole_number
 from influential_bandits.errors import (
     InfluentialBanditsError,
     InvalidInput,
     InvalidPolicy,
     NotApplicable,
 )
+from influential_bandits.memory import require_memory
 from influential_bandits.numerics.streams import NOISE, POLICY, key_table
 from influential_bandits.policies.compiled import Layout
 from influential_bandits.policies.contract import Policy, checked_policy, require_labels

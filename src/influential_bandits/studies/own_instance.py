@@ -12,11 +12,11 @@ import numpy as np
 from influential_bandits.checks import (
     checked_horizon,
     optional_module,
-    require_memory,
     whole_number,
 )
 from influential_bandits.errors import InvalidInput, NotApplicable
 from influential_bandits.files import write_atomically
+from influential_bandits.memory import require_memory
 from influential_bandits.optima.certificate import TOLERANCE, Certificate
 from influential_bandits.optima.difficulty import difficulty
 from influential_bandits.optima.path import optimum

@@ -19,9 +19,10 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from influential_bandits.checks import require_memory, whole_number
+from influential_bandits.checks import whole_number
 from influential_bandits.errors import InvalidPolicy, Unfinished
 from influential_bandits.files import write_json
+from influential_bandits.memory import require_memory
 from influential_bandits.simulation.execution import Execution, chosen_execution
 from influential_bandits.studies.report.html import write_report
 from influential_bandits.studies.report.static import draw

@@ -10,9 +10,10 @@ from typing import Any
 
 from rich.console import Console
 
-from influential_bandits.checks import checked_horizon, require_memory, whole_number
+from influential_bandits.checks import checked_horizon, whole_number
 from influential_bandits.errors import InvalidInput
 from influential_bandits.files import write_json
+from influential_bandits.memory import require_memory
 from influential_bandits.policies.contract import Policy, require_labels
 from influential_bandits.policies.naming import policy_from_text
 from influential_bandits.simulation.execution import Execution, chosen_execution
