@@ -7,7 +7,6 @@ import pytest
 
 import influential_bandits as ib
 from influential_bandits.checks import is_real, shown, whole_number
-from influential_bandits.memory import require_memory
 
 HUGE = [10**400, -(10**400), 10**5000, Fraction(10**400, 3)]
 
@@ -34,12 +33,6 @@ def test_whatever_was_given_can_be_shown():
 def test_a_whole_number_beyond_its_bound_is_refused(value):
     with pytest.raises(ib.InvalidInput, match="seed must be below"):
         whole_number("seed", value)
-
-
-def test_memory_is_stated_before_it_is_taken():
-    require_memory(1, "a byte", "take none")
-    with pytest.raises(ib.InvalidInput, match=r"a planet would take about .* GB .*; take a moon"):
-        require_memory(2**60, "a planet", "take a moon")
 
 
 INSTANCE = ib.counterexample()

@@ -7,10 +7,10 @@ import sys
 import numpy as np
 import pytest
 
+from influential_bandits import memory
 from influential_bandits.errors import NotApplicable
-from influential_bandits.learning import memory
+from influential_bandits.learning.fit_memory import fit_memory
 from influential_bandits.learning.influence_test import influence_test
-from influential_bandits.learning.memory import available_memory, fit_memory
 from influential_bandits.learning.models import DriftModel, InfluenceModel, StationaryModel
 from influential_bandits.learning.validation import choose, ladder, validate
 from influential_bandits.logs.log import EventLog
@@ -144,27 +144,3 @@ def test_fits_that_run_out_of_memory_say_so(monkeypatch):
     monkeypatch.setattr("influential_bandits.learning.loss_model.random_effects", fail)
     with pytest.raises(NotApplicable, match=r"the fit of 2 arms .*more memory than there is"):
         InfluenceModel().fit(log)
-
-
-def test_the_memory_of_containers_counts(tmp_path, monkeypatch):
-    system = available_memory()
-    assert 2**20 < system < 2**50
-    monkeypatch.setattr(memory, "CGROUPS", tmp_path)
-    (tmp_path / "memory.max").write_text("max\n")
-    (tmp_path / "memory.stat").write_text("anon 100\nfile 5\n")
-    assert available_memory() > 2**20
-    (tmp_path / "memory.max").write_text("1100\n")
-    assert available_memory() == 1000.0
-    (tmp_path / "memory").mkdir()
-    (tmp_path / "memory" / "memory.limit_in_bytes").write_text("500\n")
-    assert available_memory() == 500.0
-
-
-def test_a_limit_of_the_process_counts():
-    code = (
-        "import resource; resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))\n"
-        "from influential_bandits.learning.memory import available_memory\n"
-        "print(available_memory() / 2**30)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert 0.5 < float(done.stdout) < 8.0
