@@ -18,7 +18,12 @@ from influential_bandits.errors import NotApplicable
 from influential_bandits.learning import pooling
 from influential_bandits.learning.design import labels_of
 from influential_bandits.learning.fitting import Fit, Own, Shared, empty, together
-from influential_bandits.learning.loss_model import TOO_LITTLE, Elsewhere, LossModel
+from influential_bandits.learning.loss_model import (
+    TOO_LITTLE,
+    Elsewhere,
+    LossModel,
+    require_memory_for,
+)
 from influential_bandits.learning.parts import (
     loaded,
     on_part,
@@ -66,7 +71,7 @@ def begin_fit(
 ) -> Begun:
     """Fit what all instances share."""
     model._check()
-    model.require_memory(len(arms), 0, execution)
+    require_memory_for([model], len(arms), 0, execution)
     try:
         work, shared = model._begin(survey, arms, execution)
     except np.linalg.LinAlgError:
