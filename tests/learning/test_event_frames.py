@@ -5,6 +5,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_predict, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -147,6 +148,12 @@ def test_numbers_of_any_kind_are_weights():
         model = StationaryModel().fit(X, [1.0, 2.0])
         assert model.initial_losses_.tolist() == expected
         assert model.n_features_in_ == 2
+
+
+@pytest.mark.parametrize("kind", [sparse.csr_matrix, sparse.coo_array, sparse.dok_array])
+def test_sparse_weights_are_refused_in_scikit_learns_words(kind):
+    with pytest.raises(TypeError, match="dense data is required"):
+        StationaryModel().fit(kind(np.eye(2)), [1.0, 2.0])
 
 
 def test_tables_that_lack_a_role_are_refused(table, y, frame):

@@ -11,6 +11,7 @@ from influential_bandits import memory
 from influential_bandits.errors import NotApplicable
 from influential_bandits.learning.fit_memory import fit_memory
 from influential_bandits.learning.influence_test import influence_test
+from influential_bandits.learning.loss_model import memory_of_fit, require_memory_for
 from influential_bandits.learning.models import DriftModel, InfluenceModel, StationaryModel
 from influential_bandits.learning.validation import choose, ladder, validate
 from influential_bandits.logs.log import EventLog
@@ -21,6 +22,7 @@ MEASURED = """
 import ctypes, json, sys
 from pathlib import Path
 from influential_bandits import InfluenceModel, LocalExecution, synthetic_log
+from influential_bandits.learning.loss_model import memory_of_fit
 
 def peak():
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
@@ -31,7 +33,7 @@ where = LocalExecution(threads=2)
 for kind, pooled in (("psd", True), ("symmetric", True), ("psd", False)):
     model = InfluenceModel(kind, memory=0.8, pooled=pooled)
     model.fit(small, execution=where)
-    need = model.memory_of(log.n_arms, log.n_instances, where).work
+    need = memory_of_fit(model, log.n_arms, log.n_instances, where).work
     ctypes.CDLL(None).malloc_trim(0)  # what earlier fits left would not be taken anew
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
     before = peak()["VmRSS"]
@@ -104,9 +106,9 @@ def test_comparisons_are_refused_before_the_first_fit(many_arms, no_fits):
 def test_models_that_are_kept_count(monkeypatch):
     log = EventLog(["ann"] * 200, [f"{n % 100}" for n in range(200)], np.arange(200.0) % 3)
     model = InfluenceModel("symmetric", pooled=True)
-    one = model.memory_of(100, 1, LocalExecution(1))
+    one = memory_of_fit(model, 100, 1, LocalExecution(1))
     monkeypatch.setattr(memory, "available_memory", lambda: 1.01 * one.work / memory.SHARE)
-    model.require_memory(100, 1, LocalExecution(1))
+    require_memory_for([model], 100, 1, LocalExecution(1))
     several = {
         str(ridge): InfluenceModel("symmetric", pooled=True, ridge=ridge) for ridge in (1, 2)
     }
@@ -124,7 +126,7 @@ def test_models_of_few_coefficients_are_fitted(many_arms, monkeypatch):
 def test_arms_without_interactions_have_a_limit_too(monkeypatch):
     monkeypatch.setattr(memory, "available_memory", lambda: 2.0**20)
     with pytest.raises(NotApplicable, match=r"the fit of 4,000 arms would .*: merge rare arms"):
-        StationaryModel().require_memory(4000, 1, LocalExecution(1))
+        require_memory_for([StationaryModel()], 4000, 1, LocalExecution(1))
 
 
 def test_the_test_of_influence_says_its_memory_too(monkeypatch):

@@ -245,6 +245,12 @@ def test_pipes_and_devices_are_refused_at_once(tmp_path):
                 read(path, loss="loss")
 
 
+def test_addresses_are_for_partitions():
+    for read in (read_log, stream_log):
+        with pytest.raises(InvalidInput, match=r"memory://log is an address: open_partitions"):
+            read("memory://log", loss="loss")
+
+
 def test_standard_input_is_read_if_it_is_a_file(write):
     path = write("instance,arm,loss\nann,a,1\n")
     command = [sys.executable, "-c", READING, "/dev/stdin"]

@@ -24,6 +24,7 @@ from influential_bandits.learning.loss_model import (
     LossModel,
     Once,
     at_once,
+    require_memory_for,
 )
 from influential_bandits.learning.parts import (
     loaded,
@@ -76,7 +77,7 @@ def begin_fit(
 ) -> Begun:
     """Fit what all instances share; ``once`` may know it from an earlier attempt."""
     model._check()
-    model.require_memory(len(arms), 0, execution)
+    require_memory_for([model], len(arms), 0, execution)
     try:
         work, shared = model._begin(survey, arms, execution, once)
     except np.linalg.LinAlgError:

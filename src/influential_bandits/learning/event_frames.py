@@ -111,6 +111,8 @@ def event_frame(X: Any) -> EventFrame | None:
 
 def _names(X: Any) -> list[Any] | None:
     """Return the names of the columns of a table, None if X is none; pandas may have numbers."""
+    if hasattr(X, "toarray"):  # sparse; one kind of it is a mapping
+        return None
     if isinstance(X, Mapping):
         names: Any = X
     else:

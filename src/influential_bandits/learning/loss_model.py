@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
@@ -53,7 +53,14 @@ from influential_bandits.simulation.execution import (
 )
 from influential_bandits.world.dynamics import Floats, Ints
 
-__all__ = ["LossModel", "check_at_least", "check_share", "require_fitted"]
+__all__ = [
+    "LossModel",
+    "check_at_least",
+    "check_share",
+    "memory_of_fit",
+    "require_fitted",
+    "require_memory_for",
+]
 
 _base: Any = optional_module("sklearn.base")
 _validation: Any = optional_module("sklearn.utils.validation")
@@ -114,7 +121,7 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
         where = chosen_execution(execution, self.threads)
         log, _ = self._log(X, y, fitting=True)
         self._check()
-        self.require_memory(len(log.arms), getattr(log, "n_instances", None) or 0, where)
+        require_memory_for([self], len(log.arms), getattr(log, "n_instances", None) or 0, where)
         if isinstance(log, LogStream) and self.pooled is False:
             raise InvalidInput(WHOLE)
         if isinstance(log, EventLog) and (log.lengths == 0).any():
@@ -129,34 +136,9 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
         except np.linalg.LinAlgError:
             raise NotApplicable(TOO_LITTLE) from None
         except MemoryError:  # somebody else took it in the meantime
-            what, instead = self.told(len(log.arms), len(survey.sample.instances))
+            what, instead = _told(self, len(log.arms), survey.sums.instances)
             raise NotApplicable(f"{what} takes more memory than there is: {instead}") from None
         return self
-
-    def require_memory(self, arms: int, instances: int, execution: Execution | None) -> None:
-        """Raise unless a fit goes into the memory that there is, before anything is computed."""
-        require_fit_memory(
-            [self.memory_of(arms, instances, execution)], *self.told(arms, instances)
-        )
-
-    def memory_of(self, arms: int, instances: int, execution: Execution | None) -> FitMemory:
-        """Return how much memory a fit takes on this computer; that of a cluster is not known."""
-        workers = 1
-        if execution is None:
-            workers = checked_threads(self.threads)
-        elif isinstance(execution, LocalExecution):
-            workers = execution.threads
-        size = arms + int(self._drifts()) + interaction_size(KINDS[self._kind()], arms)
-        definite = self._kind() == "psd"
-        return fit_memory(size, instances, workers, definite=definite, pooled=self.pooled)
-
-    def told(self, arms: int, instances: int) -> tuple[str, str]:
-        """Return what a fit is, and what to do if it is too large."""
-        kind = self._kind()
-        size = interaction_size(KINDS[kind], arms)
-        what = f"the fit of {arms:,} arms" + (f" with {size:,} interactions" if size else "")
-        what += f" to {instances:,} instances" if instances > 1 else ""
-        return what, TOO_LARGE if size > arms else MERGE
 
     def _begin(
         self,
@@ -428,6 +410,39 @@ WHOLE = (
     "a stream of parts can be fitted with pooled=True or 'partial'; fitting each instance on "
     "its own keeps all of them, so read the log whole (read_log), or open_partitions"
 )
+
+
+def memory_of_fit(
+    model: LossModel, arms: int, instances: int, execution: Execution | None
+) -> FitMemory:
+    """Return how much memory a fit takes on this computer; that of a cluster is not known."""
+    workers = 1
+    if execution is None:
+        workers = checked_threads(model.threads)
+    elif isinstance(execution, LocalExecution):
+        workers = execution.threads
+    size = arms + int(model._drifts()) + interaction_size(KINDS[model._kind()], arms)
+    definite = model._kind() == "psd"
+    return fit_memory(size, instances, workers, definite=definite, pooled=model.pooled)
+
+
+def require_memory_for(
+    models: Sequence[LossModel], arms: int, instances: int, execution: Execution | None
+) -> None:
+    """Raise unless there is room for models that are fitted one after the other, and all kept."""
+    needs = [memory_of_fit(model, arms, instances, execution) for model in models]
+    order = sorted(range(len(models)), key=lambda number: needs[number])
+    if order:
+        told = _told(models[order[-1]], arms, instances)
+        require_fit_memory([needs[number] for number in order], *told)
+
+
+def _told(model: LossModel, arms: int, instances: int) -> tuple[str, str]:
+    """Return what a fit is, and what to do if it is too large."""
+    size = interaction_size(KINDS[model._kind()], arms)
+    what = f"the fit of {arms:,} arms" + (f" with {size:,} interactions" if size else "")
+    what += f" to {instances:,} instances" if instances > 1 else ""
+    return what, TOO_LARGE if size > arms else MERGE
 
 
 def _gaps(log: EventLog) -> Floats:

@@ -11,8 +11,7 @@ import numpy as np
 
 from influential_bandits.checks import is_real, make_frame, optional_module, shown, whole_number
 from influential_bandits.errors import InvalidInput
-from influential_bandits.learning.fit_memory import require_fit_memory
-from influential_bandits.learning.loss_model import LossModel
+from influential_bandits.learning.loss_model import LossModel, require_memory_for
 from influential_bandits.learning.models import DriftModel, InfluenceModel, StationaryModel
 from influential_bandits.logs.log import EventLog, require_log
 from influential_bandits.simulation.execution import Execution, Progress
@@ -171,7 +170,8 @@ def validate(
     True
     """
     log = require_log(log)
-    _require_memory(log, models, execution)
+    ours = [model for model in models.values() if isinstance(model, LossModel)]
+    require_memory_for(ours, log.n_arms, log.n_instances, execution)
     if not is_real(last):
         raise InvalidInput(f"last must be a share of each history or a number, got {shown(last)}")
     part: dict[str, Any] = {"share": last}
@@ -198,16 +198,6 @@ def validate(
         bar.show()
     bar.close()
     return Validation(tuple(models), squares, lasts, fitted, log.instances)
-
-
-def _require_memory(log: EventLog, models: Mapping[str, Any], execution: Execution | None) -> None:
-    """Raise unless there is room for all models, which are kept, before the first is fitted."""
-    ours = [model for model in models.values() if isinstance(model, LossModel)]
-    if ours:
-        needs = [model.memory_of(log.n_arms, log.n_instances, execution) for model in ours]
-        largest = max(zip(needs, range(len(ours)), strict=True))[1]
-        what, instead = ours[largest].told(log.n_arms, log.n_instances)
-        require_fit_memory([*needs[:largest], *needs[largest + 1 :], needs[largest]], what, instead)
 
 
 def ladder(

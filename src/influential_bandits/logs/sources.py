@@ -322,6 +322,11 @@ def open_source(source: object, wanted: Sequence[str], separator: str | None) ->
     """Return the rows of a path or of anything tabular; all wanted columns are there."""
     if separator is not None and (not isinstance(separator, str) or len(separator) != 1):
         raise InvalidInput(f"separator must be one character, such as ',', got {separator!r}")
+    if isinstance(source, str) and "://" in source:
+        raise InvalidInput(
+            f"{source:.100} is an address: open_partitions reads it (--by-partition), while "
+            "read_log and stream_log read files of this computer"
+        )
     opened = (
         _open_path(Path(source), wanted, separator)
         if isinstance(source, (str, Path))
