@@ -473,7 +473,7 @@ class TestDisks:
         def denied(*_, **__):
             raise PermissionError(errno.EACCES, "Permission denied")
 
-        monkeypatch.setattr(Path, "write_text", denied)
+        monkeypatch.setattr(Path, "write_bytes", denied)
         with refused(InvalidInput, "Permission denied"):
             get()
         assert left(tmp_path) == []

@@ -521,8 +521,16 @@ WRONG = {
     "seed": ("seed", lambda rows: rows.__setitem__(0, 99), "one row for each"),
     "instance": ("instance", lambda rows: rows.__setitem__(0, 99), "one row for each"),
     "round": ("horizon", lambda rows: rows.__setitem__(0, 2), "one row for each"),
-    "round 0": ("horizon", lambda rows: rows.__setitem__(slice(0, 18, 3), [0] * 6), "1 … 40"),
-    "late": ("horizon", lambda rows: rows.__setitem__(slice(2, 18, 3), [41] * 6), "1 … 40"),
+    "round 0": (
+        "horizon",
+        lambda rows: rows.__setitem__(slice(0, 18, 3), [0] * 6),
+        "one row for each",
+    ),
+    "late": (
+        "horizon",
+        lambda rows: rows.__setitem__(slice(2, 18, 3), [41] * 6),
+        "one row for each",
+    ),
 }
 
 
@@ -544,6 +552,10 @@ def test_rows_that_nobody_can_have_played_are_refused(name, change, words, playe
         {"seeds": "five"},
         {"instance_numbers": [7]},
         {"instance_numbers": [7, -4]},
+        {"checkpoints": [0, 10, 30]},
+        {"checkpoints": [1, 10, 41]},
+        {"checkpoints": [1, 10]},
+        {"checkpoints": {}},
         {"horizon": 20},
         {"horizon": -1},
         {"horizon": 10**400},
