@@ -90,7 +90,7 @@ class TaskLost(InfluentialBanditsError, RuntimeError):
 
 
 class MissingExtra(InfluentialBanditsError, ImportError):
-    """An optional dependency is missing; the message names the extra to install."""
+    """A package that is needed is missing; the message names it and how to install it."""
 
 
 class Interrupted(KeyboardInterrupt):

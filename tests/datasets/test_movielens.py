@@ -272,7 +272,7 @@ class TestMissingFiles:
 
     def test_pyarrow(self, tmp_path, monkeypatch, refused):
         monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
-        with refused(MissingExtra, "influential-bandits[frame]"):
+        with refused(MissingExtra, "pip install pyarrow"):
             movielens(in_folder(tmp_path, csv_release()))
 
 

@@ -176,7 +176,8 @@ def test_late_rounds_are_played_alike(policy, late):
     in_lanes = lanes.LaneTask(
         policy, instances, noise, seeds, np.zeros(1, np.uint64), range(16), ours, marks, late + 200
     )._player()
-    output = Output(marks, theirs, np.zeros((16, 0)), np.zeros((16, 0), np.int32))
+    nothing = np.zeros((16, 0))
+    output = Output(marks, theirs, nothing, nothing.astype(np.int32), nothing)
     layout = Layout(policy, 3)
     in_general = engine._Chain(
         policy, instances[0], layout, noise, seeds, 0, 0, output, late + 200, None

@@ -108,7 +108,7 @@ def code_digest(policy: Policy) -> str:
 
 
 @cache  # a file that is edited during a run is not the one that plays
-def _files_digest(code: type) -> str:
+def _files_digest(code: Any) -> str:
     """Return a digest of the user's files that a class, or a base of it, is written in."""
     digests = ""
     for home in dict.fromkeys(base.__module__ for base in code.__mro__):

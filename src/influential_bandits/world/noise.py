@@ -237,7 +237,7 @@ class Noise:
                 f"{type(self).__name__}.observe could not be compiled; it may use numbers, math, "
                 f"and functions decorated with numba.njit. Numba says: {'; '.join(lines[:2]):.160}"
             ) from error
-        if not isinstance(loss, (bool, int, float)):
+        if not isinstance(loss, (bool, int, float, np.bool_, np.number)):
             del NoiseTag.known[tag.digest]
             raise InvalidInput(
                 f"{type(self).__name__}.observe must return the observed loss, a number, got "
