@@ -123,7 +123,7 @@ class Agent:
         self.round = 0  # pulls so far
         self.pending: dict[int, Ticket] = {}  # by round
         self.retired: set[int] = set()
-        self._instance, self._horizon = instance, horizon
+        self._known = (instance, horizon) if policy.privileged else ()
         self._checked = bool(check)
         self._told = _digest(policy, instance, horizon)
         self._lay_out()
@@ -132,8 +132,7 @@ class Agent:
 
     def _lay_out(self) -> None:
         """Find the compiled code and the places of the state for the policy and its arms."""
-        known = (self._instance, self._horizon) if self.policy.privileged else ()
-        self._layout = Layout(self.policy, self.arms, *known, checked=self._checked)
+        self._layout = Layout(self.policy, self.arms, *self._known, checked=self._checked)
         keys = stream_keys(np.uint64(self.seed), np.uint64(self.instance_number), POLICY)
         self._keys = np.uint64(keys[0]), np.uint64(keys[1])
 

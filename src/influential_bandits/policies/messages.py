@@ -150,7 +150,8 @@ def _place(policy: Policy, text: str) -> str:
 def _is_users(file: str) -> bool:
     """Tell whether a file is neither of this package nor of Numba."""
     homes = Path(file).resolve().parents
-    return bool(Path(file).suffix) and PACKAGE not in homes and NUMBA not in homes
+    known = bool(Path(file).suffix) or file.startswith("<ipython")
+    return known and PACKAGE not in homes and NUMBA not in homes
 
 
 def _holds(code: Any, file: str, number: str) -> bool:
