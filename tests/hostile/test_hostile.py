@@ -1,11 +1,14 @@
 """A few hostile cases of every subject; ``make hostile`` plays thousands."""
 
+import os
 from collections import defaultdict
 
 import pytest
 
 from hostile.pool import TESTS, play_all
 from hostile.subjects import SUBJECTS
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="kills processes by POSIX signals")
 
 SEED = 1
 

@@ -5,6 +5,7 @@ import os
 import resource
 import sys
 import warnings
+from contextlib import suppress
 from pathlib import Path
 
 from hostile import judging
@@ -17,7 +18,8 @@ def main():
     judging.channel = os.fdopen(os.dup(1), "w")
     judging.shared = Path(sys.argv[1])
     os.dup2(2, 1)  # whatever the package prints is not an answer
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    with suppress(ValueError):  # not every system can
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     warnings.simplefilter("ignore")
     for line in sys.stdin:
