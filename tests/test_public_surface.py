@@ -174,7 +174,7 @@ def test_without_gymnasium_the_environment_names_the_extra_and_the_rest_works():
 # Everything that the default install does not hold.
 PLAIN = """
 import sys
-HIDDEN = {"dask", "distributed", "fsspec", "gymnasium", "pandas", "polars"}
+HIDDEN = {"cryptography", "dask", "distributed", "fsspec", "gymnasium", "pandas", "polars"}
 class Absent:
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] in HIDDEN:
@@ -207,7 +207,7 @@ def test_the_plain_install_can_be_looked_at_and_imported_with_a_star():
         "assert 'class InfluenceModel' in text and 'class DaskExecution' in text\n"
         "print(json.dumps([sorted(set(dir(ib))), sorted(set(ib.__all__) - set(names))]))"
     )
-    assert set(report[0]) == set(ib.__all__) - {"InfluentialBanditEnv"}
+    assert set(report[0]) == {*ib.__all__, "testing"} - {"InfluentialBanditEnv"}
     assert report[1] == []
 
 
@@ -230,6 +230,6 @@ def test_the_plain_install_diagnoses_a_log(tmp_path):
 
 def test_the_version_is_that_of_the_distribution():
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    assert settings["project"]["dynamic"] == ["version"]
+    assert "version" in settings["project"]["dynamic"]
     source = (ROOT / settings["tool"]["hatch"]["version"]["path"]).read_text(encoding="utf-8")
     assert f'__version__ = "{ib.__version__}"' in source

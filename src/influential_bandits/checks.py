@@ -34,6 +34,7 @@ __all__ = [
 FRAMES = {"pandas": "DataFrame", "polars": "DataFrame", "pyarrow": "table"}
 PACKAGES = {"sklearn": "scikit-learn"}  # what to install, where the module has another name
 EXTRAS = {  # of the default install's other packages: which extra brings them
+    "cryptography": "dask",
     "dask": "dask",
     "distributed": "dask",
     "fsspec": "dask",

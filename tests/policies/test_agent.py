@@ -292,14 +292,14 @@ def test_the_repr_says_who_plays_and_how_far_it_is():
 
 
 def test_more_arms_than_there_is_memory_for_are_refused_before_anything_is_allocated():
-    with pytest.raises(ib.InvalidInput, match=r"MUCB for 2,147,483,648 arms would take .* GiB"):
+    with pytest.raises(ib.InvalidInput, match=r"MUCB for 2,147,483,648 arms would .* TB"):
         ib.Agent(ib.MUCB(window=2**23), 2**31)
 
 
 def test_a_new_arm_for_which_there_is_no_memory_is_refused_and_changes_nothing(monkeypatch):
     agent = played(ib.LCB())
     before = everything(agent)
-    monkeypatch.setattr("influential_bandits.checks._memory", lambda: 100.0)
+    monkeypatch.setattr("influential_bandits.memory.available_memory", lambda: 100.0)
     with pytest.raises(ib.InvalidInput, match="LCB for 4 arms would take"):
         agent.add_arm()
     assert everything(agent) == before

@@ -217,6 +217,7 @@ class Trajectory:
             "instance_numbers": self.instance_numbers.tolist(),
             "seeds": self.seeds.tolist(),
             "checkpoints": self.checkpoints.tolist(),
+            "columns": list(columns),
             "policy": policy_to_json(self.policy),
             "noise": self.noise.to_json(),
             "horizon": self.horizon,
@@ -234,12 +235,15 @@ class Trajectory:
         try:
             if not stat.S_ISREG(Path(path).stat().st_mode):
                 raise InvalidInput(f"{path} is no regular file; name one that save has written")
-            if seal_holds(path) is False:
+            whole = seal_holds(path)
+            if whole is False:
                 raise InvalidInput(f"{path} is damaged: its checksum does not fit what it holds")
             table = read_table(path)
             settings = parse_json(table.schema.metadata[b"influential_bandits"], path)
             if settings["format"] != FORMAT:
                 raise InvalidInput(f"{path} has the format {settings['format']!r}, not {FORMAT!r}")
+            if whole is None and "columns" in settings:  # earlier versions wrote neither
+                raise InvalidInput(f"{path} was changed by another program: its checksum is gone")
             return cls(**_loaded(table, settings))
         except FileNotFoundError:
             raise
