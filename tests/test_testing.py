@@ -58,7 +58,7 @@ def test_a_policy_that_keeps_the_contract_passes():
     [
         (OutOfRange(), r"play in simulate .* out of bounds"),
         (Endless(), r"take losses of every size.*keeps infinite or undefined numbers in 'seen'"),
-        (Deaf(), r"choose among the eligible arms.*not on offer \(2 arms, seed 0\)"),
+        (Deaf(), r"choose among the eligible arms.*not on offer \(arms=2, seed=0\)"),
         (Mutable(), r"be a frozen dataclass of numbers"),
     ],
     ids=lambda value: type(value).__name__,

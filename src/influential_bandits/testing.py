@@ -71,19 +71,15 @@ def check_policy(
     rounds = whole_number("rounds", rounds, 1, 2**31)
     seed = whole_number("seed", seed)
     _check_configuration(policy)
-    for many in arms:
-        trial = _Trial(policy, whole_number("arms", many, 1), rounds, seed, check)
-        for rule, hold_to in RULES.items():
+    trials = [_Trial(policy, whole_number("arms", many, 1), rounds, seed, check) for many in arms]
+    for rule, hold_to in RULES.items():
+        for trial in trials:
             try:
                 hold_to(trial)
-            except _Broken as broken:
+            except (_Broken, InfluentialBanditsError) as broken:
                 raise InvalidPolicy(
-                    f"{trial.name} must {rule}: {broken} ({many} arms, seed {seed})"
-                ) from None
-            except InfluentialBanditsError as error:
-                raise InvalidPolicy(
-                    f"{trial.name} must {rule}: {error} ({many} arms, seed {seed})"
-                ) from error
+                    f"{trial.name} must {rule}: {broken} (arms={trial.arms}, seed={seed})"
+                ) from broken
 
 
 class _Broken(Exception):

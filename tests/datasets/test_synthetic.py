@@ -487,7 +487,6 @@ def test_numbers_at_the_end_of_their_ranges_leave_finite_losses_and_lawful_arms(
         ({"arms": 10_001}, ("arms", "10001")),
         ({"arms": True}, ("arms", "True")),
         ({"interaction": np.eye(3)}, ("interaction", "(3, 3)", "2 × 2")),
-        ({"interaction": 1e101 * np.eye(2)}, ("interaction", "1e+100")),
         ({"initial_loss": [1, 2, 3]}, ("initial_loss", "(3,)")),
         ({"initial_loss": [1, math.nan]}, ("initial_loss", "finite")),
         ({"initial_loss": "bad"}, ("initial_loss", "bad")),
@@ -523,6 +522,11 @@ def test_numbers_at_the_end_of_their_ranges_leave_finite_losses_and_lawful_arms(
 def test_what_makes_no_sense_is_refused(settings, mentions, refused):
     with refused(InvalidInput, *mentions):
         synthetic_log(**({"instances": 3, "events": 4, "arms": 2} | settings))
+
+
+def test_an_interaction_of_larger_entries_than_a_loss_may_have_is_refused(refused):
+    with refused(InvalidInstance, "interaction", "1e+100", "1e+101"):
+        synthetic_log(3, 4, 2, interaction=1e101 * np.eye(2))
 
 
 def test_an_asymmetric_interaction_is_refused(refused):

@@ -189,7 +189,7 @@ def test_the_better_of_two_arms_that_do_not_change_is_found(policy):
         (lambda: ib.UCBV(bias=-1), "bias must be a number of at least 0, got -1"),
         (lambda: ib.EXP3(1.0, 1.0), "high must be a number above 1, got 1"),
         (lambda: ib.EXP3(math.nan), "low must be a number"),
-        (lambda: ib.EXP3(-1e308, 1e308), "low must be a number of at least -1e+100"),
+        (lambda: ib.EXP3(-1e308, 1e308), "low must be a number of at least -1e\\+100"),
         (lambda: ib.EXP3(0, 1e308), "high must be a number above 0 and at most 1e\\+100"),
     ],
 )
