@@ -629,5 +629,5 @@ def test_more_seeds_than_memory_holds_are_refused_before_anything_is_made(many):
 
 
 def test_more_results_than_memory_holds_are_refused_before_anything_is_made():
-    with pytest.raises(ib.InvalidInput, match="[GT]B of memory"):
+    with pytest.raises(ib.InvalidInput, match=r"[GT]B of memory"):
         ib.simulate(ib.counterexample(), ib.LCB(), 10**13, record="arms")
