@@ -111,6 +111,8 @@ def test_intervals_draw_instances_anew(log):
     assert frame["model"].tolist() == ["zero", "two"]
     assert frame["mse"].tolist() == [found.mse("zero"), found.mse("two")]
     assert frame["gain_percent"].tolist() == [0.0, gain.percent]
+    assert found.to_frame("polars")["mse"].to_list() == frame["mse"].tolist()
+    assert found.to_frame("pyarrow")["model"].to_pylist() == ["zero", "two"]
 
 
 def test_models_predict_from_the_events_just_before():

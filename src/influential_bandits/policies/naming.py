@@ -103,8 +103,8 @@ def code_digest(policy: Policy) -> str:
     It covers what is compiled; of a class of the user's also its file, since ``fields``,
     ``parameters`` and the like decide what it plays too.
     """
-    kind: Any = type(policy)
-    return fingerprint(*(getattr(kind, name) for name in FUNCTIONS)) + _files_digest(kind)
+    code: Any = type(policy)
+    return fingerprint(*(getattr(code, name) for name in FUNCTIONS)) + _files_digest(code)
 
 
 @cache  # a file that is edited during a run is not the one that plays

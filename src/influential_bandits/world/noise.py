@@ -187,7 +187,7 @@ class Noise:
     >>> world = ib.Instance([[0.0, 0.0], [0.0, 0.0]], [0.2, 0.6])
     >>> environment = ib.Environment(world, Clicks(), seed=1)
     >>> [environment.pull(1) for _ in range(6)]
-    [1.0, 1.0, 1.0, 0.0, 1.0, 0.0]
+    [0.0, 1.0, 1.0, 1.0, 0.0, 0.0]
     """
 
     @staticmethod
