@@ -184,6 +184,11 @@ def test_odd_characters_in_names_of_columns_are_no_line_ends(name, write):
         read_log(path, loss="loss")
 
 
+def test_bytes_of_zero_in_the_header_lose_no_row(write):
+    with pytest.raises(InvalidLog, match=r"first line of log.csv holds bytes of zero"):
+        read_log(write("instance,arm,time,loss,n\0te\nann,a,1,1,x\nbob,a,2,2,x\n"), loss="loss")
+
+
 # --- ends of lines -----------------------------------------------------------------------------
 
 

@@ -450,6 +450,8 @@ def _check_header(name: str, start: str, fields: list[str], unended: bool) -> No
             f"the first line of {name} has no end within {LONGEST_HEADER >> 20} MB; it must name "
             "the columns, separated by , ; | or tabs"
         )
+    if any("\0" in field for field in fields):  # after which Arrow would lose a row
+        raise InvalidLog(f"the first line of {name} holds bytes of zero; save it as CSV in UTF-8")
     if any(printable(field) != field for field in fields):
         raise InvalidLog(f"the columns of {name} have names that are no UTF-8; save it in UTF-8")
 
