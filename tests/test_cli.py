@@ -317,7 +317,8 @@ def test_a_folder_without_permission_gets_one_sentence(tmp_path):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="sends a POSIX signal")
-def test_ctrl_c_ends_reproduce_at_once_and_the_same_command_continues(tmp_path):
+@pytest.mark.parametrize(("sent", "told"), [("SIGINT", "Ctrl-C"), ("SIGTERM", "SIGTERM")])
+def test_a_signal_ends_reproduce_at_once_and_the_same_command_continues(sent, told, tmp_path):
     out = tmp_path / "results"
     options = ("reproduce", "figure-1b", "--quick", "--seeds", "40", "--max-horizon", "100000")
     command = (sys.executable, "-c", INTERRUPTIBLE, *options, "--out", str(out))
@@ -336,14 +337,14 @@ def test_ctrl_c_ends_reproduce_at_once_and_the_same_command_continues(tmp_path):
             assert process.poll() is None, process.stderr.read()
             assert time.monotonic() < deadline
             time.sleep(0.001)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(getattr(signal, sent))
         _, err = process.communicate(timeout=10)
     finally:
         process.kill()
         process.communicate()
     assert process.returncode == 130, err
     (line,) = filter(None, err.splitlines())
-    assert "stopped by Ctrl-C" in line
+    assert f"stopped by {told}" in line
     assert str(out) in line
     assert "run the same command again to continue" in line
     assert not (out / "summary.json").exists()

@@ -379,6 +379,7 @@ BAD = {
     "missing value": ("ann,,2,1", "arm ''"),
     "not a number": ("ann,x,2,1O", "loss '1O'"),
     "not finite": ("ann,x,2,inf", "loss inf"),
+    "too large for a loss": ("ann,x,2,-1e101", "loss -1e+101"),
     "unreadable time": ("ann,x,1970-02-30,1", "time '1970-02-30'"),
     "unknown arm": ("ann,w,2,1", "arm 'w'"),
     "wrong number of fields": ("ann,x,2", "text 'ann,x,2'"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from typing import Annotated
 
@@ -38,11 +39,17 @@ def options(
     """Simulate influential bandits and measure regret against certified benchmarks."""
 
 
+def _stop(*_: object) -> None:
+    """End as after Ctrl-C, so that threads stop and temporary files go."""
+    raise KeyboardInterrupt("stopped by SIGTERM")
+
+
 def main() -> None:
     """Run the command line; an error gets one sentence.
 
     Exit status 2: what was asked for cannot be done. Exit status 1: some of it was done, and kept.
     """
+    signal.signal(signal.SIGTERM, _stop)
     try:
         app()
     except InfluentialBanditsError as error:

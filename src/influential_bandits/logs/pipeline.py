@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from influential_bandits.checks import LARGEST_LOSS
 from influential_bandits.logs.bad_rows import SHOWN, BadRows
 from influential_bandits.logs.columns import (
     LATEST,
@@ -117,6 +118,7 @@ class Pipeline:
         }
         outcome = self._cast(check, plan.outcome, columns[plan.outcome], "numbers", numbers)
         check.finite(plan.outcome, outcome)
+        check.fail("too large for a loss", np.abs(outcome) > LARGEST_LOSS, plan.outcome, outcome)
         time = None
         if plan.time is not None:
             time = self._times(check, plan.time, columns[plan.time])
