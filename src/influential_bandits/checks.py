@@ -25,6 +25,7 @@ __all__ = [
     "make_frame",
     "optional_module",
     "printable",
+    "real_array",
     "require_losses",
     "require_packages",
     "shown",
@@ -122,6 +123,14 @@ def require_losses(what: str, values: npt.NDArray[np.float64], error: type[Inval
             f"{what} must be {bound}at most {LARGEST_LOSS:g} in size, but entry "
             f"{where} is {values[where]}; measure losses in a larger unit"
         )
+
+
+def real_array(what: str, values: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """Return numbers as an array of float64, or say why they are none."""
+    try:
+        return np.asarray(values, np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidInput(f"{what} must be numbers, got {shown(values)}") from None
 
 
 def printable(text: str) -> str:

@@ -473,3 +473,36 @@ def test_a_matrix_too_large_to_be_meant_says_what_it_would_take(refused):
     wide = ib.LowRankInteraction(np.ones((100_000, 1)))
     with refused(ib.InvalidInput, "100,000 arms", "74.5 GiB", "rows()"):
         np.asarray(wide)
+
+
+OFFSETS = [[0, -(2**31), 4, 0], [0, 2, 4, -1], [0, 2, -1, 0], [0, 4, 2, 5], [1, 2, 4, 5], [0, 2, 4]]
+
+
+@pytest.mark.parametrize("offsets", OFFSETS, ids=str)
+def test_rows_of_a_sparse_file_are_where_they_can_be(offsets):
+    """SciPy takes such offsets on trust, and reads and writes wherever they lead."""
+    matrix = SparseInteraction(
+        scipy.sparse.csr_array([[0.3, -0.1, 0], [-0.1, 0.2, 0], [0, 0, 0.1]])
+    )
+    data = matrix.to_json() | {"offsets": offsets}
+    with pytest.raises(InvalidInstance, match="broken"):
+        interaction_from_json(data)
+
+
+def test_a_sparse_matrix_that_was_broken_by_hand_is_refused():
+    for name, values in (
+        ("indptr", [0, -5, 2, 3]),
+        ("indices", [0, 1, 99]),
+        ("indices", [0, 1, -1]),
+    ):
+        matrix = scipy.sparse.csr_array(np.eye(3))
+        setattr(matrix, name, np.array(values, np.int32))
+        with pytest.raises(InvalidInstance, match="broken sparse matrix"):
+            SparseInteraction(matrix)
+
+
+@pytest.mark.parametrize("vouched", ["false", 0, None, {"value": False}])
+def test_only_a_truth_value_vouches(vouched):
+    data = SparseInteraction(scipy.sparse.eye_array(2)).to_json() | {"vouched": vouched}
+    with pytest.raises(InvalidInstance, match="true or false"):
+        interaction_from_json(data)

@@ -395,8 +395,6 @@ def _checked_truth(
             f"influence fades by events or by the clock: give memory = {truth.memory} or "
             f"half_life = {truth.half_life}, not both"
         )
-    if truth.grid is None:
-        return truth
     return dataclasses.replace(truth, grid_range=_checked_grid_range(truth))
 
 
@@ -438,14 +436,15 @@ def _checked_popularity(given: npt.ArrayLike | None, arms: int) -> Floats:
 
 
 def _checked_grid_range(truth: PlantedTruth) -> tuple[float, float]:
-    """Return the lowest and highest loss, both on the grid."""
-    assert truth.grid is not None
+    """Return the lowest and highest loss, both on the grid if there is one."""
     bounds = truth.grid_range
     if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
-        raise InvalidInput(f"grid_range must be a pair of numbers, got {bounds!r:.80}")
+        raise InvalidInput(f"grid_range must be a pair of numbers, got {shown(bounds)}")
     low, high = (_in_range("grid_range", bound, -LARGEST, LARGEST, "[]") for bound in bounds)
     if low >= high:
         raise InvalidInput(f"grid_range must increase, got {low:g} and {high:g}")
+    if truth.grid is None:
+        return low, high
     first, last = (math.floor(bound / truth.grid + 0.5) for bound in (low, high))
     for bound, steps in ((low, first), (high, last)):
         if not math.isclose(bound / truth.grid, steps, abs_tol=1e-9):

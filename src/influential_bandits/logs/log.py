@@ -242,7 +242,8 @@ class EventLog(Frozen):
 
     def at_least(self, events: int) -> EventLog:
         """Return the log of the instances that have at least this many events."""
-        return self.take(np.flatnonzero(self.lengths >= events))
+        least = whole_number("the number of events", events)
+        return self.take(np.flatnonzero(self.lengths >= least))
 
     def without_last(self, share: float | None = None, events: int | None = None) -> EventLog:
         """Return the log without the last events of each history: a share of it, or so many.
@@ -258,16 +259,18 @@ class EventLog(Frozen):
         if (share is None) == (events is None):
             raise InvalidInput("name either a share of each history or a number of events")
         if events is not None:
-            return np.minimum(whole_number("the number of last events", events), self.lengths)
+            most = min(whole_number("the number of last events", events), len(self))
+            return np.minimum(most, self.lengths)
         if share is None or not is_real(share) or not 0.0 < float(share) < 1.0:
             raise InvalidInput(f"the last part must be a share between 0 and 1, got {shown(share)}")
         return np.ceil(share * self.lengths).astype(np.int64)
 
     def parts(self, events: int) -> Iterable[EventLog]:
         """Yield the log in parts of whole instances, of about so many events."""
+        many = min(whole_number("the number of events", events, 1), len(self))
         start = 0
         while start < self.n_instances:
-            aim = int(self.offsets[start]) + events
+            aim = int(self.offsets[start]) + many
             stop = max(start + 1, int(np.searchsorted(self.offsets, aim, "right")) - 1)
             low, high = self.offsets[start], self.offsets[stop]
             yield self._of_sorted(

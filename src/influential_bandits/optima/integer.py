@@ -77,7 +77,7 @@ def integer_optimum(instance: Instance, horizon: int, nodes: int = 2_000_000) ->
     """
     require_instance(instance).require_lasting_memory("the optimum in whole numbers")
     horizon = checked_horizon(horizon)
-    nodes = whole_number("nodes", nodes)
+    nodes = whole_number("nodes", nodes, 0, 2**63)
     if not instance.definite:
         raise NotApplicable("the best whole counts need a positive semi-definite interaction")
     path = optimal_path(instance)

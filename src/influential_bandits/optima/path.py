@@ -185,13 +185,13 @@ class OptimalPath:
 
     def gaps(self, horizon: float) -> Floats:
         """Return (b + A·x*)_i − λ for each arm, (arms,): what a pull of it costs to first order."""
-        return self.segment(horizon).gaps(horizon)
+        return self.segment(horizon).gaps(float(horizon))
 
     def _number(self, horizon: float) -> int:
         if not is_real(horizon) or not 0.0 < horizon < np.inf:
             raise InvalidInput(f"a horizon must be positive and finite, got {shown(horizon)}")
         self._follow(float(horizon))
-        return int(self._times.searchsorted(horizon, side="right")) - 1
+        return int(self._times.searchsorted(float(horizon), side="right")) - 1
 
     def _segment(self, number: int) -> Segment:
         if number not in self._segments:

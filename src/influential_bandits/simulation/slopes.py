@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
+from influential_bandits.checks import is_real, real_array, shown
 from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.numerics.streams import RESAMPLING, stream_at, stream_keys, uniform
@@ -23,12 +24,15 @@ def log_log_slope(horizons: npt.ArrayLike, values: npt.ArrayLike, low: float, hi
     >>> round(log_log_slope([10, 100, 1000], [5, 500, 50_000], 10, 1000), 6)
     2.0
     """
-    return float(log_log_slopes(horizons, np.asarray(values, float)[None, :], low, high)[0])
+    return float(log_log_slopes(horizons, real_array("values", values)[None], low, high)[0])
 
 
 def log_log_slopes(horizons: npt.ArrayLike, values: Floats, low: float, high: float) -> Floats:
     """Return the slope of every row of ``values`` (rows, horizons), as :func:`log_log_slope`."""
-    x, y = np.asarray(horizons, float), np.asarray(values, float)
+    x, y = real_array("horizons", horizons), real_array("values", values)
+    for name, value in (("low", low), ("high", high)):
+        if not is_real(value):
+            raise InvalidInput(f"{name} must be a number, got {shown(value)}")
     if x.ndim != 1 or y.shape[1:] != x.shape:
         raise InvalidInput(f"horizons and values must be equally long, got {x.shape} and {y.shape}")
     chosen = (x >= low) & (x <= high)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import checked_horizon, make_frame, optional_module
+from influential_bandits.checks import checked_horizon, make_frame, optional_module, real_array
 from influential_bandits.errors import InvalidInput, NotApplicable
 from influential_bandits.files import parse_json, read_table, seal_holds, write_table
 from influential_bandits.optima.regret import regret
@@ -118,8 +118,9 @@ class Trajectory:
             )
         others: Any = [against] * len(self.instances)
         if not isinstance(against, str):
+            given = real_array("the counts to compare with", against)
             try:
-                others = np.broadcast_to(np.asarray(against, float), self.counts.shape)
+                others = np.broadcast_to(given, self.counts.shape)
             except ValueError:
                 raise InvalidInput(
                     f"the counts to compare with must fit the shape {self.counts.shape}"

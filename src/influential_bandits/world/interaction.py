@@ -11,7 +11,13 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse
 
-from influential_bandits.checks import Frozen, require_losses, shown, whole_number
+from influential_bandits.checks import (
+    LARGEST_ARMS,
+    Frozen,
+    require_losses,
+    shown,
+    whole_number,
+)
 from influential_bandits.errors import InvalidInput, InvalidInstance
 from influential_bandits.world.dynamics import DENSE, LOW_RANK, SPARSE, Floats, Ints
 from influential_bandits.world.factorisation import pivoted_ldl
@@ -270,7 +276,7 @@ class SparseInteraction(Interaction):
         if not np.can_cast(matrix.dtype, np.float64, "same_kind"):
             raise InvalidInstance(f"interaction must be an array of numbers, not of {matrix.dtype}")
         _require_square(matrix.shape)
-        a = scipy.sparse.csr_array(matrix, dtype=float, copy=True)
+        a = _checked_rows(scipy.sparse.csr_array(matrix, dtype=float, copy=True))
         a.sum_duplicates()
         a.eliminate_zeros()
         require_losses("interaction", a.data, InvalidInstance)
@@ -370,19 +376,39 @@ def interaction_from_json(data: Mapping[str, Any]) -> Interaction:
     if kind == LowRankInteraction.name:
         return LowRankInteraction(data["factors"])
     if kind == SparseInteraction.name:
+        if not isinstance(data["vouched"], bool):
+            raise InvalidInstance(f"vouched must be true or false, got {shown(data['vouched'])}")
         return SparseInteraction(_sparse_matrix(data), vouched=data["vouched"])
     raise InvalidInstance(f"unknown kind of interaction {kind!r}")
 
 
 def _sparse_matrix(data: Mapping[str, Any]) -> Any:
     try:
-        arms = whole_number("arms", data["arms"], 1)
+        arms = whole_number("arms", data["arms"], 1, LARGEST_ARMS)
         columns = [whole_number("column", column, 0, arms) for column in data["columns"]]
-        entries = data["values"], columns, data["offsets"]
-        matrix = scipy.sparse.csr_array(entries, shape=(arms, arms), dtype=float)
-        matrix.check_format(full_check=True)
+        ends = len(columns) + 1
+        offsets = [whole_number("offset", offset, 0, ends) for offset in data["offsets"]]
+        entries = data["values"], columns, offsets
+        return _checked_rows(scipy.sparse.csr_array(entries, shape=(arms, arms), dtype=float))
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInstance(f"the sparse interaction of the file is broken: {error}") from None
+
+
+def _checked_rows(matrix: Any) -> Any:
+    """Return a CSR array whose rows and columns are where they say; SciPy takes its word for it."""
+    offsets, columns = matrix.indptr, matrix.indices
+    if (
+        len(offsets) != matrix.shape[0] + 1
+        or offsets[0] != 0
+        or (np.diff(offsets) < 0).any()
+        or not offsets[-1] == len(columns) == len(matrix.data)
+        or (columns < 0).any()
+        or (columns >= matrix.shape[1]).any()
+    ):
+        raise InvalidInstance(
+            "interaction is a broken sparse matrix: its offsets must rise from 0 to the number of "
+            f"its entries, {len(matrix.data)}, and its columns be 0 … {matrix.shape[1] - 1}"
+        )
     return matrix
 
 
