@@ -481,7 +481,7 @@ OFFSETS = [[0, -(2**31), 4, 0], [0, 2, 4, -1], [0, 2, -1, 0], [0, 4, 2, 5], [1, 
 @pytest.mark.parametrize("offsets", OFFSETS, ids=str)
 def test_rows_of_a_sparse_file_are_where_they_can_be(offsets):
     """SciPy takes such offsets on trust, and reads and writes wherever they lead."""
-    matrix = SparseInteraction(
+    matrix = ib.SparseInteraction(
         scipy.sparse.csr_array([[0.3, -0.1, 0], [-0.1, 0.2, 0], [0, 0, 0.1]])
     )
     data = matrix.to_json() | {"offsets": offsets}
@@ -498,11 +498,11 @@ def test_a_sparse_matrix_that_was_broken_by_hand_is_refused():
         matrix = scipy.sparse.csr_array(np.eye(3))
         setattr(matrix, name, np.array(values, np.int32))
         with pytest.raises(InvalidInstance, match="broken sparse matrix"):
-            SparseInteraction(matrix)
+            ib.SparseInteraction(matrix)
 
 
 @pytest.mark.parametrize("vouched", ["false", 0, None, {"value": False}])
 def test_only_a_truth_value_vouches(vouched):
-    data = SparseInteraction(scipy.sparse.eye_array(2)).to_json() | {"vouched": vouched}
+    data = ib.SparseInteraction(scipy.sparse.eye_array(2)).to_json() | {"vouched": vouched}
     with pytest.raises(InvalidInstance, match="true or false"):
         interaction_from_json(data)
