@@ -16,7 +16,9 @@ def hostile_value(draw, old):
     """Return another value: mostly of the same kind, so that it is not refused for its type."""
     if draw.random() < 0.2:
         return draw.choice((*WHOLE, *BEYOND, *REAL, *ODD))
-    if isinstance(old, str) and old.lstrip("-").isdigit():  # 64-bit integers are written as text
+    if (
+        isinstance(old, str) and old.lstrip("-").isdigit() and len(old) < 99
+    ):  # 64-bit integers are written as text
         return str(hostile_value(draw, int(old)))
     if isinstance(old, bool):
         return not old
@@ -52,11 +54,11 @@ def mutate_numbers(draw, data):
         size = len(data[name])
         for n in draw.sample(range(size), min(size, draw.choice((1, 1, 2, 9)))):
             old = data[name][n]
-            values = WHOLE if isinstance(old, str) else REAL
+            values = REAL if isinstance(old, float) else WHOLE
             by = draw.gauss(1.0, 0.5)
             near = draw.choice((float(old) + 1, float(old) - 1, -float(old), float(old) * by))
             new = draw.choice((*values, *[near] * 6, draw.choice(BEYOND[:-1])))
-            data[name][n] = str(int(new)) if isinstance(old, str) else float(new)
+            data[name][n] = float(new) if isinstance(old, float) else type(old)(int(new))
             said.append(f"{name}[{n}] {old} → {data[name][n]!s:.40}")
     return data, "; ".join(said)
 
