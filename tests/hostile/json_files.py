@@ -12,7 +12,7 @@ from hostile.judging import OTHER, demand, prepared, shared, tell
 from hostile.mutating import differs, mutate_json, mutate_numbers
 from hostile.pieces import run_study
 
-INDICES = ("values", "columns", "offsets")  # of a sparse matrix
+SPARSE, INDICES = 3, ("columns", "offsets")  # which of the instances is sparse
 
 
 @prepared
@@ -45,9 +45,9 @@ def use_instance(instance):
 def play_instance(draw, home):
     """Load a spoilt instance: it is what the file says, and can be used and saved."""
     data = copy.deepcopy(draw.choice(instances()))
-    lists = {key: x for key, x in data["interaction"].items() if key in INDICES}
-    if lists and draw.random() < 0.7:  # indices that libraries follow
-        lists, said = mutate_numbers(draw, lists)
+    if draw.random() < 0.3:  # indices that libraries follow
+        data = copy.deepcopy(instances()[SPARSE])
+        lists, said = mutate_numbers(draw, {name: data["interaction"][name] for name in INDICES})
         data["interaction"] |= lists
     else:
         data, said = mutate_json(draw, data)

@@ -25,10 +25,10 @@ SUBJECTS = {
     "killed commands": Subject("kills", "play_command", share=0.03, suite=3, seconds=60.0),
     "text logs": Subject("text_logs", suite=150),
     "Parquet folders": Subject("parquet_folders", share=0.3, suite=40),
-    "model files": Subject("json_files", "play_model", suite=80),
-    "instance files": Subject("json_files", "play_instance", suite=80),
+    "model files": Subject("json_files", "play_model", suite=200),
+    "instance files": Subject("json_files", "play_instance", suite=200),
     "JSON bombs": Subject("json_files", "play_bomb", share=0.2, suite=24),
     "arguments": Subject("arguments", suite=150),
     "command options": Subject("arguments", "play_option", share=0.1, suite=8),
-    "compiled caches": Subject("caches", share=0.03, suite=3, seconds=120.0),
+    "compiled caches": Subject("caches", share=0.03, suite=6, seconds=120.0),
 }
