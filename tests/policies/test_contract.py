@@ -67,7 +67,8 @@ def test_losses_as_large_as_they_may_be_neither_stop_a_policy_nor_its_file(polic
         agent.observe(agent.pull(), LARGEST_LOSS if n % 2 else -LARGEST_LOSS)
     resumed = ib.Agent.from_json(agent.to_json(), policy, **told(policy, 3))
     assert resumed.select() == agent.select()
-    large = ib.Instance(LARGEST_LOSS * np.eye(3), [LARGEST_LOSS, -LARGEST_LOSS, 0.0])
+    half = 0.5 * LARGEST_LOSS  # an oracle plans with the losses after one pull of each arm
+    large = ib.Instance(half * np.eye(3), [half, -half, 0.0])
     run = ib.simulate(large, policy, HORIZON, ib.GaussianNoise(LARGEST_LOSS))
     assert run.counts[0, 0, -1].sum() == HORIZON
 

@@ -92,7 +92,7 @@ def test_a_tree_that_names_another_arm_is_refused(place, value):
         ({"retired": [0, 0]}, "retires"),
         ({"retired": {"0": 1}}, "retired"),
         ({"arms": 10**400}, "arms"),
-        ({"arms": 2**31 - 5}, "GiB"),
+        ({"arms": 2**31 - 5}, "GB"),
         ({"pending": [["13", 0, []], ["13", 1, []]]}, "two tickets of round 13"),
         ({"pending": [["14", 0, []]]}, "round of a ticket"),
         ({"pending": [["13", 0, [1.0]]]}, "memo of 1"),

@@ -650,7 +650,7 @@ def test_a_folder_without_results_has_no_leaderboard(tmp_path, refused):
     with refused(ib.InvalidInput, "another version"):
         write_leaderboard(tmp_path, tmp_path / "page.md")
     (tmp_path / "summary.json").write_text("{", encoding="utf-8")
-    with refused(ib.InvalidInput, "no JSON"):
+    with refused(ib.InvalidInput, "not a JSON"):
         write_leaderboard(tmp_path, tmp_path / "page.md")
     assert not (tmp_path / "page.md").exists()
 

@@ -430,6 +430,8 @@ def require_memory_for(
     models: Sequence[LossModel], arms: int, instances: int, execution: Execution | None
 ) -> None:
     """Raise unless there is room for models that are fitted one after the other, and all kept."""
+    for model in models:
+        model._check()
     needs = [memory_of_fit(model, arms, instances, execution) for model in models]
     order = sorted(range(len(models)), key=lambda number: needs[number])
     if order:

@@ -304,7 +304,6 @@ class _Chain:
 
     def steps(self) -> Iterable[int]:
         """Play; yield the number of rounds done after each step."""
-        self._runs = self._fresh_runs()
         play = self._player()
         fault = np.zeros(3, np.int64)
         largest = max(1, ROUNDS_PER_STEP // len(self.seeds))
@@ -352,7 +351,8 @@ class _Chain:
 
     def _player(self) -> Callable[[int, int, Ints], None]:
         """Return what plays from one round to another: the plain loop, or that of a scenario."""
-        layout, world, runs = self.layout, self.instance.world, self._runs
+        layout, world, runs = self.layout, self.instance.world, self._fresh_runs()
+        self._runs = runs  # what to look at if a round fails
         noise, output, row = self.noise.source(), self.output, self.row
         if self.scenario is not None:
             return ScenarioPlayer(
