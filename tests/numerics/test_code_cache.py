@@ -77,10 +77,6 @@ def empty(entry):
     return b""
 
 
-def cut(entry):
-    return entry[: len(entry) // 2]
-
-
 def flip_a_bit(entry):
     return entry[:-100] + bytes([entry[-100] ^ 1]) + entry[-99:]
 
@@ -89,11 +85,12 @@ def be_a_pickle_of_something_else(entry):
     return b"cos\nabort\n(tR."
 
 
-@pytest.mark.parametrize("damage", [empty, cut, flip_a_bit, be_a_pickle_of_something_else])
-def test_a_damaged_entry_is_compiled_again_with_one_warning(copied, damage):
+def test_damaged_entries_are_compiled_again_with_one_warning(copied):
     entries, environment, number = copied
-    for entry in entries:
-        entry.write_bytes(damage(entry.read_bytes()))
+    damages = [empty, flip_a_bit, be_a_pickle_of_something_else]
+    assert len(entries) >= len(damages)
+    for n, entry in enumerate(entries):
+        entry.write_bytes(damages[n % len(damages)](entry.read_bytes()))
     told = draw(**environment)
     assert (told["number"], told["found"], len(told["warnings"])) == (number, 0, 1)
     assert "is damaged" in told["warnings"][0]
