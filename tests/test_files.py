@@ -299,6 +299,7 @@ HOSTILE = {
     "deep and closed": b"[" * 500 + b"]" * 500,
     "deep objects": b'{"a":' * 900 + b"1" + b"}" * 900,
     "NaN": b'{"a": NaN}',
+    "beyond all doubles": b'{"a": 1e999, "checksum": "0"}',
     "Infinity": b'{"a": -Infinity}',
     "twice": b'{"a": 1, "a": 2}',
     "utf-16": '{"a": 1}'.encode("utf-16"),

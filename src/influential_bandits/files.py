@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import math
 import os
 import platform
 import re
@@ -291,6 +292,7 @@ def parse_json(raw: bytes, path: str | Path, error: type[InvalidInput] = Invalid
         data = json.loads(
             text,
             parse_int=_whole_number,
+            parse_float=_finite_number,
             parse_constant=_no_constant,
             object_pairs_hook=_without_repeats,
         )
@@ -319,6 +321,14 @@ def _whole_number(text: str) -> int:
     """Return a whole number that a double can hold: beyond, nothing of ours can use it."""
     if len(text) > 310 or abs(number := int(text)) > 10**308:
         raise ValueError(f"it holds a whole number of {len(text.lstrip('-'))} digits")
+    return number
+
+
+def _finite_number(text: str) -> float:
+    """Return a number that a double can hold: 1e999 would be read as infinity."""
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"it holds the number {text:.20}, which is beyond all doubles")
     return number
 
 
