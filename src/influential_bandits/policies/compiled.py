@@ -1,9 +1,7 @@
 """From a policy to compiled code: tags, which choose the code by type, and states as flat arrays.
 
-A compiled loop that takes functions as arguments cannot be cached on disk. So loops take a *tag*,
-an empty value whose type names a policy's code by its fingerprint, and call :func:`select` and the
-others on it; these are resolved when the loop is compiled. The cache then holds one entry for each
-fingerprint: an edited policy has another one, and never runs old code.
+Loops take a *tag*, an empty value whose type names a policy's code by its fingerprint, and call
+:func:`select` and the others on it; these are resolved when the loop is compiled.
 """
 
 from __future__ import annotations
@@ -21,22 +19,15 @@ import numpy as np
 import numpy.typing as npt
 from numba.core import errors, types
 from numba.core.imputils import impl_ret_borrowed
-from numba.extending import (
-    NativeValue,
-    intrinsic,
-    models,
-    overload,
-    register_model,
-    typeof_impl,
-    unbox,
-)
+from numba.extending import intrinsic, overload
 
 from influential_bandits.checks import checked_horizon, shown, whole_number
 from influential_bandits.errors import InvalidInput, InvalidPolicy
 from influential_bandits.memory import require_memory
 from influential_bandits.numerics.compiling import borrowed
 from influential_bandits.numerics.fingerprints import fingerprint
-from influential_bandits.numerics.recompiling import LinkedCompiler, compile_anew
+from influential_bandits.numerics.recompiling import compile_anew
+from influential_bandits.numerics.tags import BETWEEN, INLINED, CodeTag, TagType
 from influential_bandits.policies.contract import (
     FUNCTIONS,
     Policy,
@@ -50,11 +41,9 @@ from influential_bandits.world.dynamics import Floats, Ints
 from influential_bandits.world.instance import Instance
 
 TYPES = ("int64", "float64")
-INLINED = {"forceinline": True, "error_model": "numpy"}  # a policy becomes a part of the loop
-BETWEEN = {**INLINED, "pipeline_class": LinkedCompiler}  # and so does what calls it there
 
 
-class Tag:
+class Tag(CodeTag):
     """Stands for the code of a policy in calls of compiled functions."""
 
     known: dict[str, Tag] = {}  # noqa: RUF012 - the register of all tags of this process
@@ -351,27 +340,6 @@ def _tag(
             require_reproducible(f"{code.__name__}.{name}", getattr(code, name))
         Tag.known[digest] = Tag(digest, code, parameters, schema, checked)
     return Tag.known[digest]
-
-
-class TagType(types.Type):
-    """The type of a tag: all of its meaning is in its name."""
-
-    def __init__(self, digest: str) -> None:
-        self.digest = digest
-        super().__init__(name=f"Policy({digest})")
-
-
-register_model(TagType)(models.OpaqueModel)
-
-
-@typeof_impl.register(Tag)
-def _type_of_tag(tag: Tag, context: object) -> TagType:
-    return TagType(tag.digest)
-
-
-@unbox(TagType)
-def _unbox_tag(typ: TagType, tag: object, c: Any) -> NativeValue:
-    return NativeValue(c.context.get_dummy_value())
 
 
 def _of(tag: TagType) -> Tag:

@@ -56,7 +56,7 @@ def explain(policy: Policy, layout: Layout, error: Exception, moment: str = "") 
         )
     if meaning is None:
         lines = [line.strip() for line in text.splitlines() if line.strip()]
-        said = [line for line in lines if not line.startswith(FRAMING) and "Policy(" not in line]
+        said = [line for line in lines if not line.startswith(FRAMING) and "Code(" not in line]
         meaning = (
             "its functions may use numbers, tuples, NumPy arrays and functions decorated with "
             f"numba.njit. Numba says: {' '.join(said[:3])}"

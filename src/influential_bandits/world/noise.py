@@ -12,21 +12,19 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 import numpy.typing as npt
-from numba.core import types
-from numba.extending import NativeValue, models, overload, register_model, typeof_impl, unbox
+from numba.extending import overload
 
 from influential_bandits.checks import LARGEST_LOSS, is_real, require_losses, shown
 from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.compiling import borrowed, inlined
 from influential_bandits.numerics.fingerprints import fingerprint
-from influential_bandits.numerics.recompiling import LinkedCompiler, compile_anew
+from influential_bandits.numerics.recompiling import compile_anew
 from influential_bandits.numerics.streams import centred, normal, stream_at
+from influential_bandits.numerics.tags import BETWEEN, INLINED, CodeTag
 from influential_bandits.world.dynamics import Floats
 
 __all__ = ["GaussianNoise", "NoNoise", "Noise", "RecordedNoise", "UniformNoise"]
 
-INLINED = {"forceinline": True, "error_model": "numpy"}  # a noise becomes a part of the loop
-BETWEEN = {**INLINED, "pipeline_class": LinkedCompiler}  # and so does what calls it there
 NONE, GAUSSIAN, UNIFORM, RECORDED = 0, 1, 2, 3
 NO_VALUES: Floats = np.empty((1, 0))
 NO_VALUES.flags.writeable = False  # like all arrays of a world, so that types agree
@@ -62,7 +60,7 @@ def noise_at(
     return 0.0
 
 
-class NoiseTag:
+class NoiseTag(CodeTag):
     """Stands for the code of a user's noise in calls of compiled functions; see Tag of policies."""
 
     known: dict[str, NoiseTag] = {}  # noqa: RUF012 - the register of all tags of this process
@@ -88,27 +86,6 @@ class OwnSource(NamedTuple):
 
 
 Source = NoiseSource | OwnSource
-
-
-class NoiseTagType(types.Type):
-    """The type of a tag: all of its meaning is in its name."""
-
-    def __init__(self, digest: str) -> None:
-        self.digest = digest
-        super().__init__(name=f"Noise({digest})")
-
-
-register_model(NoiseTagType)(models.OpaqueModel)
-
-
-@typeof_impl.register(NoiseTag)
-def _type_of_tag(tag: NoiseTag, context: object) -> NoiseTagType:
-    return NoiseTagType(tag.digest)
-
-
-@unbox(NoiseTagType)
-def _unbox_tag(typ: NoiseTagType, tag: object, c: Any) -> NativeValue:
-    return NativeValue(c.context.get_dummy_value())
 
 
 def observed_loss(
@@ -193,7 +170,7 @@ class Noise:
     @staticmethod
     def observe(c: Any, t: int, arm: int, expected: float, rng: Any) -> float:
         """Return the loss that is observed where ``expected`` is the loss before noise."""
-        raise NotImplementedError  # the package's own noises are compiled in another way
+        raise InvalidInput("a noise must define observe(c, t, arm, expected, rng)")
 
     @property
     def code_digest(self) -> str:
