@@ -153,9 +153,10 @@ def test_the_first_error_stops_the_other_tasks():
     assert own_threads() == []
 
 
-def test_a_keyboard_interrupt_says_how_far_the_run_has_come():
-    tasks = [Steps(30), Steps(20, KeyboardInterrupt(), at=10)]
-    message = r"stopped by Ctrl-C after \d+ % of a long walk"
+@pytest.mark.parametrize("said", ["", "stopped by SIGTERM"])
+def test_a_keyboard_interrupt_says_its_cause_and_how_far_the_run_has_come(said):
+    tasks = [Steps(30), Steps(20, KeyboardInterrupt(*filter(None, [said])), at=10)]
+    message = rf"{said or 'stopped by Ctrl-C'} after \d+ % of a long walk"
     with pytest.raises(KeyboardInterrupt, match=message) as stopped:
         execution.run_tasks(tasks, 1, execution.Progress("a long walk", 40, False))
     assert isinstance(stopped.value, ib.Interrupted)

@@ -334,7 +334,8 @@ def run_tasks(tasks: Sequence[Steps], threads: int | None, progress: Progress) -
             if isinstance(error, KeyboardInterrupt):
                 sys.excepthook = _one_line(sys.excepthook)
                 done = 100 * progress.done // max(progress.total, 1)
-                raise Interrupted(f"stopped by Ctrl-C after {done} % of {progress.label}") from None
+                cause = str(error) or "stopped by Ctrl-C"
+                raise Interrupted(f"{cause} after {done} % of {progress.label}") from None
             raise
         finally:
             progress.close()
