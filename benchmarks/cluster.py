@@ -34,10 +34,14 @@ from benchmarks.scheduler import (
     smallest_piece,
 )
 from influential_bandits.files import write_atomically
-from influential_bandits.learning.partial_pooling import estimated_prior, posterior_work
-from influential_bandits.learning.parts import single_threaded_algebra
-from influential_bandits.learning.pooling import arm_means, pooled_gram, random_effects
-from influential_bandits.learning.survey import sample
+from influential_bandits.learning.solvers.partial import estimated_prior, posterior_work
+from influential_bandits.learning.statistics.log_scan import sample
+from influential_bandits.learning.statistics.pooled_sums import (
+    arm_means,
+    pooled_gram,
+    random_effects,
+)
+from influential_bandits.learning.statistics.reduction import single_threaded_algebra
 
 NOISE = ib.GaussianNoise(1.0)
 INSTANCES = 10  # of a piece

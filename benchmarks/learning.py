@@ -13,14 +13,18 @@ import influential_bandits as ib
 from benchmarks.measuring import Bar, Row, fastest, within
 from benchmarks.plain_statistics import plain_gram
 from benchmarks.whole_log import ARMS, EFFECTS, SETTINGS, USERS, design
-from influential_bandits.learning.design import Design, Kind, events_of, history_gram
-from influential_bandits.learning.fitting import penalties, solved
-from influential_bandits.learning.partial_pooling import estimated_prior, posterior_work
-from influential_bandits.learning.parts import pieces, single_threaded_algebra
-from influential_bandits.learning.pooling import arm_means, pooled_gram, random_effects
-from influential_bandits.learning.psd import solve_psd
-from influential_bandits.learning.survey import sample
-from influential_bandits.simulation.execution import LocalExecution, map_in_order
+from influential_bandits.execution.local import LocalExecution, map_in_order
+from influential_bandits.learning.solvers.partial import estimated_prior, posterior_work
+from influential_bandits.learning.solvers.psd import solve_psd
+from influential_bandits.learning.solvers.separate import penalties, solved
+from influential_bandits.learning.statistics.design import Design, Kind, events_of, history_gram
+from influential_bandits.learning.statistics.log_scan import sample
+from influential_bandits.learning.statistics.pooled_sums import (
+    arm_means,
+    pooled_gram,
+    random_effects,
+)
+from influential_bandits.learning.statistics.reduction import pieces, single_threaded_algebra
 
 PAPER_SCALE = 1e-3  # largest entry: 20 of the paper's 73 users have a norm above this
 STRONG = 0.05  # the cone hardly binds, and a first-order method needs few steps

@@ -13,17 +13,21 @@ import numpy as np
 
 import influential_bandits as ib
 from benchmarks.memory import status
-from influential_bandits.learning.design import Design, Kind
-from influential_bandits.learning.partial_pooling import partial_population, posterior_work
-from influential_bandits.learning.parts import on_part, pieces, single_threaded_algebra
-from influential_bandits.learning.pooling import (
+from influential_bandits.learning.solvers.partial import partial_population, posterior_work
+from influential_bandits.learning.statistics.design import Design, Kind
+from influential_bandits.learning.statistics.log_scan import sample
+from influential_bandits.learning.statistics.pooled_sums import (
     CHUNK,
     RandomEffects,
     arm_means,
     pooled_gram,
     random_effects,
 )
-from influential_bandits.learning.survey import sample
+from influential_bandits.learning.statistics.reduction import (
+    on_part,
+    pieces,
+    single_threaded_algebra,
+)
 
 USERS = 200_948  # of MovieLens 32M
 ARMS = 20

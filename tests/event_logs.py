@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from hypothesis import strategies as st
 
-from influential_bandits.learning.design import Design, Kind
+from influential_bandits.learning.statistics.design import Design, Kind
 from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.membership import Membership
 

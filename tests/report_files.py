@@ -8,7 +8,7 @@ import xml.etree.ElementTree as ET
 import zlib
 
 from influential_bandits.studies.report.text import interval, number
-from influential_bandits.studies.running import summary_rows
+from influential_bandits.studies.runner.running import summary_rows
 
 KEYS = ["study", "claim", "paper", "ours", "low", "high", "verdict"]
 ELSEWHERE = r"<(script|link|img|iframe)\b[^>]*\b(src|href)\s*=\s*[\"']?(https?:)?//"

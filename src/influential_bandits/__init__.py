@@ -35,17 +35,20 @@ if TYPE_CHECKING:
         TaskLost,
         Unfinished,
     )
+    from influential_bandits.execution.dask import DaskExecution
+    from influential_bandits.execution.local import LocalExecution
     from influential_bandits.learning.influence_test import InfluenceTest, influence_test
     from influential_bandits.learning.model_files import load_model, save_model
     from influential_bandits.learning.models import DriftModel, InfluenceModel, StationaryModel
     from influential_bandits.learning.planning import Plan, plan
-    from influential_bandits.learning.validation import Validation, choose, ladder, validate
+    from influential_bandits.learning.selection import Validation, choose, ladder, validate
     from influential_bandits.logs.log import EventLog
     from influential_bandits.logs.membership import Membership
     from influential_bandits.logs.partitions import Partition, PartitionedLog, open_partitions
     from influential_bandits.logs.reading import read_log
     from influential_bandits.logs.repartitioning import repartition_log
     from influential_bandits.logs.streaming import LogStream, stream_log
+    from influential_bandits.numerics.slopes import log_log_slope
     from influential_bandits.numerics.streams import normal, uniform
     from influential_bandits.optima.bound import regret_bound
     from influential_bandits.optima.certificate import Certificate
@@ -65,7 +68,8 @@ if TYPE_CHECKING:
     from influential_bandits.policies.contract import Policy
     from influential_bandits.policies.influential_lcb import InfluentialLCB
     from influential_bandits.policies.lcb import LCB
-    from influential_bandits.policies.model_lcb import ModelLCB
+    from influential_bandits.policies.model_lcb.policy import ModelLCB
+    from influential_bandits.policies.model_lcb.prior import LossPrior
     from influential_bandits.policies.nonstationary import (
         MUCB,
         DiscountedLCB,
@@ -76,19 +80,15 @@ if TYPE_CHECKING:
         FrankWolfeOracle,
         OptimalOracle,
     )
-    from influential_bandits.policies.prior import LossPrior
     from influential_bandits.policies.restless import DSEE
     from influential_bandits.policies.rising import REdUCB, RLessUCB
     from influential_bandits.policies.rotting import FEWA, RAWUCB
     from influential_bandits.policies.uniform import Uniform
-    from influential_bandits.simulation.cluster import DaskExecution
     from influential_bandits.simulation.engine import simulate
-    from influential_bandits.simulation.execution import LocalExecution
     from influential_bandits.simulation.scenario import Scenario
-    from influential_bandits.simulation.slopes import log_log_slope
     from influential_bandits.simulation.trajectory import Trajectory
     from influential_bandits.studies.arena.families import Family
-    from influential_bandits.studies.fitting_study import fit_partitions
+    from influential_bandits.studies.logs.partitioned_fit import fit_partitions
     from influential_bandits.world.environment import Environment
     from influential_bandits.world.generators import (
         block_instance,
@@ -145,7 +145,7 @@ _HOMES = {
     "logs.reading": ("read_log",),
     "logs.repartitioning": ("repartition_log",),
     "logs.streaming": ("LogStream", "stream_log"),
-    "learning.validation": ("Validation", "choose", "ladder", "validate"),
+    "learning.selection": ("Validation", "choose", "ladder", "validate"),
     "numerics.streams": ("normal", "uniform"),
     "optima.bound": ("regret_bound",),
     "optima.certificate": ("Certificate",),
@@ -159,22 +159,22 @@ _HOMES = {
     "policies.contract": ("Policy",),
     "policies.influential_lcb": ("InfluentialLCB",),
     "policies.lcb": ("LCB",),
-    "policies.model_lcb": ("ModelLCB",),
-    "policies.prior": ("LossPrior",),
+    "policies.model_lcb.policy": ("ModelLCB",),
+    "policies.model_lcb.prior": ("LossPrior",),
     "policies.nonstationary": ("MUCB", "DiscountedLCB", "SlidingWindowLCB"),
     "policies.oracles": ("EachArmOnceOracle", "FrankWolfeOracle", "OptimalOracle"),
     "policies.restless": ("DSEE",),
     "policies.rising": ("REdUCB", "RLessUCB"),
     "policies.rotting": ("FEWA", "RAWUCB"),
     "policies.uniform": ("Uniform",),
-    "simulation.cluster": ("DaskExecution",),
+    "execution.dask": ("DaskExecution",),
     "simulation.engine": ("simulate",),
-    "simulation.execution": ("LocalExecution",),
+    "execution.local": ("LocalExecution",),
     "simulation.scenario": ("Scenario",),
-    "simulation.slopes": ("log_log_slope",),
+    "numerics.slopes": ("log_log_slope",),
     "simulation.trajectory": ("Trajectory",),
     "studies.arena.families": ("Family",),
-    "studies.fitting_study": ("fit_partitions",),
+    "studies.logs.partitioned_fit": ("fit_partitions",),
     "world.environment": ("Environment",),
     "world.generators": (
         "block_instance",

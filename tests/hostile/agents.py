@@ -6,7 +6,7 @@ import influential_bandits as ib
 from hostile.judging import LOST, OTHER, RAW, Failed, demand, prepared, tell
 from hostile.mutating import differs, mutate_json, mutate_numbers
 from influential_bandits.errors import InfluentialBanditsError
-from influential_bandits.policies.naming import known_policies
+from influential_bandits.policies.registry import known_policies
 
 ARMS = 3
 WORLD = ib.Instance([[0.3, -0.1, 0.0], [-0.1, 0.2, 0.0], [0.0, 0.0, 0.1]], [0.5, 0.4, 0.6])

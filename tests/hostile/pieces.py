@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import influential_bandits as ib
 from hostile.judging import LOST, OTHER, demand, prepared, shared, tell
 from hostile.mutating import mutate_bytes
-from influential_bandits.studies.arena.comparing import compare
-from influential_bandits.studies.running import reproduce
-from influential_bandits.studies.study import chosen_studies
+from influential_bandits.studies.arena.compare import compare
+from influential_bandits.studies.runner.running import reproduce
+from influential_bandits.studies.runner.study import chosen_studies
 
 
 def save_nothing(self, target, **_):

@@ -9,13 +9,13 @@ import pytest
 
 from influential_bandits import memory
 from influential_bandits.errors import NotApplicable
+from influential_bandits.execution.local import LocalExecution
 from influential_bandits.learning.fit_memory import fit_memory
 from influential_bandits.learning.influence_test import influence_test
 from influential_bandits.learning.loss_model import memory_of_fit, require_memory_for
 from influential_bandits.learning.models import DriftModel, InfluenceModel, StationaryModel
-from influential_bandits.learning.validation import choose, ladder, validate
+from influential_bandits.learning.selection import choose, ladder, validate
 from influential_bandits.logs.log import EventLog
-from influential_bandits.simulation.execution import LocalExecution
 
 ARMS = 40
 MEASURED = """

@@ -20,8 +20,8 @@ from influential_bandits import (
     synthetic_log,
 )
 from influential_bandits.errors import InvalidInput, InvalidLog, NotApplicable
-from influential_bandits.learning import pooling
-from influential_bandits.learning.design import events_of
+from influential_bandits.learning.statistics import pooled_sums as pooling
+from influential_bandits.learning.statistics.design import events_of
 
 TRUTH = np.array([[0.3, -0.1, 0.05], [-0.1, 0.2, 0.0], [0.05, 0.0, 0.15]])  # positive definite
 LOSSES = np.array([1.0, 2.0, 1.5])

@@ -15,7 +15,7 @@ from influential_bandits.errors import InvalidInput, NotApplicable
 from influential_bandits.learning import planning as module
 from influential_bandits.learning.models import DriftModel, InfluenceModel, StationaryModel
 from influential_bandits.learning.planning import best_schedule, plan, schedule_loss
-from influential_bandits.studies.log_sections import halves_of
+from influential_bandits.studies.logs.sections import halves_of
 
 TIRING = [[0.5, 0.1, 0.0], [0.1, 0.2, 0.0], [0.0, 0.0, 0.05]]
 FLATTERED = "the gain is judged by the same data"

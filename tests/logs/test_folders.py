@@ -14,8 +14,8 @@ from influential_bandits.logs.partitions import open_partitions
 from influential_bandits.logs.reading import read_log
 from influential_bandits.logs.repartitioning import repartition_log
 from influential_bandits.logs.streaming import stream_log
-from influential_bandits.studies.log_options import read_for_command
-from influential_bandits.studies.log_sections import log_section
+from influential_bandits.studies.logs.options import read_for_command
+from influential_bandits.studies.logs.sections import log_section
 
 OPTIONS = {"time": None, "loss": "loss"}
 

@@ -19,13 +19,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from influential_bandits.errors import InvalidInput, InvalidLog
+from influential_bandits.execution.dask import DaskExecution
+from influential_bandits.execution.local import LocalExecution
 from influential_bandits.logs import partitions, shuffling, sources, surveying
 from influential_bandits.logs.log import joined
 from influential_bandits.logs.partitions import open_partitions
 from influential_bandits.logs.reading import read_log
 from influential_bandits.logs.repartitioning import MARKER, repartition_log
-from influential_bandits.simulation.cluster import DaskExecution
-from influential_bandits.simulation.execution import LocalExecution
 
 ONE = LocalExecution(threads=1)
 SMALL, LARGE = 200_000, 1_000_000  # events; to hold the difference would take 40 MB or more
@@ -34,7 +34,7 @@ MEASURED = """
 import json, sys
 from pathlib import Path
 from influential_bandits.logs import partitions, shuffling, sources, surveying
-from influential_bandits.simulation.execution import LocalExecution
+from influential_bandits.execution.local import LocalExecution
 
 shuffling.EVENTS_PER_PARTITION = shuffling.ROWS_PER_RUN = sources.ROWS = 50_000
 surveying.GROUP_BYTES = 1

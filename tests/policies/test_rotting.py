@@ -8,7 +8,7 @@ import pytest
 from policy_rules import assert_follows, losses_of, random_losses, share, trace, unseen_first
 
 import influential_bandits as ib
-from influential_bandits.policies.blocks import LEVELS, add_to_blocks
+from influential_bandits.policies.dyadic_windows import LEVELS, add_to_blocks
 
 ARMS = 3
 LATEST = pytest.mark.parametrize("latest", [0, 6])

@@ -2,8 +2,8 @@
 
 import pytest
 
-from influential_bandits.studies.running import reproduce
-from influential_bandits.studies.study import all_studies
+from influential_bandits.studies.runner.running import reproduce
+from influential_bandits.studies.runner.study import all_studies
 
 
 @pytest.fixture(scope="session")

@@ -14,10 +14,10 @@ from report_files import ELSEWHERE, check_pictures, png_size
 
 import influential_bandits as ib
 from influential_bandits.cli import main
-from influential_bandits.policies.naming import policy_from_text
+from influential_bandits.policies.registry import policy_from_text
 from influential_bandits.studies.arena import families as families_module
-from influential_bandits.studies.arena import playing
-from influential_bandits.studies.arena.comparing import compare
+from influential_bandits.studies.arena import runs as playing
+from influential_bandits.studies.arena.compare import compare
 from influential_bandits.studies.arena.families import (
     FAMILIES,
     FIRST_INSTANCE,
@@ -26,9 +26,9 @@ from influential_bandits.studies.arena.families import (
     chosen_families,
 )
 from influential_bandits.studies.arena.leaderboard import write_leaderboard
-from influential_bandits.studies.arena.measuring import resampled_rows, standings, win_shares
-from influential_bandits.studies.arena.playing import default_policies, marks_of
-from influential_bandits.studies.arena.telling import printed
+from influential_bandits.studies.arena.report_sections import printed
+from influential_bandits.studies.arena.runs import default_policies, marks_of
+from influential_bandits.studies.arena.standings import resampled_rows, standings, win_shares
 
 COMMAND = (sys.executable, "-m", "influential_bandits.cli")
 POLICIES = ["LCB", "InfluentialLCB", "Uniform", "FrankWolfeOracle", "EachArmOnceOracle"]

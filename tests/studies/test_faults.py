@@ -13,11 +13,11 @@ import pytest
 from cluster_processes import Cluster, environment, until
 
 import influential_bandits as ib
-from influential_bandits.studies.arena.comparing import compare
-from influential_bandits.studies.own_instance import Rules
-from influential_bandits.studies.own_instances import instance_files, play_files
-from influential_bandits.studies.running import reproduce
-from influential_bandits.studies.study import chosen_studies
+from influential_bandits.studies.arena.compare import compare
+from influential_bandits.studies.instances.many_files import instance_files, play_files
+from influential_bandits.studies.instances.one_file import Rules
+from influential_bandits.studies.runner.running import reproduce
+from influential_bandits.studies.runner.study import chosen_studies
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="kills processes by POSIX signals")
 
@@ -204,7 +204,7 @@ def test_more_seeds_than_memory_holds_are_refused_by_every_command(seeds, tmp_pa
 
 def test_a_study_goes_on_without_an_instance_that_fails(tmp_path, monkeypatch):
     """Pieces of ten fall into single instances; one is left out, and said to be."""
-    from influential_bandits.studies import random_runs
+    from influential_bandits.studies.paper import random_runs
 
     whole = random_runs.random_instance
 

@@ -16,9 +16,9 @@ import pytest
 
 import influential_bandits as ib
 from influential_bandits import files
-from influential_bandits.studies.running import reproduce
-from influential_bandits.studies.store import StudyFolder
-from influential_bandits.studies.study import Settings, chosen_studies
+from influential_bandits.studies.runner.running import reproduce
+from influential_bandits.studies.runner.store import StudyFolder
+from influential_bandits.studies.runner.study import Settings, chosen_studies
 
 COMMAND = (sys.executable, "-m", "influential_bandits.cli", "reproduce", "figure-1b")
 # Eight pieces of a tenth of a second or more.
@@ -96,7 +96,7 @@ def test_a_finished_run_computes_nothing_again(tmp_path, monkeypatch):
     def never(*_, **__):
         raise AssertionError("a finished piece was played again")
 
-    monkeypatch.setattr("influential_bandits.studies.random_runs.simulate", never)
+    monkeypatch.setattr("influential_bandits.studies.paper.random_runs.simulate", never)
     play(tmp_path)
     assert stamps(tmp_path / "figure-1b" / "pieces") == before
     assert (tmp_path / "summary.json").read_bytes() == summary

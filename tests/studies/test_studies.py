@@ -22,8 +22,8 @@ from report_files import KEYS, png_size
 import influential_bandits as ib
 import influential_bandits.studies
 from influential_bandits.studies.report.text import interval, markdown_table, number
-from influential_bandits.studies.running import reproduce, summary_rows
-from influential_bandits.studies.study import (
+from influential_bandits.studies.runner.running import reproduce, summary_rows
+from influential_bandits.studies.runner.study import (
     SIZES,
     Analysis,
     Finding,

@@ -66,7 +66,7 @@ def diagnose(
     """Say whether the past changes what comes next in a log: verdict, report and model."""
     require_installed(engine, *REPORT)
     with stoppable("nothing was written"):
-        from influential_bandits.studies.diagnosis import diagnose_log
+        from influential_bandits.studies.logs.diagnosis import diagnose_log
 
         roles = (instance, arm, time, loss, rating, reward)
         events = _read(log, roles, best, categories, separator, drop_bad_rows, seed)
@@ -151,7 +151,7 @@ def fit(
         kept = f"finished instances are kept beside {out}: run the same command again to continue"
     require_installed(engine, "pyarrow", "sklearn", *(["fsspec"] if "://" in log else []))
     with stoppable(kept):
-        from influential_bandits.studies.diagnosis import described, fit_log
+        from influential_bandits.studies.logs.diagnosis import described, fit_log
 
         roles = (instance, arm, time, loss, rating, reward)
         how = (best, categories, separator, drop_bad_rows, seed)
@@ -166,7 +166,7 @@ def fit(
         }
         with choose_execution(engine, scheduler, jobs) as where:
             if by_partition:
-                from influential_bandits.studies.fitting_study import fit_partitioned_log
+                from influential_bandits.studies.logs.partitioned_fit import fit_partitioned_log
 
                 parts = _read(log, roles, *how, execution=where, temporary=temporary)
                 model, notes = fit_partitioned_log(parts, out, execution=where, **settings)
@@ -192,7 +192,7 @@ def plan(
 ) -> None:
     """Recommend a mix of arms, or a spaced schedule, and say what it should gain."""
     require_installed(Engine.local, "pyarrow", "sklearn")
-    from influential_bandits.studies.diagnosis import plan_file
+    from influential_bandits.studies.logs.diagnosis import plan_file
 
     found = plan_file(model, horizon, instance, days_between_rounds, out)
     typer.echo(str(found))
@@ -211,7 +211,7 @@ def _read(
 ) -> Any:
     """Read a log for a command, or open its partitions, and say what was taken for what."""
     from influential_bandits.logs.addresses import describe_files
-    from influential_bandits.studies.log_options import open_for_command, read_for_command
+    from influential_bandits.studies.logs.options import open_for_command, read_for_command
 
     names = ("instance", "arm", "time", "loss", "rating", "reward")
     named = dict(zip(names, roles, strict=True))

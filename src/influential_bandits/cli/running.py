@@ -36,14 +36,14 @@ def choose_execution(
     if engine is Engine.local:
         if scheduler is not None:
             raise InvalidInput("--scheduler is for --engine dask")
-        from influential_bandits.simulation.execution import LocalExecution
+        from influential_bandits.execution.local import LocalExecution
 
         return LocalExecution(jobs, processes)
     if processes != 1:
         raise InvalidInput("--processes is for --engine local; a cluster has workers")
     if scheduler is not None and jobs is not None:
         raise InvalidInput("--jobs is for this computer: a running cluster has its own workers")
-    from influential_bandits.simulation.cluster import DaskExecution
+    from influential_bandits.execution.dask import DaskExecution
 
     found = DaskExecution(scheduler, jobs)
     for name in ("distributed", "distributed.client"):  # our own words say what went wrong

@@ -74,8 +74,8 @@ def simulate(
     several = len(instances) > 1 or any(path.is_dir() for path in instances)
     require_installed(engine, *(["matplotlib", "pyarrow"] if several or out is not None else []))
     with stoppable(CONTINUES.format(folder) if several else "nothing was saved"):
-        from influential_bandits.studies.own_instance import Rules, play_file
-        from influential_bandits.studies.own_instances import instance_files, play_files
+        from influential_bandits.studies.instances.many_files import instance_files, play_files
+        from influential_bandits.studies.instances.one_file import Rules, play_file
 
         practice = {
             "delay": delay,
@@ -101,7 +101,7 @@ def inspect(
     horizon: Annotated[int, typer.Option(help="Horizon of the optimum to show.")] = 10_000,
 ) -> None:
     """Show how hard an instance is, its optimum, and its spectrum."""
-    from influential_bandits.studies.own_instance import describe_file
+    from influential_bandits.studies.instances.one_file import describe_file
 
     typer.echo(describe_file(instance, horizon))
 
@@ -118,7 +118,7 @@ def compile_ahead(
     Compiled code is kept on disk; what is there already is not compiled again.
     """
     with stoppable("what was compiled is kept"):
-        from influential_bandits.policies.naming import policy_from_text
+        from influential_bandits.policies.registry import policy_from_text
         from influential_bandits.studies.warm_up import warm_up
 
         players = [policy_from_text(name) for name in policy or ()]

@@ -62,8 +62,8 @@ def reproduce(
     size = "tiny" if tiny else "quick" if quick else "full"
     with stoppable(CONTINUES.format(out)):
         from influential_bandits.studies.report.text import markdown_table
-        from influential_bandits.studies.running import reproduce as run
-        from influential_bandits.studies.study import chosen_studies
+        from influential_bandits.studies.runner.running import reproduce as run
+        from influential_bandits.studies.runner.study import chosen_studies
 
         chosen = chosen_studies(studies or ())
         with (
@@ -77,7 +77,7 @@ def reproduce(
 @app.command(name="studies")
 def list_studies() -> None:
     """List the studies that reproduce can run, with one line each."""
-    from influential_bandits.studies.study import all_studies
+    from influential_bandits.studies.runner.study import all_studies
 
     for name, study in all_studies().items():
         typer.echo(f"{name:16} {study.line}")
@@ -134,8 +134,8 @@ def compare(
     """
     require_installed(engine, *REPORT)
     with stoppable(CONTINUES.format(out)):
-        from influential_bandits.studies.arena.comparing import compare as run
-        from influential_bandits.studies.arena.telling import printed
+        from influential_bandits.studies.arena.compare import compare as run
+        from influential_bandits.studies.arena.report_sections import printed
 
         with (
             choose_execution(engine, scheduler, jobs, processes) as execution,
@@ -209,7 +209,7 @@ def movielens(
     require_installed(engine, *REPORT)
     with stoppable("nothing was written; a download continues where it was"):
         from influential_bandits.datasets.download import fetch_movielens
-        from influential_bandits.studies.movielens_study import study_movielens
+        from influential_bandits.studies.logs.movielens import study_movielens
         from influential_bandits.studies.report.text import markdown_table
 
         path = data if data is not None else fetch_movielens(str(download))

@@ -20,8 +20,8 @@ from typing import IO, Any
 
 from influential_bandits.datasets.archive import sums_in
 from influential_bandits.errors import InvalidInput
+from influential_bandits.execution.progress import Progress
 from influential_bandits.files import read_json, write_json
-from influential_bandits.simulation.execution import Progress
 
 __all__ = ["OFFICIAL_BASE", "TERMS", "download", "fetch_movielens"]
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import inlined, kernel
 from influential_bandits.numerics.portable import log
 from influential_bandits.numerics.streams import (
@@ -22,7 +23,6 @@ from influential_bandits.numerics.streams import (
     stream_keys,
     uniform,
 )
-from influential_bandits.world.dynamics import Floats, Ints
 
 # Purposes of streams besides those of numerics.streams: a log and a planted interaction of the same
 # seed must not share random numbers.

@@ -19,11 +19,11 @@ from influential_bandits.checks import optional_module, whole_number
 from influential_bandits.datasets.archive import Archive, Watched, beside
 from influential_bandits.datasets.download import TERMS
 from influential_bandits.errors import InvalidInput, InvalidLog
+from influential_bandits.execution.progress import Progress
 from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.membership import Membership
+from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
-from influential_bandits.simulation.execution import Progress
-from influential_bandits.world.dynamics import Floats, Ints
 
 __all__ = ["movielens", "movielens_genres"]
 

@@ -13,10 +13,11 @@ import numpy.typing as npt
 from influential_bandits.checks import LARGEST_LOSS, is_real, shown, whole_number
 from influential_bandits.datasets.histories import Model, movielens_lengths, write_histories
 from influential_bandits.errors import InvalidInput
+from influential_bandits.execution.local import run_tasks
+from influential_bandits.execution.progress import Progress
 from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.membership import Membership
-from influential_bandits.simulation.execution import Progress, run_tasks
-from influential_bandits.world.dynamics import Floats, Ints
+from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.world.generators import random_instance
 from influential_bandits.world.interaction import Interaction, as_interaction
 

@@ -16,7 +16,7 @@ from influential_bandits.errors import InvalidInput, InvalidLog
 from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.reading import read_log
 from influential_bandits.logs.roles import USUAL, guess_column
-from influential_bandits.world.dynamics import Floats, Ints
+from influential_bandits.numerics.arrays import Floats, Ints
 
 __all__ = ["EventFrame", "event_frame", "holds_text"]
 

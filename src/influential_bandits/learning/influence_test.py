@@ -21,9 +21,10 @@ import numpy.typing as npt
 
 from influential_bandits.checks import is_real, shown, whole_number
 from influential_bandits.errors import InvalidInput, NotApplicable
-from influential_bandits.learning.design import DAY, Events, Kind, as_matrix, events_of, labels_of
+from influential_bandits.execution.local import checked_threads, map_in_order
+from influential_bandits.execution.progress import Progress
 from influential_bandits.learning.fit_memory import TEST, FitMemory, require_fit_memory
-from influential_bandits.learning.innovations import (
+from influential_bandits.learning.kalman import (
     CONTROLS,
     Components,
     Model,
@@ -36,11 +37,18 @@ from influential_bandits.learning.innovations import (
     usable_events,
     with_components,
 )
+from influential_bandits.learning.statistics.design import (
+    DAY,
+    Events,
+    Kind,
+    as_matrix,
+    events_of,
+    labels_of,
+)
 from influential_bandits.logs.log import EventLog, require_log
+from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.numerics.streams import RESAMPLING, stream_at, stream_keys, uniform
-from influential_bandits.simulation.execution import Progress, checked_threads, map_in_order
-from influential_bandits.world.dynamics import Floats, Ints
 
 __all__ = ["InfluenceTest", "Look", "PairEstimate", "influence_test"]
 

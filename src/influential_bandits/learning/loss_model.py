@@ -15,11 +15,17 @@ from influential_bandits.errors import (
     NotApplicable,
     Unfinished,
 )
-from influential_bandits.learning import pooling
-from influential_bandits.learning.design import DAY, KINDS, Design, interaction_size
+from influential_bandits.execution.base import Execution
+from influential_bandits.execution.local import LocalExecution, checked_threads, chosen_execution
 from influential_bandits.learning.event_frames import event_frame, holds_text
 from influential_bandits.learning.fit_memory import FitMemory, fit_memory, require_fit_memory
-from influential_bandits.learning.fitting import (
+from influential_bandits.learning.solvers.gradient import descended
+from influential_bandits.learning.solvers.partial import (
+    Prior,
+    partial_population,
+    posterior_work,
+)
+from influential_bandits.learning.solvers.separate import (
     Fit,
     Own,
     Penalty,
@@ -33,25 +39,20 @@ from influential_bandits.learning.fitting import (
     shared_by,
     together,
 )
-from influential_bandits.learning.gradient import descended
-from influential_bandits.learning.partial_pooling import (
-    Prior,
-    partial_population,
-    posterior_work,
+from influential_bandits.learning.statistics import pooled_sums as pooling
+from influential_bandits.learning.statistics.design import DAY, KINDS, Design, interaction_size
+from influential_bandits.learning.statistics.log_scan import Survey, sample, surveyed
+from influential_bandits.learning.statistics.pooled_sums import RandomEffects, random_effects
+from influential_bandits.learning.statistics.reduction import (
+    InParts,
+    on_part,
+    pieces,
+    single_threaded_algebra,
 )
-from influential_bandits.learning.parts import InParts, on_part, pieces, single_threaded_algebra
-from influential_bandits.learning.pooling import RandomEffects, random_effects
-from influential_bandits.learning.survey import Survey, sample, surveyed
 from influential_bandits.logs.log import EventLog, require_log
 from influential_bandits.logs.membership import Membership
 from influential_bandits.logs.streaming import LogStream
-from influential_bandits.simulation.execution import (
-    Execution,
-    LocalExecution,
-    checked_threads,
-    chosen_execution,
-)
-from influential_bandits.world.dynamics import Floats, Ints
+from influential_bandits.numerics.arrays import Floats, Ints
 
 __all__ = [
     "LossModel",

@@ -13,8 +13,8 @@ from influential_bandits.errors import InvalidInput
 from influential_bandits.files import read_json, write_json
 from influential_bandits.learning.loss_model import Elsewhere, LossModel, is_covariance
 from influential_bandits.learning.models import DriftModel, InfluenceModel, StationaryModel
-from influential_bandits.learning.partial_pooling import Prior
-from influential_bandits.learning.pooling import RandomEffects
+from influential_bandits.learning.solvers.partial import Prior
+from influential_bandits.learning.statistics.pooled_sums import RandomEffects
 
 __all__ = ["load_model", "save_model"]
 

@@ -8,17 +8,17 @@ import numpy as np
 
 from influential_bandits.checks import is_real, optional_module, shown, whole_number
 from influential_bandits.errors import InvalidInput, NotApplicable
-from influential_bandits.learning.design import KINDS, labels_of
-from influential_bandits.learning.fitting import interactions
 from influential_bandits.learning.loss_model import (
     LossModel,
     check_at_least,
     check_share,
     require_fitted,
 )
-from influential_bandits.policies.posterior import place, unknowns
-from influential_bandits.policies.prior import LossPrior, in_order
-from influential_bandits.world.dynamics import Floats
+from influential_bandits.learning.solvers.separate import interactions
+from influential_bandits.learning.statistics.design import KINDS, labels_of
+from influential_bandits.numerics.arrays import Floats
+from influential_bandits.policies.model_lcb.posterior import place, unknowns
+from influential_bandits.policies.model_lcb.prior import LossPrior, in_order
 from influential_bandits.world.instance import Instance
 from influential_bandits.world.noise import GaussianNoise
 

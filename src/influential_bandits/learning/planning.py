@@ -11,12 +11,12 @@ import numpy.typing as npt
 
 from influential_bandits.checks import checked_horizon, optional_module, whole_number
 from influential_bandits.errors import InvalidInput, NotApplicable
-from influential_bandits.learning.design import labels_of
 from influential_bandits.learning.loss_model import is_covariance
 from influential_bandits.learning.models import InfluenceModel
+from influential_bandits.learning.statistics.design import labels_of
+from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.optima.path import optimum
-from influential_bandits.world.dynamics import Floats, Ints
 from influential_bandits.world.instance import Instance, require_instance
 
 __all__ = ["Plan", "best_schedule", "plan", "schedule_loss"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from influential_bandits.errors import InvalidLog
 from influential_bandits.logs.sources import Source
-from influential_bandits.world.dynamics import Ints
+from influential_bandits.numerics.arrays import Ints
 
 __all__ = ["BadRows", "Found"]
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from influential_bandits.checks import optional_module, printable
 from influential_bandits.errors import InvalidLog
-from influential_bandits.world.dynamics import Floats
+from influential_bandits.numerics.arrays import Floats
 
 __all__ = ["Cast", "label_texts", "looks_numeric", "numbers", "seconds"]
 

@@ -16,8 +16,8 @@ from influential_bandits.logs.numbering import Codes, Hashes, repeated_keys
 from influential_bandits.logs.options import ReadingOptions
 from influential_bandits.logs.pipeline import Events
 from influential_bandits.logs.sources import Source
+from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
-from influential_bandits.world.dynamics import Floats, Ints
 
 __all__ = ["Gathering", "about_source", "require_rows"]
 

@@ -19,8 +19,8 @@ from influential_bandits.checks import (
 )
 from influential_bandits.errors import InvalidInput, InvalidLog
 from influential_bandits.logs.membership import Membership, require_utf8
+from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
-from influential_bandits.world.dynamics import Floats, Ints
 
 __all__ = ["EventLog"]
 

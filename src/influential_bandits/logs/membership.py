@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from influential_bandits.checks import Frozen, printable, whole_number
 from influential_bandits.errors import InvalidInput, InvalidLog
+from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.numerics.streams import INSTANCE, Key, stream_at, stream_keys, uniform
-from influential_bandits.world.dynamics import Floats, Ints
 
 __all__ = ["Membership"]
 

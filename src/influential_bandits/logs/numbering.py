@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from influential_bandits.logs.columns import arrow
+from influential_bandits.numerics.arrays import Ints
 from influential_bandits.numerics.compiling import kernel
-from influential_bandits.world.dynamics import Ints
 
 __all__ = ["Hashes", "Numbering", "hashes", "repeated_keys"]
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from influential_bandits.checks import is_real, shown
 from influential_bandits.errors import InvalidInput
-from influential_bandits.world.dynamics import Floats
+from influential_bandits.numerics.arrays import Floats
 
 __all__ = ["ReadingOptions", "reading_options"]
 

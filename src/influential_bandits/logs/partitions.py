@@ -15,6 +15,8 @@ import numpy as np
 
 from influential_bandits.checks import Closing
 from influential_bandits.errors import InvalidInput, InvalidLog
+from influential_bandits.execution.base import Execution
+from influential_bandits.execution.local import LocalExecution
 from influential_bandits.logs import shuffling
 from influential_bandits.logs.addresses import MARKER, Folder
 from influential_bandits.logs.gathering import Gathering, about_source
@@ -39,8 +41,7 @@ from influential_bandits.logs.surveying import (
     surveyed,
 )
 from influential_bandits.logs.temporary import PREFIX, TemporaryFolder
-from influential_bandits.simulation.execution import Execution, LocalExecution
-from influential_bandits.world.dynamics import Ints
+from influential_bandits.numerics.arrays import Ints
 
 __all__ = ["Partition", "PartitionedLog", "columns_at", "open_partitions"]
 

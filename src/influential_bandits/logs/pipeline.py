@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from influential_bandits.checks import LARGEST_LOSS
+from influential_bandits.execution.progress import Progress
 from influential_bandits.logs.bad_rows import SHOWN, BadRows
 from influential_bandits.logs.columns import (
     LATEST,
@@ -27,8 +28,7 @@ from influential_bandits.logs.items import ItemCodes
 from influential_bandits.logs.numbering import Codes, Hashes, hashes
 from influential_bandits.logs.options import ReadingOptions
 from influential_bandits.logs.sources import MARK, Source, TextSource
-from influential_bandits.simulation.execution import Progress
-from influential_bandits.world.dynamics import Floats, Ints
+from influential_bandits.numerics.arrays import Floats, Ints
 
 __all__ = ["Events", "Pipeline", "numeric_times"]
 

@@ -13,6 +13,9 @@ import numpy as np
 
 from influential_bandits.checks import optional_module
 from influential_bandits.errors import InvalidInput
+from influential_bandits.execution.base import Execution
+from influential_bandits.execution.local import LocalExecution
+from influential_bandits.execution.progress import Progress
 from influential_bandits.logs import shuffling, sources
 from influential_bandits.logs.addresses import JOB, MARKER, FileEntry, Folder
 from influential_bandits.logs.columns import arrow
@@ -28,8 +31,7 @@ from influential_bandits.logs.surveying import (
     Survey,
     surveyed,
 )
-from influential_bandits.simulation.execution import Execution, LocalExecution, Progress
-from influential_bandits.world.dynamics import Ints
+from influential_bandits.numerics.arrays import Ints
 
 __all__ = ["repartition_log"]
 

@@ -20,8 +20,8 @@ from influential_bandits.checks import optional_module, printable
 from influential_bandits.errors import InvalidInput, InvalidLog
 from influential_bandits.logs.addresses import FileListing, Folder, require_file_or_folder
 from influential_bandits.logs.columns import arrow
+from influential_bandits.numerics.arrays import Ints
 from influential_bandits.numerics.compiling import kernel
-from influential_bandits.world.dynamics import Ints
 
 __all__ = ["Source", "as_dataset", "check_columns", "column_names", "open_source", "unreadable"]
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from influential_bandits.checks import optional_module
 from influential_bandits.logs.columns import arrow
-from influential_bandits.world.dynamics import Ints
+from influential_bandits.numerics.arrays import Ints
 
 __all__ = ["Spill"]
 

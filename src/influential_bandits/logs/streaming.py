@@ -23,7 +23,7 @@ from influential_bandits.logs.pipeline import Events, Pipeline
 from influential_bandits.logs.sources import Source, open_source
 from influential_bandits.logs.spilling import Spill
 from influential_bandits.logs.temporary import TemporaryFolder
-from influential_bandits.world.dynamics import Ints
+from influential_bandits.numerics.arrays import Ints
 
 __all__ = ["LogStream", "stream_log"]
 

@@ -15,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from influential_bandits.errors import InvalidLog
+from influential_bandits.execution.base import Execution
+from influential_bandits.execution.progress import Progress
 from influential_bandits.logs import shuffling, sources
 from influential_bandits.logs.addresses import MARKER, Folder
 from influential_bandits.logs.bad_rows import BadRows, Found
@@ -24,7 +26,6 @@ from influential_bandits.logs.numbering import hashes
 from influential_bandits.logs.options import ReadingOptions
 from influential_bandits.logs.pipeline import Events, Pipeline, numeric_times
 from influential_bandits.logs.sources import Source, as_dataset, check_columns, unreadable
-from influential_bandits.simulation.execution import Execution, Progress
 
 __all__ = ["FileGroup", "FolderSource", "Reading", "Survey", "surveyed"]
 

@@ -22,17 +22,11 @@ import math
 
 import numpy as np
 
+from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import inlined, kernel
 from influential_bandits.numerics.double_double import add, divide, scale, two_product, two_sum
 from influential_bandits.numerics.streams import mix
-from influential_bandits.world.dynamics import (
-    DENSE,
-    LOW_RANK,
-    Floats,
-    Ints,
-    World,
-    ordered_dot,
-)
+from influential_bandits.world.dynamics import DENSE, LOW_RANK, World, ordered_dot
 
 TIE_BREAKING = 1e-18  # perturbation of b, relative to the arm's own scale
 DEPENDENT = 1e-14  # relative size under which a curvature counts as zero

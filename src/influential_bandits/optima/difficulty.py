@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from influential_bandits.errors import NotApplicable
+from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.optima.critical_line import enter, magnitudes
 from influential_bandits.optima.path import optimal_path
-from influential_bandits.world.dynamics import Floats, Ints
 from influential_bandits.world.instance import Instance, require_instance
 
 __all__ = ["Difficulty", "difficulty"]

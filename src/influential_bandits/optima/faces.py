@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from influential_bandits.errors import NotApplicable, NotCertified
+from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.numerics.double_double import add, scale, two_product
 from influential_bandits.optima.critical_line import enter, line_at, solve_support
-from influential_bandits.world.dynamics import Floats, Ints, World
+from influential_bandits.world.dynamics import World
 from influential_bandits.world.instance import Instance
 
 LARGEST_K = 15  # 32,767 faces

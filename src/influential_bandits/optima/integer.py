@@ -9,9 +9,9 @@ import numpy as np
 
 from influential_bandits.checks import checked_horizon, whole_number
 from influential_bandits.errors import NotApplicable
+from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.optima.path import optimal_path
-from influential_bandits.world.dynamics import Floats, Ints
 from influential_bandits.world.factorisation import pivoted_ldl
 from influential_bandits.world.instance import Instance, require_instance
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from influential_bandits.checks import LARGEST_HORIZON, checked_horizon, is_real, shown
 from influential_bandits.errors import InvalidInput, NotApplicable, NotCertified
+from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.numerics.double_double import add
 from influential_bandits.optima.certificate import Certificate
@@ -24,7 +25,7 @@ from influential_bandits.optima.critical_line import (
     solve_support,
 )
 from influential_bandits.optima.faces import best_face
-from influential_bandits.world.dynamics import LOW_RANK, SPARSE, Floats, Ints, World
+from influential_bandits.world.dynamics import LOW_RANK, SPARSE, World
 from influential_bandits.world.instance import Instance, require_instance
 
 __all__ = ["OptimalPath", "Optimum", "optimal_path", "optimum"]

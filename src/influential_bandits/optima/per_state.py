@@ -6,16 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from influential_bandits.errors import InvalidInput
+from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
-from influential_bandits.world.dynamics import (
-    Floats,
-    Ints,
-    Progress,
-    World,
-    advance,
-    expected_loss,
-    fresh,
-)
+from influential_bandits.world.dynamics import Progress, World, advance, expected_loss, fresh
 from influential_bandits.world.instance import Instance
 
 __all__ = ["per_state_excess"]

@@ -8,12 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from influential_bandits.errors import InvalidInput, NotCertified
+from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.numerics.double_double import add, scale, two_product
 from influential_bandits.optima.critical_line import add_products
 from influential_bandits.optima.integer import integer_optimum
 from influential_bandits.optima.path import certified_face, optimal_path
-from influential_bandits.world.dynamics import Floats, Ints, World
+from influential_bandits.world.dynamics import World
 from influential_bandits.world.instance import Instance, require_instance
 
 __all__ = ["regret"]

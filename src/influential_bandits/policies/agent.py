@@ -29,6 +29,7 @@ from influential_bandits.errors import (
     NotApplicable,
 )
 from influential_bandits.files import read_json, write_json
+from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.numerics.streams import POLICY, stream_at, stream_keys
 from influential_bandits.policies.compiled import (
@@ -46,7 +47,6 @@ from influential_bandits.policies.compiled import (
 )
 from influential_bandits.policies.contract import Policy, ask, checked_policy, plain_parameters
 from influential_bandits.policies.messages import explain
-from influential_bandits.world.dynamics import Floats
 from influential_bandits.world.instance import Instance
 
 __all__ = ["Agent", "Ticket"]

@@ -9,10 +9,12 @@ from typing import Any
 
 from influential_bandits.checks import LARGEST_LOSS
 from influential_bandits.errors import InvalidInput
+from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import inlined
 from influential_bandits.numerics.portable import exp, log
 from influential_bandits.numerics.streams import normal, uniform
-from influential_bandits.policies.choosing import (
+from influential_bandits.policies.contract import Policy, Shape
+from influential_bandits.policies.selection import (
     Averages,
     average,
     is_offered,
@@ -21,9 +23,7 @@ from influential_bandits.policies.choosing import (
     random_arm,
     real_setting,
 )
-from influential_bandits.policies.contract import Policy, Shape
 from influential_bandits.policies.state_checks import SLACK, State, damaged, require_range
-from influential_bandits.world.dynamics import Floats
 
 __all__ = ["EXP3", "MOSS", "UCBV", "EpsilonGreedy", "GaussianThompson"]
 

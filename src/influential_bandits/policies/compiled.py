@@ -24,6 +24,7 @@ from numba.extending import intrinsic, overload
 from influential_bandits.checks import checked_horizon, shown, whole_number
 from influential_bandits.errors import InvalidInput, InvalidPolicy
 from influential_bandits.memory import require_memory
+from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import borrowed
 from influential_bandits.numerics.fingerprints import fingerprint
 from influential_bandits.numerics.recompiling import compile_anew
@@ -37,7 +38,6 @@ from influential_bandits.policies.contract import (
 )
 from influential_bandits.policies.messages import NO_ARM
 from influential_bandits.policies.reproducible import require_reproducible
-from influential_bandits.world.dynamics import Floats, Ints
 from influential_bandits.world.instance import Instance
 
 TYPES = ("int64", "float64")

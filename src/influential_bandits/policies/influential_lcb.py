@@ -11,9 +11,10 @@ import numpy as np
 
 from influential_bandits.checks import LARGEST_LOSS, is_real, shown
 from influential_bandits.errors import InvalidInput
+from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import inlined
-from influential_bandits.policies.choosing import real_setting, unseen_arm
 from influential_bandits.policies.contract import Policy, Scalar, Shape
+from influential_bandits.policies.selection import real_setting, unseen_arm
 from influential_bandits.policies.state_checks import (
     SLACK,
     State,
@@ -23,7 +24,6 @@ from influential_bandits.policies.state_checks import (
     require_losses,
     require_range,
 )
-from influential_bandits.world.dynamics import Floats
 
 __all__ = ["InfluentialLCB"]
 

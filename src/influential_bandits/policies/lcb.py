@@ -8,8 +8,8 @@ from typing import Any
 
 from influential_bandits.numerics.compiling import inlined
 from influential_bandits.numerics.portable import log
-from influential_bandits.policies.choosing import Averages, lowest_arm
 from influential_bandits.policies.contract import Policy
+from influential_bandits.policies.selection import Averages, lowest_arm
 
 __all__ = ["LCB"]
 

@@ -11,10 +11,12 @@ import numpy as np
 
 from influential_bandits.checks import LARGEST_HORIZON, whole_number
 from influential_bandits.errors import InvalidInput
+from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import inlined
 from influential_bandits.numerics.double_double import two_sum
 from influential_bandits.numerics.portable import log
-from influential_bandits.policies.choosing import (
+from influential_bandits.policies.contract import Policy, Shape
+from influential_bandits.policies.selection import (
     Averages,
     Counts,
     average,
@@ -23,14 +25,12 @@ from influential_bandits.policies.choosing import (
     lowest_arm,
     real_setting,
 )
-from influential_bandits.policies.contract import Policy, Shape
 from influential_bandits.policies.state_checks import (
     State,
     require_equal,
     require_losses,
     require_range,
 )
-from influential_bandits.world.dynamics import Floats
 
 __all__ = ["MUCB", "DiscountedLCB", "SlidingWindowLCB"]
 

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import inlined
 from influential_bandits.numerics.portable import log
-from influential_bandits.policies.choosing import (
+from influential_bandits.policies.contract import Policy, Shape
+from influential_bandits.policies.selection import (
     Averages,
     average,
     is_offered,
@@ -16,9 +18,7 @@ from influential_bandits.policies.choosing import (
     mean_of,
     real_setting,
 )
-from influential_bandits.policies.contract import Policy, Shape
 from influential_bandits.policies.state_checks import State, require_range
-from influential_bandits.world.dynamics import Floats
 
 __all__ = ["DSEE"]
 

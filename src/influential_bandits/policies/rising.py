@@ -12,9 +12,14 @@ import numpy as np
 from influential_bandits.checks import LARGEST_LOSS
 from influential_bandits.numerics.compiling import inlined
 from influential_bandits.numerics.portable import log
-from influential_bandits.policies.blocks import LEVELS, add_to_blocks, block_fields, check_blocks
-from influential_bandits.policies.choosing import Counts, count, lowest_arm, real_setting
 from influential_bandits.policies.contract import Policy, Shape
+from influential_bandits.policies.dyadic_windows import (
+    LEVELS,
+    add_to_blocks,
+    block_fields,
+    check_blocks,
+)
+from influential_bandits.policies.selection import Counts, count, lowest_arm, real_setting
 from influential_bandits.policies.state_checks import State, require_equal, require_range
 
 __all__ = ["REdUCB", "RLessUCB"]

@@ -12,14 +12,15 @@ import numpy as np
 from influential_bandits.checks import LARGEST_LOSS
 from influential_bandits.numerics.compiling import inlined
 from influential_bandits.numerics.portable import log
-from influential_bandits.policies.blocks import (
+from influential_bandits.policies.contract import Policy, Shape
+from influential_bandits.policies.dyadic_windows import (
     LEVELS,
     add_to_blocks,
     block_fields,
     check_blocks,
     window_mean,
 )
-from influential_bandits.policies.choosing import (
+from influential_bandits.policies.selection import (
     Counts,
     count,
     is_offered,
@@ -27,7 +28,6 @@ from influential_bandits.policies.choosing import (
     real_setting,
     waiting_arm,
 )
-from influential_bandits.policies.contract import Policy, Shape
 from influential_bandits.policies.state_checks import State
 
 __all__ = ["FEWA", "RAWUCB"]

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from influential_bandits.numerics.streams import uniform
-from influential_bandits.policies.choosing import random_arm
 from influential_bandits.policies.contract import Policy
+from influential_bandits.policies.selection import random_arm
 
 __all__ = ["Uniform"]
 

@@ -17,12 +17,14 @@ from influential_bandits.errors import (
     InvalidPolicy,
     NotApplicable,
 )
+from influential_bandits.execution.base import Execution, Task
+from influential_bandits.execution.local import chosen_execution
+from influential_bandits.execution.progress import Progress
 from influential_bandits.memory import require_memory
 from influential_bandits.numerics.streams import NOISE, POLICY, key_table
 from influential_bandits.policies.compiled import Layout
 from influential_bandits.policies.contract import Policy, checked_policy, require_labels
 from influential_bandits.policies.messages import explain
-from influential_bandits.simulation.execution import Execution, Progress, Task, chosen_execution
 from influential_bandits.simulation.kernels import (
     CHOSEN_ARM,
     CHOSEN_ROUND,
@@ -31,16 +33,16 @@ from influential_bandits.simulation.kernels import (
     Runs,
     advance_runs,
 )
-from influential_bandits.simulation.lanes import lane_tasks, lanes_apply
 from influential_bandits.simulation.scenario import Scenario, require_scenario
 from influential_bandits.simulation.scenario_player import ScenarioPlayer, places, rules_of
+from influential_bandits.simulation.simd.lanes import lane_tasks, lanes_apply
 from influential_bandits.simulation.trajectory import Trajectory
 from influential_bandits.world.dynamics import fresh
 from influential_bandits.world.instance import Instance
 from influential_bandits.world.noise import Noise, require_noise
 
 if TYPE_CHECKING:
-    from influential_bandits.world.dynamics import Ints
+    from influential_bandits.numerics.arrays import Ints
 
 __all__ = ["log_spaced", "simulate"]
 

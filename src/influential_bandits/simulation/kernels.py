@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import borrowed, kernel
 from influential_bandits.numerics.double_double import two_sum
 from influential_bandits.numerics.streams import stream_at
@@ -19,8 +20,6 @@ from influential_bandits.policies.compiled import (
     unpack,
 )
 from influential_bandits.world.dynamics import (
-    Floats,
-    Ints,
     Progress,
     World,
     advance,

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import borrowed, inlined, kernel
 from influential_bandits.numerics.double_double import two_sum
 from influential_bandits.numerics.portable import log
@@ -33,8 +34,6 @@ from influential_bandits.simulation.kernels import (
     Runs,
 )
 from influential_bandits.world.dynamics import (
-    Floats,
-    Ints,
     Progress,
     World,
     advance,

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from influential_bandits.errors import InvalidInput
+from influential_bandits.numerics.arrays import Ints
 from influential_bandits.numerics.portable import log
 from influential_bandits.numerics.streams import SCENARIO, key_table
 from influential_bandits.policies.compiled import Layout
@@ -23,7 +24,7 @@ from influential_bandits.simulation.scenario_kernels import (
     advance_scenario,
     change_arm,
 )
-from influential_bandits.world.dynamics import Ints, World
+from influential_bandits.world.dynamics import World
 from influential_bandits.world.noise import Source
 
 MOST_UNDER_WAY = 1 << 26  # losses of a run; about 3 GB

@@ -15,12 +15,12 @@ import numpy.typing as npt
 from influential_bandits.checks import checked_horizon, make_frame, optional_module, real_array
 from influential_bandits.errors import InvalidInput, NotApplicable
 from influential_bandits.files import parse_json, read_table, seal_holds, write_table
+from influential_bandits.numerics.arrays import Floats, Ints
+from influential_bandits.numerics.slopes import log_log_slope
 from influential_bandits.optima.regret import regret
 from influential_bandits.policies.contract import Policy
-from influential_bandits.policies.naming import policy_from_json, policy_to_json
+from influential_bandits.policies.registry import policy_from_json, policy_to_json
 from influential_bandits.simulation.scenario import Scenario
-from influential_bandits.simulation.slopes import log_log_slope
-from influential_bandits.world.dynamics import Floats, Ints
 from influential_bandits.world.instance import Instance
 from influential_bandits.world.noise import Noise, noise_from_json
 

@@ -11,7 +11,7 @@ from influential_bandits.policies.agent import Agent
 from influential_bandits.policies.contract import Policy
 from influential_bandits.policies.influential_lcb import InfluentialLCB
 from influential_bandits.policies.lcb import LCB
-from influential_bandits.policies.model_lcb import ModelLCB
+from influential_bandits.policies.model_lcb.policy import ModelLCB
 from influential_bandits.simulation.engine import simulate
 from influential_bandits.simulation.scenario import Scenario
 from influential_bandits.world.environment import Environment

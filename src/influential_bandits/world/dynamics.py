@@ -11,15 +11,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import borrowed, inlined, kernel
 from influential_bandits.numerics.double_double import add, add_product, two_sum
 
 DENSE, LOW_RANK, SPARSE = 0, 1, 2
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 
 class World(NamedTuple):

@@ -5,17 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from influential_bandits.checks import arm_number, whole_number
+from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.numerics.streams import NOISE, stream_keys
-from influential_bandits.world.dynamics import (
-    Floats,
-    Ints,
-    Progress,
-    World,
-    advance,
-    expected_loss,
-    fresh,
-)
+from influential_bandits.world.dynamics import Progress, World, advance, expected_loss, fresh
 from influential_bandits.world.instance import Instance, require_instance
 from influential_bandits.world.noise import Noise, Source, observed_loss, require_noise
 

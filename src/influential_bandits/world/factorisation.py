@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import kernel
-from influential_bandits.world.dynamics import Floats
 
 
 @kernel

@@ -13,6 +13,7 @@ import numpy as np
 
 from influential_bandits.checks import is_real, shown, whole_number
 from influential_bandits.errors import InvalidInput
+from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.numerics.streams import (
     INSTANCE,
@@ -22,7 +23,7 @@ from influential_bandits.numerics.streams import (
     stream_keys,
     uniform,
 )
-from influential_bandits.world.dynamics import Floats, ordered_dot
+from influential_bandits.world.dynamics import ordered_dot
 from influential_bandits.world.instance import Instance
 from influential_bandits.world.interaction import DenseInteraction, LowRankInteraction
 

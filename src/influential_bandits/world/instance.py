@@ -13,7 +13,8 @@ import numpy.typing as npt
 from influential_bandits.checks import Frozen, is_real, shown
 from influential_bandits.errors import InvalidInput, InvalidInstance, NotApplicable
 from influential_bandits.files import read_json, write_json
-from influential_bandits.world.dynamics import Floats, World, all_deviations, fresh, total_losses
+from influential_bandits.numerics.arrays import Floats
+from influential_bandits.world.dynamics import World, all_deviations, fresh, total_losses
 from influential_bandits.world.interaction import (
     DenseInteraction,
     Interaction,

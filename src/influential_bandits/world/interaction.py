@@ -19,7 +19,8 @@ from influential_bandits.checks import (
     whole_number,
 )
 from influential_bandits.errors import InvalidInput, InvalidInstance
-from influential_bandits.world.dynamics import DENSE, LOW_RANK, SPARSE, Floats, Ints
+from influential_bandits.numerics.arrays import Floats, Ints
+from influential_bandits.world.dynamics import DENSE, LOW_RANK, SPARSE
 from influential_bandits.world.factorisation import pivoted_ldl
 
 __all__ = ["DenseInteraction", "Interaction", "LowRankInteraction", "SparseInteraction"]

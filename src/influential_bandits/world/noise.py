@@ -16,12 +16,12 @@ from numba.extending import overload
 
 from influential_bandits.checks import LARGEST_LOSS, is_real, require_losses, shown
 from influential_bandits.errors import InvalidInput
+from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import borrowed, inlined
 from influential_bandits.numerics.fingerprints import fingerprint
 from influential_bandits.numerics.recompiling import compile_anew
 from influential_bandits.numerics.streams import centred, normal, stream_at
 from influential_bandits.numerics.tags import BETWEEN, INLINED, CodeTag
-from influential_bandits.world.dynamics import Floats
 
 __all__ = ["GaussianNoise", "NoNoise", "Noise", "RecordedNoise", "UniformNoise"]
 

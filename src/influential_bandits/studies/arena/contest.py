@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from influential_bandits.errors import NotCertified
+from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.policies.contract import Policy
 from influential_bandits.policies.oracles import EachArmOnceOracle
 from influential_bandits.studies.arena.families import Family
-from influential_bandits.studies.arena.measuring import Standings, standings, win_shares
-from influential_bandits.studies.arena.playing import BOUND, SCHEDULE
-from influential_bandits.world.dynamics import Floats, Ints
+from influential_bandits.studies.arena.runs import BOUND, SCHEDULE
+from influential_bandits.studies.arena.standings import Standings, standings, win_shares
 
 __all__ = ["Contest", "contenders", "contest_of", "horizon_ranks", "last_ranks", "wins"]
 

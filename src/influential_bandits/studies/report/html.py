@@ -9,7 +9,7 @@ from influential_bandits.checks import optional_module
 from influential_bandits.files import write_text
 from influential_bandits.studies.report.interactive import as_html
 from influential_bandits.studies.report.text import interval, number
-from influential_bandits.studies.study import Section
+from influential_bandits.studies.runner.study import Section
 
 TEMPLATE = Path(__file__).with_name("report.html.j2")
 

@@ -15,7 +15,7 @@ from influential_bandits.checks import optional_module
 from influential_bandits.files import write_atomically
 from influential_bandits.studies.report.palette import COLOURS, FAINT, MARKERS, places
 from influential_bandits.studies.report.text import grid_text
-from influential_bandits.studies.study import Bars, Figure, Grid, HeatMap, Picture, Series
+from influential_bandits.studies.runner.study import Bars, Figure, Grid, HeatMap, Picture, Series
 
 FORMATS = ("png", "svg")
 

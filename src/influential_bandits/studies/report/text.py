@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from influential_bandits.studies.study import Finding, Section
+from influential_bandits.studies.runner.study import Finding, Section
 
 
 def number(value: Any) -> str:

@@ -1,0 +1,1 @@
+"""From sums to coefficients: certified, by gradient, separate, pooled, partially pooled."""

@@ -1,0 +1,172 @@
+"""The paper's own fit: gradient descent with momentum on A = BBᵀ, kept for comparison.
+
+The paper says neither step length nor number of steps. Here the step is half of the inverse of the
+largest curvature at the start, the momentum 0.9, and B starts at small random numbers. The
+objective is not convex in B, and directions of small curvature hardly move in thousands of steps,
+so that stopping early acts as a regularisation that nobody chose.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from influential_bandits.learning.solvers.separate import (
+    Own,
+    Penalty,
+    _centred,
+    empty,
+    penalties,
+    solved,
+)
+from influential_bandits.learning.statistics.design import (
+    Design,
+    as_matrix,
+    events_of,
+    history_gram,
+)
+from influential_bandits.learning.statistics.reduction import single_threaded_algebra
+from influential_bandits.logs.log import EventLog
+from influential_bandits.numerics.arrays import Floats, Ints
+from influential_bandits.numerics.compiling import kernel
+
+__all__ = ["Descent", "descended", "descent"]
+
+MOMENTUM = 0.9
+
+
+class Descent(NamedTuple):
+    """How a descent went: what was left to gain, as a share of all squared error, and how big A."""
+
+    steps: Ints  # (marks,)
+    excess: Floats  # (marks,): (objective − certified optimum) / ½·Σ(loss − mean)²
+    norm: Floats  # (marks,): Frobenius norm of A
+
+
+def descended(log: EventLog, design: Design, penalty: Penalty, steps: int, seed: int) -> Own:
+    """Fit each instance of a part by gradient descent."""
+    out = empty(log.n_instances, design.size)
+    coefficients, free, errors, noise, gap = out
+    marks = np.array([steps], np.int64)
+    shape = (design.arms, design.controls, design.kind)
+    all_determined = True
+    for u in np.flatnonzero(log.lengths).tolist():
+        gram, weights, mean = _statistics(log, design, penalty, u)
+        best, unbound, spread, left, determined = solved(
+            gram, weights, *shape, True, penalty.ridge, gap[u : u + 1]
+        )
+        path = _descent(gram, weights, design.arms, design.controls, marks, _start(design, seed))
+        coefficients[u], free[u] = path[0], unbound
+        gap[u] += _excess(gram, weights, path, best)[0]
+        left = _left(gram, path[0])
+        freedom = max(log.lengths[u] - (design.size - (weights * spread).sum()), 1.0)
+        noise[u] = np.sqrt(max(left, 0.0) / freedom)
+        errors[u] = noise[u] * np.sqrt(spread)
+        coefficients[u, : design.arms] += mean
+        free[u, : design.arms] += mean
+        all_determined &= bool(determined)
+    return Own(*out, all_determined)
+
+
+def descent(
+    log: EventLog, design: Design, penalty: Penalty, marks: npt.ArrayLike, seed: int = 0
+) -> list[Descent]:
+    """Return how far the descent is from the certified optimum after so many steps, by instance."""
+    found = []
+    steps = np.asarray(marks, np.int64)
+    start = design.arms + design.controls
+    with single_threaded_algebra():
+        for u in np.flatnonzero(log.lengths):
+            gram, weights, _ = _statistics(log, design, penalty, int(u))
+            gap = np.zeros(1)
+            best = solved(
+                gram, weights, design.arms, design.controls, design.kind, True, penalty.ridge, gap
+            )[0]
+            path = _descent(
+                gram, weights, design.arms, design.controls, steps, _start(design, seed)
+            )
+            matrices = as_matrix(design.kind, design.arms, path[:, start:])
+            norms = np.sqrt((matrices**2).sum(axis=(1, 2)))
+            found.append(Descent(steps, _excess(gram, weights, path, best), norms))
+    return found
+
+
+def _statistics(
+    log: EventLog, design: Design, penalty: Penalty, u: int
+) -> tuple[Floats, Floats, float]:
+    gram = np.empty((design.size + 1, design.size + 1))
+    history_gram(design, events_of(log), u, design.size, gram)
+    number = int(log.lengths[u])
+    mean = float(gram[: design.arms, -1].sum() / number) if log.membership.normalised else 0.0
+    _centred(gram, design.arms, mean, number)
+    weights = penalties(
+        gram, design.arms, design.controls, design.kind, number, penalty.ridge, penalty.shrinkage
+    )
+    return gram, weights, mean
+
+
+def _start(design: Design, seed: int) -> Floats:
+    return 1e-3 * np.random.default_rng(seed).standard_normal((design.arms, design.arms))
+
+
+def _left(gram: Floats, solution: Floats) -> float:
+    return float(
+        gram[-1, -1] - 2.0 * gram[:-1, -1] @ solution + solution @ gram[:-1, :-1] @ solution
+    )
+
+
+def _excess(gram: Floats, weights: Floats, path: Floats, best: Floats) -> Floats:
+    """Return objective − optimum of each row of the path, relative; quadratic, so exact."""
+    H = gram[:-1, :-1] + np.diag(weights)
+    steps = path - best
+    slope = H @ best - gram[:-1, -1]
+    gained = steps @ slope + 0.5 * np.einsum("ij,jk,ik->i", steps, H, steps)
+    return np.maximum(gained, 0.0) / max(0.5 * gram[-1, -1], 1e-300)
+
+
+@kernel
+def _descent(
+    gram: Floats, weights: Floats, arms: int, controls: int, marks: Ints, B: Any
+) -> Floats:
+    """Return the coefficients after each number of steps in ``marks``, (marks, size)."""
+    size = gram.shape[0] - 1
+    start = arms + controls
+    H = np.ascontiguousarray(gram[:size, :size]) + np.diag(weights)
+    g = gram[:size, size].copy()
+    theta = np.zeros(size)
+    # The step is the same for both parts; the interaction's curvature is the larger one.
+    step = 0.5 / np.linalg.eigvalsh(H)[-1]
+    velocity, velocity_B = np.zeros(start), np.zeros((arms, arms))
+    slope = np.zeros((arms, arms))
+    out = np.empty((marks.size, size))
+    taken = 0
+    for mark in range(marks.size):
+        while taken < marks[mark]:
+            _write(B @ B.T, theta[start:])
+            gradient = H @ theta - g
+            n = start
+            for i in range(arms):
+                for j in range(i + 1):
+                    half = gradient[n] if i == j else 0.5 * gradient[n]
+                    slope[i, j] = slope[j, i] = half
+                    n += 1
+            velocity = MOMENTUM * velocity - step * gradient[:start]
+            velocity_B = MOMENTUM * velocity_B - step * 2.0 * (slope @ B)
+            theta[:start] += velocity
+            B = B + velocity_B
+            taken += 1
+        _write(B @ B.T, theta[start:])
+        out[mark] = theta
+    return out
+
+
+@kernel
+def _write(A: Any, out: Floats) -> None:
+    """Write the lower triangle of A, row by row."""
+    n = 0
+    for i in range(A.shape[0]):
+        for j in range(i + 1):
+            out[n] = A[i, j]
+            n += 1

@@ -1,0 +1,475 @@
+"""One interaction for many instances, each with its own initial losses: sufficient statistics.
+
+The initial losses of instance u are μ + b_u with b_u ~ N(0, σ²·(arm·I + common·11ᵀ)): instances
+differ from arm to arm, and in their general level. Integrating b_u out keeps the likelihood right
+where past losses steer later choices; subtracting each instance's own means instead would turn
+regression to the mean into fatigue. With G the Gram matrix of an instance, G_l its rows of initial
+losses and N the block of them, what counts of an instance is
+
+    G − G_lᵀ·(N + Ω)⁻¹·G_l,  Ω = (arm·I + common·11ᵀ)⁻¹,
+
+summed over instances. It is gathered in one pass, in chunks that do not depend on the number of
+threads or workers, so that the sums are the same to the bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from influential_bandits.checks import optional_module
+from influential_bandits.execution.base import Execution
+from influential_bandits.execution.local import chosen_execution
+from influential_bandits.learning.statistics.design import (
+    Design,
+    Events,
+    after,
+    events_of,
+    faded,
+    history_gram,
+    place,
+    regressors,
+)
+from influential_bandits.learning.statistics.reduction import summed
+from influential_bandits.logs.log import EventLog
+from influential_bandits.numerics.arrays import Floats, Ints
+from influential_bandits.numerics.compiling import kernel
+
+__all__ = ["RandomEffects", "Sums", "arm_means", "arm_sums", "pooled_gram", "random_effects"]
+
+CHUNK = 500_000  # events
+WAITING = 128  # vectors that one matrix product sums up the squares of
+
+
+class RandomEffects(NamedTuple):
+    """How much the initial losses of instances differ, as variances relative to the noise's."""
+
+    arm: float  # between arms of one instance
+    common: float  # between the levels of instances
+    noise: float  # σ², the variance within an instance and arm
+
+
+class Sums(NamedTuple):
+    """What a pass over a log adds up."""
+
+    loss: Floats  # (arms,): of the events of each arm
+    weight: Floats  # (arms,): how many they are
+    events: int
+    instances: int
+    without_clock: int  # events whose time is not known
+
+    @property
+    def means(self) -> Floats:
+        """The mean loss of each arm, (arms,); of arms never met, that of all events."""
+        met = self.weight > 0
+        everything = self.loss.sum() / max(self.weight.sum(), 1.0)
+        return np.where(met, self.loss / np.where(met, self.weight, 1.0), everything)
+
+
+def arm_sums(log: EventLog, arms: int) -> Sums:
+    """Add up losses and events of a log."""
+    total, weight = np.zeros(arms), np.zeros(arms)
+    _add_means(events_of(log), total, weight)
+    return Sums(total, weight, len(log), log.n_instances, len(log) if log.time is None else 0)
+
+
+def arm_means(parts: Iterable[Any], arms: int, execution: Execution | None = None) -> Floats:
+    """Return the mean loss of each arm, (arms,); of arms never met, the mean of all events."""
+    sums: Any = summed(partial(arm_sums, arms=arms), parts, CHUNK, execution)
+    return np.zeros(arms) if sums is None else sums.means
+
+
+@kernel
+def _add_means(events: Events, total: Floats, weight: Floats) -> None:
+    for n in range(events.item.size):
+        item = events.item[n]
+        for p in range(events.members[item], events.members[item + 1]):
+            total[events.arm[p]] += events.weight[p] * events.loss[n]
+            weight[events.arm[p]] += events.weight[p]
+
+
+def random_effects(
+    parts: Iterable[EventLog], baseline: Floats, residuals: Iterable[Floats] | None = None
+) -> RandomEffects:
+    """Estimate the variance components by maximum likelihood.
+
+    Variances from sums of squares (the analysis of variance) go wrong where past losses steer
+    choices: arms that went well by chance are met more often. The likelihood does not mind.
+
+    Parameters
+    ----------
+    residuals : iterable of arrays (events,), optional
+        What to explain, for each part; by default the losses less the baseline. An event of several
+        arms counts for the first of them here.
+    """
+    if residuals is None:
+        tables = [_cells(events_of(log), log.loss, baseline) for log in parts]
+    else:
+        centre = np.zeros_like(baseline)
+        pairs = zip(parts, residuals, strict=True)
+        tables = [_cells(events_of(log), left, centre) for log, left in pairs]
+    if not tables:
+        return RandomEffects(1e-6, 0.0, 0.0)
+    sizes, sums = (np.concatenate([table[n] for table in tables]) for n in (0, 1))
+    squares = float(sum(table[2] for table in tables))
+    events = max(float(sizes.sum()), 1.0)
+    scale = squares / events
+    if scale == 0.0:
+        return RandomEffects(1e-6, 0.0, 0.0)
+    search = optional_module("scipy.optimize").minimize(
+        lambda x: _deviance(sizes, sums, squares, *np.exp(x))[0],
+        np.log([0.1, 0.1]),
+        method="Nelder-Mead",
+        options={"xatol": 1e-3, "fatol": 1e-4, "maxfev": 200},
+    )
+    arm, common = (float(value) for value in np.exp(np.clip(search.x, -14.0, 14.0)))
+    noise = _deviance(sizes, sums, squares, arm, common)[1]
+    if noise <= 1e-20 * scale:
+        noise = 0.0  # losses are constant but for rounding
+    # A little variance between arms keeps Ω finite, and shrinks what is not seen to the mean.
+    return RandomEffects(max(arm, 1e-6), common if len(sizes) > 1 else 0.0, noise)
+
+
+@kernel
+def _cells(events: Events, values: Floats, baseline: Floats) -> tuple[Floats, Floats, float]:
+    """Return numbers of events and sums by instance and arm, and the sum of all squares."""
+    instances, arms = events.offsets.size - 1, baseline.size
+    sizes, sums, squares = np.zeros((instances, arms)), np.zeros((instances, arms)), 0.0
+    for u in range(instances):
+        for n in range(events.offsets[u], events.offsets[u + 1]):
+            place = events.members[events.item[n]]
+            if place == events.members[events.item[n] + 1]:
+                continue
+            arm = events.arm[place]
+            value = values[n] - baseline[arm]
+            sizes[u, arm] += 1.0
+            sums[u, arm] += value
+            squares += value * value
+    return sizes, sums, squares
+
+
+@kernel
+def _deviance(
+    sizes: Floats, sums: Floats, squares: float, arm: float, common: float
+) -> tuple[float, float]:
+    """Return −2·log-likelihood, means and noise at their best, and that noise's variance."""
+    instances, arms = sizes.shape
+    normal, right = np.zeros((arms, arms)), np.zeros(arms)
+    explained, determinant, events = 0.0, 0.0, 0.0
+    m, r = np.empty(arms), np.empty(arms)
+    for u in range(instances):
+        total, mean = 0.0, 0.0
+        for i in range(arms):
+            shrunk = 1.0 / (1.0 + arm * sizes[u, i])
+            m[i], r[i] = sizes[u, i] * shrunk, sums[u, i] * shrunk
+            explained += arm * sums[u, i] * r[i]
+            determinant += np.log1p(arm * sizes[u, i])
+            total += m[i]
+            mean += r[i]
+            events += sizes[u, i]
+        factor = common / (1.0 + common * total)
+        explained += factor * mean * mean
+        determinant += np.log1p(common * total)
+        for i in range(arms):
+            if m[i] == 0.0:
+                continue
+            normal[i, i] += m[i]
+            right[i] += r[i] - factor * m[i] * mean
+            for j in range(arms):
+                normal[i, j] -= factor * m[i] * m[j]
+    for i in range(arms):
+        normal[i, i] += 1e-12 * (1.0 + normal[i, i])
+    left = squares - explained - right @ np.linalg.solve(normal, right)
+    noise = max(float(left), 1e-300) / max(events, 1.0)
+    return events * np.log(noise) + determinant, noise
+
+
+def pooled_gram(
+    parts: Iterable[Any],
+    design: Design,
+    effects: RandomEffects,
+    threads: int | None = None,
+    execution: Execution | None = None,
+) -> Floats:
+    """Return the statistics of all instances together, (size + 1, size + 1); the loss comes last.
+
+    Coefficients are those of :class:`Design`: mean initial losses μ, controls, interaction.
+    """
+    work = partial(_gram_of, design=design, effects=effects)
+    found = summed(work, parts, CHUNK, chosen_execution(execution, threads))
+    return np.zeros((design.size + 1, design.size + 1)) if found is None else found[0]
+
+
+def _gram_of(log: EventLog, design: Design, effects: RandomEffects) -> tuple[Floats]:
+    events, task = events_of(log), (0, log.n_instances)
+    out = np.zeros((design.size + 1, design.size + 1))
+    spread, common = effects.arm, effects.common
+    if log.membership.single:
+        blocks = np.zeros((design.arms, *(2 * (_width(design),))))
+        _add_blocks(design, events, *task, spread, common, design.size, blocks, out)
+        _assemble(design, design.size, blocks, out)
+    else:
+        _add_grams(design, events, *task, spread, common, design.size, out)
+    return (out,)
+
+
+def _width(design: Design) -> int:
+    """Return the length of (1, controls, counts, y), or with the own count alone if diagonal."""
+    columns = {0: 0, 1: 1}.get(design.kind, design.arms)
+    return 2 + design.controls + columns
+
+
+@kernel
+def _add_blocks(
+    design: Design,
+    events: Events,
+    low: int,
+    high: int,
+    spread: float,
+    common: float,
+    size: int,
+    blocks: Floats,
+    cross: Floats,
+) -> None:
+    """Add the statistics of instances low … high − 1 where every item is of one arm.
+
+    Events of arm i share a block Σ vvᵀ of v = (1, controls, counts, y). Vectors wait until there
+    are enough of them for a matrix product, which takes a fraction of the time of single ones.
+    """
+    arms, controls, kind = design.arms, design.controls, design.kind
+    width = blocks.shape[1]
+    seen, n_seen = np.empty((arms, WAITING, width)), np.zeros(arms, np.int64)
+    own, n_own = np.empty((arms, WAITING, width)), np.zeros(arms, np.int64)
+    shared, n_shared = np.zeros((WAITING, size + 1)), 0
+    sums, counts = np.zeros((arms, width)), np.zeros(arms)
+    for u in range(low, high):
+        counts[:] = 0.0
+        sums[:] = 0.0
+        level = 0.0
+        first, last = events.offsets[u], events.offsets[u + 1]
+        for n in range(first, last):
+            faded(design, events, n, first, counts)
+            i = events.arm[events.members[events.item[n]]]
+            v = seen[i, n_seen[i]]
+            v[0] = 1.0
+            if controls > 0:
+                v[1] = level
+            if kind == 1:
+                v[1 + controls] = counts[i]
+            elif kind > 1:
+                for j in range(arms):
+                    v[1 + controls + j] = counts[j]
+            v[width - 1] = events.loss[n]
+            for a in range(width):
+                sums[i, a] += v[a]
+            n_seen[i] += 1
+            if n_seen[i] == WAITING:
+                blocks[i] += seen[i].T @ seen[i]
+                n_seen[i] = 0
+            level = after(design, events, n, counts, level)
+        if n_shared == WAITING:
+            cross -= shared.T @ shared
+            shared[:] = 0.0
+            n_shared = 0
+        _integrate_out(design, spread, common, sums, size, blocks, own, n_own, shared[n_shared])
+        n_shared += 1
+    for i in range(arms):
+        rest, lost = seen[i, : n_seen[i]], own[i, : n_own[i]]
+        blocks[i] += rest.T @ rest
+        blocks[i] -= lost.T @ lost
+    cross -= shared.T @ shared
+
+
+@kernel
+def _integrate_out(
+    design: Design,
+    spread: float,
+    common: float,
+    sums: Floats,
+    size: int,
+    blocks: Floats,
+    own: Floats,
+    n_own: Ints,
+    z: Floats,
+) -> None:
+    """Subtract what the instance's own initial losses explain, given their variance.
+
+    (N + Ω)⁻¹ = E + f·(E1)(E1)ᵀ with E = 1/(N + κ) diagonal: blockwise, and one cross term zzᵀ.
+    """
+    arms, controls, kind = design.arms, design.controls, design.kind
+    width = sums.shape[1]
+    precision = 1.0 / spread
+    coupling = precision * common / (spread + arms * common)
+    left = spread / (spread + arms * common)  # 1 − coupling·1ᵀE1, summed without cancellation
+    for i in range(arms):
+        if sums[i, 0] == 0.0:
+            continue
+        share = 1.0 / (sums[i, 0] + precision)
+        left += coupling * sums[i, 0] * share * spread
+        row, root = sums[i], np.sqrt(share)
+        for a in range(width):
+            own[i, n_own[i], a] = root * row[a]
+        n_own[i] += 1
+        if n_own[i] == WAITING:
+            blocks[i] -= own[i].T @ own[i]
+            n_own[i] = 0
+        z[i] = share * row[0]
+        for c in range(controls):
+            z[arms + c] += share * row[1 + c]
+        start = arms + controls
+        if kind == 1:
+            z[start + i] = share * row[1 + controls]
+        elif kind > 1:
+            for j in range(arms):
+                z[start + place(kind, arms, i, j)] += share * row[1 + controls + j]
+        z[size] += share * row[width - 1]
+    z *= np.sqrt(coupling / left)
+
+
+@kernel
+def _assemble(design: Design, size: int, blocks: Floats, out: Floats) -> None:
+    """Add the blocks of all arms into the Gram matrix of the coefficients."""
+    arms, controls, width = design.arms, design.controls, blocks.shape[1]
+    spot = np.empty(width, np.int64)
+    for i in range(arms):
+        spot[0] = i
+        for c in range(controls):
+            spot[1 + c] = arms + c
+        for j in range(width - 2 - controls):
+            spot[1 + controls + j] = arms + controls + place(design.kind, arms, i, j)
+        spot[width - 1] = size
+        for a in range(width):
+            for b in range(a, width):
+                out[spot[a], spot[b]] += blocks[i, a, b]
+                if a != b:
+                    out[spot[b], spot[a]] += blocks[i, a, b]
+
+
+@kernel
+def _add_grams(
+    design: Design,
+    events: Events,
+    low: int,
+    high: int,
+    spread: float,
+    common: float,
+    size: int,
+    out: Floats,
+) -> None:
+    """Add the statistics of instances low … high − 1, items of any number of arms."""
+    arms = design.arms
+    gram = np.empty((size + 1, size + 1))
+    for u in range(low, high):
+        if events.offsets[u] == events.offsets[u + 1]:
+            continue
+        history_gram(design, events, u, size, gram)
+        out += gram
+        rows = np.ascontiguousarray(gram[:arms])
+        own = _precision(rows[:, :arms], spread, common)
+        out -= rows.T @ np.linalg.solve(own, rows)
+
+
+@kernel
+def _precision(own: Floats, spread: float, common: float) -> Floats:
+    """Return N + Ω."""
+    arms = own.shape[0]
+    out = own.copy()
+    precision = 1.0 / spread
+    coupling = precision * common / (spread + arms * common)
+    for i in range(arms):
+        out[i, i] += precision
+        for j in range(arms):
+            out[i, j] -= coupling
+    return out
+
+
+@kernel
+def instance_effects(
+    events: Events, residual: Floats, spread: float, common: float, out: Floats
+) -> None:
+    """Fill b_u of all instances, (instances, arms), given residuals from μ alone, (events,)."""
+    arms = out.shape[1]
+    own, surprise = np.zeros((arms, arms)), np.zeros(arms)
+    for u in range(events.offsets.size - 1):
+        own[:] = 0.0
+        surprise[:] = 0.0
+        for n in range(events.offsets[u], events.offsets[u + 1]):
+            item = events.item[n]
+            for p in range(events.members[item], events.members[item + 1]):
+                surprise[events.arm[p]] += events.weight[p] * residual[n]
+                for q in range(events.members[item], events.members[item + 1]):
+                    own[events.arm[p], events.arm[q]] += events.weight[p] * events.weight[q]
+        out[u] = np.linalg.solve(_precision(own, spread, common), surprise)
+
+
+@kernel
+def effect_variances(
+    design: Design,
+    events: Events,
+    spread: float,
+    noise: float,
+    covariance: Floats,
+    size: int,
+    out: Floats,
+) -> None:
+    """Fill variances of the initial losses, (instances, arms), arm by arm.
+
+    What the own events of an arm leave open, and the errors of what is shared as far as they reach
+    the own loss: through μ where there are few events, through A and the level where there are
+    many.
+    """
+    arms = design.arms
+    index, value = np.empty(size + 2, np.int64), np.empty(size + 2)
+    counts, dense = np.zeros(arms), np.zeros(size)
+    rows, own = np.zeros((arms, size)), np.zeros(arms)
+    for u in range(events.offsets.size - 1):
+        counts[:] = 0.0
+        rows[:] = 0.0
+        own[:] = 0.0
+        level = 0.0
+        first = events.offsets[u]
+        for n in range(first, events.offsets[u + 1]):
+            faded(design, events, n, first, counts)
+            used = regressors(design, events, n, counts, level, index, value, dense)
+            item = events.item[n]
+            for p in range(events.members[item], events.members[item + 1]):
+                i, weight = events.arm[p], events.weight[p]
+                own[i] += weight * weight
+                for a in range(used):
+                    rows[i, index[a]] += weight * value[a]
+            level = after(design, events, n, counts, level)
+        for i in range(arms):
+            share = 1.0 / (own[i] + 1.0 / spread)
+            row = rows[i]
+            for a in range(size):
+                row[a] *= -share
+            row[i] += 1.0
+            total = noise * noise * share
+            for a in range(size):
+                if row[a] != 0.0:
+                    for b in range(size):
+                        if row[b] != 0.0:
+                            total += row[a] * row[b] * covariance[a, b]
+            out[u, i] = total
+
+
+@kernel
+def instance_scores(
+    design: Design, events: Events, residual: Floats, size: int, out: Floats
+) -> None:
+    """Add the score Σ x·residual of each instance, (instances, size); residuals without b_u."""
+    index, value = np.empty(size + 2, np.int64), np.empty(size + 2)
+    counts, dense = np.zeros(design.arms), np.zeros(size)
+    for u in range(events.offsets.size - 1):
+        counts[:] = 0.0
+        level = 0.0
+        first = events.offsets[u]
+        for n in range(first, events.offsets[u + 1]):
+            faded(design, events, n, first, counts)
+            used = regressors(design, events, n, counts, level, index, value, dense)
+            for a in range(used):
+                out[u, index[a]] += value[a] * residual[n]
+            level = after(design, events, n, counts, level)

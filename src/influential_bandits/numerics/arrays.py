@@ -1,0 +1,11 @@
+"""Types of arrays: what annotations call them."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Floats", "Ints"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]

@@ -1,0 +1,1 @@
+"""ModelLCB and its parts: prior, posterior, marginal likelihood and lookahead."""

@@ -1,0 +1,620 @@
+"""ModelLCB: learn (l1, A) while playing, and look at an arm again only when it can pay."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from influential_bandits.checks import LARGEST_LOSS, checked_horizon, is_real, shown
+from influential_bandits.errors import InvalidInput
+from influential_bandits.numerics.arrays import Floats
+from influential_bandits.numerics.compiling import inlined
+from influential_bandits.numerics.portable import log
+from influential_bandits.policies.contract import Policy, Scalar, Shape
+from influential_bandits.policies.model_lcb import marginal_likelihood as evidence
+from influential_bandits.policies.model_lcb.lookahead import plan_ahead
+from influential_bandits.policies.model_lcb.posterior import (
+    absorb,
+    learn,
+    move,
+    place,
+    predicted,
+    respread,
+    unknowns,
+)
+from influential_bandits.policies.model_lcb.prior import LossPrior
+from influential_bandits.policies.selection import unseen_arm
+from influential_bandits.policies.state_checks import (
+    State,
+    damaged,
+    require_equal,
+    require_losses,
+    require_range,
+    require_sum,
+    require_unseen,
+)
+
+__all__ = ["ModelLCB"]
+
+MOST_EXACT = 24  # arms; beyond, each arm has a ray model of its own
+MEMORIES = (1.0, 0.99, 0.97, 0.9, 0.7)  # candidates; the first is the paper's
+LOG_PRIORS = math.log(5 * 21 * 21 * 22)  # candidates in all: memories, ρ_l, ρ_d, ρ_o or none
+PATIENCE = 64.0  # a loss that is known to so many σ is certainly not looked at for its own sake
+CALM = 5.0  # the same, for looks that promise something without proof
+BOLDNESS = 4.0  # of these: how many standard deviations are hoped for
+STILL_BOLDNESS = 1.4  # the same where nothing moves, times √log(1 + t·variance/K)
+AHEAD = 10.0  # with a prior, plan for so many times the rounds played
+AFRESH = 1024  # pulls after which the spread is computed afresh, against rounding
+LAST_CHOICE = 1 << 15  # observations; by then the prior hardly counts
+LARGEST_PART = 1e140  # of the posterior: times counts, and squared, it stays finite
+LARGEST_STATE = 1e290
+EVIDENCE = 5000.0  # for a fading memory: odds of 100, σ unknown within a range of e^50
+
+
+@dataclass(frozen=True)
+class ModelLCB(Policy):
+    """Play the smallest posterior mean; look at an arm again only if its lower bound pays for it.
+
+    The losses are linear in (l1, A), so that a Gaussian posterior over them is exact. A pull shows
+    more the later it comes, since losses grow with t, and a pull of an arm outside the best mix
+    costs (gap · T) whenever it comes. So the policy is greedy, and patient: an arm i is pulled
+    although another, g, has the smallest mean m if
+
+        m_i − r·s_i < m_g − 64·r    (then its loss may really be lower; this is what is proved), or
+        m_i − 4σ·s_i < m_g − 20σ    (a guess that saves regret; less patient where A is nearly 0),
+
+    s_i being the posterior's standard deviation in units of the noise σ, and r an anytime radius:
+    if the noise is normal, memory lasts and the prior is as wide as the truth, every loss lies
+    within m_i ± r·s_i in all rounds at once with probability ``confidence``, and then the regret
+    is O(K³·T·log²T) (docs/model_lcb.md has the theorem, its proof and what was tried). Noise, the
+    scales of l1 and A, and memory are estimated by the marginal likelihood, anew whenever the
+    number of observations has grown by half (beyond ten arms: doubled). Estimated scales may be
+    too small for the theorem; fix ``noise`` and ``scale`` to be sure. Multiplying all losses by a
+    power of two changes no choice.
+
+    Up to 24 arms the posterior is exact, with A's symmetry shared, in O(K⁴) a round. With more,
+    each arm has a model of three features, in O(K) a round: an intercept, its own pulls, and those
+    of all others.
+
+    Parameters
+    ----------
+    confidence : float in (0, 1)
+        Of the radius.
+    noise : float or "estimate"
+        Standard deviation σ of the noise.
+    scale : float or "estimate"
+        Typical size of the entries of A; to fix it, fix the noise as well.
+    memory : float in (0, 1] or "estimate"
+        γ: how much of a pull's influence is left after each further pull. Estimated, it is one of
+        1, 0.99, 0.97, 0.9 and 0.7, and 1 unless the losses refute it; with more than 24 arms, 1.
+    horizon : int, optional
+        Number of rounds to plan for. Then arms that the best mix of the rounds left has no use for
+        are not played for their present loss. Without it, rounds are planned only with a prior,
+        for ten times as many as were played.
+    prior : LossPrior, optional
+        Where to start from, as in ``ModelLCB(prior=model.prior())`` for a fitted
+        :class:`InfluenceModel`; up to 24 arms.
+
+    Examples
+    --------
+    >>> import influential_bandits as ib
+    >>> instances = [ib.random_instance(arms=3, seed=seed) for seed in range(20)]
+    >>> for policy in (ib.LCB(), ib.InfluentialLCB(), ib.ModelLCB()):
+    ...     run = ib.simulate(instances, policy, horizon=10_000, noise=ib.GaussianNoise(1.0))
+    ...     print(type(policy).__name__, f"{run.regret()[..., -1].mean():.1e}")
+    LCB 4.9e+04
+    InfluentialLCB 2.8e+04
+    ModelLCB 3.0e+03
+    """
+
+    confidence: float = 0.99
+    noise: float | str = "estimate"
+    scale: float | str = "estimate"
+    memory: float | str = "estimate"
+    horizon: int | None = None
+    prior: LossPrior | None = None
+
+    def __post_init__(self) -> None:
+        if not is_real(self.confidence) or not 0.0 < self.confidence < 1.0:
+            raise InvalidInput(f"confidence must lie between 0 and 1, got {shown(self.confidence)}")
+        for name, top in (("noise", LARGEST_LOSS), ("scale", LARGEST_LOSS), ("memory", 1.0)):
+            value = getattr(self, name)
+            if isinstance(value, str) and value == "estimate":
+                continue
+            if not is_real(value) or not 0.0 < float(value) <= top:
+                bound = " and at most 1" if top == 1.0 else f" (and at most {top:g})"
+                raise InvalidInput(
+                    f'{name} must be a number above 0{bound}, or "estimate", got {shown(value)}'
+                )
+            object.__setattr__(self, name, float(value))
+        if self.scale != "estimate" and self.noise == "estimate":
+            raise InvalidInput("to fix the scale of the interaction, fix the noise as well")
+        if self.horizon is not None:
+            object.__setattr__(self, "horizon", checked_horizon(self.horizon))
+        if isinstance(self.prior, Mapping):
+            object.__setattr__(self, "prior", LossPrior.from_json(self.prior))
+        if self.prior is not None:
+            if not isinstance(self.prior, LossPrior):
+                raise InvalidInput(f"prior must be a LossPrior, got {shown(self.prior)}")
+            fixed = [n for n in ("noise", "scale", "memory") if getattr(self, n) != "estimate"]
+            if fixed:
+                raise InvalidInput(
+                    f"a prior says all about noise, scale and memory; drop {fixed[0]}"
+                )
+            if self.prior.arms > MOST_EXACT:
+                raise InvalidInput(
+                    f"a prior may have up to {MOST_EXACT} arms, this one has {self.prior.arms}"
+                )
+
+    def parameters(self) -> Mapping[str, Scalar]:
+        """Return the settings as numbers; 0 stands for what is estimated or not given."""
+        noise = 0.0 if isinstance(self.noise, str) else self.noise
+        influence = 0
+        if not isinstance(self.scale, str):
+            most = 2.0**evidence.LARGEST
+            influence = math.ceil(math.log2(min(max(self.scale / noise, 1.0 / most), most)))
+        return {
+            "doubt": math.log(2.0 / (1.0 - self.confidence)),
+            "noise": noise,
+            "fixed_influence": self.scale != "estimate",
+            "influence": influence,
+            "memories": self._memories(),
+            "memory": self._memory(),
+            "horizon": self.horizon or 0,
+            "warm": self.prior is not None,
+        }
+
+    def _memories(self) -> int:
+        return len(MEMORIES) if self.memory == "estimate" and self.prior is None else 1
+
+    def _memory(self) -> float:
+        if self.prior is not None:
+            return self.prior.memory
+        return 1.0 if isinstance(self.memory, str) else self.memory
+
+    def fields(self, arms: int) -> Mapping[str, tuple[str, Shape]]:
+        """Return counts, sums for the evidence, the posterior, and each arm's predicted loss."""
+        exact = self._exact_arms(arms)
+        many = 0 if exact else arms
+        size, memories = unknowns(exact), self._memories()
+        return {
+            "pulls": ("int64", arms),
+            "seen": ("int64", arms),
+            "unseen": ("int64", 1),
+            "observations": ("int64", 1),
+            "next_choice": ("int64", 1),
+            "choice": ("int64", 4),  # memory's number, exponents of ρ_l, ρ_d and ρ_o
+            "candidates": ("int64", (memories, 4)),
+            "squares": ("float64", 1),  # Σ loss²
+            "rss": ("float64", 1),
+            "volume": ("float64", 1),  # log(|D|·|Λ + D⁻¹|)
+            "radius": ("float64", 1),
+            "mean": ("float64", arms),
+            "variance": ("float64", arms),  # of the mean, in units of σ²
+            "own": ("float64", arms),  # discounted pulls
+            "total": ("float64", 1),
+            "ray_gram": ("float64", (arms, 6)),
+            "ray_moments": ("float64", (arms, evidence.RAY)),
+            "ray_root": ("float64", (many, evidence.RAY**2)),
+            "ray_theta": ("float64", (many, evidence.RAY)),
+            "weights": ("float64", exact * memories),
+            "gram": ("float64", (exact, (exact + 1) * (exact + 2) // 2 * memories)),
+            "moments": ("float64", (exact, (exact + 1) * memories)),
+            "root": ("float64", (size, size)),
+            "theta": ("float64", size),
+            "spread": ("float64", (size, exact)),
+        }
+
+    def memo_size(self, arms: int) -> int:
+        """The counts at the pull: own, of the others, and one by one if there are few arms."""
+        return 2 + self._exact_arms(arms) * self._memories()
+
+    def check_state(self, arms: int, rounds: int, state: State) -> None:
+        """Counts add up, choices are among the candidates, and sums have the size of losses."""
+        told = np.arange(arms) < (0 if self.prior is None else self.prior.arms)
+        require_range(state, "pulls", 0, rounds)
+        require_sum(state, "pulls", rounds)
+        require_range(state, "seen", told, state["pulls"] + told)
+        require_unseen(state)
+        before = 0 if self.prior is None else self.prior.events
+        seen = int((state["seen"] - told).sum())
+        require_equal(state, "observations", before + seen)
+        require_range(state, "next_choice", 1, max(arms, 2 * LAST_CHOICE))
+        self._check_choice(state)
+        _check_sums(state, rounds)
+
+    def _check_choice(self, state: State) -> None:
+        """Raise unless memories are candidates, and exponents those of the search."""
+        memories, largest = self._memories(), evidence.LARGEST
+        least = np.array([0, -largest, -largest, -largest])
+        most = np.array([memories - 1, largest, largest, largest])
+        if (state["choice"][2:] == evidence.NONE).all():
+            require_range({"choice": state["choice"][:2]}, "choice", least[:2], most[:2])
+        else:
+            require_range(state, "choice", least, most)
+        require_range(state, "candidates", least, most)
+        require_equal({"candidates": state["candidates"][:, 0]}, "candidates", np.arange(memories))
+
+    def check_memo(self, arms: int, rounds: int, memo: Floats) -> None:
+        """Counts, discounted perhaps."""
+        require_range({"memo": memo}, "memo", 0.0, float(rounds))
+
+    def _exact_arms(self, arms: int) -> int:
+        return arms if arms <= MOST_EXACT or self.prior is not None else 0
+
+    def initial_state(self, arms: int) -> Mapping[str, npt.NDArray[Any]]:
+        """Return the prior's mean and root, and what is known of the noise."""
+        prior = self.prior
+        if prior is None:
+            return {}
+        if prior.arms > arms:
+            raise InvalidInput(f"the prior is about {prior.arms} arms, and there are {arms}")
+        size = prior.mean.size
+        root, theta = np.zeros((unknowns(arms),) * 2), np.zeros(unknowns(arms))
+        root[:size, :size] = prior.root()
+        theta[:size] = prior.mean
+        return {
+            "root": root,
+            "theta": theta,
+            "seen": (np.arange(arms) < prior.arms).astype(np.int64),
+            "observations": np.array([prior.events]),
+            "rss": np.array([prior.events * prior.noise**2]),
+        }
+
+    @staticmethod
+    def init(c: Any, s: Any) -> None:
+        """Lay out the usual prior, or look at the one given."""
+        for arm in range(c.arms):
+            if s.seen[arm] == 0:
+                s.unseen[0] += 1
+        s.next_choice[0] = c.arms
+        for m in range(c.memories):
+            s.candidates[m, 0] = m
+            s.candidates[m, 1] = evidence.USUAL_LOSS
+            s.candidates[m, 2] = c.influence if c.fixed_influence else evidence.USUAL_INFLUENCE
+            s.candidates[m, 3] = s.candidates[m, 2]
+        s.choice[:] = s.candidates[0]
+        for arm in range(c.arms):
+            _lay_out_arm(c, s, arm)
+        _look(c, s)
+        if c.warm:
+            _set_radius(c, s)
+
+    @staticmethod
+    def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
+        """Return the arm that promises most; by default the one with the smallest mean."""
+        if s.unseen[0] > 0:
+            arm = unseen_arm(s.seen, s.pulls, eligible)
+            if arm >= 0:
+                return arm
+        greedy = -1
+        for arm in range(c.arms):
+            if eligible is not None and not eligible[arm]:
+                continue
+            if greedy < 0 or s.mean[arm] < s.mean[greedy]:
+                greedy = arm
+        noise = _noise(c, s)
+        calm = _calm(c, s, t)
+        best = greedy
+        lowest = 0.0
+        certain = False
+        for arm in range(c.arms):
+            if eligible is not None and not eligible[arm]:
+                continue
+            deviation = math.sqrt(s.variance[arm])
+            gap = s.mean[arm] - s.mean[greedy]
+            promise = gap - s.radius[0] * (deviation - PATIENCE)
+            if promise < 0.0:
+                if not certain or promise < lowest:
+                    best = arm
+                    lowest = promise
+                certain = True
+            elif not certain:
+                bold = STILL_BOLDNESS * math.sqrt(log(1.0 + t * s.variance[arm] / c.arms))
+                bold += (BOLDNESS - bold) * (calm / CALM)
+                promise = gap - noise * bold * (deviation - calm)
+                if promise < lowest:
+                    best = arm
+                    lowest = promise
+        if best == greedy and (c.warm or c.horizon > 0) and s.theta.size > 0:
+            return _planned(c, s, t, eligible, greedy)
+        return best
+
+    @staticmethod
+    def pulled(c: Any, s: Any, t: int, arm: int, memo: Any) -> None:
+        """Follow the counts, and predict every arm's loss at the new ones."""
+        memo[0] = s.own[arm]
+        memo[1] = s.total[0] - s.own[arm]
+        for k in range(s.weights.size):
+            memo[2 + k] = s.weights[k]
+        s.pulls[arm] += 1
+        gamma = _memory(c, s.choice[0])
+        if gamma < 1.0 or c.memories > 1:
+            for j in range(s.weights.size // c.memories):
+                for m in range(c.memories):
+                    s.weights[j * c.memories + m] *= _memory(c, m)
+        if s.weights.size > 0:
+            for m in range(c.memories):
+                s.weights[arm * c.memories + m] += 1.0
+        if c.memory < 1.0:
+            for j in range(c.arms):
+                s.own[j] *= c.memory
+        s.total[0] = c.memory * s.total[0] + 1.0
+        s.own[arm] += 1.0
+        if s.theta.size > 0 and t % AFRESH != 0:
+            move(s.root, gamma, arm, s.spread, s.variance)
+            _predict(c, s)
+        else:
+            _look(c, s)
+
+    @staticmethod
+    def observed(c: Any, s: Any, t: int, arm: int, memo: Any, loss: float) -> None:
+        """Learn from a loss; now and then choose the prior again."""
+        if s.seen[arm] == 0:
+            s.unseen[0] -= 1
+        s.seen[arm] += 1
+        s.observations[0] += 1
+        s.squares[0] += loss * loss
+        evidence.add_ray(s.ray_gram, s.ray_moments, arm, memo[0], memo[1], loss)
+        if s.theta.size > 0:
+            known = min(memo.size - 2, s.weights.size)
+            weights = memo[2 : 2 + known]
+            if not c.warm:
+                evidence.add_exact(s.gram, s.moments, arm, weights, c.memories, loss)
+            now = weights[s.choice[0] :: c.memories]
+            surprise, alpha = learn(s.root, s.theta, now, arm, loss, s.spread, s.variance)
+        else:
+            surprise, alpha = _learn_ray(s, arm, memo[0], memo[1], loss)
+        s.rss[0] += surprise * surprise / alpha
+        s.volume[0] += log(alpha)
+        seen = s.observations[0]
+        if not c.warm and seen >= s.next_choice[0] and seen <= LAST_CHOICE and s.squares[0] > 0.0:
+            s.next_choice[0] = seen + max(1, seen // 2 if c.arms <= 10 else seen)
+            _choose_prior(c, s)
+        s.rss[0] = max(s.rss[0], evidence.FLOOR * s.squares[0])
+        if s.theta.size > 0:
+            _predict(c, s)
+        else:
+            _look(c, s)
+        _set_radius(c, s)
+
+    @staticmethod
+    def arm_added(c: Any, s: Any, arm: int) -> None:
+        """The new arm gets the prior that the others have."""
+        s.unseen[0] += 1
+        if arm == MOST_EXACT and not c.warm:  # one too many for the exact posterior
+            s.choice[:] = s.candidates[0]
+            _rebuild(c, s)
+        else:
+            _lay_out_arm(c, s, arm)
+            _look(c, s)
+        if s.observations[0] > 0:
+            _set_radius(c, s)  # there are more unknowns
+
+
+def _check_sums(state: State, rounds: int) -> None:
+    """Raise unless sums have the size that so many rounds can give them."""
+    for name in ("variance", "squares", "rss", "radius"):
+        require_range(state, name, 0.0, LARGEST_STATE)
+    require_range(state, "volume", -1.0, LARGEST_STATE)  # not negative but for rounding
+    for name in ("own", "total", "weights"):
+        require_range(state, name, 0.0, float(rounds))
+    for name in ("ray_gram", "gram"):
+        require_range(state, name, 0.0, float(rounds) ** 3)
+    _check_gram("ray_gram", state["ray_gram"], evidence.RAY)
+    if len(state["gram"]):
+        _check_gram("gram", state["gram"], 1 + len(state["gram"]))
+    moments = ("ray_moments", "moments")
+    require_losses(state, *moments, of=float(rounds) ** 2)
+    for name in ("mean", "ray_root", "ray_theta", "root", "theta", "spread"):
+        require_range(state, name, -LARGEST_PART, LARGEST_PART)
+
+
+def _check_gram(name: str, gram: Floats, size: int) -> None:
+    """Raise unless sums of products, triangles row by row, are those of some features."""
+    triangles = gram.reshape(len(gram), size * (size + 1) // 2, -1)
+    rows, columns = np.tril_indices(size)
+    full = np.zeros((len(gram), triangles.shape[2], size, size))
+    full[:, :, rows, columns] = full[:, :, columns, rows] = triangles.transpose(0, 2, 1)
+    lowest = np.linalg.eigvalsh(full)[..., 0]
+    if (lowest < -1e-9 * np.trace(full, axis1=2, axis2=3)).any():
+        raise damaged(f"{name} has a negative eigenvalue", "sums of squares")
+
+
+@inlined
+def _memory(c: Any, number: int) -> float:
+    """Return γ of a candidate."""
+    return MEMORIES[number] if c.memories > 1 else c.memory
+
+
+@inlined
+def _noise(c: Any, s: Any) -> float:
+    """Return σ, or its estimate."""
+    if c.noise > 0.0:
+        return c.noise
+    return math.sqrt(s.rss[0] / max(s.observations[0], 1))
+
+
+@inlined
+def _calm(c: Any, s: Any, t: int) -> float:
+    """Return how many σ an arm's loss may be off before it is worth a look.
+
+    Losses that influence moves far can wait: their uncertainty grows, and a look later says more.
+    Where nothing moves, or influence fades before it adds up, waiting is idle.
+    """
+    if s.choice[2] == evidence.NONE:
+        return 0.0
+    moved = 2.0 ** float(s.choice[2]) * min(t, s.next_choice[0])  # as far as the scale was seen
+    gamma = _memory(c, s.choice[0])
+    lasting = min(1.0, 1.0 / ((1.0 - gamma) * t)) if gamma < 1.0 else 1.0
+    return min(CALM, CALM * moved) * lasting
+
+
+@inlined
+def _lay_out_arm(c: Any, s: Any, arm: int) -> None:
+    """Write the prior of an arm that nothing is known about."""
+    loss, own = 2.0 ** float(s.choice[1]), 2.0 ** float(s.choice[2])
+    others = 2.0 ** float(s.choice[3])
+    if s.theta.size > 0:
+        for k in range(unknowns(arm), unknowns(arm + 1)):
+            if s.root[k, k] == 0.0:
+                s.root[k, k] = others
+                if k == unknowns(arm):
+                    s.root[k, k] = loss
+                elif k == place(arm, arm):
+                    s.root[k, k] = own
+    else:
+        s.ray_root[arm, 0] = loss
+        s.ray_root[arm, 4] = own
+        s.ray_root[arm, 8] = others / math.sqrt(float(c.arms))
+
+
+@inlined
+def _look(c: Any, s: Any) -> None:
+    """Compute mean and variance of every arm's loss afresh."""
+    if s.theta.size > 0:
+        respread(s.root, s.weights[s.choice[0] :: c.memories], s.spread, s.variance)
+        _predict(c, s)
+    else:
+        for arm in range(c.arms):
+            own = s.own[arm]
+            others = s.total[0] - own
+            mean = s.ray_theta[arm, 0] + own * s.ray_theta[arm, 1] + others * s.ray_theta[arm, 2]
+            root = s.ray_root[arm]
+            second = root[3] + own * root[4]
+            third = root[6] + own * root[7] + others * root[8]
+            s.mean[arm] = mean
+            s.variance[arm] = root[0] * root[0] + second * second + third * third
+
+
+@inlined
+def _predict(c: Any, s: Any) -> None:
+    weights = s.weights[s.choice[0] :: c.memories]
+    for arm in range(c.arms):
+        s.mean[arm] = predicted(s.theta, weights, arm)
+
+
+@inlined
+def _learn_ray(s: Any, arm: int, own: float, others: float, loss: float) -> tuple[float, float]:
+    """Take a loss into the three unknowns of an arm."""
+    root = s.ray_root[arm].reshape((evidence.RAY, evidence.RAY))
+    theta = s.ray_theta[arm]
+    f, gain = np.empty(evidence.RAY), np.empty(evidence.RAY)
+    for row in range(evidence.RAY):
+        f[row] = root[row, 0] + own * root[row, 1] + others * root[row, 2]
+    surprise = loss - (theta[0] + own * theta[1] + others * theta[2])
+    alpha = absorb(root, f, gain)
+    for k in range(evidence.RAY):
+        theta[k] += gain[k] * (surprise / alpha)
+    return surprise, alpha
+
+
+@inlined
+def _choose_prior(c: Any, s: Any) -> None:
+    """Choose the prior that the losses speak for, and start again from it.
+
+    A fading memory is taken up only if it beats the best fit of any (l1, A) with lasting memory:
+    then lasting memory is given up wrongly in one world of a hundred at most.
+    """
+    exact = s.theta.size > 0
+    size = s.theta.size if exact else evidence.RAY
+    factor, solved = np.empty((size, size)), np.empty(size)
+    gram, moments = (s.gram, s.moments) if exact else (s.ray_gram, s.ray_moments)
+    squares, seen = s.squares[0], s.observations[0]
+    memories = c.memories if exact else 0
+    best, lasting, chosen = -math.inf, -math.inf, 0
+    for m in range(c.memories if exact else 1):
+        most = evidence.MOST_TRIALS if m == s.choice[0] else 4  # each direction once
+        value = evidence.climb(
+            gram,
+            moments,
+            memories,
+            squares,
+            seen,
+            c.fixed_influence,
+            most,
+            s.candidates[m],
+            factor,
+            solved,
+        )
+        if m == 0:
+            lasting = value
+        if value > best:
+            best, chosen = value, m
+    if chosen > 0:
+        loosest = np.array([0, evidence.LARGEST, evidence.LARGEST, evidence.LARGEST])
+        _, least = evidence.evaluate(gram, moments, memories, squares, loosest, factor, solved)
+        if best + 0.5 * seen * log(least / squares) < log(EVIDENCE * math.sqrt(float(seen))):
+            chosen = 0
+            best = lasting
+    choice = s.candidates[chosen].copy()
+    if chosen == 0 and not c.fixed_influence:
+        choice[2:] = evidence.NONE
+        value = evidence.support(gram, moments, memories, squares, seen, choice, factor, solved)
+        if value <= best:
+            choice[:] = s.candidates[0]
+    if (choice != s.choice).any():
+        s.choice[:] = choice
+        _rebuild(c, s)
+
+
+@inlined
+def _rebuild(c: Any, s: Any) -> None:
+    """Compute the posterior from the sums, with the chosen prior."""
+    squares = s.squares[0]
+    if s.theta.size > 0:
+        factor, solved = np.empty((s.theta.size, s.theta.size)), np.empty(s.theta.size)
+        s.volume[0], s.rss[0] = evidence.evaluate(
+            s.gram, s.moments, c.memories, squares, s.choice, factor, solved
+        )
+        evidence.invert(factor, solved, s.root, s.theta)
+    else:
+        factor, solved = np.empty((evidence.RAY, evidence.RAY)), np.empty(evidence.RAY)
+        s.volume[0], s.rss[0] = evidence.evaluate(
+            s.ray_gram, s.ray_moments, 0, squares, s.choice, factor, solved
+        )
+        for arm in range(c.arms):
+            evidence.assemble_ray(s.ray_gram, s.ray_moments, arm, s.choice, factor, solved)
+            evidence.eliminate(factor, solved)
+            root = s.ray_root[arm].reshape((evidence.RAY, evidence.RAY))
+            evidence.invert(factor, solved, root, s.ray_theta[arm])
+    _look(c, s)
+
+
+@inlined
+def _set_radius(c: Any, s: Any) -> None:
+    """Compute the radius of the theorem, σ̄·(√L + √p), with an upper bound σ̄ of the noise."""
+    seen = float(max(s.observations[0], 1))
+    unknown = s.theta.size if s.theta.size > 0 else evidence.RAY * c.arms
+    factor = math.sqrt(s.volume[0] + 2.0 * (c.doubt + LOG_PRIORS)) + math.sqrt(float(unknown))
+    if c.noise > 0.0:
+        s.radius[0] = c.noise * factor
+        return
+    chance = 2.0 * math.sqrt((c.doubt + 2.0 * log(seen + 1.0)) / seen)
+    freedom = max(seen * (1.0 - chance) - factor * factor, seen / 16.0)
+    s.radius[0] = math.sqrt(s.rss[0] / freedom) * factor
+
+
+@inlined
+def _planned(c: Any, s: Any, t: int, eligible: Any, greedy: int) -> int:
+    """Return the arm with the smallest mean among those that the rounds ahead have a use for."""
+    arms = c.arms
+    interaction, allowed = np.empty((arms, arms)), np.ones(arms)
+    plan, slope = np.empty(arms), np.empty(arms)
+    for i in range(arms):
+        if eligible is not None and not eligible[i]:
+            allowed[i] = 0.0
+        for j in range(arms):
+            interaction[i, j] = s.theta[place(i, j)]
+    rounds = max(c.horizon - t + 1.0, 1.0) if c.horizon > 0 else AHEAD * t
+    plan_ahead(s.mean, interaction, rounds, allowed, plan, slope)
+    best = -1
+    for i in range(arms):
+        if plan[i] > 0.5 and (best < 0 or s.mean[i] < s.mean[best]):
+            best = i
+    return best if best >= 0 else greedy

@@ -1,0 +1,184 @@
+"""LossPrior: what a model says about (l1, A) before the first pull."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from influential_bandits.checks import LARGEST_LOSS, is_real, require_losses, shown, whole_number
+from influential_bandits.errors import InvalidInput
+from influential_bandits.numerics.arrays import Floats
+from influential_bandits.policies.model_lcb.posterior import place, unknowns
+
+__all__ = ["LossPrior"]
+
+FORMAT = "influential-bandits/prior/1"
+LEAST = 1e-100  # noise and memory of a prior: its covariance is divided by the noise's square
+ASYMMETRY = 1e-9  # relative to the standard deviations: what rounding may leave
+
+
+class LossPrior:
+    """A normal distribution of (l1, A), and what is known of the noise.
+
+    The unknowns lie arm by arm: l1_0, A_00, l1_1, A_01, A_11, l1_2, A_02, ….
+
+    Parameters
+    ----------
+    mean : array (unknowns,)
+    covariance : array (unknowns, unknowns)
+    noise : float
+        Standard deviation σ of the noise.
+    events : int
+        How many losses that is known from: the policy goes on counting from there.
+    memory : float in (0, 1]
+        γ of the world.
+
+    Examples
+    --------
+    >>> LossPrior.around([[0.5]], [1.0], sd=0.1, noise=1.0)
+    LossPrior(1 arm, noise 1.0, memory 1.0)
+    """
+
+    def __init__(
+        self,
+        mean: npt.ArrayLike,
+        covariance: npt.ArrayLike,
+        noise: float,
+        events: int = 100,
+        memory: float = 1.0,
+    ) -> None:
+        self.mean, self.covariance = _numbers(mean), _numbers(covariance)
+        size = self.mean.size
+        self.arms = next((k for k in range(1, size + 1) if unknowns(k) == size), 0)
+        if self.mean.ndim != 1 or not self.arms or self.covariance.shape != (size, size):
+            raise InvalidInput(
+                "a prior has K + K(K + 1)/2 means and a square of as many covariances, got shapes "
+                f"{self.mean.shape} and {self.covariance.shape}"
+            )
+        require_losses("the mean of a prior", self.mean, InvalidInput)
+        require_losses("the covariance of a prior", self.covariance, InvalidInput)
+        deviations = np.sqrt(np.abs(np.diag(self.covariance)))
+        gap = np.abs(self.covariance - self.covariance.T)
+        if (gap > ASYMMETRY * np.outer(deviations, deviations)).any():
+            raise InvalidInput("the covariance of a prior must be symmetric")
+        for name, value, top in (("noise", noise, LARGEST_LOSS), ("memory", memory, 1.0)):
+            if not is_real(value) or not LEAST <= float(value) <= top:
+                raise InvalidInput(
+                    f"{name} must be above 0 ({LEAST:g} or more) and at most {top:g}, got "
+                    f"{shown(value)}"
+                )
+        self.noise, self.memory = float(noise), float(memory)
+        if np.abs(self.covariance).max() > LARGEST_LOSS * self.noise**2:
+            raise InvalidInput(
+                f"the deviations of a prior must be at most {math.sqrt(LARGEST_LOSS):g} times the "
+                f"noise of {self.noise:g}, got one of {deviations.max():g}"
+            )
+        self.events = whole_number("events", events, 1, 2**53)
+        self.mean.setflags(write=False)
+        self.covariance.setflags(write=False)
+
+    @classmethod
+    def around(
+        cls,
+        interaction: npt.ArrayLike,
+        initial_loss: npt.ArrayLike,
+        sd: float,
+        noise: float,
+        *,
+        memory: float = 1.0,
+    ) -> LossPrior:
+        """Return the prior that is ``sd`` wide around an interaction and initial losses."""
+        matrix, loss = _numbers(interaction), _numbers(initial_loss)
+        if loss.ndim != 1 or matrix.shape != (loss.size, loss.size):
+            raise InvalidInput(
+                f"the interaction must be {loss.size} × {loss.size}, got shape {matrix.shape}"
+            )
+        if not is_real(sd) or not 0.0 <= float(sd) <= math.sqrt(LARGEST_LOSS):
+            raise InvalidInput(f"sd must be a number from 0 to 1e50, got {shown(sd)}")
+        gap = np.abs(matrix - matrix.T)
+        if (gap > 0.0).any():
+            i, j = np.unravel_index(gap.argmax(), gap.shape)
+            raise InvalidInput(
+                f"interaction is not symmetric: |A[{i},{j}] − A[{j},{i}]| = {gap[i, j]:.3g}"
+            )
+        mean = in_order(matrix, loss)
+        return cls(mean, sd**2 * np.eye(mean.size), noise, memory=memory)
+
+    def root(self) -> Floats:
+        """Return the lower triangular R with RᵀR = covariance / noise², by Cholesky."""
+        scaled = self.covariance[::-1, ::-1] / self.noise**2
+        spots = np.arange(len(scaled))
+        scaled[spots, spots] += 1e-12 * max(float(np.trace(scaled)) / len(scaled), 1e-300)
+        try:
+            upper = np.linalg.cholesky(scaled)[::-1, ::-1]
+        except np.linalg.LinAlgError:
+            raise InvalidInput("the covariance of a prior must be positive definite") from None
+        return np.ascontiguousarray(upper.T)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the prior as JSON data."""
+        return {
+            "format": FORMAT,
+            "mean": self.mean.tolist(),
+            "covariance": self.covariance.tolist(),
+            "noise": self.noise,
+            "events": self.events,
+            "memory": self.memory,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> LossPrior:
+        """Return the prior that :meth:`to_json` described."""
+        if not isinstance(data, Mapping) or data.get("format") != FORMAT:
+            raise InvalidInput(f'this is no prior: expected "format": "{FORMAT}"')
+        try:
+            settings = {k: v for k, v in data.items() if k != "format"}
+            return cls(**settings)
+        except (TypeError, ValueError) as error:
+            if isinstance(error, InvalidInput):
+                raise
+            raise InvalidInput(f"the prior is damaged: {error}") from None
+
+    def _key(self) -> tuple[object, ...]:
+        return (
+            self.mean.tobytes(),
+            self.covariance.tobytes(),
+            self.noise,
+            self.events,
+            self.memory,
+        )
+
+    def __eq__(self, other: object) -> bool:
+        """Tell whether two priors are the same to the bit."""
+        return isinstance(other, LossPrior) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        """Return a hash that equal priors share."""
+        return hash(self._key())
+
+    def __repr__(self) -> str:
+        """Say how many arms it is about."""
+        arms = f"{self.arms} arm{'s' * (self.arms > 1)}"
+        return f"LossPrior({arms}, noise {self.noise}, memory {self.memory})"
+
+
+def _numbers(values: npt.ArrayLike) -> Floats:
+    try:
+        return np.array(values, np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidInput(f"a prior is made of numbers, got {shown(values)}") from None
+
+
+def in_order(matrix: Floats, loss: Floats) -> Floats:
+    """Return (l1, A) in the order of the unknowns."""
+    arms = loss.size
+    mean = np.zeros(unknowns(arms))
+    for i in range(arms):
+        mean[unknowns(i)] = loss[i]
+        for j in range(i + 1):
+            mean[place(i, j)] = matrix[i, j]
+    return mean

@@ -1,0 +1,157 @@
+"""From names to policies: for files and the command line."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import hashlib
+import inspect
+import pkgutil
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from influential_bandits.errors import InfluentialBanditsError, InvalidInput, InvalidPolicy
+from influential_bandits.numerics.fingerprints import fingerprint
+from influential_bandits.policies.contract import FUNCTIONS, Policy, checked_policy
+from influential_bandits.references import find_object, split_reference
+
+__all__ = [
+    "code_digest",
+    "known_policies",
+    "policy_from_json",
+    "policy_from_text",
+    "policy_to_json",
+]
+
+
+def known_policies() -> dict[str, type[Policy]]:
+    """Return every policy by name: those of the package, and the user's that have been imported."""
+    own = "influential_bandits."
+    known = sorted(
+        _all_policies(), key=lambda code: (code.__name__, code.__module__.startswith(own))
+    )
+    return {code.__name__: code for code in known}  # of equal names, the package's is the last
+
+
+def policy_from_text(text: str) -> Policy:
+    """Return the policy that a text such as ``LCB`` or ``InfluentialLCB(scale=2.0)`` names.
+
+    A policy of one's own is named with its module or file: ``package.module:Class`` or
+    ``path/to/file.py:Class(scale=2.0)``.
+
+    Examples
+    --------
+    >>> policy_from_text("InfluentialLCB(scale=2.0)")
+    InfluentialLCB(scale=2.0, opening='pairs', noise_bound=0.0)
+    """
+    reference = split_reference(text)
+    name, given, named, called = _call(text if reference is None else reference[1], text)
+    if reference is not None:
+        found = find_object(reference[0], name)
+        if isinstance(found, Policy) and not called:
+            return checked_policy(found)
+        if not (isinstance(found, type) and issubclass(found, Policy)):
+            raise InvalidPolicy(
+                f"{reference[0]}:{name} is no policy but {found!r:.60}; name a subclass of "
+                "influential_bandits.Policy"
+            )
+    else:
+        known = known_policies()
+        if name not in known:
+            raise InvalidInput(
+                f"unknown policy {name!r}; there are {', '.join(known)}; one of your own is named "
+                "with its file or module, as in mine.py:Greedy"
+            )
+        found = known[name]
+    try:
+        return checked_policy(found(*given, **named))
+    except InfluentialBanditsError:
+        raise
+    except TypeError as error:
+        raise InvalidPolicy(f"{text}: {error}") from None
+    except Exception as error:
+        raise InvalidPolicy(f"{text}: {type(error).__name__}: {error}") from error
+
+
+def _call(expression: str, text: str) -> tuple[str, list[Any], dict[str, Any], bool]:
+    """Return name, arguments and whether there are brackets, of ``Name`` or ``Name(…)``."""
+    try:
+        node = ast.parse(expression.strip(), mode="eval").body
+        call = node if isinstance(node, ast.Call) else ast.Call(node, [], [])
+        name = ast.unparse(call.func)
+        given = [ast.literal_eval(value) for value in call.args]
+        named = {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
+    except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
+        raise InvalidInput(
+            f"cannot read the policy {text!r}; write a name, as in LCB or InfluentialLCB(scale=2.0)"
+        ) from None
+    words = [word.arg for word in call.keywords]
+    if None in words or len(set(words)) < len(words):
+        raise InvalidInput(f"cannot read the policy {text!r}: name each setting once")
+    return name, given, named, call is node
+
+
+def code_digest(policy: Policy) -> str:
+    """Return what tells the code of a policy from that of another one, or of itself when edited.
+
+    It covers what is compiled; of a class of the user's also its file, since ``fields``,
+    ``parameters`` and the like decide what it plays too.
+    """
+    code: Any = type(policy)
+    return fingerprint(*(getattr(code, name) for name in FUNCTIONS)) + _files_digest(code)
+
+
+@cache  # a file that is edited during a run is not the one that plays
+def _files_digest(code: Any) -> str:
+    """Return a digest of the user's files that a class, or a base of it, is written in."""
+    digests = ""
+    for home in dict.fromkeys(base.__module__ for base in code.__mro__):
+        if home != "builtins" and not home.startswith("influential_bandits."):
+            with suppress(OSError, TypeError, KeyError):  # a notebook's classes have no file
+                digests += hashlib.sha256(inspect.getsource(sys.modules[home]).encode()).hexdigest()
+    return digests
+
+
+def policy_to_json(policy: Policy) -> dict[str, Any]:
+    """Return a policy as JSON data: its class by full name, and its settings."""
+    names = [field.name for field in dataclasses.fields(policy)]
+    settings = {name: _plain(getattr(policy, name)) for name in names}
+    return {"class": _full_name(type(policy)), "settings": settings}
+
+
+def policy_from_json(data: Mapping[str, Any]) -> Policy:
+    """Return the policy of a saved run; one of the user's own must have been imported."""
+    known = {_full_name(code): code for code in _all_policies()}
+    if data["class"] not in known:
+        raise InvalidInput(
+            f"the run was played by {data['class']}; import the module that defines it first"
+        )
+    return known[data["class"]](**data["settings"])
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    return value.to_json() if hasattr(value, "to_json") else value
+
+
+def _full_name(code: type[Policy]) -> str:
+    return f"{code.__module__}.{code.__qualname__}"
+
+
+def _all_policies() -> Iterator[type[Policy]]:
+    """Yield the policies of the package, and those of the user that have been imported."""
+    package = import_module("influential_bandits.policies")
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        import_module(module.name)
+    queue = Policy.__subclasses__()
+    while queue:
+        code = queue.pop()
+        yield code
+        queue.extend(code.__subclasses__())

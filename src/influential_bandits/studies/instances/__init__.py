@@ -1,0 +1,1 @@
+"""Policies on instances from files: one, or many in pieces."""

@@ -1,0 +1,1 @@
+"""The paper's synthetic results, one file a study; `reproduce` finds every file here."""

@@ -1,0 +1,228 @@
+"""Beyond Fig. 4: which instances are easy, how borderline ones behave, and how many as K grows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from influential_bandits.numerics.resampling import bootstrap_interval
+from influential_bandits.numerics.slopes import log_log_slopes
+from influential_bandits.optima.difficulty import difficulty
+from influential_bandits.policies.influential_lcb import InfluentialLCB
+from influential_bandits.simulation.engine import simulate
+from influential_bandits.studies.paper.random_runs import decades
+from influential_bandits.studies.runner.study import (
+    Analysis,
+    Figure,
+    Finding,
+    Piece,
+    Series,
+    Settings,
+    Study,
+    piece_of_instances,
+)
+from influential_bandits.world.generators import counterexample, random_instance
+from influential_bandits.world.instance import Instance
+from influential_bandits.world.noise import GaussianNoise
+
+CHUNK = 100  # instances in a piece
+ARMS = range(2, 11)
+
+
+@dataclass(frozen=True)
+class EasySettings(Settings):
+    """``seeds`` instances with K = 3 to ``max_horizon``; a tenth for each K, to a tenth of it."""
+
+    fitted_from: int = 1000
+
+
+def pieces(settings: EasySettings) -> Iterator[Piece]:
+    """Play influential LCB on every family."""
+    short = max(settings.max_horizon // 10, 10 * settings.fitted_from)
+    tenth = max(settings.seeds // 10, 1)
+    families: list[tuple[str, int, int, Callable[[int], Instance]]] = [
+        ("K = 3", settings.seeds, settings.max_horizon, partial(random_instance, 3)),
+        *((f"random K = {k}", tenth, short, partial(random_instance, k)) for k in ARMS),
+        ("singular: K = 6, rank 2", tenth, short, partial(random_instance, 6, rank=2)),
+        ("A = 0, K = 3", tenth, short, _stationary),
+        ("Prop. 2.2", 1, short, _counterexample),
+    ]
+    for family, number, horizon, make in families:
+        label = _file_name(family)
+        for start in range(0, number, CHUNK):
+            numbers = range(start, min(start + CHUNK, number))
+            rows = partial(_rows, family, make, horizon)
+            yield piece_of_instances(f"{label}-{start:05d}", label, numbers, rows)
+
+
+def _counterexample(number: int) -> Instance:
+    return counterexample()
+
+
+def _stationary(number: int) -> Instance:
+    return Instance(np.zeros((3, 3)), random_instance(3, number).initial_loss)
+
+
+def _file_name(family: str) -> str:
+    return "".join(c if c.isalnum() else "-" for c in family)
+
+
+def _rows(
+    family: str,
+    make: Callable[[int], Instance],
+    horizon: int,
+    numbers: range,
+    threads: int | None,
+) -> dict[str, Any]:
+    instances = [make(n) for n in numbers]
+    run = simulate(
+        instances,
+        InfluentialLCB(),
+        horizon,
+        GaussianNoise(1.0),
+        checkpoints=decades(horizon),
+        threads=threads,
+        progress=False,
+        instance_numbers=numbers,
+    )
+    judged = [difficulty(instance) for instance in instances]
+    marks = len(run.checkpoints)
+    return {
+        "family": [family] * (marks * len(instances)),
+        "instance": np.repeat(np.asarray(numbers), marks),
+        "seed": np.zeros(marks * len(instances), np.int64),
+        "policy": ["InfluentialLCB"] * (marks * len(instances)),
+        "horizon": np.tile(run.checkpoints, len(instances)),
+        "regret": run.regret().ravel(),
+        "verdict": np.repeat([d.verdict for d in judged], marks),
+        "leaning": np.repeat([d.leaning for d in judged], marks),
+        "smallest_share": np.repeat([d.mix.min() for d in judged], marks),
+        "largest_gap": np.repeat([d.gaps.max() for d in judged], marks),
+    }
+
+
+def analyse(settings: EasySettings, rows: dict[str, npt.NDArray[Any]]) -> Analysis:
+    """Compare slopes with verdicts, family by family."""
+    tables = {family: _slopes(settings, rows, family) for family in dict.fromkeys(rows["family"])}
+    main = tables["K = 3"]
+    findings = [
+        _share(
+            "easy instances with a slope under ½ (K = 3), in %",
+            main["slope"][main["verdict"] == "easy"] < 0.5,
+        ),
+        _share(
+            "hard instances with a slope above ½ (K = 3), in %",
+            main["slope"][main["verdict"] == "hard"] > 0.5,
+        ),
+        _share("easy among random instances with K = 3, in %", main["verdict"] == "easy"),
+    ]
+    for family in ("singular: K = 6, rank 2", "A = 0, K = 3", "Prop. 2.2"):
+        table = tables[family]
+        findings.append(
+            Finding(
+                claim=f"median slope, {family}",
+                ours=float(np.median(table["slope"])),
+                reason=f"verdict {_most(table['verdict'])}, leaning {_most(table['leaning'])}",
+                fitted=_fitted(settings, table),
+            )
+        )
+    fractions = [(tables[f"random K = {k}"]["verdict"] == "easy") for k in ARMS]
+    fraction = np.array([100.0 * f.mean() for f in fractions])
+    bands = np.array([bootstrap_interval(f[:, None], _percent, 400) for f in fractions])
+    return Analysis(
+        findings,
+        [
+            Figure(
+                "smallest-share",
+                "Slope against the smallest entry of p*, K = 3",
+                "smallest entry of p*",
+                "slope of the regret",
+                [
+                    Series(
+                        v,
+                        main["share"][main["verdict"] == v],
+                        main["slope"][main["verdict"] == v],
+                        kind="points",
+                    )
+                    for v in ("easy", "hard")
+                ],
+                log_x=False,
+                log_y=False,
+                caption="Easy instances near the boundary need long horizons to show it.",
+            ),
+            Figure(
+                "easy-fraction",
+                "How many random instances are easy",
+                "arms K",
+                "easy, in %",
+                [Series("random instances", list(ARMS), fraction, bands[:, 0], bands[:, 1])],
+                log_x=False,
+                log_y=False,
+            ),
+        ],
+        [
+            (
+                "An instance is easy exactly when p*, the minimiser of ½·pᵀAp on the simplex, uses "
+                "every arm and A is positive definite along the simplex. Singular matrices, A = 0 "
+                "among them, are borderline: there the last ray of the optimal path decides."
+            )
+        ],
+    )
+
+
+def _slopes(
+    settings: EasySettings, rows: dict[str, npt.NDArray[Any]], family: str
+) -> dict[str, npt.NDArray[Any]]:
+    mine = rows["family"] == family
+    horizons = np.unique(rows["horizon"][mine])
+    order = np.lexsort((rows["horizon"][mine], rows["instance"][mine]))
+    first = order[:: len(horizons)]
+    regret = rows["regret"][mine][order].reshape(-1, len(horizons))
+    return {
+        "slope": log_log_slopes(
+            horizons, np.maximum(regret, 1e-12), settings.fitted_from, horizons.max()
+        ),
+        "verdict": rows["verdict"][mine][first],
+        "leaning": rows["leaning"][mine][first],
+        "share": rows["smallest_share"][mine][first],
+        "horizon": horizons,
+    }
+
+
+def _percent(sample: npt.NDArray[Any]) -> float:
+    return 100.0 * float(sample.mean())
+
+
+def _share(claim: str, holds: npt.NDArray[Any]) -> Finding:
+    if not len(holds):
+        return Finding(claim, ours="no such instance")
+    low, high = bootstrap_interval(holds[:, None].astype(float), _percent, 400)
+    return Finding(claim, ours=_percent(holds), low=low, high=high)
+
+
+def _most(values: npt.NDArray[Any]) -> str:
+    names, counts = np.unique(values, return_counts=True)
+    return str(names[np.argmax(counts)])
+
+
+def _fitted(settings: EasySettings, table: dict[str, npt.NDArray[Any]]) -> str:
+    return f"{settings.fitted_from:,} … {int(table['horizon'].max()):,}"
+
+
+STUDY = Study(
+    name="easy-instances",
+    order=5,
+    line="Which rule makes an instance easy, borderline cases, and how many are easy as K grows",
+    settings={
+        "full": EasySettings(seeds=10_000, max_horizon=10**6),
+        "quick": EasySettings(seeds=1000, max_horizon=10**6),
+        "tiny": EasySettings(seeds=60, max_horizon=10**4, fitted_from=100),
+    },
+    pieces=pieces,
+    analyse=analyse,
+)

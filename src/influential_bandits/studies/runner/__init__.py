@@ -1,0 +1,1 @@
+"""How studies run: settings and rows, results on disk, piece by piece."""

@@ -1,0 +1,667 @@
+"""Fits in parts: the same bits here and on a cluster, and pieces on disk that survive failures."""
+
+import contextlib
+import json
+import os
+import shutil
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+
+import distributed
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyarrow import parquet
+from sklearn.base import clone
+
+import influential_bandits as ib
+from influential_bandits.cli import main
+from influential_bandits.errors import InvalidInput, Unfinished
+from influential_bandits.learning.statistics import log_scan as survey
+from influential_bandits.learning.statistics import pooled_sums as pooling
+from influential_bandits.learning.statistics import reduction as parts_module
+from influential_bandits.learning.statistics.log_scan import (
+    Sampling,
+    log_digest,
+    lowest,
+    ranks_of,
+    sample,
+    surveyed,
+)
+from influential_bandits.learning.statistics.reduction import summed, tree_sum
+from influential_bandits.logs import surveying
+from influential_bandits.logs.log import joined
+from influential_bandits.studies.logs.partitioned_fit import fit_partitioned_log, fit_partitions
+from influential_bandits.studies.logs.unfinished_fit import UnfinishedFit
+
+ARRAYS = (
+    "coefficients_",
+    "unconstrained_",
+    "standard_errors_",
+    "noise_",
+    "population_",
+    "unconstrained_population_",
+    "population_covariance_",
+)
+POOLED = [False, True, "partial"]
+OPTIONS = {"instance": "user", "arm": "ad", "time": "time", "loss": "loss"}
+INTERACTION = [[0.3, -0.1, 0.0], [-0.1, 0.2, 0.0], [0.0, 0.0, 0.1]]
+
+
+class Part:
+    """A partition as a file of its own; what it costs to be loaded can be set."""
+
+    def __init__(self, path, name, loads=None):
+        self.path, self.name, self.loads = Path(path), name, loads
+
+    def load(self):
+        """Read the log; after so many loads, fail."""
+        count = self.path.with_suffix(f".{self.name}.count")
+        if self.loads is not None:
+            done = int(count.read_text()) if count.exists() else 0
+            count.write_text(str(done + 1))
+            if done >= self.loads:
+                raise InvalidInput("the file is damaged")
+        return ib.read_log(self.path, **OPTIONS, arms=["a", "b", "c"])
+
+
+class Parts:
+    """A log in such partitions."""
+
+    def __init__(self, partitions):
+        self.partitions = tuple(partitions)
+        self.arms = ("a", "b", "c")
+        self.n_instances = sum(part.load().n_instances for part in partitions if part.loads is None)
+        self.about = {"source": "test"}
+
+
+def frame_of(log):
+    frame = log.to_frame().rename(columns={"instance": "user", "item": "ad"})
+    return frame.assign(ad=frame.ad.map(dict(zip(log.arms, "abc", strict=True))))
+
+
+@pytest.fixture(scope="module")
+def whole():
+    return ib.synthetic_log(
+        40, 30, 3, interaction=INTERACTION, memory=0.8, spread=0.5, drift=0.3, seed=4
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(whole, tmp_path_factory):
+    """The log in seven files of whole users, of different sizes."""
+    path = tmp_path_factory.mktemp("log")
+    cuts = [0, 3, 10, 11, 20, 28, 33, 40]
+    for n, (low, high) in enumerate(pairwise(cuts)):
+        frame_of(whole.take(np.arange(low, high))).to_parquet(path / f"part-{n}.parquet")
+    return path
+
+
+@pytest.fixture(scope="module")
+def partitioned(folder):
+    return Parts([Part(path, path.stem) for path in sorted(folder.glob("*.parquet"))])
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Two processes, and a dashboard on any free port: the usual one may be taken."""
+    settings = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
+    with (
+        distributed.LocalCluster(processes=True, silence_logs=40, **settings) as processes,
+        ib.DaskExecution(processes.scheduler_address) as execution,
+    ):
+        yield execution
+
+
+@pytest.fixture
+def small_chunks(monkeypatch):
+    """Sums of many chunks, as of a log thousands of times as large."""
+    monkeypatch.setattr(pooling, "CHUNK", 70)
+
+
+def model_of(pooled, **settings):
+    return ib.InfluenceModel(memory=0.8, drift=True, pooled=pooled, **settings)
+
+
+def bits(model):
+    plain = {name: np.asarray(getattr(model, name)).tobytes() for name in ARRAYS}
+    prior = () if model.prior_ is None else [np.asarray(x).tobytes() for x in model.prior_]
+    return plain, tuple(prior), model.effects_, model.instances_, model.gap_, model.status_
+
+
+# Sums along a tree
+
+
+def halved(values):
+    """Add up neighbours, then their sums, and so on: the tree, obviously."""
+    while len(values) > 1:
+        pairs = [values[n : n + 2] for n in range(0, len(values), 2)]
+        values = [pair[0] + pair[1] if len(pair) == 2 else pair[0] for pair in pairs]
+    return values[0]
+
+
+numbers = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=70)
+
+
+@given(numbers)
+def test_a_tree_sum_adds_neighbours_first(values):
+    assert tree_sum((value,) for value in values) == (halved(values),)
+
+
+@given(numbers, st.sampled_from([1, 2, 4, 8, 16]))
+def test_parts_that_travel_together_change_no_bit(values, size):
+    blocks = [values[n : n + size] for n in range(0, len(values), size)]
+    inner = (tree_sum((value,) for value in block) for block in blocks)
+    assert tree_sum(inner) == tree_sum((value,) for value in values)
+
+
+def test_a_tree_sum_holds_few_sums():
+    held = []
+
+    class Counted(tuple):
+        def __new__(cls, *values):
+            held.append(1)
+            return super().__new__(cls, values)
+
+        def __del__(self):
+            held.pop()
+
+        _fields = ("value",)
+
+    most = 0
+
+    def results():
+        nonlocal most
+        for n in range(1000):
+            yield Counted(n)
+            most = max(most, len(held))
+
+    assert tuple(tree_sum(results())) == (499_500,)
+    assert most <= 13
+
+
+def test_nothing_has_no_sum():
+    assert tree_sum([]) is None
+
+
+def test_many_partitions_travel_in_groups(partitioned, monkeypatch):
+    work = partial(pooling.arm_sums, arms=3)
+    one = summed(work, partitioned.partitions, 70)
+    monkeypatch.setattr(parts_module, "MOST_TASKS", 2)
+    asked = []
+    here = ib.LocalExecution(1)
+    monkeypatch.setattr(
+        here, "map", lambda work, tasks: (asked.append(len(t)) or work(t) for t in tasks)
+    )
+    grouped = summed(work, partitioned.partitions, 70, here)
+    assert asked == [4, 3]
+    for name in one._fields:
+        assert (
+            np.asarray(getattr(one, name)).tobytes() == np.asarray(getattr(grouped, name)).tobytes()
+        )
+
+
+# Samples
+
+
+@given(st.integers(0, 99), st.integers(1, 60), st.integers(1, 7), st.permutations(range(7)))
+def test_samples_of_parts_make_the_sample_of_all(seed, most, cuts, order):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(survey, "INSTANCES", most)
+        patch.setattr(survey, "EVENTS", 200)
+        patch.setattr(survey, "FEWEST", 3)
+        log = ib.synthetic_log(50, 9, 2, seed=seed)
+        expected = log.take(lowest(ranks_of(log.instances, seed), log.lengths))
+        drawn = Sampling()
+        parts = np.array_split(np.arange(50), cuts)
+        for number in [n for n in order if n < cuts]:
+            part = log.take(parts[number])
+            ranks = ranks_of(part.instances, seed)
+            few = lowest(ranks, part.lengths)
+            drawn.add(number, ranks[few], part.take(few))
+        found = drawn.log()
+    assert found.instances == expected.instances
+    assert found.loss.tobytes() == expected.loss.tobytes()
+    assert found.n_instances == min(most, max(3, 200 // 9))
+
+
+def test_a_sample_depends_on_the_seed_and_on_labels_alone(whole):
+    one, other = (set(sample([whole], seed, 10).instances) for seed in (0, 1))
+    assert len(one) == len(other) == 10
+    assert one != other
+    turned = whole.take(np.arange(40)[::-1])
+    assert set(sample([turned], 0, 10).instances) == one
+
+
+def test_ranks_look_uniform():
+    ranks = ranks_of(map(str, range(10_000)), 5) / 2.0**64
+    assert len(set(ranks)) == 10_000
+    # The largest distance from the uniform law exceeds this with probability 1e-6 (Kolmogorov).
+    assert np.abs(np.sort(ranks) - np.arange(10_000) / 10_000).max() < 2.7 / 100
+
+
+def test_the_survey_of_partitions_is_that_of_the_whole_log(whole, partitioned):
+    here = ib.LocalExecution(2)
+    one, parts = surveyed(whole, 0, here), surveyed(partitioned, 0, here)
+    np.testing.assert_allclose(parts.sums.means, one.sums.means, rtol=1e-13)
+    assert parts.sums[2:] == one.sums[2:] == (1200, 40, 0)
+    assert parts.sample.instances == one.sample.instances
+    assert parts.sample.loss.tobytes() == one.sample.loss.tobytes()
+
+
+def test_few_of_many_instances_are_sent(partitioned, monkeypatch):
+    monkeypatch.setattr(survey, "INSTANCES", 2)
+    monkeypatch.setattr(survey, "FEWEST", 1)
+    monkeypatch.setattr(survey, "_threshold", lambda _: np.uint64(2**62))
+    sent = []
+    add = Sampling.add
+    monkeypatch.setattr(Sampling, "add", lambda *a: (sent.append(a[3].n_instances), add(*a)))
+    found = surveyed(partitioned, 0, ib.LocalExecution(1))
+    everyone = joined([part.load() for part in partitioned.partitions])
+    expected = everyone.take(lowest(ranks_of(everyone.instances, 0), everyone.lengths, 2))
+    assert found.sample.instances == expected.instances
+    assert sum(sent) < 20
+
+
+def test_the_threshold_lets_enough_through(monkeypatch):
+    monkeypatch.setattr(survey, "INSTANCES", 100)
+    assert survey._threshold(None) == survey._threshold(120) == 2**64 - 1
+    share = float(survey._threshold(10_000)) / 2**64
+    # Binomial with mean 180 and deviation 13.3: below 100 with a probability of 1e-9.
+    assert share == pytest.approx(0.018)
+
+
+# The same bits everywhere
+
+
+@pytest.mark.parametrize("pooled", POOLED, ids=str)
+@pytest.mark.usefixtures("small_chunks")
+def test_a_log_in_memory_gives_the_same_bits_everywhere(whole, cluster, pooled):
+    found = [
+        model_of(pooled).fit(whole, execution=where)
+        for where in (ib.LocalExecution(1), ib.LocalExecution(2), cluster, None)
+    ]
+    for model in found[1:]:
+        assert bits(model) == bits(found[0])
+
+
+@pytest.mark.parametrize("pooled", POOLED, ids=str)
+def test_partitions_give_the_same_bits_everywhere(partitioned, cluster, pooled, monkeypatch):
+    found = [
+        model_of(pooled).fit(partitioned, execution=where)
+        for where in (ib.LocalExecution(1), ib.LocalExecution(2), cluster)
+    ]
+    monkeypatch.setattr(parts_module, "MOST_TASKS", 2)
+    found.append(model_of(pooled).fit(partitioned, execution=cluster))
+    for model in found[1:]:
+        assert bits(model) == bits(found[0])
+
+
+@pytest.mark.parametrize("pooled", POOLED, ids=str)
+def test_partitions_agree_with_the_whole_log(whole, partitioned, pooled):
+    # Sums of a thousand terms in another order differ by 1e-13; equations are well-conditioned.
+    model = model_of(pooled, interaction="symmetric")
+    one, parts = clone(model).fit(whole), clone(model).fit(partitioned)
+    assert parts.instances_ == one.instances_
+    for name in ARRAYS:
+        scale = np.abs(getattr(one, name)).max()
+        assert np.abs(getattr(parts, name) - getattr(one, name)).max() <= 1e-9 * scale, name
+
+
+def test_separate_fits_of_partitions_are_exact_where_nothing_is_shared(whole, partitioned):
+    model = ib.InfluenceModel(memory=0.8)
+    one = model.fit(whole).coefficients_.tobytes()
+    assert model.fit(partitioned).coefficients_.tobytes() == one
+
+
+def test_the_descent_gives_the_same_bits_on_a_cluster(whole, cluster):
+    model = ib.InfluenceModel(memory=0.8, solver="gradient", max_iter=20)
+    some = whole.take(np.arange(5))
+    here = bits(model.fit(some))
+    assert bits(model.fit(some, execution=cluster)) == here
+
+
+def test_validation_gives_the_same_bits_on_a_cluster(whole, cluster):
+    models = ib.ladder()
+    one, other = ib.validate(whole, models), ib.validate(whole, models, execution=cluster)
+    assert one.squares.tobytes() == other.squares.tobytes()
+    candidates = [ib.DriftModel(rho) for rho in (0.5, 0.9)]
+    chosen = [ib.choose(whole, candidates, execution=where)[0] for where in (None, cluster)]
+    assert bits(chosen[0]) == bits(chosen[1])
+
+
+def test_threads_and_an_execution_are_one_too_many(whole, refused, cluster):
+    with refused(InvalidInput, "threads", "execution"):
+        model_of(True, threads=2).fit(whole, execution=cluster)
+
+
+def test_a_damaged_partition_stops_a_fit_in_memory_by_name(partitioned, refused):
+    first, *others = partitioned.partitions
+    with refused(Unfinished, "seventh", "damaged"):
+        model_of(True).fit(Parts([*others, Part(first.path, "seventh", loads=0)]))
+
+
+# Pieces on disk
+
+
+def pieces_of(out):
+    return {path.name: path.read_bytes() for path in (out.parent / "instances").glob("*.parquet")}
+
+
+@pytest.mark.parametrize("pooled", POOLED, ids=str)
+def test_pieces_hold_what_a_fit_in_memory_holds(partitioned, cluster, tmp_path, pooled):
+    memory = model_of(pooled).fit(partitioned)
+    model = model_of(pooled)
+    assert fit_partitions(model, partitioned, tmp_path / "model.json", cluster) is model
+    files = sorted((tmp_path / "instances").glob("*.parquet"))
+    assert len(files) == 7
+    rows = [row for file in files for row in parquet.read_table(file).to_pylist()]
+    assert [row["instance"] for row in rows] == list(memory.instances_)
+    kept = len(rows[0]["coefficients"])
+    assert kept == (3 if pooled is True else memory.design_.size)
+    own = np.array([row["coefficients"] for row in rows])
+    errors = np.array([row["standard_errors"] for row in rows])
+    assert own.tobytes() == memory.coefficients_[:, :kept].copy().tobytes()
+    assert errors.tobytes() == memory.standard_errors_[:, :kept].copy().tobytes()
+    assert [row["noise"] for row in rows] == memory.noise_.tolist()
+    about = json.loads(parquet.read_schema(files[0]).metadata[b"influential_bandits"])
+    assert about["parameters"]["memory"] == 0.8
+    assert about["partition"] == "part-0"
+    assert about["coefficients"][:3] == [f"initial loss of {arm}" for arm in "abc"]
+
+
+@pytest.mark.parametrize("pooled", POOLED, ids=str)
+def test_the_population_alone_can_do_what_a_population_can(partitioned, whole, tmp_path, pooled):
+    memory = model_of(pooled).fit(partitioned)
+    fit_partitions(model_of(pooled), partitioned, tmp_path / "model.json")
+    model, about = ib.load_model(tmp_path / "model.json")
+    assert model.instances_ == ()
+    assert model.elsewhere_.instances == 40
+    assert about["logged_mix"] == pytest.approx([1 / 3] * 3, abs=0.1)
+    for name in ARRAYS[4:]:
+        np.testing.assert_allclose(getattr(model, name), getattr(memory, name), atol=1e-12)
+    assert model.noise().scale == pytest.approx(memory.noise().scale, rel=1e-12)
+    assert model.gap_ == memory.gap_
+    one, other = model.prior(), memory.prior()
+    np.testing.assert_allclose(one.mean, other.mean, atol=1e-12)
+    np.testing.assert_allclose(one.covariance, other.covariance, atol=1e-12)
+    plans = [ib.plan(each, 50, halves=about["halves"]) for each in (model, memory)]
+    np.testing.assert_allclose(plans[0].mix, plans[1].mix, atol=1e-9)
+    new = partitioned.partitions[0].load()
+    if pooled is False:
+        with pytest.raises(InvalidInput, match="not in the fit"):
+            model.predict(new)
+    else:
+        assert np.isfinite(model.predict(new)).all()
+    with pytest.raises(InvalidInput, match="files beside"):
+        model.interval(instance="0")
+
+
+def test_an_interrupted_fit_continues(partitioned, cluster, tmp_path):
+    fit_partitions(model_of("partial"), partitioned, tmp_path / "model.json", cluster)
+    folder, before = tmp_path / "instances", pieces_of(tmp_path / "model.json")
+    text = (tmp_path / "model.json").read_text()
+    kept = {}
+    for n, path in enumerate(sorted(folder.glob("*.parquet"))):
+        if n < 4:
+            kept[path] = path.stat().st_mtime_ns
+        else:
+            path.unlink()
+    (folder / "partition-000006.parquet").write_bytes(b"half")
+    (tmp_path / "model.json").unlink()
+    fit_partitions(model_of("partial"), partitioned, tmp_path / "model.json")
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+    assert pieces_of(tmp_path / "model.json") == before
+    assert (tmp_path / "model.json").read_text() == text
+
+
+def test_other_settings_are_refused_and_another_population_is_fitted_anew(
+    partitioned, tmp_path, refused
+):
+    out = tmp_path / "model.json"
+    first, *others = partitioned.partitions
+    fit_partitions(model_of(True), Parts([first, *others]), out)
+    before = pieces_of(out)
+    with refused(InvalidInput, "another fit", "remove"):
+        fit_partitions(model_of(True, ridge=3.0), partitioned, out)
+    assert pieces_of(out) == before
+    fit_partitions(model_of(True), Parts([others[0], *others]), out)  # other events
+    after = pieces_of(out)
+    assert after.keys() == before.keys()
+    assert all(after[name] != before[name] for name in before)
+
+
+def test_events_that_changed_are_fitted_anew_even_if_the_population_is_the_same(whole, tmp_path):
+    """Of separate fits nothing is shared, so that only the events themselves can tell."""
+    source, out = tmp_path / "log", tmp_path / "fit" / "model.json"
+    source.mkdir()
+    options = {"instance": "user", "arm": "ad", "time": "time", "loss": "loss"}
+    for n, users in enumerate((range(3), range(3, 6))):
+        frame_of(whole.take(np.array(users))).to_parquet(source / f"{n}.parquet")
+    small = {"execution": ib.LocalExecution(1), **options}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(surveying, "GROUP_BYTES", 1)  # a partition for each file
+        fit_partitions(model_of(False), ib.open_partitions(source, **small), out)
+        before = pieces_of(out)
+        frame = frame_of(whole.take(np.arange(3)))
+        frame.assign(time=-frame.time).to_parquet(source / "0.parquet")  # the same, backwards
+        fit_partitions(model_of(False), ib.open_partitions(source, **small), out)
+        after = pieces_of(out)
+        fit_partitions(
+            model_of(False), ib.open_partitions(source, **small), tmp_path / "a" / "m.json"
+        )
+    assert len(before) == 2
+    assert before["partition-000000.parquet"] != after["partition-000000.parquet"]
+    assert after == pieces_of(tmp_path / "a" / "m.json")
+
+
+def test_a_poisoned_partition_is_named_and_the_others_are_kept(
+    partitioned, cluster, tmp_path, refused
+):
+    *others, last = partitioned.partitions
+    log = Parts([*others, Part(last.path, "poisoned", loads=0)])
+    with refused(Unfinished, "1 of 7", "poisoned", "damaged"):
+        fit_partitions(model_of(True), log, tmp_path / "model.json", cluster)
+    assert len(pieces_of(tmp_path / "model.json")) == 6
+    model, about = ib.load_model(tmp_path / "model.json")
+    assert model.elsewhere_.instances == 33
+    assert "poisoned" in about["failed"][0]
+    expected = model_of(True).fit(Parts(others))
+    assert model.population_.tobytes() == expected.population_.tobytes()
+
+
+def test_a_partition_that_fails_late_is_named_too(partitioned, tmp_path, refused):
+    first, *others = partitioned.partitions
+    late = Part(first.path, "late", loads=1)  # good for the survey
+    with refused(Unfinished, "late", "damaged"):
+        fit_partitions(model_of(False), Parts([late, *others]), tmp_path / "model.json")
+    assert len(pieces_of(tmp_path / "model.json")) == 6
+
+
+def test_no_good_partition_at_all(partitioned, tmp_path, refused):
+    first = partitioned.partitions[0]
+    with refused(Unfinished, "no partition", "worst"):
+        log = Parts([Part(first.path, "worst", loads=0)])
+        fit_partitions(model_of(False), log, tmp_path / "model.json")
+
+
+# What comes before the pieces
+
+
+@pytest.fixture
+def opened(folder, monkeypatch):
+    monkeypatch.setattr(surveying, "GROUP_BYTES", 1)  # a partition for each file
+    return ib.open_partitions(
+        folder, instance="user", arm="ad", time="time", loss="loss", execution=ib.LocalExecution(1)
+    )
+
+
+class Dying(ib.LocalExecution):
+    """A cluster whose scheduler dies after so many results."""
+
+    def __init__(self, results):
+        super().__init__(1)
+        self.left = results
+
+    def _live(self):
+        if self.left == 0:
+            raise ib.ClusterLost("the scheduler went away")
+        self.left -= 1
+
+    def outcomes(self, work, tasks):
+        for outcome in super().outcomes(work, tasks):
+            yield outcome
+            self._live()
+
+    def map(self, work, tasks, progress=None):
+        for result in super().map(work, tasks, progress):
+            yield result
+            self._live()
+
+
+@pytest.mark.parametrize(("pooled", "results"), [(True, 60), ("partial", 45)])
+def test_a_fit_whose_cluster_dies_again_and_again_comes_to_its_end(
+    pooled, results, opened, tmp_path
+):
+    """Each attempt comes further; no bit is another in the end."""
+    here, there = tmp_path / "here" / "model.json", tmp_path / "there" / "model.json"
+    settings = {"pooled": pooled, "memory": None if pooled is True else 0.8}
+    expected = fit_partitioned_log(opened, here, execution=ib.LocalExecution(1), **settings)
+    deaths, found = 0, None
+    while found is None:
+        try:
+            found = fit_partitioned_log(opened, there, execution=Dying(results), **settings)
+        except ib.ClusterLost:
+            deaths += 1
+            assert deaths < 20
+            assert not there.exists()
+    assert deaths >= 1, "nothing died"
+    assert bits(found.model) == bits(expected.model)
+    assert there.read_text() == here.read_text()
+    assert pieces_of(there) == pieces_of(here)
+    assert sorted(path.name for path in there.parent.iterdir()) == ["instances", "model.json"]
+
+
+def test_surveys_of_parts_are_kept_to_the_bit_and_not_made_twice(opened, tmp_path):
+    plain = surveyed(opened, 3, ib.LocalExecution(1))
+    for results, known in ((2, 0), (2, 3), (100, 6)):
+        kept = UnfinishedFit(tmp_path, opened, 3)
+        found = [kept.find(*each) is not None for each in enumerate(opened.partitions)]
+        assert sum(found) == known
+        with contextlib.suppress(ib.ClusterLost):
+            again = surveyed(opened, 3, Dying(results), kept)
+    assert len(list(tmp_path.glob("survey-*.parquet"))) == 7
+    once_more = surveyed(opened, 3, Dying(0), UnfinishedFit(tmp_path, opened, 3))
+    for found in (again, once_more):
+        assert log_digest(found.sample) == log_digest(plain.sample)
+        assert found.digests == plain.digests
+        for one, other in zip(found.sums, plain.sums, strict=True):
+            assert np.asarray(one).tobytes() == np.asarray(other).tobytes()
+
+
+def test_surveys_of_other_files_seeds_or_settings_do_not_count(opened, whole, tmp_path, folder):
+    source = tmp_path / "log"
+    shutil.copytree(folder, source)
+    how = {"instance": "user", "arm": "ad", "time": "time", "loss": "loss"}
+    how["execution"] = ib.LocalExecution(1)
+    log = ib.open_partitions(source, **how)
+    surveyed(log, 3, ib.LocalExecution(1), UnfinishedFit(tmp_path / "kept", log, 3))
+
+    def known(log, seed=3):
+        kept = UnfinishedFit(tmp_path / "kept", log, seed)
+        return sum(kept.find(*each) is not None for each in enumerate(log.partitions))
+
+    assert known(log) == known(ib.open_partitions(source, **how)) == 7
+    assert known(log, seed=4) == 0
+    assert known(ib.open_partitions(source, **how | {"loss": None, "reward": "loss"})) == 0
+    os.utime(source / "part-0.parquet", (0, 0))
+    assert known(ib.open_partitions(source, **how)) == 0
+
+
+def test_damaged_notes_of_an_unfinished_fit_are_made_anew(opened, tmp_path):
+    kept = UnfinishedFit(tmp_path, opened, 0)
+    some = surveyed(opened, 0, ib.LocalExecution(1), kept).sample
+    errors = kept.tuning(some)
+    errors["one"] = 0.25
+    assert dict(kept.tuning(some)) == {"one": 0.25}
+    text = (tmp_path / "tuning.json").read_text(encoding="utf-8")
+    (tmp_path / "tuning.json").write_text(text.replace("0.25", "0.26"), encoding="utf-8")
+    assert dict(kept.tuning(some)) == {}
+    one, *others = sorted(tmp_path.glob("survey-*.parquet"))
+    one.write_bytes(one.read_bytes()[:-1])
+    others[0].write_bytes(others[1].read_bytes())
+    found = [kept.find(*each) is not None for each in enumerate(opened.partitions)]
+    assert found == [False, False, *[True] * 5]
+    assert len(list(tmp_path.glob("*.damaged"))) == 2
+
+
+# The command
+
+
+def run(monkeypatch, *arguments):
+    monkeypatch.setattr("sys.argv", ["influential-bandits", *map(str, arguments)])
+    try:
+        main()
+    except SystemExit as stopped:
+        return stopped.code or 0
+    return 0
+
+
+def test_the_command_fits_by_partition_on_a_cluster(folder, cluster, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(surveying, "GROUP_BYTES", 1)  # a partition for each file
+    address = cluster._client.scheduler.address
+    common = ["fit", folder, "--by-partition", "--pooling", "partial"]
+    there, here = tmp_path / "there" / "model.json", tmp_path / "here" / "model.json"
+    engine = ["--engine", "dask", "--scheduler", address]
+    assert run(monkeypatch, *common, *engine, "--out", there) == 0
+    told = capsys.readouterr()
+    assert "chosen on 40 of 40 instances" in told.out
+    assert "instance = user" in told.err
+    assert run(monkeypatch, *common, "--jobs", "1", "--out", here) == 0
+    assert there.read_text() == here.read_text()
+    assert pieces_of(there) == pieces_of(here)
+    assert len(pieces_of(there)) == 7
+    assert run(monkeypatch, "plan", there, "--horizon", "30") == 0
+
+
+def test_the_command_fits_a_whole_log_on_a_cluster(folder, cluster, tmp_path, monkeypatch):
+    address = cluster._client.scheduler.address
+    common = ["fit", folder, "--memory", "0.8", "--ridge", "10"]
+    engine = ["--engine", "dask", "--scheduler", address]
+    assert run(monkeypatch, *common, *engine, "--out", tmp_path / "there.json") == 0
+    assert run(monkeypatch, *common, "--out", tmp_path / "here.json") == 0
+    assert (tmp_path / "there.json").read_text() == (tmp_path / "here.json").read_text()
+
+
+def test_the_command_finds_columns_in_the_names_of_folders(whole, tmp_path, monkeypatch, capsys):
+    for user, label in enumerate(whole.instances[:5]):
+        home = tmp_path / "log" / f"user={label}"
+        home.mkdir(parents=True)
+        frame = frame_of(whole.take(np.array([user]))).drop(columns="user")
+        frame.to_parquet(home / "events.parquet")
+    options = ["--by-partition", "--memory", "0.8", "--ridge", "10", "--jobs", "1"]
+    assert run(monkeypatch, "fit", tmp_path / "log", *options, "--out", tmp_path / "m.json") == 0
+    assert "5 instances" in capsys.readouterr().err
+
+
+def test_the_command_says_what_is_wrong_with_files(tmp_path, monkeypatch, capsys):
+    (tmp_path / "log").mkdir()
+    (tmp_path / "log" / "a.parquet").write_bytes(b"PAR1 half a file")
+    (tmp_path / "log.csv").write_text("user,ad,loss\n")
+    for path, words in (("log", "a.parquet cannot be read"), ("log.csv", "is text")):
+        assert run(monkeypatch, "fit", tmp_path / path, "--by-partition") == 2
+        assert words in capsys.readouterr().err
+    assert run(monkeypatch, "fit", "s3://bucket/log") == 2
+    assert "--by-partition" in capsys.readouterr().err
+
+
+def test_the_command_refuses_what_does_not_fit(tmp_path, folder, monkeypatch, capsys):
+    assert run(monkeypatch, "fit", tmp_path / "none", "--by-partition") == 2
+    assert "none" in capsys.readouterr().err
+    assert run(monkeypatch, "fit", folder, "--scheduler", "tcp://127.0.0.1:1") == 2
+    assert "--engine dask" in capsys.readouterr().err
+    separator = ["--by-partition", "--separator", ";"]
+    assert run(monkeypatch, "fit", folder, *separator) == 2
+    assert "--separator" in capsys.readouterr().err

@@ -1,0 +1,254 @@
+"""Policies by name: what is read, and what is refused."""
+
+import dataclasses
+import json
+import sys
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+import influential_bandits as ib
+from influential_bandits.policies.registry import (
+    code_digest,
+    known_policies,
+    policy_from_json,
+    policy_from_text,
+    policy_to_json,
+)
+
+
+@dataclass(frozen=True)
+class NamedByUser(ib.Policy):
+    """A policy of a user."""
+
+    weight: float = 1.0
+
+    @staticmethod
+    def select(c, s, t, eligible, rng):
+        return 0
+
+
+def test_the_policies_of_the_package_are_known_without_an_import():
+    known = known_policies()
+    assert list(known) == sorted(known)
+    for name in ("LCB", "InfluentialLCB", "Uniform", "OptimalOracle", "EachArmOnceOracle"):
+        assert known[name] is getattr(ib, name)
+    assert "Policy" not in known
+
+
+@pytest.mark.parametrize(
+    ("text", "policy"),
+    [
+        ("LCB", ib.LCB()),
+        ("LCB()", ib.LCB()),
+        ("  Uniform ", ib.Uniform()),
+        ("InfluentialLCB(scale=2.0)", ib.InfluentialLCB(scale=2.0)),
+        ("InfluentialLCB(2.0)", ib.InfluentialLCB(2.0)),
+        ("InfluentialLCB(scale='estimate')", ib.InfluentialLCB(scale="estimate")),
+        ('InfluentialLCB(opening="paper",scale=3)', ib.InfluentialLCB(scale=3, opening="paper")),
+        ("OptimalOracle", ib.OptimalOracle()),
+        ("NamedByUser(weight=-1.5)", NamedByUser(-1.5)),
+    ],
+)
+def test_a_text_names_a_policy(text, policy):
+    assert policy_from_text(text) == policy
+    assert policy_from_text(repr(policy)) == policy
+
+
+@pytest.mark.parametrize("text", ["lcb", "Nonsense", "Policy", "LCB.x", "ib.LCB", "1", "object()"])
+def test_an_unknown_name_is_refused_with_the_known_ones(text, refused):
+    with pytest.raises(
+        ib.InvalidInput, match=r"unknown policy .*; there are .*InfluentialLCB, LCB"
+    ):
+        policy_from_text(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "  ", "LCB(", "LCB LCB", "LCB;LCB", "LCB\nLCB", "LCB\0", "LCB(scale=x)", "LCB(*[1])"],
+)
+def test_a_text_that_is_no_policy_is_refused_with_an_example(text, refused):
+    with refused(ib.InvalidInput, repr(text), "InfluentialLCB(scale=2.0)"):
+        policy_from_text(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "__import__('os').mkdir('made')",
+        "LCB(__import__('os').mkdir('made'))",
+        "InfluentialLCB(scale=__import__('os').mkdir('made'))",
+        "InfluentialLCB(scale=[__import__('os').mkdir('made') for _ in '1'])",
+        "(lambda: __import__('os').mkdir('made'))()",
+        "LCB().__class__.__init__.__globals__['__builtins__']['eval']('1')",
+        'InfluentialLCB(scale=f\'{__import__("os").mkdir("made")}\')',
+    ],
+)
+def test_no_code_is_run(text, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ib.InvalidInput):
+        policy_from_text(text)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "mentions"),
+    [
+        ("LCB(scale=2)", ("LCB(scale=2)", "'scale'")),
+        ("LCB(1)", ("LCB(1)",)),
+        ("InfluentialLCB(1, scale=2)", ("scale",)),
+    ],
+)
+def test_settings_that_a_policy_does_not_have_are_refused(text, mentions, refused):
+    with refused(ib.InvalidPolicy, *mentions):
+        policy_from_text(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["InfluentialLCB(scale=-1)", "InfluentialLCB(scale='x')", "InfluentialLCB(opening='x')"]
+)
+def test_settings_without_meaning_are_refused_by_the_policy(text, refused):
+    with refused(ib.InvalidInput, "must be"):
+        policy_from_text(text)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        ib.LCB(),
+        ib.Uniform(),
+        ib.InfluentialLCB(scale=0.1, opening="paper", noise_bound=1 / 3),
+        ib.InfluentialLCB(scale="estimate"),
+        ib.InfluentialLCB(scale=np.float64(0.1)),
+        ib.OptimalOracle(),
+        NamedByUser(weight=0.1),
+        NamedByUser(weight=np.float32(0.5)),
+    ],
+    ids=repr,
+)
+def test_a_policy_survives_json(policy):
+    assert policy_from_json(json.loads(json.dumps(policy_to_json(policy)))) == policy
+
+
+def test_a_policy_that_is_not_imported_is_refused_with_a_hint(refused):
+    with refused(ib.InvalidInput, "elsewhere.Clever", "import the module"):
+        policy_from_json({"class": "elsewhere.Clever", "settings": {}})
+
+
+MINE = """
+from dataclasses import dataclass
+import influential_bandits as ib
+
+@dataclass(frozen=True)
+class Mine(ib.Policy):
+    weight: float = 1.0
+    odd: bool = False
+
+    def __post_init__(self):
+        if self.weight < 0:
+            raise ArithmeticError("too light")
+
+    @staticmethod
+    def select(c, s, t, eligible, rng):
+        return 0
+
+class Unfinished(ib.Policy):
+    pass
+
+heavy = Mine(9.0)
+number = 7
+"""
+
+
+@pytest.fixture
+def own_file(tmp_path, monkeypatch):
+    (tmp_path / "own_policies.py").write_text(MINE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield tmp_path / "own_policies.py"
+    sys.modules.pop("own_policies", None)
+
+
+@pytest.mark.parametrize("home", ["own_policies.py", "own_policies"])
+def test_a_policy_of_ones_own_is_named_with_its_home(home, own_file):
+    assert policy_from_text(f"{home}:Mine").weight == 1.0
+    assert policy_from_text(f"{home}:Mine(weight=2.0)").label == "Mine(weight=2.0)"
+    assert policy_from_text(f"{home}:Mine(3, odd=True)").label == "Mine(weight=3, odd=True)"
+    assert policy_from_text(f"{home}:heavy").weight == 9.0
+
+
+@pytest.mark.parametrize(
+    ("text", "mentions"),
+    [
+        ("own_policies.py:Nothing", ["has no 'Nothing'", "Mine"]),
+        ("own_policies.py:number", ["own_policies.py:number is no policy but 7", "subclass"]),
+        ("own_policies.py:dataclass", ["is no policy"]),
+        ("own_policies.py:heavy()", ["is no policy but Mine(weight=9.0"]),
+        ("own_policies.py:Mine(size=1)", ["own_policies.py:Mine(size=1)", "'size'"]),
+        ("own_policies.py:Mine(1, 2, 3, 4)", ["own_policies.py:Mine(1, 2, 3, 4)", "positional"]),
+        ("own_policies.py:Mine(weight=-1)", ["ArithmeticError: too light"]),
+        ("own_policies.py:Mine(weight='a lot')", ["own_policies.py:Mine", "'<' not supported"]),
+        ("own_policies.py:Unfinished", ["Unfinished does not define select"]),
+        ("nowhere.py:Mine", ["nowhere.py"]),
+        ("nowhere_at_all:Mine", ["nowhere_at_all"]),
+    ],
+)
+def test_what_is_wrong_with_a_policy_of_ones_own_is_said(text, mentions, own_file):
+    with pytest.raises(ib.InvalidInput) as refusal:
+        policy_from_text(text)
+    assert "\n" not in str(refusal.value)
+    for mention in mentions:
+        assert mention in str(refusal.value)
+
+
+def test_the_digest_of_code_follows_every_edit(own_file):
+    first = code_digest(policy_from_text("own_policies.py:Mine"))
+    assert code_digest(policy_from_text("own_policies.py:Mine(weight=2.0)")) == first
+    edited = MINE.replace("too light", "far too light")  # not a part of what is compiled
+    for text in (edited, MINE.replace("return 0", "return 1")):
+        own_file.write_text(text)
+        sys.modules.pop("own_policies")
+        assert code_digest(policy_from_text("own_policies.py:Mine")) != first
+    assert code_digest(ib.LCB()) != code_digest(ib.Uniform())
+    assert code_digest(ib.InfluentialLCB(2.0)) == code_digest(ib.InfluentialLCB(3.0))
+
+
+# --- labels ---
+
+
+@dataclass(frozen=True)
+class Labelled(ib.Policy):
+    """Settings of every sort."""
+
+    must: int
+    weights: tuple = (1.0, 2.0)
+    table: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(2))
+
+    @staticmethod
+    def select(c, s, t, eligible, rng):
+        return 0
+
+
+@pytest.mark.parametrize(
+    ("policy", "label"),
+    [
+        (ib.LCB(), "LCB"),
+        (ib.InfluentialLCB(), "InfluentialLCB"),
+        (ib.InfluentialLCB(scale=2.0), "InfluentialLCB(scale=2.0)"),
+        (ib.InfluentialLCB(scale=1), "InfluentialLCB"),
+        (ib.ModelLCB(horizon=100), "ModelLCB(horizon=100)"),
+        (Labelled(3), "Labelled(must=3)"),
+        (Labelled(3, (1, 2)), "Labelled(must=3)"),
+        (Labelled(3, (5,)), "Labelled(must=3, weights=(5,))"),
+        (Labelled(3, table=np.ones(2)), "Labelled(must=3, table=array([1., 1.]))"),
+    ],
+    ids=str,
+)
+def test_a_label_names_what_is_not_usual(policy, label):
+    assert policy.label == label
+
+
+def test_a_label_names_its_policy():
+    for policy in (ib.InfluentialLCB(scale=2.0), ib.EXP3(low=-1.0), ib.LCB()):
+        assert policy_from_text(policy.label) == policy
