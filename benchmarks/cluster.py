@@ -120,7 +120,7 @@ def played(task, threads=1):
         ib.random_instance(arms=3, seed=task.first + number) for number in range(INSTANCES)
     ]
     run = ib.simulate(
-        instances, ib.InfluentialLCB(), task.horizon, NOISE, threads=threads, progress=False
+        instances, ib.InfluentialLCB(), task.horizon, NOISE, execution=threads, progress=False
     )
     regret = run.regret()[:, 0]
     rows = {

@@ -46,7 +46,7 @@ def player(policy, instance, horizon, noise, seeds=SEEDS):
 
     def play():
         run = ib.simulate(
-            instance, policy, horizon, noise, seeds, [horizon], threads=1, progress=False
+            instance, policy, horizon, noise, seeds, [horizon], execution=1, progress=False
         )
         return run.counts[0, :, -1]
 

@@ -97,7 +97,7 @@ def player(instance, horizon, seeds):
         NOISE,
         seeds,
         [horizon],
-        threads=1,
+        execution=1,
         progress=False,
     )
 

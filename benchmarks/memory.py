@@ -56,7 +56,7 @@ def play_on_one_core(instance, horizon, seeds):
         ib.UniformNoise(1.0),
         range(seeds),
         [horizon],
-        threads=1,
+        execution=1,
         progress=False,
     )
 

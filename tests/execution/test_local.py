@@ -109,13 +109,13 @@ class Astray(ib.Policy):
 def test_an_error_of_a_policy_leaves_no_thread(threads):
     instances = [ib.random_instance(3, seed) for seed in range(30)]
     with pytest.raises(ib.InvalidPolicy, match="Astray chose arm 99 in round 400"):
-        ib.simulate(instances, Astray(400), 10_000, threads=threads)
+        ib.simulate(instances, Astray(400), 10_000, execution=threads)
     assert own_threads() == []
 
 
 def test_a_run_leaves_no_thread():
     instances = [ib.random_instance(3, seed) for seed in range(30)]
-    ib.simulate(instances, ib.LCB(), 1000, threads=3)
+    ib.simulate(instances, ib.LCB(), 1000, execution=3)
     assert own_threads() == []
 
 

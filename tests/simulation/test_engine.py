@@ -48,7 +48,7 @@ def worlds(memory=1.0):
 @pytest.mark.parametrize("policy", [ib.LCB(), ib.InfluentialLCB(), ib.Uniform()], ids=repr)
 def test_the_number_of_threads_does_not_change_a_bit(policy, memory):
     runs = [
-        ib.simulate(worlds(memory), policy, 400, NOISE, range(5), record="arms", threads=threads)
+        ib.simulate(worlds(memory), policy, 400, NOISE, range(5), record="arms", execution=threads)
         for threads in (1, 2, 3, None)
     ]
     assert same(*runs)
@@ -252,10 +252,10 @@ BAD = {
     "checkpoints number": ({"checkpoints": 5}, "checkpoints must"),
     "record": ({"record": "loss"}, 'record must be None, "arms", "losses" or both, got .loss'),
     "record True": ({"record": True}, 'record must be None, "arms", "losses" or both, got True'),
-    "threads 0": ({"threads": 0}, "threads must be at least 1, got 0"),
-    "threads -2": ({"threads": -2}, "threads must be at least 1, got -2"),
-    "threads 1.5": ({"threads": 1.5}, "threads must be a whole number"),
-    "threads True": ({"threads": True}, "threads must be a whole number"),
+    "threads 0": ({"execution": 0}, "threads must be at least 1, got 0"),
+    "threads -2": ({"execution": -2}, "threads must be at least 1, got -2"),
+    "threads 1.5": ({"execution": 1.5}, "threads must be a whole number"),
+    "threads True": ({"execution": True}, "execution must be a number of threads"),
     "no instances": ({"instances": []}, "instances must be one Instance or several"),
     "instances number": ({"instances": 5}, "instances must be one Instance or several, got 5"),
     "instances None": ({"instances": None}, "instances must be one Instance or several"),

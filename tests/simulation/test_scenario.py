@@ -229,9 +229,9 @@ EVERYTHING = ib.Scenario(
 def test_neither_threads_nor_steps_change_a_bit(monkeypatch):
     worlds = [ib.random_instance(arms=5, seed=seed) for seed in range(3)]
 
-    def run(threads=None):
+    def run(execution=None):
         policy = ib.InfluentialLCB()
-        settings = {"record": "arms", "threads": threads, "scenario": EVERYTHING}
+        settings = {"record": "arms", "execution": execution, "scenario": EVERYTHING}
         return ib.simulate(worlds, policy, 300, NOISE, range(5), **settings).arms
 
     whole = run()

@@ -62,11 +62,10 @@ def simulate(
     checkpoints: Iterable[int] | None = None,
     *,
     record: str | Iterable[str] | None = None,
-    threads: int | None = None,
     progress: bool | None = None,
     instance_numbers: Iterable[int] | None = None,
     scenario: Scenario | None = None,
-    execution: Execution | None = None,
+    execution: Execution | int | None = None,
     check: bool = False,
 ) -> Trajectory: ...
 
@@ -81,11 +80,10 @@ def simulate(
     checkpoints: Iterable[int] | None = None,
     *,
     record: str | Iterable[str] | None = None,
-    threads: int | None = None,
     progress: bool | None = None,
     instance_numbers: Iterable[int] | None = None,
     scenario: Scenario | None = None,
-    execution: Execution | None = None,
+    execution: Execution | int | None = None,
     check: bool = False,
 ) -> dict[str, Trajectory]: ...
 
@@ -99,11 +97,10 @@ def simulate(
     checkpoints: Iterable[int] | None = None,
     *,
     record: str | Iterable[str] | None = None,
-    threads: int | None = None,
     progress: bool | None = None,
     instance_numbers: Iterable[int] | None = None,
     scenario: Scenario | None = None,
-    execution: Execution | None = None,
+    execution: Execution | int | None = None,
     check: bool = False,
 ) -> Trajectory | dict[str, Trajectory]:
     """Play a policy on every instance with every seed, and keep the counts at checkpoints.
@@ -126,8 +123,6 @@ def simulate(
         Rounds after which the counts are kept; by default 1, 2, 5, 10, 20, 50, …, horizon.
     record : {"arms", "losses"} or both, optional
         Also keep every choice, or the observed loss of every pull.
-    threads : int, optional
-        By default all cores. Does not change a bit of the result.
     progress : bool, optional
         Show a progress bar on the terminal; by default for runs that take long.
     instance_numbers : iterable of int, optional
@@ -135,9 +130,9 @@ def simulate(
         into pieces numbers its instances here.
     scenario : Scenario, optional
         Late or batched losses, arms that are not always on offer, arms that come and go.
-    execution : Execution, optional
-        Where to play: :class:`LocalExecution` or :class:`DaskExecution`. By default on the threads
-        of this computer. Does not change a bit of the result.
+    execution : Execution or int, optional
+        Where to play: on so many threads of this computer (by default all cores), or on a
+        :class:`LocalExecution` or :class:`DaskExecution`. Does not change a bit of the result.
     check : bool
         Check every index in the policy's functions, which takes longer: one out of range is then
         an error that names the round, where it would otherwise read or write elsewhere.
@@ -165,7 +160,6 @@ def simulate(
             "seeds": _kept(seeds),
             "checkpoints": _kept(checkpoints),
             "record": _kept(record),
-            "threads": threads,
             "progress": progress,
             "instance_numbers": _kept(instance_numbers),
             "scenario": scenario,
@@ -186,7 +180,7 @@ def simulate(
         log_spaced(horizon) if checkpoints is None else _checked_checkpoints(checkpoints, horizon)
     )
     numbers = _checked_numbers(instance_numbers, len(world))
-    where = chosen_execution(execution, threads)
+    where = chosen_execution(execution)
     noise.require_rounds(horizon, len(seed_list))
     recorded = _checked_record(record)
 

@@ -76,7 +76,9 @@ def _table(
 
 def _lcb_on_counterexample(settings: Settings, threads: int | None) -> npt.NDArray[Any]:
     horizon = min(settings.max_horizon, 10**6)
-    run = simulate(counterexample(), LCB(), horizon, record="arms", threads=threads, progress=False)
+    run = simulate(
+        counterexample(), LCB(), horizon, record="arms", execution=threads, progress=False
+    )
     assert run.arms is not None
     return run.arms[0, 0]
 
@@ -94,7 +96,7 @@ def _proposition_2_2(settings: Settings, threads: int | None) -> dict[str, Any]:
         LCB(),
         settings.max_horizon,
         checkpoints=decades(settings.max_horizon),
-        threads=threads,
+        execution=threads,
         progress=False,
     )
     t = run.checkpoints.astype(float)
@@ -114,7 +116,7 @@ def _proposition_2_3(settings: Settings, threads: int | None) -> dict[str, Any]:
             policy,
             settings.max_horizon,
             checkpoints=marks,
-            threads=threads,
+            execution=threads,
             progress=False,
         )
         bound = run.checkpoints / 4 + 1 / 8
@@ -133,7 +135,7 @@ def _theorem_2_6(settings: Settings, threads: int | None) -> dict[str, Any]:
             horizon,
             UniformNoise(1.0),
             checkpoints=decades(horizon, 10),
-            threads=threads,
+            execution=threads,
             progress=False,
             instance_numbers=[number],
         )
@@ -153,7 +155,7 @@ def _per_state(settings: Settings, threads: int | None) -> dict[str, Any]:
             horizon,
             checkpoints=decades(horizon, 10),
             record="arms",
-            threads=threads,
+            execution=threads,
             progress=False,
         )
         assert run.arms is not None

@@ -46,7 +46,7 @@ def _random_rows(
         checkpoints=[
             t for d in decades(max_horizon, 10) for t in (d, 2 * d, 5 * d) if t <= max_horizon
         ],
-        threads=threads,
+        execution=threads,
         progress=False,
         instance_numbers=numbers,
     )
