@@ -64,6 +64,12 @@ def test_the_size_of_a_step_does_not_change_a_bit(monkeypatch, rounds, memory):
     assert same(whole, cut)
 
 
+@pytest.mark.parametrize("number", [1, 3, np.int64(3), 3.0])
+def test_a_number_of_seeds_counts_from_zero(number):
+    run = ib.simulate(worlds(1.0), ib.Uniform(), 20, seeds=number)
+    assert run.seeds.tolist() == [*range(int(number))]
+
+
 @pytest.mark.parametrize("parts", [[[3], [1, 4], [15, 9]], [[9, 3, 1], [15], [4]]])
 def test_seeds_can_be_split_over_calls(parts):
     seeds = [3, 1, 4, 15, 9]
@@ -238,11 +244,11 @@ BAD = {
     "no seeds": ({"seeds": []}, "seeds must be whole numbers, got"),
     "equal seeds": ({"seeds": [1, 2, 1]}, "seeds must differ"),
     "negative seed": ({"seeds": [0, -1]}, "seed must be at least 0, got -1"),
-    "seed 2**64": ({"seeds": 2**64}, "seed must be below"),
+    "seed 2**64": ({"seeds": [2**64]}, "seed must be below"),
     "seed 0.5": ({"seeds": [0.5]}, "seed must be a whole number, got 0.5"),
-    "seed True": ({"seeds": True}, "seed must be a whole number, got True"),
+    "seed True": ({"seeds": True}, "seeds must be a whole number, got True"),
     "seeds text": ({"seeds": "ab"}, "seed must be a whole number, got 'a'"),
-    "seeds None": ({"seeds": None}, "seeds must be whole numbers, got None"),
+    "seeds None": ({"seeds": None}, "seeds must be a whole number, got None"),
     "no checkpoints": ({"checkpoints": []}, "checkpoints must increase within 1 … 10"),
     "checkpoint 0": ({"checkpoints": [0, 5]}, "checkpoint must be at least 1, got 0"),
     "checkpoint 11": ({"checkpoints": [5, 11]}, r"within 1 … 10, got \[5, 11\]"),

@@ -58,7 +58,7 @@ def simulate(
     policy: Policy,
     horizon: int,
     noise: Noise | None = None,
-    seeds: int | Iterable[int] = (0,),
+    seeds: int | Iterable[int] = 1,
     checkpoints: Iterable[int] | None = None,
     *,
     record: str | Iterable[str] | None = None,
@@ -76,7 +76,7 @@ def simulate(
     policy: Sequence[Policy] | Mapping[str, Policy],
     horizon: int,
     noise: Noise | None = None,
-    seeds: int | Iterable[int] = (0,),
+    seeds: int | Iterable[int] = 1,
     checkpoints: Iterable[int] | None = None,
     *,
     record: str | Iterable[str] | None = None,
@@ -93,7 +93,7 @@ def simulate(
     policy: Policy | Sequence[Policy] | Mapping[str, Policy],
     horizon: int,
     noise: Noise | None = None,
-    seeds: int | Iterable[int] = (0,),
+    seeds: int | Iterable[int] = 1,
     checkpoints: Iterable[int] | None = None,
     *,
     record: str | Iterable[str] | None = None,
@@ -117,8 +117,8 @@ def simulate(
     noise : Noise, optional
         Noise on the observed losses; by default none.
     seeds : int or iterable of int
-        Each run's noise is a function of (seed, instance number, round). Policies with the same
-        seed meet the same noise.
+        How many seeds, 0, 1, 2, …, or which. Each run's noise is a function of (seed, instance
+        number, round). Policies with the same seed meet the same noise.
     checkpoints : iterable of int, optional
         Rounds after which the counts are kept; by default 1, 2, 5, 10, 20, 50, …, horizon.
     record : {"arms", "losses"} or both, optional
@@ -147,7 +147,7 @@ def simulate(
     --------
     >>> import influential_bandits as ib
     >>> instance = ib.random_instance(arms=3, seed=0)
-    >>> run = simulate(instance, ib.InfluentialLCB(), 1000, ib.GaussianNoise(1.0), seeds=range(5))
+    >>> run = simulate(instance, ib.InfluentialLCB(), 1000, ib.GaussianNoise(1.0), seeds=5)
     >>> run.counts.shape  # instances, seeds, checkpoints, arms
     (1, 5, 10, 3)
     >>> runs = simulate(instance, [ib.LCB(), ib.InfluentialLCB(scale=2.0)], 100, record="losses")
@@ -490,11 +490,12 @@ def _several(given: object) -> Iterable[Any]:
 
 
 def _checked_seeds(given: int | Iterable[int]) -> npt.NDArray[np.uint64]:
+    if not isinstance(given, Iterable):
+        given = range(whole_number("seeds", given, 1))
     if isinstance(given, range):  # of any length: nothing of it is there yet
         several = max(0, -((given.start - given.stop) // given.step))
         require_memory(several * BYTES_PER_SEED, f"{several:,} seeds", "play fewer at a time")
-    many = (given,) if isinstance(given, (int, np.integer)) else _several(given)
-    seeds = [whole_number("seed", seed) for seed in many]
+    seeds = [whole_number("seed", seed) for seed in given]
     if not seeds:
         raise InvalidInput(f"seeds must be whole numbers, got {shown(given)}")
     if len(set(seeds)) < len(seeds):
