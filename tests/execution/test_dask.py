@@ -135,8 +135,8 @@ INSTANCES = [ib.random_instance(3, seed) for seed in range(3)]
     ("policy", "more"),
     [
         (ib.InfluentialLCB(), {"seeds": range(500)}),
-        (ib.LCB(), {"record": "arms"}),
-        (ib.EpsilonGreedy(), {"seeds": range(5), "record": "arms"}),
+        (ib.LCB(), {"record": "choices"}),
+        (ib.EpsilonGreedy(), {"seeds": range(5), "record": "choices"}),
         (ib.FrankWolfeOracle(), {}),
         (ib.InfluentialLCB(), {"scenario": ib.Scenario(delay=5)}),
     ],
@@ -149,7 +149,7 @@ def test_simulate_gives_the_same_bits_everywhere(policy, more, dask):
     there = ib.simulate(INSTANCES, policy, 3000, **options, execution=dask)
     assert np.array_equal(here.counts, there.counts)
     if "record" in options:
-        assert np.array_equal(here.arms, there.arms)
+        assert np.array_equal(here.choices, there.choices)
 
 
 def test_fading_worlds_bring_their_losses_home(dask):

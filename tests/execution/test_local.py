@@ -84,7 +84,7 @@ def test_ctrl_c_ends_a_run_at_once_and_leaves_no_thread(instances, policy):
 @pytest.mark.skipif(os.name == "nt", reason="sends a POSIX signal")
 def test_ctrl_c_ends_a_run_with_many_arms_at_once():
     """Rounds take long when there are many arms to look at; a step must not take longer."""
-    instance = "ib.random_instance(arms=3000, seed=0, rank=2)"
+    instance = "ib.random_instance(n_arms=3000, seed=0, rank=2)"
     report, _ = interrupted(instance, "ib.LCB()")
     assert report["message"].startswith("stopped by Ctrl-C after ")
 

@@ -260,7 +260,7 @@ CHOICES = {
     "another policy": ({"policy": ib.Uniform()}, False),
     "an oracle": ({"policy": ib.FrankWolfeOracle()}, False),
     "recorded noise": ({"noise": ib.RecordedNoise(np.zeros(300_000))}, False),
-    "recorded choices": ({"record": "arms"}, False),
+    "recorded choices": ({"record": "choices"}, False),
     "a scenario": ({"scenario": ib.Scenario(delay=3)}, False),
     "sparse": ({"instances": SPARSE}, False),
     "low rank": ({"instances": LOW_RANK}, False),
