@@ -44,7 +44,7 @@ OWN = {  # where the same name means something else
     "EventLog.without_last": {"events": 1},
     "RecordedNoise": {"values": [0.1, 0.2]},
     "InfluenceModel": {"interaction": "psd", "pooled": True},
-    "LossPrior": {"mean": [0.1] * 9, "covariance": np.eye(9), "noise": 0.3},
+    "LossPrior": {"mean": [0.1] * 9, "covariance": np.eye(9), "sigma": 0.3},
 }
 LEFT_OUT = {"fetch_movielens", "movielens", "DaskExecution", "Membership", "EventLog"}  # no numbers
 LEFT_OUT |= {"InfluenceModel.told"}  # takes what is checked

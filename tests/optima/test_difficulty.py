@@ -48,7 +48,7 @@ def test_the_verdict_follows_the_exact_rule(make_instance, rational_problem, fam
     assert found.definite_directions == definite
     assert found.leaning in ("easy", "hard")
     assert verdict in ("borderline", found.leaning)
-    scale = instance.interaction.scale
+    scale = instance.interaction.max_abs
     np.testing.assert_allclose(found.gaps, np.array(gaps, float), atol=2e-12 * scale)
     if definite:
         np.testing.assert_allclose(found.mix, np.array(mix, float), atol=1e-11)

@@ -58,11 +58,11 @@ def test_no_point_of_a_grid_is_better(all_compositions, kind, arms, steps):
         for horizon in (1, 20, 10**4):
             losses = instance.total_loss(grid * horizon)
             best = optimum(instance, horizon)
-            rounding = 1e-12 * horizon * (10 + horizon * instance.interaction.scale)
+            rounding = 1e-12 * horizon * (10 + horizon * instance.interaction.max_abs)
             assert best.loss <= losses.min() + rounding
             # and the grid comes near: to half a step in each direction of a loss of this curvature
             assert losses.min() - best.loss <= (
-                (arms / steps) * horizon * (10 + 2 * arms * horizon * instance.interaction.scale)
+                (arms / steps) * horizon * (10 + 2 * arms * horizon * instance.interaction.max_abs)
             )
 
 

@@ -56,7 +56,7 @@ def test_the_bound_is_close_to_the_best_periodic_schedule():
     for settings_ in FAMILY:
         instance = random_fading(*settings_)
         best = least_periodic_loss(instance, range(1, 9))
-        gaps.append((best - ib.fading_lower_bound(instance)) / instance.interaction.scale)
+        gaps.append((best - ib.fading_lower_bound(instance)) / instance.interaction.max_abs)
     assert np.mean(gaps) < 0.1
 
 
@@ -77,7 +77,7 @@ def test_no_finite_schedule_beats_the_bound_of_its_horizon(data):
     instance = data.draw(instances(memory=fading_memories(), max_arms=5))
     horizon = data.draw(st.integers(1, 40))
     random = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
-    scale = 1.0 + np.abs(instance.initial_loss).max() + horizon * instance.interaction.scale
+    scale = 1.0 + np.abs(instance.initial_loss).max() + horizon * instance.interaction.max_abs
     bound = horizon * ib.fading_lower_bound(instance, horizon)
     cycle = np.tile(random.permutation(instance.n_arms), horizon)[:horizon]
     shares = random.dirichlet(np.ones(instance.n_arms))

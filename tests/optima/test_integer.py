@@ -54,7 +54,7 @@ def test_low_rank_interactions_with_more_arms_are_searched_completely(
         factors = random.normal(size=(arms, rank))
         instance = ib.Instance(ib.LowRankInteraction(factors), random.normal(size=arms))
         best = integer_optimum(instance, horizon)
-        rounding = 1e-14 * horizon * (3 + horizon * instance.interaction.scale)
+        rounding = 1e-14 * horizon * (3 + horizon * instance.interaction.max_abs)
         assert best.exact
         assert best.loss <= instance.total_loss(every).min() + rounding
 

@@ -147,7 +147,7 @@ def test_an_oracle_is_told_an_instance_with_its_number_of_arms(policy):
 
 def test_an_agent_comes_back_from_its_file(tmp_path):
     path = tmp_path / "agent.json"
-    policy = ib.InfluentialLCB(scale="estimate")
+    policy = ib.InfluentialLCB(influence_bound="estimate")
     agent = played(policy, seed=2**64 - 1, instance_number=2**63)
     agent.save(path)
     resumed = ib.Agent.load(path, policy)
@@ -170,7 +170,11 @@ def test_the_losses_of_a_state_are_saved_to_the_last_bit(tmp_path):
 
 def test_a_state_is_not_given_to_another_policy():
     data = played(ib.InfluentialLCB()).to_json()
-    others = [ib.LCB(), ib.InfluentialLCB(scale=2.0), ib.InfluentialLCB(scale="estimate")]
+    others = [
+        ib.LCB(),
+        ib.InfluentialLCB(influence_bound=2.0),
+        ib.InfluentialLCB(influence_bound="estimate"),
+    ]
     for other in others:
         with pytest.raises(ib.InvalidInput, match="does not fit"):
             ib.Agent.from_json(data, other)

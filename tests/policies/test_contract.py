@@ -15,7 +15,7 @@ HORIZON = 60
 every_policy = pytest.mark.parametrize("policy", POLICIES, ids=repr)
 # Those whose states are full of indices. The others share their code, or have none.
 INDEXED = [
-    ib.InfluentialLCB(scale="estimate"),
+    ib.InfluentialLCB(influence_bound="estimate"),
     ib.SlidingWindowLCB(window=5),
     ib.RAWUCB(),
     ib.RLessUCB(),

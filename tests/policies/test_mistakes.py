@@ -286,7 +286,7 @@ def replaces(c, s, t, eligible, rng):
         (returns_nothing, ["must return an integer", "nothing (None)"]),
         (returns_sometimes, ["must return an integer", "None) on some paths"]),
         (unknown_field, ["no s.maen", "did you mean mean?", "in select", "line"]),
-        (unknown_parameter, ["no c.scale", "The parameters are arms"]),
+        (unknown_parameter, ["no c.scale", "The parameters are n_arms"]),
         (unknown_name, ["nowhere is not defined", "in select"]),
         (plain_helper, ["undecorated", "@numba.njit"]),
         (writes, ["select may only read", "in select"]),

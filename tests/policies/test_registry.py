@@ -43,10 +43,16 @@ def test_the_policies_of_the_package_are_known_without_an_import():
         ("LCB", ib.LCB()),
         ("LCB()", ib.LCB()),
         ("  Uniform ", ib.Uniform()),
-        ("InfluentialLCB(scale=2.0)", ib.InfluentialLCB(scale=2.0)),
+        ("InfluentialLCB(influence_bound=2.0)", ib.InfluentialLCB(influence_bound=2.0)),
         ("InfluentialLCB(2.0)", ib.InfluentialLCB(2.0)),
-        ("InfluentialLCB(scale='estimate')", ib.InfluentialLCB(scale="estimate")),
-        ('InfluentialLCB(opening="paper",scale=3)', ib.InfluentialLCB(scale=3, opening="paper")),
+        (
+            "InfluentialLCB(influence_bound='estimate')",
+            ib.InfluentialLCB(influence_bound="estimate"),
+        ),
+        (
+            'InfluentialLCB(opening="paper",influence_bound=3)',
+            ib.InfluentialLCB(influence_bound=3, opening="paper"),
+        ),
         ("OptimalOracle", ib.OptimalOracle()),
         ("NamedByUser(weight=-1.5)", NamedByUser(-1.5)),
     ],
@@ -69,7 +75,7 @@ def test_an_unknown_name_is_refused_with_the_known_ones(text, refused):
     ["", "  ", "LCB(", "LCB LCB", "LCB;LCB", "LCB\nLCB", "LCB\0", "LCB(scale=x)", "LCB(*[1])"],
 )
 def test_a_text_that_is_no_policy_is_refused_with_an_example(text, refused):
-    with refused(ib.InvalidInput, repr(text), "InfluentialLCB(scale=2.0)"):
+    with refused(ib.InvalidInput, repr(text), "MOSS(alpha=2.0)"):
         policy_from_text(text)
 
 
@@ -78,11 +84,11 @@ def test_a_text_that_is_no_policy_is_refused_with_an_example(text, refused):
     [
         "__import__('os').mkdir('made')",
         "LCB(__import__('os').mkdir('made'))",
-        "InfluentialLCB(scale=__import__('os').mkdir('made'))",
-        "InfluentialLCB(scale=[__import__('os').mkdir('made') for _ in '1'])",
+        "InfluentialLCB(influence_bound=__import__('os').mkdir('made'))",
+        "InfluentialLCB(influence_bound=[__import__('os').mkdir('made') for _ in '1'])",
         "(lambda: __import__('os').mkdir('made'))()",
         "LCB().__class__.__init__.__globals__['__builtins__']['eval']('1')",
-        'InfluentialLCB(scale=f\'{__import__("os").mkdir("made")}\')',
+        'InfluentialLCB(influence_bound=f\'{__import__("os").mkdir("made")}\')',
     ],
 )
 def test_no_code_is_run(text, tmp_path, monkeypatch):
@@ -97,7 +103,7 @@ def test_no_code_is_run(text, tmp_path, monkeypatch):
     [
         ("LCB(scale=2)", ("LCB(scale=2)", "'scale'")),
         ("LCB(1)", ("LCB(1)",)),
-        ("InfluentialLCB(1, scale=2)", ("scale",)),
+        ("InfluentialLCB(1, influence_bound=2)", ("influence_bound",)),
     ],
 )
 def test_settings_that_a_policy_does_not_have_are_refused(text, mentions, refused):
@@ -106,7 +112,12 @@ def test_settings_that_a_policy_does_not_have_are_refused(text, mentions, refuse
 
 
 @pytest.mark.parametrize(
-    "text", ["InfluentialLCB(scale=-1)", "InfluentialLCB(scale='x')", "InfluentialLCB(opening='x')"]
+    "text",
+    [
+        "InfluentialLCB(influence_bound=-1)",
+        "InfluentialLCB(influence_bound='x')",
+        "InfluentialLCB(opening='x')",
+    ],
 )
 def test_settings_without_meaning_are_refused_by_the_policy(text, refused):
     with refused(ib.InvalidInput, "must be"):
@@ -118,9 +129,9 @@ def test_settings_without_meaning_are_refused_by_the_policy(text, refused):
     [
         ib.LCB(),
         ib.Uniform(),
-        ib.InfluentialLCB(scale=0.1, opening="paper", noise_bound=1 / 3),
-        ib.InfluentialLCB(scale="estimate"),
-        ib.InfluentialLCB(scale=np.float64(0.1)),
+        ib.InfluentialLCB(influence_bound=0.1, opening="paper", noise_bound=1 / 3),
+        ib.InfluentialLCB(influence_bound="estimate"),
+        ib.InfluentialLCB(influence_bound=np.float64(0.1)),
         ib.OptimalOracle(),
         NamedByUser(weight=0.1),
         NamedByUser(weight=np.float32(0.5)),
@@ -235,8 +246,8 @@ class Labelled(ib.Policy):
     [
         (ib.LCB(), "LCB"),
         (ib.InfluentialLCB(), "InfluentialLCB"),
-        (ib.InfluentialLCB(scale=2.0), "InfluentialLCB(scale=2.0)"),
-        (ib.InfluentialLCB(scale=1), "InfluentialLCB"),
+        (ib.InfluentialLCB(influence_bound=2.0), "InfluentialLCB(influence_bound=2.0)"),
+        (ib.InfluentialLCB(influence_bound=1), "InfluentialLCB"),
         (ib.ModelLCB(horizon=100), "ModelLCB(horizon=100)"),
         (Labelled(3), "Labelled(must=3)"),
         (Labelled(3, (1, 2)), "Labelled(must=3)"),
@@ -250,5 +261,5 @@ def test_a_label_names_what_is_not_usual(policy, label):
 
 
 def test_a_label_names_its_policy():
-    for policy in (ib.InfluentialLCB(scale=2.0), ib.EXP3(low=-1.0), ib.LCB()):
+    for policy in (ib.InfluentialLCB(influence_bound=2.0), ib.EXP3(low=-1.0), ib.LCB()):
         assert policy_from_text(policy.label) == policy

@@ -297,7 +297,7 @@ def test_bad_input_gets_one_clear_sentence(wrong, message):
 @pytest.mark.parametrize("scale", [-1.0, -1e-300, math.nan, math.inf, "1", None, True])
 @pytest.mark.parametrize("noise", [ib.GaussianNoise, ib.UniformNoise])
 def test_a_bad_noise_scale_is_refused(noise, scale):
-    with pytest.raises(ib.InvalidInput, match=r"noise (scale|bound) must (not )?be"):
+    with pytest.raises(ib.InvalidInput, match=r"noise (sigma|bound) must (not )?be"):
         noise(scale)
 
 
@@ -435,10 +435,10 @@ def test_a_second_call_compiles_nothing(compilations, call):
 
 def test_several_policies_are_played_as_each_alone():
     world, noise = ib.random_instance(n_arms=3, seed=2), ib.GaussianNoise(1.0)
-    policies = [ib.LCB(), ib.InfluentialLCB(scale=2.0), ib.InfluentialLCB()]
+    policies = [ib.LCB(), ib.InfluentialLCB(influence_bound=2.0), ib.InfluentialLCB()]
     settings = {"record": "choices", "checkpoints": [10, 50]}
     runs = ib.simulate(world, policies, 50, noise, iter([3, 4]), **settings)
-    assert list(runs) == ["LCB", "InfluentialLCB(scale=2.0)", "InfluentialLCB"]
+    assert list(runs) == ["LCB", "InfluentialLCB(influence_bound=2.0)", "InfluentialLCB"]
     for policy, run in zip(policies, runs.values(), strict=True):
         assert same(run, ib.simulate(world, policy, 50, noise, [3, 4], **settings))
     named = ib.simulate(world, {"a": ib.LCB(), 2: ib.LCB()}, 50, noise, [3, 4], **settings)

@@ -121,8 +121,8 @@ def test_the_slope_is_that_of_the_mean_regret(run):
 
 def test_the_repr_says_who_played_how_long_and_how_often(run):
     assert repr(run) == (
-        "Trajectory(InfluentialLCB(scale=1.0, opening='pairs', noise_bound=0.0), "
-        "GaussianNoise(scale=1.0), horizon 1,000, 4 instances × 2 seeds × 10 checkpoints × 3 arms)"
+        "Trajectory(InfluentialLCB(influence_bound=1.0, opening='pairs', noise_bound=0.0), "
+        "GaussianNoise(sigma=1.0), horizon 1,000, 4 instances × 2 seeds × 10 checkpoints × 3 arms)"
     )
 
 
@@ -214,7 +214,7 @@ RUNS = {
     "checkpoints": {"checkpoints": [7, 13], "seeds": range(2)},
     "one checkpoint": {"checkpoints": [40], "record": "choices"},
     "estimate": {"policy": ib.InfluentialLCB("estimate", opening="paper", noise_bound=0.25)},
-    "scale": {"policy": ib.InfluentialLCB(scale=0.1 + 0.2)},
+    "scale": {"policy": ib.InfluentialLCB(influence_bound=0.1 + 0.2)},
     "recorded noise": {
         "noise": ib.RecordedNoise(np.random.default_rng(0).normal(size=(2, 50))),
         "seeds": range(2),
@@ -440,8 +440,10 @@ def test_an_unknown_record_is_refused(record, refused):
 
 
 def test_a_plot_is_labelled_by_what_is_not_usual():
-    run = ib.simulate(ib.counterexample(), ib.InfluentialLCB(scale=2.0), 30)
-    assert [line.get_label() for line in run.plot().lines] == ["InfluentialLCB(scale=2.0)"]
+    run = ib.simulate(ib.counterexample(), ib.InfluentialLCB(influence_bound=2.0), 30)
+    assert [line.get_label() for line in run.plot().lines] == [
+        "InfluentialLCB(influence_bound=2.0)"
+    ]
 
 
 # What a file may hold

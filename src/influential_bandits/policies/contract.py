@@ -277,7 +277,7 @@ def plain_parameters(policy: Policy) -> dict[str, Any]:
     given = ask(policy, "parameters")
     if not isinstance(given, Mapping):
         raise InvalidPolicy(
-            f"{name}.parameters() must return names and numbers, as in {{'scale': 1.0}}, "
+            f"{name}.parameters() must return names and numbers, as in {{'width': 1.0}}, "
             f"got {shown(given)}"
         )
     plain = {}

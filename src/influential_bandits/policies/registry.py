@@ -40,15 +40,15 @@ def known_policies() -> dict[str, type[Policy]]:
 
 
 def policy_from_text(text: str) -> Policy:
-    """Return the policy that a text such as ``LCB`` or ``InfluentialLCB(scale=2.0)`` names.
+    """Return the policy that a text such as ``LCB`` or ``MOSS(alpha=2.0)`` names.
 
     A policy of one's own is named with its module or file: ``package.module:Class`` or
-    ``path/to/file.py:Class(scale=2.0)``.
+    ``path/to/file.py:Class(width=2.0)``.
 
     Examples
     --------
-    >>> policy_from_text("InfluentialLCB(scale=2.0)")
-    InfluentialLCB(scale=2.0, opening='pairs', noise_bound=0.0)
+    >>> policy_from_text("InfluentialLCB(influence_bound=2.0)")
+    InfluentialLCB(influence_bound=2.0, opening='pairs', noise_bound=0.0)
     """
     reference = split_reference(text)
     name, given, named, called = _call(text if reference is None else reference[1], text)
@@ -89,7 +89,7 @@ def _call(expression: str, text: str) -> tuple[str, list[Any], dict[str, Any], b
         named = {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
     except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
         raise InvalidInput(
-            f"cannot read the policy {text!r}; write a name, as in LCB or InfluentialLCB(scale=2.0)"
+            f"cannot read the policy {text!r}; write a name, as in LCB or MOSS(alpha=2.0)"
         ) from None
     words = [word.arg for word in call.keywords]
     if None in words or len(set(words)) < len(words):

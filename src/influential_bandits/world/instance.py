@@ -271,7 +271,7 @@ class Instance(Frozen):
         parts = [
             f"{self.n_arms} arms",
             f"{matrix.name} interaction{rank}",
-            f"max|A| = {matrix.scale:.4g}",
+            f"max|A| = {matrix.max_abs:.4g}",
         ]
         if matrix.vouched:
             parts.append("definiteness vouched for by the caller")

@@ -245,21 +245,21 @@ class NoNoise(Noise):
 
 @dataclass(frozen=True)
 class GaussianNoise(Noise):
-    """Normal noise of standard deviation ``scale`` (unbounded: outside Assumption 2.5).
+    """Normal noise of standard deviation ``sigma`` (unbounded: outside Assumption 2.5).
 
     Examples
     --------
     >>> GaussianNoise(0.1)
-    GaussianNoise(scale=0.1)
+    GaussianNoise(sigma=0.1)
     """
 
-    scale: float = 1.0
+    sigma: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "scale", _not_negative("scale", self.scale))
+        object.__setattr__(self, "sigma", _not_negative("sigma", self.sigma))
 
     def _plain_source(self) -> NoiseSource:
-        return NoiseSource(GAUSSIAN, self.scale, NO_VALUES)
+        return NoiseSource(GAUSSIAN, self.sigma, NO_VALUES)
 
 
 @dataclass(frozen=True)
