@@ -18,6 +18,7 @@ from pyarrow import parquet
 
 import influential_bandits as ib
 from influential_bandits.errors import InvalidInput
+from influential_bandits.simulation import trajectory
 
 mpl.use("Agg")
 
@@ -159,10 +160,34 @@ def test_a_frame_by_default_is_of_pandas(run):
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
-def test_a_frame_has_no_regret_where_it_is_not_defined(fading, library):
+def test_the_regret_of_a_frame_is_missing_where_it_is_not_defined(fading, library):
     columns = as_columns(fading.to_frame(library), library)
-    assert list(columns) == ["instance", "seed", "policy", "horizon", "loss"]
+    assert list(columns) == ["instance", "seed", "policy", "horizon", "loss", "regret"]
     assert columns["loss"] == fading.loss().ravel().tolist()
+    assert np.isnan(columns["regret"]).all()
+
+
+def test_columns_keep_the_regrets_that_are_proved(monkeypatch):
+    worlds = [ib.counterexample(), ib.Instance(np.eye(2), [0, 1], memory=0.5)]
+    run = ib.simulate(worlds, ib.LCB(), 100, seeds=2, checkpoints=[10, 100])
+    whole = run.to_columns()
+    assert np.isnan(whole["regret"]).tolist() == [False] * 4 + [True] * 4
+    proved = trajectory.regret
+
+    def sometimes(instance, counts):
+        if np.sum(counts) != 10:
+            raise ib.NotCertified("not this one")
+        return proved(instance, counts)
+
+    monkeypatch.setattr(trajectory, "regret", sometimes)
+    some = run.to_columns()["regret"]
+    assert np.isnan(some[1::2]).all()
+    assert np.array_equal(some[:4:2], whole["regret"][:4:2])
+
+
+def test_columns_have_no_regret_where_arms_were_not_on_offer():
+    run = ib.simulate(ib.counterexample(), ib.LCB(), 20, scenario=ib.Scenario(eligible=0.5))
+    assert np.isnan(run.to_columns()["regret"]).all()
 
 
 @pytest.mark.parametrize("library", ["numpy", "", None, 1])

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from influential_bandits.checks import checked_horizon, make_frame, optional_module, real_array
-from influential_bandits.errors import InvalidInput, NotApplicable
+from influential_bandits.errors import InvalidInput, NotApplicable, NotCertified
 from influential_bandits.files import parse_json, read_table, seal_holds, write_table
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.slopes import log_log_slope
@@ -33,7 +33,6 @@ FORMAT = "influential-bandits/trajectory/1"
 KEYS = ("instance", "seed", "horizon")  # columns that tell one row from another
 # What a file of something else may raise on the way.
 NOT_OURS = (OSError, LookupError, TypeError, ValueError, AttributeError, OverflowError)
-FRAMES = {"pandas": "DataFrame", "polars": "DataFrame", "pyarrow": "table"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,36 +131,67 @@ class Trajectory:
         """Return the slope of log(mean regret) in log T, fitted to checkpoints in [low, high]."""
         return log_log_slope(self.checkpoints, self.regret(against).mean(axis=(0, 1)), low, high)
 
+    def to_columns(self, *, counts: bool = False) -> dict[str, npt.NDArray[Any]]:
+        """Return tidy columns of equal length: one row for each instance, seed and checkpoint.
+
+        Parameters
+        ----------
+        counts : bool
+            Add a column for each arm, ``pulls_NAME``.
+
+        Returns
+        -------
+        dict of arrays
+            instance (its number), seed, policy (its label), horizon, loss and regret. The regret is
+            NaN where it is not defined (memory < 1, arms not always on offer) or no optimum could
+            be proved.
+
+        Examples
+        --------
+        >>> import influential_bandits as ib
+        >>> run = ib.simulate(ib.counterexample(), ib.LCB(), 100, seeds=2, checkpoints=[10, 100])
+        >>> run.to_columns()["regret"]
+        array([  6.125, 210.125,   6.125, 210.125])
+        """
+        numbers, seeds, horizons = _grid(self.instance_numbers, self.seeds, self.checkpoints)
+        columns: dict[str, npt.NDArray[Any]] = {
+            "instance": numbers,
+            "seed": seeds,
+            "policy": np.full(len(horizons), self.policy.label, object),
+            "horizon": horizons,
+            "loss": self.loss().ravel(),
+            "regret": self._known_regret().ravel(),
+        }
+        if counts:
+            for k, name in enumerate(self.instances[0].arm_names):
+                columns[f"pulls_{name}"] = self.counts[..., k].ravel()
+        return columns
+
+    def _known_regret(self) -> Floats:
+        """Return the regret, (instances, seeds, checkpoints); NaN where there is no number."""
+        found = np.full(self.counts.shape[:-1], np.nan)
+        if self.scenario is not None and self.scenario.restricts_arms:
+            return found
+        for instance, counts, out in zip(self.instances, self.counts, found, strict=True):
+            with suppress(NotApplicable):  # fading, or indefinite with many arms
+                try:
+                    out[...] = regret(instance, counts)
+                except NotCertified:  # of some rows, perhaps not of all
+                    for place in np.ndindex(out.shape):
+                        with suppress(NotCertified):
+                            out[place] = regret(instance, counts[place])
+        return found
+
     def to_frame(self, library: str = "pandas", *, counts: bool = False) -> Any:
-        """Return a tidy data frame: one row for each instance, seed and checkpoint.
+        """Return the columns of :meth:`to_columns` as a data frame.
 
         Parameters
         ----------
         library : {"pandas", "polars", "pyarrow"}
         counts : bool
             Add a column for each arm, ``pulls_NAME``.
-
-        Returns
-        -------
-        data frame
-            With columns instance, seed, policy, horizon, loss and, where it is defined, regret.
         """
-        shape = self.counts.shape[:-1]
-        columns: dict[str, Any] = {
-            "instance": np.repeat(self.instance_numbers, shape[1] * shape[2]),
-            "seed": np.tile(np.repeat(self.seeds, shape[2]), shape[0]),
-            "policy": [self.policy.label] * (shape[0] * shape[1] * shape[2]),
-            "horizon": np.tile(self.checkpoints, shape[0] * shape[1]),
-            "loss": self.loss().ravel(),
-        }
-        with suppress(
-            NotApplicable
-        ):  # fading, or indefinite with many arms: only the loss is known
-            columns["regret"] = self.regret().ravel()
-        if counts:
-            for k, name in enumerate(self.instances[0].arm_names):
-                columns[f"pulls_{name}"] = self.counts[..., k].ravel()
-        return make_frame(columns, library)
+        return make_frame(self.to_columns(counts=counts), library)
 
     def plot(self, ax: Axes | None = None, label: str | None = None) -> Axes:
         """Draw mean regret against the horizon on log scales, with 95 % confidence intervals.
