@@ -4,6 +4,7 @@ import copy
 import json
 import math
 import pickle
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -178,7 +179,7 @@ def test_a_state_is_not_given_to_another_policy():
     for other in others:
         with pytest.raises(ib.InvalidInput, match="does not fit"):
             ib.Agent.from_json(data, other)
-    for nobody in ("InfluentialLCB", ib.InfluentialLCB, None):
+    for nobody in ("InfluentialLCB", ib.InfluentialLCB):
         with pytest.raises(ib.InvalidPolicy, match="unknown policy"):
             ib.Agent.from_json(data, nobody)
 
@@ -207,7 +208,11 @@ def test_a_file_of_other_bytes_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["policy", "n_arms", "seed", "instance_number", "round", "pending", "state"]
+    "name",
+    [
+        *("policy", "n_arms", "arm_names", "seed", "instance_number", "round", "retired"),
+        *("pending", "told", "history", "state"),
+    ],
 )
 def test_a_missing_entry_is_named(name):
     data = played(ib.LCB()).to_json()
@@ -223,6 +228,20 @@ def test_a_missing_entry_is_named(name):
         {"round": None},
         {"seed": "-1"},
         {"n_arms": "many"},
+        {"n_arms": 4, "arm_names": ["a", "b", "c"]},
+        {"arm_names": ["a", "b", "a"]},
+        {"arm_names": "abc"},
+        {"arm_names": [0, 1, 2]},
+        {"history": [1]},
+        {"history": {"round": ["1"], "arm": [0], "loss": []}},
+        {"history": {"round": ["1", "1"], "arm": [0, 1], "loss": [0.5, 0.5]}},
+        {"history": {"round": ["9"], "arm": [0], "loss": [0.5]}},
+        {"history": {"round": ["1"], "arm": [3], "loss": [0.5]}},
+        {"history": {"round": ["1"], "arm": [0], "loss": [1e200]}},
+        {"history": {"round": ["7"], "arm": [0], "loss": [0.5]}},  # its loss is still to come
+        {"policy": "LCB"},
+        {"policy": {"name": "LCB"}},
+        {"policy": {"name": "LCB", "settings": {"width": 1}}},
         {"pending": [["1", 99, []]]},
         {"pending": [["1"]]},
         {"pending": None},
@@ -231,10 +250,11 @@ def test_a_missing_entry_is_named(name):
     ],
     ids=repr,
 )
-def test_a_damaged_entry_is_refused(damage):
+@pytest.mark.parametrize("policy", [ib.LCB(), None], ids=repr)
+def test_a_damaged_entry_is_refused(damage, policy):
     data = played(ib.LCB()).to_json() | damage
     with pytest.raises(ib.InvalidInput):
-        ib.Agent.from_json(data, ib.LCB())
+        ib.Agent.from_json(data, policy)
 
 
 @pytest.mark.parametrize("values", [["1"], ["x", "0", "0"], None, ["1", "2", None]])
@@ -316,3 +336,154 @@ def test_rounds_beyond_the_largest_horizon_are_refused():
     agent.pull()
     with pytest.raises(ib.InvalidInput, match="the round must be below"):
         agent.pull()
+
+
+# Names
+
+
+def test_arms_may_have_names():
+    agent = ib.Agent(ib.LCB(), arms=["tea", "coffee", "milk"])
+    assert (agent.n_arms, agent.arm_names) == (3, ("tea", "coffee", "milk"))
+    assert [agent.pull().name for _ in range(3)] == ["tea", "coffee", "milk"]
+    assert agent.pull("milk")[:3] == (4, 2, "milk")
+    assert agent.select(["coffee"]) == 1
+    assert agent.select({"coffee", "milk"}) in (1, 2)
+    agent.retire_arm("tea")
+    assert agent.retired == {0}
+    assert agent.add_arm("water") == 3
+    assert agent.add_arm() == 4
+    assert agent.arm_names == ("tea", "coffee", "milk", "water", "4")
+
+
+def test_arms_without_names_are_called_by_their_numbers():
+    agent = ib.Agent(ib.LCB(), 2)
+    assert agent.pull().name == "0"
+    assert agent.add_arm("tea") == 2
+    assert agent.arm_names == ("0", "1", "tea")
+    assert agent.pull("tea").arm == 2
+
+
+@pytest.mark.parametrize(
+    "arms", [["a", "a"], ["a", 1], ["a", "\ud800"], [], (), {"a", "b"}, [3], np.array(3)]
+)
+def test_names_must_be_texts_that_differ_and_have_an_order(arms):
+    with pytest.raises(ib.InvalidInput, match="arm"):
+        ib.Agent(ib.LCB(), arms)
+
+
+@pytest.mark.parametrize("eligible", [["water"], ["tea", "water"], []])
+def test_an_unknown_name_is_refused_and_changes_nothing(eligible):
+    agent = ib.Agent(ib.LCB(), ["tea", "coffee"])
+    before = everything(agent)
+    for refused in (
+        lambda: agent.pull("water"),
+        lambda: agent.retire_arm("water"),
+        lambda: agent.select(eligible),
+        lambda: agent.add_arm("tea"),
+        lambda: agent.add_arm(7),
+    ):
+        with pytest.raises(ib.InvalidInput, match=r"water|eligible|tea|7"):
+            refused()
+    assert everything(agent) == before
+    assert agent.arm_names == ("tea", "coffee")
+
+
+def test_names_are_in_the_repr():
+    agent = ib.Agent(ib.LCB(), list("abcde"))
+    assert repr(agent) == "Agent(LCB(), 5 arms (a, b, c, d, …), 0 rounds played)"
+
+
+# Losses that never come
+
+
+def test_a_cancelled_pull_stays_counted_and_its_loss_is_refused():
+    agent = ib.Agent(ib.LCB(), 2)
+    first, second = agent.pull(), agent.pull()
+    agent.cancel(first)
+    assert list(agent.pending.values()) == [second]
+    assert agent.state["pulls"].tolist() == [1, 1]
+    for again in (agent.cancel, lambda ticket: agent.observe(ticket, 0.5)):
+        with pytest.raises(ib.InvalidInput, match=r"not pending.*cancelled or expired"):
+            again(first)
+    agent.observe(second, 0.5)
+
+
+def test_losses_expire_by_round():
+    agent = ib.Agent(ib.LCB(), 2)
+    tickets = [agent.pull() for _ in range(6)]
+    agent.observe(tickets[1], 0.5)
+    assert agent.expire(before_round=4) == [tickets[0], tickets[2]]
+    assert agent.expire(before_round=4) == []
+    assert agent.expire(before_round=-3) == []
+    assert list(agent.pending.values()) == tickets[3:]
+    with pytest.raises(ib.InvalidInput, match="before_round"):
+        agent.expire("all")
+
+
+# Histories
+
+
+def test_a_history_becomes_a_log_and_is_saved(tmp_path):
+    agent = ib.Agent(ib.LCB(), ["tea", "coffee", "milk"], instance_number=7, history=True)
+    tickets = [agent.pull() for _ in range(5)]
+    for ticket in reversed(tickets[:4]):
+        agent.observe(ticket, 0.1 * ticket.round)
+    agent.cancel(tickets[4])
+    agent.save(tmp_path / "agent.json")
+    for each in (agent, pickled(agent), ib.Agent.load(tmp_path / "agent.json")):
+        log = each.to_log()
+        assert (log.n_arms, log.n_events, log.instances) == (3, 4, ("7",))
+        assert log.arm.tolist() == [ticket.arm for ticket in tickets[:4]]
+        assert log.loss.tolist() == [0.1 * t for t in (1, 2, 3, 4)]
+        assert log.time.tolist() == [1, 2, 3, 4]
+        assert log.about["pulls without a loss"] == 1
+        assert each.to_log("ann").instances == ("ann",)
+    twin = copy.copy(agent)
+    twin.observe(twin.pull(), 0.5)
+    assert (len(agent.to_log()), len(twin.to_log())) == (4, 5)
+
+
+def test_an_agent_keeps_no_history_unless_it_is_asked_to():
+    agent = played(ib.LCB())
+    with pytest.raises(ib.NotApplicable, match="history=True"):
+        agent.to_log()
+
+
+# Files without the policy at hand
+
+
+@dataclass(frozen=True)
+class Mine(ib.Policy):
+    weight: float = 1.0
+
+    @staticmethod
+    def select(c, s, t, eligible, rng):
+        return t % c.n_arms
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        ib.LCB(),
+        ib.InfluentialLCB("estimate"),
+        ib.ModelLCB(prior=ib.LossPrior.around(np.eye(3), np.zeros(3), sd=0.5, sigma=1.0)),
+        Mine(weight=0.5),
+    ],
+    ids=lambda policy: type(policy).__name__,
+)
+def test_the_policy_is_made_from_the_file(policy, tmp_path):
+    agent = played(policy)
+    agent.save(tmp_path / "agent.json")
+    resumed = ib.Agent.load(tmp_path / "agent.json")
+    assert resumed.policy == policy
+    assert everything(resumed) == everything(agent)
+    assert resumed.pull() == agent.pull()
+
+
+def test_an_oracle_is_told_again_what_it_knew(tmp_path):
+    world = ib.random_instance(3, seed=0)
+    agent = played(ib.FrankWolfeOracle(), instance=world)
+    agent.save(tmp_path / "agent.json")
+    assert ib.Agent.load(tmp_path / "agent.json", instance=world).pull() == agent.pull()
+    with pytest.raises(ib.InvalidInput):
+        ib.Agent.load(tmp_path / "agent.json", instance=ib.random_instance(3, seed=1))

@@ -142,9 +142,50 @@ def test_a_policy_survives_json(policy):
     assert policy_from_json(json.loads(json.dumps(policy_to_json(policy)))) == policy
 
 
-def test_a_policy_that_is_not_imported_is_refused_with_a_hint(refused):
-    with refused(ib.InvalidInput, "elsewhere.Clever", "import the module"):
-        policy_from_json({"class": "elsewhere.Clever", "settings": {}})
+def test_policies_of_the_package_are_named_plainly_and_others_by_their_module():
+    assert policy_to_json(ib.MOSS(alpha=2.0))["name"] == "MOSS"
+    assert policy_to_json(NamedByUser())["name"] == f"{__name__}:NamedByUser"
+
+
+@pytest.mark.parametrize(
+    ("name", "mentions"),
+    [
+        ("Clever", ["'Clever'", "InfluentialLCB"]),
+        ("elsewhere:Clever", ["elsewhere:Clever", "cannot be imported", "load(path, policy)"]),
+        ("__main__:Clever", ["script", "load(path, policy)"]),
+        ("elsewhere:some.<locals>.Clever", ["a function", "load(path, policy)"]),
+        ("math:sqrt", ["math:sqrt is no policy but", "load(path, policy)"]),
+        ("math:Clever", ["math:Clever is no policy but None"]),
+        ("../elsewhere:Clever", ["expected module:Class"]),
+        (".elsewhere:Clever", ["expected module:Class"]),
+    ],
+)
+def test_a_policy_that_cannot_be_found_is_refused_with_a_hint(name, mentions, refused):
+    with refused(ib.InvalidInput, *mentions):
+        policy_from_json({"name": name, "settings": {}})
+
+
+def test_the_module_of_a_policy_is_imported(own_file, monkeypatch):
+    monkeypatch.syspath_prepend(own_file.parent)
+    data = {"name": "own_policies:Mine", "settings": {"weight": 2.0}}
+    assert policy_from_json(data).label == "Mine(weight=2.0)"
+    for wrong in ({"weight": -1.0}, {"height": 1.0}, ["weight"]):
+        with pytest.raises(ib.InvalidInput, match="own_policies:Mine"):
+            policy_from_json(data | {"settings": wrong})
+
+
+def test_a_policy_that_is_given_must_be_that_of_the_file(refused):
+    data = policy_to_json(ib.MOSS(alpha=2.0))
+    mine = ib.MOSS(alpha=2.0)
+    assert policy_from_json(data, mine) is mine
+    with refused(ib.InvalidInput, "MOSS", "does not fit"):
+        policy_from_json(data, ib.MOSS())
+
+
+def test_a_setting_that_no_file_can_hold_is_named(refused):
+    with refused(ib.InvalidPolicy, "NamedByUser", "weight", "to_json"):
+        policy_to_json(NamedByUser(weight=object()))
+    assert policy_to_json(NamedByUser(weight=(1, 2)))["settings"] == {"weight": [1, 2]}
 
 
 MINE = """

@@ -257,10 +257,17 @@ class Trajectory:
         write_table(path, pyarrow.table(columns), settings)
 
     @classmethod
-    def load(cls, path: str | Path) -> Trajectory:
-        """Read a run written by :meth:`save`; a policy of your own must have been imported.
+    def load(cls, path: str | Path, policy: Policy | None = None) -> Trajectory:
+        """Read a run written by :meth:`save`.
 
         Nothing of the file is trusted: not the order of its rows, and no count.
+
+        Parameters
+        ----------
+        path : path
+        policy : Policy, optional
+            The policy that played. By default it is made from the file; the module of one of your
+            own is imported.
         """
         optional_module("pyarrow.parquet")
         try:
@@ -275,7 +282,7 @@ class Trajectory:
                 raise InvalidInput(f"{path} has the format {settings['format']!r}, not {FORMAT!r}")
             if whole is None and "columns" in settings:  # earlier versions wrote neither
                 raise InvalidInput(f"{path} was changed by another program: its checksum is gone")
-            return cls(**_loaded(table, settings))
+            return cls(**_loaded(table, settings, policy))
         except FileNotFoundError:
             raise
         except MemoryError:
@@ -305,7 +312,7 @@ def _grid(numbers: Any, seeds: Any, marks: Any) -> tuple[Any, Any, Any]:
     )
 
 
-def _loaded(table: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
+def _loaded(table: Any, settings: Mapping[str, Any], policy: Policy | None) -> dict[str, Any]:
     instances = tuple(Instance.from_json(data) for data in settings["instances"])
     keys = [_whole_numbers(table, name) for name in KEYS]
     numbers = np.array(settings.get("instance_numbers", _in_order(keys[0])), np.uint64)
@@ -327,7 +334,7 @@ def _loaded(table: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
     scenario = settings.get("scenario")
     return {
         "instances": instances,
-        "policy": policy_from_json(settings["policy"]),
+        "policy": policy_from_json(settings["policy"], policy),
         "noise": noise_from_json(settings["noise"]),
         "seeds": seeds,
         "checkpoints": marks,
