@@ -99,7 +99,7 @@ if TYPE_CHECKING:
         random_instance,
         recovery_instance,
     )
-    from influential_bandits.world.gym import InfluentialBanditEnv
+    from influential_bandits.world.gym import InfluentialBanditEnv, InfluentialBanditVectorEnv
     from influential_bandits.world.instance import Instance
     from influential_bandits.world.interaction import (
         DenseInteraction,
@@ -185,7 +185,7 @@ _HOMES = {
         "random_instance",
         "recovery_instance",
     ),
-    "world.gym": ("InfluentialBanditEnv",),
+    "world.gym": ("InfluentialBanditEnv", "InfluentialBanditVectorEnv"),
     "world.instance": ("Instance",),
     "world.interaction": ("DenseInteraction", "LowRankInteraction", "SparseInteraction"),
     "world.noise": ("GaussianNoise", "NoNoise", "Noise", "RecordedNoise", "UniformNoise"),
@@ -193,7 +193,10 @@ _HOMES = {
 _MODULES = ("testing",)  # public as a whole
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-_NEEDS = {"InfluentialBanditEnv": "gymnasium"}  # classes that an optional package is the base of
+_NEEDS = {
+    "InfluentialBanditEnv": "gymnasium",
+    "InfluentialBanditVectorEnv": "gymnasium",
+}  # classes that an optional package is the base of
 
 
 def _loadable(name: str) -> bool:
