@@ -31,7 +31,7 @@ def test_whatever_was_given_can_be_shown():
 
 @pytest.mark.parametrize("value", [10**400, 10**5000], ids=shown)
 def test_a_whole_number_beyond_its_bound_is_refused(value):
-    with pytest.raises(ib.InvalidInput, match="seed must be below"):
+    with pytest.raises(ib.errors.InvalidInput, match="seed must be below"):
         whole_number("seed", value)
 
 
@@ -79,7 +79,7 @@ INSTANCE = ib.counterexample()
     ids=range(33),
 )
 def test_numbers_beyond_all_doubles_are_refused(use, value):
-    with pytest.raises(ib.InfluentialBanditsError):
+    with pytest.raises(ib.errors.InfluentialBanditsError):
         use(value)
 
 
@@ -99,5 +99,5 @@ def test_numbers_beyond_all_doubles_are_refused(use, value):
     ids=range(8),
 )
 def test_losses_beyond_the_largest_are_refused_at_the_door(use, value):
-    with pytest.raises(ib.InvalidInput, match=r"at most 1e\+100"):
+    with pytest.raises(ib.errors.InvalidInput, match=r"at most 1e\+100"):
         use(value)

@@ -66,7 +66,7 @@ def play_instance(draw, home):
 @prepared
 def models():
     """Return a log and fitted models of every kind as JSON data."""
-    log = ib.synthetic_log(4, 25, 2, seed=3)
+    log = ib.data.synthetic_log(4, 25, 2, seed=3)
     kinds = [
         ib.StationaryModel(),
         ib.DriftModel(pooled=True),

@@ -117,9 +117,9 @@ def test_sixteen_arms_are_refused_and_told_what_can_be_had():
     half = np.random.default_rng(0).normal(size=(16, 16))
     large = ib.Instance(half + half.T, np.zeros(16), definite=False)
     message = r"indefinite.* up to 15 arms, not 16; use total_loss\(\)"
-    with pytest.raises(ib.NotApplicable, match=message):
+    with pytest.raises(ib.errors.NotApplicable, match=message):
         optimum(large, 10)
-    with pytest.raises(ib.NotApplicable, match=message):
+    with pytest.raises(ib.errors.NotApplicable, match=message):
         regret(large, np.ones(16))
     fifteen = ib.Instance((half + half.T)[:15, :15], np.zeros(15), definite=False)
     best = optimum(fifteen, 10)
@@ -133,7 +133,7 @@ def test_a_point_that_is_no_minimum_is_not_returned(monkeypatch):
     for *point, multiplier in ((5.0, 5.0, 10.5), (10.0, 0.0, 20.0), (9.0, 0.0, 1.0)):
         found = np.array([0, 1]), np.array([[number, 0.0] for number in (*point, multiplier)])
         monkeypatch.setattr(path_module, "best_face", lambda *_, found=found: found)
-        with pytest.raises(ib.NotCertified, match="no optimum could be proved for T = 10"):
+        with pytest.raises(ib.errors.NotCertified, match="no optimum could be proved for T = 10"):
             optimum(instance, 10)
 
 
@@ -142,5 +142,5 @@ def test_a_corner_from_which_a_step_would_help_is_not_returned(monkeypatch):
     instance = ib.Instance([[0.0, -0.5], [-0.5, 0.0]], [1.0, 1.0], definite=False)
     corner = np.array([0]), np.array([[10.0, 0.0], [1.0, 0.0]])
     monkeypatch.setattr(path_module, "best_face", lambda *_: corner)
-    with pytest.raises(ib.NotCertified, match="no optimum could be proved for T = 10"):
+    with pytest.raises(ib.errors.NotCertified, match="no optimum could be proved for T = 10"):
         optimum(instance, 10)

@@ -169,13 +169,13 @@ def test_a_policy_that_knows_the_losses_does_not_beat_it():
 
 
 def test_where_it_does_not_apply_it_says_why(refused):
-    with refused(ib.NotApplicable, "memory < 1", "optimum"):
+    with refused(ib.errors.NotApplicable, "memory < 1", "optimum"):
         ib.fading_lower_bound(ib.counterexample())
     indefinite = ib.Instance([[0, 1], [1, 0]], [0, 0], memory=0.5, definite=False)
-    with refused(ib.NotApplicable, "positive semi-definite"):
+    with refused(ib.errors.NotApplicable, "positive semi-definite"):
         ib.fading_lower_bound(indefinite)
     fading = ib.Instance(np.eye(2), [0, 0], memory=0.5)
-    with refused(ib.InvalidInput, "horizon must be at least 1, got 0"):
+    with refused(ib.errors.InvalidInput, "horizon must be at least 1, got 0"):
         ib.fading_lower_bound(fading, 0)
-    with refused(ib.InvalidInput, "expected an Instance"):
+    with refused(ib.errors.InvalidInput, "expected an Instance"):
         ib.fading_lower_bound(None)

@@ -79,9 +79,11 @@ def test_lcb_learns_the_same_from_losses_in_any_order():
 def test_an_arm_that_is_no_whole_number_is_refused_and_changes_nothing(arm):
     agent = ib.Agent(ib.LCB(), 3)
     before = everything(agent)
-    with pytest.raises(ib.InvalidInput, match="arm") as refusal:
+    with pytest.raises(ib.errors.InvalidInput, match="arm") as refusal:
         agent.pull(arm)
-    assert not isinstance(refusal.value, ib.InvalidPolicy), "the arm is to blame, not the policy"
+    assert not isinstance(refusal.value, ib.errors.InvalidPolicy), (
+        "the arm is to blame, not the policy"
+    )
     assert everything(agent) == before
 
 
@@ -92,7 +94,7 @@ def test_a_loss_that_is_no_finite_number_is_refused_and_changes_nothing(loss):
     agent = ib.Agent(ib.LCB(), 2)
     ticket = agent.pull()
     before = everything(agent)
-    with pytest.raises(ib.InvalidInput, match="loss"):
+    with pytest.raises(ib.errors.InvalidInput, match="loss"):
         agent.observe(ticket, loss)
     assert everything(agent) == before
 
@@ -102,29 +104,29 @@ def test_a_mask_that_does_not_fit_the_arms_is_refused(eligible):
     agent = ib.Agent(ib.LCB(), 3)
     before = everything(agent)
     expected = "eligible must (have one entry for each of the 3 arms|leave at least one arm)"
-    with pytest.raises(ib.InvalidInput, match=expected):
+    with pytest.raises(ib.errors.InvalidInput, match=expected):
         agent.select(eligible)
-    with pytest.raises(ib.InvalidInput, match="eligible"):
+    with pytest.raises(ib.errors.InvalidInput, match="eligible"):
         agent.pull(eligible=eligible)
     assert everything(agent) == before
 
 
 @pytest.mark.parametrize("arms", [0, -1, 1.5, True, "3", None, 2**31 + 1, 10**400])
 def test_the_number_of_arms_must_be_whole_and_positive(arms):
-    with pytest.raises(ib.InvalidInput, match="arms must be"):
+    with pytest.raises(ib.errors.InvalidInput, match="arms must be"):
         ib.Agent(ib.LCB(), arms)
 
 
 @pytest.mark.parametrize("name", ["seed", "instance_number"])
 @pytest.mark.parametrize("value", [-1, 0.5, 2**64, True, "0"])
 def test_seeds_must_be_whole_and_not_negative(name, value):
-    with pytest.raises(ib.InvalidInput, match=f"{name} must be"):
+    with pytest.raises(ib.errors.InvalidInput, match=f"{name} must be"):
         ib.Agent(ib.LCB(), 3, **{name: value})
 
 
 @pytest.mark.parametrize("policy", ["LCB", ib.LCB, None, 3, ib.Policy()])
 def test_an_unknown_policy_is_refused(policy):
-    with pytest.raises(ib.InvalidPolicy):
+    with pytest.raises(ib.errors.InvalidPolicy):
         ib.Agent(policy, 3)
 
 
@@ -133,7 +135,7 @@ def test_an_unknown_policy_is_refused(policy):
 )
 @pytest.mark.parametrize("horizon", [0, -1, 1.5, True])
 def test_an_oracle_is_told_a_horizon_of_at_least_one(policy, horizon):
-    with pytest.raises(ib.InvalidInput, match="horizon"):
+    with pytest.raises(ib.errors.InvalidInput, match="horizon"):
         ib.Agent(policy, 2, instance=ib.counterexample(), horizon=horizon)
 
 
@@ -142,7 +144,7 @@ def test_an_oracle_is_told_a_horizon_of_at_least_one(policy, horizon):
 )
 def test_an_oracle_is_told_an_instance_with_its_number_of_arms(policy):
     # With fewer arms in the instance than in the agent it would read beyond the instance's end.
-    with pytest.raises(ib.InvalidInput, match="arms"):
+    with pytest.raises(ib.errors.InvalidInput, match="arms"):
         ib.Agent(policy, 2, instance=ib.random_instance(n_arms=3, seed=0), horizon=10)
 
 
@@ -177,10 +179,10 @@ def test_a_state_is_not_given_to_another_policy():
         ib.InfluentialLCB(influence_bound="estimate"),
     ]
     for other in others:
-        with pytest.raises(ib.InvalidInput, match="does not fit"):
+        with pytest.raises(ib.errors.InvalidInput, match="does not fit"):
             ib.Agent.from_json(data, other)
     for nobody in ("InfluentialLCB", ib.InfluentialLCB):
-        with pytest.raises(ib.InvalidPolicy, match="unknown policy"):
+        with pytest.raises(ib.errors.InvalidPolicy, match="unknown policy"):
             ib.Agent.from_json(data, nobody)
 
 
@@ -196,14 +198,14 @@ def test_a_policy_with_numpy_parameters_can_be_saved():
 def test_a_file_that_is_no_agent_is_refused(tmp_path, content):
     path = tmp_path / "agent.json"
     path.write_text(content, encoding="utf-8")
-    with pytest.raises(ib.InvalidInput):
+    with pytest.raises(ib.errors.InvalidInput):
         ib.Agent.load(path, ib.LCB())
 
 
 def test_a_file_of_other_bytes_is_refused(tmp_path):
     path = tmp_path / "agent.json"
     path.write_bytes(b"\xff\xfe\x00\x01")
-    with pytest.raises(ib.InvalidInput, match="not a JSON file"):
+    with pytest.raises(ib.errors.InvalidInput, match="not a JSON file"):
         ib.Agent.load(path, ib.LCB())
 
 
@@ -217,7 +219,7 @@ def test_a_file_of_other_bytes_is_refused(tmp_path):
 def test_a_missing_entry_is_named(name):
     data = played(ib.LCB()).to_json()
     del data[name]
-    with pytest.raises(ib.InvalidInput, match=f"no '{name}' entry"):
+    with pytest.raises(ib.errors.InvalidInput, match=f"no '{name}' entry"):
         ib.Agent.from_json(data, ib.LCB())
 
 
@@ -253,7 +255,7 @@ def test_a_missing_entry_is_named(name):
 @pytest.mark.parametrize("policy", [ib.LCB(), None], ids=repr)
 def test_a_damaged_entry_is_refused(damage, policy):
     data = played(ib.LCB()).to_json() | damage
-    with pytest.raises(ib.InvalidInput):
+    with pytest.raises(ib.errors.InvalidInput):
         ib.Agent.from_json(data, policy)
 
 
@@ -261,7 +263,7 @@ def test_a_damaged_entry_is_refused(damage, policy):
 def test_a_damaged_state_is_refused(values):
     data = played(ib.LCB()).to_json()
     data["state"]["pulls"] = values
-    with pytest.raises(ib.InvalidInput):
+    with pytest.raises(ib.errors.InvalidInput):
         ib.Agent.from_json(data, ib.LCB())
 
 
@@ -316,7 +318,7 @@ def test_the_repr_says_who_plays_and_how_far_it_is():
 
 
 def test_more_arms_than_there_is_memory_for_are_refused_before_anything_is_allocated():
-    with pytest.raises(ib.InvalidInput, match=r"MUCB for 2,147,483,648 arms would .* TB"):
+    with pytest.raises(ib.errors.InvalidInput, match=r"MUCB for 2,147,483,648 arms would .* TB"):
         ib.Agent(ib.MUCB(window=2**23), 2**31)
 
 
@@ -324,7 +326,7 @@ def test_a_new_arm_for_which_there_is_no_memory_is_refused_and_changes_nothing(m
     agent = played(ib.LCB())
     before = everything(agent)
     monkeypatch.setattr("influential_bandits.memory.available_memory", lambda: 100.0)
-    with pytest.raises(ib.InvalidInput, match="LCB for 4 arms would take"):
+    with pytest.raises(ib.errors.InvalidInput, match="LCB for 4 arms would take"):
         agent.add_arm()
     assert everything(agent) == before
     assert agent.n_arms == 3
@@ -334,7 +336,7 @@ def test_rounds_beyond_the_largest_horizon_are_refused():
     data = ib.Agent(ib.Uniform(), 2).to_json() | {"round": str(2**53 - 2)}
     agent = ib.Agent.from_json(data, ib.Uniform())
     agent.pull()
-    with pytest.raises(ib.InvalidInput, match="the round must be below"):
+    with pytest.raises(ib.errors.InvalidInput, match="the round must be below"):
         agent.pull()
 
 
@@ -367,7 +369,7 @@ def test_arms_without_names_are_called_by_their_numbers():
     "arms", [["a", "a"], ["a", 1], ["a", "\ud800"], [], (), {"a", "b"}, [3], np.array(3)]
 )
 def test_names_must_be_texts_that_differ_and_have_an_order(arms):
-    with pytest.raises(ib.InvalidInput, match="arm"):
+    with pytest.raises(ib.errors.InvalidInput, match="arm"):
         ib.Agent(ib.LCB(), arms)
 
 
@@ -382,7 +384,7 @@ def test_an_unknown_name_is_refused_and_changes_nothing(eligible):
         lambda: agent.add_arm("tea"),
         lambda: agent.add_arm(7),
     ):
-        with pytest.raises(ib.InvalidInput, match=r"water|eligible|tea|7"):
+        with pytest.raises(ib.errors.InvalidInput, match=r"water|eligible|tea|7"):
             refused()
     assert everything(agent) == before
     assert agent.arm_names == ("tea", "coffee")
@@ -403,7 +405,7 @@ def test_a_cancelled_pull_stays_counted_and_its_loss_is_refused():
     assert list(agent.pending.values()) == [second]
     assert agent.state["pulls"].tolist() == [1, 1]
     for again in (agent.cancel, lambda ticket: agent.observe(ticket, 0.5)):
-        with pytest.raises(ib.InvalidInput, match=r"not pending.*cancelled or expired"):
+        with pytest.raises(ib.errors.InvalidInput, match=r"not pending.*cancelled or expired"):
             again(first)
     agent.observe(second, 0.5)
 
@@ -416,7 +418,7 @@ def test_losses_expire_by_round():
     assert agent.expire(before_round=4) == []
     assert agent.expire(before_round=-3) == []
     assert list(agent.pending.values()) == tickets[3:]
-    with pytest.raises(ib.InvalidInput, match="before_round"):
+    with pytest.raises(ib.errors.InvalidInput, match="before_round"):
         agent.expire("all")
 
 
@@ -445,7 +447,7 @@ def test_a_history_becomes_a_log_and_is_saved(tmp_path):
 
 def test_an_agent_keeps_no_history_unless_it_is_asked_to():
     agent = played(ib.LCB())
-    with pytest.raises(ib.NotApplicable, match="history=True"):
+    with pytest.raises(ib.errors.NotApplicable, match="history=True"):
         agent.to_log()
 
 
@@ -485,5 +487,5 @@ def test_an_oracle_is_told_again_what_it_knew(tmp_path):
     agent = played(ib.FrankWolfeOracle(), instance=world)
     agent.save(tmp_path / "agent.json")
     assert ib.Agent.load(tmp_path / "agent.json", instance=world).pull() == agent.pull()
-    with pytest.raises(ib.InvalidInput):
+    with pytest.raises(ib.errors.InvalidInput):
         ib.Agent.load(tmp_path / "agent.json", instance=ib.random_instance(3, seed=1))

@@ -31,8 +31,8 @@ def test_epsilon_greedy_is_greedy_but_for_a_random_share(decreasing, latest):
     def rule(pulls, arrivals, t):
         seen, rng = losses_of(arrivals, ARMS), random_numbers(5, t)
         probability = min(1.0, epsilon * ARMS / t) if decreasing else epsilon
-        if all(seen) and ib.uniform(rng, 0) < probability:
-            return int(ib.uniform(rng, 1) * ARMS)
+        if all(seen) and ib.random.uniform(rng, 0) < probability:
+            return int(ib.random.uniform(rng, 1) * ARMS)
         return unseen_first(seen, pulls, lambda arm: mean(seen[arm]))
 
     policy = ib.EpsilonGreedy(epsilon, decreasing)
@@ -45,7 +45,7 @@ def test_gaussian_thompson_draws_from_the_posterior(latest):
         seen, rng = losses_of(arrivals, ARMS), random_numbers(5, t)
 
         def draw(arm):
-            return mean(seen[arm]) + math.sqrt(0.25 / len(seen[arm])) * ib.normal(rng, arm)
+            return mean(seen[arm]) + math.sqrt(0.25 / len(seen[arm])) * ib.random.normal(rng, arm)
 
         return unseen_first(seen, pulls, draw)
 
@@ -98,7 +98,7 @@ def test_exp3_weighs_losses_by_probabilities_at_the_pull(latest):
             totals[a.arm] += unit / memo[a.round]
         rate = math.sqrt(math.log(ARMS) / (t * ARMS))
         weights = [math.exp(-rate * total) for total in totals]
-        target, chosen = ib.uniform(random_numbers(5, t), 0) * sum(weights), 0
+        target, chosen = ib.random.uniform(random_numbers(5, t), 0) * sum(weights), 0
         while target >= weights[chosen]:
             target -= weights[chosen]
             chosen += 1
@@ -113,7 +113,7 @@ def test_exp3_chooses_among_the_eligible_in_proportion():
     for t, row in enumerate(LOSSES, 1):
         estimate, rate = agent.state["estimate"], math.sqrt(math.log(ARMS) / (t * ARMS))
         weights = np.exp(-rate * (estimate - estimate.min())) * mask
-        target = ib.uniform(random_numbers(5, t), 0) * weights.sum()
+        target = ib.random.uniform(random_numbers(5, t), 0) * weights.sum()
         assert agent.select(mask) == np.searchsorted(np.cumsum(weights), target)
         ticket = agent.pull()
         agent.observe(ticket, row[ticket.arm])
@@ -194,5 +194,5 @@ def test_the_better_of_two_arms_that_do_not_change_is_found(policy):
     ],
 )
 def test_a_wrong_setting_is_refused(make, match):
-    with pytest.raises(ib.InvalidInput, match=match):
+    with pytest.raises(ib.errors.InvalidInput, match=match):
         make()

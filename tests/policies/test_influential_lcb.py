@@ -281,7 +281,7 @@ def test_losses_that_come_late_but_in_order_give_the_same_estimate(opening):
 )
 def test_a_scale_that_is_not_positive_is_refused(scale):
     with pytest.raises(
-        ib.InvalidInput, match='influence_bound must be a positive number or "estimate"'
+        ib.errors.InvalidInput, match='influence_bound must be a positive number or "estimate"'
     ):
         ib.InfluentialLCB(scale)
 
@@ -296,11 +296,11 @@ def test_every_positive_number_is_a_scale(scale):
 
 @pytest.mark.parametrize("opening", ["", "Pairs", "triples", 1, None, ["pairs"]])
 def test_an_unknown_opening_is_refused(opening):
-    with pytest.raises(ib.InvalidInput, match='opening must be "pairs" or "paper"'):
+    with pytest.raises(ib.errors.InvalidInput, match='opening must be "pairs" or "paper"'):
         ib.InfluentialLCB("estimate", opening=opening)
 
 
 @pytest.mark.parametrize("bound", [-0.5, math.nan, math.inf, "1", None])
 def test_a_bad_noise_bound_is_refused(bound):
-    with pytest.raises(ib.InvalidInput, match="noise_bound must"):
+    with pytest.raises(ib.errors.InvalidInput, match="noise_bound must"):
         ib.InfluentialLCB("estimate", noise_bound=bound)

@@ -158,5 +158,5 @@ def test_the_better_arm_is_found_again_after_a_change():
     ],
 )
 def test_a_wrong_setting_is_refused(make, match):
-    with pytest.raises(ib.InvalidInput, match=match):
+    with pytest.raises(ib.errors.InvalidInput, match=match):
         make()

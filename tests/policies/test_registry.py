@@ -65,7 +65,7 @@ def test_a_text_names_a_policy(text, policy):
 @pytest.mark.parametrize("text", ["lcb", "Nonsense", "Policy", "LCB.x", "ib.LCB", "1", "object()"])
 def test_an_unknown_name_is_refused_with_the_known_ones(text, refused):
     with pytest.raises(
-        ib.InvalidInput, match=r"unknown policy .*; there are .*InfluentialLCB, LCB"
+        ib.errors.InvalidInput, match=r"unknown policy .*; there are .*InfluentialLCB, LCB"
     ):
         policy_from_text(text)
 
@@ -75,7 +75,7 @@ def test_an_unknown_name_is_refused_with_the_known_ones(text, refused):
     ["", "  ", "LCB(", "LCB LCB", "LCB;LCB", "LCB\nLCB", "LCB\0", "LCB(scale=x)", "LCB(*[1])"],
 )
 def test_a_text_that_is_no_policy_is_refused_with_an_example(text, refused):
-    with refused(ib.InvalidInput, repr(text), "MOSS(alpha=2.0)"):
+    with refused(ib.errors.InvalidInput, repr(text), "MOSS(alpha=2.0)"):
         policy_from_text(text)
 
 
@@ -93,7 +93,7 @@ def test_a_text_that_is_no_policy_is_refused_with_an_example(text, refused):
 )
 def test_no_code_is_run(text, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ib.InvalidInput):
+    with pytest.raises(ib.errors.InvalidInput):
         policy_from_text(text)
     assert list(tmp_path.iterdir()) == []
 
@@ -107,7 +107,7 @@ def test_no_code_is_run(text, tmp_path, monkeypatch):
     ],
 )
 def test_settings_that_a_policy_does_not_have_are_refused(text, mentions, refused):
-    with refused(ib.InvalidPolicy, *mentions):
+    with refused(ib.errors.InvalidPolicy, *mentions):
         policy_from_text(text)
 
 
@@ -120,7 +120,7 @@ def test_settings_that_a_policy_does_not_have_are_refused(text, mentions, refuse
     ],
 )
 def test_settings_without_meaning_are_refused_by_the_policy(text, refused):
-    with refused(ib.InvalidInput, "must be"):
+    with refused(ib.errors.InvalidInput, "must be"):
         policy_from_text(text)
 
 
@@ -161,7 +161,7 @@ def test_policies_of_the_package_are_named_plainly_and_others_by_their_module():
     ],
 )
 def test_a_policy_that_cannot_be_found_is_refused_with_a_hint(name, mentions, refused):
-    with refused(ib.InvalidInput, *mentions):
+    with refused(ib.errors.InvalidInput, *mentions):
         policy_from_json({"name": name, "settings": {}})
 
 
@@ -170,7 +170,7 @@ def test_the_module_of_a_policy_is_imported(own_file, monkeypatch):
     data = {"name": "own_policies:Mine", "settings": {"weight": 2.0}}
     assert policy_from_json(data).label == "Mine(weight=2.0)"
     for wrong in ({"weight": -1.0}, {"height": 1.0}, ["weight"]):
-        with pytest.raises(ib.InvalidInput, match="own_policies:Mine"):
+        with pytest.raises(ib.errors.InvalidInput, match="own_policies:Mine"):
             policy_from_json(data | {"settings": wrong})
 
 
@@ -178,12 +178,12 @@ def test_a_policy_that_is_given_must_be_that_of_the_file(refused):
     data = policy_to_json(ib.MOSS(alpha=2.0))
     mine = ib.MOSS(alpha=2.0)
     assert policy_from_json(data, mine) is mine
-    with refused(ib.InvalidInput, "MOSS", "does not fit"):
+    with refused(ib.errors.InvalidInput, "MOSS", "does not fit"):
         policy_from_json(data, ib.MOSS())
 
 
 def test_a_setting_that_no_file_can_hold_is_named(refused):
-    with refused(ib.InvalidPolicy, "NamedByUser", "weight", "to_json"):
+    with refused(ib.errors.InvalidPolicy, "NamedByUser", "weight", "to_json"):
         policy_to_json(NamedByUser(weight=object()))
     assert policy_to_json(NamedByUser(weight=(1, 2)))["settings"] == {"weight": [1, 2]}
 
@@ -247,7 +247,7 @@ def test_a_policy_of_ones_own_is_named_with_its_home(home, own_file):
     ],
 )
 def test_what_is_wrong_with_a_policy_of_ones_own_is_said(text, mentions, own_file):
-    with pytest.raises(ib.InvalidInput) as refusal:
+    with pytest.raises(ib.errors.InvalidInput) as refusal:
         policy_from_text(text)
     assert "\n" not in str(refusal.value)
     for mention in mentions:

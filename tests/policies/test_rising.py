@@ -105,9 +105,9 @@ def test_an_arm_that_will_be_the_best_is_waited_for():
 
 @pytest.mark.parametrize("code", [ib.REdUCB, ib.RLessUCB])
 def test_a_wrong_setting_is_refused(code):
-    with pytest.raises(ib.InvalidInput, match=r"epsilon must be .* at most 0.5, got 0.6"):
+    with pytest.raises(ib.errors.InvalidInput, match=r"epsilon must be .* at most 0.5, got 0.6"):
         code(epsilon=0.6)
-    with pytest.raises(ib.InvalidInput, match="alpha must be a number above 0"):
+    with pytest.raises(ib.errors.InvalidInput, match="alpha must be a number above 0"):
         code(alpha=-1)
-    with pytest.raises(ib.InvalidInput, match="sigma must be a number above 0"):
+    with pytest.raises(ib.errors.InvalidInput, match="sigma must be a number above 0"):
         code(sigma=0)

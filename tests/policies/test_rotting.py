@@ -129,7 +129,7 @@ def test_an_arm_that_has_rotted_is_left():
 
 @pytest.mark.parametrize("code", [ib.RAWUCB, ib.FEWA])
 def test_a_wrong_setting_is_refused(code):
-    with pytest.raises(ib.InvalidInput, match="alpha must be a number above 0, got 0"):
+    with pytest.raises(ib.errors.InvalidInput, match="alpha must be a number above 0, got 0"):
         code(alpha=0)
-    with pytest.raises(ib.InvalidInput, match="sigma must be a number above 0, got nan"):
+    with pytest.raises(ib.errors.InvalidInput, match="sigma must be a number above 0, got nan"):
         code(sigma=math.nan)

@@ -81,7 +81,7 @@ def test_without_gymnasium_the_extra_is_named():
         "import sys; sys.modules['gymnasium'] = None\n"
         "import influential_bandits as ib\n"
         "try:\n    ib.InfluentialBanditEnv\n"
-        "except ib.MissingExtra as error:\n    print(error)"
+        "except ib.errors.MissingExtra as error:\n    print(error)"
     )
     assert "pip install gymnasium" in " ".join(run(script))
 

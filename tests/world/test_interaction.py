@@ -480,7 +480,7 @@ def test_an_interaction_is_an_array_for_numpy(kind):
 
 def test_a_matrix_too_large_to_be_meant_says_what_it_would_take(refused):
     wide = ib.LowRankInteraction(np.ones((100_000, 1)))
-    with refused(ib.InvalidInput, "100,000 arms", "74.5 GiB", "rows()"):
+    with refused(ib.errors.InvalidInput, "100,000 arms", "74.5 GiB", "rows()"):
         np.asarray(wide)
 
 

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import influential_bandits as ib
-from influential_bandits import uniform
 from influential_bandits.errors import InvalidInput
+from influential_bandits.random import uniform
 from influential_bandits.world.noise import noise_from_json
 
 ERROR_RATE = 1e-6

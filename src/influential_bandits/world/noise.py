@@ -131,9 +131,9 @@ class Noise:
     A noise is a frozen dataclass of numbers with a static method ``observe(c, t, arm, expected,
     rng)`` in plain Python, which the package compiles. It returns the loss that is observed when
     ``arm`` is pulled in round t ≥ 1 and the loss before noise is ``expected``. ``c`` has the fields
-    of the dataclass; ``rng`` is the stream of this round, for ``ib.uniform(rng, i)`` and
-    ``ib.normal(rng, i)``, i = 0, 1, 2, …. For the regret to mean what it says, observed losses
-    should have the mean ``expected``.
+    of the dataclass; ``rng`` is the stream of this round, for ``ib.random.uniform(rng, i)`` and
+    ``ib.random.normal(rng, i)``, i = 0, 1, 2, …. For the regret to mean what it says, observed
+    losses should have the mean ``expected``.
 
     The same function runs in :func:`simulate`, :class:`Environment` and Gymnasium, to the same
     bits; after an edit the new code runs, as with policies.

@@ -80,23 +80,23 @@ ONE = {"mean": [0.0, 0.0], "covariance": np.eye(2), "sigma": 1.0}
     ],
 )
 def test_what_is_no_prior_is_refused(refused, change, mentions):
-    with refused(ib.InvalidInput, *mentions):
+    with refused(ib.errors.InvalidInput, *mentions):
         ib.LossPrior(**ONE | change)
 
 
 def test_an_interaction_of_another_size_is_refused(refused):
-    with refused(ib.InvalidInput, "2 × 2", "(1, 1)"):
+    with refused(ib.errors.InvalidInput, "2 × 2", "(1, 1)"):
         ib.LossPrior.around([[1.0]], [1.0, 2.0], sd=1.0, sigma=1.0)
 
 
 @pytest.mark.parametrize("sd", [-1.0, np.nan, np.inf, "wide", None])
 def test_a_width_that_is_none_is_refused(refused, sd):
-    with refused(ib.InvalidInput, "sd", repr(sd)):
+    with refused(ib.errors.InvalidInput, "sd", repr(sd)):
         ib.LossPrior.around([[1.0]], [1.0], sd=sd, sigma=1.0)
 
 
 def test_an_interaction_that_is_not_symmetric_is_refused(refused):
-    with refused(ib.InvalidInput, "not symmetric", "|A[0,1] − A[1,0]| = 8.9"):
+    with refused(ib.errors.InvalidInput, "not symmetric", "|A[0,1] − A[1,0]| = 8.9"):
         ib.LossPrior.around([[0.5, 9.0], [0.1, 0.3]], [1.0, 2.0], sd=0.1, sigma=1.0)
 
 
@@ -109,7 +109,7 @@ def test_rounding_does_not_make_a_covariance_asymmetric():
 
 def test_a_covariance_that_is_none_is_refused_when_it_is_used(refused):
     prior = ib.LossPrior([0.0, 0.0], np.diag([1.0, -1.0]), 1.0)
-    with refused(ib.InvalidInput, "positive definite"):
+    with refused(ib.errors.InvalidInput, "positive definite"):
         ib.Agent(ib.ModelLCB(prior=prior), 1)
 
 
@@ -148,16 +148,16 @@ def test_priors_that_differ_in_anything_are_not_equal():
     ],
 )
 def test_a_damaged_file_is_refused(refused, change, mentions):
-    with refused(ib.InvalidInput, *mentions):
+    with refused(ib.errors.InvalidInput, *mentions):
         ib.LossPrior.from_json(some_prior(1).to_json() | change)
 
 
 def test_a_file_without_an_entry_is_refused(refused):
     data = some_prior().to_json()
     del data["sigma"]
-    with refused(ib.InvalidInput, "damaged", "sigma"):
+    with refused(ib.errors.InvalidInput, "damaged", "sigma"):
         ib.LossPrior.from_json(data)
-    with refused(ib.InvalidInput, "no prior"):
+    with refused(ib.errors.InvalidInput, "no prior"):
         ib.LossPrior.from_json([1, 2])
 
 
@@ -183,7 +183,7 @@ def test_a_file_without_an_entry_is_refused(refused):
     ],
 )
 def test_settings_that_make_no_policy_are_refused(refused, settings, mentions):
-    with refused(ib.InvalidInput, *mentions):
+    with refused(ib.errors.InvalidInput, *mentions):
         ib.ModelLCB(**settings)
 
 
@@ -201,5 +201,5 @@ def test_scales_far_from_the_noise_are_cut_to_what_the_policy_knows(scale, noise
 
 
 def test_a_prior_about_more_arms_than_there_are_is_refused(refused):
-    with refused(ib.InvalidInput, "3 arms", "2"):
+    with refused(ib.errors.InvalidInput, "3 arms", "2"):
         ib.Agent(ib.ModelLCB(prior=some_prior(3)), 2)
