@@ -26,6 +26,7 @@ from strategies import (
 
 import influential_bandits as ib
 from influential_bandits.errors import InvalidInput, InvalidInstance, NotApplicable
+from influential_bandits.world.instance import remember
 
 INDEFINITE = [[1.0, 2.0], [2.0, 1.0]]
 EXACT_FAMILIES = ("eighths", "singular eighths", "zero")
@@ -291,7 +292,7 @@ def test_an_answer_that_took_effort_is_made_once():
     instance = ib.counterexample()
     made = []
     for _ in range(2):
-        assert instance.remember("something", lambda: made.append(1) or "made") == "made"
+        assert remember(instance, "something", lambda: made.append(1) or "made") == "made"
     assert made == [1]
 
 

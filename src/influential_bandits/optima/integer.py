@@ -13,7 +13,7 @@ from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.optima.path import optimal_path
 from influential_bandits.world.factorisation import pivoted_ldl
-from influential_bandits.world.instance import Instance, require_instance
+from influential_bandits.world.instance import Instance, require_instance, require_lasting_memory
 
 __all__ = ["IntegerOptimum", "integer_optimum"]
 
@@ -75,7 +75,7 @@ def integer_optimum(instance: Instance, horizon: int, nodes: int = 2_000_000) ->
     >>> integer_optimum(ib.counterexample(), 100).counts
     array([100,   0])
     """
-    require_instance(instance).require_lasting_memory("the optimum in whole numbers")
+    require_lasting_memory(require_instance(instance), "the optimum in whole numbers")
     horizon = checked_horizon(horizon)
     nodes = whole_number("nodes", nodes, 0, 2**63)
     if not instance.definite:

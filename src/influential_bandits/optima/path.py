@@ -26,7 +26,12 @@ from influential_bandits.optima.critical_line import (
 )
 from influential_bandits.optima.faces import best_face
 from influential_bandits.world.dynamics import LOW_RANK, SPARSE, World
-from influential_bandits.world.instance import Instance, require_instance
+from influential_bandits.world.instance import (
+    Instance,
+    remember,
+    require_instance,
+    require_lasting_memory,
+)
 
 __all__ = ["OptimalPath", "Optimum", "optimal_path", "optimum"]
 
@@ -97,7 +102,7 @@ class OptimalPath:
     """
 
     def __init__(self, instance: Instance) -> None:
-        require_instance(instance).require_lasting_memory("the optimal path")
+        require_lasting_memory(require_instance(instance), "the optimal path")
         if not instance.definite:
             raise NotApplicable(
                 "the optimal path needs a positive semi-definite interaction; "
@@ -215,7 +220,7 @@ def optimal_path(instance: Instance) -> OptimalPath:
     >>> optimal_path(ib.counterexample()).counts(100)
     array([99.5,  0.5])
     """
-    return require_instance(instance).remember("optimal_path", lambda: OptimalPath(instance))
+    return remember(require_instance(instance), "optimal_path", lambda: OptimalPath(instance))
 
 
 def optimum(instance: Instance, horizon: int) -> Optimum:
@@ -234,7 +239,7 @@ def optimum(instance: Instance, horizon: int) -> Optimum:
     >>> best.counts, best.loss, best.certificate.is_optimal()
     (array([99.5,  0.5]), 5049.875, True)
     """
-    require_instance(instance).require_lasting_memory("the optimum")
+    require_lasting_memory(require_instance(instance), "the optimum")
     horizon = checked_horizon(horizon)
     if instance.definite:
         return optimal_path(instance).optimum(horizon)

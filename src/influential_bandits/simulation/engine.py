@@ -35,7 +35,7 @@ from influential_bandits.simulation.kernels import (
 )
 from influential_bandits.simulation.scenario import Scenario, require_scenario
 from influential_bandits.simulation.scenario_player import ScenarioPlayer, places, rules_of
-from influential_bandits.simulation.simd.lanes import lane_tasks, lanes_apply
+from influential_bandits.simulation.simd.tasks import lane_tasks
 from influential_bandits.simulation.trajectory import Trajectory
 from influential_bandits.world.dynamics import fresh
 from influential_bandits.world.instance import Instance
@@ -201,15 +201,12 @@ def simulate(
     except (MemoryError, ValueError) as error:
         raise InvalidInput(f"the results do not fit into memory: {error}; keep less") from None
 
-    tasks: list[Task]
-    if (
-        scenario is None
-        and not recorded
-        and not check
-        and lanes_apply(policy, world, noise, horizon, len(seed_list), where.threads)
-    ):
-        tasks = lane_tasks(policy, world, noise, seed_list, numbers, counts, marks, horizon)
-    else:
+    tasks: Sequence[Task] | None = None
+    if scenario is None and not recorded and not check:
+        tasks = lane_tasks(
+            policy, world, noise, seed_list, numbers, counts, marks, horizon, where.threads
+        )
+    if tasks is None:
         whole = Output(
             checkpoints=marks,
             counts=counts,
