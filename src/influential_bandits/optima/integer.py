@@ -86,7 +86,7 @@ def integer_optimum(instance: Instance, horizon: int, nodes: int = 2_000_000) ->
     point = segment.point(float(horizon))[:-1]
     gaps = np.maximum(segment.gaps(float(horizon)), 0.0)
 
-    counts, excess = _rounded(instance, segment.support, point, gaps, horizon)
+    counts, excess = _round(instance, segment.support, point, gaps, horizon)
     others = np.setdiff1d(np.flatnonzero(gaps <= excess), segment.support)
     others = others[np.argsort(-gaps[others], kind="stable")]
     exact = False
@@ -106,10 +106,12 @@ def integer_optimum(instance: Instance, horizon: int, nodes: int = 2_000_000) ->
         )
         counts[order] = chosen
     loss = float(instance.total_loss(counts))
-    return IntegerOptimum(horizon, counts, loss, excess, 0.0 if exact else excess, exact)
+    return IntegerOptimum(
+        horizon, counts, loss, float(excess), 0.0 if exact else float(excess), exact
+    )
 
 
-def _rounded(
+def _round(
     instance: Instance, support: Ints, point: Floats, gaps: Floats, horizon: int
 ) -> tuple[Ints, float]:
     """Return good whole counts on the support: rounded, then improved by moving single pulls."""

@@ -114,6 +114,10 @@ class OptimalPath:
         if instance.world.kind != SPARSE:
             self._follow(float(LARGEST_HORIZON))
 
+    def __repr__(self) -> str:
+        """Say whose path it is, and how far it is known."""
+        return f"OptimalPath({self.instance!r}, known to T = {self._followed:.4g})"
+
     def _follow(self, horizon: float) -> None:
         """Walk along the path at least to a horizon.
 
@@ -170,7 +174,7 @@ class OptimalPath:
         if flat.size:
             self._follow(float(flat.max()))
         world, b = self.instance.world, self.instance.linear_term
-        out, residuals = _certified_counts(world, b, self._events, self._times, flat)
+        out, residuals = _certify_counts(world, b, self._events, self._times, flat)
         _require_proof(Certificate(*residuals.tolist()), flat)
         return out.reshape(*np.shape(horizons), self.instance.n_arms)
 
@@ -243,14 +247,14 @@ def optimum(instance: Instance, horizon: int) -> Optimum:
     horizon = checked_horizon(horizon)
     if instance.definite:
         return optimal_path(instance).optimum(horizon)
-    support, point, certificate = certified_face(instance, horizon)
+    support, point, certificate = certify_face(instance, horizon)
     x = np.zeros(instance.n_arms)
     x[support] = np.maximum(point[:-1, 0], 0.0)
     loss = float(instance.total_loss(x))
     return Optimum(float(horizon), x, float(point[-1, 0]), loss, certificate)
 
 
-def certified_face(instance: Instance, horizon: float) -> tuple[Ints, Floats, Certificate]:
+def certify_face(instance: Instance, horizon: float) -> tuple[Ints, Floats, Certificate]:
     """Return support, point (double-double, with λ) and certificate of an indefinite optimum."""
     support, point = best_face(instance, horizon)
     residuals = certify(instance.world, instance.linear_term, support, point, float(horizon))
@@ -265,7 +269,7 @@ def _require_proof(certificate: Certificate, horizons: float | Floats) -> None:
 
 
 @kernel
-def _certified_counts(
+def _certify_counts(
     world: World, b: Floats, events: Ints, times: Floats, horizons: Floats
 ) -> tuple[Floats, Floats]:
     """Return x*(T) for each horizon, and their largest residuals as in :class:`Certificate`."""

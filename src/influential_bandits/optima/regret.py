@@ -13,7 +13,7 @@ from influential_bandits.numerics.compiling import kernel
 from influential_bandits.numerics.double_double import add, scale, two_product
 from influential_bandits.optima.critical_line import add_products
 from influential_bandits.optima.integer import integer_optimum
-from influential_bandits.optima.path import certified_face, optimal_path
+from influential_bandits.optima.path import certify_face, optimal_path
 from influential_bandits.world.dynamics import World
 from influential_bandits.world.instance import (
     Instance,
@@ -100,7 +100,7 @@ def _against_relaxation(instance: Instance, rows: Floats) -> Floats:
         if instance.definite:
             out[chosen] = _from_path(instance, rows[chosen], float(horizon))
         else:
-            support, point, _ = certified_face(instance, float(horizon))
+            support, point, _ = certify_face(instance, float(horizon))
             best = np.zeros((int(chosen.sum()), instance.n_arms, 2))
             best[:, support] = point[:-1]
             out[chosen] = np.maximum(_excess_over(instance, rows[chosen], best), 0.0)

@@ -110,6 +110,11 @@ class Interaction(Frozen, ABC):
         """Hash by the numbers, like equality."""
         return hash((self.kind, self.values.shape, self.values.tobytes(), self.columns.tobytes()))
 
+    def __repr__(self) -> str:
+        """Say the size."""
+        rank = f", rank {self.values.shape[1]}" if self.kind == LOW_RANK else ""
+        return f"{type(self).__name__}({self.n_arms} arms{rank}, max|A| = {self.max_abs:.4g})"
+
 
 class DenseInteraction(Interaction):
     """An interaction given entry by entry.
@@ -277,7 +282,7 @@ class SparseInteraction(Interaction):
         if not np.can_cast(matrix.dtype, np.float64, "same_kind"):
             raise InvalidInstance(f"interaction must be an array of numbers, not of {matrix.dtype}")
         _require_square(matrix.shape)
-        a = _checked_rows(scipy.sparse.csr_array(matrix, dtype=float, copy=True))
+        a = _check_rows(scipy.sparse.csr_array(matrix, dtype=float, copy=True))
         a.sum_duplicates()
         a.eliminate_zeros()
         require_losses("interaction", a.data, InvalidInstance)
@@ -390,12 +395,12 @@ def _sparse_matrix(data: Mapping[str, Any]) -> Any:
         ends = len(columns) + 1
         offsets = [whole_number("offset", offset, 0, ends) for offset in data["offsets"]]
         entries = data["values"], columns, offsets
-        return _checked_rows(scipy.sparse.csr_array(entries, shape=(n_arms, n_arms), dtype=float))
+        return _check_rows(scipy.sparse.csr_array(entries, shape=(n_arms, n_arms), dtype=float))
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInstance(f"the sparse interaction of the file is broken: {error}") from None
 
 
-def _checked_rows(matrix: Any) -> Any:
+def _check_rows(matrix: Any) -> Any:
     """Return a CSR array whose rows and columns are where they say; SciPy takes its word for it."""
     offsets, columns = matrix.indptr, matrix.indices
     if (

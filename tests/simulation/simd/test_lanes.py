@@ -197,9 +197,9 @@ def test_late_rounds_are_played_alike(policy, late):
 @pytest.mark.parametrize("noise", [ib.UniformNoise(0.7), ib.GaussianNoise(0.7)])
 def test_the_noise_of_a_block_is_that_of_its_rounds(noise):
     seeds, numbers = np.arange(16, dtype=np.uint64), np.full(16, 3, np.uint64)
-    keys = layout.aligned((1, 32), np.uint64)
+    keys = layout.allocate_aligned((1, 32), np.uint64)
     kernels.fill_keys(seeds[None], numbers[None], keys)
-    scratch = layout.aligned((3, 16 * BLOCK), np.float64)
+    scratch = layout.allocate_aligned((3, 16 * BLOCK), np.float64)
     source = noise.source()
     for first in (1, 2**31 - 9, 2**52):
         last = first + BLOCK - 1

@@ -23,7 +23,7 @@ from influential_bandits.policies.model_lcb.posterior import (
     learn,
     move,
     place,
-    predicted,
+    predict,
     respread,
     unknowns,
 )
@@ -330,7 +330,7 @@ class ModelLCB(Policy):
                     best = arm
                     lowest = promise
         if best == greedy and (c.warm or c.horizon > 0) and s.theta.size > 0:
-            return _planned(c, s, t, eligible, greedy)
+            return _plan(c, s, t, eligible, greedy)
         return best
 
     @staticmethod
@@ -504,7 +504,7 @@ def _look(c: Any, s: Any) -> None:
 def _predict(c: Any, s: Any) -> None:
     weights = s.weights[s.choice[0] :: c.memories]
     for arm in range(c.n_arms):
-        s.mean[arm] = predicted(s.theta, weights, arm)
+        s.mean[arm] = predict(s.theta, weights, arm)
 
 
 @inlined
@@ -609,7 +609,7 @@ def _set_radius(c: Any, s: Any) -> None:
 
 
 @inlined
-def _planned(c: Any, s: Any, t: int, eligible: Any, greedy: int) -> int:
+def _plan(c: Any, s: Any, t: int, eligible: Any, greedy: int) -> int:
     """Return the arm with the smallest mean among those that the rounds ahead have a use for."""
     n_arms = c.n_arms
     interaction, allowed = np.empty((n_arms, n_arms)), np.ones(n_arms)

@@ -133,21 +133,21 @@ class Round:
 
     def play(self, noise: Any, t: Any, common: Any) -> None:
         """Choose, observe, and learn."""
-        chosen = self._chosen(t, common)
+        chosen = self._choose(t, common)
         weights = [self.slots.load(self.weights + arm) for arm in range(self.n_arms)]
         loss = self.b.fadd(self._expected_loss(chosen, weights), noise)
         for arm in range(self.n_arms):
             more = self.b.fadd(weights[arm], self.v.same(1.0))
             self._replace(chosen, arm, self.weights, more)
         if self.averaging:
-            total = self.b.fadd(self._picked(chosen, self.totals), loss)
-            pulls = self._picked(chosen, self.weights)
+            total = self.b.fadd(self._pick(chosen, self.totals), loss)
+            pulls = self._pick(chosen, self.weights)
             self._learn(chosen, self.totals, total)
             self._learn(chosen, self.numbers, self.b.fdiv(total, pulls))
         else:
             self._learn(chosen, self.numbers, self.b.fadd(loss, common))
 
-    def _chosen(self, t: Any, common: Any) -> Any:
+    def _choose(self, t: Any, common: Any) -> Any:
         """Return the arm of each lane: each arm once, then the first with the lowest index.
 
         An arm takes over if its index is *less*, as in the general loop also if one is NaN.
@@ -180,7 +180,7 @@ class Round:
         total = self.b.fadd(self.b.fadd(*partial[:2]), self.b.fadd(*partial[2:]))
         for i in range(whole, self.n_arms):
             total = self.b.fadd(total, products[i])
-        return self.b.fadd(self._picked(chosen, self.initial), total)
+        return self.b.fadd(self._pick(chosen, self.initial), total)
 
     def _row(self, chosen: Any) -> list[Any]:
         """Return the chosen arm's row of A. Arm by arm: the processor has few mask registers."""
@@ -192,7 +192,7 @@ class Round:
                 row[column] = self.b.select(here, entry, row[column])
         return row
 
-    def _picked(self, chosen: Any, start: int) -> Any:
+    def _pick(self, chosen: Any, start: int) -> Any:
         """Return the chosen arm's slot of those that begin at ``start``."""
         value = self.slots.load(start)
         for arm in range(1, self.n_arms):

@@ -37,7 +37,7 @@ def weight_slot(n_arms: int, arm: int) -> int:
     return n_arms * (n_arms + 1) + arm
 
 
-def aligned(shape: tuple[int, int], dtype: type) -> npt.NDArray[Any]:
+def allocate_aligned(shape: tuple[int, int], dtype: type) -> npt.NDArray[Any]:
     """Return zeros that start where a vector register can be loaded in one piece."""
     size = shape[0] * shape[1]
     spare = ALIGNMENT // 8

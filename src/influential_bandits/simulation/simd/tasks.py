@@ -19,7 +19,7 @@ from influential_bandits.simulation.simd.kernels import advance_lanes, fill_keys
 from influential_bandits.simulation.simd.layout import (
     ROUNDS_PER_BLOCK,
     Words,
-    aligned,
+    allocate_aligned,
     lanes_for,
     slots_for,
 )
@@ -203,7 +203,7 @@ class LaneTask:
         state, keys = self._fresh_state(), self._keys()
         known = isinstance(self.policy, InfluentialLCB)
         bound = float(self.policy.influence_bound) if known else None  # type: ignore[attr-defined]
-        scratch = aligned((3, ROUNDS_PER_BLOCK * self.lanes), np.float64)
+        scratch = allocate_aligned((3, ROUNDS_PER_BLOCK * self.lanes), np.float64)
         arms, counts, marks = (0,) * self.n_arms, self.counts, self.checkpoints
 
         def play(first: int, last: int) -> None:
@@ -222,7 +222,7 @@ class LaneTask:
         of_lane = self._by_lane() // len(self.seeds)
         first, last = of_lane[0, 0], of_lane[-1, -1]
         given = np.stack([_constants(i) for i in self.instances[first : last + 1]])
-        state = aligned((len(of_lane), slots_for(self.n_arms) * self.lanes), np.float64)
+        state = allocate_aligned((len(of_lane), slots_for(self.n_arms) * self.lanes), np.float64)
         slots = state.reshape(len(of_lane), -1, self.lanes)
         slots[:, : given.shape[1]] = given[of_lane - first].swapaxes(1, 2)
         return state
@@ -230,7 +230,7 @@ class LaneTask:
     def _keys(self) -> Words:
         """Return the noise keys of each group, (groups, 2 · lanes): the first ones, the second."""
         of_lane = self._by_lane()
-        keys = aligned((len(of_lane), 2 * self.lanes), np.uint64)
+        keys = allocate_aligned((len(of_lane), 2 * self.lanes), np.uint64)
         fill_keys(
             self.seeds[of_lane % len(self.seeds)], self.numbers[of_lane // len(self.seeds)], keys
         )
