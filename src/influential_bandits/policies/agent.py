@@ -132,7 +132,7 @@ class Agent:
         history: bool = False,
     ) -> None:
         self.policy = checked_policy(policy)
-        self._names = None if not _are_names(arms) else checked_names("arms", arms)
+        self._name_arms(checked_names("arms", arms) if _are_names(arms) else None)
         number = arms if self._names is None else len(self._names)
         self.n_arms = whole_number("arms", number, 1, LARGEST_ARMS + 1)
         self.seed = whole_number("seed", seed)
@@ -315,7 +315,8 @@ class Agent:
         before, old = self._layout, _as_one_run(self._arrays)
         n_arms = whole_number("arms", self.n_arms + 1, 1, LARGEST_ARMS + 1)
         self._layout = Layout(self.policy, n_arms, checked=self._checked)
-        self.n_arms, self._names = n_arms, names
+        self.n_arms = n_arms
+        self._name_arms(names)
         self._arrays = self._layout.arrays(*map(np.zeros_like, self._layout.fresh.values()))
         self._layout.carry_over(before, old, _as_one_run(self._arrays))
         self._call("arm_added", note_new_arm, self.n_arms - 1)
@@ -331,13 +332,17 @@ class Agent:
         self.retired.add(int(arm))
         self._call("arm_retired", note_retired_arm, int(arm))
 
+    def _name_arms(self, names: tuple[str, ...] | None) -> None:
+        self._names = names
+        self._numbers = {name: number for number, name in enumerate(names or ())}
+
     def _number(self, arm: object) -> int:
         """Return the number of an arm from its number or its name."""
         if self._names is None or not isinstance(arm, str):
             return arm_number(arm, self.n_arms)
-        if arm not in self._names:
+        if arm not in self._numbers:
             raise InvalidInput(f"there is no arm {arm!r}; there are {', '.join(self._names):.200}")
-        return self._names.index(arm)
+        return self._numbers[arm]
 
     def _name(self, arm: int) -> str:
         return str(arm) if self._names is None else self._names[arm]
