@@ -76,7 +76,9 @@ def environment(wheel, tmp_path_factory):
 
 def test_wheel_carries_its_types(wheel):
     with zipfile.ZipFile(wheel) as archive:
-        stubs = {f"influential_bandits/{package}__init__.pyi" for package in ("", "logs/", "optima/")}
+        stubs = {
+            f"influential_bandits/{package}__init__.pyi" for package in ("", "logs/", "optima/")
+        }
         assert {"influential_bandits/py.typed", *stubs} <= set(archive.namelist())
 
 

@@ -107,19 +107,19 @@ class _Trial:
         return random_instance(n_arms=self.n_arms, seed=self.seed)
 
     @property
-    def told(self) -> dict[str, Any]:
-        """What an agent has to be told besides the number of arms."""
+    def knowledge(self) -> dict[str, Any]:
+        """What an oracle's agent is given besides the number of arms."""
         if not self.policy.privileged:
             return {}
         return {"instance": self.instance, "horizon": self.rounds}
 
     def agent(self) -> Agent:
-        return Agent(self.policy, self.n_arms, self.seed, check=self.check, **self.told)
+        return Agent(self.policy, self.n_arms, self.seed, check=self.check, **self.knowledge)
 
     def resume(self, agent: Agent) -> Agent:
         """Return the agent as it comes back from its file."""
         text = json.dumps(agent.to_json(), allow_nan=False)
-        return Agent.from_json(json.loads(text), self.policy, check=self.check, **self.told)
+        return Agent.from_json(json.loads(text), self.policy, check=self.check, **self.knowledge)
 
     def play(self) -> list[int]:
         """Return the arms that the engine plays."""

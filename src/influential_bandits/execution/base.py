@@ -31,7 +31,7 @@ class Task(Steps, Protocol):
     """Work in steps that can be sent away, and its results brought back."""
 
     def results(self) -> Any:
-        """Return what the work has left, to be sent home."""
+        """Return the results, to be sent to whoever asked for them."""
 
     def accept(self, results: Any) -> None:
         """Take the results of the same task, done elsewhere."""

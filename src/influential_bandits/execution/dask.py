@@ -101,7 +101,7 @@ class DaskExecution(Execution):
         self._threads = 0  # of the cluster, when last looked at
         self._looked = -LOOK
         self._last_worker = time.monotonic()  # when one was last seen
-        self._told = False
+        self._warned = False
 
     def __repr__(self) -> str:
         """Say where the cluster is."""
@@ -366,9 +366,9 @@ class DaskExecution(Execution):
                 raise self._lost()  # another one, which knows nothing of our tasks
             self._scheduler = found.get("id")
             if self._threads:
-                self._last_worker, self._told = now, False
-            elif now - self._last_worker > PATIENCE and not self._told:
-                self._told = True
+                self._last_worker, self._warned = now, False
+            elif now - self._last_worker > PATIENCE and not self._warned:
+                self._warned = True
                 print(f"waiting for workers: the scheduler{self._where} has none", file=sys.stderr)
         return max(1, IN_FLIGHT * self._threads)
 

@@ -143,7 +143,7 @@ class Agent:
         self._history = History() if history else None
         self._known = (instance, horizon) if policy.privileged else ()
         self._checked = bool(check)
-        self._told = _digest(policy, instance, horizon)
+        self._knowledge = _digest(policy, instance, horizon)
         self._lay_out()
         self._arrays = self._layout.arrays()
         self._call("init", init_state)
@@ -385,7 +385,7 @@ class Agent:
             "round": str(self.round),
             "retired": sorted(self.retired),
             "pending": [[str(t.round), t.arm, list(t.memo)] for t in self.pending.values()],
-            "told": self._told,
+            "knowledge": self._knowledge,
             "history": None if self._history is None else self._history.to_json(),
             "state": {name: self._field_to_json(name, v) for name, v in self._own_views().items()},
         }
@@ -417,7 +417,7 @@ class Agent:
             )
             if agent.n_arms != data["n_arms"]:
                 raise damaged(f"{agent.n_arms} arm_names", f"n_arms = {shown(data['n_arms'])}")
-            if data["told"] != agent._told:
+            if data["knowledge"] != agent._knowledge:
                 raise InvalidInput(
                     "the state was saved by an oracle told another instance or horizon"
                 )

@@ -290,8 +290,8 @@ class Trajectory:
         except NOT_OURS as error:
             if isinstance(error, InvalidInput) and str(path) in str(error):
                 raise
-            told = str(error) if isinstance(error, InvalidInput) else f"{error!r:.200}"
-            raise InvalidInput(f"{path} is not a saved trajectory: {told}") from None
+            why = str(error) if isinstance(error, InvalidInput) else f"{error!r:.200}"
+            raise InvalidInput(f"{path} is not a saved trajectory: {why}") from None
 
     def __repr__(self) -> str:
         """Say who played, how long, and how often."""

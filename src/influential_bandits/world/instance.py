@@ -18,9 +18,9 @@ from influential_bandits.world.dynamics import World, all_deviations, fresh, tot
 from influential_bandits.world.interaction import (
     DenseInteraction,
     Interaction,
-    _frozen,
-    _numbers,
     as_interaction,
+    check_numbers,
+    freeze,
     interaction_from_json,
 )
 
@@ -69,7 +69,7 @@ class Instance(Frozen):
         definite: bool = True,
     ) -> None:
         matrix = as_interaction(interaction)
-        loss = _numbers(initial_loss, "initial_loss")
+        loss = check_numbers(initial_loss, "initial_loss")
         if loss.shape != (matrix.n_arms,):
             raise InvalidInstance(
                 f"initial_loss must have one number for each of the {matrix.n_arms} arms of the "
@@ -83,7 +83,7 @@ class Instance(Frozen):
             raise InvalidInstance(_indefinite(matrix))
         self._set(
             _interaction=matrix,
-            _initial_loss=_frozen(loss),
+            _initial_loss=freeze(loss),
             _names=None if arm_names is None else _names(arm_names, matrix.n_arms),
             _memory=float(memory),
             _remembered={},
@@ -129,7 +129,7 @@ class Instance(Frozen):
     def linear_term(self) -> Floats:
         """The vector b = l1 − ½·diag(A), (arms,): the total loss is b·x + ½·xᵀAx (Prop. 2.1)."""
         require_lasting_memory(self, "linear_term")
-        return _frozen(self._initial_loss - 0.5 * self._interaction.diagonal)
+        return freeze(self._initial_loss - 0.5 * self._interaction.diagonal)
 
     @cached_property
     def world(self) -> World:

@@ -224,13 +224,13 @@ class ModelLCB(Policy):
 
     def check_state(self, n_arms: int, rounds: int, state: State) -> None:
         """Counts add up, choices are among the candidates, and sums have the size of losses."""
-        told = np.arange(n_arms) < (0 if self.prior is None else self.prior.n_arms)
+        known = np.arange(n_arms) < (0 if self.prior is None else self.prior.n_arms)
         require_range(state, "pulls", 0, rounds)
         require_sum(state, "pulls", rounds)
-        require_range(state, "seen", told, state["pulls"] + told)
+        require_range(state, "seen", known, state["pulls"] + known)
         require_unseen(state)
         before = 0 if self.prior is None else self.prior.events
-        seen = int((state["seen"] - told).sum())
+        seen = int((state["seen"] - known).sum())
         require_equal(state, "observations", before + seen)
         require_range(state, "next_choice", 1, max(n_arms, 2 * LAST_CHOICE))
         self._check_choice(state)
