@@ -192,8 +192,8 @@ def simulate(
     known = _arms_known_at_start(scenario, policy, n_arms)
     shape = (len(world), len(seed_list), len(marks))
     fading = any(instance.memory < 1.0 for instance in world)
-    rounds = horizon if record == "choices" else 0
-    each = 8 * len(marks) * (n_arms + fading) + 4 * rounds
+    of_round = 4 * ("choices" in recorded) + 8 * ("losses" in recorded)
+    each = 8 * len(marks) * (n_arms + fading) + of_round * horizon
     require_memory(shape[0] * shape[1] * each, "the results of this run", "keep less at a time")
     try:
         counts = np.zeros((*shape, n_arms), np.int64)
