@@ -533,7 +533,7 @@ def test_a_fit_whose_cluster_dies_again_and_again_comes_to_its_end(
     while found is None:
         try:
             found = fit_partitioned_log(opened, there, execution=Dying(results), **settings)
-        except ib.ClusterLost:
+        except ib.errors.ClusterLost:
             deaths += 1
             assert deaths < 20
             assert not there.exists()

@@ -213,7 +213,7 @@ def test_a_tiny_log_gets_a_model_or_a_sentence(shape, options, tmp_path):
     log = ib.data.synthetic_log(*size, seed=seed)
     try:
         model = fit_log(log, tmp_path / "m.json", **options)
-    except ib.InfluentialBanditsError:
+    except ib.errors.InfluentialBanditsError:
         return
     assert np.isfinite(model.standard_errors_).all()
 
