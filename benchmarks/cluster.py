@@ -117,10 +117,10 @@ def played(task, threads=1):
     """Return the seconds that a piece took, and its rows."""
     start = time.perf_counter()
     instances = [
-        ib.random_instance(arms=3, seed=task.first + number) for number in range(INSTANCES)
+        ib.random_instance(n_arms=3, seed=task.first + number) for number in range(INSTANCES)
     ]
     run = ib.simulate(
-        instances, ib.InfluentialLCB(), task.horizon, NOISE, threads=threads, progress=False
+        instances, ib.InfluentialLCB(), task.horizon, NOISE, execution=threads, progress=False
     )
     regret = run.regret()[:, 0]
     rows = {

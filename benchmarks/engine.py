@@ -16,7 +16,7 @@ NOISES = {
 
 def rows(quick):
     horizon, repetitions = (200_000, 5) if quick else (500_000, 25)
-    instance = ib.random_instance(arms=3, seed=0)
+    instance = ib.random_instance(n_arms=3, seed=0)
     bar = Bar("≤", 1.5, "× its time")
     for name, noise in NOISES.items():
         times = nanoseconds(instance, horizon, noise, repetitions, ("-O3", "-O2"))
@@ -46,7 +46,7 @@ def player(policy, instance, horizon, noise, seeds=SEEDS):
 
     def play():
         run = ib.simulate(
-            instance, policy, horizon, noise, seeds, [horizon], threads=1, progress=False
+            instance, policy, horizon, noise, seeds, [horizon], execution=1, progress=False
         )
         return run.counts[0, :, -1]
 

@@ -27,7 +27,7 @@ def per_round(instances, rounds, repetitions):
             horizon,
             NOISE,
             checkpoints=[horizon],
-            threads=1,
+            execution=1,
             progress=False,
         )
 

@@ -45,7 +45,7 @@ def low_rank_case(arms, rank):
 
 
 def three_arms(horizon, seeds):
-    return ib.random_instance(arms=3, seed=0), horizon, seeds
+    return ib.random_instance(n_arms=3, seed=0), horizon, seeds
 
 
 def play_on_one_core(instance, horizon, seeds):
@@ -56,7 +56,7 @@ def play_on_one_core(instance, horizon, seeds):
         ib.UniformNoise(1.0),
         range(seeds),
         [horizon],
-        threads=1,
+        execution=1,
         progress=False,
     )
 

@@ -12,7 +12,7 @@ import influential_bandits as ib
 from benchmarks.measuring import Bar, Row, fastest
 
 ARMS = 10
-INSTANCE = ib.random_instance(arms=ARMS, seed=0)
+INSTANCE = ib.random_instance(n_arms=ARMS, seed=0)
 
 
 class PlainEnvironment:
@@ -70,7 +70,7 @@ def rows(quick):
     installed = [peer for peer in PEERS if find_spec(peer.__name__)]
     jobs = {
         policy: lambda policy=policy: ib.simulate(
-            INSTANCE, policy, ours, ib.GaussianNoise(1.0), threads=1, progress=False
+            INSTANCE, policy, ours, ib.GaussianNoise(1.0), execution=1, progress=False
         )
         for policy in (ib.InfluentialLCB(), ib.LCB())
     }

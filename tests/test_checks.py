@@ -52,7 +52,7 @@ INSTANCE = ib.counterexample()
         lambda x: ib.SparseInteraction([[x]]),
         lambda x: INSTANCE.losses([x, 1]),
         lambda x: INSTANCE.total_loss([x, 1]),
-        lambda x: ib.random_instance(arms=x, seed=0),
+        lambda x: ib.random_instance(n_arms=x, seed=0),
         lambda x: ib.block_instance(4, 2, 0, within=x),
         lambda x: ib.optimum(INSTANCE, x),
         lambda x: ib.optimal_path(INSTANCE).counts(x),

@@ -612,7 +612,7 @@ def test_inspect_shows_difficulty_optimum_and_spectrum(counterexample):
 
 
 def test_inspect_names_the_arms(tmp_path):
-    instance = ib.Instance(np.eye(2), [0.0, 0.0], arms=["tea", "coffee"])
+    instance = ib.Instance(np.eye(2), [0.0, 0.0], arm_names=["tea", "coffee"])
     instance.save(tmp_path / "named.json")
     done = run("inspect", tmp_path / "named.json")
     assert "tea 50.0%" in done.stdout

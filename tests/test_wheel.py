@@ -22,7 +22,7 @@ import influential_bandits as ib
 
 assert Path(ib.__file__).is_relative_to(sys.prefix), ib.__file__
 run = ib.simulate(
-    ib.random_instance(arms=3, seed=0),
+    ib.random_instance(n_arms=3, seed=0),
     ib.InfluentialLCB(),
     horizon=1000,
     noise=ib.GaussianNoise(1.0),

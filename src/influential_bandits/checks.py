@@ -151,12 +151,12 @@ def whole_number(what: str, value: object, least: int = 0, below: int = 2**64) -
     return int(value)
 
 
-def arm_number(arm: object, arms: int) -> int:
+def arm_number(arm: object, n_arms: int) -> int:
     """Return the number of an arm, or say which there are."""
     try:
-        return whole_number("arm", arm, 0, arms)
+        return whole_number("arm", arm, 0, n_arms)
     except InvalidInput:
-        raise InvalidInput(f"arm must be one of 0 … {arms - 1}, got {shown(arm)}") from None
+        raise InvalidInput(f"arm must be one of 0 … {n_arms - 1}, got {shown(arm)}") from None
 
 
 def checked_horizon(horizon: object) -> int:

@@ -84,7 +84,7 @@ def test_ctrl_c_ends_a_run_at_once_and_leaves_no_thread(instances, policy):
 @pytest.mark.skipif(os.name == "nt", reason="sends a POSIX signal")
 def test_ctrl_c_ends_a_run_with_many_arms_at_once():
     """Rounds take long when there are many arms to look at; a step must not take longer."""
-    instance = "ib.random_instance(arms=3000, seed=0, rank=2)"
+    instance = "ib.random_instance(n_arms=3000, seed=0, rank=2)"
     report, _ = interrupted(instance, "ib.LCB()")
     assert report["message"].startswith("stopped by Ctrl-C after ")
 
@@ -109,13 +109,13 @@ class Astray(ib.Policy):
 def test_an_error_of_a_policy_leaves_no_thread(threads):
     instances = [ib.random_instance(3, seed) for seed in range(30)]
     with pytest.raises(ib.InvalidPolicy, match="Astray chose arm 99 in round 400"):
-        ib.simulate(instances, Astray(400), 10_000, threads=threads)
+        ib.simulate(instances, Astray(400), 10_000, execution=threads)
     assert own_threads() == []
 
 
 def test_a_run_leaves_no_thread():
     instances = [ib.random_instance(3, seed) for seed in range(30)]
-    ib.simulate(instances, ib.LCB(), 1000, threads=3)
+    ib.simulate(instances, ib.LCB(), 1000, execution=3)
     assert own_threads() == []
 
 

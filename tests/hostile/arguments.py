@@ -24,7 +24,14 @@ VALUES = (
 )
 MANY = (2**31, 10**12)  # for what takes memory, and no time to be refused
 # What a function needs beside the number that is tried, by the name of the parameter.
-NEEDED = {"instance": WORLD, "instances": WORLD, "policy": ib.LCB(), "arms": 3, "seed": 0}
+NEEDED = {
+    "instance": WORLD,
+    "instances": WORLD,
+    "policy": ib.LCB(),
+    "arms": 3,
+    "n_arms": 3,
+    "seed": 0,
+}
 NEEDED |= {"horizon": 20, "blocks": 1, "support": 2, "strength": 0.3, "low": 10, "high": 100}
 NEEDED |= {"horizons": [10, 100], "values": [1.0, 2.0], "counts": [1, 2, 3], "arm": 1, "loss": 0.5}
 NEEDED |= {"interaction": WORLD.interaction, "initial_loss": [0.5, 0.4, 0.6], "events": 5}
@@ -127,7 +134,7 @@ def use(result):
 def play(draw, home):
     """Call one function with one number spoilt."""
     name, function, given, parameter = call(draw.randrange(len(calls())))
-    value = draw.choice(VALUES + (MANY if parameter == "arms" else ()))
+    value = draw.choice(VALUES + (MANY if parameter in ("arms", "n_arms") else ()))
     if isinstance(given.get(parameter), list) and draw.random() < 0.7:
         value = [value, *given[parameter][1:]]
     tell(f"{name}({parameter}={value!r:.40})")

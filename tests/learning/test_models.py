@@ -466,7 +466,7 @@ def test_the_learned_world_carries_everything_over(kind, pooled, log):
     model = InfluenceModel(kind, memory=0.8, pooled=pooled).fit(log)
     world = model.instance()
     assert world.memory == 0.8
-    assert world.arms == log.arm_names
+    assert world.arm_names == log.arm_names
     np.testing.assert_allclose(world.interaction.to_dense(), model.interaction_, atol=1e-12)
     np.testing.assert_array_equal(world.initial_loss, model.initial_loss_)
     own = model.instance("3")

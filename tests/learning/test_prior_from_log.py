@@ -31,7 +31,7 @@ def reordered(covariance, kind, arms):
 def assert_is_the_mean(prior, interaction, initial_loss):
     named = [
         initial_loss[name[1]] if name[0] == "l1" else interaction[name[1:]]
-        for name in named_unknowns(prior.arms)
+        for name in named_unknowns(prior.n_arms)
     ]
     np.testing.assert_allclose(prior.mean, named, rtol=1e-9, atol=1e-12)
 
@@ -57,7 +57,7 @@ def test_a_single_history_of_any_size_makes_a_prior_to_play_with(arms):
     half = np.random.default_rng(arms).normal(size=(arms, arms))
     log = ib.synthetic_log(1, 300, arms, interaction=0.1 * half @ half.T, seed=arms)
     prior = ib.InfluenceModel().fit(log).prior()
-    assert prior.arms == arms
+    assert prior.n_arms == arms
     root = prior.root()
     np.testing.assert_allclose(
         root.T @ root * prior.noise**2, prior.covariance, rtol=1e-5, atol=1e-9

@@ -40,7 +40,7 @@ def least_periodic_loss(instance, periods):
 
 
 def random_fading(arms, memory, seed):
-    lasting = ib.random_instance(arms=arms, seed=seed)
+    lasting = ib.random_instance(n_arms=arms, seed=seed)
     return ib.Instance(lasting.interaction, 0.3 * lasting.initial_loss, memory=memory)
 
 
@@ -135,7 +135,7 @@ def test_without_memory_only_the_last_pull_counts():
 
 
 def test_as_memory_lasts_the_bound_becomes_the_optimum_without_fading():
-    lasting = ib.random_instance(arms=4, seed=3)
+    lasting = ib.random_instance(n_arms=4, seed=3)
     nearly = ib.Instance(lasting.interaction, lasting.initial_loss, memory=1 - 1e-12)
     for horizon in (1, 2, 9, 100):
         bound = horizon * ib.fading_lower_bound(nearly, horizon)

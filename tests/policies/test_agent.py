@@ -142,7 +142,7 @@ def test_an_oracle_is_told_a_horizon_of_at_least_one(policy, horizon):
 def test_an_oracle_is_told_an_instance_with_its_number_of_arms(policy):
     # With fewer arms in the instance than in the agent it would read beyond the instance's end.
     with pytest.raises(ib.InvalidInput, match="arms"):
-        ib.Agent(policy, 2, instance=ib.random_instance(arms=3, seed=0), horizon=10)
+        ib.Agent(policy, 2, instance=ib.random_instance(n_arms=3, seed=0), horizon=10)
 
 
 def test_an_agent_comes_back_from_its_file(tmp_path):
@@ -203,7 +203,7 @@ def test_a_file_of_other_bytes_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["policy", "arms", "seed", "instance_number", "round", "pending", "state"]
+    "name", ["policy", "n_arms", "seed", "instance_number", "round", "pending", "state"]
 )
 def test_a_missing_entry_is_named(name):
     data = played(ib.LCB()).to_json()
@@ -218,7 +218,7 @@ def test_a_missing_entry_is_named(name):
         {"round": "seven"},
         {"round": None},
         {"seed": "-1"},
-        {"arms": "many"},
+        {"n_arms": "many"},
         {"pending": [["1", 99, []]]},
         {"pending": [["1"]]},
         {"pending": None},
@@ -253,7 +253,7 @@ def pickled(agent):
     "policy", [ib.LCB(), ib.InfluentialLCB("estimate"), ib.FrankWolfeOracle()], ids=repr
 )
 def test_a_copy_has_a_state_of_its_own_and_makes_the_same_choices(copied, policy):
-    told = {"instance": ib.random_instance(arms=3, seed=0)} if policy.privileged else {}
+    told = {"instance": ib.random_instance(n_arms=3, seed=0)} if policy.privileged else {}
     original = played(policy, seed=5, **told)
     original.retire_arm(1)
     before = everything(original)
@@ -275,7 +275,7 @@ def test_a_copy_can_take_new_arms_on():
     agent = played(ib.LCB())
     twin = copy.copy(agent)
     assert twin.add_arm() == 3
-    assert (agent.arms, twin.arms) == (3, 4)
+    assert (agent.n_arms, twin.n_arms) == (3, 4)
 
 
 def test_the_repr_says_who_plays_and_how_far_it_is():
@@ -303,7 +303,7 @@ def test_a_new_arm_for_which_there_is_no_memory_is_refused_and_changes_nothing(m
     with pytest.raises(ib.InvalidInput, match="LCB for 4 arms would take"):
         agent.add_arm()
     assert everything(agent) == before
-    assert agent.arms == 3
+    assert agent.n_arms == 3
 
 
 def test_rounds_beyond_the_largest_horizon_are_refused():

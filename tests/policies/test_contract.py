@@ -25,7 +25,7 @@ INDEXED = [
 
 @cache
 def world(arms):
-    return ib.random_instance(arms=arms, seed=arms)
+    return ib.random_instance(n_arms=arms, seed=arms)
 
 
 def told(policy, arms):
@@ -53,12 +53,12 @@ def test_discovery_finds_the_policies_of_the_paper():
 def test_every_policy_keeps_the_contract(policy):
     # With 31 arms influential LCB's tree has begun, and ModelLCB's exact posterior has ended.
     many = 31 if isinstance(policy, (ib.InfluentialLCB, ib.ModelLCB)) else 5
-    ib.testing.check_policy(policy, arms=(1, 2, many), check=False)
+    ib.testing.check_policy(policy, n_arms=(1, 2, many), check=False)
 
 
 @pytest.mark.parametrize("policy", INDEXED, ids=repr)
 def test_no_index_is_out_of_range(policy):
-    ib.testing.check_policy(policy, arms=(1, 3), rounds=60)
+    ib.testing.check_policy(policy, n_arms=(1, 3), rounds=60)
 
 
 @every_policy
@@ -160,7 +160,7 @@ def test_an_arm_out_of_range_is_refused_and_changes_nothing(policy, arm):
 @every_policy
 def test_noise_of_scale_zero_is_no_noise(policy):
     runs = [
-        ib.simulate(world(2), policy, HORIZON, noise, seeds=range(3), record="arms").arms
+        ib.simulate(world(2), policy, HORIZON, noise, seeds=range(3), record="choices").choices
         for noise in (None, ib.NoNoise(), ib.GaussianNoise(0.0), ib.UniformNoise(0.0))
     ]
     assert all(np.array_equal(runs[0], other) for other in runs[1:])
@@ -194,9 +194,9 @@ def test_whoever_does_not_know_the_instance_pays_for_the_first_pull(policy):
 
 @every_policy
 def test_losses_are_exact_sums_of_what_was_pulled(policy):
-    run = ib.simulate(ib.counterexample(), policy, HORIZON, record="arms", checkpoints=[HORIZON])
+    run = ib.simulate(ib.counterexample(), policy, HORIZON, record="choices", checkpoints=[HORIZON])
     losses, total = np.array([1.0, 1.0]), 0.0
-    for arm in run.arms[0, 0]:
+    for arm in run.choices[0, 0]:
         total += losses[arm]
         losses += [[1.0, 1.0], [1.0, 2.0]][arm]
     assert run.loss()[0, 0, 0] == total

@@ -65,10 +65,10 @@ def test_scan_and_tree_choose_as_algorithm_1_does_ties_included(arms):
             ib.InfluentialLCB(scale),
             rounds,
             ib.RecordedNoise(noise),
-            record="arms",
+            record="choices",
         )
         expected = reference_influential_lcb(matrix, initial_loss, scale, noise)
-        assert run.arms[0, 0].tolist() == expected
+        assert run.choices[0, 0].tolist() == expected
 
 
 @pytest.mark.parametrize("arms", [33, 40, 64, 70])
@@ -86,9 +86,9 @@ def test_the_tree_agrees_with_a_scan_while_losses_come_late_and_in_any_order(arm
 
 def test_equal_arms_take_turns():
     run = ib.simulate(
-        ib.Instance(np.zeros((3, 3)), np.zeros(3)), ib.InfluentialLCB(), 9, record="arms"
+        ib.Instance(np.zeros((3, 3)), np.zeros(3)), ib.InfluentialLCB(), 9, record="choices"
     )
-    assert run.arms[0, 0].tolist() == [0, 1, 2] * 3
+    assert run.choices[0, 0].tolist() == [0, 1, 2] * 3
 
 
 def test_the_counts_on_the_counterexample_are_the_known_ones():
@@ -138,26 +138,28 @@ def test_the_scale_is_the_unit_of_losses():
     instance = eighths(4, seed=0)
     scaled = ib.Instance(4 * instance.interaction.to_dense(), 4 * instance.initial_loss)
     small = ib.simulate(
-        instance, ib.InfluentialLCB(1.0), 400, ib.RecordedNoise(noise), record="arms"
+        instance, ib.InfluentialLCB(1.0), 400, ib.RecordedNoise(noise), record="choices"
     )
     large = ib.simulate(
-        scaled, ib.InfluentialLCB(4.0), 400, ib.RecordedNoise(4 * noise), record="arms"
+        scaled, ib.InfluentialLCB(4.0), 400, ib.RecordedNoise(4 * noise), record="choices"
     )
-    assert np.array_equal(small.arms, large.arms)
+    assert np.array_equal(small.choices, large.choices)
 
 
 @pytest.mark.parametrize("arms", [1, 2, 3, 5, 40])
 def test_the_short_opening_pulls_each_arm_twice_in_a_row(arms):
-    run = ib.simulate(eighths(arms, seed=1), ib.InfluentialLCB("estimate"), 2 * arms, record="arms")
-    assert run.arms[0, 0].tolist() == [arm for arm in range(arms) for _ in range(2)]
+    run = ib.simulate(
+        eighths(arms, seed=1), ib.InfluentialLCB("estimate"), 2 * arms, record="choices"
+    )
+    assert run.choices[0, 0].tolist() == [arm for arm in range(arms) for _ in range(2)]
 
 
 @pytest.mark.parametrize("arms", [1, 2, 3, 5, 40])
 def test_the_opening_of_the_paper_pulls_each_pair_of_arms_in_turn(arms):
     policy = ib.InfluentialLCB("estimate", opening="paper")
-    run = ib.simulate(eighths(arms, seed=1), policy, arms * (arms + 1), record="arms")
+    run = ib.simulate(eighths(arms, seed=1), policy, arms * (arms + 1), record="choices")
     expected = [arm for j in range(arms) for k in range(j, arms) for arm in (k, j)]
-    assert run.arms[0, 0].tolist() == expected
+    assert run.choices[0, 0].tolist() == expected
     if arms == 3:
         assert expected == [0, 0, 1, 0, 2, 0, 1, 1, 2, 1, 2, 2]
 
@@ -188,10 +190,10 @@ def test_a_horizon_may_end_inside_the_opening(opening):
     policy = ib.InfluentialLCB("estimate", opening=opening)
     instance, rounds = eighths(3, seed=2), opening_rounds(opening, 3)
     noise = ib.GaussianNoise(1.0)
-    whole = ib.simulate(instance, policy, rounds + 5, noise, record="arms").arms[0, 0]
+    whole = ib.simulate(instance, policy, rounds + 5, noise, record="choices").choices[0, 0]
     for horizon in range(1, rounds + 5):
-        run = ib.simulate(instance, policy, horizon, noise, record="arms")
-        assert run.arms[0, 0].tolist() == whole[:horizon].tolist()
+        run = ib.simulate(instance, policy, horizon, noise, record="choices")
+        assert run.choices[0, 0].tolist() == whole[:horizon].tolist()
         assert run.regret()[0, 0, -1] >= 0
 
 

@@ -382,10 +382,10 @@ def test_checked_code_reaches_helpers():
 
 def test_checked_code_makes_the_same_choices():
     runs = [
-        ib.simulate(WORLD, ib.SlidingWindowLCB(window=5), 200, record="arms", check=check)
+        ib.simulate(WORLD, ib.SlidingWindowLCB(window=5), 200, record="choices", check=check)
         for check in (False, True)
     ]
-    assert np.array_equal(runs[0].arms, runs[1].arms)
+    assert np.array_equal(runs[0].choices, runs[1].choices)
 
 
 # What a policy says about itself

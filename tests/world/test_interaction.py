@@ -171,7 +171,7 @@ def test_representations_of_an_exact_matrix_agree_exactly(f):
     gram = f @ f.T
     for kind in KINDS:
         made = interaction(f, kind)
-        assert made.arms == len(f)
+        assert made.n_arms == len(f)
         assert np.array_equal(made.to_dense(), gram)
         assert np.array_equal(made.diagonal, np.diagonal(gram))
         assert made.scale == np.abs(gram).max()
@@ -255,7 +255,7 @@ def test_whatever_is_given_becomes_the_fitting_interaction():
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_of_an_interaction_can_be_assigned(kind):
     made = interaction(np.eye(2), kind)
-    fields = ["values", "columns", "offsets", "diagonal", "definite", "scale", "arms", "vouched"]
+    fields = ["values", "columns", "offsets", "diagonal", "definite", "scale", "n_arms", "vouched"]
     assert [field for field in fields if assignable(made, field)] == []
 
 
@@ -384,7 +384,7 @@ def test_an_unknown_kind_is_refused(refused):
 
 SPARSE = {
     "kind": "sparse",
-    "arms": 2,
+    "n_arms": 2,
     "values": [1.0, 1.0],
     "columns": [0, 1],
     "offsets": [0, 1, 2],
@@ -395,8 +395,8 @@ SPARSE = {
 @pytest.mark.parametrize(
     ("field", "bad"),
     [
-        ("arms", "x"),
-        ("arms", -1),
+        ("n_arms", "x"),
+        ("n_arms", -1),
         ("values", ["x", 1.0]),
         ("values", [1.0]),
         ("columns", [0.5, 1]),

@@ -251,16 +251,16 @@ def test_a_noise_of_the_users_has_the_law_that_it_says():
 
 
 def test_engine_scenario_environment_and_gymnasium_give_the_same_bits():
-    world, noise = ib.random_instance(arms=3, seed=1), Laplace(0.5)
+    world, noise = ib.random_instance(n_arms=3, seed=1), Laplace(0.5)
     for scenario in (None, ib.Scenario(delay=3)):
         run = ib.simulate(
-            world, ib.LCB(), 60, noise, [5, 6], record=("arms", "losses"), scenario=scenario
+            world, ib.LCB(), 60, noise, [5, 6], record=("choices", "losses"), scenario=scenario
         )
         for n, seed in enumerate((5, 6)):
-            assert pulls(noise, run.arms[0, n], seed, world) == run.losses[0, n].tolist()
+            assert pulls(noise, run.choices[0, n], seed, world) == run.losses[0, n].tolist()
     gym = ib.InfluentialBanditEnv(world, noise, horizon=60)
     gym.reset(seed=6)
-    assert [-gym.step(arm)[1] for arm in run.arms[0, 1]] == run.losses[0, 1].tolist()
+    assert [-gym.step(arm)[1] for arm in run.choices[0, 1]] == run.losses[0, 1].tolist()
 
 
 def test_a_noise_that_changes_its_code_is_never_played_from_old_code():

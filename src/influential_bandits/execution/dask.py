@@ -101,6 +101,10 @@ class DaskExecution(Execution):
         self._last_worker = time.monotonic()  # when one was last seen
         self._told = False
 
+    def __repr__(self) -> str:
+        """Say where the cluster is."""
+        return f"DaskExecution({self._where.removeprefix(' at ') or 'on this computer'})"
+
     def _started(self, workers: int) -> Any:
         """Start a cluster of processes that leave Ctrl-C, which a terminal sends to all, to us."""
         number = whole_number("workers", workers, 1)

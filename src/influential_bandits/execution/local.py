@@ -21,7 +21,7 @@ from itertools import islice
 from types import TracebackType
 from typing import Any
 
-from influential_bandits.checks import shown, whole_number
+from influential_bandits.checks import is_real, shown, whole_number
 from influential_bandits.errors import Interrupted, InvalidInput, TaskLost
 from influential_bandits.execution.base import (
     Attempt,
@@ -65,6 +65,10 @@ class LocalExecution(Execution):
     def threads(self) -> int:
         """How many threads were asked for, or one for each core."""
         return self._threads
+
+    def __repr__(self) -> str:
+        """Say how many threads and processes there are."""
+        return f"LocalExecution(threads={self.threads}, processes={self.processes})"
 
     def outcomes(self, work: Work, tasks: Iterable[Any]) -> Iterator[Outcome]:
         """Work off pieces one after the other, or one in each process."""
@@ -111,17 +115,22 @@ class LocalExecution(Execution):
             _stop(pool)
 
 
-def chosen_execution(execution: object, threads: int | None) -> Execution:
-    """Return the execution that was given, or this computer with so many threads."""
-    if execution is None:
-        return LocalExecution(threads)
-    if not isinstance(execution, Execution):
-        raise InvalidInput(
-            f"execution must be a LocalExecution or a DaskExecution, got {shown(execution)}"
-        )
-    if threads is not None:
-        raise InvalidInput("give threads or execution, not both: an execution has its own threads")
-    return execution
+def chosen_execution(execution: Execution | int | None) -> Execution:
+    """Return an execution: the one given, or this computer with so many threads (None: all cores).
+
+    Examples
+    --------
+    >>> chosen_execution(2)
+    LocalExecution(threads=2, processes=1)
+    """
+    if isinstance(execution, Execution):
+        return execution
+    if execution is None or is_real(execution):
+        return LocalExecution(execution)
+    raise InvalidInput(
+        "execution must be a number of threads, a LocalExecution or a DaskExecution, "
+        f"got {shown(execution)}"
+    )
 
 
 def _submitted(pool: ProcessPoolExecutor, work: Work, task: Any, threads: int) -> Future[Attempt]:

@@ -119,7 +119,7 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
         -------
         The model itself.
         """
-        where = chosen_execution(execution, self.threads)
+        where = chosen_execution(self.threads if execution is None else execution)
         log, _ = self._log(X, y, fitting=True)
         self._check()
         require_memory_for([self], len(log.arm_names), getattr(log, "n_instances", None) or 0, where)

@@ -189,7 +189,7 @@ def plan(
     wide = float(optional_module("scipy.stats").norm.ppf(0.975))
     low, high = gain - wide * spread, gain + wide * spread
     return Plan(
-        world.arms,
+        world.arm_names,
         horizon,
         mix,
         schedule,

@@ -31,7 +31,7 @@ def regret_bound(
     Examples
     --------
     >>> import influential_bandits as ib
-    >>> round(regret_bound(ib.random_instance(arms=3, seed=0), 1000), 1)
+    >>> round(regret_bound(ib.random_instance(n_arms=3, seed=0), 1000), 1)
     103333.3
     """
     require_instance(instance).require_lasting_memory("Theorem 2.6")

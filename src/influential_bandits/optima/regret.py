@@ -139,19 +139,19 @@ def _differences(world: World, b: Floats, rows: Floats, others: Floats) -> Float
 
     ``rows`` is (rows, arms), ``others`` (rows, arms, 2) in double-double.
     """
-    arms = b.size
-    every = np.arange(arms)
-    middle = np.empty((2, arms))
+    n_arms = b.size
+    every = np.arange(n_arms)
+    middle = np.empty((2, n_arms))
     out = np.empty(rows.shape[0])
     for row in range(rows.shape[0]):
-        for i in range(arms):
+        for i in range(n_arms):
             s = add((rows[row, i], 0.0), (others[row, i, 0], others[row, i, 1]))
             middle[0, i], middle[1, i] = 0.5 * s[0], 0.5 * s[1]
-        high, low = b.copy(), np.zeros(arms)
+        high, low = b.copy(), np.zeros(n_arms)
         add_products(world, every, middle[0], high, low)
         add_products(world, every, middle[1], high, low)
         total = (0.0, 0.0)
-        for i in range(arms):
+        for i in range(n_arms):
             d = add((rows[row, i], 0.0), (-others[row, i, 0], -others[row, i, 1]))
             product = scale((high[i], low[i]), d[0])
             total = add(total, add(product, two_product(high[i], d[1])))
@@ -174,12 +174,12 @@ def _regrets(
     ``factor`` and ``weights`` are L and D with A = L·D·Lᵀ, or both empty for a sparse A, whose form
     is then evaluated to 30 digits.
     """
-    rows, arms = counts.shape
+    rows, n_arms = counts.shape
     out = np.empty(rows)
     for row in range(rows):
         d = counts[row].copy()
         linear = 0.0
-        for i in range(arms):
+        for i in range(n_arms):
             linear += max(gaps[i], 0.0) * d[i]
         for m in range(support.size):
             i = support[m]
@@ -187,7 +187,7 @@ def _regrets(
         quadratic = 0.0
         if factor.shape[0] > 0:
             z = np.zeros(factor.shape[1])
-            for i in range(arms):
+            for i in range(n_arms):
                 if d[i] != 0.0:
                     for k in range(z.size):
                         z[k] += factor[i, k] * d[i]
@@ -195,7 +195,7 @@ def _regrets(
                 quadratic += weights[k] * (z[k] * z[k])
         else:
             total = (0.0, 0.0)
-            for i in range(arms):
+            for i in range(n_arms):
                 if d[i] != 0.0:
                     inner = (0.0, 0.0)
                     for k in range(world.offsets[i], world.offsets[i + 1]):

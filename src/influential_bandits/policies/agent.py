@@ -117,7 +117,7 @@ class Agent:
         check: bool = False,
     ) -> None:
         self.policy = checked_policy(policy)
-        self.arms = whole_number("arms", arms, 1, LARGEST_ARMS + 1)
+        self.n_arms = whole_number("arms", arms, 1, LARGEST_ARMS + 1)
         self.seed = whole_number("seed", seed)
         self.instance_number = whole_number("instance_number", instance_number)
         self.round = 0  # pulls so far
@@ -132,7 +132,7 @@ class Agent:
 
     def _lay_out(self) -> None:
         """Find the compiled code and the places of the state for the policy and its arms."""
-        self._layout = Layout(self.policy, self.arms, *self._known, checked=self._checked)
+        self._layout = Layout(self.policy, self.n_arms, *self._known, checked=self._checked)
         keys = stream_keys(np.uint64(self.seed), np.uint64(self.instance_number), POLICY)
         self._keys = np.uint64(keys[0]), np.uint64(keys[1])
 
@@ -154,7 +154,7 @@ class Agent:
 
     def __repr__(self) -> str:
         """Say who plays, and how far it is."""
-        parts = [repr(self.policy), f"{self.arms} arm{'s' * (self.arms != 1)}"]
+        parts = [repr(self.policy), f"{self.n_arms} arm{'s' * (self.n_arms != 1)}"]
         if self.retired:
             parts.append(f"{len(self.retired)} retired")
         parts.append(f"{self.round} round{'s' * (self.round != 1)} played")
@@ -180,14 +180,14 @@ class Agent:
         mask = self._eligible(eligible)
         t = self.round + 1
         arm = int(self._call("select", _select, t, mask, *self._keys))
-        if not 0 <= arm < self.arms or (mask is not None and not mask[arm]):
+        if not 0 <= arm < self.n_arms or (mask is not None and not mask[arm]):
             name = type(self.policy).__name__
             raise InvalidPolicy(f"{name} chose arm {arm} in round {t}, which is not on offer")
         return arm
 
     def pull(self, arm: int | None = None, eligible: npt.ArrayLike | None = None) -> Ticket:
         """Pull an arm, by default the selected one, and return the ticket for its loss."""
-        chosen = self.select(eligible) if arm is None else arm_number(arm, self.arms)
+        chosen = self.select(eligible) if arm is None else arm_number(arm, self.n_arms)
         mask = self._eligible(eligible)
         if mask is not None and not mask[chosen]:
             raise InvalidInput(f"arm {arm!r} is retired or not eligible")
@@ -216,23 +216,23 @@ class Agent:
         """Take a new arm on and return its number; it is tried like any arm never pulled."""
         if self.policy.privileged:
             raise NotApplicable(
-                f"{type(self.policy).__name__} knows an instance of {self.arms} arms"
+                f"{type(self.policy).__name__} knows an instance of {self.n_arms} arms"
             )
         before, old = self._layout, _as_one_run(self._arrays)
-        arms = whole_number("arms", self.arms + 1, 1, LARGEST_ARMS + 1)
-        self._layout = Layout(self.policy, arms, checked=self._checked)
-        self.arms = arms
+        n_arms = whole_number("arms", self.n_arms + 1, 1, LARGEST_ARMS + 1)
+        self._layout = Layout(self.policy, n_arms, checked=self._checked)
+        self.n_arms = n_arms
         self._arrays = self._layout.arrays(*map(np.zeros_like, self._layout.fresh.values()))
         self._layout.carry_over(before, old, _as_one_run(self._arrays))
-        self._call("arm_added", _arm_added, self.arms - 1)
-        return self.arms - 1
+        self._call("arm_added", _arm_added, self.n_arms - 1)
+        return self.n_arms - 1
 
     def retire_arm(self, arm: int) -> None:
         """Never choose an arm again; losses still to come are taken."""
-        arm = arm_number(arm, self.arms)
+        arm = arm_number(arm, self.n_arms)
         if arm in self.retired:
             raise InvalidInput(f"arm {arm!r} is not in use")
-        if len(self.retired) == self.arms - 1:
+        if len(self.retired) == self.n_arms - 1:
             raise InvalidInput(f"arm {arm} is the last one in use")
         self.retired.add(int(arm))
         self._call("arm_retired", _arm_retired, int(arm))
@@ -240,10 +240,11 @@ class Agent:
     def _eligible(self, given: npt.ArrayLike | None) -> npt.NDArray[np.bool_] | None:
         if given is None and not self.retired:
             return None
-        mask = np.ones(self.arms, np.bool_) if given is None else np.array(given, np.bool_)
-        if mask.shape != (self.arms,):
+        mask = np.ones(self.n_arms, np.bool_) if given is None else np.array(given, np.bool_)
+        if mask.shape != (self.n_arms,):
             raise InvalidInput(
-                f"eligible must have one entry for each of the {self.arms} arms, got {shown(given)}"
+                f"eligible must have one entry for each of the {self.n_arms} arms, "
+                f"got {shown(given)}"
             )
         mask[list(self.retired)] = False
         if not mask.any():
@@ -264,7 +265,7 @@ class Agent:
         return {
             "format": FORMAT,
             "policy": {"name": type(self.policy).__name__, "parameters": settings},
-            "arms": self.arms,
+            "n_arms": self.n_arms,
             "seed": str(self.seed),
             "instance_number": str(self.instance_number),
             "round": str(self.round),
@@ -296,7 +297,7 @@ class Agent:
                 )
             agent = cls(
                 policy,
-                data["arms"],
+                data["n_arms"],
                 _whole("seed", data["seed"], 2**64),
                 instance_number=_whole("instance_number", data["instance_number"], 2**64),
                 instance=instance,
@@ -320,10 +321,10 @@ class Agent:
             raise InvalidInput(f"the agent file must hold the fields {', '.join(fields)} as state")
         for name, view in fields.items():
             view[...] = _from_json(name, saved[name], view)
-        self.retired = {_whole("a retired arm", a, self.arms) for a in _list(data, "retired")}
-        if not len(data["retired"]) == len(self.retired) < self.arms:
+        self.retired = {_whole("a retired arm", a, self.n_arms) for a in _list(data, "retired")}
+        if not len(data["retired"]) == len(self.retired) < self.n_arms:
             raise InvalidInput("the agent file retires an arm twice, or all arms")
-        ask(self.policy, "check_state", self.arms, self.round, self.state)
+        ask(self.policy, "check_state", self.n_arms, self.round, self.state)
         for entry in _list(data, "pending"):
             ticket = self._ticket(entry)
             if ticket.round in self.pending:
@@ -340,16 +341,16 @@ class Agent:
         t, arm, memo = entry
         ticket = Ticket(
             _whole("the round of a ticket", t, self.round + 1, least=1),
-            _whole("the arm of a ticket", arm, self.arms),
+            _whole("the arm of a ticket", arm, self.n_arms),
             tuple(_floats("a memo", memo).tolist()),
         )
         size = len(ticket.memo)  # of the arms at the pull, which may have been fewer
         if size != self._layout.memo_size and not any(
-            size == ask(self.policy, "memo_size", arms)
-            for arms in range(max(1, self.arms - MOST_ARRIVALS), self.arms)
+            size == ask(self.policy, "memo_size", n_arms)
+            for n_arms in range(max(1, self.n_arms - MOST_ARRIVALS), self.n_arms)
         ):
             raise InvalidInput(f"the agent file holds a ticket with a memo of {size} numbers")
-        ask(self.policy, "check_memo", self.arms, self.round, np.array(ticket.memo))
+        ask(self.policy, "check_memo", self.n_arms, self.round, np.array(ticket.memo))
         return ticket
 
     def save(self, path: str | Path) -> None:

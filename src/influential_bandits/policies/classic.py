@@ -66,9 +66,9 @@ class EpsilonGreedy(Averages, Policy):
         """Return the arm with the smallest mean, or a random one."""
         epsilon = c.epsilon
         if c.decreasing:
-            epsilon *= c.arms / t
+            epsilon *= c.n_arms / t
         if s.unseen[0] == 0 and uniform(rng, 0) < epsilon:
-            return random_arm(uniform(rng, 1), c.arms, eligible)
+            return random_arm(uniform(rng, 1), c.n_arms, eligible)
         return lowest_arm(mean_of, c, s, 0.0, eligible)
 
 
@@ -136,7 +136,7 @@ class MOSS(Averages, Policy):
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
         """Return the arm with the smallest index."""
-        return lowest_arm(_moss_index, c, s, t / c.arms, eligible)
+        return lowest_arm(_moss_index, c, s, t / c.n_arms, eligible)
 
 
 @dataclass(frozen=True)
@@ -172,13 +172,13 @@ class UCBV(Averages, Policy):
         real_setting(self, "bias", closed=True)
         real_setting(self, "scale")
 
-    def fields(self, arms: int) -> Mapping[str, tuple[str, Shape]]:
+    def fields(self, n_arms: int) -> Mapping[str, tuple[str, Shape]]:
         """Those of the averages, and the sum of squared deviations."""
-        return {**super().fields(arms), "squares": ("float64", arms)}
+        return {**super().fields(n_arms), "squares": ("float64", n_arms)}
 
-    def check_state(self, arms: int, rounds: int, state: State) -> None:
+    def check_state(self, n_arms: int, rounds: int, state: State) -> None:
         """The averages, and squares of so many deviations."""
-        super().check_state(arms, rounds, state)
+        super().check_state(n_arms, rounds, state)
         require_range(state, "squares", 0.0, (2.0 * SLACK * LARGEST_LOSS) ** 2 * state["seen"])
 
     @staticmethod
@@ -232,22 +232,22 @@ class EXP3(Policy):
         real_setting(self, "low", above=-LARGEST_LOSS, closed=True)
         real_setting(self, "high", above=self.low)
 
-    def fields(self, arms: int) -> Mapping[str, tuple[str, Shape]]:
+    def fields(self, n_arms: int) -> Mapping[str, tuple[str, Shape]]:
         """Estimates of each arm's total loss, and which arms are in use."""
-        return {"estimate": ("float64", arms), "in_use": ("int64", arms)}
+        return {"estimate": ("float64", n_arms), "in_use": ("int64", n_arms)}
 
-    def memo_size(self, arms: int) -> int:
+    def memo_size(self, n_arms: int) -> int:
         """The probability of the pull."""
         return 1
 
-    def check_state(self, arms: int, rounds: int, state: State) -> None:
+    def check_state(self, n_arms: int, rounds: int, state: State) -> None:
         """A loss over its probability is at most 2⁵²; some arm is in use."""
         require_range(state, "estimate", 0.0, float(rounds) / LEAST_PROBABILITY)
         require_range(state, "in_use", 0, 1)
         if not state["in_use"].any():
             raise damaged("no arm is in use", "at least one")
 
-    def check_memo(self, arms: int, rounds: int, memo: Floats) -> None:
+    def check_memo(self, n_arms: int, rounds: int, memo: Floats) -> None:
         """It is a probability."""
         require_range({"memo": memo}, "memo", LEAST_PROBABILITY, 1.0)
 
@@ -262,7 +262,7 @@ class EXP3(Policy):
         rate, least = _exp3_rate(c, t), _least_estimate(s, eligible)
         left = uniform(rng, 0) * _total_weight(s, rate, least, eligible)
         chosen = -1
-        for arm in range(c.arms):
+        for arm in range(c.n_arms):
             if is_offered(eligible, arm):
                 weight = exp(-rate * (s.estimate[arm] - least))
                 if weight > 0.0 or chosen < 0:
@@ -319,7 +319,7 @@ def _ucbv_index(c: Any, s: Any, radius: float, arm: int) -> float:
 
 @inlined
 def _exp3_rate(c: Any, t: int) -> float:
-    return math.sqrt(log(float(c.arms)) / (float(t) * c.arms))
+    return math.sqrt(log(float(c.n_arms)) / (float(t) * c.n_arms))
 
 
 @inlined

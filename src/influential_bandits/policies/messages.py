@@ -81,7 +81,7 @@ def _no_arm(found: re.Match[str], layout: Layout) -> str:
 def _unknown_name(found: re.Match[str], layout: Layout) -> str:
     name, owner = found[1], found[2]
     of_state = owner == "State"
-    there = list(layout.slices) if of_state else ["arms", *layout.parameters]
+    there = list(layout.slices) if of_state else ["n_arms", *layout.parameters]
     close = difflib.get_close_matches(name, there, 1)
     meant = f"did you mean {close[0]}? " if close else ""
     short, plural = ("s", "fields") if of_state else ("c", "parameters")

@@ -75,23 +75,23 @@ class SlidingWindowLCB(Counts, Policy):
         real_setting(self, "xi")
         real_setting(self, "scale")
 
-    def fields(self, arms: int) -> Mapping[str, tuple[str, Shape]]:
+    def fields(self, n_arms: int) -> Mapping[str, tuple[str, Shape]]:
         """Counts (of observations in the window), sums in two parts, and the window as a ring."""
         return {
-            **super().fields(arms),
-            "total": ("float64", arms),
-            "rest": ("float64", arms),
+            **super().fields(n_arms),
+            "total": ("float64", n_arms),
+            "rest": ("float64", n_arms),
             "ring_arm": ("int64", self.window),  # 1 + arm, or 0 where the loss is not known
             "ring_loss": ("float64", self.window),
             "newest": ("int64", 1),  # round of the last pull
         }
 
-    def check_state(self, arms: int, rounds: int, state: State) -> None:
+    def check_state(self, n_arms: int, rounds: int, state: State) -> None:
         """The ring holds arms, as often as they were seen."""
-        super().check_state(arms, rounds, state)
+        super().check_state(n_arms, rounds, state)
         require_equal(state, "newest", rounds)
-        require_range(state, "ring_arm", 0, arms)
-        require_equal(state, "seen", np.bincount(state["ring_arm"], minlength=arms + 1)[1:])
+        require_range(state, "ring_arm", 0, n_arms)
+        require_equal(state, "seen", np.bincount(state["ring_arm"], minlength=n_arms + 1)[1:])
         require_losses(state, "ring_loss")
         require_losses(state, "total", "rest", of=self.window)
 
@@ -166,18 +166,18 @@ class DiscountedLCB(Counts, Policy):
         real_setting(self, "xi")
         real_setting(self, "scale")
 
-    def fields(self, arms: int) -> Mapping[str, tuple[str, Shape]]:
+    def fields(self, n_arms: int) -> Mapping[str, tuple[str, Shape]]:
         """Counts (seen: whether the weight is not negligible), and discounted counts and means."""
         return {
-            **super().fields(arms),
-            "weight": ("float64", arms),
-            "mean": ("float64", arms),
+            **super().fields(n_arms),
+            "weight": ("float64", n_arms),
+            "mean": ("float64", n_arms),
             "newest": ("int64", 1),  # round of the last pull
         }
 
-    def check_state(self, arms: int, rounds: int, state: State) -> None:
+    def check_state(self, n_arms: int, rounds: int, state: State) -> None:
         """An arm counts as seen if it has a weight, one at most for each pull."""
-        super().check_state(arms, rounds, state)
+        super().check_state(n_arms, rounds, state)
         require_equal(state, "newest", rounds)
         require_range(state, "seen", 0, 1)
         seen = state["seen"]
@@ -188,7 +188,7 @@ class DiscountedLCB(Counts, Policy):
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
         """Return the arm with the smallest index."""
         total = 0.0
-        for arm in range(c.arms):
+        for arm in range(c.n_arms):
             total += s.weight[arm]
         radius = c.xi * log(max(total, 1.0))
         return lowest_arm(_discounted_index, c, s, radius, eligible)
@@ -198,7 +198,7 @@ class DiscountedLCB(Counts, Policy):
         """Count the pull, and discount the past."""
         s.pulls[arm] += 1
         s.newest[0] = t
-        for other in range(c.arms):
+        for other in range(c.n_arms):
             s.weight[other] *= c.discount
             if s.seen[other] == 1 and s.weight[other] < LEAST_WEIGHT:
                 s.weight[other] = 0.0
@@ -263,20 +263,20 @@ class MUCB(Averages, Policy):
         real_setting(self, "exploration", above=1e-9, most=1.0)
         real_setting(self, "scale")
 
-    def fields(self, arms: int) -> Mapping[str, tuple[str, Shape]]:
+    def fields(self, n_arms: int) -> Mapping[str, tuple[str, Shape]]:
         """Averages since the restart, and each arm's last losses with how their halves differ."""
         return {
-            **super().fields(arms),
-            "ring": ("float64", (arms, self.window)),
-            "difference": ("float64", arms),  # newer half − older half, in two parts
-            "rest": ("float64", arms),
+            **super().fields(n_arms),
+            "ring": ("float64", (n_arms, self.window)),
+            "difference": ("float64", n_arms),  # newer half − older half, in two parts
+            "rest": ("float64", n_arms),
             "newest": ("int64", 1),  # round of the last pull
             "restart": ("int64", 1),  # r, the last round before the averages
         }
 
-    def check_state(self, arms: int, rounds: int, state: State) -> None:
+    def check_state(self, n_arms: int, rounds: int, state: State) -> None:
         """The restart has been, and the rings hold losses."""
-        super().check_state(arms, rounds, state)
+        super().check_state(n_arms, rounds, state)
         require_equal(state, "newest", rounds)
         require_range(state, "restart", 0, rounds)
         require_losses(state, "ring")
@@ -286,8 +286,8 @@ class MUCB(Averages, Policy):
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
         """Return the arm whose turn it is, or the one with the smallest index."""
         since = t - s.restart[0]
-        turn = (since - 1) % int(c.arms / c.exploration)
-        if turn < c.arms and is_offered(eligible, turn):
+        turn = (since - 1) % int(c.n_arms / c.exploration)
+        if turn < c.n_arms and is_offered(eligible, turn):
             return turn
         return lowest_arm(_restarted_index, c, s, 2.0 * log(float(since)), eligible)
 
@@ -314,11 +314,11 @@ class MUCB(Averages, Policy):
         if s.seen[arm] < c.window:
             return
         rounds = float(c.planned_rounds)
-        bound = c.scale * math.sqrt(0.5 * c.window * log(2.0 * c.arms * rounds * rounds))
+        bound = c.scale * math.sqrt(0.5 * c.window * log(2.0 * c.n_arms * rounds * rounds))
         if abs(s.difference[arm] + s.rest[arm]) > bound:
             s.restart[0] = s.newest[0]
-            s.unseen[0] = c.arms
-            for other in range(c.arms):
+            s.unseen[0] = c.n_arms
+            for other in range(c.n_arms):
                 s.seen[other] = 0
                 s.total[other] = 0.0
                 s.difference[other] = 0.0

@@ -41,14 +41,18 @@ class Rising(Counts):
         real_setting(self, "alpha")
         real_setting(self, "noise")
 
-    def fields(self, arms: int) -> Mapping[str, tuple[str, Shape]]:
+    def fields(self, n_arms: int) -> Mapping[str, tuple[str, Shape]]:
         """Counts, and blocks of the losses and of what tells when they were (see ``observed``)."""
         names = ("older", "newer", "older_moment", "newer_moment")
-        return {**super().fields(arms), "losses": ("int64", arms), **block_fields(arms, *names)}
+        return {
+            **super().fields(n_arms),
+            "losses": ("int64", n_arms),
+            **block_fields(n_arms, *names),
+        }
 
-    def check_state(self, arms: int, rounds: int, state: State) -> None:
+    def check_state(self, n_arms: int, rounds: int, state: State) -> None:
         """Levels follow from the numbers of losses; blocks are sums."""
-        super().check_state(arms, rounds, state)
+        super().check_state(n_arms, rounds, state)
         require_range(state, "losses", 0, state["pulls"])
         share = self.epsilon * state["losses"][:, None]
         require_equal(state, "seen", (share >= 2.0 ** np.arange(LEVELS)).sum(axis=1))

@@ -36,13 +36,13 @@ __all__ = ["FEWA", "RAWUCB"]
 class Windows(Counts):
     """The part of a policy that keeps the mean of each arm's last 1, 2, 4, … losses."""
 
-    def fields(self, arms: int) -> Mapping[str, tuple[str, Shape]]:
+    def fields(self, n_arms: int) -> Mapping[str, tuple[str, Shape]]:
         """Counts, and the last two blocks of losses of each level."""
-        return {**super().fields(arms), **block_fields(arms, "older", "newer")}
+        return {**super().fields(n_arms), **block_fields(n_arms, "older", "newer")}
 
-    def check_state(self, arms: int, rounds: int, state: State) -> None:
+    def check_state(self, n_arms: int, rounds: int, state: State) -> None:
         """Counts add up, which bounds the levels; blocks are sums of losses."""
-        super().check_state(arms, rounds, state)
+        super().check_state(n_arms, rounds, state)
         check_blocks(state, "older", "newer", largest=LARGEST_LOSS)
 
     @staticmethod
@@ -131,19 +131,19 @@ class FEWA(Windows, Policy):
         arm = waiting_arm(s, eligible)
         if arm >= 0:
             return arm
-        confidence = log(float(c.arms)) + c.alpha * log(float(t))
+        confidence = log(float(c.n_arms)) + c.alpha * log(float(t))
         width = 2.0 * c.noise * math.sqrt(2.0 * confidence)
-        kept = np.empty(c.arms, np.bool_)
-        for arm in range(c.arms):
+        kept = np.empty(c.n_arms, np.bool_)
+        for arm in range(c.n_arms):
             kept[arm] = is_offered(eligible, arm)
         best = -1
         for level in range(LEVELS):
             bound = math.inf
-            for arm in range(c.arms):
+            for arm in range(c.n_arms):
                 if kept[arm]:
                     bound = min(bound, window_mean(s, arm, level))
             bound += width / math.sqrt(float(1 << level))
-            for arm in range(c.arms):
+            for arm in range(c.n_arms):
                 if kept[arm]:
                     kept[arm] = window_mean(s, arm, level) <= bound
                     if kept[arm] and s.seen[arm] < 2 << level:

@@ -58,15 +58,14 @@ def simulate(
     policy: Policy,
     horizon: int,
     noise: Noise | None = None,
-    seeds: int | Iterable[int] = (0,),
+    seeds: int | Iterable[int] = 1,
     checkpoints: Iterable[int] | None = None,
     *,
     record: str | Iterable[str] | None = None,
-    threads: int | None = None,
     progress: bool | None = None,
     instance_numbers: Iterable[int] | None = None,
     scenario: Scenario | None = None,
-    execution: Execution | None = None,
+    execution: Execution | int | None = None,
     check: bool = False,
 ) -> Trajectory: ...
 
@@ -77,15 +76,14 @@ def simulate(
     policy: Sequence[Policy] | Mapping[str, Policy],
     horizon: int,
     noise: Noise | None = None,
-    seeds: int | Iterable[int] = (0,),
+    seeds: int | Iterable[int] = 1,
     checkpoints: Iterable[int] | None = None,
     *,
     record: str | Iterable[str] | None = None,
-    threads: int | None = None,
     progress: bool | None = None,
     instance_numbers: Iterable[int] | None = None,
     scenario: Scenario | None = None,
-    execution: Execution | None = None,
+    execution: Execution | int | None = None,
     check: bool = False,
 ) -> dict[str, Trajectory]: ...
 
@@ -95,15 +93,14 @@ def simulate(
     policy: Policy | Sequence[Policy] | Mapping[str, Policy],
     horizon: int,
     noise: Noise | None = None,
-    seeds: int | Iterable[int] = (0,),
+    seeds: int | Iterable[int] = 1,
     checkpoints: Iterable[int] | None = None,
     *,
     record: str | Iterable[str] | None = None,
-    threads: int | None = None,
     progress: bool | None = None,
     instance_numbers: Iterable[int] | None = None,
     scenario: Scenario | None = None,
-    execution: Execution | None = None,
+    execution: Execution | int | None = None,
     check: bool = False,
 ) -> Trajectory | dict[str, Trajectory]:
     """Play a policy on every instance with every seed, and keep the counts at checkpoints.
@@ -120,14 +117,12 @@ def simulate(
     noise : Noise, optional
         Noise on the observed losses; by default none.
     seeds : int or iterable of int
-        Each run's noise is a function of (seed, instance number, round). Policies with the same
-        seed meet the same noise.
+        How many seeds, 0, 1, 2, …, or which. Each run's noise is a function of (seed, instance
+        number, round). Policies with the same seed meet the same noise.
     checkpoints : iterable of int, optional
         Rounds after which the counts are kept; by default 1, 2, 5, 10, 20, 50, …, horizon.
-    record : {"arms", "losses"} or both, optional
+    record : {"choices", "losses"} or both, optional
         Also keep every choice, or the observed loss of every pull.
-    threads : int, optional
-        By default all cores. Does not change a bit of the result.
     progress : bool, optional
         Show a progress bar on the terminal; by default for runs that take long.
     instance_numbers : iterable of int, optional
@@ -135,9 +130,9 @@ def simulate(
         into pieces numbers its instances here.
     scenario : Scenario, optional
         Late or batched losses, arms that are not always on offer, arms that come and go.
-    execution : Execution, optional
-        Where to play: :class:`LocalExecution` or :class:`DaskExecution`. By default on the threads
-        of this computer. Does not change a bit of the result.
+    execution : Execution or int, optional
+        Where to play: on so many threads of this computer (by default all cores), or on a
+        :class:`LocalExecution` or :class:`DaskExecution`. Does not change a bit of the result.
     check : bool
         Check every index in the policy's functions, which takes longer: one out of range is then
         an error that names the round, where it would otherwise read or write elsewhere.
@@ -151,8 +146,8 @@ def simulate(
     Examples
     --------
     >>> import influential_bandits as ib
-    >>> instance = ib.random_instance(arms=3, seed=0)
-    >>> run = simulate(instance, ib.InfluentialLCB(), 1000, ib.GaussianNoise(1.0), seeds=range(5))
+    >>> instance = ib.random_instance(n_arms=3, seed=0)
+    >>> run = simulate(instance, ib.InfluentialLCB(), 1000, ib.GaussianNoise(1.0), seeds=5)
     >>> run.counts.shape  # instances, seeds, checkpoints, arms
     (1, 5, 10, 3)
     >>> runs = simulate(instance, [ib.LCB(), ib.InfluentialLCB(scale=2.0)], 100, record="losses")
@@ -165,7 +160,6 @@ def simulate(
             "seeds": _kept(seeds),
             "checkpoints": _kept(checkpoints),
             "record": _kept(record),
-            "threads": threads,
             "progress": progress,
             "instance_numbers": _kept(instance_numbers),
             "scenario": scenario,
@@ -186,21 +180,21 @@ def simulate(
         log_spaced(horizon) if checkpoints is None else _checked_checkpoints(checkpoints, horizon)
     )
     numbers = _checked_numbers(instance_numbers, len(world))
-    where = chosen_execution(execution, threads)
+    where = chosen_execution(execution)
     noise.require_rounds(horizon, len(seed_list))
     recorded = _checked_record(record)
 
-    arms = world[0].n_arms
-    known = _arms_known_at_start(scenario, policy, arms)
+    n_arms = world[0].n_arms
+    known = _arms_known_at_start(scenario, policy, n_arms)
     shape = (len(world), len(seed_list), len(marks))
     fading = any(instance.memory < 1.0 for instance in world)
-    rounds = horizon if record == "arms" else 0
-    each = 8 * len(marks) * (arms + fading) + 4 * rounds
+    rounds = horizon if record == "choices" else 0
+    each = 8 * len(marks) * (n_arms + fading) + 4 * rounds
     require_memory(shape[0] * shape[1] * each, "the results of this run", "keep less at a time")
     try:
-        counts = np.zeros((*shape, arms), np.int64)
+        counts = np.zeros((*shape, n_arms), np.int64)
         loss = np.zeros(shape) if fading else None
-        choices = np.zeros((*shape[:2], horizon), np.int32) if "arms" in recorded else None
+        choices = np.zeros((*shape[:2], horizon), np.int32) if "choices" in recorded else None
         losses = np.zeros((*shape[:2], horizon)) if "losses" in recorded else None
     except (MemoryError, ValueError) as error:
         raise InvalidInput(f"the results do not fit into memory: {error}; keep less") from None
@@ -218,7 +212,7 @@ def simulate(
             checkpoints=marks,
             counts=counts,
             loss=np.zeros((*shape[:2], 0)) if loss is None else loss,
-            arms=np.zeros((*shape[:2], 0), np.int32) if choices is None else choices,
+            choices=np.zeros((*shape[:2], 0), np.int32) if choices is None else choices,
             losses=np.zeros((*shape[:2], 0)) if losses is None else losses,
         )
         tasks = list(
@@ -276,7 +270,7 @@ def _chains(
                     whole.checkpoints,
                     whole.counts[i, part],
                     whole.loss[i, part],
-                    whole.arms[i, part],
+                    whole.choices[i, part],
                     whole.losses[i, part],
                 ),
                 horizon,
@@ -348,8 +342,8 @@ class _Chain:
         self.__dict__.update(state)
         marks, sizes = state["output"]
         self.output = Output(marks, *(np.zeros(*size) for size in sizes))
-        arms, check = state["layout"]
-        self.layout = _layout(self.policy, arms, self.instance, self.horizon, check)
+        n_arms, check = state["layout"]
+        self.layout = _layout(self.policy, n_arms, self.instance, self.horizon, check)
 
     def _player(self) -> Callable[[int, int, Ints], None]:
         """Return what plays from one round to another: the plain loop, or that of a scenario."""
@@ -414,11 +408,11 @@ class _Chain:
         )
 
 
-def _layout(policy: Policy, arms: int, instance: Instance, horizon: int, check: bool) -> Layout:
+def _layout(policy: Policy, n_arms: int, instance: Instance, horizon: int, check: bool) -> Layout:
     """Lay out the policy's state; of the instance and the horizon it is told what it may know."""
     if policy.privileged:
-        return Layout(policy, arms, instance, horizon, checked=check)
-    return Layout(policy, arms, checked=check)
+        return Layout(policy, n_arms, instance, horizon, checked=check)
+    return Layout(policy, n_arms, checked=check)
 
 
 def _batch(layout: Layout, instance: Instance, horizon: int, scenario: Scenario | None) -> int:
@@ -430,17 +424,17 @@ def _batch(layout: Layout, instance: Instance, horizon: int, scenario: Scenario 
     return max(1, min(ROUNDS_PER_STEP // horizon, BYTES_PER_BATCH // (progress + state)))
 
 
-def _arms_known_at_start(scenario: object, policy: Policy, arms: int) -> int:
+def _arms_known_at_start(scenario: object, policy: Policy, n_arms: int) -> int:
     """Return with how many arms a policy starts, or say what is wrong with a scenario."""
     checked = require_scenario(scenario)
     if checked is None:
-        return arms
+        return n_arms
     if checked.arrivals and policy.privileged:
         raise NotApplicable(
             f"{type(policy).__name__} knows the instance and all of its arms, so that none can "
             "arrive; give every arm from the start, or choose a policy that is told nothing"
         )
-    return checked.arms_at_start(arms)
+    return checked.arms_at_start(n_arms)
 
 
 def log_spaced(horizon: int) -> Ints:
@@ -486,8 +480,8 @@ def _kept(given: Any) -> Any:
 def _checked_record(given: str | Iterable[str] | None) -> set[str]:
     """Return what is to be recorded."""
     wanted = {given} if isinstance(given, str) else set() if given is None else set(_several(given))
-    if not wanted <= {"arms", "losses"} or (given is not None and not wanted):
-        raise InvalidInput(f'record must be None, "arms", "losses" or both, got {given!r:.80}')
+    if not wanted <= {"choices", "losses"} or (given is not None and not wanted):
+        raise InvalidInput(f'record must be None, "choices", "losses" or both, got {given!r:.80}')
     return wanted
 
 
@@ -496,11 +490,12 @@ def _several(given: object) -> Iterable[Any]:
 
 
 def _checked_seeds(given: int | Iterable[int]) -> npt.NDArray[np.uint64]:
+    if not isinstance(given, Iterable):
+        given = range(whole_number("seeds", given, 1))
     if isinstance(given, range):  # of any length: nothing of it is there yet
         several = max(0, -((given.start - given.stop) // given.step))
         require_memory(several * BYTES_PER_SEED, f"{several:,} seeds", "play fewer at a time")
-    many = (given,) if isinstance(given, (int, np.integer)) else _several(given)
-    seeds = [whole_number("seed", seed) for seed in many]
+    seeds = [whole_number("seed", seed) for seed in given]
     if not seeds:
         raise InvalidInput(f"seeds must be whole numbers, got {shown(given)}")
     if len(set(seeds)) < len(seeds):

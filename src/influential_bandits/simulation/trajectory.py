@@ -50,7 +50,7 @@ class Trajectory:
     counts : array (instances, seeds, checkpoints, arms), int64
     expected_loss : array (instances, seeds, checkpoints), or None
         Total loss before noise, where counts do not determine it (memory < 1).
-    arms : array (instances, seeds, horizon), int32, or None
+    choices : array (instances, seeds, horizon), int32, or None
         Every choice, if recorded.
     horizon : int
         Rounds played; the last checkpoint may be earlier.
@@ -77,7 +77,7 @@ class Trajectory:
     checkpoints: Ints
     counts: Ints
     expected_loss: Floats | None = None
-    arms: npt.NDArray[np.int32] | None = None
+    choices: npt.NDArray[np.int32] | None = None
     horizon: int = 0
     instance_numbers: npt.NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))
     scenario: Scenario | None = None
@@ -159,7 +159,7 @@ class Trajectory:
         ):  # fading, or indefinite with many arms: only the loss is known
             columns["regret"] = self.regret().ravel()
         if counts:
-            for k, name in enumerate(self.instances[0].arms):
+            for k, name in enumerate(self.instances[0].arm_names):
                 columns[f"pulls_{name}"] = self.counts[..., k].ravel()
         return make_frame(columns, library)
 
@@ -199,15 +199,15 @@ class Trajectory:
     def save(self, path: str | Path) -> None:
         """Write the run to a Parquet file: one row a checkpoint, the settings as JSON metadata."""
         pyarrow = optional_module("pyarrow")
-        instances, seeds, marks, arms = self.counts.shape
+        instances, seeds, marks, n_arms = self.counts.shape
         rows = instances * seeds * marks
         grid = _grid(self.instance_numbers, self.seeds, self.checkpoints)
         columns = dict(zip(KEYS, grid, strict=True))
         counts = np.ascontiguousarray(self.counts, np.int64).ravel()
-        columns["counts"] = pyarrow.FixedSizeListArray.from_arrays(counts, arms)
+        columns["counts"] = pyarrow.FixedSizeListArray.from_arrays(counts, n_arms)
         if self.expected_loss is not None:
             columns["expected_loss"] = self.expected_loss.ravel()
-        for name, values in (("arms", self.arms), ("losses", self.losses)):
+        for name, values in (("choices", self.choices), ("losses", self.losses)):
             if values is not None:
                 ends = np.zeros(rows + 1, np.int64)
                 ends[marks::marks] = values.shape[-1]
@@ -258,11 +258,11 @@ class Trajectory:
 
     def __repr__(self) -> str:
         """Say who played, how long, and how often."""
-        instances, seeds, marks, arms = self.counts.shape
+        instances, seeds, marks, n_arms = self.counts.shape
         scenario = "" if self.scenario is None else f"{self.scenario!r}, "
         return (
             f"Trajectory({self.policy!r}, {self.noise!r}, {scenario}horizon {self.horizon:,}, "
-            f"{instances} instances × {seeds} seeds × {marks} checkpoints × {arms} arms)"
+            f"{instances} instances × {seeds} seeds × {marks} checkpoints × {n_arms} arms)"
         )
 
 
@@ -292,8 +292,8 @@ def _loaded(table: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
     loss = None
     if "expected_loss" in table.column_names:
         loss = _values(table, "expected_loss").astype(np.float64).reshape(shape)
-    arms, losses = (_recorded(table, name, shape, horizon) for name in ("arms", "losses"))
-    _require_played(counts, marks, arms)
+    choices, losses = (_recorded(table, name, shape, horizon) for name in ("choices", "losses"))
+    _require_played(counts, marks, choices)
     scenario = settings.get("scenario")
     return {
         "instances": instances,
@@ -303,7 +303,7 @@ def _loaded(table: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
         "checkpoints": marks,
         "counts": counts,
         "expected_loss": loss,
-        "arms": None if arms is None else arms.astype(np.int32),
+        "choices": None if choices is None else choices.astype(np.int32),
         "losses": losses,
         "horizon": horizon,
         "instance_numbers": numbers,
@@ -360,7 +360,7 @@ def _order(keys: Any, wanted: Any) -> Any:
     )
 
 
-def _require_played(counts: Ints, marks: Ints, arms: Any) -> None:
+def _require_played(counts: Ints, marks: Ints, choices: Any) -> None:
     """Raise unless counts are those of runs that pulled one arm in each round."""
     if (counts < 0).any():
         raise InvalidInput("counts must not be negative")
@@ -368,15 +368,15 @@ def _require_played(counts: Ints, marks: Ints, arms: Any) -> None:
         raise InvalidInput("the counts of a run must add up to the round")
     if (np.diff(counts, axis=2) < 0).any():
         raise InvalidInput("the counts of a run must not fall")
-    if arms is None:
+    if choices is None:
         return
     width = counts.shape[-1]
-    if (arms < 0).any() or (arms >= width).any():
-        raise InvalidInput(f"recorded arms must be 0 … {width - 1}")
+    if (choices < 0).any() or (choices >= width).any():
+        raise InvalidInput(f"recorded choices must be 0 … {width - 1}")
     stretch = np.searchsorted(marks, np.arange(1, marks[-1] + 1))
-    runs = arms.reshape(-1, arms.shape[-1])
+    runs = choices.reshape(-1, choices.shape[-1])
     for run, found in zip(runs, counts.reshape(-1, *counts.shape[2:]), strict=True):
         places = stretch * width + run[: marks[-1]]
         pulls = np.bincount(places, minlength=counts.shape[2] * width).reshape(-1, width)
         if (pulls.cumsum(axis=0) != found).any():
-            raise InvalidInput("the recorded arms are not those that were counted")
+            raise InvalidInput("the recorded choices are not those that were counted")

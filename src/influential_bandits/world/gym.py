@@ -74,10 +74,10 @@ class InfluentialBanditEnv(gymnasium.Env[Observation, np.int64]):
         self.instance_number = instance_number
         self.render_mode = render_mode
         self.noise.require_rounds(self.horizon, 1)
-        arms = self.instance.n_arms
-        self.action_space = gymnasium.spaces.Discrete(arms)
+        n_arms = self.instance.n_arms
+        self.action_space = gymnasium.spaces.Discrete(n_arms)
         loss = gymnasium.spaces.Box(-np.inf, np.inf, (1,), np.float64)
-        counts = gymnasium.spaces.Box(0, self.horizon, (arms,), np.int64)
+        counts = gymnasium.spaces.Box(0, self.horizon, (n_arms,), np.int64)
         self.observation_space: gymnasium.Space[Any] = (
             loss if observe == "loss" else gymnasium.spaces.Dict({"loss": loss, "counts": counts})
         )

@@ -39,7 +39,7 @@ class Instance(Frozen):
         The symmetric interaction matrix A.
     initial_loss : array (arms,)
         The losses l1 before the first pull.
-    arms : sequence of str, optional
+    arm_names : sequence of str, optional
         Names of the arms, unique; by default "0", "1", ….
     memory : float in (0, 1]
         γ, how much of the past influence is left after each round: deviation ← γ·deviation + A[i].
@@ -63,16 +63,16 @@ class Instance(Frozen):
         self,
         interaction: Interaction | npt.ArrayLike,
         initial_loss: npt.ArrayLike,
-        arms: Sequence[str] | None = None,
+        arm_names: Sequence[str] | None = None,
         memory: float = 1.0,
         *,
         definite: bool = True,
     ) -> None:
         matrix = as_interaction(interaction)
         loss = _numbers(initial_loss, "initial_loss")
-        if loss.shape != (matrix.arms,):
+        if loss.shape != (matrix.n_arms,):
             raise InvalidInstance(
-                f"initial_loss must have one number for each of the {matrix.arms} arms of the "
+                f"initial_loss must have one number for each of the {matrix.n_arms} arms of the "
                 f"interaction, got shape {loss.shape}"
             )
         if not is_real(memory):
@@ -84,7 +84,7 @@ class Instance(Frozen):
         self._set(
             _interaction=matrix,
             _initial_loss=_frozen(loss),
-            _names=None if arms is None else _names(arms, matrix.arms),
+            _names=None if arm_names is None else _names(arm_names, matrix.n_arms),
             _memory=float(memory),
             _remembered={},
         )
@@ -111,14 +111,14 @@ class Instance(Frozen):
         return self._memory
 
     @cached_property
-    def arms(self) -> tuple[str, ...]:
+    def arm_names(self) -> tuple[str, ...]:
         """Names of the arms."""
         return self._names or tuple(str(i) for i in range(self.n_arms))
 
     @property
     def n_arms(self) -> int:
         """Number of arms K."""
-        return self._interaction.arms
+        return self._interaction.n_arms
 
     @property
     def definite(self) -> bool:
@@ -215,7 +215,7 @@ class Instance(Frozen):
             "format": FORMAT,
             "interaction": self._interaction.to_json(),
             "initial_loss": self._initial_loss.tolist(),
-            "arms": None if self._names is None else list(self._names),
+            "arm_names": None if self._names is None else list(self._names),
             "memory": self._memory,
         }
 
@@ -227,7 +227,7 @@ class Instance(Frozen):
         try:
             interaction = interaction_from_json(data["interaction"])
             return cls(
-                interaction, data["initial_loss"], data["arms"], data["memory"], definite=False
+                interaction, data["initial_loss"], data["arm_names"], data["memory"], definite=False
             )
         except KeyError as missing:
             raise InvalidInstance(f"the instance file has no {missing} entry") from None
@@ -256,7 +256,7 @@ class Instance(Frozen):
         return (
             self._interaction == other._interaction
             and np.array_equal(self._initial_loss, other._initial_loss)
-            and self.arms == other.arms
+            and self.arm_names == other.arm_names
             and self._memory == other._memory
         )
 
@@ -307,17 +307,17 @@ def _indefinite(matrix: Interaction) -> str:
     )
 
 
-def _names(arms: Sequence[str], expected: int) -> tuple[str, ...]:
-    several = isinstance(arms, Iterable) and not isinstance(arms, str)
-    if not several or not all(isinstance(name, str) for name in arms):
-        raise InvalidInstance(f"arms must be a sequence of strings, got {shown(arms)}")
-    names = tuple(arms)
+def _names(arm_names: Sequence[str], expected: int) -> tuple[str, ...]:
+    several = isinstance(arm_names, Iterable) and not isinstance(arm_names, str)
+    if not several or not all(isinstance(name, str) for name in arm_names):
+        raise InvalidInstance(f"arm_names must be a sequence of strings, got {shown(arm_names)}")
+    names = tuple(arm_names)
     if broken := next((name for name in names if not _is_text(name)), None):
         raise InvalidInstance(
             f"arm names must be text, but {broken!r:.60} holds half a character (a lone surrogate)"
         )
     if len(names) != expected:
-        raise InvalidInstance(f"arms must name all {expected} arms, got {len(names)} names")
+        raise InvalidInstance(f"arm_names must name all {expected} arms, got {len(names)} names")
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise InvalidInstance(f"arm names must be unique, but {twice!r} occurs twice")

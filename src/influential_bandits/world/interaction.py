@@ -43,7 +43,7 @@ class Interaction(Frozen, ABC):
 
     @property
     @abstractmethod
-    def arms(self) -> int:
+    def n_arms(self) -> int:
         """Number of arms K."""
 
     @abstractmethod
@@ -75,7 +75,7 @@ class Interaction(Frozen, ABC):
 
     def to_dense(self) -> Floats:
         """Return A as an array (arms, arms)."""
-        return self.rows(np.arange(self.arms))
+        return self.rows(np.arange(self.n_arms))
 
     def __array__(
         self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
@@ -83,11 +83,11 @@ class Interaction(Frozen, ABC):
         """Return A for ``np.asarray``: a copy, since A itself cannot be changed."""
         if copy is False:
             raise ValueError("an interaction cannot be made an array without a copy")
-        size = 8 * self.arms**2
+        size = 8 * self.n_arms**2
         if self.kind != DENSE and size > MOST_BYTES:
             raise InvalidInput(
-                f"a dense matrix of {self.arms:,} arms takes {size / 2**30:,.1f} GiB; take some of "
-                "its rows(), or times(x), or call to_dense() if you mean it"
+                f"a dense matrix of {self.n_arms:,} arms takes {size / 2**30:,.1f} GiB; take some "
+                "of its rows(), or times(x), or call to_dense() if you mean it"
             )
         return np.asarray(self.to_dense(), dtype)
 
@@ -148,7 +148,7 @@ class DenseInteraction(Interaction):
         self._set(values=_frozen(a if gap[i, j] == 0 else (a + a.T) / 2))
 
     @property
-    def arms(self) -> int:
+    def n_arms(self) -> int:
         return len(self.values)
 
     def rows(self, indices: npt.ArrayLike) -> Floats:
@@ -173,12 +173,12 @@ class DenseInteraction(Interaction):
     @property
     def tolerance(self) -> float:
         """How negative an eigenvalue may be and still count as a rounded zero."""
-        return float(self.arms**2 * np.finfo(float).eps * self.scale)
+        return float(self.n_arms**2 * np.finfo(float).eps * self.scale)
 
     @cached_property
     def definite(self) -> bool:  # type: ignore[override]
         try:  # a Cholesky factor proves it, in a tenth of the time that eigenvalues take
-            np.linalg.cholesky(self.values + self.tolerance * np.eye(self.arms))
+            np.linalg.cholesky(self.values + self.tolerance * np.eye(self.n_arms))
         except np.linalg.LinAlgError:
             return self.smallest_eigenvalue >= -self.tolerance
         return True
@@ -186,7 +186,7 @@ class DenseInteraction(Interaction):
     @cached_property
     def squares(self) -> tuple[Floats, Floats]:
         """L (arms, rank) and D (rank,) with dᵀAd = Σ D·(Lᵀd)²; by pivoted LDLᵀ."""
-        factor, weights = pivoted_ldl(self.values, self.arms * np.finfo(float).eps)
+        factor, weights = pivoted_ldl(self.values, self.n_arms * np.finfo(float).eps)
         return _frozen(factor), _frozen(weights)
 
     def to_json(self) -> dict[str, Any]:
@@ -221,7 +221,7 @@ class LowRankInteraction(Interaction):
         self._set(values=_frozen(f))
 
     @property
-    def arms(self) -> int:
+    def n_arms(self) -> int:
         return len(self.values)
 
     @cached_property
@@ -311,11 +311,11 @@ class SparseInteraction(Interaction):
     def matrix(self) -> Any:
         """A as a SciPy CSR array."""
         return scipy.sparse.csr_array(
-            (self.values[0], self.columns, self.offsets), shape=(self.arms, self.arms)
+            (self.values[0], self.columns, self.offsets), shape=(self.n_arms, self.n_arms)
         )
 
     @property
-    def arms(self) -> int:
+    def n_arms(self) -> int:
         return len(self.offsets) - 1
 
     def rows(self, indices: npt.ArrayLike) -> Floats:
@@ -346,7 +346,7 @@ class SparseInteraction(Interaction):
     def to_json(self) -> dict[str, Any]:
         return {
             "kind": self.name,
-            "arms": self.arms,
+            "n_arms": self.n_arms,
             "values": self.values[0].tolist(),
             "columns": self.columns.tolist(),
             "offsets": self.offsets.tolist(),
@@ -385,12 +385,12 @@ def interaction_from_json(data: Mapping[str, Any]) -> Interaction:
 
 def _sparse_matrix(data: Mapping[str, Any]) -> Any:
     try:
-        arms = whole_number("arms", data["arms"], 1, LARGEST_ARMS)
-        columns = [whole_number("column", column, 0, arms) for column in data["columns"]]
+        n_arms = whole_number("n_arms", data["n_arms"], 1, LARGEST_ARMS)
+        columns = [whole_number("column", column, 0, n_arms) for column in data["columns"]]
         ends = len(columns) + 1
         offsets = [whole_number("offset", offset, 0, ends) for offset in data["offsets"]]
         entries = data["values"], columns, offsets
-        return _checked_rows(scipy.sparse.csr_array(entries, shape=(arms, arms), dtype=float))
+        return _checked_rows(scipy.sparse.csr_array(entries, shape=(n_arms, n_arms), dtype=float))
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInstance(f"the sparse interaction of the file is broken: {error}") from None
 

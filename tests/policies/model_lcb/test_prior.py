@@ -29,7 +29,7 @@ def test_around_is_as_wide_as_asked_about_every_unknown():
     prior = ib.LossPrior.around([[0.5, 0.1], [0.1, 0.3]], [1.0, 2.0], sd=0.1, noise=2.0, memory=0.9)
     assert prior.mean.tolist() == [1.0, 0.5, 2.0, 0.1, 0.3]
     np.testing.assert_allclose(prior.covariance, 0.01 * np.eye(5))
-    assert (prior.arms, prior.noise, prior.memory) == (2, 2.0, 0.9)
+    assert (prior.n_arms, prior.noise, prior.memory) == (2, 2.0, 0.9)
     assert repr(prior) == "LossPrior(2 arms, noise 2.0, memory 0.9)"
 
 
@@ -104,7 +104,7 @@ def test_rounding_does_not_make_a_covariance_asymmetric():
     """Entries that ought to be zero may be anything as small as rounding."""
     covariance = np.diag([1.0, 4.0])
     covariance[0, 1] = 1e-17
-    assert ib.LossPrior([0.0, 0.0], covariance, 1.0).arms == 1
+    assert ib.LossPrior([0.0, 0.0], covariance, 1.0).n_arms == 1
 
 
 def test_a_covariance_that_is_none_is_refused_when_it_is_used(refused):

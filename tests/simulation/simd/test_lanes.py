@@ -157,7 +157,7 @@ def test_the_size_of_a_step_does_not_change_a_bit(simulate, monkeypatch, rounds,
     """Down to a step for each round, and one group a task."""
     monkeypatch.setattr(lanes, "ROUNDS_PER_STEP", rounds)
     noise = ib.GaussianNoise(1.0)
-    assert_same(simulate, random_instances(3, 5), policy, 150, noise, range(8), threads=2)
+    assert_same(simulate, random_instances(3, 5), policy, 150, noise, range(8), execution=2)
 
 
 def test_instance_numbers_name_the_streams(simulate):
@@ -237,7 +237,7 @@ PAYS = {
     "horizon": 300_000,
     "noise": ib.UniformNoise(),
     "seeds": range(16),
-    "threads": 1,
+    "execution": 1,
 }
 SPARSE = ib.Instance(scipy.sparse.eye_array(3), np.zeros(3))
 LOW_RANK = ib.Instance(ib.LowRankInteraction(np.ones((3, 1))), np.zeros(3))
@@ -249,10 +249,10 @@ CHOICES = {
     "no noise": ({"noise": None}, True),
     "several instances": ({"instances": [ib.counterexample()] * 16, "seeds": [3]}, True),
     "twelve arms": ({"instances": ib.random_instance(12, seed=0)}, True),
-    "two groups for two threads": ({"seeds": range(32), "threads": 2}, True),
+    "two groups for two threads": ({"seeds": range(32), "execution": 2}, True),
     "six runs": ({"seeds": range(6), "horizon": 10**6}, True),
     "five runs": ({"seeds": range(5), "horizon": 10**6}, False),
-    "more threads than groups": ({"seeds": range(16), "threads": 4}, False),
+    "more threads than groups": ({"seeds": range(16), "execution": 4}, False),
     "few rounds": ({"horizon": 1000}, False),
     "thirteen arms": ({"instances": ib.random_instance(13, seed=0)}, False),
     "a subclass": ({"policy": Mine()}, False),
@@ -260,7 +260,7 @@ CHOICES = {
     "another policy": ({"policy": ib.Uniform()}, False),
     "an oracle": ({"policy": ib.FrankWolfeOracle()}, False),
     "recorded noise": ({"noise": ib.RecordedNoise(np.zeros(300_000))}, False),
-    "recorded choices": ({"record": "arms"}, False),
+    "recorded choices": ({"record": "choices"}, False),
     "a scenario": ({"scenario": ib.Scenario(delay=3)}, False),
     "sparse": ({"instances": SPARSE}, False),
     "low rank": ({"instances": LOW_RANK}, False),
@@ -285,7 +285,7 @@ def test_narrow_registers_are_left_to_the_general_loop(monkeypatch):
 def tasks_of(monkeypatch, instances, horizon, seeds):
     taken = []
     monkeypatch.setattr(execution, "run_tasks", lambda tasks, *rest: taken.extend(tasks))
-    ib.simulate(instances, ib.LCB(), horizon, seeds=seeds, threads=1)
+    ib.simulate(instances, ib.LCB(), horizon, seeds=seeds, execution=1)
     return taken
 
 
@@ -331,7 +331,7 @@ lanes.wide_registers = lambda: True
 with event.install_recorder("numba:compile") as recorder:
     for noise in (ib.NoNoise(), ib.UniformNoise(1.0), ib.GaussianNoise(1.0)):
         for policy in (ib.LCB(), ib.InfluentialLCB(), ib.InfluentialLCB(2)):
-            ib.simulate(ib.counterexample(), policy, 50, noise, seeds=range(20), threads=1)
+            ib.simulate(ib.counterexample(), policy, 50, noise, seeds=range(20), execution=1)
 print(json.dumps([len(recorder.buffer), len(lanes.advance_lanes.signatures)]))
 """
 

@@ -199,7 +199,9 @@ def pooled_gram(
     Coefficients are those of :class:`Design`: mean initial losses μ, controls, interaction.
     """
     work = partial(_gram_of, design=design, effects=effects)
-    found = summed(work, parts, CHUNK, chosen_execution(execution, threads))
+    found = summed(
+        work, parts, CHUNK, chosen_execution(threads if execution is None else execution)
+    )
     return np.zeros((design.size + 1, design.size + 1)) if found is None else found[0]
 
 

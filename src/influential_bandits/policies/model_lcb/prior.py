@@ -53,8 +53,8 @@ class LossPrior:
     ) -> None:
         self.mean, self.covariance = _numbers(mean), _numbers(covariance)
         size = self.mean.size
-        self.arms = next((k for k in range(1, size + 1) if unknowns(k) == size), 0)
-        if self.mean.ndim != 1 or not self.arms or self.covariance.shape != (size, size):
+        self.n_arms = next((k for k in range(1, size + 1) if unknowns(k) == size), 0)
+        if self.mean.ndim != 1 or not self.n_arms or self.covariance.shape != (size, size):
             raise InvalidInput(
                 "a prior has K + K(K + 1)/2 means and a square of as many covariances, got shapes "
                 f"{self.mean.shape} and {self.covariance.shape}"
@@ -162,7 +162,7 @@ class LossPrior:
 
     def __repr__(self) -> str:
         """Say how many arms it is about."""
-        arms = f"{self.arms} arm{'s' * (self.arms > 1)}"
+        arms = f"{self.n_arms} arm{'s' * (self.n_arms > 1)}"
         return f"LossPrior({arms}, noise {self.noise}, memory {self.memory})"
 
 
@@ -175,9 +175,9 @@ def _numbers(values: npt.ArrayLike) -> Floats:
 
 def in_order(matrix: Floats, loss: Floats) -> Floats:
     """Return (l1, A) in the order of the unknowns."""
-    arms = loss.size
-    mean = np.zeros(unknowns(arms))
-    for i in range(arms):
+    n_arms = loss.size
+    mean = np.zeros(unknowns(n_arms))
+    for i in range(n_arms):
         mean[unknowns(i)] = loss[i]
         for j in range(i + 1):
             mean[place(i, j)] = matrix[i, j]

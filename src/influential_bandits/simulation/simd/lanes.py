@@ -91,15 +91,15 @@ def lanes_apply(
     A subclass may choose otherwise than its base, hence the exact types.
     """
     known = type(policy) is LCB or (type(policy) is InfluentialLCB and policy.scale != "estimate")
-    arms, runs = instances[0].n_arms, len(instances) * seeds
+    n_arms, runs = instances[0].n_arms, len(instances) * seeds
     return (
         known
         and not numba.config.DISABLE_JIT
-        and arms <= MOST_ARMS
+        and n_arms <= MOST_ARMS
         and wide_registers()
         and _can_be_laned(noise.source())
         and horizon * runs >= LEAST_ROUNDS
-        and _pays(runs, lanes_for(arms), threads)
+        and _pays(runs, lanes_for(n_arms), threads)
         and all(i.memory == 1.0 and i.world.kind == DENSE for i in instances)
     )
 
@@ -140,11 +140,11 @@ def lane_tasks(
     numbers : sequence of int
         The instances' numbers, for their random streams.
     """
-    arms, runs = instances[0].n_arms, len(instances) * len(seeds)
-    lanes = lanes_for(arms)
-    most = min(ROUNDS_PER_STEP // horizon, BYTES_PER_TASK // (8 * slots_for(arms)))
+    n_arms, runs = instances[0].n_arms, len(instances) * len(seeds)
+    lanes = lanes_for(n_arms)
+    most = min(ROUNDS_PER_STEP // horizon, BYTES_PER_TASK // (8 * slots_for(n_arms)))
     size = max(1, most // lanes) * lanes
-    of_run = counts.reshape(runs, len(checkpoints), arms)
+    of_run = counts.reshape(runs, len(checkpoints), n_arms)
     own_numbers = np.array(numbers, np.uint64)
     return [
         LaneTask(
@@ -198,8 +198,8 @@ class LaneTask:
         self.policy, self.instances, self.noise = policy, instances, noise
         self.seeds, self.numbers, self.runs = seeds, numbers, runs
         self.counts, self.checkpoints, self.horizon = counts, checkpoints, horizon
-        self.arms = instances[0].n_arms
-        self.lanes = lanes_for(self.arms)
+        self.n_arms = instances[0].n_arms
+        self.lanes = lanes_for(self.n_arms)
 
     def steps(self) -> Iterable[int]:
         """Play; yield the number of rounds done after each step."""
@@ -240,10 +240,10 @@ class LaneTask:
         state, keys = self._fresh_state(), self._keys()
         scale = float(self.policy.scale) if isinstance(self.policy, InfluentialLCB) else None
         scratch = aligned((3, ROUNDS_PER_BLOCK * self.lanes), np.float64)
-        arms, counts, marks = (0,) * self.arms, self.counts, self.checkpoints
+        n_arms, counts, marks = (0,) * self.n_arms, self.counts, self.checkpoints
 
         def play(first: int, last: int) -> None:
-            advance_lanes(arms, scale, noise, state, keys, scratch, counts, marks, first, last)
+            advance_lanes(n_arms, scale, noise, state, keys, scratch, counts, marks, first, last)
 
         return play
 
@@ -258,7 +258,7 @@ class LaneTask:
         of_lane = self._by_lane() // len(self.seeds)
         first, last = of_lane[0, 0], of_lane[-1, -1]
         given = np.stack([_constants(i) for i in self.instances[first : last + 1]])
-        state = aligned((len(of_lane), slots_for(self.arms) * self.lanes), np.float64)
+        state = aligned((len(of_lane), slots_for(self.n_arms) * self.lanes), np.float64)
         slots = state.reshape(len(of_lane), -1, self.lanes)
         slots[:, : given.shape[1]] = given[of_lane - first].swapaxes(1, 2)
         return state
@@ -292,21 +292,21 @@ def aligned(shape: tuple[int, int], dtype: type) -> npt.NDArray[Any]:
 
 
 @register_jitable
-def lanes_for(arms: int) -> int:
+def lanes_for(n_arms: int) -> int:
     """Return how many runs a group has."""
-    return 16 if arms <= WIDE_ARMS else 8
+    return 16 if n_arms <= WIDE_ARMS else 8
 
 
 @register_jitable
-def slots_for(arms: int) -> int:
+def slots_for(n_arms: int) -> int:
     """Return how many slots a group needs."""
-    return arms * (arms + 4)
+    return n_arms * (n_arms + 4)
 
 
 @register_jitable
-def weight_slot(arms: int, arm: int) -> int:
+def weight_slot(n_arms: int, arm: int) -> int:
     """Return the slot in which the pulls of an arm are counted."""
-    return arms * (arms + 1) + arm
+    return n_arms * (n_arms + 1) + arm
 
 
 @kernel
@@ -325,7 +325,7 @@ def fill_keys(seeds: Words, numbers: Words, keys: Words) -> None:
 
 @kernel
 def advance_lanes(
-    arms: tuple[int, ...],
+    n_arms: tuple[int, ...],
     scale: float | None,
     noise: NoiseSource,
     state: Floats,
@@ -340,7 +340,7 @@ def advance_lanes(
 
     ``arms`` is a tuple of that length; ``scale`` is InfluentialLCB's, and None for LCB.
     """
-    lanes = lanes_for(len(arms))
+    lanes = lanes_for(len(n_arms))
     scratch = borrowed(scratch)
     block = scratch[0]
     for group in range(state.shape[0]):
@@ -351,39 +351,39 @@ def advance_lanes(
             stop = min(last, t + ROUNDS_PER_BLOCK - 1)
             if checkpoint < marks.size:
                 stop = min(stop, marks[checkpoint])
-            draw_noise(arms, noise, own_keys, scratch, t, stop)
+            draw_noise(n_arms, noise, own_keys, scratch, t, stop)
             for now in range(t, stop + 1):
                 if scale is None:
-                    play_round(arms, scale, own_state, block, now - t, now, 2.0 * log(float(now)))
+                    play_round(n_arms, scale, own_state, block, now - t, now, 2.0 * log(float(now)))
                 else:
-                    play_round(arms, scale, own_state, block, now - t, now, scale * now)
+                    play_round(n_arms, scale, own_state, block, now - t, now, scale * now)
             if checkpoint < marks.size and stop == marks[checkpoint]:
-                keep_counts(len(arms), lanes, own_state, counts, group * lanes, checkpoint)
+                keep_counts(len(n_arms), lanes, own_state, counts, group * lanes, checkpoint)
                 checkpoint += 1
             t = stop + 1
 
 
 @inlined
 def keep_counts(
-    arms: int, lanes: int, state: Floats, counts: Ints, run: int, checkpoint: Any
+    n_arms: int, lanes: int, state: Floats, counts: Ints, run: int, checkpoint: Any
 ) -> None:
     """Copy the counts of a group whose first run is ``run``; idle lanes have no place."""
     for lane in range(min(lanes, counts.shape[0] - run)):
-        for arm in range(arms):
-            pulls = state[weight_slot(arms, arm) * lanes + lane]
+        for arm in range(n_arms):
+            pulls = state[weight_slot(n_arms, arm) * lanes + lane]
             counts[run + lane, checkpoint, arm] = np.int64(pulls)
 
 
 @inlined
 def draw_noise(
-    arms: tuple[int, ...], noise: NoiseSource, keys: Words, scratch: Floats, first: int, last: int
+    n_arms: tuple[int, ...], noise: NoiseSource, keys: Words, scratch: Floats, first: int, last: int
 ) -> None:
     """Write the noise of some rounds into ``scratch[0]``, a slot for each round."""
     if noise.kind in (UNIFORM, GAUSSIAN):
         block = scratch[0]
         for t in range(first, last + 1):
-            draw_centred(arms, keys, block, t - first, t)
-        size = (last - first + 1) * lanes_for(len(arms))
+            draw_centred(n_arms, keys, block, t - first, t)
+        size = (last - first + 1) * lanes_for(len(n_arms))
         if noise.kind == UNIFORM:
             for i in range(size):
                 block[i] = noise.scale * (2.0 * block[i])
@@ -474,9 +474,9 @@ class Slots:
 
 
 @intrinsic
-def draw_centred(typing_context, arms, keys, block, place, t):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN201
+def draw_centred(typing_context, n_arms, keys, block, place, t):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN201
     """Write ``centred(stream_at(key_1, key_2, t), 0)`` of each lane into slot ``place``."""
-    lanes = lanes_for(arms.count)
+    lanes = lanes_for(n_arms.count)
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
         b, v = builder, Vectors(builder, lanes)
@@ -496,45 +496,45 @@ def draw_centred(typing_context, arms, keys, block, place, t):  # type: ignore[n
         drawn.store(uniform, arguments[3])
         return context.get_dummy_value()
 
-    return types.none(arms, keys, block, types.int64, types.int64), generate
+    return types.none(n_arms, keys, block, types.int64, types.int64), generate
 
 
 @intrinsic
-def play_round(typing_context, arms, scale, state, block, place, t, common):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN201
+def play_round(typing_context, n_arms, scale, state, block, place, t, common):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN201
     """Play round t of a group with the noise in slot ``place``.
 
     ``common`` is what all lanes share: scale · t of InfluentialLCB, 2·log t of LCB.
     """
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
-        v = Vectors(builder, lanes_for(arms.count))
+        v = Vectors(builder, lanes_for(n_arms.count))
         slots = Slots(v, v.floats, make_array(signature.args[2])(context, builder, arguments[2]))
         noise = Slots(v, v.floats, make_array(signature.args[3])(context, builder, arguments[3]))
-        game = Round(v, slots, arms.count, averaging=scale == types.none)
+        game = Round(v, slots, n_arms.count, averaging=scale == types.none)
         game.play(noise.load(arguments[4]), arguments[5], v.spread(arguments[6]))
         return context.get_dummy_value()
 
-    signature = types.none(arms, scale, state, block, types.int64, types.int64, types.float64)
+    signature = types.none(n_arms, scale, state, block, types.int64, types.int64, types.float64)
     return signature, generate
 
 
 class Round:
     """Writes the instructions of one round; ``averaging`` for LCB, otherwise InfluentialLCB."""
 
-    def __init__(self, vectors: Vectors, slots: Slots, arms: int, averaging: bool) -> None:
+    def __init__(self, vectors: Vectors, slots: Slots, n_arms: int, averaging: bool) -> None:
         self.v, self.b, self.slots = vectors, vectors.builder, slots
-        self.arms, self.averaging = arms, averaging
-        self.initial = arms * arms
-        self.weights = weight_slot(arms, 0)
-        self.numbers = self.weights + arms
-        self.totals = self.numbers + arms
+        self.n_arms, self.averaging = n_arms, averaging
+        self.initial = n_arms * n_arms
+        self.weights = weight_slot(n_arms, 0)
+        self.numbers = self.weights + n_arms
+        self.totals = self.numbers + n_arms
 
     def play(self, noise: Any, t: Any, common: Any) -> None:
         """Choose, observe, and learn."""
         chosen = self._chosen(t, common)
-        weights = [self.slots.load(self.weights + arm) for arm in range(self.arms)]
+        weights = [self.slots.load(self.weights + arm) for arm in range(self.n_arms)]
         loss = self.b.fadd(self._expected_loss(chosen, weights), noise)
-        for arm in range(self.arms):
+        for arm in range(self.n_arms):
             more = self.b.fadd(weights[arm], self.v.same(1.0))
             self._replace(chosen, arm, self.weights, more)
         if self.averaging:
@@ -552,12 +552,12 @@ class Round:
         """
         b, v = self.b, self.v
         best, lowest = v.word(0), self._index(0, common)
-        for arm in range(1, self.arms):
+        for arm in range(1, self.n_arms):
             index = self._index(arm, common)
             less = b.fcmp_ordered("<", index, lowest)
             lowest = b.select(less, index, lowest)
             best = b.select(less, v.word(arm), best)
-        opening = b.icmp_signed("<=", t, ir.Constant(t.type, self.arms))
+        opening = b.icmp_signed("<=", t, ir.Constant(t.type, self.n_arms))
         return b.select(opening, v.spread(b.sub(t, ir.Constant(t.type, 1))), best)
 
     def _index(self, arm: int, common: Any) -> Any:
@@ -571,36 +571,36 @@ class Round:
         """Return initial loss + row of A · weights of the chosen arm, summed like ordered_dot."""
         row = self._row(chosen)
         products = [self.b.fmul(*pair) for pair in zip(row, weights, strict=True)]
-        whole = self.arms - self.arms % 4
+        whole = self.n_arms - self.n_arms % 4
         partial = [self.v.same(0.0)] * 4
         for i in range(whole):
             partial[i % 4] = self.b.fadd(partial[i % 4], products[i])
         total = self.b.fadd(self.b.fadd(*partial[:2]), self.b.fadd(*partial[2:]))
-        for i in range(whole, self.arms):
+        for i in range(whole, self.n_arms):
             total = self.b.fadd(total, products[i])
         return self.b.fadd(self._picked(chosen, self.initial), total)
 
     def _row(self, chosen: Any) -> list[Any]:
         """Return the chosen arm's row of A. Arm by arm: the processor has few mask registers."""
-        row = [self.slots.load(column) for column in range(self.arms)]
-        for arm in range(1, self.arms):
+        row = [self.slots.load(column) for column in range(self.n_arms)]
+        for arm in range(1, self.n_arms):
             here = self._is(chosen, arm)
-            for column in range(self.arms):
-                entry = self.slots.load(arm * self.arms + column)
+            for column in range(self.n_arms):
+                entry = self.slots.load(arm * self.n_arms + column)
                 row[column] = self.b.select(here, entry, row[column])
         return row
 
     def _picked(self, chosen: Any, start: int) -> Any:
         """Return the chosen arm's slot of those that begin at ``start``."""
         value = self.slots.load(start)
-        for arm in range(1, self.arms):
+        for arm in range(1, self.n_arms):
             other = self.slots.load(start + arm)
             value = self.b.select(self._is(chosen, arm), other, value)
         return value
 
     def _learn(self, chosen: Any, start: int, value: Any) -> None:
         """Write a value into the chosen arm's slot of those that begin at ``start``."""
-        for arm in range(self.arms):
+        for arm in range(self.n_arms):
             self._replace(chosen, arm, start, value)
 
     def _replace(self, chosen: Any, arm: int, start: int, value: Any) -> None:

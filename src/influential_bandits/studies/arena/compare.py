@@ -112,7 +112,7 @@ def compare(
         seeds = whole_number("seeds", seeds, 1)
         needed = seeds * len(players) * len(marks_of(wanted or HORIZONS)) * BYTES_PER_ROW
         require_memory(needed, f"{seeds:,} instances of {len(players)} policies", "ask for fewer")
-    where = chosen_execution(execution, None)
+    where = chosen_execution(execution)
     named = list(_split(families))
     require_possible(out)
     played, notes = chosen_families(named, data)

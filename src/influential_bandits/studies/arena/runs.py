@@ -149,7 +149,7 @@ def _played(
             way[-1],
             noise,
             checkpoints=way,
-            threads=threads,
+            execution=threads,
             progress=False,
             instance_numbers=[FIRST_INSTANCE + number for number in numbers],
         )

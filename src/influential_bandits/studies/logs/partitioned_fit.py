@@ -110,7 +110,7 @@ def fit_partitions(
     """
     out = Path(out)
     require_possible(out.parent)
-    where = chosen_execution(execution, model.threads)
+    where = chosen_execution(model.threads if execution is None else execution)
     folder = _InstanceFolder(out.parent / FOLDER, _settings(model, log))
     unfinished = UnfinishedFit(out.parent / UNFINISHED, log, model._seed())
     survey = surveyed(log, model._seed(), where, unfinished) if survey is None else survey
@@ -290,7 +290,7 @@ def fit_partitioned_log(
     What is left out is chosen by validation, on a sample of whole histories.
     """
     model = influence_model(interaction, memory, half_life, ridge, drift, pooled, seed)
-    where = chosen_execution(execution, None)
+    where = chosen_execution(execution)
     require_possible(out.parent)
     unfinished = UnfinishedFit(out.parent / UNFINISHED, log, seed)
     survey = surveyed(log, seed, where, unfinished)

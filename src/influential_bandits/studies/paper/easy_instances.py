@@ -86,7 +86,7 @@ def _rows(
         horizon,
         GaussianNoise(1.0),
         checkpoints=decades(horizon),
-        threads=threads,
+        execution=threads,
         progress=False,
         instance_numbers=numbers,
     )

@@ -38,7 +38,7 @@ def pieces(settings: Settings) -> Iterator[Piece]:
 def _rows(policy: Policy, max_horizon: int, threads: int | None) -> dict[str, Any]:
     marks = [int(t) for t in log_spaced(max_horizon) if t >= 10]
     run = simulate(
-        counterexample(), policy, max_horizon, checkpoints=marks, threads=threads, progress=False
+        counterexample(), policy, max_horizon, checkpoints=marks, execution=threads, progress=False
     )
     return {
         "instance": np.zeros(len(marks), np.int64),

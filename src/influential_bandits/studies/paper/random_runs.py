@@ -39,14 +39,14 @@ def _random_rows(
     policy: Policy, max_horizon: int, numbers: range, threads: int | None
 ) -> dict[str, Any]:
     run = simulate(
-        [random_instance(arms=3, seed=n) for n in numbers],
+        [random_instance(n_arms=3, seed=n) for n in numbers],
         policy,
         max_horizon,
         GaussianNoise(1.0),
         checkpoints=[
             t for d in decades(max_horizon, 10) for t in (d, 2 * d, 5 * d) if t <= max_horizon
         ],
-        threads=threads,
+        execution=threads,
         progress=False,
         instance_numbers=numbers,
     )

@@ -70,7 +70,7 @@ def reproduce(
 
     Pieces that fail do not stop the others: they are named in the end, by :class:`Unfinished`.
     """
-    where = chosen_execution(execution, None)
+    where = chosen_execution(execution)
     results: list[Section] = []
     failures: list[Failure] = []
     jobs = [(study, _changed(study.settings[size], seeds, max_horizon)) for study in studies]
