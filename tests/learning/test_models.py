@@ -409,7 +409,7 @@ def streamed(log, events_per_part, **options):
         time="time",
         loss="loss",
         events_per_part=events_per_part,
-        arms=list(log.arm_names),
+        arm_names=list(log.arm_names),
         **options,
     )
 

@@ -64,7 +64,7 @@ class Part:
             count.write_text(str(done + 1))
             if done >= self.loads:
                 raise InvalidInput("the file is damaged")
-        return ib.read_log(self.path, **OPTIONS, arms=["a", "b", "c"])
+        return ib.read_log(self.path, **OPTIONS, arm_names=["a", "b", "c"])
 
 
 class Parts:

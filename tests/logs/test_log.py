@@ -252,7 +252,7 @@ def test_memberships_that_are_refused(refused):
     with refused(InvalidInput, "'Jaws'", "no arm"):
         Membership({"Jaws": []})
     with refused(InvalidInput, "'Alien'", "unknown arm 'Horror'"):
-        Membership(FILMS, arms=["Comedy"])
+        Membership(FILMS, arm_names=["Comedy"])
     with refused(InvalidInput, "no item 'Jaws'"):
         Membership(FILMS).weights("Jaws")
     assert repr(Membership(FILMS)).endswith("2 items belong to several)")

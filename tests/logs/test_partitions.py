@@ -162,7 +162,7 @@ def assert_same(log, expected):
         {},
         {"categories": "|"},
         {"categories": "|", "choose": "random", "seed": 3},
-        {"time": None, "arms": ["z", "x", "y|z", "w|x", "none"]},
+        {"time": None, "arm_names": ["z", "x", "y|z", "w|x", "none"]},
         {"items": {"x": ["b"], "y|z": "a", "z": ["c", "a"], "w|x": ["b"], "q": ["d"]}},
     ],
 )
@@ -326,7 +326,7 @@ def test_bad_rows_are_named_by_file(tmp_path):
 
 def test_unknown_arms_are_bad_rows(tmp_path):
     folder = write(tmp_path / "log", *by_instance(rows()))
-    options = {"loss": "loss", "arms": ["x", "z"], "bad_rows": "drop"}
+    options = {"loss": "loss", "arm_names": ["x", "z"], "bad_rows": "drop"}
     with open_partitions(folder, **options) as log:
         assert log.about["dropped"]["unknown arm"] > 50
         assert_same(log, read_log(folder, **options))

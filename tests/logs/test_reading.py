@@ -301,7 +301,7 @@ def test_arms_do_not_depend_on_the_order_of_rows(write):
     lines = GOOD.splitlines()
     turned = read_log(write("\n".join([lines[0], *lines[:0:-1]])), loss="loss")
     assert turned.arm_names == ("x", "y")
-    fixed = read_log(COLUMNS, loss="loss", arms=["z", "y", "x"])
+    fixed = read_log(COLUMNS, loss="loss", arm_names=["z", "y", "x"])
     assert fixed.arm_names == ("z", "y", "x")
     assert [fixed.arm_names[arm] for arm in fixed.arm] == ["x", "y", "x"]
 
@@ -397,7 +397,7 @@ def test_every_kind_of_bad_row_is_named_with_its_lines(reason, write, refused):
     if reason == "unreadable time":
         good = GOOD.replace(",2,", ",1970-01-02,").replace(",1,", ",1970-01-01,").encode()
     path = write(good + line + b"\n" + good.splitlines()[1].replace(b"ann", b"zoe") + b"\n")
-    options = {"loss": "loss", "arms": ["x", "y"], "key": ["instance", "time", "arm"]}
+    options = {"loss": "loss", "arm_names": ["x", "y"], "key": ["instance", "time", "arm"]}
     with refused(InvalidLog, "log.csv has 1 bad row: ", f"1 × {reason} (line 5", example, AGAIN):
         read_log(path, **options)
     log = read_log(path, **options, bad_rows="drop")
@@ -475,9 +475,9 @@ def test_unknown_items_and_arms_of_items(refused):
     with refused(
         InvalidLog, "1 × unknown item (row 1: arm '9')", "1 × unknown arm (row 2: arm '8')"
     ):
-        read_log(log, time=None, loss="loss", items=items, arms=["Comedy"])
+        read_log(log, time=None, loss="loss", items=items, arm_names=["Comedy"])
     with refused(InvalidLog, "1 × unknown arm (row 1: arm 'Drama')"):
-        read_log(FILMS, time=None, loss="loss", categories="|", arms=["Comedy", "Horror"])
+        read_log(FILMS, time=None, loss="loss", categories="|", arm_names=["Comedy", "Horror"])
     with refused(InvalidLog, "1 × missing value (row 0: arm '|')"):
         read_log(FILMS | {"arm": ["|", "x", "y"]}, time=None, loss="loss", categories="|")
 
@@ -498,9 +498,9 @@ def test_unknown_items_and_arms_of_items(refused):
         ({"loss": "loss", "categories": ""}, ["categories", "''"]),
         ({"loss": "loss", "separator": ",,"}, ["one character", "',,'"]),
         ({"loss": 3}, ["loss must be the name of a column", "3"]),
-        ({"loss": "loss", "arms": "xy"}, ["list of names", "'xy'"]),
-        ({"loss": "loss", "arms": 3}, ["arms must be a list of names", "3"]),
-        ({"loss": "loss", "arms": ["x", "x"]}, ["different"]),
+        ({"loss": "loss", "arm_names": "xy"}, ["list of names", "'xy'"]),
+        ({"loss": "loss", "arm_names": 3}, ["arm_names must be a list of names", "3"]),
+        ({"loss": "loss", "arm_names": ["x", "x"]}, ["different"]),
         ({"loss": "loss", "items": ["x"]}, ["items must map", "['x']"]),
         ({"loss": "loss", "items": {"x": 3}}, ["item 'x'", "list of arms", "3"]),
         ({"loss": "loss", "key": 3}, ["key must be a list of names", "3"]),

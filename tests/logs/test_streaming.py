@@ -76,7 +76,7 @@ def small_pieces(monkeypatch):
     monkeypatch.setattr(streaming, "FEWEST_HELD", 500)
 
 
-OPTIONS = [{}, {"categories": "|"}, {"time": None}, {"arms": ["z", "y|z", "w|x", "x"]}]
+OPTIONS = [{}, {"categories": "|"}, {"time": None}, {"arm_names": ["z", "y|z", "w|x", "x"]}]
 
 
 @pytest.mark.parametrize("grouped", [False, True])
@@ -148,7 +148,7 @@ def test_with_known_arms_a_grouped_file_is_read_once(tmp_path, small_pieces, ref
     columns["loss"][2500] = "bad"
     path = write_csv(tmp_path / "log.csv", columns)
     arms = ["x", "y|z", "z", "w|x"]
-    options = {"loss": "loss", "events_per_part": 200, "grouped": True, "arms": arms}
+    options = {"loss": "loss", "events_per_part": 200, "grouped": True, "arm_names": arms}
     stream = stream_log(path, **options)
     assert repr(stream) == "LogStream(4 arms)"
     parts = iter(stream)
@@ -257,7 +257,7 @@ def test_streams_that_are_refused(grouped, tmp_path, refused):
     with refused(InvalidLog, "has columns, but no rows"):
         stream_log(table(0), **options)
     with refused(InvalidLog, "all rows of the mapping are bad"):
-        list(stream_log(columns, **options, arms=["q"], bad_rows="drop"))
+        list(stream_log(columns, **options, arm_names=["q"], bad_rows="drop"))
     with refused(InvalidInput, "there is no folder", "nowhere"):
         stream_log(columns, loss="loss", folder=tmp_path / "nowhere")
 

@@ -46,7 +46,7 @@ class EventFrame(NamedTuple):
                 arm=self.arm,
                 time=self.time,
                 loss=ROW,
-                arms=arms,
+                arm_names=arms,
             )
         except InvalidLog as error:
             raise InvalidLog(

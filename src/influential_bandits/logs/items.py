@@ -24,15 +24,15 @@ class ItemCodes:
 
     def __init__(self, plan: ReadingOptions) -> None:
         self.plan = plan
-        self.arms = None if plan.arms is None else [str(arm) for arm in plan.arms]
-        if self.arms is not None and len(set(self.arms)) != len(self.arms):
-            raise InvalidInput("arms must be different from one another")
+        self.arm_names = None if plan.arm_names is None else [str(arm) for arm in plan.arm_names]
+        if self.arm_names is not None and len(set(self.arm_names)) != len(self.arm_names):
+            raise InvalidInput("arm_names must be different from one another")
         self.members: dict[str, list[str]] = {}
         self.unusable: dict[int, str] = {}  # number of an item → reason
         if plan.items is not None:
             given = {str(item): self._arms_of(item, arms) for item, arms in plan.items.items()}
-        elif self.arms is not None and plan.categories is None:
-            given = {arm: [arm] for arm in self.arms}
+        elif self.arm_names is not None and plan.categories is None:
+            given = {arm: [arm] for arm in self.arm_names}
         else:
             given = {}
         require_utf8("item", given)
@@ -44,7 +44,7 @@ class ItemCodes:
     def fixed(self) -> bool:
         """Whether all items are known before any row is read."""
         return self.plan.items is not None or (
-            self.arms is not None and self.plan.categories is None
+            self.arm_names is not None and self.plan.categories is None
         )
 
     def _arms_of(self, item: object, arms: Sequence[str] | str) -> list[str]:
@@ -67,7 +67,7 @@ class ItemCodes:
         names = [str(arm) for arm in arms]
         if not names:
             self.unusable[number] = "missing value"
-        elif self.arms is not None and not set(names) <= set(self.arms):
+        elif self.arm_names is not None and not set(names) <= set(self.arm_names):
             self.unusable[number] = "unknown arm"
         else:
             self.members[item] = names
@@ -97,4 +97,4 @@ class ItemCodes:
         if self.plan.items is None and self.plan.categories is None:
             return Membership.of_arms(ordered), final
         members = {item: self.members[item] for item in ordered}
-        return Membership(members, self.arms, self.plan.choose, self.plan.seed), final
+        return Membership(members, self.arm_names, self.plan.choose, self.plan.seed), final

@@ -27,7 +27,7 @@ class ReadingOptions:
     rating: str | None = None
     reward: str | None = None
     best: float | None = None
-    arms: Sequence[str] | None = None
+    arm_names: Sequence[str] | None = None
     items: Mapping[Any, Sequence[str] | str] | None = None
     categories: str | None = None
     choose: str = "fractional"
@@ -68,9 +68,9 @@ class ReadingOptions:
     def _check_names(self) -> None:
         if not isinstance(self.items, Mapping | None):
             raise InvalidInput(f"items must map each item to its arms, got {self.items!r:.60}")
-        for name, names in (("arms", self.arms), ("key", self.key)):
+        for name, names in (("arm_names", self.arm_names), ("key", self.key)):
             listed = isinstance(names, Sequence | np.ndarray | None)
-            if not listed or (isinstance(names, str) and name == "arms"):
+            if not listed or (isinstance(names, str) and name == "arm_names"):
                 raise InvalidInput(f"{name} must be a list of names, got {names!r:.60}")
         for name in ("instance", "arm", "time", "loss", "rating", "reward"):
             column = getattr(self, name)

@@ -27,7 +27,7 @@ def read_log(
     rating: str | None = None,
     reward: str | None = None,
     best: float | None = None,
-    arms: Sequence[str] | None = None,
+    arm_names: Sequence[str] | None = None,
     items: Mapping[Any, Sequence[str] | str] | None = None,
     categories: str | None = None,
     choose: str = "fractional",
@@ -55,7 +55,7 @@ def read_log(
         reward, loss = −reward.
     best : float
         The best rating there is; with ``rating`` only.
-    arms : sequence of str, optional
+    arm_names : sequence of str, optional
         All arms, in the order wanted; rows of others are bad. By default those of the log, sorted.
     items : mapping of items to a sequence of arms, optional
         The arms of each item, if the column ``arm`` holds items; rows of others are bad.
@@ -119,7 +119,7 @@ def read_log(
         rating=rating,
         reward=reward,
         best=best,
-        arms=arms,
+        arm_names=arm_names,
         items=items,
         categories=categories,
         choose=choose,

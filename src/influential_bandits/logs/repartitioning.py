@@ -149,7 +149,7 @@ def job_digest(source: Folder, files: Sequence[FileEntry], plan: ReadingOptions)
     """Return what tells one job from another: files, options, and how many rows a bucket gets."""
     columns = {name: getattr(plan, name) for name in ReadingOptions.__dataclass_fields__}
     columns["items"] = None if plan.items is None else [*map(_item, plan.items.items())]
-    columns["arms"] = None if plan.arms is None else [str(arm) for arm in plan.arms]
+    columns["arm_names"] = None if plan.arm_names is None else [*map(str, plan.arm_names)]
     columns["key"] = plan.keys
     told = [VERSION, shuffling.EVENTS_PER_PARTITION, source.address, files, columns]
     return hashlib.sha256(json.dumps(told, default=str).encode()).hexdigest()[:16]

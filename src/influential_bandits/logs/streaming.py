@@ -54,7 +54,7 @@ def stream_log(
         About how many events a part has; more if an instance alone has more.
     grouped : bool
         Whether the rows of an instance follow one another in the file. If an instance comes back
-        later, that is an error, whatever ``bad_rows``. If ``arms`` or ``items`` are given, bad
+        later, that is an error, whatever ``bad_rows``. If ``arm_names`` or ``items`` are given, bad
         rows are an error only when the first part with one is due, and ``about["dropped"]``
         counts those met so far; otherwise they are known beforehand. The labels of all instances
         are kept in memory.
