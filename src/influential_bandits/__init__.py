@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from influential_bandits.logs.membership import Membership
     from influential_bandits.logs.partitions import Partition, PartitionedLog, open_partitions
     from influential_bandits.logs.reading import read_log
-    from influential_bandits.logs.repartitioning import repartition_log
+    from influential_bandits.logs.repartition import repartition_log
     from influential_bandits.logs.streaming import LogStream, stream_log
     from influential_bandits.numerics.slopes import log_log_slope
     from influential_bandits.numerics.streams import normal, uniform
@@ -143,7 +143,7 @@ _HOMES = {
     "learning.planning": ("Plan", "plan"),
     "logs.partitions": ("Partition", "PartitionedLog", "open_partitions"),
     "logs.reading": ("read_log",),
-    "logs.repartitioning": ("repartition_log",),
+    "logs.repartition": ("repartition_log",),
     "logs.streaming": ("LogStream", "stream_log"),
     "learning.selection": ("Validation", "choose", "ladder", "validate"),
     "numerics.streams": ("normal", "uniform"),

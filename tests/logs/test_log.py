@@ -122,7 +122,7 @@ def test_a_log_of_numbers_and_its_columns_cannot_be_changed():
 
 def test_a_log_of_codes_is_the_log_of_labels():
     by_label = EventLog(["b", "a", "b"], ["y", "x", "x"], [1.0, 2.0, 3.0], [5.0, 1.0, 4.0])
-    by_code = EventLog.of_codes(
+    by_code = sort_into_log(
         ["b", "a"],
         np.array([0, 1, 0]),
         np.array([0, 1, 1], np.int32),

@@ -16,7 +16,7 @@ from influential_bandits.errors import InvalidInput
 from influential_bandits.execution.base import Execution
 from influential_bandits.execution.local import chosen_execution
 from influential_bandits.execution.progress import Progress
-from influential_bandits.logs.log import EventLog
+from influential_bandits.logs.log import EventLog, make_sorted_log
 from influential_bandits.logs.membership import Membership
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.world.generators import random_instance
@@ -319,7 +319,7 @@ def _draw(
     for column in (offsets, arm, loss, time, losses, matrices):
         column.flags.writeable = False
     # Histories are in order as they are drawn; numbering and sorting them would triple the memory.
-    return EventLog._of_sorted(
+    return make_sorted_log(
         tuple(str(number) for number in range(first, first + count)),
         offsets,
         arm,

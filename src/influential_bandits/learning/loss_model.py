@@ -49,7 +49,7 @@ from influential_bandits.learning.statistics.reduction import (
     pieces,
     single_threaded_algebra,
 )
-from influential_bandits.logs.log import EventLog, require_log
+from influential_bandits.logs.log import EventLog, require_log, sort_into_log
 from influential_bandits.logs.membership import Membership
 from influential_bandits.logs.streaming import LogStream
 from influential_bandits.numerics.arrays import Floats, Ints
@@ -122,7 +122,9 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
         where = chosen_execution(self.threads if execution is None else execution)
         log, _ = self._log(X, y, fitting=True)
         self._check()
-        require_memory_for([self], len(log.arm_names), getattr(log, "n_instances", None) or 0, where)
+        require_memory_for(
+            [self], len(log.arm_names), getattr(log, "n_instances", None) or 0, where
+        )
         if isinstance(log, LogStream) and self.pooled is False:
             raise InvalidInput(WHOLE)
         if isinstance(log, EventLog) and (log.lengths == 0).any():
@@ -378,7 +380,7 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
             raise InvalidInput(str(error)) from None
         events, arms = X.shape
         table = Membership.of_weights([str(i) for i in range(arms)], X)
-        return EventLog.of_codes(
+        return sort_into_log(
             [ONE_HISTORY],
             np.zeros(events, np.int64),
             np.arange(events, dtype=np.int32),

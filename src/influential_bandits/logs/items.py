@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from influential_bandits.errors import InvalidInput
+from influential_bandits.logs.label_codes import Codes, LabelCodes
 from influential_bandits.logs.membership import Membership, require_utf8
-from influential_bandits.logs.numbering import Codes, Numbering
 from influential_bandits.logs.options import ReadingOptions
 
 __all__ = ["ItemCodes"]
@@ -36,7 +36,7 @@ class ItemCodes:
         else:
             given = {}
         require_utf8("item", given)
-        self.numbering = Numbering(given)
+        self.known = LabelCodes(given)
         for number, (item, names) in enumerate(given.items()):
             self._admit(number, item, names)
 
@@ -72,12 +72,12 @@ class ItemCodes:
         else:
             self.members[item] = names
 
-    def numbers(self, items: Any) -> Codes:
+    def encode(self, items: Any) -> Codes:
         """Return the numbers of items, an Arrow column of text, (rows,)."""
-        known = len(self.numbering)
-        codes = self.numbering.numbers(items)
-        for number in range(known, len(self.numbering)):
-            item = self.numbering.labels[number]
+        before = len(self.known)
+        codes = self.known.encode(items)
+        for number in range(before, len(self.known)):
+            item = self.known.labels[number]
             if self.fixed:
                 self.unusable[number] = "unknown arm" if self.plan.items is None else "unknown item"
             else:
@@ -87,13 +87,13 @@ class ItemCodes:
     def places(self, membership: Membership) -> Codes:
         """Return the number of each of our numbers in a membership made elsewhere, or −1."""
         position = {item: place for place, item in enumerate(membership.items)}
-        return np.array([position.get(item, -1) for item in self.numbering.labels], np.int32)
+        return np.array([position.get(item, -1) for item in self.known.labels], np.int32)
 
     def membership(self) -> tuple[Membership, Codes]:
         """Return the membership of all items met, and the number in it of each of our numbers."""
         ordered = list(self.members) if self.fixed else sorted(self.members)
         position = {item: place for place, item in enumerate(ordered)}
-        final = np.array([position.get(item, -1) for item in self.numbering.labels], np.int32)
+        final = np.array([position.get(item, -1) for item in self.known.labels], np.int32)
         if self.plan.items is None and self.plan.categories is None:
             return Membership.of_arms(ordered), final
         members = {item: self.members[item] for item in ordered}

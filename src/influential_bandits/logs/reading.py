@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from influential_bandits.logs.gathering import Gathering, about_source, require_rows
+from influential_bandits.logs.event_scan import EventScan
 from influential_bandits.logs.items import ItemCodes
 from influential_bandits.logs.log import EventLog
-from influential_bandits.logs.numbering import Numbering
-from influential_bandits.logs.options import ReadingOptions
-from influential_bandits.logs.pipeline import Pipeline
+from influential_bandits.logs.log_builder import collect_events, describe_source, require_rows
+from influential_bandits.logs.options import ChunkSizes, ReadingOptions
 from influential_bandits.logs.sources import open_source
 
 __all__ = ["read_log"]
@@ -36,6 +35,7 @@ def read_log(
     separator: str | None = None,
     bad_rows: str = "error",
     progress: bool | None = None,
+    sizes: ChunkSizes | None = None,
 ) -> EventLog:
     """Read a log of events: one row each, with an instance, an arm, a time and an outcome.
 
@@ -76,6 +76,8 @@ def read_log(
         out and count them in ``about["dropped"]``, by reason.
     progress : bool, optional
         Whether to show a progress bar; by default on terminals, if it takes long.
+    sizes : ChunkSizes, optional
+        How much is read at a time, which changes no result; the longest line of CSV.
 
     Returns
     -------
@@ -126,17 +128,15 @@ def read_log(
         seed=seed,
         key=key,
         bad_rows=bad_rows,
+        sizes=sizes or ChunkSizes(),
     )
     codes = ItemCodes(plan)
-    opened = open_source(source, plan.columns, separator)
-    pipeline = Pipeline(opened, plan, codes, progress)
-    instances = Numbering()
-    gathering = Gathering()
-    for events in pipeline:
-        gathering.append(instances.numbers(events.who), events)
-    gathering.drop_repeated_keys(pipeline.bad)
-    pipeline.bad.check(bad_rows)
-    require_rows(opened, pipeline.bad, gathering.size)
+    opened = open_source(source, plan.columns, separator, plan.sizes)
+    scan = EventScan(opened, plan, codes, progress)
+    instances, builder = collect_events(scan)
+    builder.drop_repeated_keys(scan.bad)
+    scan.bad.check(bad_rows)
+    require_rows(opened, scan.bad, builder.size)
     membership, final = codes.membership()
-    about = about_source(opened, plan, pipeline.bad)
-    return gathering.log(instances.labels, membership, final, about)
+    about = describe_source(opened, plan, scan.bad)
+    return builder.build(instances.labels, membership, final, about)

@@ -35,7 +35,7 @@ from influential_bandits.learning.statistics.pooled_sums import (
     pooled_gram,
     random_effects,
 )
-from influential_bandits.logs.log import EventLog
+from influential_bandits.logs.log import EventLog, make_sorted_log
 from influential_bandits.logs.membership import Membership
 
 effects = st.builds(
@@ -390,8 +390,10 @@ def test_both_paths_agree():
     """An item of several arms that nobody met sends the same events the general way."""
     log = random_log(4, 3, [8, 5, 0, 12])
     table = log.membership
-    items = {name: list(table.weights(name)) for name in table.items} | {"both": table.arm_names[:2]}
-    general = EventLog._of_sorted(
+    items = {name: list(table.weights(name)) for name in table.items} | {
+        "both": table.arm_names[:2]
+    }
+    general = make_sorted_log(
         log.instances,
         log.offsets,
         log.item,
@@ -458,7 +460,7 @@ def test_order_of_arms_permutes_coefficients(kind, single):
     table = log.membership
     items = {name: list(table.weights(name)) for name in table.items}
     names = [table.arm_names[i] for i in order]
-    other = EventLog._of_sorted(
+    other = make_sorted_log(
         log.instances, log.offsets, log.item, log.loss, log.time, Membership(items, names), {}
     )
     baseline = np.array([0.5, -1.0, 2.0, 0.0])

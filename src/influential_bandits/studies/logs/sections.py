@@ -13,8 +13,8 @@ from influential_bandits.execution.base import Execution
 from influential_bandits.learning.influence_test import InfluenceTest
 from influential_bandits.learning.models import InfluenceModel
 from influential_bandits.learning.selection import Validation, ladder, validate
-from influential_bandits.logs.addresses import describe_files
 from influential_bandits.logs.log import EventLog
+from influential_bandits.logs.remote_folder import describe_files
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.studies.runner.study import (
     Analysis,

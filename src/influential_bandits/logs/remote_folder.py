@@ -20,7 +20,7 @@ from influential_bandits.files import parse_json
 __all__ = [
     "FileEntry",
     "FileListing",
-    "Folder",
+    "RemoteFolder",
     "describe_files",
     "listed",
     "require_file_or_folder",
@@ -190,7 +190,7 @@ def require_file_or_folder(path: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Folder:
+class RemoteFolder:
     """A folder by its address alone, so that it can be sent to other processes.
 
     Each process opens the file system itself; credentials and other storage options are those of
@@ -200,7 +200,7 @@ class Folder:
     address: str
 
     @classmethod
-    def at(cls, address: object) -> Folder:
+    def at(cls, address: object) -> RemoteFolder:
         """Return the folder of an address; paths of this computer become absolute."""
         if not isinstance(address, (str, Path)) or not str(address):
             raise InvalidInput(
@@ -246,9 +246,9 @@ class Folder:
         root = self._place[1]
         return f"{root}/{name}" if name else root
 
-    def below(self, name: str) -> Folder:
+    def below(self, name: str) -> RemoteFolder:
         """Return a folder in this one."""
-        return Folder(f"{self.address}/{name}")
+        return RemoteFolder(f"{self.address}/{name}")
 
     def exists(self, name: str = "") -> bool:
         """Tell whether there is such a file, or the folder itself."""
@@ -318,17 +318,17 @@ class Folder:
         return not self.system.get_file_info(systems.FileSelector(self.path()))
 
     @contextmanager
-    def writing(self, name: str, meanwhile: str = "") -> Iterator[Any]:
+    def writing(self, name: str, meanwhile: str = "", *, synced: bool = True) -> Iterator[Any]:
         """Open a file for writing that gets its name when it is complete.
 
-        Until then it is in the folder ``meanwhile`` of this one.
+        Until then it is in the folder ``meanwhile`` of this one. If ``synced``, it is on disk then.
         """
         where = f"{meanwhile}/" if meanwhile else ""
         unfinished = self.path(f"{where}{name}.{uuid.uuid4().hex}.unfinished")
         try:
             with self.system.open_output_stream(unfinished) as file:
                 yield file
-            if self.local:
+            if self.local and synced:
                 with Path(unfinished).open("rb+") as written:
                     os.fsync(written.fileno())
             self.system.move(unfinished, self.path(name))
