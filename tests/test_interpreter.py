@@ -17,7 +17,7 @@ class Clicks(ib.Noise):
 
     @staticmethod
     def observe(c, t, arm, expected, rng):
-        return ib.uniform(rng, 0) < c.factor * expected
+        return ib.random.uniform(rng, 0) < c.factor * expected
 
 instance = ib.random_instance(n_arms=3, seed=0)
 told = {}

@@ -64,11 +64,11 @@ def test_a_policy_that_keeps_the_contract_passes():
     ids=lambda value: type(value).__name__,
 )
 def test_the_broken_rule_is_named(policy, rule):
-    with pytest.raises(ib.InvalidPolicy, match=f"{type(policy).__name__} must {rule}"):
+    with pytest.raises(ib.errors.InvalidPolicy, match=f"{type(policy).__name__} must {rule}"):
         ib.testing.check_policy(policy, n_arms=(2,), rounds=10)
 
 
 @pytest.mark.parametrize("wrong", [{"n_arms": [0]}, {"rounds": 0}, {"seed": -1}])
 def test_wrong_settings_are_refused(wrong):
-    with pytest.raises(ib.InvalidInput, match=next(iter(wrong))):
+    with pytest.raises(ib.errors.InvalidInput, match=next(iter(wrong))):
         ib.testing.check_policy(Base(), **wrong)

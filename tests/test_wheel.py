@@ -40,7 +40,7 @@ from influential_bandits import *
 assert "class InfluenceModel" in pydoc.plain(pydoc.render_doc(ib))
 try:
     ib.InfluentialBanditEnv
-except ib.MissingExtra as error:
+except ib.errors.MissingExtra as error:
     print(json.dumps([sorted(ib.__all__), str(error)]))
 """
 

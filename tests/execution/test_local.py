@@ -29,7 +29,7 @@ ib.simulate(instances, policy, 10)  # compiled, or loaded from the cache
 print("ready", flush=True)
 try:
     ib.simulate(instances, policy, 10**10, ib.GaussianNoise(1.0), seeds=range(4))
-except ib.Interrupted as stopped:
+except ib.errors.Interrupted as stopped:
     names = [thread.name for thread in threading.enumerate()]
     print(json.dumps({{"message": str(stopped), "threads": names}}))
 else:
@@ -90,8 +90,8 @@ def test_ctrl_c_ends_a_run_with_many_arms_at_once():
 
 
 def test_interrupted_is_a_keyboard_interrupt_and_no_error_of_the_package():
-    assert issubclass(ib.Interrupted, KeyboardInterrupt)
-    assert not issubclass(ib.Interrupted, Exception)
+    assert issubclass(ib.errors.Interrupted, KeyboardInterrupt)
+    assert not issubclass(ib.errors.Interrupted, Exception)
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Astray(ib.Policy):
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_an_error_of_a_policy_leaves_no_thread(threads):
     instances = [ib.random_instance(3, seed) for seed in range(30)]
-    with pytest.raises(ib.InvalidPolicy, match="Astray chose arm 99 in round 400"):
+    with pytest.raises(ib.errors.InvalidPolicy, match="Astray chose arm 99 in round 400"):
         ib.simulate(instances, Astray(400), 10_000, execution=threads)
     assert own_threads() == []
 
@@ -160,7 +160,7 @@ def test_a_keyboard_interrupt_says_its_cause_and_how_far_the_run_has_come(said):
     message = rf"{said or 'stopped by Ctrl-C'} after \d+ % of a long walk"
     with pytest.raises(KeyboardInterrupt, match=message) as stopped:
         execution.run_tasks(tasks, 1, Progress("a long walk", 40, False))
-    assert isinstance(stopped.value, ib.Interrupted)
+    assert isinstance(stopped.value, ib.errors.Interrupted)
     assert own_threads() == []
 
 
@@ -181,7 +181,7 @@ def test_ctrl_c_while_tasks_are_handed_out_stops_those_that_run(monkeypatch):
     with pytest.raises(KeyboardInterrupt) as stopped:  # whatever is not caught ends the tests
         execution.run_tasks(tasks, 2, Progress("test", 100, False))
     assert time.monotonic() - started < 4, "5 seconds a task"
-    assert isinstance(stopped.value, ib.Interrupted)
+    assert isinstance(stopped.value, ib.errors.Interrupted)
     assert own_threads() == []
 
 
@@ -262,7 +262,7 @@ def test_progress_stops_drawing_after(monkeypatch, policy):
     before = set(threading.enumerate())
     monkeypatch.setattr(sys, "stderr", Terminal())
     monkeypatch.setenv("TERM", "xterm")
-    with pytest.raises(ib.InvalidPolicy) if policy.when == 1 else contextlib.nullcontext():
+    with pytest.raises(ib.errors.InvalidPolicy) if policy.when == 1 else contextlib.nullcontext():
         ib.simulate(ib.counterexample(), policy, 10, progress=True)
     for thread in set(threading.enumerate()) - before:
         thread.join(timeout=2)  # told to stop, it may still have to wake up

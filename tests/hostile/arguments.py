@@ -44,7 +44,7 @@ OWN = {  # where the same name means something else
     "EventLog.without_last": {"events": 1},
     "RecordedNoise": {"values": [0.1, 0.2]},
     "InfluenceModel": {"interaction": "psd", "pooled": True},
-    "LossPrior": {"mean": [0.1] * 9, "covariance": np.eye(9), "noise": 0.3},
+    "LossPrior": {"mean": [0.1] * 9, "covariance": np.eye(9), "sigma": 0.3},
 }
 LEFT_OUT = {"fetch_movielens", "movielens", "DaskExecution", "Membership", "EventLog"}  # no numbers
 LEFT_OUT |= {"InfluenceModel.told"}  # takes what is checked
@@ -53,13 +53,14 @@ LEFT_OUT |= {"InfluenceModel.told"}  # takes what is checked
 @prepared
 def calls():
     """Return (name, function, arguments, the numeric one) for all that is public."""
-    log = ib.synthetic_log(14, 20, 2, seed=0)
+    log = ib.data.synthetic_log(14, 20, 2, seed=0)
     model = ib.InfluenceModel("symmetric", pooled=True).fit(log)
     NEEDED.update(log=log, model=model, models={"none": ib.StationaryModel()})
     NEEDED.update(candidates=[ib.StationaryModel(), ib.DriftModel()])
     objects = [WORLD, log, model, ib.optimal_path(WORLD), ib.Environment(WORLD)]
     objects.append(ib.simulate(WORLD, ib.LCB(), 100, progress=False))
-    found = [(name, getattr(ib, name)) for name in ib.__all__]
+    homes = [ib, ib.data, ib.logs, ib.random]
+    found = [(name, getattr(home, name)) for home in homes for name in home.__all__]
     found += [(function.__name__, function) for function in (pull_arm, observe_loss, retire_arm)]
     for thing in objects:
         for name, method in inspect.getmembers(thing, inspect.ismethod):
@@ -144,7 +145,7 @@ def play(draw, home):
 @prepared
 def options():
     """Return a folder of files, and (command, option) for all numeric options there are."""
-    log = ib.synthetic_log(6, 20, 2, seed=1)
+    log = ib.data.synthetic_log(6, 20, 2, seed=1)
     home = shared / f"options {os.getpid()}"
     home.mkdir()
     log.to_frame().rename(columns={"instance": "user"}).to_csv(home / "log.csv", index=False)

@@ -32,7 +32,7 @@ class Part:
     """A partition that is a log in memory."""
 
     def __init__(self, seed):
-        log = ib.synthetic_log(4, 12, 2, seed=seed).to_frame()
+        log = ib.data.synthetic_log(4, 12, 2, seed=seed).to_frame()
         log["instance"] = [f"{name} of {seed}" for name in log["instance"]]
         self.name, self.log = f"part {seed}", ib.read_log(log, **COLUMNS)
 

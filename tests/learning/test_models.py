@@ -292,7 +292,7 @@ def test_an_empty_history_does_not_lower_the_noise():
     short = planted(3, [60, 60, 1]).without_last(events=1)
     whole = short.take([0, 1])
     model = InfluenceModel(memory=0.8)
-    assert model.fit(short).noise().scale == model.fit(whole).noise().scale
+    assert model.fit(short).noise().sigma == model.fit(whole).noise().sigma
 
 
 # The order of things does not matter
@@ -472,8 +472,8 @@ def test_the_learned_world_carries_everything_over(kind, pooled, log):
     own = model.instance("3")
     np.testing.assert_allclose(own.interaction.to_dense(), model.interactions_[3], atol=1e-12)
     np.testing.assert_array_equal(own.initial_loss, model.initial_losses_[3])
-    assert model.noise("3").scale == model.noise_[3]
-    assert model.noise().scale == pytest.approx(np.sqrt(np.mean(model.noise_**2)))
+    assert model.noise("3").sigma == model.noise_[3]
+    assert model.noise().sigma == pytest.approx(np.sqrt(np.mean(model.noise_**2)))
     if kind == "psd":
         assert world.definite
         assert own.definite

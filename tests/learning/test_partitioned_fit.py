@@ -383,7 +383,7 @@ def test_the_population_alone_can_do_what_a_population_can(partitioned, whole, t
     assert about["logged_mix"] == pytest.approx([1 / 3] * 3, abs=0.1)
     for name in ARRAYS[4:]:
         np.testing.assert_allclose(getattr(model, name), getattr(memory, name), atol=1e-12)
-    assert model.noise().scale == pytest.approx(memory.noise().scale, rel=1e-12)
+    assert model.noise().sigma == pytest.approx(memory.noise().sigma, rel=1e-12)
     assert model.gap_ == memory.gap_
     one, other = model.prior(), memory.prior()
     np.testing.assert_allclose(one.mean, other.mean, atol=1e-12)

@@ -46,7 +46,7 @@ def test_the_prior_of_a_single_history_is_the_posterior_of_ridge_regression(kind
     expected = model.noise_[0] ** 2 * reordered(np.linalg.inv(H), kind, 2)
     np.testing.assert_allclose(prior.covariance, expected, rtol=1e-7, atol=1e-14)
     assert_is_the_mean(prior, model.interaction_, model.initial_losses_[0])
-    assert (prior.noise, prior.memory) == (model.noise().scale, memory)
+    assert (prior.sigma, prior.memory) == (model.noise().sigma, memory)
     np.testing.assert_allclose(
         np.sqrt(np.diag(prior.covariance))[[0, 2]], model.standard_errors_[0][:2], rtol=1e-6
     )
@@ -60,7 +60,7 @@ def test_a_single_history_of_any_size_makes_a_prior_to_play_with(arms):
     assert prior.n_arms == arms
     root = prior.root()
     np.testing.assert_allclose(
-        root.T @ root * prior.noise**2, prior.covariance, rtol=1e-5, atol=1e-9
+        root.T @ root * prior.sigma**2, prior.covariance, rtol=1e-5, atol=1e-9
     )
 
 
@@ -78,7 +78,7 @@ def test_the_prior_of_one_of_many_has_its_own_errors():
     errors = reordered(np.diag(model.standard_errors_[2] ** 2), "psd", 2)
     np.testing.assert_allclose(prior.covariance, errors, rtol=1e-12)
     assert_is_the_mean(prior, model.interactions_[2], model.initial_losses_[2])
-    assert prior.noise == model.noise_[2]
+    assert prior.sigma == model.noise_[2]
 
 
 @pytest.mark.parametrize("pooled", [False, True, "partial"])
@@ -90,7 +90,7 @@ def test_an_instance_that_the_log_has_not_met_is_as_unsure_as_instances_differ(p
     expected = reordered(model.population_covariance_ + between, "psd", 2)
     np.testing.assert_allclose(prior.covariance, expected, rtol=1e-9, atol=1e-15)
     assert_is_the_mean(prior, model.interaction_, model.population_[:2])
-    assert prior.noise == pytest.approx(np.sqrt(np.mean(model.noise_**2)))
+    assert prior.sigma == pytest.approx(np.sqrt(np.mean(model.noise_**2)))
     assert prior.memory == 0.8
     agent = ib.Agent(ib.ModelLCB(prior=prior), 2)
     ticket = agent.pull()
@@ -102,7 +102,7 @@ def test_drift_counts_as_noise():
     model = ib.InfluenceModel(drift=True).fit(log)
     prior = model.prior()
     assert prior.mean.shape == (5,)  # the level is no unknown of a policy
-    assert prior.noise == model.noise().scale
+    assert prior.sigma == model.noise().sigma
 
 
 def test_what_a_policy_cannot_start_from_is_refused(refused):

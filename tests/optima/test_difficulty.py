@@ -48,7 +48,7 @@ def test_the_verdict_follows_the_exact_rule(make_instance, rational_problem, fam
     assert found.definite_directions == definite
     assert found.leaning in ("easy", "hard")
     assert verdict in ("borderline", found.leaning)
-    scale = instance.interaction.scale
+    scale = instance.interaction.max_abs
     np.testing.assert_allclose(found.gaps, np.array(gaps, float), atol=2e-12 * scale)
     if definite:
         np.testing.assert_allclose(found.mix, np.array(mix, float), atol=1e-11)
@@ -207,7 +207,7 @@ def test_the_gap_of_a_badly_scaled_arm_is_seen():
 
 
 def test_fading_memory_and_indefinite_interactions_are_refused():
-    with pytest.raises(ib.NotApplicable, match="difficulty needs memory = 1"):
+    with pytest.raises(ib.errors.NotApplicable, match="difficulty needs memory = 1"):
         difficulty(ib.Instance(np.eye(2), [0, 0], memory=0.5))
-    with pytest.raises(ib.NotApplicable, match="positive semi-definite"):
+    with pytest.raises(ib.errors.NotApplicable, match="positive semi-definite"):
         difficulty(ib.Instance([[0, 1], [1, 0]], [0, 0], definite=False))

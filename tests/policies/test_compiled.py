@@ -122,7 +122,7 @@ def test_a_field_that_cannot_be_had_is_refused(field, kind, shape):
         def select(c, s, t, eligible, rng):
             return 0
 
-    with pytest.raises(ib.InvalidPolicy, match="Odd"):
+    with pytest.raises(ib.errors.InvalidPolicy, match="Odd"):
         ib.simulate(ib.counterexample(), Odd(), 3)
 
 
@@ -137,7 +137,7 @@ def test_a_parameter_that_cannot_be_an_attribute_of_c_is_refused(name):
         def select(c, s, t, eligible, rng):
             return 0
 
-    with pytest.raises(ib.InvalidPolicy, match="Odd"):
+    with pytest.raises(ib.errors.InvalidPolicy, match="Odd"):
         ib.simulate(ib.counterexample(), Odd(), 3)
 
 
@@ -150,7 +150,7 @@ def test_a_policy_keeps_to_what_is_on_offer():
 
     agent = ib.Agent(Stubborn(), 2)
     assert agent.pull().arm == 1
-    with pytest.raises(ib.InvalidPolicy, match="Stubborn chose arm 1 in round 2"):
+    with pytest.raises(ib.errors.InvalidPolicy, match="Stubborn chose arm 1 in round 2"):
         agent.pull(eligible=[True, False])
     assert agent.round == 1
 

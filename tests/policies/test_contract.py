@@ -15,7 +15,7 @@ HORIZON = 60
 every_policy = pytest.mark.parametrize("policy", POLICIES, ids=repr)
 # Those whose states are full of indices. The others share their code, or have none.
 INDEXED = [
-    ib.InfluentialLCB(scale="estimate"),
+    ib.InfluentialLCB(influence_bound="estimate"),
     ib.SlidingWindowLCB(window=5),
     ib.RAWUCB(),
     ib.RLessUCB(),
@@ -78,7 +78,7 @@ def test_losses_as_large_as_they_may_be_neither_stop_a_policy_nor_its_file(polic
 def test_new_arms_are_tried_and_oracles_take_none(policy):
     agent = new_agent(policy, 2)
     if policy.privileged:
-        with pytest.raises(ib.NotApplicable, match="knows an instance of 2 arms"):
+        with pytest.raises(ib.errors.NotApplicable, match="knows an instance of 2 arms"):
             agent.add_arm()
         return
     follow(agent, [("select", None), ("observe", 0), ("force", 1), ("select", None)] * 5)
@@ -140,7 +140,7 @@ def test_every_ticket_is_taken_once(policy):
         first._replace(round=0),
     ]
     for ticket in strangers:
-        with pytest.raises(ib.InvalidInput, match="not pending"):
+        with pytest.raises(ib.errors.InvalidInput, match="not pending"):
             agent.observe(ticket, 0.5)
     assert everything(agent) == before
     agent.observe(first, 0.5)
@@ -152,7 +152,7 @@ def test_every_ticket_is_taken_once(policy):
 def test_an_arm_out_of_range_is_refused_and_changes_nothing(policy, arm):
     agent = new_agent(policy, 3)
     before = everything(agent)
-    with pytest.raises(ib.InvalidInput, match=f"one of 0 … 2, got {arm}"):
+    with pytest.raises(ib.errors.InvalidInput, match=f"one of 0 … 2, got {arm}"):
         agent.pull(arm)
     assert everything(agent) == before
 
@@ -174,7 +174,7 @@ def test_oracles_demand_instance_and_horizon_and_nobody_else_does(policy):
     complete = {"instance": world(2), "horizon": HORIZON}
     for missing in policy.privileged:
         given = {name: complete[name] for name in complete if name != missing}
-        with pytest.raises(ib.InvalidPolicy, match=f"oracle.*{missing}"):
+        with pytest.raises(ib.errors.InvalidPolicy, match=f"oracle.*{missing}"):
             ib.Agent(policy, 2, **given)
 
 

@@ -200,7 +200,7 @@ def test_what_would_differ_for_the_same_seed_is_refused(select, mention):
     for play in (lambda made: ib.Agent(made, 2), lambda made: ib.simulate(WORLD, made, 3)):
         said = refusal(policy(select), play)
         assert mention in said
-        assert "ib.uniform(rng, 0)" in said
+        assert "ib.random.uniform(rng, 0)" in said
 
 
 def test_randomness_is_found_in_every_function():
@@ -286,7 +286,7 @@ def replaces(c, s, t, eligible, rng):
         (returns_nothing, ["must return an integer", "nothing (None)"]),
         (returns_sometimes, ["must return an integer", "None) on some paths"]),
         (unknown_field, ["no s.maen", "did you mean mean?", "in select", "line"]),
-        (unknown_parameter, ["no c.scale", "The parameters are arms"]),
+        (unknown_parameter, ["no c.scale", "The parameters are n_arms"]),
         (unknown_name, ["nowhere is not defined", "in select"]),
         (plain_helper, ["undecorated", "@numba.njit"]),
         (writes, ["select may only read", "in select"]),

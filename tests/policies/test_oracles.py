@@ -139,12 +139,12 @@ def test_an_oracle_goes_on_beyond_its_horizon():
 @pytest.mark.parametrize("policy", [ib.OptimalOracle(), ib.EachArmOnceOracle()], ids=repr)
 def test_planning_by_counts_says_that_it_needs_lasting_influence(policy):
     instance = ib.Instance([[1, 1], [1, 2]], [1, 1], memory=0.9)
-    with pytest.raises(ib.NotApplicable, match="memory = 1"):
+    with pytest.raises(ib.errors.NotApplicable, match="memory = 1"):
         ib.simulate(instance, policy, 10)
 
 
 @pytest.mark.parametrize("policy", [ib.OptimalOracle(), ib.EachArmOnceOracle()], ids=repr)
 def test_planning_by_counts_says_that_it_needs_a_definite_interaction(policy):
     instance = ib.Instance([[0, 1], [1, 0]], [1, 1], definite=False)
-    with pytest.raises(ib.NotApplicable, match="positive semi-definite"):
+    with pytest.raises(ib.errors.NotApplicable, match="positive semi-definite"):
         ib.simulate(instance, policy, 10)

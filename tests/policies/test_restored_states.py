@@ -163,9 +163,13 @@ def test_the_restored_agent_of_a_policy_without_check_state_checks_its_indices()
     assert ib.Agent.from_json(data, Trusting()).pull().arm == 0
     data["state"]["next"] = [str(10**9)]
     agent = ib.Agent.from_json(data, Trusting())
-    with pytest.raises(ib.InvalidPolicy, match=r"Trusting failed in select, round 1 .*bounds"):
+    with pytest.raises(
+        ib.errors.InvalidPolicy, match=r"Trusting failed in select, round 1 .*bounds"
+    ):
         agent.pull()
-    with pytest.raises(ib.InvalidPolicy, match=r"Trusting failed in pulled, round 1 .*bounds"):
+    with pytest.raises(
+        ib.errors.InvalidPolicy, match=r"Trusting failed in pulled, round 1 .*bounds"
+    ):
         agent.pull(0)
     assert agent.round == 0
 
@@ -174,7 +178,7 @@ def test_a_policy_with_check_state_is_asked():
     data = ib.Agent(Careful(), 3).to_json()
     data["state"]["next"] = ["3"]
     with pytest.raises(
-        ib.InvalidPolicy, match=r"Careful\.check_state failed with ValueError: next"
+        ib.errors.InvalidPolicy, match=r"Careful\.check_state failed with ValueError: next"
     ):
         ib.Agent.from_json(data, Careful())
 

@@ -289,7 +289,7 @@ BAD = {
 @pytest.mark.parametrize(("wrong", "message"), BAD.values(), ids=BAD.keys())
 def test_bad_input_gets_one_clear_sentence(wrong, message):
     good = {"instances": ib.counterexample(), "policy": ib.LCB(), "horizon": 10}
-    with pytest.raises(ib.InvalidInput, match=message) as refusal:
+    with pytest.raises(ib.errors.InvalidInput, match=message) as refusal:
         ib.simulate(**good | wrong)
     assert len(str(refusal.value).splitlines()) == 1
 
@@ -297,7 +297,7 @@ def test_bad_input_gets_one_clear_sentence(wrong, message):
 @pytest.mark.parametrize("scale", [-1.0, -1e-300, math.nan, math.inf, "1", None, True])
 @pytest.mark.parametrize("noise", [ib.GaussianNoise, ib.UniformNoise])
 def test_a_bad_noise_scale_is_refused(noise, scale):
-    with pytest.raises(ib.InvalidInput, match=r"noise (scale|bound) must (not )?be"):
+    with pytest.raises(ib.errors.InvalidInput, match=r"noise (sigma|bound) must (not )?be"):
         noise(scale)
 
 
@@ -306,7 +306,7 @@ def test_a_bad_noise_scale_is_refused(noise, scale):
 def test_a_policy_that_chooses_an_arm_out_of_range_is_named_with_round_and_value(arm, until):
     policy = Fixed(first=1, then=arm, until=until)
     message = rf"Fixed chose arm {arm} in round {until + 1} \(instance 4, seed 5\).*0 … 1"
-    with pytest.raises(ib.InvalidPolicy, match=message):
+    with pytest.raises(ib.errors.InvalidPolicy, match=message):
         ib.simulate(ib.counterexample(), policy, 100, seeds=[5, 6], instance_numbers=[4])
     if until > 0:
         ib.simulate(ib.counterexample(), policy, until)
@@ -323,7 +323,7 @@ def test_a_policy_that_does_not_compile_gets_a_message_that_shows_the_culprit():
         lambda: ib.simulate(ib.counterexample(), Hopeful(), 10),
         lambda: ib.Agent(Hopeful(), 2).select(),
     ):
-        with pytest.raises(ib.InvalidPolicy, match="Hopeful cannot be compiled") as refusal:
+        with pytest.raises(ib.errors.InvalidPolicy, match="Hopeful cannot be compiled") as refusal:
             attempt()
         assert "wisdom" in str(refusal.value)
         assert "test_engine.py" in str(refusal.value), "where the mistake is should be said"
@@ -336,13 +336,15 @@ def test_a_policy_function_that_is_a_method_is_refused(name):
 
     body = {"select": staticmethod(select), name: lambda self, *arguments: 0}
     policy = dataclass(frozen=True)(type("Methodical", (ib.Policy,), body))()
-    with pytest.raises(ib.InvalidPolicy, match=rf"Methodical.{name} must be a @staticmethod"):
+    with pytest.raises(
+        ib.errors.InvalidPolicy, match=rf"Methodical.{name} must be a @staticmethod"
+    ):
         ib.simulate(ib.counterexample(), policy, 10)
 
 
 @pytest.mark.parametrize("value", ["text", None, (1, 2), np.zeros(2), [1.0], 1j])
 def test_a_parameter_that_is_no_number_is_refused(value):
-    with pytest.raises(ib.InvalidPolicy, match="Fixed: parameter first must be a number"):
+    with pytest.raises(ib.errors.InvalidPolicy, match="Fixed: parameter first must be a number"):
         ib.simulate(ib.counterexample(), Fixed(first=value), 10)
 
 
@@ -435,10 +437,10 @@ def test_a_second_call_compiles_nothing(compilations, call):
 
 def test_several_policies_are_played_as_each_alone():
     world, noise = ib.random_instance(n_arms=3, seed=2), ib.GaussianNoise(1.0)
-    policies = [ib.LCB(), ib.InfluentialLCB(scale=2.0), ib.InfluentialLCB()]
+    policies = [ib.LCB(), ib.InfluentialLCB(influence_bound=2.0), ib.InfluentialLCB()]
     settings = {"record": "choices", "checkpoints": [10, 50]}
     runs = ib.simulate(world, policies, 50, noise, iter([3, 4]), **settings)
-    assert list(runs) == ["LCB", "InfluentialLCB(scale=2.0)", "InfluentialLCB"]
+    assert list(runs) == ["LCB", "InfluentialLCB(influence_bound=2.0)", "InfluentialLCB"]
     for policy, run in zip(policies, runs.values(), strict=True):
         assert same(run, ib.simulate(world, policy, 50, noise, [3, 4], **settings))
     named = ib.simulate(world, {"a": ib.LCB(), 2: ib.LCB()}, 50, noise, [3, 4], **settings)

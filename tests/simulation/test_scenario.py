@@ -321,9 +321,9 @@ def test_regret_is_refused_where_arms_were_not_on_offer():
         run = ib.simulate(instance, ib.LCB(), 50, scenario=scenario)
         other = ib.simulate(instance, ib.Uniform(), 50, scenario=scenario)
         for against in ("relaxation", "integer"):
-            with pytest.raises(ib.NotApplicable, match="did not offer"):
+            with pytest.raises(ib.errors.NotApplicable, match="did not offer"):
                 run.regret(against)
-        with pytest.raises(ib.NotApplicable, match="did not offer"):
+        with pytest.raises(ib.errors.NotApplicable, match="did not offer"):
             run.slope(1, 50)
         difference = run.loss() - other.loss()
         assert run.regret(against=other.counts) == pytest.approx(difference, abs=1e-9)
@@ -352,7 +352,7 @@ def test_a_scenario_is_a_value():
     with pytest.raises(AttributeError):
         EVERYTHING.delay = 3
     for broken in ({"delays": 3}, [1], None):
-        with pytest.raises(ib.InvalidInput, match="no scenario"):
+        with pytest.raises(ib.errors.InvalidInput, match="no scenario"):
             ib.Scenario.from_json(broken)
 
 
@@ -387,7 +387,7 @@ BAD = {
 
 @pytest.mark.parametrize(("wrong", "message"), BAD.values(), ids=BAD.keys())
 def test_a_bad_scenario_gets_one_clear_sentence(wrong, message):
-    with pytest.raises(ib.InvalidInput, match=message) as refusal:
+    with pytest.raises(ib.errors.InvalidInput, match=message) as refusal:
         ib.Scenario(**wrong)
     assert len(str(refusal.value).splitlines()) == 1
 
@@ -408,18 +408,18 @@ def test_a_bad_scenario_gets_one_clear_sentence(wrong, message):
     ],
 )
 def test_a_scenario_must_fit_the_instance(scenario, message):
-    with pytest.raises(ib.InvalidInput, match=message):
+    with pytest.raises(ib.errors.InvalidInput, match=message):
         ib.simulate(ib.random_instance(n_arms=3, seed=0), ib.LCB(), 50, scenario=scenario)
 
 
 @pytest.mark.parametrize("wait", [{"delay": 10**9}, {"batch": 10**9}])
 def test_more_losses_under_way_than_fit_are_refused(wait):
-    with pytest.raises(ib.InvalidInput, match="losses would be under way at once"):
+    with pytest.raises(ib.errors.InvalidInput, match="losses would be under way at once"):
         ib.simulate(ib.counterexample(), ib.LCB(), 10**9, scenario=ib.Scenario(**wait))
 
 
 def test_arms_cannot_arrive_for_who_knows_them_all():
-    with pytest.raises(ib.NotApplicable, match="FrankWolfeOracle knows the instance"):
+    with pytest.raises(ib.errors.NotApplicable, match="FrankWolfeOracle knows the instance"):
         ib.simulate(
             ib.random_instance(n_arms=3, seed=0),
             ib.FrankWolfeOracle(),
@@ -430,7 +430,9 @@ def test_arms_cannot_arrive_for_who_knows_them_all():
 
 def test_a_policy_that_ignores_the_offer_is_named():
     scenario = ib.Scenario(retirements={0: 5})
-    with pytest.raises(ib.InvalidPolicy, match=r"Newcomer chose arm 0 in round 5 .* on offer"):
+    with pytest.raises(
+        ib.errors.InvalidPolicy, match=r"Newcomer chose arm 0 in round 5 .* on offer"
+    ):
         ib.simulate(
             ib.counterexample(),
             Newcomer(waits=True),

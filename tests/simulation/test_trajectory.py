@@ -18,6 +18,7 @@ from pyarrow import parquet
 
 import influential_bandits as ib
 from influential_bandits.errors import InvalidInput
+from influential_bandits.simulation import trajectory
 
 mpl.use("Agg")
 
@@ -103,12 +104,12 @@ def test_the_regret_is_the_loss_beyond_that_of_the_optimum(run):
 
 
 def test_an_unknown_benchmark_is_refused(run):
-    with pytest.raises(ib.InvalidInput, match="against must be"):
+    with pytest.raises(ib.errors.InvalidInput, match="against must be"):
         run.regret("optimum")
 
 
 def test_regret_says_that_it_needs_lasting_influence(fading):
-    with pytest.raises(ib.NotApplicable, match="memory = 1"):
+    with pytest.raises(ib.errors.NotApplicable, match="memory = 1"):
         fading.regret()
 
 
@@ -121,8 +122,8 @@ def test_the_slope_is_that_of_the_mean_regret(run):
 
 def test_the_repr_says_who_played_how_long_and_how_often(run):
     assert repr(run) == (
-        "Trajectory(InfluentialLCB(scale=1.0, opening='pairs', noise_bound=0.0), "
-        "GaussianNoise(scale=1.0), horizon 1,000, 4 instances × 2 seeds × 10 checkpoints × 3 arms)"
+        "Trajectory(InfluentialLCB(influence_bound=1.0, opening='pairs', noise_bound=0.0), "
+        "GaussianNoise(sigma=1.0), horizon 1,000, 4 instances × 2 seeds × 10 checkpoints × 3 arms)"
     )
 
 
@@ -159,15 +160,41 @@ def test_a_frame_by_default_is_of_pandas(run):
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
-def test_a_frame_has_no_regret_where_it_is_not_defined(fading, library):
+def test_the_regret_of_a_frame_is_missing_where_it_is_not_defined(fading, library):
     columns = as_columns(fading.to_frame(library), library)
-    assert list(columns) == ["instance", "seed", "policy", "horizon", "loss"]
+    assert list(columns) == ["instance", "seed", "policy", "horizon", "loss", "regret"]
     assert columns["loss"] == fading.loss().ravel().tolist()
+    assert np.isnan(columns["regret"]).all()
+
+
+def test_columns_keep_the_regrets_that_are_proved(monkeypatch):
+    worlds = [ib.counterexample(), ib.Instance(np.eye(2), [0, 1], memory=0.5)]
+    run = ib.simulate(worlds, ib.LCB(), 100, seeds=2, checkpoints=[10, 100])
+    whole = run.to_columns()
+    assert np.isnan(whole["regret"]).tolist() == [False] * 4 + [True] * 4
+    proved = trajectory.regret
+
+    def sometimes(instance, counts):
+        if np.sum(counts) != 10:
+            raise ib.errors.NotCertified("not this one")
+        return proved(instance, counts)
+
+    monkeypatch.setattr(trajectory, "regret", sometimes)
+    some = run.to_columns()["regret"]
+    assert np.isnan(some[1::2]).all()
+    assert np.array_equal(some[:4:2], whole["regret"][:4:2])
+
+
+def test_columns_have_no_regret_where_arms_were_not_on_offer():
+    run = ib.simulate(ib.counterexample(), ib.LCB(), 20, scenario=ib.Scenario(eligible=0.5))
+    assert np.isnan(run.to_columns()["regret"]).all()
 
 
 @pytest.mark.parametrize("library", ["numpy", "", None, 1])
 def test_a_frame_of_another_library_is_refused(run, library):
-    with pytest.raises(ib.InvalidInput, match="library must be one of pandas, polars, pyarrow"):
+    with pytest.raises(
+        ib.errors.InvalidInput, match="library must be one of pandas, polars, pyarrow"
+    ):
         run.to_frame(library)
 
 
@@ -214,7 +241,7 @@ RUNS = {
     "checkpoints": {"checkpoints": [7, 13], "seeds": range(2)},
     "one checkpoint": {"checkpoints": [40], "record": "choices"},
     "estimate": {"policy": ib.InfluentialLCB("estimate", opening="paper", noise_bound=0.25)},
-    "scale": {"policy": ib.InfluentialLCB(scale=0.1 + 0.2)},
+    "scale": {"policy": ib.InfluentialLCB(influence_bound=0.1 + 0.2)},
     "recorded noise": {
         "noise": ib.RecordedNoise(np.random.default_rng(0).normal(size=(2, 50))),
         "seeds": range(2),
@@ -279,7 +306,7 @@ def test_a_policy_that_was_not_imported_is_named(tmp_path):
     path = tmp_path / "run.parquet"
     run.save(path)
     rewrite(path, lambda settings: settings["policy"].update({"class": "mine.Forgotten"}))
-    with pytest.raises(ib.InvalidInput, match=r"Forgotten.*import"):
+    with pytest.raises(ib.errors.InvalidInput, match=r"Forgotten.*import"):
         ib.Trajectory.load(path)
 
 
@@ -364,7 +391,7 @@ def test_a_file_that_is_no_run_gets_a_clear_sentence(tmp_path, how):
     path = tmp_path / "run.parquet"
     ib.simulate(ib.counterexample(), ib.LCB(), 1000, seeds=range(20)).save(path)
     damage(path, how)
-    with pytest.raises(ib.InvalidInput, match=r"run\.parquet"):
+    with pytest.raises(ib.errors.InvalidInput, match=r"run\.parquet"):
         ib.Trajectory.load(path)
 
 
@@ -381,7 +408,9 @@ def test_what_is_missing_is_named_with_what_to_install(run, monkeypatch):
     ):
         with monkeypatch.context() as context:
             context.setitem(sys.modules, module, None)
-            with pytest.raises(ib.MissingExtra, match=rf"pip install {module.partition('.')[0]}"):
+            with pytest.raises(
+                ib.errors.MissingExtra, match=rf"pip install {module.partition('.')[0]}"
+            ):
                 use()
 
 
@@ -440,8 +469,10 @@ def test_an_unknown_record_is_refused(record, refused):
 
 
 def test_a_plot_is_labelled_by_what_is_not_usual():
-    run = ib.simulate(ib.counterexample(), ib.InfluentialLCB(scale=2.0), 30)
-    assert [line.get_label() for line in run.plot().lines] == ["InfluentialLCB(scale=2.0)"]
+    run = ib.simulate(ib.counterexample(), ib.InfluentialLCB(influence_bound=2.0), 30)
+    assert [line.get_label() for line in run.plot().lines] == [
+        "InfluentialLCB(influence_bound=2.0)"
+    ]
 
 
 # What a file may hold
@@ -501,7 +532,7 @@ def test_rows_that_are_missing_or_too_many_are_refused(order, played, tmp_path):
     path = tmp_path / "run.parquet"
     played.save(path)
     rearranged(path, order)
-    with pytest.raises(ib.InvalidInput, match=r"run\.parquet"):
+    with pytest.raises(ib.errors.InvalidInput, match=r"run\.parquet"):
         ib.Trajectory.load(path)
 
 
@@ -549,7 +580,7 @@ def test_rows_that_nobody_can_have_played_are_refused(name, change, words, playe
     played.save(path)
     table = parquet.read_table(path)
     write_as_before(with_column(table, name, change), path)
-    with pytest.raises(ib.InvalidInput, match=words):
+    with pytest.raises(ib.errors.InvalidInput, match=words):
         ib.Trajectory.load(path)
 
 
@@ -581,7 +612,7 @@ def test_settings_that_do_not_fit_the_rows_are_refused(changes, played, tmp_path
     path = tmp_path / "run.parquet"
     played.save(path)
     rewrite(path, lambda settings: settings.update(changes))
-    with pytest.raises(ib.InvalidInput, match=r"run\.parquet"):
+    with pytest.raises(ib.errors.InvalidInput, match=r"run\.parquet"):
         ib.Trajectory.load(path)
 
 
@@ -607,7 +638,7 @@ def test_a_file_that_another_program_has_rewritten_is_refused(column, tmp_path):
     fading = ib.Instance([[0.5, 0.1], [0.1, 0.2]], [0.0, 0.1], memory=0.9)
     ib.simulate(fading, ib.LCB(), 20, record="choices").save(path)
     parquet.write_table(parquet.read_table(path).drop_columns([column]), path)
-    with pytest.raises(ib.InvalidInput, match="its checksum is gone"):
+    with pytest.raises(ib.errors.InvalidInput, match="its checksum is gone"):
         ib.Trajectory.load(path)
 
 
@@ -621,16 +652,16 @@ def test_a_run_of_an_earlier_version_without_a_seal_can_be_read(played, tmp_path
 
 def test_a_pipe_is_no_run_and_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ib.InvalidInput, match="no regular file"):
+    with pytest.raises(ib.errors.InvalidInput, match="no regular file"):
         ib.Trajectory.load(tmp_path / "pipe")
 
 
 @pytest.mark.parametrize("many", [10**12, 2**64])
 def test_more_seeds_than_memory_holds_are_refused_before_anything_is_made(many):
-    with pytest.raises(ib.InvalidInput, match=rf"{many:,} seeds .* [GT]B"):
+    with pytest.raises(ib.errors.InvalidInput, match=rf"{many:,} seeds .* [GT]B"):
         ib.simulate(ib.counterexample(), ib.LCB(), 10, seeds=range(many))
 
 
 def test_more_results_than_memory_holds_are_refused_before_anything_is_made():
-    with pytest.raises(ib.InvalidInput, match=r"[GT]B of memory"):
+    with pytest.raises(ib.errors.InvalidInput, match=r"[GT]B of memory"):
         ib.simulate(ib.counterexample(), ib.LCB(), 10**13, record="choices")

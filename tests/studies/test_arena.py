@@ -442,7 +442,7 @@ def test_what_was_played_is_not_played_again(tmp_path, monkeypatch):
     again(["LCB"], seeds=20)
     assert len(pieces_of(tmp_path)) == 5, "the first ten were there already"
     again(["LCB"], seeds=10, horizons=[30, 200])
-    again(["InfluentialLCB(scale=2.0)"], seeds=10)
+    again(["InfluentialLCB(influence_bound=2.0)"], seeds=10)
     again(["InfluentialLCB"], seeds=10)
     assert len(pieces_of(tmp_path)) == 8
     again(["LCB"], seeds=12)
@@ -670,11 +670,11 @@ def test_the_command_compares_and_writes_a_leaderboard(tmp_path):
         )
 
     options = ("--families", "random-3,prop-2.2", "--horizons", "30,1e2", "--seeds", 2)
-    policies = ("--policies", "LCB,InfluentialLCB(scale=2.0, opening='pairs')")
+    policies = ("--policies", "LCB,InfluentialLCB(influence_bound=2.0, opening='pairs')")
     out = tmp_path / "out"
     done = run("compare", *policies, *options, "--out", out, "--jobs", 1)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "| InfluentialLCB(scale=2.0) |" in done.stdout
+    assert "| InfluentialLCB(influence_bound=2.0) |" in done.stdout
     assert str(out / "report.html") in done.stdout
     assert {row["horizon"] for row in json.loads((out / "summary.json").read_text())} == {30, 100}
     again = run("compare", *policies, *options, "--out", out)

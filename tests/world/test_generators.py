@@ -120,7 +120,7 @@ def test_a_random_instance_of_given_rank_has_it(arms, rank, seed):
     assert factors.shape == (arms, rank)
     assert np.linalg.matrix_rank(factors) == min(arms, rank)
     # Rounding in a root, a quotient and a sum of squares.
-    assert instance.interaction.scale == pytest.approx(1.0, abs=(rank + 4) * EPSILON)
+    assert instance.interaction.max_abs == pytest.approx(1.0, abs=(rank + 4) * EPSILON)
     f = drawn(seed, 0, arms, rank)
     # The same numbers up to one factor: a quotient and a product each.
     assert factors * np.abs(f).max() == pytest.approx(f * np.abs(factors).max(), rel=4 * EPSILON)
@@ -257,7 +257,7 @@ def test_initial_losses_have_nothing_to_do_with_the_interaction(random_instances
 def test_a_hundred_thousand_random_arms_are_fine():
     instance = ib.random_instance(n_arms=100_000, seed=0, rank=16)
     assert instance.interaction.values.shape == (100_000, 16)
-    assert instance.interaction.scale == pytest.approx(1.0, abs=20 * EPSILON)
+    assert instance.interaction.max_abs == pytest.approx(1.0, abs=20 * EPSILON)
 
 
 @pytest.mark.parametrize(
@@ -335,7 +335,7 @@ def test_the_best_mix_uses_exactly_the_prescribed_arms(sizes, seed):
 def test_an_instance_with_support_is_scaled_like_the_others(sizes, seed):
     instance = ib.instance_with_support(*sizes, seed)
     assert instance.n_arms == sizes[0]
-    assert instance.interaction.scale == 1.0
+    assert instance.interaction.max_abs == 1.0
     assert instance.definite
     assert np.array_equal(instance.initial_loss, drawn(seed, 1, 1, sizes[0])[0])
     assert instance == ib.instance_with_support(*sizes, seed)

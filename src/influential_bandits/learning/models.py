@@ -324,7 +324,7 @@ class InfluenceModel(LossModel):
         >>> import influential_bandits as ib
         >>> log = ib.synthetic_log(1, 500, 2, interaction=[[0.2, -0.1], [-0.1, 0.1]], seed=1)
         >>> ib.ModelLCB(prior=ib.InfluenceModel(ridge=0.01).fit(log).prior()).prior
-        LossPrior(2 arms, noise 1.0..., memory 1.0)
+        LossPrior(2 arms, sigma 1.0..., memory 1.0)
         """
         world = self.instance(instance, without_drift=True)  # refuses what is no such bandit
         if self.half_life is not None:
@@ -357,7 +357,7 @@ class InfluenceModel(LossModel):
         return LossPrior(
             in_order(matrix, np.asarray(world.initial_loss)[wanted]),
             spread,
-            self.noise(instance).scale,
+            self.noise(instance).sigma,
             memory=world.memory,
         )
 

@@ -108,7 +108,7 @@ def _by_the_ray(
             f"arm {instance.arm_names[resting[0]]} belongs to the best counts but does not grow "
             "with T: a pull too many is never repaid"
         )
-    scale = np.abs(instance.linear_term).max() + instance.interaction.scale
+    scale = np.abs(instance.linear_term).max() + instance.interaction.max_abs
     costly = np.flatnonzero(offsets > ZERO * scale)
     if len(costly):
         worst = int(costly[np.argmax(offsets[costly])])

@@ -74,7 +74,7 @@ class EpsilonGreedy(Averages, Policy):
 
 @dataclass(frozen=True)
 class GaussianThompson(Averages, Policy):
-    """Pull the arm with the smallest draw from its posterior N(mean, noise²/n) of the loss.
+    """Pull the arm with the smallest draw from its posterior N(mean, σ²/n) of the loss.
 
     Thompson sampling for normal losses of known variance under Jeffreys' prior, which is flat:
     Korda, Kaufmann and Munos (2013), "Thompson sampling for 1-dimensional exponential family
@@ -82,7 +82,7 @@ class GaussianThompson(Averages, Policy):
 
     Parameters
     ----------
-    noise : float
+    sigma : float
         Standard deviation of a loss around its mean.
 
     Examples
@@ -93,10 +93,10 @@ class GaussianThompson(Averages, Policy):
     array([78, 22])
     """
 
-    noise: float = 1.0
+    sigma: float = 1.0
 
     def __post_init__(self) -> None:
-        real_setting(self, "noise")
+        real_setting(self, "sigma")
 
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
@@ -106,7 +106,7 @@ class GaussianThompson(Averages, Policy):
 
 @dataclass(frozen=True)
 class MOSS(Averages, Policy):
-    """Pull the arm with the smallest mean − scale·√((1+α)/2 · max(0, log(t/(K·n))) / n).
+    """Pull the arm with the smallest mean − loss_range·√((1+α)/2 · max(0, log(t/(K·n))) / n).
 
     Loss form of the anytime MOSS of Degenne and Perchet (2016), "Anytime optimal algorithms in
     stochastic multi-armed bandits", after Audibert and Bubeck (2009). Arms without an observation
@@ -116,7 +116,7 @@ class MOSS(Averages, Policy):
     ----------
     alpha : float
         α, the paper's 1.35.
-    scale : float
+    loss_range : float
         Width of the interval that holds the losses.
 
     Examples
@@ -127,11 +127,11 @@ class MOSS(Averages, Policy):
     """
 
     alpha: float = 1.35
-    scale: float = 1.0
+    loss_range: float = 1.0
 
     def __post_init__(self) -> None:
         real_setting(self, "alpha", closed=True)
-        real_setting(self, "scale")
+        real_setting(self, "loss_range")
 
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
@@ -141,7 +141,7 @@ class MOSS(Averages, Policy):
 
 @dataclass(frozen=True)
 class UCBV(Averages, Policy):
-    """Pull the arm with the smallest mean − √(2ζ·V·log t / n) − 3ζ·bias·scale·log t / n.
+    """Pull the arm with the smallest mean − √(2ζ·V·log t / n) − 3ζ·bias·loss_range·log t / n.
 
     Loss form of UCB-V, V being the empirical variance: Audibert, Munos and Szepesvári (2009),
     "Exploration-exploitation tradeoff using variance estimates in multi-armed bandits". Arms
@@ -153,7 +153,7 @@ class UCBV(Averages, Policy):
         ζ, the paper's 1.2; for its regret bound, above 1.
     bias : float
         Weight of the last term, the paper's c = 1.
-    scale : float
+    loss_range : float
         Width of the interval that holds the losses, the paper's b.
 
     Examples
@@ -165,12 +165,12 @@ class UCBV(Averages, Policy):
 
     zeta: float = 1.2
     bias: float = 1.0
-    scale: float = 1.0
+    loss_range: float = 1.0
 
     def __post_init__(self) -> None:
         real_setting(self, "zeta")
         real_setting(self, "bias", closed=True)
-        real_setting(self, "scale")
+        real_setting(self, "loss_range")
 
     def fields(self, n_arms: int) -> Mapping[str, tuple[str, Shape]]:
         """Those of the averages, and the sum of squared deviations."""
@@ -299,21 +299,21 @@ class EXP3(Policy):
 
 @inlined
 def _draw(c: Any, s: Any, rng: Any, arm: int) -> float:
-    return s.mean[arm] + c.noise * normal(rng, arm) / math.sqrt(float(s.seen[arm]))
+    return s.mean[arm] + c.sigma * normal(rng, arm) / math.sqrt(float(s.seen[arm]))
 
 
 @inlined
 def _moss_index(c: Any, s: Any, rounds_per_arm: float, arm: int) -> float:
     n = s.seen[arm]
     ratio = max(rounds_per_arm / n, 1.0)
-    return s.mean[arm] - c.scale * math.sqrt(0.5 * (1.0 + c.alpha) * log(ratio) / n)
+    return s.mean[arm] - c.loss_range * math.sqrt(0.5 * (1.0 + c.alpha) * log(ratio) / n)
 
 
 @inlined
 def _ucbv_index(c: Any, s: Any, radius: float, arm: int) -> float:
     n = s.seen[arm]
     variance = s.squares[arm] / n
-    width = 3.0 * c.bias * c.scale * radius / n
+    width = 3.0 * c.bias * c.loss_range * radius / n
     return s.mean[arm] - math.sqrt(2.0 * variance * radius / n) - width
 
 

@@ -17,7 +17,7 @@ A saved state comes back from a file that anybody may have changed, so that a po
 
 ``c`` has the policy's parameters and ``c.n_arms``, the number K of arms. ``s`` has the arrays that
 :meth:`Policy.fields` names. ``eligible`` is None (all arms) or a boolean array. ``rng`` is a stream
-for ``ib.uniform(rng, i)`` and ``ib.normal(rng, i)``, i = 0, 1, 2, ….
+for ``ib.random.uniform(rng, i)`` and ``ib.random.normal(rng, i)``, i = 0, 1, 2, ….
 """
 
 from __future__ import annotations
@@ -277,7 +277,7 @@ def plain_parameters(policy: Policy) -> dict[str, Any]:
     given = ask(policy, "parameters")
     if not isinstance(given, Mapping):
         raise InvalidPolicy(
-            f"{name}.parameters() must return names and numbers, as in {{'scale': 1.0}}, "
+            f"{name}.parameters() must return names and numbers, as in {{'width': 1.0}}, "
             f"got {shown(given)}"
         )
     plain = {}

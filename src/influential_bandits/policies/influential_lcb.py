@@ -1,4 +1,4 @@
-"""Influential LCB (Algorithm 1): the paper's policy, with known or estimated scale of A."""
+"""Influential LCB (Algorithm 1): the paper's policy, with a known or an estimated bound of A."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class InfluentialLCB(Policy):
 
     Parameters
     ----------
-    scale : float or "estimate"
+    influence_bound : float or "estimate"
         B, an upper bound of max|A| (Assumption 2.4: 1). "estimate" measures it in an opening.
     opening : {"pairs", "paper"}
         How "estimate" measures. "pairs": each arm twice in a row, 2K rounds, which suffices since
@@ -61,35 +61,38 @@ class InfluentialLCB(Policy):
     array([9802,  198])
     """
 
-    scale: float | str = 1.0
+    influence_bound: float | str = 1.0
     opening: str = "pairs"
     noise_bound: float = 0.0
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.scale, str) and self.scale == "estimate"):
-            if not is_real(self.scale) or not 0.0 < float(self.scale) <= LARGEST_LOSS:
+        if not (isinstance(self.influence_bound, str) and self.influence_bound == "estimate"):
+            if (
+                not is_real(self.influence_bound)
+                or not 0.0 < float(self.influence_bound) <= LARGEST_LOSS
+            ):
                 raise InvalidInput(
-                    f'scale must be a positive number or "estimate", got {shown(self.scale)}; '
-                    f"numbers go up to {LARGEST_LOSS:g}"
+                    'influence_bound must be a positive number or "estimate", got '
+                    f"{shown(self.influence_bound)}; numbers go up to {LARGEST_LOSS:g}"
                 )
-            object.__setattr__(self, "scale", float(self.scale))
+            object.__setattr__(self, "influence_bound", float(self.influence_bound))
         if not isinstance(self.opening, str) or self.opening not in OPENINGS:
             raise InvalidInput(f'opening must be "pairs" or "paper", got {shown(self.opening)}')
         real_setting(self, "noise_bound", closed=True)
 
     def parameters(self) -> Mapping[str, Scalar]:
-        """The scale (0: estimate it), the opening (0: none) and the margin of the estimate."""
-        estimated = self.scale == "estimate"
+        """The bound (0: estimate it), the opening (0: none) and the margin of the estimate."""
+        estimated = self.influence_bound == "estimate"
         margin = (2.0 if self.opening == "pairs" else 4.0) * self.noise_bound
         return {
-            "scale": 0.0 if estimated else float(self.scale),
+            "influence_bound": 0.0 if estimated else float(self.influence_bound),
             "opening": OPENINGS[self.opening] if estimated else 0,
             "margin": margin,
         }
 
     def fields(self, n_arms: int) -> Mapping[str, tuple[str, Shape]]:
         """What was last seen of each arm, the keys that order them, and the opening's progress."""
-        estimated = n_arms if self.scale == "estimate" else 0
+        estimated = n_arms if self.influence_bound == "estimate" else 0
         return {
             "pulls": ("int64", n_arms),
             "seen": ("int64", n_arms),
@@ -98,7 +101,7 @@ class InfluentialLCB(Policy):
             "key": ("float64", n_arms),  # l̂ + B·seen_at
             "unseen": ("int64", 1),
             "tree": ("int64", 2 * _leaves(n_arms) if n_arms > SCANNED_ARMS else 0),
-            "scale": ("float64", 1),  # B, or what the opening has found so far
+            "influence_bound": ("float64", 1),  # B, or what the opening has found so far
             "scheduled": ("int64", 1),  # pulls of the opening made so far
             "last_arm": ("int64", 1),
             "own_influence": ("float64", estimated),  # estimates of A_jj
@@ -108,7 +111,7 @@ class InfluentialLCB(Policy):
 
     def memo_size(self, n_arms: int) -> int:
         """Which arm was pulled in the round before, and whether the opening wanted this pull."""
-        return 2 if self.scale == "estimate" else 0
+        return 2 if self.influence_bound == "estimate" else 0
 
     def check_state(self, n_arms: int, rounds: int, state: State) -> None:
         """Counts and keys fit together, the tree names arms, and the opening has its steps left."""
@@ -121,12 +124,12 @@ class InfluentialLCB(Policy):
         require_range(state, "retired", 0, 1)
         require_range(state, "own_known", 0, 1)
         require_losses(state, "own_influence", of=2)
-        if self.scale == "estimate":
+        if self.influence_bound == "estimate":
             most = SLACK * 4.0 * LARGEST_LOSS + float(self.parameters()["margin"])
-            require_range(state, "scale", 0.0, most)
+            require_range(state, "influence_bound", 0.0, most)
         else:
-            require_equal(state, "scale", self.scale)
-        require_equal(state, "key", state["loss"] + state["scale"][0] * state["seen_at"])
+            require_equal(state, "influence_bound", self.influence_bound)
+        require_equal(state, "key", state["loss"] + state["influence_bound"][0] * state["seen_at"])
         if state["tree"].size > 0:
             _check_tree(state, n_arms)
 
@@ -139,7 +142,7 @@ class InfluentialLCB(Policy):
     def init(c: Any, s: Any) -> None:
         """No arm has been observed."""
         s.unseen[0] = c.n_arms
-        s.scale[0] = c.scale
+        s.influence_bound[0] = c.influence_bound
         s.last_arm[0] = -1
         if s.tree.size > 0:
             _build_tree(s)
@@ -194,13 +197,13 @@ class InfluentialLCB(Policy):
         elif c.opening != 0:
             if memo[1] == 1.0 and _estimate(c, s, t, arm, int(memo[0]), loss):
                 for other in range(c.n_arms):
-                    s.key[other] = s.loss[other] + s.scale[0] * s.seen_at[other]
+                    s.key[other] = s.loss[other] + s.influence_bound[0] * s.seen_at[other]
                 if s.tree.size > 0:
                     _build_tree(s)
         s.seen[arm] += 1
         s.seen_at[arm] = t
         s.loss[arm] = loss
-        s.key[arm] = loss + s.scale[0] * t
+        s.key[arm] = loss + s.influence_bound[0] * t
         if s.tree.size > 0:
             _replay(s, arm)
 
@@ -278,9 +281,9 @@ def _estimate(c: Any, s: Any, t: int, arm: int, between: int, loss: float) -> bo
         entry = loss - s.loss[arm] - s.own_influence[arm]
     else:
         return False
-    if abs(entry) + c.margin <= s.scale[0]:
+    if abs(entry) + c.margin <= s.influence_bound[0]:
         return False
-    s.scale[0] = abs(entry) + c.margin
+    s.influence_bound[0] = abs(entry) + c.margin
     return True
 
 

@@ -34,12 +34,12 @@ class Rising(Counts):
 
     epsilon: float
     alpha: float
-    noise: float
+    sigma: float
 
     def __post_init__(self) -> None:
         real_setting(self, "epsilon", most=0.5)
         real_setting(self, "alpha")
-        real_setting(self, "noise")
+        real_setting(self, "sigma")
 
     def fields(self, n_arms: int) -> Mapping[str, tuple[str, Shape]]:
         """Counts, and blocks of the losses and of what tells when they were (see ``observed``)."""
@@ -66,7 +66,7 @@ class REdUCB(Rising, Policy):
 
     With L(l) an arm's l-th loss and windows of h losses, the last of them the e-th, the index is
     the mean over l = e−h+1 … e of L(l) + (t − l)·(L(l) − L(l−h))/h, minus
-    noise·(t − e + h − 1)·√(10α·log t / h³). It is a lower bound if losses fall ever more slowly
+    σ·(t − e + h − 1)·√(10α·log t / h³). It is a lower bound if losses fall ever more slowly
     with the arm's own pulls. Loss form of R-ed-UCB: Metelli, Trovò, Pirola and Restelli (2022),
     "Stochastic rising bandits".
 
@@ -81,20 +81,20 @@ class REdUCB(Rising, Policy):
         ε in (0, ½], the share of an arm's losses in a window.
     alpha : float
         α, in the theory above 2.
-    noise : float
+    sigma : float
         Standard deviation (sub-Gaussian) of a loss around its mean.
 
     Examples
     --------
     >>> import influential_bandits as ib
-    >>> run = ib.simulate(ib.counterexample(), REdUCB(noise=0.01), horizon=100)
+    >>> run = ib.simulate(ib.counterexample(), REdUCB(sigma=0.01), horizon=100)
     >>> run.counts[0, 0, -1]
     array([96,  4])
     """
 
     epsilon: float = 0.25
     alpha: float = 4.0
-    noise: float = 1.0
+    sigma: float = 1.0
 
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
@@ -128,20 +128,20 @@ class RLessUCB(Rising, Policy):
         ε in (0, ½], the share of an arm's losses in a window.
     alpha : float
         α, in the theory above 2.
-    noise : float
+    sigma : float
         Standard deviation (sub-Gaussian) of a loss around its mean.
 
     Examples
     --------
     >>> import influential_bandits as ib
-    >>> run = ib.simulate(ib.counterexample(), RLessUCB(noise=0.01), horizon=100)
+    >>> run = ib.simulate(ib.counterexample(), RLessUCB(sigma=0.01), horizon=100)
     >>> run.counts[0, 0, -1]
     array([96,  4])
     """
 
     epsilon: float = 0.25
     alpha: float = 4.0
-    noise: float = 1.0
+    sigma: float = 1.0
 
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
@@ -190,4 +190,4 @@ def _width(c: Any, s: Any, t: int, arm: int) -> float:
     level = s.seen[arm] - 1
     h = float(1 << level)
     ahead = t - float((s.losses[arm] >> level) << level) + h - 1.0
-    return c.noise * ahead * math.sqrt(10.0 * c.alpha * log(float(t)) / (h * h * h))
+    return c.sigma * ahead * math.sqrt(10.0 * c.alpha * log(float(t)) / (h * h * h))

@@ -141,7 +141,7 @@ def simulate(
     -------
     Trajectory
         Of several policies a dictionary: from their names, or their labels such as ``LCB`` and
-        ``InfluentialLCB(scale=2.0)``, to trajectories.
+        ``InfluentialLCB(influence_bound=2.0)``, to trajectories.
 
     Examples
     --------
@@ -150,9 +150,11 @@ def simulate(
     >>> run = simulate(instance, ib.InfluentialLCB(), 1000, ib.GaussianNoise(1.0), seeds=5)
     >>> run.counts.shape  # instances, seeds, checkpoints, arms
     (1, 5, 10, 3)
-    >>> runs = simulate(instance, [ib.LCB(), ib.InfluentialLCB(scale=2.0)], 100, record="losses")
+    >>> runs = simulate(
+    ...     instance, [ib.LCB(), ib.InfluentialLCB(influence_bound=2.0)], 100, record="losses"
+    ... )
     >>> {label: run.losses.shape for label, run in runs.items()}  # instances, seeds, rounds
-    {'LCB': (1, 1, 100), 'InfluentialLCB(scale=2.0)': (1, 1, 100)}
+    {'LCB': (1, 1, 100), 'InfluentialLCB(influence_bound=2.0)': (1, 1, 100)}
     """
     if isinstance(policy, (Sequence, Mapping)) and not isinstance(policy, str):
         players = _labelled(policy)

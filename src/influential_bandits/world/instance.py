@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import Frozen, is_real, shown
+from influential_bandits.checks import Frozen, checked_names, is_real, shown
 from influential_bandits.errors import InvalidInput, InvalidInstance, NotApplicable
 from influential_bandits.files import read_json, write_json
 from influential_bandits.numerics.arrays import Floats
@@ -271,7 +271,7 @@ class Instance(Frozen):
         parts = [
             f"{self.n_arms} arms",
             f"{matrix.name} interaction{rank}",
-            f"max|A| = {matrix.scale:.4g}",
+            f"max|A| = {matrix.max_abs:.4g}",
         ]
         if matrix.vouched:
             parts.append("definiteness vouched for by the caller")
@@ -308,21 +308,7 @@ def _indefinite(matrix: Interaction) -> str:
 
 
 def _names(arm_names: Sequence[str], expected: int) -> tuple[str, ...]:
-    several = isinstance(arm_names, Iterable) and not isinstance(arm_names, str)
-    if not several or not all(isinstance(name, str) for name in arm_names):
-        raise InvalidInstance(f"arm_names must be a sequence of strings, got {shown(arm_names)}")
-    names = tuple(arm_names)
-    if broken := next((name for name in names if not _is_text(name)), None):
-        raise InvalidInstance(
-            f"arm names must be text, but {broken!r:.60} holds half a character (a lone surrogate)"
-        )
+    names = checked_names("arm_names", arm_names, InvalidInstance)
     if len(names) != expected:
         raise InvalidInstance(f"arm_names must name all {expected} arms, got {len(names)} names")
-    if len(set(names)) != len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise InvalidInstance(f"arm names must be unique, but {twice!r} occurs twice")
     return names
-
-
-def _is_text(name: str) -> bool:
-    return not any("\ud800" <= character <= "\udfff" for character in name)

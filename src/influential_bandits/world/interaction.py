@@ -61,7 +61,7 @@ class Interaction(Frozen, ABC):
 
     @cached_property
     @abstractmethod
-    def scale(self) -> float:
+    def max_abs(self) -> float:
         """Largest absolute entry of A, the norm of Assumption 2.4."""
 
     @property
@@ -162,7 +162,7 @@ class DenseInteraction(Interaction):
         return _frozen(np.diagonal(self.values).copy())
 
     @cached_property
-    def scale(self) -> float:
+    def max_abs(self) -> float:
         return float(np.abs(self.values).max())
 
     @cached_property
@@ -173,7 +173,7 @@ class DenseInteraction(Interaction):
     @property
     def tolerance(self) -> float:
         """How negative an eigenvalue may be and still count as a rounded zero."""
-        return float(self.n_arms**2 * np.finfo(float).eps * self.scale)
+        return float(self.n_arms**2 * np.finfo(float).eps * self.max_abs)
 
     @cached_property
     def definite(self) -> bool:  # type: ignore[override]
@@ -242,7 +242,7 @@ class LowRankInteraction(Interaction):
         return _frozen(np.einsum("ij,ij->i", self.values, self.values))
 
     @cached_property
-    def scale(self) -> float:
+    def max_abs(self) -> float:
         return float(self.diagonal.max())  # |A_ij| ≤ √(A_ii·A_jj)
 
     def to_json(self) -> dict[str, Any]:
@@ -331,7 +331,7 @@ class SparseInteraction(Interaction):
         return _frozen(self.matrix.diagonal())
 
     @cached_property
-    def scale(self) -> float:
+    def max_abs(self) -> float:
         return float(np.abs(self.values).max(initial=0.0))
 
     @cached_property

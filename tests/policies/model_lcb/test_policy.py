@@ -83,7 +83,7 @@ class Follower:
         mean, prior = np.zeros(len(covariance)), policy.prior
         if prior is not None:
             size = len(prior.mean)
-            covariance[:size, :size] = prior.covariance / prior.noise**2
+            covariance[:size, :size] = prior.covariance / prior.sigma**2
             mean[:size] = prior.mean
         features = [make(arms, arm, self.counts(t - 1, memory)) for t, arm, _ in self.heard]
         now = self.counts(len(self.arms_pulled), memory)
@@ -100,7 +100,7 @@ class Follower:
         rss, volume, known = fit.rss, fit.volume, 0
         if prior is not None:
             known = prior.events
-            rss += known * prior.noise**2
+            rss += known * prior.sigma**2
         np.testing.assert_allclose(state["rss"], rss, **close)
         np.testing.assert_allclose(state["volume"], volume, **close)
         assert state["observations"][0] == known + seen
@@ -126,7 +126,7 @@ class Follower:
 CONFIGURATIONS = [
     (ib.ModelLCB(), 1),
     (ib.ModelLCB(), 3),
-    (ib.ModelLCB(noise=1.0, scale=0.5), 2),
+    (ib.ModelLCB(sigma=1.0, influence_scale=0.5), 2),
     (ib.ModelLCB(memory=0.9, horizon=200), 3),
     (ib.ModelLCB(), 30),
     (ib.ModelLCB(memory=0.9), 26),
@@ -347,7 +347,7 @@ def test_true_losses_stay_within_the_radius_if_noise_and_scale_are_known():
     failed = 0
     for seed, instance in enumerate(paper(3, 300)):
         entries = instance.interaction.to_dense()[np.tril_indices(3)]
-        policy = ib.ModelLCB(noise=1.0, scale=float(np.sqrt(np.mean(entries**2))))
+        policy = ib.ModelLCB(sigma=1.0, influence_scale=float(np.sqrt(np.mean(entries**2))))
         failed += outside(instance, policy, 1000, seed).any()
     assert failed <= 8
 
@@ -431,7 +431,7 @@ def test_a_prior_from_a_log_saves_regret_and_a_horizon_more():
 
 
 def test_a_run_with_a_prior_is_saved_whole(tmp_path):
-    prior = ib.LossPrior.around(np.eye(3), np.ones(3), sd=0.25, noise=1.0)
+    prior = ib.LossPrior.around(np.eye(3), np.ones(3), sd=0.25, sigma=1.0)
     policy = ib.ModelLCB(prior=prior, horizon=100)
     run = ib.simulate(paper(3, 2), policy, 100, NOISE, record="choices")
     run.save(tmp_path / "run.npz")

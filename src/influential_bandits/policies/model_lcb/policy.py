@@ -74,8 +74,8 @@ class ModelLCB(Policy):
     is O(K³·T·log²T) (docs/model_lcb.md has the theorem, its proof and what was tried). Noise, the
     scales of l1 and A, and memory are estimated by the marginal likelihood, anew whenever the
     number of observations has grown by half (beyond ten arms: doubled). Estimated scales may be
-    too small for the theorem; fix ``noise`` and ``scale`` to be sure. Multiplying all losses by a
-    power of two changes no choice.
+    too small for the theorem; fix ``sigma`` and ``influence_scale`` to be sure. Multiplying all
+    losses by a power of two changes no choice.
 
     Up to 24 arms the posterior is exact, with A's symmetry shared, in O(K⁴) a round. With more,
     each arm has a model of three features, in O(K) a round: an intercept, its own pulls, and those
@@ -85,10 +85,10 @@ class ModelLCB(Policy):
     ----------
     confidence : float in (0, 1)
         Of the radius.
-    noise : float or "estimate"
+    sigma : float or "estimate"
         Standard deviation σ of the noise.
-    scale : float or "estimate"
-        Typical size of the entries of A; to fix it, fix the noise as well.
+    influence_scale : float or "estimate"
+        Typical size of the entries of A; to fix it, fix sigma as well.
     memory : float in (0, 1] or "estimate"
         γ: how much of a pull's influence is left after each further pull. Estimated, it is one of
         1, 0.99, 0.97, 0.9 and 0.7, and 1 unless the losses refute it; with more than 24 arms, 1.
@@ -113,8 +113,8 @@ class ModelLCB(Policy):
     """
 
     confidence: float = 0.99
-    noise: float | str = "estimate"
-    scale: float | str = "estimate"
+    sigma: float | str = "estimate"
+    influence_scale: float | str = "estimate"
     memory: float | str = "estimate"
     horizon: int | None = None
     prior: LossPrior | None = None
@@ -122,7 +122,11 @@ class ModelLCB(Policy):
     def __post_init__(self) -> None:
         if not is_real(self.confidence) or not 0.0 < self.confidence < 1.0:
             raise InvalidInput(f"confidence must lie between 0 and 1, got {shown(self.confidence)}")
-        for name, top in (("noise", LARGEST_LOSS), ("scale", LARGEST_LOSS), ("memory", 1.0)):
+        for name, top in (
+            ("sigma", LARGEST_LOSS),
+            ("influence_scale", LARGEST_LOSS),
+            ("memory", 1.0),
+        ):
             value = getattr(self, name)
             if isinstance(value, str) and value == "estimate":
                 continue
@@ -132,8 +136,8 @@ class ModelLCB(Policy):
                     f'{name} must be a number above 0{bound}, or "estimate", got {shown(value)}'
                 )
             object.__setattr__(self, name, float(value))
-        if self.scale != "estimate" and self.noise == "estimate":
-            raise InvalidInput("to fix the scale of the interaction, fix the noise as well")
+        if self.influence_scale != "estimate" and self.sigma == "estimate":
+            raise InvalidInput("to fix influence_scale, fix sigma as well")
         if self.horizon is not None:
             object.__setattr__(self, "horizon", checked_horizon(self.horizon))
         if isinstance(self.prior, Mapping):
@@ -141,10 +145,12 @@ class ModelLCB(Policy):
         if self.prior is not None:
             if not isinstance(self.prior, LossPrior):
                 raise InvalidInput(f"prior must be a LossPrior, got {shown(self.prior)}")
-            fixed = [n for n in ("noise", "scale", "memory") if getattr(self, n) != "estimate"]
+            fixed = [
+                n for n in ("sigma", "influence_scale", "memory") if getattr(self, n) != "estimate"
+            ]
             if fixed:
                 raise InvalidInput(
-                    f"a prior says all about noise, scale and memory; drop {fixed[0]}"
+                    f"a prior says all about sigma, influence_scale and memory; drop {fixed[0]}"
                 )
             if self.prior.n_arms > MOST_EXACT:
                 raise InvalidInput(
@@ -153,15 +159,17 @@ class ModelLCB(Policy):
 
     def parameters(self) -> Mapping[str, Scalar]:
         """Return the settings as numbers; 0 stands for what is estimated or not given."""
-        noise = 0.0 if isinstance(self.noise, str) else self.noise
+        sigma = 0.0 if isinstance(self.sigma, str) else self.sigma
         influence = 0
-        if not isinstance(self.scale, str):
+        if not isinstance(self.influence_scale, str):
             most = 2.0**evidence.LARGEST
-            influence = math.ceil(math.log2(min(max(self.scale / noise, 1.0 / most), most)))
+            influence = math.ceil(
+                math.log2(min(max(self.influence_scale / sigma, 1.0 / most), most))
+            )
         return {
             "doubt": math.log(2.0 / (1.0 - self.confidence)),
-            "noise": noise,
-            "fixed_influence": self.scale != "estimate",
+            "sigma": sigma,
+            "fixed_influence": self.influence_scale != "estimate",
             "influence": influence,
             "memories": self._memories(),
             "memory": self._memory(),
@@ -263,7 +271,7 @@ class ModelLCB(Policy):
             "theta": theta,
             "seen": (np.arange(n_arms) < prior.n_arms).astype(np.int64),
             "observations": np.array([prior.events]),
-            "rss": np.array([prior.events * prior.noise**2]),
+            "rss": np.array([prior.events * prior.sigma**2]),
         }
 
     @staticmethod
@@ -435,8 +443,8 @@ def _memory(c: Any, number: int) -> float:
 @inlined
 def _noise(c: Any, s: Any) -> float:
     """Return σ, or its estimate."""
-    if c.noise > 0.0:
-        return c.noise
+    if c.sigma > 0.0:
+        return c.sigma
     return math.sqrt(s.rss[0] / max(s.observations[0], 1))
 
 
@@ -592,8 +600,8 @@ def _set_radius(c: Any, s: Any) -> None:
     seen = float(max(s.observations[0], 1))
     unknown = s.theta.size if s.theta.size > 0 else evidence.RAY * c.n_arms
     factor = math.sqrt(s.volume[0] + 2.0 * (c.doubt + LOG_PRIORS)) + math.sqrt(float(unknown))
-    if c.noise > 0.0:
-        s.radius[0] = c.noise * factor
+    if c.sigma > 0.0:
+        s.radius[0] = c.sigma * factor
         return
     chance = 2.0 * math.sqrt((c.doubt + 2.0 * log(seen + 1.0)) / seen)
     freedom = max(seen * (1.0 - chance) - factor * factor, seen / 16.0)

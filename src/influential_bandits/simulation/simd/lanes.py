@@ -90,7 +90,9 @@ def lanes_apply(
 
     A subclass may choose otherwise than its base, hence the exact types.
     """
-    known = type(policy) is LCB or (type(policy) is InfluentialLCB and policy.scale != "estimate")
+    known = type(policy) is LCB or (
+        type(policy) is InfluentialLCB and policy.influence_bound != "estimate"
+    )
     n_arms, runs = instances[0].n_arms, len(instances) * seeds
     return (
         known
@@ -238,7 +240,9 @@ class LaneTask:
         """Return what plays from one round to another."""
         noise = cast(NoiseSource, self.noise.source())  # lanes are for no others
         state, keys = self._fresh_state(), self._keys()
-        scale = float(self.policy.scale) if isinstance(self.policy, InfluentialLCB) else None
+        scale = (
+            float(self.policy.influence_bound) if isinstance(self.policy, InfluentialLCB) else None
+        )
         scratch = aligned((3, ROUNDS_PER_BLOCK * self.lanes), np.float64)
         n_arms, counts, marks = (0,) * self.n_arms, self.counts, self.checkpoints
 

@@ -52,7 +52,7 @@ class Rules:
 
     @classmethod
     def of(
-        cls, horizon: int, noise: str, scale: float, seeds: int, practice: Mapping[str, Any]
+        cls, horizon: int, noise: str, sigma: float, seeds: int, practice: Mapping[str, Any]
     ) -> Rules:
         """Check what a user has said; all settings of a scenario at their defaults, it is none."""
         scenario: Scenario | None = Scenario(**practice)
@@ -61,7 +61,7 @@ class Rules:
         number = whole_number("seeds", seeds, 1)
         horizon = checked_horizon(horizon)
         require_memory(number * len(log_spaced(horizon)) * 8, f"{number:,} seeds", "ask for fewer")
-        return cls(horizon, NOISES[noise](scale), number, scenario)
+        return cls(horizon, NOISES[noise](sigma), number, scenario)
 
     def played(
         self,
