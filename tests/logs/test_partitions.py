@@ -369,9 +369,9 @@ def test_what_cannot_be_opened_is_said(tmp_path):
         open_partitions(folder, loss="Loss")
     with pytest.raises(InvalidInput, match=r"no option colour, separator"):
         open_partitions(folder, loss="loss", separator=",", colour="red")
-    with pytest.raises(InvalidInput, match=r"there is no file or folder .*/nowhere"):
+    with pytest.raises(FileNotFoundError, match=r"there is no file or folder .*/nowhere"):
         open_partitions(tmp_path / "nowhere", loss="loss")
-    with pytest.raises(InvalidInput, match=r"there is no file or folder memory://nowhere"):
+    with pytest.raises(FileNotFoundError, match=r"there is no file or folder memory://nowhere"):
         open_partitions("memory://nowhere", loss="loss")
     with pytest.raises(InvalidInput, match=r"foo://bar cannot be reached: Protocol not known"):
         open_partitions("foo://bar", loss="loss")

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from influential_bandits.errors import InvalidInput, InvalidLog
+from influential_bandits.errors import InvalidInput, InvalidLog, MissingFile
 from influential_bandits.logs.label_codes import LabelCodes, hash_rows
 from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.options import ChunkSizes
@@ -487,7 +487,7 @@ def test_unknown_items_and_arms_of_items(refused):
 @pytest.mark.parametrize(
     ("options", "mentions"),
     [
-        ({}, ["loss=", "rating=", "reward=", "none"]),
+        ({"best": 5}, ["best="]),
         ({"loss": "loss", "reward": "loss"}, ["exactly one", "loss and reward"]),
         ({"rating": "loss"}, ["best="]),
         ({"loss": "loss", "best": 5}, ["best="]),
@@ -508,6 +508,11 @@ def test_unknown_items_and_arms_of_items(refused):
 def test_options_that_are_refused(options, mentions, refused):
     with refused(InvalidInput, *mentions):
         read_log(COLUMNS, **options)
+
+
+def test_a_table_without_losses_needs_a_column_of_outcomes(refused):
+    with refused(InvalidInput, "loss=", "rating=", "reward=", "none"):
+        read_log({"instance": ["a"], "arm": ["x"], "stars": [1]})
 
 
 def test_missing_columns(write, refused):
@@ -531,7 +536,7 @@ def test_separators_that_do_not_fit(write, refused):
 
 
 def test_files_that_cannot_be_read(write, tmp_path, refused):
-    with refused(InvalidInput, "there is no file", "nowhere.csv"):
+    with refused(MissingFile, "there is no file", "nowhere.csv"):
         read_log(tmp_path / "nowhere.csv", loss="loss")
     with refused(InvalidInput, "folder without Parquet"):
         read_log(write(GOOD).parent, loss="loss")

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from influential_bandits.errors import InvalidInput, InvalidLog
+from influential_bandits.errors import InvalidInput, InvalidLog, MissingFile
 from influential_bandits.logs.options import ChunkSizes
 from influential_bandits.logs.reading import read_log
 from influential_bandits.logs.streaming import stream_log
@@ -261,7 +261,7 @@ def test_streams_that_are_refused(grouped, tmp_path, refused):
         small_stream(table(0), **options)
     with refused(InvalidLog, "all rows of the mapping are bad"):
         list(small_stream(columns, **options, arm_names=["q"], bad_rows="drop"))
-    with refused(InvalidInput, "there is no folder", "nowhere"):
+    with refused(MissingFile, "there is no folder", "nowhere"):
         small_stream(columns, loss="loss", folder=tmp_path / "nowhere")
 
 

@@ -44,7 +44,7 @@ RANGES = {
 }
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class PlantedTruth:
     """The numbers from which a synthetic log was drawn, in ``log.about["truth"]``.
 
@@ -55,6 +55,8 @@ class PlantedTruth:
     Examples
     --------
     >>> truth = synthetic_log(10, 20, n_arms=2, initial_loss=[1, 2], spread=0.5).about["truth"]
+    >>> truth
+    PlantedTruth(2 arms, spread=0.5)
     >>> truth.initial_loss, truth.initial_losses.shape, truth.memory
     (array([1., 2.]), (10, 2), 1.0)
     """
@@ -77,13 +79,22 @@ class PlantedTruth:
     gap: float = SECONDS_PER_DAY
     seed: int = 0
     first_instance: int = 0
-    initial_losses: Floats | None = dataclasses.field(default=None, repr=False)  # (instances, arms)
-    interactions: Floats | None = dataclasses.field(default=None, repr=False)  # (…, arms, arms)
+    initial_losses: Floats | None = None  # (instances, arms)
+    interactions: Floats | None = None  # (instances, arms, arms)
 
     @property
     def n_arms(self) -> int:
         """Number of arms K."""
         return len(self.initial_loss)
+
+    def __repr__(self) -> str:
+        """Say the size, and the settings that are not the usual ones."""
+        others = [
+            f", {field.name}={getattr(self, field.name)}"
+            for field in dataclasses.fields(self)[3:-2]
+            if getattr(self, field.name) != field.default
+        ]
+        return f"PlantedTruth({self.n_arms} arms{''.join(others)})"
 
 
 def synthetic_log(

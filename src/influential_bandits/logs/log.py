@@ -245,16 +245,29 @@ class EventLog(Frozen):
         )
 
     def to_frame(self, library: str = "pandas") -> Any:
-        """Return the log as a data frame: instance, item, time (if known) and loss.
+        """Return the log as a data frame, which :func:`read_log` takes as it is.
+
+        Its columns are instance, item, arms (a list of names, unless every item is an arm), time
+        (if it is known) and loss.
 
         Parameters
         ----------
         library : {"pandas", "polars", "pyarrow"}
+
+        Examples
+        --------
+        >>> import influential_bandits as ib
+        >>> log = EventLog(["ann", "bob"], ["news", "sport"], [0.5, 1.0])
+        >>> log.to_frame().columns.tolist(), ib.read_log(log.to_frame())
+        (['instance', 'item', 'loss'], EventLog(2 events, 2 instances, 2 arms))
         """
-        columns: dict[str, Any] = {
-            "instance": np.repeat(np.array(self.instances, object), self.lengths).tolist(),
-            "item": np.array(self.membership.items, object)[self.item].tolist(),
-        }
+        members, item = self.membership, self.item.tolist()
+        who = np.repeat(np.array(self.instances, object), self.lengths).tolist()
+        columns: dict[str, Any] = {"instance": who}
+        columns["item"] = [members.items[n] for n in item]
+        if not members.single or members.items != members.arm_names:
+            arms = [list(members.weights_of(n)) for n in range(len(members.items))]
+            columns["arms"] = [arms[n] for n in item]
         if self.time is not None:
             columns["time"] = self.time
         return make_frame(columns | {"loss": self.loss}, library)

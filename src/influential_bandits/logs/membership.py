@@ -147,6 +147,10 @@ class Membership(Frozen):
             number = self.items.index(item)
         except ValueError:
             raise InvalidInput(f"there is no item {item!r}") from None
+        return self.weights_of(number)
+
+    def weights_of(self, number: int) -> dict[str, float]:
+        """Return the weights of an item, given by its number, by arm."""
         places = range(int(self.offsets[number]), int(self.offsets[number + 1]))
         return {self.arm_names[self.arm[p]]: float(self.weight[p]) for p in places}
 

@@ -6,14 +6,14 @@ import uuid
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from influential_bandits.errors import InvalidInput, InvalidLog
+from influential_bandits.errors import InvalidInput, InvalidLog, MissingFile
 from influential_bandits.execution.base import Execution
 from influential_bandits.execution.local import chosen_execution
 from influential_bandits.logs.log import EventLog
@@ -26,7 +26,7 @@ from influential_bandits.logs.partition_scan import (
     GroupReader,
     scan_partitions,
 )
-from influential_bandits.logs.remote_folder import MARKER, RemoteFolder
+from influential_bandits.logs.remote_folder import MARKER, RemoteFolder, listed
 from influential_bandits.logs.repartition import (
     CHUNKS,
     check_scan,
@@ -170,7 +170,7 @@ class _Temporary:
                 "(--temporary on the command line)"
             )
         if self.parent is not None and not self.parent.exists():
-            raise InvalidInput(f"there is no folder {self.parent.address} for temporary files")
+            raise MissingFile(f"there is no folder {self.parent.address} for temporary files")
         if self.parent is None or self.parent.local:
             made = TemporaryFolder(None if self.parent is None else self.parent.address)
             return RemoteFolder(str(made.path)), made.remove
@@ -209,7 +209,7 @@ class _Common:
         return self.__dict__ | {"temporary": None}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Partition:
     """Some whole instances of a log: where they are, not the events themselves.
 
@@ -229,14 +229,19 @@ class Partition:
     >>> clicks = pd.DataFrame({"instance": ["ann"], "arm": ["a"], "loss": [0.5]})
     >>> with tempfile.TemporaryDirectory() as home:
     ...     clicks.to_parquet(f"{home}/clicks.parquet")
-    ...     (part,) = ib.open_partitions(home, time=None, loss="loss").partitions
-    ...     print(part.n_events, pickle.loads(pickle.dumps(part)).load())
-    1 EventLog(1 events, 1 instances, 1 arms)
+    ...     (part,) = ib.logs.open_partitions(home, time=None, loss="loss").partitions
+    ...     print(part, pickle.loads(pickle.dumps(part)).load())
+    Partition(1 events of clicks.parquet) EventLog(1 events, 1 instances, 1 arms)
     """
 
     group: FileGroup
     n_events: int
-    common: _Common = field(repr=False)
+    common: _Common
+
+    def __repr__(self) -> str:
+        """Say how many events there are, and in which files."""
+        names = [name or self.group.folder.name for name in self.group.files]
+        return f"Partition({self.n_events:,} events of {listed(names)})"
 
     @property
     def identity(self) -> str:
@@ -318,7 +323,7 @@ class PartitionedLog(LogInParts):
     >>> clicks = pd.DataFrame({"instance": ["ann", "bob"], "arm": ["b", "a"], "loss": [0, 1]})
     >>> with tempfile.TemporaryDirectory() as home:
     ...     clicks.to_parquet(f"{home}/clicks.parquet")
-    ...     with ib.open_partitions(home, time=None, loss="loss") as log:
+    ...     with ib.logs.open_partitions(home, time=None, loss="loss") as log:
     ...         print(log.arm_names, log.n_events, [part.instances for part in log])
     ('a', 'b') 2 [('ann', 'bob')]
     """

@@ -52,7 +52,8 @@ def read_log(
         order of rows is the order of time.
     loss, rating, reward : str
         Column of outcomes, exactly one of them: a loss; a rating, loss = ``best`` − rating; or a
-        reward, loss = −reward.
+        reward, loss = −reward. If none is named, the columns are those of
+        :meth:`EventLog.to_frame`, and neither arm nor time need be named.
     best : float
         The best rating there is; with ``rating`` only.
     arm_names : sequence of str, optional
@@ -113,6 +114,8 @@ def read_log(
     >>> log.about["conversion"]
     'loss = 5 − stars'
     """
+    if loss is None and rating is None and reward is None and items is None:
+        loss, arm, time, items = _find_columns(source, separator, arm, time)
     plan = ReadingOptions(
         instance=instance,
         arm=arm,
@@ -140,3 +143,23 @@ def read_log(
     membership, final = codes.membership()
     about = describe_source(opened, plan, scan.bad)
     return builder.build(instances.labels, membership, final, about)
+
+
+def _find_columns(
+    source: Any, separator: str | None, arm: str, time: str | None
+) -> tuple[str | None, str, str | None, dict[str, list[str]] | None]:
+    """Return loss, arm, time and items of a source whose columns are those of a log's frame."""
+    opened = open_source(source, (), separator, ChunkSizes())
+    if "loss" not in opened.columns:
+        return None, arm, time, None
+    time = time if time in opened.columns else None
+    if arm in opened.columns or "item" not in opened.columns:
+        return "loss", arm, time, None
+    if "arms" not in opened.columns:
+        return "loss", "item", time, None
+    members: dict[str, list[str]] = {}
+    for chunk in opened.chunks(["item", "arms"], lambda *_: None):
+        for item, arms in zip(*map(list, chunk.columns), strict=True):
+            if str(item) not in members:
+                members[str(item)] = arms.as_py()
+    return "loss", "item", time, members

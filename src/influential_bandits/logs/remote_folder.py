@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from influential_bandits.checks import optional_module, printable
-from influential_bandits.errors import InvalidInput, MissingExtra
+from influential_bandits.errors import InvalidInput, MissingExtra, MissingFile
 from influential_bandits.files import parse_json
 
 __all__ = [
@@ -179,7 +179,7 @@ def require_file_or_folder(path: Path) -> None:
         status = path.stat()
     except FileNotFoundError:
         broken = " (it is a link that leads nowhere)" if path.is_symlink() else ""
-        raise InvalidInput(f"there is no file or folder {printable(str(path))}{broken}") from None
+        raise MissingFile(f"there is no file or folder {printable(str(path))}{broken}") from None
     except (OSError, ValueError) as error:
         raise _unreachable(printable(str(path)), error) from None
     if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
@@ -254,10 +254,8 @@ class RemoteFolder:
         """Tell whether there is such a file, or the folder itself."""
         kinds = optional_module("pyarrow.fs").FileType
         self._forget_listings()
-        try:
+        with _reaching(self.address):
             return bool(self.system.get_file_info(self.path(name)).type != kinds.NotFound)
-        except OSError as error:
-            raise _unreachable(self.address, error) from None
 
     def _forget_listings(self) -> None:
         """See what another process wrote a moment ago."""
@@ -270,19 +268,18 @@ class RemoteFolder:
         self._forget_listings()
         if self.local:
             require_file_or_folder(Path(self.address))
-        try:
+        with _reaching(self.address):
             here = self.system.get_file_info(self.path())
-            if here.type == kinds.NotFound:
-                raise InvalidInput(f"there is no file or folder {self.address}")
-            if here.type == kinds.File:
-                return FileListing([_entry("", here)], [])
-            found = _Listing(self.address)
+        if here.type == kinds.NotFound:
+            raise MissingFile(f"there is no file or folder {self.address}")
+        if here.type == kinds.File:
+            return FileListing([_entry("", here)], [])
+        found = _Listing(self.address)
+        with _reaching(self.address):
             if self.local:
                 _walk(Path(self.address), found)
             else:
                 self._list(found)
-        except (OSError, UnicodeError) as error:
-            raise _unreachable(self.address, error) from None
         return found.finished()
 
     def _list(self, found: _Listing) -> None:
@@ -302,10 +299,8 @@ class RemoteFolder:
 
     def make(self) -> None:
         """Make the folder unless it is there."""
-        try:
+        with _reaching(self.address):
             self.system.create_dir(self.path(), recursive=True)
-        except OSError as error:
-            raise _unreachable(self.address, error) from None
 
     def remove(self) -> None:
         """Remove the folder and all that is in it, if it is there."""
@@ -363,6 +358,15 @@ def _from_url(address: str) -> tuple[Any, str]:
     except (OSError, ValueError) as error:
         raise _unreachable(address, error) from None
     return fs, path
+
+
+@contextmanager
+def _reaching(address: str) -> Iterator[None]:
+    """Say in one line why a file system cannot be reached."""
+    try:
+        yield
+    except (OSError, UnicodeError) as error:
+        raise _unreachable(address, error) from None
 
 
 def _unreachable(address: str, error: Exception) -> InvalidInput:
