@@ -236,7 +236,7 @@ def test_an_unknown_choice(tmp_path, refused):
 
 class TestMissingFiles:
     def test_no_such_path(self, tmp_path, refused):
-        with refused(InvalidInput, "no folder and no file", "nowhere"):
+        with refused(MissingFile, "no folder and no file", "nowhere"):
             movielens(tmp_path / "nowhere")
 
     @pytest.mark.parametrize("path", [None, 3, b"bytes"])
