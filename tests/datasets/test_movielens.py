@@ -12,7 +12,7 @@ import pytest
 from influential_bandits.datasets import movielens as module
 from influential_bandits.datasets.archive import Archive
 from influential_bandits.datasets.movielens import movielens, movielens_genres
-from influential_bandits.errors import InvalidInput, InvalidLog, MissingExtra
+from influential_bandits.errors import InvalidInput, InvalidLog, MissingExtra, MissingFile
 from influential_bandits.logs.membership import Membership
 
 MOVIES = [

@@ -557,10 +557,10 @@ def test_repartitioning_goes_on_where_it_was(tmp_path, monkeypatch):
 def _failing(name):
     writing = RemoteFolder.writing
 
-    def fail(folder, file, meanwhile=""):
+    def fail(folder, file, *rest, **options):
         if file == name:
             raise OSError("no space")
-        return writing(folder, file, meanwhile)
+        return writing(folder, file, *rest, **options)
 
     return fail
 
