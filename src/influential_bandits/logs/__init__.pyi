@@ -2,6 +2,7 @@
 
 from .log import EventLog as EventLog
 from .membership import Membership as Membership
+from .options import ChunkSizes as ChunkSizes
 from .partitions import Partition as Partition
 from .partitions import PartitionedLog as PartitionedLog
 from .partitions import open_partitions as open_partitions

@@ -39,7 +39,18 @@ def guess_column(columns: Sequence[str], role: str) -> str | None:
 
 @dataclass(frozen=True)
 class ChunkSizes:
-    """How much is read, held and written at a time, and how large partitions are."""
+    """How much is read, held and written at a time, and how large partitions are.
+
+    Only ``partition`` and what is below it change how a log is cut; nothing changes its events.
+
+    Examples
+    --------
+    >>> import influential_bandits as ib
+    >>> sizes = ChunkSizes(text=64)
+    >>> events = {"instance": [1, 1], "arm": ["a", "b"], "loss": [0.5, 1.0]}
+    >>> ib.read_log(events, time=None, loss="loss", sizes=sizes)
+    EventLog(2 events, 1 instances, 2 arms)
+    """
 
     text: int = 1 << 20  # bytes of CSV that are parsed at once; no line may be longer
     rows: int = 1 << 18  # of a table that are read at once
