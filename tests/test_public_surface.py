@@ -235,3 +235,18 @@ def test_the_version_is_that_of_the_distribution():
     assert "version" in settings["project"]["dynamic"]
     source = (ROOT / settings["tool"]["hatch"]["version"]["path"]).read_text(encoding="utf-8")
     assert f'__version__ = "{ib.__version__}"' in source
+
+
+def test_everything_that_is_handed_out_has_a_repr_of_its_own():
+    world = ib.random_instance(3, seed=0)
+    agent = ib.Agent(ib.LCB(), 3)
+    things = [
+        *(world, world.interaction, ib.LowRankInteraction([[1.0], [2.0]]), ib.Scenario(delay=3)),
+        *(ib.SparseInteraction([[1.0]]), ib.Environment(world), ib.InfluentialBanditEnv(world)),
+        *(ib.InfluentialBanditVectorEnv(2, world), agent, agent.pull(), ib.LocalExecution(1)),
+        *(ib.optimum(world, 9), ib.optimum(world, 9).certificate, ib.optimal_path(world)),
+        *(ib.integer_optimum(world, 9), ib.difficulty(world), ib.simulate(world, ib.LCB(), 9)),
+        *(ib.LossPrior.around([[1.0]], [0.0], sd=1.0, sigma=1.0), ib.GaussianNoise(), ib.LCB()),
+    ]
+    for thing in things:
+        assert repr(thing).startswith(f"{type(thing).__name__}("), repr(thing)

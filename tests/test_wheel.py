@@ -76,7 +76,10 @@ def environment(wheel, tmp_path_factory):
 
 def test_wheel_carries_its_types(wheel):
     with zipfile.ZipFile(wheel) as archive:
-        assert "influential_bandits/py.typed" in archive.namelist()
+        stubs = {
+            f"influential_bandits/{package}__init__.pyi" for package in ("", "logs/", "optima/")
+        }
+        assert {"influential_bandits/py.typed", *stubs} <= set(archive.namelist())
 
 
 def test_the_description_has_no_link_that_works_in_the_repository_only(wheel):

@@ -1,4 +1,4 @@
-"""Checks of arguments that several rooms share: what was given, what was expected."""
+"""Checks of arguments that several packages share: what was given, what was expected."""
 
 from __future__ import annotations
 

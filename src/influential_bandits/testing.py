@@ -107,21 +107,21 @@ class _Trial:
         return random_instance(n_arms=self.n_arms, seed=self.seed)
 
     @property
-    def told(self) -> dict[str, Any]:
-        """What an agent has to be told besides the number of arms."""
+    def knowledge(self) -> dict[str, Any]:
+        """What an oracle's agent is given besides the number of arms."""
         if not self.policy.privileged:
             return {}
         return {"instance": self.instance, "horizon": self.rounds}
 
     def agent(self) -> Agent:
-        return Agent(self.policy, self.n_arms, self.seed, check=self.check, **self.told)
+        return Agent(self.policy, self.n_arms, self.seed, check=self.check, **self.knowledge)
 
-    def resumed(self, agent: Agent) -> Agent:
+    def resume(self, agent: Agent) -> Agent:
         """Return the agent as it comes back from its file."""
         text = json.dumps(agent.to_json(), allow_nan=False)
-        return Agent.from_json(json.loads(text), self.policy, check=self.check, **self.told)
+        return Agent.from_json(json.loads(text), self.policy, check=self.check, **self.knowledge)
 
-    def played(self) -> list[int]:
+    def play(self) -> list[int]:
         """Return the arms that the engine plays."""
         run = simulate(
             self.instance,
@@ -204,11 +204,11 @@ def _check_configuration(policy: Policy) -> None:
 
 
 def _check_it_plays(trial: _Trial) -> None:
-    trial.played()
+    trial.play()
 
 
 def _check_seeds(trial: _Trial) -> None:
-    first, second = trial.played(), trial.played()
+    first, second = trial.play(), trial.play()
     for t, (arm, other) in enumerate(zip(first, second, strict=True), 1):
         if arm != other:
             raise _Broken(f"round {t} saw arm {arm}, and then arm {other}")
@@ -217,7 +217,7 @@ def _check_seeds(trial: _Trial) -> None:
 def _check_engine_and_agent(trial: _Trial) -> None:
     agent = trial.agent()
     environment = Environment(trial.instance, GaussianNoise(1.0), trial.seed)
-    for arm in trial.played():
+    for arm in trial.play():
         ticket = agent.pull()
         if ticket.arm != arm:
             raise _Broken(f"in round {ticket.round} simulate took arm {arm}, Agent {ticket.arm}")
@@ -272,19 +272,19 @@ def _check_large_losses(trial: _Trial) -> None:
     agent = trial.agent()
     for n in range(trial.rounds):
         agent.observe(agent.pull(), LARGEST_LOSS if n % 2 else -LARGEST_LOSS)
-    trial.resumed(agent).select()
+    trial.resume(agent).select()
 
 
 def _check_files(trial: _Trial) -> None:
     """After every update the agent is saved and read, and plays on like one that never was."""
     grows = not trial.policy.privileged
     for seed in (trial.seed, trial.seed + 1):
-        original = resumed = trial.agent()
+        original = resume = trial.agent()
         for step in draw_steps(trial.n_arms, 2 * trial.rounds, seed, grows=grows):
-            resumed = trial.resumed(resumed)
-            if follow(resumed, [step]) != follow(original, [step]):
+            resume = trial.resume(resume)
+            if follow(resume, [step]) != follow(original, [step]):
                 raise _Broken(f"read back in round {original.round}, it chose another arm")
-            if everything(resumed) != everything(original):
+            if everything(resume) != everything(original):
                 raise _Broken(f"read back before {step[0]!r}, its state went another way")
 
 

@@ -15,6 +15,7 @@ import pytest
 
 import influential_bandits as ib
 from influential_bandits.execution import local as execution
+from influential_bandits.execution import progress
 from influential_bandits.execution.progress import Progress
 
 PATIENCE = 5.0  # seconds from Ctrl-C to the end
@@ -198,7 +199,7 @@ def test_progress_that_is_asked_for_is_drawn_on_stderr(capsys):
 
 
 def test_progress_is_silent_by_default_where_stderr_is_no_terminal(capsys, monkeypatch):
-    monkeypatch.setattr(execution, "LONG", 0.0)
+    monkeypatch.setattr(progress, "LONG", 0.0)
     ib.simulate(ib.counterexample(), ib.LCB(), 1000)
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "")
@@ -214,7 +215,7 @@ def test_on_a_terminal_progress_is_drawn_for_long_runs_or_if_wanted(
 ):
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setattr(execution, "LONG", long)
+    monkeypatch.setattr(progress, "LONG", long)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
     ib.simulate(ib.counterexample(), ib.LCB(), 1000, progress=wanted)

@@ -60,7 +60,7 @@ def calls():
     objects = [WORLD, log, model, ib.optimal_path(WORLD), ib.Environment(WORLD)]
     objects.append(ib.simulate(WORLD, ib.LCB(), 100, progress=False))
     homes = [ib, ib.data, ib.logs, ib.random]
-    found = [(name, getattr(home, name)) for home in homes for name in home.__all__]
+    found = list({name: getattr(home, name) for home in homes for name in home.__all__}.items())
     found += [(function.__name__, function) for function in (pull_arm, observe_loss, retire_arm)]
     for thing in objects:
         for name, method in inspect.getmembers(thing, inspect.ismethod):

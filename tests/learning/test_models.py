@@ -10,18 +10,12 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import check_estimator
 
 import influential_bandits as ib
-from influential_bandits import (
-    DriftModel,
-    EventLog,
-    InfluenceModel,
-    Membership,
-    StationaryModel,
-    stream_log,
-    synthetic_log,
-)
+from influential_bandits import DriftModel, EventLog, InfluenceModel, StationaryModel
+from influential_bandits.data import synthetic_log
 from influential_bandits.errors import InvalidInput, InvalidLog, NotApplicable
 from influential_bandits.learning.statistics import pooled_sums as pooling
 from influential_bandits.learning.statistics.design import events_of
+from influential_bandits.logs import Membership, stream_log
 
 TRUTH = np.array([[0.3, -0.1, 0.05], [-0.1, 0.2, 0.0], [0.05, 0.0, 0.15]])  # positive definite
 LOSSES = np.array([1.0, 2.0, 1.5])

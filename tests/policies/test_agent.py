@@ -213,7 +213,7 @@ def test_a_file_of_other_bytes_is_refused(tmp_path):
     "name",
     [
         *("policy", "n_arms", "arm_names", "seed", "instance_number", "round", "retired"),
-        *("pending", "told", "history", "state"),
+        *("pending", "knowledge", "history", "state"),
     ],
 )
 def test_a_missing_entry_is_named(name):

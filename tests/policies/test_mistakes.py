@@ -117,7 +117,7 @@ def test_a_memo_without_memo_size_is_refused():
         s.mean[arm] = memo[0]
 
     for members in ({"pulled": pulled}, {"observed": observed}):
-        assert "define memo_size(self, arms)" in refusal(policy(**members))
+        assert "define memo_size(self, n_arms)" in refusal(policy(**members))
     with_room = policy(pulled=pulled, observed=observed, memo_size=lambda self, arms: 1)
     assert ib.Agent(with_room, 2).pull().memo == (1.0,)
 

@@ -104,11 +104,11 @@ def test_instances_and_seeds_have_streams_of_their_own():
     assert len(runs) == 9
 
 
-def test_seeds_may_be_one_number_or_any_iterable():
+def test_seeds_may_be_any_iterable():
     instance = ib.counterexample()
     runs = [
         ib.simulate(instance, ib.Uniform(), 50, seeds=seeds, record="choices")
-        for seeds in (7, [7], (7,), iter([7]), np.array([7]), np.uint64(7), {7}, range(7, 8))
+        for seeds in ([7], (7,), iter([7]), np.array([7]), {7}, range(7, 8))
     ]
     assert same(*runs)
     assert runs[0].seeds.dtype == np.uint64

@@ -278,7 +278,7 @@ def test_runs_that_differ_in_anything_are_told_apart():
     """The comparison above can fail."""
     one = ib.simulate(ib.counterexample(), ib.LCB(), 50)
     assert same(one, ib.simulate(ib.counterexample(), ib.LCB(), 50))
-    others = [{"record": "choices"}, {"policy": ib.Uniform()}, {"seeds": 1}, {"noise": NOISE}]
+    others = [{"record": "choices"}, {"policy": ib.Uniform()}, {"seeds": [1]}, {"noise": NOISE}]
     for other in others:
         options = {"instances": ib.counterexample(), "policy": ib.LCB(), "horizon": 50} | other
         assert not same(one, ib.simulate(**options))

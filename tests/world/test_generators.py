@@ -418,7 +418,7 @@ def test_the_new_families_share_the_initial_losses_of_their_seed():
 @pytest.mark.parametrize(
     ("call", "mentions"),
     [
-        (lambda: ib.block_instance(3, 4, 0), "blocks must be at most arms = 3"),
+        (lambda: ib.block_instance(3, 4, 0), "blocks must be at most n_arms = 3"),
         (lambda: ib.block_instance(3, 0, 0), "blocks"),
         (lambda: ib.block_instance(3, 2, 0, within=1.5), "within"),
         (lambda: ib.block_instance(3, 2, 0, within="much"), "within"),

@@ -26,6 +26,7 @@ from strategies import (
 
 import influential_bandits as ib
 from influential_bandits.errors import InvalidInput, InvalidInstance, NotApplicable
+from influential_bandits.world.instance import remember
 
 INDEFINITE = [[1.0, 2.0], [2.0, 1.0]]
 EXACT_FAMILIES = ("eighths", "singular eighths", "zero")
@@ -283,15 +284,15 @@ def test_a_hundred_thousand_arms_of_low_rank_answer_exactly_in_little_memory():
 
 
 def test_names_default_to_numbers():
-    assert ib.counterexample().arms == ("0", "1")
-    assert ib.Instance(np.eye(2), [0, 0], arm_names=["x", "y"]).arms == ("x", "y")
+    assert ib.counterexample().arm_names == ("0", "1")
+    assert ib.Instance(np.eye(2), [0, 0], arm_names=["x", "y"]).arm_names == ("x", "y")
 
 
 def test_an_answer_that_took_effort_is_made_once():
     instance = ib.counterexample()
     made = []
     for _ in range(2):
-        assert instance.remember("something", lambda: made.append(1) or "made") == "made"
+        assert remember(instance, "something", lambda: made.append(1) or "made") == "made"
     assert made == [1]
 
 
@@ -446,7 +447,7 @@ def anything(draw):
             ]
         )
     )
-    arms = made.arm_names
+    arms = made.n_arms
     names = st.lists(st.text(max_size=5), min_size=arms, max_size=arms, unique=True)
     return ib.Instance(
         made,

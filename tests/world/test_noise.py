@@ -288,7 +288,7 @@ def test_a_subclass_of_a_noise_of_the_package_may_say_what_is_observed():
     class Halved(ib.GaussianNoise):
         @staticmethod
         def observe(c, t, arm, expected, rng):
-            return expected / 2 + c.scale
+            return expected / 2 + c.sigma
 
     @dataclass(frozen=True)
     class Renamed(ib.GaussianNoise):

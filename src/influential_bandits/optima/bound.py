@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from influential_bandits.checks import is_real, shown
 from influential_bandits.errors import InvalidInput, NotApplicable
-from influential_bandits.world.instance import Instance, require_instance
+from influential_bandits.world.instance import Instance, require_instance, require_lasting_memory
 
 __all__ = ["regret_bound"]
 
@@ -38,7 +38,7 @@ def regret_bound(
     >>> round(regret_bound(ib.random_instance(n_arms=3, seed=0), 1000), 1)
     103333.3
     """
-    require_instance(instance).require_lasting_memory("Theorem 2.6")
+    require_lasting_memory(require_instance(instance), "Theorem 2.6")
     if not instance.definite:
         raise NotApplicable("Theorem 2.6 needs a positive semi-definite interaction")
     if not is_real(influence_bound) or not 0.0 < influence_bound < np.inf:

@@ -282,7 +282,7 @@ def solve(
 
 
 @kernel
-def untied(world: World, b: Floats) -> Floats:
+def break_ties(world: World, b: Floats) -> Floats:
     """Return b − min b, (arms, 2), with a fixed tiny perturbation that no two arms share."""
     out = np.empty((b.size, 2))
     lowest = b.min()
@@ -346,7 +346,7 @@ def follow_path(world: World, b: Floats, largest: int, until: float) -> tuple[In
     starts the path at T = 0. ``largest`` is the largest support to follow.
     """
     n_arms = b.size
-    shaken = untied(world, b)
+    shaken = break_ties(world, b)
     nothing = np.zeros((n_arms, 2))
     events = np.empty(64, np.int64)
     times = np.empty(64)

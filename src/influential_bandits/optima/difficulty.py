@@ -10,7 +10,7 @@ from influential_bandits.errors import NotApplicable
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.optima.critical_line import enter, magnitudes
 from influential_bandits.optima.path import optimal_path
-from influential_bandits.world.instance import Instance, require_instance
+from influential_bandits.world.instance import Instance, require_instance, require_lasting_memory
 
 __all__ = ["Difficulty", "difficulty"]
 
@@ -69,7 +69,7 @@ def difficulty(instance: Instance) -> Difficulty:
     >>> difficulty(ib.counterexample()).verdict
     'borderline'
     """
-    require_instance(instance).require_lasting_memory("difficulty")
+    require_lasting_memory(require_instance(instance), "difficulty")
     if not instance.definite:
         raise NotApplicable("difficulty is defined for positive semi-definite interactions")
     ray = optimal_path(instance).last

@@ -13,9 +13,14 @@ from influential_bandits.numerics.compiling import kernel
 from influential_bandits.numerics.double_double import add, scale, two_product
 from influential_bandits.optima.critical_line import add_products
 from influential_bandits.optima.integer import integer_optimum
-from influential_bandits.optima.path import certified_face, optimal_path
+from influential_bandits.optima.path import certify_face, optimal_path
 from influential_bandits.world.dynamics import World
-from influential_bandits.world.instance import Instance, require_instance
+from influential_bandits.world.instance import (
+    Instance,
+    check_counts,
+    require_instance,
+    require_lasting_memory,
+)
 
 __all__ = ["regret"]
 
@@ -59,8 +64,8 @@ def regret(
     >>> regret(ib.counterexample(), [9103, 897], against="integer")
     401856.0
     """
-    require_instance(instance).require_lasting_memory("regret")
-    x = instance.checked_counts(counts)
+    require_lasting_memory(require_instance(instance), "regret")
+    x = check_counts(instance, counts)
     rows = np.ascontiguousarray(x.reshape(-1, instance.n_arms))
     if isinstance(against, str):
         if against == "relaxation":
@@ -72,7 +77,7 @@ def regret(
                 f'against must be "relaxation", "integer" or an array of counts, got {against!r}'
             )
     else:
-        y = instance.checked_counts(against)
+        y = check_counts(instance, against)
         try:
             y = np.broadcast_to(y, x.shape)
         except ValueError:
@@ -95,7 +100,7 @@ def _against_relaxation(instance: Instance, rows: Floats) -> Floats:
         if instance.definite:
             out[chosen] = _from_path(instance, rows[chosen], float(horizon))
         else:
-            support, point, _ = certified_face(instance, float(horizon))
+            support, point, _ = certify_face(instance, float(horizon))
             best = np.zeros((int(chosen.sum()), instance.n_arms, 2))
             best[:, support] = point[:-1]
             out[chosen] = np.maximum(_excess_over(instance, rows[chosen], best), 0.0)

@@ -6,7 +6,6 @@ import copy
 import hashlib
 import json
 import math
-from array import array
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,23 +32,18 @@ from influential_bandits.errors import (
 from influential_bandits.files import read_json, write_json
 from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.membership import Membership
-from influential_bandits.numerics.arrays import Floats, Ints
-from influential_bandits.numerics.compiling import kernel
-from influential_bandits.numerics.streams import POLICY, stream_at, stream_keys
-from influential_bandits.policies.compiled import (
-    Buffers,
-    Layout,
-    StateArrays,
-    Tag,
-    arm_added,
-    arm_retired,
-    init,
-    observed,
-    pulled,
-    select,
-    unpack,
+from influential_bandits.numerics.streams import POLICY, stream_keys
+from influential_bandits.policies.agent_kernels import (
+    init_state,
+    note_loss,
+    note_new_arm,
+    note_pull,
+    note_retired_arm,
+    select_arm,
 )
+from influential_bandits.policies.compiled import Buffers, Layout, StateArrays
 from influential_bandits.policies.contract import Policy, ask, checked_policy, plain_parameters
+from influential_bandits.policies.history import History
 from influential_bandits.policies.messages import explain
 from influential_bandits.policies.registry import policy_from_json, policy_to_json
 from influential_bandits.policies.state_checks import (
@@ -57,7 +51,6 @@ from influential_bandits.policies.state_checks import (
     field_from_json,
     floats_from_json,
     list_from_json,
-    require_losses,
     whole_from_json,
 )
 from influential_bandits.world.instance import Instance
@@ -139,7 +132,7 @@ class Agent:
         history: bool = False,
     ) -> None:
         self.policy = checked_policy(policy)
-        self._names = None if not _are_names(arms) else checked_names("arms", arms)
+        self._name_arms(checked_names("arms", arms) if _are_names(arms) else None)
         number = arms if self._names is None else len(self._names)
         self.n_arms = whole_number("arms", number, 1, LARGEST_ARMS + 1)
         self.seed = whole_number("seed", seed)
@@ -150,10 +143,10 @@ class Agent:
         self._history = History() if history else None
         self._known = (instance, horizon) if policy.privileged else ()
         self._checked = bool(check)
-        self._told = _digest(policy, instance, horizon)
+        self._knowledge = _digest(policy, instance, horizon)
         self._lay_out()
         self._arrays = self._layout.arrays()
-        self._call("init", _init)
+        self._call("init", init_state)
 
     def _lay_out(self) -> None:
         """Find the compiled code and the places of the state for the policy and its arms."""
@@ -212,7 +205,7 @@ class Agent:
         """
         mask = self._eligible(eligible)
         t = self.round + 1
-        arm = int(self._call("select", _select, t, mask, *self._keys))
+        arm = int(self._call("select", select_arm, t, mask, *self._keys))
         if not 0 <= arm < self.n_arms or (mask is not None and not mask[arm]):
             name = type(self.policy).__name__
             raise InvalidPolicy(f"{name} chose arm {arm} in round {t}, which is not on offer")
@@ -226,7 +219,7 @@ class Agent:
             raise InvalidInput(f"arm {arm!r} is retired or not eligible")
         t = whole_number("the round", self.round + 1, 1, LARGEST_HORIZON)
         memo = np.zeros(self._layout.memo_size)
-        self._call("pulled", _pulled, t, chosen, memo)
+        self._call("pulled", note_pull, t, chosen, memo)
         self.round = t
         ticket = Ticket(self.round, int(chosen), self._name(chosen), tuple(memo.tolist()))
         self.pending[ticket.round] = ticket
@@ -242,7 +235,7 @@ class Agent:
         del self.pending[ticket.round]
         memo = np.zeros(max(self._layout.memo_size, len(ticket.memo)))
         memo[: len(ticket.memo)] = ticket.memo  # shorter, if arms came after the pull
-        self._call("observed", _observed, ticket.round, ticket.arm, memo, float(loss))
+        self._call("observed", note_loss, ticket.round, ticket.arm, memo, float(loss))
         if self._history is not None:
             self._history.add(ticket.round, ticket.arm, float(loss))
 
@@ -322,10 +315,11 @@ class Agent:
         before, old = self._layout, _as_one_run(self._arrays)
         n_arms = whole_number("arms", self.n_arms + 1, 1, LARGEST_ARMS + 1)
         self._layout = Layout(self.policy, n_arms, checked=self._checked)
-        self.n_arms, self._names = n_arms, names
+        self.n_arms = n_arms
+        self._name_arms(names)
         self._arrays = self._layout.arrays(*map(np.zeros_like, self._layout.fresh.values()))
         self._layout.carry_over(before, old, _as_one_run(self._arrays))
-        self._call("arm_added", _arm_added, self.n_arms - 1)
+        self._call("arm_added", note_new_arm, self.n_arms - 1)
         return self.n_arms - 1
 
     def retire_arm(self, arm: int | str) -> None:
@@ -336,15 +330,19 @@ class Agent:
         if len(self.retired) == self.n_arms - 1:
             raise InvalidInput(f"arm {arm} is the last one in use")
         self.retired.add(int(arm))
-        self._call("arm_retired", _arm_retired, int(arm))
+        self._call("arm_retired", note_retired_arm, int(arm))
+
+    def _name_arms(self, names: tuple[str, ...] | None) -> None:
+        self._names = names
+        self._numbers = {name: number for number, name in enumerate(names or ())}
 
     def _number(self, arm: object) -> int:
         """Return the number of an arm from its number or its name."""
         if self._names is None or not isinstance(arm, str):
             return arm_number(arm, self.n_arms)
-        if arm not in self._names:
+        if arm not in self._numbers:
             raise InvalidInput(f"there is no arm {arm!r}; there are {', '.join(self._names):.200}")
-        return self._names.index(arm)
+        return self._numbers[arm]
 
     def _name(self, arm: int) -> str:
         return str(arm) if self._names is None else self._names[arm]
@@ -387,7 +385,7 @@ class Agent:
             "round": str(self.round),
             "retired": sorted(self.retired),
             "pending": [[str(t.round), t.arm, list(t.memo)] for t in self.pending.values()],
-            "told": self._told,
+            "knowledge": self._knowledge,
             "history": None if self._history is None else self._history.to_json(),
             "state": {name: self._field_to_json(name, v) for name, v in self._own_views().items()},
         }
@@ -419,7 +417,7 @@ class Agent:
             )
             if agent.n_arms != data["n_arms"]:
                 raise damaged(f"{agent.n_arms} arm_names", f"n_arms = {shown(data['n_arms'])}")
-            if data["told"] != agent._told:
+            if data["knowledge"] != agent._knowledge:
                 raise InvalidInput(
                     "the state was saved by an oracle told another instance or horizon"
                 )
@@ -562,101 +560,3 @@ def _are_names(given: object) -> bool:
     """Tell whether arms are given by name."""
     several = isinstance(given, Collection) and not isinstance(given, (str, np.ndarray))
     return several and all(isinstance(name, str) for name in given)  # type: ignore[attr-defined]
-
-
-class History:
-    """The losses observed so far."""
-
-    def __init__(self) -> None:
-        self.rounds, self.arms, self.losses = array("q"), array("q"), array("d")
-
-    def add(self, t: int, arm: int, loss: float) -> None:
-        """Keep a loss."""
-        self.rounds.append(t)
-        self.arms.append(arm)
-        self.losses.append(loss)
-
-    def columns(self) -> tuple[Ints, Ints, Floats]:
-        """Return rounds, arms and losses; copies."""
-        return (
-            np.array(self.rounds, np.int64),
-            np.array(self.arms, np.int64),
-            np.array(self.losses, np.float64),
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the columns as JSON data."""
-        return {
-            "round": [str(t) for t in self.rounds],
-            "arm": self.arms.tolist(),
-            "loss": self.losses.tolist(),
-        }
-
-    @classmethod
-    def from_json(cls, data: Any, n_arms: int, rounds: int) -> History:
-        """Return the history of a file, in which each round is heard of once at most."""
-        if not isinstance(data, Mapping):
-            raise InvalidInput(f"the agent file is damaged: history is {shown(data)}")
-        columns = [list_from_json(name, data[name]) for name in ("round", "arm", "loss")]
-        history = cls()
-        if len({len(column) for column in columns}) > 1:
-            raise InvalidInput("the agent file is damaged: the columns of history differ in length")
-        history.rounds.extend(whole_from_json("a round", t, rounds + 1, 1) for t in columns[0])
-        history.arms.extend(whole_from_json("an arm", arm, n_arms) for arm in columns[1])
-        history.losses.extend(floats_from_json("a loss", columns[2]).tolist())
-        if len(set(history.rounds)) < len(history.rounds):
-            raise InvalidInput("the agent file is damaged: history has a round twice")
-        require_losses({"loss": np.array(history.losses)}, "loss")
-        return history
-
-
-@kernel
-def _init(tag: Tag, config: Any, arrays: StateArrays) -> None:
-    c, s = unpack(tag, config, arrays)
-    init(tag, c, s)
-
-
-@kernel
-def _select(
-    tag: Tag,
-    config: Any,
-    arrays: StateArrays,
-    t: int,
-    eligible: Any,
-    first_key: np.uint64,
-    second_key: np.uint64,
-) -> int:
-    c, s = unpack(tag, config, arrays)
-    return select(tag, c, s, t, eligible, stream_at(first_key, second_key, t))
-
-
-@kernel
-def _pulled(tag: Tag, config: Any, arrays: StateArrays, t: int, arm: int, memo: Floats) -> None:
-    c, s = unpack(tag, config, arrays)
-    pulled(tag, c, s, t, arm, memo)
-
-
-@kernel
-def _observed(
-    tag: Tag,
-    config: Any,
-    arrays: StateArrays,
-    t: int,
-    arm: int,
-    memo: Floats,
-    loss: float,
-) -> None:
-    c, s = unpack(tag, config, arrays)
-    observed(tag, c, s, t, arm, memo, loss)
-
-
-@kernel
-def _arm_added(tag: Tag, config: Any, arrays: StateArrays, arm: int) -> None:
-    c, s = unpack(tag, config, arrays)
-    arm_added(tag, c, s, arm)
-
-
-@kernel
-def _arm_retired(tag: Tag, config: Any, arrays: StateArrays, arm: int) -> None:
-    c, s = unpack(tag, config, arrays)
-    arm_retired(tag, c, s, arm)

@@ -84,18 +84,18 @@ class Tag(CodeTag):
             f"    return Parameters({', '.join(scalars)}), State({', '.join(fields)})\n"
         )
         scope = {"Parameters": config, "State": self.state, "borrowed": borrowed}
-        return _made(source, "unpack", scope | {"read_only": read_only})
+        return _make(source, "unpack", scope | {"read_only": read_only})
 
     @cached_property
-    def shielded(self) -> Callable[..., Any]:
+    def shield(self) -> Callable[..., Any]:
         """Compiled function from a state to the same state for reading only."""
         fields = ", ".join(f"read_only(s.{name})" for name, *_ in self.schema)
-        source = f"def shielded(s):\n    return State({fields})\n"
-        made = _made(source, "shielded", {"State": self.state, "read_only": read_only})
+        source = f"def shield(s):\n    return State({fields})\n"
+        made = _make(source, "shield", {"State": self.state, "read_only": read_only})
         return numba.njit(**BETWEEN)(made)
 
 
-def _made(source: str, name: str, scope: dict[str, Any]) -> Callable[..., Any]:
+def _make(source: str, name: str, scope: dict[str, Any]) -> Callable[..., Any]:
     exec(source, scope)
     return scope[name]
 
@@ -195,12 +195,12 @@ class Layout:
         if policy.privileged and instance is not None:
             horizon_if_told = horizon if "horizon" in policy.privileged else None
             knowledge = _arrays(policy, "knowledge", instance, horizon_if_told or 0)
-        fields = _described_fields(policy, n_arms)
+        fields = _describe_fields(policy, n_arms)
         sizes = dict.fromkeys((*TYPES, *(f"known_{t}" for t in TYPES)), 0)
         rows, schema = [], []
         self.slices: dict[str, tuple[str, slice, tuple[int, ...]]] = {}
         for field, (dtype, shape) in (
-            fields | {k: _described(v) for k, v in knowledge.items()}
+            fields | {k: _describe(v) for k, v in knowledge.items()}
         ).items():
             lengths = _axes(shape)
             whole = all(isinstance(length, (int, np.integer)) for length in lengths)
@@ -282,11 +282,11 @@ def _require_names(policy: str, names: list[str]) -> None:
             raise InvalidPolicy(f"{policy}: the name {name!r} is taken already")
 
 
-def _described(values: npt.NDArray[Any]) -> tuple[str, Shape]:
+def _describe(values: npt.NDArray[Any]) -> tuple[str, Shape]:
     return str(values.dtype), values.shape
 
 
-def _described_fields(policy: Policy, n_arms: int) -> dict[str, tuple[str, Shape]]:
+def _describe_fields(policy: Policy, n_arms: int) -> dict[str, tuple[str, Shape]]:
     """Return what a policy says of its fields, each a type and a shape."""
     given = ask(policy, "fields", n_arms)
     if not isinstance(given, Mapping) or not all(
@@ -361,7 +361,7 @@ def init(tag: Tag, c: Any, s: Any) -> None:
 def select(tag: Tag, c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
     """Call the policy's ``select``, in compiled code or by the interpreter."""
     function = tag.functions["select"]
-    return as_arm(function(c, tag.shielded(s), t, read_only(eligible), rng))
+    return as_arm(function(c, tag.shield(s), t, read_only(eligible), rng))
 
 
 def pulled(tag: Tag, c: Any, s: Any, t: int, arm: int, memo: Floats) -> None:
@@ -397,9 +397,9 @@ def _init(tag, c, s):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
 
 @overload(select, jit_options=BETWEEN)
 def _select(tag, c, s, t, eligible, rng):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
-    function, shielded = _of(tag).functions["select"], _of(tag).shielded
+    function, shield = _of(tag).functions["select"], _of(tag).shield
     return lambda tag, c, s, t, eligible, rng: as_arm(
-        function(c, shielded(s), t, read_only(eligible), rng)
+        function(c, shield(s), t, read_only(eligible), rng)
     )
 
 

@@ -19,7 +19,7 @@ from influential_bandits.policies.state_checks import (
     require_sum,
 )
 from influential_bandits.world.dynamics import World, add_row
-from influential_bandits.world.instance import Instance
+from influential_bandits.world.instance import Instance, require_lasting_memory
 
 __all__ = ["EachArmOnceOracle", "FrankWolfeOracle", "OptimalOracle"]
 
@@ -147,7 +147,7 @@ class EachArmOnceOracle(OptimalOracle):
 
     def knowledge(self, instance: Instance, horizon: int) -> Mapping[str, npt.NDArray[Any]]:
         """The counts to play."""
-        instance.require_lasting_memory("the best completion")
+        require_lasting_memory(instance, "the best completion")
         n_arms = instance.n_arms
         if horizon <= n_arms:
             return {"plan": (np.arange(n_arms) < horizon).astype(np.int64)}

@@ -25,16 +25,17 @@ from influential_bandits.policies.state_checks import State, require_equal, requ
 __all__ = ["REdUCB", "RLessUCB"]
 
 
+@dataclass(frozen=True)
 class Rising(Counts):
-    """The part of a policy that extrapolates from an arm's last two blocks of h losses.
+    """What extrapolates from an arm's last two blocks of h losses.
 
     An arm counts as seen when it has blocks; ``seen`` holds 1 + log₂ h, and the arms without
     blocks come first, in turns.
     """
 
-    epsilon: float
-    alpha: float
-    sigma: float
+    epsilon: float = 0.25
+    alpha: float = 4.0
+    sigma: float = 1.0
 
     def __post_init__(self) -> None:
         real_setting(self, "epsilon", most=0.5)
@@ -92,10 +93,6 @@ class REdUCB(Rising, Policy):
     array([96,  4])
     """
 
-    epsilon: float = 0.25
-    alpha: float = 4.0
-    sigma: float = 1.0
-
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
         """Return the arm with the smallest index."""
@@ -112,24 +109,15 @@ class RLessUCB(Rising, Policy):
     """Pull the arm with the smallest loss extrapolated to round t, less a confidence width.
 
     The line goes through the means of an arm's last two blocks of h losses, over the mean rounds of
-    their pulls; the width is that of :class:`REdUCB`. The index is a lower bound if losses fall
-    ever more slowly with time. Loss form of R-less-UCB: Metelli, Trovò, Pirola and Restelli (2022),
-    "Stochastic rising bandits".
+    their pulls; the width and the parameters are those of :class:`REdUCB`. The index is a lower
+    bound if losses fall ever more slowly with time. Loss form of R-less-UCB: Metelli, Trovò, Pirola
+    and Restelli (2022), "Stochastic rising bandits".
 
     There the slopes of h pairs of losses are averaged, which takes a memory of all losses; the
     line through the means is a lower bound too, and the state O(K·log T). Slopes are by round; by
     pull, as in the authors' program, the index would be that of :class:`REdUCB`. Blocks are formed
     as there, and count as h rounds apart at least: they are, unless late losses came in out of
     order. Arms with ε·n < 1 come first, in turns.
-
-    Parameters
-    ----------
-    epsilon : float
-        ε in (0, ½], the share of an arm's losses in a window.
-    alpha : float
-        α, in the theory above 2.
-    sigma : float
-        Standard deviation (sub-Gaussian) of a loss around its mean.
 
     Examples
     --------
@@ -138,10 +126,6 @@ class RLessUCB(Rising, Policy):
     >>> run.counts[0, 0, -1]
     array([96,  4])
     """
-
-    epsilon: float = 0.25
-    alpha: float = 4.0
-    sigma: float = 1.0
 
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:

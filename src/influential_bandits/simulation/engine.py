@@ -34,8 +34,12 @@ from influential_bandits.simulation.kernels import (
     advance_runs,
 )
 from influential_bandits.simulation.scenario import Scenario, require_scenario
-from influential_bandits.simulation.scenario_player import ScenarioPlayer, places, rules_of
-from influential_bandits.simulation.simd.lanes import lane_tasks, lanes_apply
+from influential_bandits.simulation.scenario_player import (
+    ScenarioPlayer,
+    compile_rules,
+    count_places,
+)
+from influential_bandits.simulation.simd.tasks import lane_tasks
 from influential_bandits.simulation.trajectory import Trajectory
 from influential_bandits.world.dynamics import fresh
 from influential_bandits.world.instance import Instance
@@ -157,41 +161,39 @@ def simulate(
     {'LCB': (1, 1, 100), 'InfluentialLCB(influence_bound=2.0)': (1, 1, 100)}
     """
     if isinstance(policy, (Sequence, Mapping)) and not isinstance(policy, str):
-        players = _labelled(policy)
+        players = _label(policy)
         settings: dict[str, Any] = {  # iterators would be empty for the second policy
-            "seeds": _kept(seeds),
-            "checkpoints": _kept(checkpoints),
-            "record": _kept(record),
+            "seeds": _keep(seeds),
+            "checkpoints": _keep(checkpoints),
+            "record": _keep(record),
             "progress": progress,
-            "instance_numbers": _kept(instance_numbers),
+            "instance_numbers": _keep(instance_numbers),
             "scenario": scenario,
             "execution": execution,
             "check": check,
         }
-        world = _checked_instances(instances)
+        world = _check_instances(instances)
         return {
             label: simulate(world, one, horizon, noise, **settings)
             for label, one in players.items()
         }
-    world = _checked_instances(instances)
+    world = _check_instances(instances)
     policy = checked_policy(policy)
     horizon = checked_horizon(horizon)
     noise = require_noise(noise)
-    seed_list = _checked_seeds(seeds)
-    marks = (
-        log_spaced(horizon) if checkpoints is None else _checked_checkpoints(checkpoints, horizon)
-    )
-    numbers = _checked_numbers(instance_numbers, len(world))
+    seed_list = _check_seeds(seeds)
+    marks = log_spaced(horizon) if checkpoints is None else _check_checkpoints(checkpoints, horizon)
+    numbers = _check_numbers(instance_numbers, len(world))
     where = chosen_execution(execution)
     noise.require_rounds(horizon, len(seed_list))
-    recorded = _checked_record(record)
+    recorded = _check_record(record)
 
     n_arms = world[0].n_arms
     known = _arms_known_at_start(scenario, policy, n_arms)
     shape = (len(world), len(seed_list), len(marks))
     fading = any(instance.memory < 1.0 for instance in world)
-    rounds = horizon if record == "choices" else 0
-    each = 8 * len(marks) * (n_arms + fading) + 4 * rounds
+    of_round = 4 * ("choices" in recorded) + 8 * ("losses" in recorded)
+    each = 8 * len(marks) * (n_arms + fading) + of_round * horizon
     require_memory(shape[0] * shape[1] * each, "the results of this run", "keep less at a time")
     try:
         counts = np.zeros((*shape, n_arms), np.int64)
@@ -201,15 +203,12 @@ def simulate(
     except (MemoryError, ValueError) as error:
         raise InvalidInput(f"the results do not fit into memory: {error}; keep less") from None
 
-    tasks: list[Task]
-    if (
-        scenario is None
-        and not recorded
-        and not check
-        and lanes_apply(policy, world, noise, horizon, len(seed_list), where.threads)
-    ):
-        tasks = lane_tasks(policy, world, noise, seed_list, numbers, counts, marks, horizon)
-    else:
+    tasks: Sequence[Task] | None = None
+    if scenario is None and not recorded and not check:
+        tasks = lane_tasks(
+            policy, world, noise, seed_list, numbers, counts, marks, horizon, where.threads
+        )
+    if tasks is None:
         whole = Output(
             checkpoints=marks,
             counts=counts,
@@ -422,7 +421,7 @@ def _batch(layout: Layout, instance: Instance, horizon: int, scenario: Scenario 
     progress = sum(array.nbytes for array in fresh(instance.world))
     state = 8 * (layout.sizes["int64"] + layout.sizes["float64"] + layout.memo_size)
     if scenario is not None:
-        state += 8 * (6 + layout.memo_size) * places(rules_of(scenario, horizon))
+        state += 8 * (6 + layout.memo_size) * count_places(compile_rules(scenario, horizon))
     return max(1, min(ROUNDS_PER_STEP // horizon, BYTES_PER_BATCH // (progress + state)))
 
 
@@ -451,8 +450,8 @@ def log_spaced(horizon: int) -> Ints:
     return np.array(sorted({m for m in marks if m < horizon} | {horizon}), np.int64)
 
 
-def _checked_instances(given: Instance | Sequence[Instance]) -> tuple[Instance, ...]:
-    instances = (given,) if isinstance(given, Instance) else tuple(_several(given))
+def _check_instances(given: Instance | Sequence[Instance]) -> tuple[Instance, ...]:
+    instances = (given,) if isinstance(given, Instance) else tuple(_as_iterable(given))
     if not instances or not all(isinstance(i, Instance) for i in instances):
         raise InvalidInput(f"instances must be one Instance or several, got {shown(given)}")
     sizes = {instance.n_arms for instance in instances}
@@ -461,7 +460,7 @@ def _checked_instances(given: Instance | Sequence[Instance]) -> tuple[Instance, 
     return instances
 
 
-def _labelled(given: Sequence[Policy] | Mapping[str, Policy]) -> dict[str, Policy]:
+def _label(given: Sequence[Policy] | Mapping[str, Policy]) -> dict[str, Policy]:
     """Return several policies by name, all of them checked before the first one plays."""
     if isinstance(given, Mapping):
         players = {str(name): checked_policy(policy) for name, policy in given.items()}
@@ -474,24 +473,26 @@ def _labelled(given: Sequence[Policy] | Mapping[str, Policy]) -> dict[str, Polic
     return players
 
 
-def _kept(given: Any) -> Any:
+def _keep(given: Any) -> Any:
     """Return what can be gone through again."""
     return list(given) if isinstance(given, Iterator) else given
 
 
-def _checked_record(given: str | Iterable[str] | None) -> set[str]:
+def _check_record(given: str | Iterable[str] | None) -> set[str]:
     """Return what is to be recorded."""
-    wanted = {given} if isinstance(given, str) else set() if given is None else set(_several(given))
+    wanted = (
+        {given} if isinstance(given, str) else set() if given is None else set(_as_iterable(given))
+    )
     if not wanted <= {"choices", "losses"} or (given is not None and not wanted):
         raise InvalidInput(f'record must be None, "choices", "losses" or both, got {given!r:.80}')
     return wanted
 
 
-def _several(given: object) -> Iterable[Any]:
+def _as_iterable(given: object) -> Iterable[Any]:
     return given if isinstance(given, Iterable) else ()
 
 
-def _checked_seeds(given: int | Iterable[int]) -> npt.NDArray[np.uint64]:
+def _check_seeds(given: int | Iterable[int]) -> npt.NDArray[np.uint64]:
     if not isinstance(given, Iterable):
         given = range(whole_number("seeds", given, 1))
     if isinstance(given, range):  # of any length: nothing of it is there yet
@@ -505,8 +506,8 @@ def _checked_seeds(given: int | Iterable[int]) -> npt.NDArray[np.uint64]:
     return np.array(seeds, np.uint64)
 
 
-def _checked_checkpoints(given: Iterable[int], horizon: int) -> Ints:
-    marks = [whole_number("checkpoint", mark, 1) for mark in _several(given)]
+def _check_checkpoints(given: Iterable[int], horizon: int) -> Ints:
+    marks = [whole_number("checkpoint", mark, 1) for mark in _as_iterable(given)]
     if not marks or marks[-1] > horizon or any(a >= b for a, b in itertools.pairwise(marks)):
         raise InvalidInput(
             f"checkpoints must increase within 1 … {horizon:,}, got "
@@ -515,8 +516,8 @@ def _checked_checkpoints(given: Iterable[int], horizon: int) -> Ints:
     return np.array(marks, np.int64)
 
 
-def _checked_numbers(given: Iterable[int] | None, instances: int) -> list[int]:
-    wanted = range(instances) if given is None else _several(given)
+def _check_numbers(given: Iterable[int] | None, instances: int) -> list[int]:
+    wanted = range(instances) if given is None else _as_iterable(given)
     numbers = [whole_number("instance number", number) for number in wanted]
     if len(numbers) != instances:
         raise InvalidInput(

@@ -282,7 +282,7 @@ class Trajectory:
                 raise InvalidInput(f"{path} has the format {settings['format']!r}, not {FORMAT!r}")
             if whole is None and "columns" in settings:  # earlier versions wrote neither
                 raise InvalidInput(f"{path} was changed by another program: its checksum is gone")
-            return cls(**_loaded(table, settings, policy))
+            return cls(**_read_columns(table, settings, policy))
         except FileNotFoundError:
             raise
         except MemoryError:
@@ -290,8 +290,8 @@ class Trajectory:
         except NOT_OURS as error:
             if isinstance(error, InvalidInput) and str(path) in str(error):
                 raise
-            told = str(error) if isinstance(error, InvalidInput) else f"{error!r:.200}"
-            raise InvalidInput(f"{path} is not a saved trajectory: {told}") from None
+            why = str(error) if isinstance(error, InvalidInput) else f"{error!r:.200}"
+            raise InvalidInput(f"{path} is not a saved trajectory: {why}") from None
 
     def __repr__(self) -> str:
         """Say who played, how long, and how often."""
@@ -312,7 +312,7 @@ def _grid(numbers: Any, seeds: Any, marks: Any) -> tuple[Any, Any, Any]:
     )
 
 
-def _loaded(table: Any, settings: Mapping[str, Any], policy: Policy | None) -> dict[str, Any]:
+def _read_columns(table: Any, settings: Mapping[str, Any], policy: Policy | None) -> dict[str, Any]:
     instances = tuple(Instance.from_json(data) for data in settings["instances"])
     keys = [_whole_numbers(table, name) for name in KEYS]
     numbers = np.array(settings.get("instance_numbers", _in_order(keys[0])), np.uint64)
@@ -329,7 +329,9 @@ def _loaded(table: Any, settings: Mapping[str, Any], policy: Policy | None) -> d
     loss = None
     if "expected_loss" in table.column_names:
         loss = _values(table, "expected_loss").astype(np.float64).reshape(shape)
-    choices, losses = (_recorded(table, name, shape, horizon) for name in ("choices", "losses"))
+    choices, losses = (
+        _read_recorded(table, name, shape, horizon) for name in ("choices", "losses")
+    )
     _require_played(counts, marks, choices)
     scenario = settings.get("scenario")
     return {
@@ -348,7 +350,7 @@ def _loaded(table: Any, settings: Mapping[str, Any], policy: Policy | None) -> d
     }
 
 
-def _recorded(table: Any, name: str, shape: tuple[int, int, int], horizon: int) -> Any:
+def _read_recorded(table: Any, name: str, shape: tuple[int, int, int], horizon: int) -> Any:
     """Return what was recorded of every round, (instances, seeds, horizon); None if nothing was."""
     if name not in table.column_names:
         return None

@@ -84,6 +84,10 @@ class InfluentialBanditEnv(gymnasium.Env[Observation, np.int64]):
         )
         self._play: Environment | None = None
 
+    def __repr__(self) -> str:
+        """Say which world it is."""
+        return f"InfluentialBanditEnv({self.instance!r}, {self.noise!r}, horizon {self.horizon:,})"
+
     def reset(
         self, *, seed: int | None = None, options: Info | None = None
     ) -> tuple[Observation, Info]:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import Frozen, checked_names, is_real, shown
+from influential_bandits.checks import Frozen, checked_names, is_real, real_array, shown
 from influential_bandits.errors import InvalidInput, InvalidInstance, NotApplicable
 from influential_bandits.files import read_json, write_json
 from influential_bandits.numerics.arrays import Floats
@@ -18,9 +18,9 @@ from influential_bandits.world.dynamics import World, all_deviations, fresh, tot
 from influential_bandits.world.interaction import (
     DenseInteraction,
     Interaction,
-    _frozen,
-    _numbers,
     as_interaction,
+    check_numbers,
+    freeze,
     interaction_from_json,
 )
 
@@ -69,7 +69,7 @@ class Instance(Frozen):
         definite: bool = True,
     ) -> None:
         matrix = as_interaction(interaction)
-        loss = _numbers(initial_loss, "initial_loss")
+        loss = check_numbers(initial_loss, "initial_loss")
         if loss.shape != (matrix.n_arms,):
             raise InvalidInstance(
                 f"initial_loss must have one number for each of the {matrix.n_arms} arms of the "
@@ -83,7 +83,7 @@ class Instance(Frozen):
             raise InvalidInstance(_indefinite(matrix))
         self._set(
             _interaction=matrix,
-            _initial_loss=_frozen(loss),
+            _initial_loss=freeze(loss),
             _names=None if arm_names is None else _names(arm_names, matrix.n_arms),
             _memory=float(memory),
             _remembered={},
@@ -128,8 +128,8 @@ class Instance(Frozen):
     @cached_property
     def linear_term(self) -> Floats:
         """The vector b = l1 − ½·diag(A), (arms,): the total loss is b·x + ½·xᵀAx (Prop. 2.1)."""
-        self.require_lasting_memory("linear_term")
-        return _frozen(self._initial_loss - 0.5 * self._interaction.diagonal)
+        require_lasting_memory(self, "linear_term")
+        return freeze(self._initial_loss - 0.5 * self._interaction.diagonal)
 
     @cached_property
     def world(self) -> World:
@@ -155,8 +155,8 @@ class Instance(Frozen):
         -------
         array (arms,)
         """
-        self.require_lasting_memory("losses from counts")
-        x = self.checked_counts(counts)
+        require_lasting_memory(self, "losses from counts")
+        x = check_counts(self, counts)
         if x.ndim != 1:
             raise InvalidInput(f"losses takes one vector of counts, got shape {x.shape}")
         deviations = np.empty(self.n_arms)
@@ -174,40 +174,11 @@ class Instance(Frozen):
         -------
         float or array (...)
         """
-        self.require_lasting_memory("total loss from counts (Prop. 2.1)")
-        x = self.checked_counts(counts)
+        require_lasting_memory(self, "total loss from counts (Prop. 2.1)")
+        x = check_counts(self, counts)
         flat = np.ascontiguousarray(x.reshape(-1, self.n_arms))
         totals = total_losses(self.world, fresh(self.world), self.linear_term, flat)
         return float(totals[0]) if x.ndim == 1 else totals.reshape(x.shape[:-1])
-
-    def require_lasting_memory(self, what: str) -> None:
-        """Raise unless γ = 1, for what depends on counts alone."""
-        if self._memory < 1.0:
-            raise NotApplicable(
-                f"{what} needs memory = 1, but here memory = {self._memory}: with fading influence "
-                "the order of the pulls matters, not only how many there were"
-            )
-
-    def remember(self, name: str, make: Callable[[], Result]) -> Result:
-        """Return what ``make`` gives, made once: nothing about an instance ever changes."""
-        if name not in self._remembered:
-            self._remembered[name] = make()
-        return self._remembered[name]
-
-    def checked_counts(self, counts: npt.ArrayLike) -> Floats:
-        """Return counts (..., arms) as floats, or say what is wrong with them."""
-        try:
-            x = np.asarray(counts, dtype=np.float64)
-        except (TypeError, ValueError, OverflowError):
-            raise InvalidInput(f"counts must be numbers, got {shown(counts)}") from None
-        if x.shape[-1:] != (self.n_arms,):
-            raise InvalidInput(
-                f"counts must have one number for each of the {self.n_arms} arms in the last axis, "
-                f"got shape {x.shape}"
-            )
-        if not np.isfinite(x).all() or (x < 0).any():
-            raise InvalidInput("counts must be finite and not negative")
-        return x
 
     def to_json(self) -> dict[str, Any]:
         """Return the instance as JSON data; floats are written exactly."""
@@ -290,6 +261,36 @@ def require_instance(given: object) -> Instance:
     if not isinstance(given, Instance):
         raise InvalidInput(f"expected an Instance, got {shown(given)}")
     return given
+
+
+def require_lasting_memory(instance: Instance, what: str) -> None:
+    """Raise unless γ = 1, for what depends on counts alone."""
+    if instance.memory < 1.0:
+        raise NotApplicable(
+            f"{what} needs memory = 1, but here memory = {instance.memory}: with fading influence "
+            "the order of the pulls matters, not only how many there were"
+        )
+
+
+def remember(instance: Instance, name: str, make: Callable[[], Result]) -> Result:
+    """Return what ``make`` gives, made once: nothing about an instance ever changes."""
+    known = instance._remembered
+    if name not in known:
+        known[name] = make()
+    return known[name]
+
+
+def check_counts(instance: Instance, counts: npt.ArrayLike) -> Floats:
+    """Return counts (..., arms) as floats, or say what is wrong with them."""
+    x = real_array("counts", counts)
+    if x.shape[-1:] != (instance.n_arms,):
+        raise InvalidInput(
+            f"counts must have one number for each of the {instance.n_arms} arms in the last axis, "
+            f"got shape {x.shape}"
+        )
+    if not np.isfinite(x).all() or (x < 0).any():
+        raise InvalidInput("counts must be finite and not negative")
+    return x
 
 
 def _instance(

@@ -110,6 +110,11 @@ class Interaction(Frozen, ABC):
         """Hash by the numbers, like equality."""
         return hash((self.kind, self.values.shape, self.values.tobytes(), self.columns.tobytes()))
 
+    def __repr__(self) -> str:
+        """Say the size."""
+        rank = f", rank {self.values.shape[1]}" if self.kind == LOW_RANK else ""
+        return f"{type(self).__name__}({self.n_arms} arms{rank}, max|A| = {self.max_abs:.4g})"
+
 
 class DenseInteraction(Interaction):
     """An interaction given entry by entry.
@@ -136,7 +141,7 @@ class DenseInteraction(Interaction):
     name = "dense"
 
     def __init__(self, matrix: npt.ArrayLike) -> None:
-        a = _numbers(matrix, "interaction")
+        a = check_numbers(matrix, "interaction")
         _require_square(a.shape)
         gap = np.abs(a - a.T)
         i, j = np.unravel_index(np.argmax(gap), gap.shape)
@@ -145,7 +150,7 @@ class DenseInteraction(Interaction):
                 f"interaction is not symmetric: |A[{i},{j}] − A[{j},{i}]| = {gap[i, j]:.3g}; "
                 "pass (A + A.T) / 2 if the difference is meaningless"
             )
-        self._set(values=_frozen(a if gap[i, j] == 0 else (a + a.T) / 2))
+        self._set(values=freeze(a if gap[i, j] == 0 else (a + a.T) / 2))
 
     @property
     def n_arms(self) -> int:
@@ -159,7 +164,7 @@ class DenseInteraction(Interaction):
 
     @cached_property
     def diagonal(self) -> Floats:
-        return _frozen(np.diagonal(self.values).copy())
+        return freeze(np.diagonal(self.values).copy())
 
     @cached_property
     def max_abs(self) -> float:
@@ -187,7 +192,7 @@ class DenseInteraction(Interaction):
     def squares(self) -> tuple[Floats, Floats]:
         """L (arms, rank) and D (rank,) with dᵀAd = Σ D·(Lᵀd)²; by pivoted LDLᵀ."""
         factor, weights = pivoted_ldl(self.values, self.n_arms * np.finfo(float).eps)
-        return _frozen(factor), _frozen(weights)
+        return freeze(factor), freeze(weights)
 
     def to_json(self) -> dict[str, Any]:
         return {"kind": self.name, "matrix": self.values.tolist()}
@@ -212,13 +217,13 @@ class LowRankInteraction(Interaction):
     definite = True
 
     def __init__(self, factors: npt.ArrayLike) -> None:
-        f = _numbers(factors, "factors")
+        f = check_numbers(factors, "factors")
         if f.ndim != 2:
             raise InvalidInstance(f"factors must be a matrix (arms, rank), got shape {f.shape}")
         if 0 in f.shape:
             raise InvalidInstance(f"factors must have arms and rank at least 1, got {f.shape}")
         require_losses("the diagonal of FFᵀ", np.einsum("ij,ij->i", f, f), InvalidInstance)
-        self._set(values=_frozen(f))
+        self._set(values=freeze(f))
 
     @property
     def n_arms(self) -> int:
@@ -227,7 +232,7 @@ class LowRankInteraction(Interaction):
     @cached_property
     def squares(self) -> tuple[Floats, Floats]:
         """L (arms, rank) and D (rank,) with dᵀAd = Σ D·(Lᵀd)²: the factors themselves, and ones."""
-        return self.values, _frozen(np.ones(self.values.shape[1]))
+        return self.values, freeze(np.ones(self.values.shape[1]))
 
     def rows(self, indices: npt.ArrayLike) -> Floats:
         rows: Floats = self.values[np.asarray(indices)] @ self.values.T
@@ -239,7 +244,7 @@ class LowRankInteraction(Interaction):
 
     @cached_property
     def diagonal(self) -> Floats:
-        return _frozen(np.einsum("ij,ij->i", self.values, self.values))
+        return freeze(np.einsum("ij,ij->i", self.values, self.values))
 
     @cached_property
     def max_abs(self) -> float:
@@ -273,11 +278,11 @@ class SparseInteraction(Interaction):
 
     def __init__(self, matrix: Any, *, vouched: bool = False) -> None:
         if not scipy.sparse.issparse(matrix):
-            matrix = _numbers(matrix, "interaction")
+            matrix = check_numbers(matrix, "interaction")
         if not np.can_cast(matrix.dtype, np.float64, "same_kind"):
             raise InvalidInstance(f"interaction must be an array of numbers, not of {matrix.dtype}")
         _require_square(matrix.shape)
-        a = _checked_rows(scipy.sparse.csr_array(matrix, dtype=float, copy=True))
+        a = _check_rows(scipy.sparse.csr_array(matrix, dtype=float, copy=True))
         a.sum_duplicates()
         a.eliminate_zeros()
         require_losses("interaction", a.data, InvalidInstance)
@@ -297,9 +302,9 @@ class SparseInteraction(Interaction):
             )
         a.sort_indices()
         self._set(
-            values=_frozen(a.data.reshape(1, -1) + 0.0),
-            columns=_frozen(a.indices.astype(np.int64)),
-            offsets=_frozen(a.indptr.astype(np.int64)),
+            values=freeze(a.data.reshape(1, -1) + 0.0),
+            columns=freeze(a.indices.astype(np.int64)),
+            offsets=freeze(a.indptr.astype(np.int64)),
             vouched=bool(vouched),
         )
 
@@ -328,7 +333,7 @@ class SparseInteraction(Interaction):
 
     @cached_property
     def diagonal(self) -> Floats:
-        return _frozen(self.matrix.diagonal())
+        return freeze(self.matrix.diagonal())
 
     @cached_property
     def max_abs(self) -> float:
@@ -390,12 +395,12 @@ def _sparse_matrix(data: Mapping[str, Any]) -> Any:
         ends = len(columns) + 1
         offsets = [whole_number("offset", offset, 0, ends) for offset in data["offsets"]]
         entries = data["values"], columns, offsets
-        return _checked_rows(scipy.sparse.csr_array(entries, shape=(n_arms, n_arms), dtype=float))
+        return _check_rows(scipy.sparse.csr_array(entries, shape=(n_arms, n_arms), dtype=float))
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInstance(f"the sparse interaction of the file is broken: {error}") from None
 
 
-def _checked_rows(matrix: Any) -> Any:
+def _check_rows(matrix: Any) -> Any:
     """Return a CSR array whose rows and columns are where they say; SciPy takes its word for it."""
     offsets, columns = matrix.indptr, matrix.indices
     if (
@@ -420,7 +425,7 @@ def _require_square(shape: tuple[int, ...]) -> None:
         raise InvalidInstance("interaction has no arms: there must be at least 1")
 
 
-def _numbers(given: object, what: str) -> Floats:
+def check_numbers(given: object, what: str) -> Floats:
     """Return finite float64 numbers, without negative zeros, or say what is wrong with them."""
     try:
         array = np.array(given, order="C").astype(np.float64, casting="same_kind")
@@ -430,7 +435,8 @@ def _numbers(given: object, what: str) -> Floats:
     return array + 0.0
 
 
-def _frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def freeze(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return an array that cannot be changed."""
     array = np.ascontiguousarray(array)
     array.flags.writeable = False
     return array

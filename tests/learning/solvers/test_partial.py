@@ -8,13 +8,8 @@ import pytest
 import scipy.stats
 from dense_learning import design
 
-from influential_bandits import (
-    DriftModel,
-    EventLog,
-    InfluenceModel,
-    StationaryModel,
-    synthetic_log,
-)
+from influential_bandits import DriftModel, EventLog, InfluenceModel, StationaryModel
+from influential_bandits.data import synthetic_log
 from influential_bandits.learning.solvers.partial import VARIANCES, Prior
 
 TRUTH = np.array([[0.3, -0.1, 0.05], [-0.1, 0.2, 0.0], [0.05, 0.0, 0.15]])

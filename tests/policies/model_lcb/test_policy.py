@@ -119,7 +119,7 @@ class Follower:
         factor = math.sqrt(volume + 2.0 * math.log(2.0 * 48_510 / delta)) + math.sqrt(number)
         w = 2.0 * math.sqrt((math.log(2.0 / delta) + 2.0 * math.log(seen + 1.0)) / seen)
         bound = math.sqrt(rss / max(seen * (1.0 - w) - factor**2, seen / 16.0))
-        noise = bound if policy.noise == "estimate" else policy.noise
+        noise = bound if policy.sigma == "estimate" else policy.sigma
         assert state["radius"][0] == pytest.approx(noise * factor, rel=1e-6)
 
 

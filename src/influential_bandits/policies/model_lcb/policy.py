@@ -23,7 +23,7 @@ from influential_bandits.policies.model_lcb.posterior import (
     learn,
     move,
     place,
-    predicted,
+    predict,
     respread,
     unknowns,
 )
@@ -224,13 +224,13 @@ class ModelLCB(Policy):
 
     def check_state(self, n_arms: int, rounds: int, state: State) -> None:
         """Counts add up, choices are among the candidates, and sums have the size of losses."""
-        told = np.arange(n_arms) < (0 if self.prior is None else self.prior.n_arms)
+        known = np.arange(n_arms) < (0 if self.prior is None else self.prior.n_arms)
         require_range(state, "pulls", 0, rounds)
         require_sum(state, "pulls", rounds)
-        require_range(state, "seen", told, state["pulls"] + told)
+        require_range(state, "seen", known, state["pulls"] + known)
         require_unseen(state)
         before = 0 if self.prior is None else self.prior.events
-        seen = int((state["seen"] - told).sum())
+        seen = int((state["seen"] - known).sum())
         require_equal(state, "observations", before + seen)
         require_range(state, "next_choice", 1, max(n_arms, 2 * LAST_CHOICE))
         self._check_choice(state)
@@ -330,7 +330,7 @@ class ModelLCB(Policy):
                     best = arm
                     lowest = promise
         if best == greedy and (c.warm or c.horizon > 0) and s.theta.size > 0:
-            return _planned(c, s, t, eligible, greedy)
+            return _plan(c, s, t, eligible, greedy)
         return best
 
     @staticmethod
@@ -504,7 +504,7 @@ def _look(c: Any, s: Any) -> None:
 def _predict(c: Any, s: Any) -> None:
     weights = s.weights[s.choice[0] :: c.memories]
     for arm in range(c.n_arms):
-        s.mean[arm] = predicted(s.theta, weights, arm)
+        s.mean[arm] = predict(s.theta, weights, arm)
 
 
 @inlined
@@ -609,7 +609,7 @@ def _set_radius(c: Any, s: Any) -> None:
 
 
 @inlined
-def _planned(c: Any, s: Any, t: int, eligible: Any, greedy: int) -> int:
+def _plan(c: Any, s: Any, t: int, eligible: Any, greedy: int) -> int:
     """Return the arm with the smallest mean among those that the rounds ahead have a use for."""
     n_arms = c.n_arms
     interaction, allowed = np.empty((n_arms, n_arms)), np.ones(n_arms)

@@ -49,7 +49,7 @@ def place(i: int, j: int) -> int:
 
 
 @inlined
-def predicted(theta: Floats, weights: Floats, arm: int) -> float:
+def predict(theta: Floats, weights: Floats, arm: int) -> float:
     """Return the posterior mean of the loss of an arm at counts x = ``weights``."""
     loss = theta[unknowns(arm)]
     for j in range(weights.size):
@@ -58,7 +58,7 @@ def predicted(theta: Floats, weights: Floats, arm: int) -> float:
 
 
 @inlined
-def projected(root: Floats, row: int, weights: Floats, arm: int) -> float:
+def project(root: Floats, row: int, weights: Floats, arm: int) -> float:
     """Return one entry of Sᵀφ for an arm."""
     start = unknowns(arm)
     if start > row:
@@ -79,7 +79,7 @@ def respread(root: Floats, weights: Floats, spread: Floats, variance: Floats) ->
         variance[i] = 0.0
     for row in range(root.shape[0]):
         for i in range(variance.size):
-            value = projected(root, row, weights, i)
+            value = project(root, row, weights, i)
             spread[row, i] = value
             variance[i] += value * value
 
@@ -139,8 +139,8 @@ def learn(
     size, n_arms = theta.size, variance.size
     f, gain, common = np.empty(size), np.empty(size), np.zeros(n_arms)
     for row in range(size):
-        f[row] = projected(root, row, weights, arm)
-    surprise = loss - predicted(theta, weights, arm)
+        f[row] = project(root, row, weights, arm)
+    surprise = loss - predict(theta, weights, arm)
     alpha = absorb(root, f, gain)
     for k in range(size):
         theta[k] += gain[k] * (surprise / alpha)
