@@ -73,7 +73,7 @@ class Parts:
 
     def __init__(self, partitions):
         self.partitions = tuple(partitions)
-        self.arms = ("a", "b", "c")
+        self.arm_names = ("a", "b", "c")
         self.n_instances = sum(part.load().n_instances for part in partitions if part.loads is None)
         self.about = {"source": "test"}
 

@@ -7,8 +7,10 @@ instances whole.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 import numpy as np
 
@@ -34,30 +36,27 @@ class FolderFiles(ParquetFiles):
     def __init__(self, group: FileGroup, sizes: ChunkSizes, kind: str = "parquet") -> None:
         super().__init__(group, sizes, kind)
         self.folder, self.schema = group.folder, group.schema
-        self.pieces: list[tuple[str, int]] = []  # files, or parts of files: the name, the first row
-        self.ends: list[int] = []  # of the rows of each piece among all, once they were counted
+        # Files, or parts of files that are read apart: the first row among all, the name, the first
+        # row in the file.
+        self.spans: list[tuple[int, str, int]] = []
+        self.n_rows = 0  # of all files that were counted
 
     def lines(self, places: Sequence[int]) -> list[str]:
         """Return rows, counted in each file, with the names of the files."""
         return [self._line(place) for place in places]
 
     def _line(self, place: int) -> str:
-        number = int(np.searchsorted(self.ends, place, "right"))
-        start = self.ends[number - 1] if number else 0
-        name, first = self.pieces[number]
+        number = bisect_right(self.spans, place, key=itemgetter(0)) - 1
+        start, name, first = self.spans[number]
         return f"{place - start + first} of {name or self.name}"
 
     def count(self, group: FileGroup, rows: Sequence[int]) -> None:
         """Take note of the rows of each file of the next group."""
         for name, number in zip(group.files, rows, strict=True):
-            here, before = self.pieces[-1] if self.pieces else (None, 0)
-            first = before + self._last() if here == name else 0
-            self.pieces.append((name, first))
-            self.ends.append((self.ends[-1] if self.ends else 0) + number)
-
-    def _last(self) -> int:
-        """Return how many rows the latest piece has."""
-        return self.ends[-1] - (self.ends[-2] if len(self.ends) > 1 else 0)
+            start, latest, first = self.spans[-1] if self.spans else (0, None, 0)
+            first = first + self.n_rows - start if latest == name else 0
+            self.spans.append((self.n_rows, name, first))
+            self.n_rows += number
 
     def groups(self) -> list[FileGroup]:
         """Return small neighbouring files together, and large ones in parts."""
@@ -184,7 +183,7 @@ def scan_partitions(
     bar = Progress(f"scanning {source.name}", len(groups), progress)
     bad, instances, events = BadRows(source), InstanceSets(plan.sizes.hashes), []
     for group, found in zip(groups, execution.map(reader, groups, bar), strict=True):
-        _count_bad_rows(bad, found.bad, source.ends[-1] if source.ends else 0)
+        _count_bad_rows(bad, found.bad, source.n_rows)
         source.count(group, found.rows)
         events.append(found.events)
         if not codes.fixed:

@@ -1,4 +1,4 @@
-"""Folder: files at a path or any fsspec address, reached in the same way from every process."""
+"""RemoteFolder: files at a path or any fsspec address, reached alike from every process."""
 
 from __future__ import annotations
 
@@ -127,8 +127,8 @@ def describe_files(about: Mapping[str, Any]) -> list[str]:
     if "files" not in about:
         return []
     left = about.get("left") or []
-    told = f", {len(left):,} left: {listed(left)}" if left else ""
-    return [f"{about['files']:,} file{'' if about['files'] == 1 else 's'} taken{told}"]
+    others = f", {len(left):,} left: {listed(left)}" if left else ""
+    return [f"{about['files']:,} file{'' if about['files'] == 1 else 's'} taken{others}"]
 
 
 def _walk(top: Path, found: _Listing) -> None:
@@ -161,7 +161,7 @@ def _walk(top: Path, found: _Listing) -> None:
             except FileNotFoundError:
                 raise InvalidInput(
                     f"{name} of {found.address} is a link that leads nowhere: its events would be "
-                    "missing; mend it, or remove it"
+                    "missing; fix it, or remove it"
                 ) from None
             if stat.S_ISDIR(status.st_mode):
                 note(path, name)

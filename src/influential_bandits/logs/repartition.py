@@ -39,7 +39,7 @@ __all__ = ["repartition_log"]
 
 CHUNKS = "_chunks"  # the folder for what is temporary, in one that is being written
 VERSION = 1
-HASH_RULE = "upper half of 64 bits of FNV-1a with avalanche of the label in UTF-8, modulo buckets"
+HASH_RULE = "upper half of 64 bits of FNV-1a with avalanche of the label in UTF-8, modulo modulus"
 INSTANCES = b"influential_bandits.instances"  # the key of their number in a file's metadata
 
 
@@ -113,7 +113,7 @@ def repartition_log(
         **describe_source(scan.source, plan, scan.bad),
         "events": sum(events for _, events, _ in files),
         "instances": sum(instances for _, _, instances in files),
-        "buckets": _number_of_partitions(sum(scan.events) - len(repeated), plan.sizes),
+        "modulus": _number_of_partitions(sum(scan.events) - len(repeated), plan.sizes),
         "partitions": len(files),
         "hash": HASH_RULE,
     }
@@ -153,8 +153,8 @@ def job_digest(source: RemoteFolder, files: Sequence[FileEntry], plan: ReadingOp
     columns["items"] = None if plan.items is None else [*map(_item, plan.items.items())]
     columns["arm_names"] = None if plan.arm_names is None else [*map(str, plan.arm_names)]
     columns["key"] = plan.keys
-    told = [VERSION, source.address, files, columns]
-    return hashlib.sha256(json.dumps(told, default=str).encode()).hexdigest()[:16]
+    inputs = [VERSION, source.address, files, columns]
+    return hashlib.sha256(json.dumps(inputs, default=str).encode()).hexdigest()[:16]
 
 
 def _item(item: tuple[Any, Any]) -> list[Any]:
@@ -244,9 +244,10 @@ class _SplitTask:
 def _tasks(scan: FolderScan, repeated: Ints | None = None) -> Iterator[_SplitTask]:
     rows = np.zeros(0, np.int64) if repeated is None else repeated
     files = start = 0
+    ends = [*(first for first, _, _ in scan.source.spans[1:]), scan.source.n_rows]
     for number, group in enumerate(scan.groups):
         files += len(group.files)
-        end = scan.source.ends[files - 1]
+        end = ends[files - 1]
         mine = rows[np.searchsorted(rows, start) : np.searchsorted(rows, end)] - start
         yield _SplitTask(number, group, start, mine)
         start = end
