@@ -31,8 +31,8 @@ from influential_bandits.learning.statistics.log_scan import (
     surveyed,
 )
 from influential_bandits.learning.statistics.reduction import summed, tree_sum
-from influential_bandits.logs import surveying
-from influential_bandits.logs.log import joined
+from influential_bandits.logs.log import concatenate_logs
+from influential_bandits.logs.options import ChunkSizes
 from influential_bandits.studies.logs.partitioned_fit import fit_partitioned_log, fit_partitions
 from influential_bandits.studies.logs.unfinished_fit import UnfinishedFit
 
@@ -45,6 +45,7 @@ ARRAYS = (
     "unconstrained_population_",
     "population_covariance_",
 )
+EACH_FILE = ChunkSizes(group=1)  # a partition for each file
 POOLED = [False, True, "partial"]
 OPTIONS = {"instance": "user", "arm": "ad", "time": "time", "loss": "loss"}
 INTERACTION = [[0.3, -0.1, 0.0], [-0.1, 0.2, 0.0], [0.0, 0.0, 0.1]]
@@ -64,7 +65,7 @@ class Part:
             count.write_text(str(done + 1))
             if done >= self.loads:
                 raise InvalidInput("the file is damaged")
-        return ib.read_log(self.path, **OPTIONS, arms=["a", "b", "c"])
+        return ib.read_log(self.path, **OPTIONS, arm_names=["a", "b", "c"])
 
 
 class Parts:
@@ -72,14 +73,14 @@ class Parts:
 
     def __init__(self, partitions):
         self.partitions = tuple(partitions)
-        self.arms = ("a", "b", "c")
+        self.arm_names = ("a", "b", "c")
         self.n_instances = sum(part.load().n_instances for part in partitions if part.loads is None)
         self.about = {"source": "test"}
 
 
 def frame_of(log):
     frame = log.to_frame().rename(columns={"instance": "user", "item": "ad"})
-    return frame.assign(ad=frame.ad.map(dict(zip(log.arms, "abc", strict=True))))
+    return frame.assign(ad=frame.ad.map(dict(zip(log.arm_names, "abc", strict=True))))
 
 
 @pytest.fixture(scope="module")
@@ -259,7 +260,7 @@ def test_few_of_many_instances_are_sent(partitioned, monkeypatch):
     add = Sampling.add
     monkeypatch.setattr(Sampling, "add", lambda *a: (sent.append(a[3].n_instances), add(*a)))
     found = surveyed(partitioned, 0, ib.LocalExecution(1))
-    everyone = joined([part.load() for part in partitioned.partitions])
+    everyone = concatenate_logs([part.load() for part in partitioned.partitions])
     expected = everyone.take(lowest(ranks_of(everyone.instances, 0), everyone.lengths, 2))
     assert found.sample.instances == expected.instances
     assert sum(sent) < 20
@@ -440,18 +441,16 @@ def test_events_that_changed_are_fitted_anew_even_if_the_population_is_the_same(
     options = {"instance": "user", "arm": "ad", "time": "time", "loss": "loss"}
     for n, users in enumerate((range(3), range(3, 6))):
         frame_of(whole.take(np.array(users))).to_parquet(source / f"{n}.parquet")
-    small = {"execution": ib.LocalExecution(1), **options}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(surveying, "GROUP_BYTES", 1)  # a partition for each file
-        fit_partitions(model_of(False), ib.logs.open_partitions(source, **small), out)
-        before = pieces_of(out)
-        frame = frame_of(whole.take(np.arange(3)))
-        frame.assign(time=-frame.time).to_parquet(source / "0.parquet")  # the same, backwards
-        fit_partitions(model_of(False), ib.logs.open_partitions(source, **small), out)
-        after = pieces_of(out)
-        fit_partitions(
-            model_of(False), ib.logs.open_partitions(source, **small), tmp_path / "a" / "m.json"
-        )
+    small = {"execution": 1, "sizes": EACH_FILE, **options}
+    fit_partitions(model_of(False), ib.logs.open_partitions(source, **small), out)
+    before = pieces_of(out)
+    frame = frame_of(whole.take(np.arange(3)))
+    frame.assign(time=-frame.time).to_parquet(source / "0.parquet")  # the same, backwards
+    fit_partitions(model_of(False), ib.logs.open_partitions(source, **small), out)
+    after = pieces_of(out)
+    fit_partitions(
+        model_of(False), ib.logs.open_partitions(source, **small), tmp_path / "a" / "m.json"
+    )
     assert len(before) == 2
     assert before["partition-000000.parquet"] != after["partition-000000.parquet"]
     assert after == pieces_of(tmp_path / "a" / "m.json")
@@ -491,11 +490,9 @@ def test_no_good_partition_at_all(partitioned, tmp_path, refused):
 
 
 @pytest.fixture
-def opened(folder, monkeypatch):
-    monkeypatch.setattr(surveying, "GROUP_BYTES", 1)  # a partition for each file
-    return ib.logs.open_partitions(
-        folder, instance="user", arm="ad", time="time", loss="loss", execution=ib.LocalExecution(1)
-    )
+def opened(folder):
+    columns = {"instance": "user", "arm": "ad", "time": "time", "loss": "loss"}
+    return ib.logs.open_partitions(folder, **columns, execution=1, sizes=EACH_FILE)
 
 
 class Dying(ib.LocalExecution):
@@ -610,7 +607,8 @@ def run(monkeypatch, *arguments):
 
 
 def test_the_command_fits_by_partition_on_a_cluster(folder, cluster, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(surveying, "GROUP_BYTES", 1)  # a partition for each file
+    cut = partial(ib.logs.open_partitions, sizes=EACH_FILE)
+    monkeypatch.setattr("influential_bandits.studies.logs.options.open_partitions", cut)
     address = cluster._client.scheduler.address
     common = ["fit", folder, "--by-partition", "--pooling", "partial"]
     there, here = tmp_path / "there" / "model.json", tmp_path / "here" / "model.json"

@@ -148,7 +148,7 @@ class InfluenceTest:
     >>> log = synthetic_log(
     ...     100,
     ...     80,
-    ...     arms=3,
+    ...     n_arms=3,
     ...     interaction=[[0.3, 0, 0], [0, 0, 0], [0, 0, 0]],
     ...     memory=0.8,
     ...     drift=0.5,
@@ -213,7 +213,7 @@ class InfluenceTest:
         Examples
         --------
         >>> from influential_bandits.datasets.synthetic import synthetic_log
-        >>> influence_test(synthetic_log(60, 40, arms=3)).events_needed(0.001)
+        >>> influence_test(synthetic_log(60, 40, n_arms=3)).events_needed(0.001)
         13611
         """
         wanted = self.effect if effect is None else effect
@@ -337,7 +337,7 @@ def influence_test(
     Examples
     --------
     >>> from influential_bandits.datasets.synthetic import synthetic_log
-    >>> log = synthetic_log(100, 60, arms=3, drift=0.5, bursts=0.3, steering=1.0, seed=1)
+    >>> log = synthetic_log(100, 60, n_arms=3, drift=0.5, bursts=0.3, steering=1.0, seed=1)
     >>> print(influence_test(log))
     no influence beyond drift was seen (p = ...
     """
@@ -357,9 +357,9 @@ def influence_test(
     signs = _signs(np.uint64(seed), keys, flips)
     looks = _looks(regression, signs)
     effect = _effect(regression, signs, confidence)
-    pairs, matrix, measured = _pairs(regression, signs, confidence, log.arms, scale)
+    pairs, matrix, measured = _pairs(regression, signs, confidence, log.arm_names, scale)
     return InfluenceTest(
-        log.arms,
+        log.arm_names,
         log.n_events,
         log.n_instances,
         units.number,

@@ -35,7 +35,7 @@ from influential_bandits.learning.statistics.pooled_sums import (
     pooled_gram,
     random_effects,
 )
-from influential_bandits.logs.log import EventLog
+from influential_bandits.logs.log import EventLog, make_sorted_log
 from influential_bandits.logs.membership import Membership
 
 effects = st.builds(
@@ -390,14 +390,16 @@ def test_both_paths_agree():
     """An item of several arms that nobody met sends the same events the general way."""
     log = random_log(4, 3, [8, 5, 0, 12])
     table = log.membership
-    items = {name: list(table.weights(name)) for name in table.items} | {"both": table.arms[:2]}
-    general = EventLog._of_sorted(
+    items = {name: list(table.weights(name)) for name in table.items} | {
+        "both": table.arm_names[:2]
+    }
+    general = make_sorted_log(
         log.instances,
         log.offsets,
         log.item,
         log.loss,
         log.time,
-        Membership(items, table.arms),
+        Membership(items, table.arm_names),
         {},
     )
     assert not general.membership.single
@@ -457,8 +459,8 @@ def test_order_of_arms_permutes_coefficients(kind, single):
     order = [2, 0, 3, 1]  # what was arm order[k] is arm k
     table = log.membership
     items = {name: list(table.weights(name)) for name in table.items}
-    names = [table.arms[i] for i in order]
-    other = EventLog._of_sorted(
+    names = [table.arm_names[i] for i in order]
+    other = make_sorted_log(
         log.instances, log.offsets, log.item, log.loss, log.time, Membership(items, names), {}
     )
     baseline = np.array([0.5, -1.0, 2.0, 0.0])

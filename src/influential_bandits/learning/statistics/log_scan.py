@@ -28,7 +28,7 @@ from influential_bandits.learning.statistics.reduction import (
     summed,
     tree_sum,
 )
-from influential_bandits.logs.log import EventLog, joined
+from influential_bandits.logs.log import EventLog, concatenate_logs
 from influential_bandits.numerics.arrays import Ints
 
 __all__ = [
@@ -122,7 +122,7 @@ class Sampling:
         """Return the sample, instances in the order of the parts."""
         self._cut()
         logs = [log for _, _, log in self._held]
-        return logs[0] if len(logs) == 1 else joined(logs)
+        return logs[0] if len(logs) == 1 else concatenate_logs(logs)
 
     def _cut(self) -> None:
         held = sorted(self._held, key=lambda each: each[0])
@@ -147,7 +147,7 @@ def surveyed(log: Any, seed: int, execution: Execution, kept: KeptSurveys | None
         return _surveyed_memory(log, seed, execution)
     parts: Any = getattr(log, "partitions", log)
     threshold = _threshold(getattr(log, "n_instances", None))
-    work = partial(_survey_part, arms=len(log.arms), seed=seed, threshold=threshold)
+    work = partial(_survey_part, arms=len(log.arm_names), seed=seed, threshold=threshold)
     tasks = enumerate(leaves(parts, pooling.CHUNK))
     digests: dict[int, str] = {}
     failed: dict[int, str] = {}

@@ -20,7 +20,7 @@ from influential_bandits.checks import optional_module
 from influential_bandits.errors import InvalidLog
 from influential_bandits.execution.base import Execution
 from influential_bandits.execution.local import LocalExecution
-from influential_bandits.logs.log import EventLog
+from influential_bandits.logs.log import EventLog, make_sorted_log
 
 __all__ = [
     "InParts",
@@ -122,7 +122,7 @@ def pieces(parts: Iterable[Any], events: int) -> Iterator[Any]:
 def _bare(log: EventLog) -> EventLog:
     """Return a log without what is kept beside it, which may be large, and would travel along."""
     columns = (log.instances, log.offsets, log.item, log.loss, log.time, log.membership)
-    return EventLog._of_sorted(*columns, {})
+    return make_sorted_log(*columns, {})
 
 
 def on_part(work: Callable[[EventLog], Any], part: Any) -> tuple[tuple[str, ...], Any]:

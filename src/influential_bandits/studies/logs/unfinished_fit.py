@@ -27,7 +27,7 @@ from influential_bandits.learning.statistics.log_scan import (
     ranks_of,
 )
 from influential_bandits.learning.statistics.pooled_sums import RandomEffects, Sums
-from influential_bandits.logs.log import EventLog
+from influential_bandits.logs.log import EventLog, make_sorted_log
 from influential_bandits.numerics.fingerprints import package_digest
 from influential_bandits.studies.runner.store import Pieces
 
@@ -49,11 +49,13 @@ class UnfinishedFit:
 
     def __init__(self, path: Path, log: Any, seed: int) -> None:
         self.path = path
-        self._membership = getattr(log, "membership", None)
+        self._membership: Any = getattr(log, "membership", None)
         self._seed = seed
         self._pieces = Pieces(path, {"what": "survey of a partition"})
         many = getattr(log, "n_instances", None)  # decides how many each part sends
-        self._state = f"{package_digest()} seed {seed}, {many} instances, arms {tuple(log.arms)}"
+        self._state = (
+            f"{package_digest()} seed {seed}, {many} instances, arms {tuple(log.arm_names)}"
+        )
 
     def find(self, number: int, part: Any) -> PartSurvey | None:
         """Return what an earlier attempt found out about a partition, if anything."""
@@ -90,7 +92,7 @@ class UnfinishedFit:
 
         lengths = optional_module("pyarrow.compute").list_value_length(table["item"])
         instances = tuple(table["instance"].to_pylist())
-        log = EventLog._of_sorted(
+        log = make_sorted_log(
             instances,
             np.concatenate([[0], np.cumsum(lengths.to_numpy())]).astype(np.int64),
             column("item"),
