@@ -43,7 +43,7 @@ def history(log, u):
 
 def assert_same_bits(one, other):
     assert one.instances == other.instances
-    assert one.arms == other.arms
+    assert one.arm_names == other.arm_names
     for name in ("offsets", "item", "loss", "time"):
         assert getattr(one, name).tobytes() == getattr(other, name).tobytes(), name
 
@@ -53,7 +53,7 @@ def assert_same_bits(one, other):
 
 def deviations(truth, arms, times):
     """Return d before each event, from the closed form: every past event, faded by its age."""
-    d = np.zeros((len(arms), truth.arms))
+    d = np.zeros((len(arms), truth.n_arms))
     for n in range(len(arms)):
         for m in range(n):
             if truth.half_life is None:
@@ -93,7 +93,7 @@ class SlowHistory:
 
     def __init__(self, truth, u):
         self.truth, self.keys = truth, stream_keys(np.uint64(truth.seed), np.uint64(u), HISTORY)
-        rng, arms = self.stream(PERSON), truth.arms
+        rng, arms = self.stream(PERSON), truth.n_arms
         self.l1 = truth.initial_loss + truth.spread * np.array(
             [normal(rng, i) for i in range(arms)]
         )
@@ -110,7 +110,7 @@ class SlowHistory:
 
     def softmax(self, past):
         t = self.truth
-        steer = np.zeros(t.arms)
+        steer = np.zeros(t.n_arms)
         for j in {i for i, _ in past}:
             steer[j] = np.mean([x for i, x in past if i == j]) - np.mean([x for _, x in past])
         weight = np.log(t.popularity) - t.taste * (self.l1 - self.l1.mean()) - t.steering * steer
@@ -118,7 +118,7 @@ class SlowHistory:
         return chance / chance.sum()
 
     def events(self, number):
-        t, d, now, g, past = self.truth, np.zeros(self.truth.arms), 0.0, 0.0, []
+        t, d, now, g, past = self.truth, np.zeros(self.truth.n_arms), 0.0, 0.0, []
         for n in range(1, number + 1):
             rng = self.stream(n)
             burst = n > 1 and uniform(rng, BURST) < t.bursts
@@ -134,7 +134,7 @@ class SlowHistory:
             if t.grid is not None:
                 loss = np.clip(np.round(loss / t.grid) * t.grid, *t.grid_range)
             past.append((arm, loss))
-            d = t.memory * d + np.eye(t.arms)[arm]
+            d = t.memory * d + np.eye(t.n_arms)[arm]
             yield arm, loss, now
 
 
@@ -394,7 +394,7 @@ def test_a_planted_interaction_shares_no_randomness_with_the_log_of_its_seed():
 def test_the_log_is_an_ordinary_immutable_one_that_knows_its_truth():
     log = synthetic_log(3, [5, 1, 2], 2, half_life=3.0, noise=0.5, seed=11)
     assert log.instances == ("0", "1", "2")
-    assert log.arms == ("0", "1")
+    assert log.arm_names == ("0", "1")
     assert log.lengths.tolist() == [5, 1, 2]
     assert (np.diff(log.time[:5]) > 0).all()
     for column in (log.offsets, log.item, log.loss, log.time):
@@ -403,7 +403,7 @@ def test_the_log_is_an_ordinary_immutable_one_that_knows_its_truth():
     assert isinstance(truth, PlantedTruth)
     assert (truth.half_life, truth.memory, truth.noise, truth.seed) == (3.0, 1.0, 0.5, 11)
     assert truth.interaction.tolist() == [[0, 0], [0, 0]]
-    assert truth.arms == 2
+    assert truth.n_arms == 2
     assert len(repr(truth)) < 1000
     with pytest.raises(dataclasses.FrozenInstanceError):
         truth.noise = 2.0

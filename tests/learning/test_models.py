@@ -300,7 +300,7 @@ def test_an_empty_history_does_not_lower_the_noise():
 
 def renamed(log, order):
     """The same log, where arm i of it stands at place order[i]."""
-    names = [log.arms[i] for i in np.argsort(order)]
+    names = [log.arm_names[i] for i in np.argsort(order)]
     table = Membership.of_arms(names)
     items = np.asarray(order)[log.arm]
     who = np.repeat(np.array(log.instances), log.lengths)
@@ -409,7 +409,7 @@ def streamed(log, events_per_part, **options):
         time="time",
         loss="loss",
         events_per_part=events_per_part,
-        arms=list(log.arms),
+        arms=list(log.arm_names),
         **options,
     )
 
@@ -466,7 +466,7 @@ def test_the_learned_world_carries_everything_over(kind, pooled, log):
     model = InfluenceModel(kind, memory=0.8, pooled=pooled).fit(log)
     world = model.instance()
     assert world.memory == 0.8
-    assert world.arms == log.arms
+    assert world.arms == log.arm_names
     np.testing.assert_allclose(world.interaction.to_dense(), model.interaction_, atol=1e-12)
     np.testing.assert_array_equal(world.initial_loss, model.initial_loss_)
     own = model.instance("3")

@@ -79,7 +79,7 @@ class Parts:
 
 def frame_of(log):
     frame = log.to_frame().rename(columns={"instance": "user", "item": "ad"})
-    return frame.assign(ad=frame.ad.map(dict(zip(log.arms, "abc", strict=True))))
+    return frame.assign(ad=frame.ad.map(dict(zip(log.arm_names, "abc", strict=True))))
 
 
 @pytest.fixture(scope="module")

@@ -121,7 +121,7 @@ def test_arms_are_numbered_as_the_policy_numbers_them():
     log = ib.synthetic_log(1, 2000, 3, interaction=truth, seed=3)
     model = ib.InfluenceModel(ridge=1e-3).fit(log)
     order = [2, 0, 1]
-    plain, moved = model.prior(), model.prior(arms=[log.arms[k] for k in order])
+    plain, moved = model.prior(), model.prior(arms=[log.arm_names[k] for k in order])
     names = named_unknowns(3)
     back = [
         names.index(

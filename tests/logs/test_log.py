@@ -34,7 +34,7 @@ def histories(log):
     made = {}
     for label in log.instances:
         one = log.history(label)
-        arms = [log.arms[arm] for arm in one.arm]
+        arms = [log.arm_names[arm] for arm in one.arm]
         made[label] = (arms, one.loss.tolist(), None if one.time is None else one.time.tolist())
     return made
 
@@ -49,7 +49,7 @@ def test_events_stand_by_instance_then_time_then_as_given(rows, timed):
     assert log.lengths.tolist() == [len(mine) for mine in expected.values()]
     in_order = [event for mine in expected.values() for event in sorted(mine)]
     assert log.loss.tolist() == [number for _, number, _ in in_order]
-    assert [log.arms[arm] for arm in log.arm] == [what for *_, what in in_order]
+    assert [log.arm_names[arm] for arm in log.arm] == [what for *_, what in in_order]
     if timed:
         assert log.time.tolist() == [time for time, *_ in in_order]
     else:
@@ -62,7 +62,7 @@ def test_taking_instances_keeps_their_histories_in_the_order_asked_for(rows, ran
     chosen = random.sample(range(log.n_instances), random.randint(0, log.n_instances))
     taken = log.take(chosen)
     assert taken.instances == tuple(log.instances[number] for number in chosen)
-    assert taken.arms == log.arms
+    assert taken.arm_names == log.arm_names
     assert taken.membership is log.membership
     expected = histories(log)
     assert histories(taken) == {label: expected[label] for label in taken.instances}
@@ -150,7 +150,7 @@ def test_a_log_becomes_a_frame_of_any_library_that_can_be_read_again(library):
     again = read_log(frame, instance="instance", arm="item", time="time", loss="loss")
     assert again.loss.tolist() == log.loss.tolist()
     assert again.instances == log.instances
-    assert set(again.arms) == set(log.arms)
+    assert set(again.arm_names) == set(log.arm_names)
     bare = EventLog(["b"], ["y"], [1]).to_frame(library)
     names = bare.column_names if library == "pyarrow" else list(bare.columns)
     assert names == ["instance", "item", "loss"]
@@ -165,7 +165,7 @@ def test_items_of_several_arms():
     log = EventLog(["a", "a"], ["Alien", "Ghost"], [1, 2], membership=Membership(FILMS))
     assert log.item.tolist() == [0, 2]
     assert "items of several arms" in repr(log)
-    assert log.arms == ("Comedy", "Drama", "Horror", "Sci-Fi")
+    assert log.arm_names == ("Comedy", "Drama", "Horror", "Sci-Fi")
     by_number = EventLog(["a", "a"], [0, 2], [1, 2], membership=Membership(FILMS))
     assert by_number.item.tolist() == [0, 2]
 
@@ -214,7 +214,7 @@ members = st.dictionaries(
 @given(members)
 def test_the_weights_of_an_item_are_equal_and_sum_to_one(items):
     membership = Membership(items)
-    assert membership.arms == tuple(sorted({arm for many in items.values() for arm in many}))
+    assert membership.arm_names == tuple(sorted({arm for many in items.values() for arm in many}))
     for item, arms in items.items():
         weights = membership.weights(item)
         assert set(weights) == set(arms)
@@ -229,7 +229,7 @@ def test_a_random_arm_depends_on_seed_and_item_alone(items, seed, random):
     order = random.sample(list(items), len(items))
     again = Membership(
         {item: items[item] for item in order[: len(order) // 2 + 1]},
-        arms=chosen.arms,
+        arm_names=chosen.arm_names,
         choose="random",
         seed=seed,
     )

@@ -142,7 +142,7 @@ def assert_same(log, expected):
     assert (log.n_events, log.about) == (expected.n_events, expected.about)
     mine, theirs = by_label(joined(logs)), by_label(expected)
     assert mine.instances == theirs.instances
-    assert log.arms == theirs.arms
+    assert log.arm_names == theirs.arm_names
     assert log.membership.items == theirs.membership.items
     for name in ("offsets", "item", "loss"):
         np.testing.assert_array_equal(getattr(mine, name), getattr(theirs, name))

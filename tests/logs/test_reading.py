@@ -169,7 +169,7 @@ def test_every_source_gives_the_same_log(source, write):
     log = read_log(source(write), loss="loss")
     assert rows(log) == EXPECTED
     assert log.instances == ("ann", "bob")
-    assert log.arms == ("x", "y")
+    assert log.arm_names == ("x", "y")
     assert log.about["dropped"] == {}
     assert log.about["repeated"] == 0
     assert log.about["conversion"] == "loss = loss"
@@ -201,7 +201,7 @@ def test_labels_are_the_same_whatever_their_type():
     for labels in kinds:
         log = read_log({"who": labels, "what": labels, "loss": [1, 2]}, instance="who", arm="what",
                        time=None, loss="loss")  # fmt: skip
-        assert log.instances == log.arms == ("1", "20")
+        assert log.instances == log.arm_names == ("1", "20")
 
 
 def test_rows_in_many_blocks_are_read_as_in_one(write, monkeypatch):
@@ -300,10 +300,10 @@ def test_without_times_the_order_of_rows_is_kept():
 def test_arms_do_not_depend_on_the_order_of_rows(write):
     lines = GOOD.splitlines()
     turned = read_log(write("\n".join([lines[0], *lines[:0:-1]])), loss="loss")
-    assert turned.arms == ("x", "y")
+    assert turned.arm_names == ("x", "y")
     fixed = read_log(COLUMNS, loss="loss", arms=["z", "y", "x"])
-    assert fixed.arms == ("z", "y", "x")
-    assert [fixed.arms[arm] for arm in fixed.arm] == ["x", "y", "x"]
+    assert fixed.arm_names == ("z", "y", "x")
+    assert [fixed.arm_names[arm] for arm in fixed.arm] == ["x", "y", "x"]
 
 
 FILMS = {
@@ -315,19 +315,19 @@ FILMS = {
 
 def test_several_categories_in_text():
     log = read_log(FILMS, time=None, loss="loss", categories="|")
-    assert log.arms == ("Comedy", "Drama", "Horror")
+    assert log.arm_names == ("Comedy", "Drama", "Horror")
     assert log.membership.weights("Horror| Comedy |") == {"Horror": 0.5, "Comedy": 0.5}
     assert [item for _, item, *_ in rows(log)] == FILMS["arm"]
     chosen = read_log(FILMS, time=None, loss="loss", categories="|", choose="random", seed=5)
     assert chosen.membership.single
-    assert chosen.arms == log.arms
+    assert chosen.arm_names == log.arm_names
 
 
 def test_items_of_a_catalogue():
     log = {"instance": ["a", "b"], "arm": [10, 7], "loss": [1, 2]}
     items = {7: ["Comedy"], 8: ["Western"], 10: ["Drama", "Comedy"]}
     read = read_log(log, time=None, loss="loss", items=items)
-    assert read.arms == ("Comedy", "Drama", "Western")
+    assert read.arm_names == ("Comedy", "Drama", "Western")
     assert read.membership.items == ("7", "8", "10")
     assert read.item.tolist() == [2, 0]
     texts = {7: "Comedy", 8: "Western", 10: "Drama|Comedy"}
@@ -464,7 +464,7 @@ def test_lines_that_end_in_carriage_returns(write, refused):
 def test_arms_of_bad_rows_are_no_arms(write):
     path = write(GOOD + "ann,w,1,bad\nzoe,x,1,\n")
     log = read_log(path, loss="loss", bad_rows="drop")
-    assert log.arms == ("x", "y")
+    assert log.arm_names == ("x", "y")
     assert log.instances == ("ann", "bob")
     assert log.about["dropped"] == {"missing value": 1, "not a number": 1}
 

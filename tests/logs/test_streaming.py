@@ -87,7 +87,7 @@ def test_parts_have_the_histories_of_the_log(grouped, options, tmp_path, small_p
     whole = read_log(path, loss="loss", **options)
     for source in (path, columns):
         stream = stream_log(source, loss="loss", events_per_part=200, grouped=grouped, **options)
-        assert stream.arms == whole.arms
+        assert stream.arm_names == whole.arm_names
         for _ in range(2):
             parts = list(stream)
             assert histories(*parts) == histories(whole)

@@ -86,7 +86,7 @@ def movielens(
     ...     log = movielens(folder)
     >>> log
     EventLog(3 events, 2 instances, 3 arms, items of several arms)
-    >>> log.arms
+    >>> log.arm_names
     ('Crime', 'Horror', 'Sci-Fi')
     >>> log.history(1).loss
     array([2. , 0.5])

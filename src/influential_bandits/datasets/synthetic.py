@@ -80,7 +80,7 @@ class PlantedTruth:
     interactions: Floats | None = dataclasses.field(default=None, repr=False)  # (…, arms, arms)
 
     @property
-    def arms(self) -> int:
+    def n_arms(self) -> int:
         """Number of arms K."""
         return len(self.initial_loss)
 
@@ -271,7 +271,7 @@ class _Histories:
 
 def _drawn(truth: PlantedTruth, first: int, offsets: Ints, threads: int | None) -> EventLog:
     """Return the log of the instances first, first + 1, …, whose histories begin at offsets."""
-    count, total, arms = len(offsets) - 1, int(offsets[-1]), truth.arms
+    count, total, arms = len(offsets) - 1, int(offsets[-1]), truth.n_arms
     try:
         arm, loss, time = np.empty(total, np.int32), np.empty(total), np.empty(total)
     except (MemoryError, ValueError):

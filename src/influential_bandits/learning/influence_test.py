@@ -357,9 +357,9 @@ def influence_test(
     signs = _signs(np.uint64(seed), keys, flips)
     looks = _looks(regression, signs)
     effect = _effect(regression, signs, confidence)
-    pairs, matrix, measured = _pairs(regression, signs, confidence, log.arms, scale)
+    pairs, matrix, measured = _pairs(regression, signs, confidence, log.arm_names, scale)
     return InfluenceTest(
-        log.arms,
+        log.arm_names,
         log.n_events,
         log.n_instances,
         units.number,

@@ -122,7 +122,7 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
         where = chosen_execution(self.threads if execution is None else execution)
         log, _ = self._log(X, y, fitting=True)
         self._check()
-        require_memory_for([self], len(log.arms), getattr(log, "n_instances", None) or 0, where)
+        require_memory_for([self], len(log.arm_names), getattr(log, "n_instances", None) or 0, where)
         if isinstance(log, LogStream) and self.pooled is False:
             raise InvalidInput(WHOLE)
         if isinstance(log, EventLog) and (log.lengths == 0).any():
@@ -131,13 +131,13 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
         if survey.failed:
             raise Unfinished("; ".join(list(survey.failed.values())[:3]))
         try:
-            work, shared = self._begin(survey, tuple(log.arms), where)
+            work, shared = self._begin(survey, tuple(log.arm_names), where)
             labels, own = self._instances(work, survey.parts, where)
             self._take(self._ended(survey, own, shared), labels)
         except np.linalg.LinAlgError:
             raise NotApplicable(TOO_LITTLE) from None
         except MemoryError:  # somebody else took it in the meantime
-            what, instead = _told(self, len(log.arms), survey.sums.instances)
+            what, instead = _told(self, len(log.arm_names), survey.sums.instances)
             raise NotApplicable(f"{what} takes more memory than there is: {instead}") from None
         return self
 
@@ -254,10 +254,10 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
         if not isinstance(X, EventLog) and isinstance(X, (LogStream, InParts)):
             raise InvalidInput("predictions are for one log at a time: predict part by part")
         log, rows = self._log(X, y, fitting=False)
-        if log.arms != self.arms_:
+        if log.arm_names != self.arms_:
             raise InvalidInput(
                 f"the model was fitted to the arms {', '.join(self.arms_[:5])}, …, but this log "
-                f"has {', '.join(log.arms[:5])}, …"
+                f"has {', '.join(log.arm_names[:5])}, …"
             )
         found = predictions(log, self.design_, self._coefficients_of(log.instances))
         if rows is None:

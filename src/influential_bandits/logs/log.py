@@ -56,7 +56,7 @@ class EventLog(Frozen):
     >>> log = EventLog(["ann", "bob", "ann"], ["news", "news", "sport"], [0.5, 1.0, 0.0])
     >>> log
     EventLog(3 events, 2 instances, 2 arms)
-    >>> log.instances, log.arms
+    >>> log.instances, log.arm_names
     (('ann', 'bob'), ('news', 'sport'))
     >>> log.history("ann").loss
     array([0.5, 0. ])
@@ -169,14 +169,14 @@ class EventLog(Frozen):
         return log
 
     @property
-    def arms(self) -> tuple[str, ...]:
+    def arm_names(self) -> tuple[str, ...]:
         """Names of the arms."""
-        return self.membership.arms
+        return self.membership.arm_names
 
     @property
     def n_arms(self) -> int:
         """Number of arms K."""
-        return len(self.membership.arms)
+        return len(self.membership.arm_names)
 
     @property
     def n_instances(self) -> int:

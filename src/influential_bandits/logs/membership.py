@@ -91,10 +91,10 @@ class Membership(Frozen):
     ) -> None:
         require_utf8("item", items)
         require_utf8("arm", arms)
-        self._set(items=items, arms=arms, offsets=offsets, arm=arm, weight=weight)
+        self._set(items=items, arm_names=arms, offsets=offsets, arm=arm, weight=weight)
 
     items: tuple[str, ...]
-    arms: tuple[str, ...]
+    arm_names: tuple[str, ...]
     offsets: Ints  # (items + 1,): where the arms of each item begin in the two arrays below
     arm: npt.NDArray[np.int32]
     weight: Floats
@@ -147,14 +147,14 @@ class Membership(Frozen):
         except ValueError:
             raise InvalidInput(f"there is no item {item!r}") from None
         places = range(int(self.offsets[number]), int(self.offsets[number + 1]))
-        return {self.arms[self.arm[p]]: float(self.weight[p]) for p in places}
+        return {self.arm_names[self.arm[p]]: float(self.weight[p]) for p in places}
 
     def __repr__(self) -> str:
         """Say the size."""
         several = int((np.diff(self.offsets) > 1).sum())
         more = f", {several} item{'' if several == 1 else 's'} belong" if several else ""
         more = more.replace("item belong", "item belongs") + (" to several" if several else "")
-        return f"Membership({len(self.items)} items, {len(self.arms)} arms{more})"
+        return f"Membership({len(self.items)} items, {len(self.arm_names)} arms{more})"
 
 
 @kernel

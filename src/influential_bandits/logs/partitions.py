@@ -321,7 +321,7 @@ class PartitionedLog(Closing):
     >>> with tempfile.TemporaryDirectory() as home:
     ...     clicks.to_parquet(f"{home}/clicks.parquet")
     ...     with ib.open_partitions(home, time=None, loss="loss") as log:
-    ...         print(log.arms, log.n_events, [part.instances for part in log])
+    ...         print(log.arm_names, log.n_events, [part.instances for part in log])
     ('a', 'b') 2 [('ann', 'bob')]
     """
 
@@ -334,9 +334,9 @@ class PartitionedLog(Closing):
         self.n_instances = instances
 
     @property
-    def arms(self) -> tuple[str, ...]:
+    def arm_names(self) -> tuple[str, ...]:
         """Names of the arms."""
-        return self.membership.arms
+        return self.membership.arm_names
 
     def __iter__(self) -> Iterator[EventLog]:
         """Yield the logs of all partitions, one at a time; each instance is in one of them."""
@@ -357,5 +357,5 @@ class PartitionedLog(Closing):
         parts = len(self.partitions)
         return (
             f"PartitionedLog({self.n_events:,} events, {self.n_instances:,} instances, "
-            f"{len(self.arms)} arms, {parts} partition{'' if parts == 1 else 's'})"
+            f"{len(self.arm_names)} arms, {parts} partition{'' if parts == 1 else 's'})"
         )

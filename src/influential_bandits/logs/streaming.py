@@ -82,7 +82,7 @@ def stream_log(
     ... }
     >>> options = {"instance": "user", "arm": "theme", "time": None, "reward": "clicked"}
     >>> with stream_log(events, events_per_part=2, **options) as stream:
-    ...     print(stream.arms, stream.n_events, sum(len(log) for log in stream))
+    ...     print(stream.arm_names, stream.n_events, sum(len(log) for log in stream))
     ('news', 'sport') 4 4
     """
     size = whole_number("events_per_part", events_per_part, 1)
@@ -103,7 +103,7 @@ class LogStream(Closing, ABC):
 
     Attributes
     ----------
-    arms : tuple of str
+    arm_names : tuple of str
         The same for all parts.
     n_events, n_instances : int or None
         None until they are known: after the first full iteration at the latest.
@@ -154,9 +154,9 @@ class LogStream(Closing, ABC):
         """Yield the parts."""
 
     @property
-    def arms(self) -> tuple[str, ...]:
+    def arm_names(self) -> tuple[str, ...]:
         """Names of the arms."""
-        return self.membership.arms
+        return self.membership.arm_names
 
     def __iter__(self) -> Iterator[EventLog]:
         """Yield logs of whole instances; each instance is in one of them."""
@@ -176,7 +176,7 @@ class LogStream(Closing, ABC):
         """Say the size, as far as it is known."""
         sizes = ((self.n_events, "events"), (self.n_instances, "instances"))
         known = [f"{number:,} {what}" for number, what in sizes if number is not None]
-        return f"LogStream({', '.join([*known, f'{len(self.arms)} arms'])})"
+        return f"LogStream({', '.join([*known, f'{len(self.arm_names)} arms'])})"
 
 
 class _SortedStream(LogStream):

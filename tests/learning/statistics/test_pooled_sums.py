@@ -390,14 +390,14 @@ def test_both_paths_agree():
     """An item of several arms that nobody met sends the same events the general way."""
     log = random_log(4, 3, [8, 5, 0, 12])
     table = log.membership
-    items = {name: list(table.weights(name)) for name in table.items} | {"both": table.arms[:2]}
+    items = {name: list(table.weights(name)) for name in table.items} | {"both": table.arm_names[:2]}
     general = EventLog._of_sorted(
         log.instances,
         log.offsets,
         log.item,
         log.loss,
         log.time,
-        Membership(items, table.arms),
+        Membership(items, table.arm_names),
         {},
     )
     assert not general.membership.single
@@ -457,7 +457,7 @@ def test_order_of_arms_permutes_coefficients(kind, single):
     order = [2, 0, 3, 1]  # what was arm order[k] is arm k
     table = log.membership
     items = {name: list(table.weights(name)) for name in table.items}
-    names = [table.arms[i] for i in order]
+    names = [table.arm_names[i] for i in order]
     other = EventLog._of_sorted(
         log.instances, log.offsets, log.item, log.loss, log.time, Membership(items, names), {}
     )

@@ -147,7 +147,7 @@ def surveyed(log: Any, seed: int, execution: Execution, kept: KeptSurveys | None
         return _surveyed_memory(log, seed, execution)
     parts: Any = getattr(log, "partitions", log)
     threshold = _threshold(getattr(log, "n_instances", None))
-    work = partial(_survey_part, arms=len(log.arms), seed=seed, threshold=threshold)
+    work = partial(_survey_part, arms=len(log.arm_names), seed=seed, threshold=threshold)
     tasks = enumerate(leaves(parts, pooling.CHUNK))
     digests: dict[int, str] = {}
     failed: dict[int, str] = {}

@@ -250,10 +250,10 @@ def _definite(
             _count(f"users with a {label} norm of A below 1e-5", values < 1e-5, 7, same)
         )
     mean = matrices.mean(axis=0)
-    findings += _named_entries(log.arms, matrices, same)
+    findings += _named_entries(log.arm_names, matrices, same)
     figures: list[Picture] = [
         _norm_histogram("norms", "Norms of A, one for each user", norms),
-        heat_map("mean-matrix", "Mean of the users' own A", log.arms, mean),
+        heat_map("mean-matrix", "Mean of the users' own A", log.arm_names, mean),
     ]
     one = (
         "The paper says neither which norm it shows nor how long it descended; all three norms are "

@@ -115,7 +115,7 @@ def fit_partitions(
     unfinished = UnfinishedFit(out.parent / UNFINISHED, log, model._seed())
     survey = surveyed(log, model._seed(), where, unfinished) if survey is None else survey
     once = unfinished.population(model, survey)
-    begun = begin_fit(model, survey, tuple(log.arms), where, once)
+    begun = begin_fit(model, survey, tuple(log.arm_names), where, once)
     parts = dict(enumerate(log.partitions))
     state = {n: f"{package_digest()} {begun.digest} {survey.digests.get(n)}" for n in parts}
     failed = dict(survey.failed)
@@ -178,7 +178,7 @@ def _settings(model: LossModel, log: Any) -> dict[str, Any]:
         "version": __version__,
         "model": type(model).__name__,
         "parameters": parameters,
-        "arms": list(log.arms),
+        "arms": list(log.arm_names),
         "partitions": len(log.partitions),
         "log": {key: value for key, value in log.about.items() if isinstance(value, str)},
     }

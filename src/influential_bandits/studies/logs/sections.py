@@ -69,7 +69,7 @@ def log_section(log: EventLog) -> Section:
                 Bars(
                     "arms",
                     "The arms",
-                    list(log.arms),
+                    list(log.arm_names),
                     mix_of(log),
                     "share of the events",
                     caption="How often each arm was met.",
@@ -302,7 +302,7 @@ def interaction_section(
     order = np.argsort(-np.diag(matrix), kind="stable")[:5]
     findings = [
         Finding(
-            f"fatigue of {log.arms[i]}: A[{log.arms[i]}, {log.arms[i]}]",
+            f"fatigue of {log.arm_names[i]}: A[{log.arm_names[i]}, {log.arm_names[i]}]",
             float(matrix[i, i]),
             low=float(low[i, i]),
             high=float(high[i, i]),
@@ -322,7 +322,7 @@ def interaction_section(
     )
     eigenvalues = np.linalg.eigvalsh(matrix)[::-1]
     figures: list[Picture] = [
-        heat_map("matrix", "The shared interaction", log.arms, matrix),
+        heat_map("matrix", "The shared interaction", log.arm_names, matrix),
         Bars(
             "eigenvalues",
             "Eigenvalues of the shared interaction",

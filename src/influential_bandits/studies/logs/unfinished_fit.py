@@ -53,7 +53,7 @@ class UnfinishedFit:
         self._seed = seed
         self._pieces = Pieces(path, {"what": "survey of a partition"})
         many = getattr(log, "n_instances", None)  # decides how many each part sends
-        self._state = f"{package_digest()} seed {seed}, {many} instances, arms {tuple(log.arms)}"
+        self._state = f"{package_digest()} seed {seed}, {many} instances, arms {tuple(log.arm_names)}"
 
     def find(self, number: int, part: Any) -> PartSurvey | None:
         """Return what an earlier attempt found out about a partition, if anything."""
