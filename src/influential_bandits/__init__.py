@@ -37,9 +37,10 @@ if TYPE_CHECKING:
     )
     from influential_bandits.execution.dask import DaskExecution
     from influential_bandits.execution.local import LocalExecution
-    from influential_bandits.learning.influence_test import InfluenceTest, influence_test
-    from influential_bandits.learning.model_files import load_model, save_model
+    from influential_bandits.learning.influence_test import influence_test
+    from influential_bandits.learning.influence_test_result import InfluenceTest
     from influential_bandits.learning.models import DriftModel, InfluenceModel, StationaryModel
+    from influential_bandits.learning.partitioned_fit import fit_partitions
     from influential_bandits.learning.planning import Plan, plan
     from influential_bandits.learning.selection import Validation, choose, ladder, validate
     from influential_bandits.logs.log import EventLog
@@ -88,7 +89,6 @@ if TYPE_CHECKING:
     from influential_bandits.simulation.scenario import Scenario
     from influential_bandits.simulation.trajectory import Trajectory
     from influential_bandits.studies.arena.families import Family
-    from influential_bandits.studies.logs.partitioned_fit import fit_partitions
     from influential_bandits.world.environment import Environment
     from influential_bandits.world.generators import (
         block_instance,
@@ -137,9 +137,10 @@ _HOMES = {
     ),
     "logs.log": ("EventLog",),
     "logs.membership": ("Membership",),
-    "learning.influence_test": ("InfluenceTest", "influence_test"),
-    "learning.model_files": ("load_model", "save_model"),
+    "learning.influence_test": ("influence_test",),
+    "learning.influence_test_result": ("InfluenceTest",),
     "learning.models": ("DriftModel", "InfluenceModel", "StationaryModel"),
+    "learning.partitioned_fit": ("fit_partitions",),
     "learning.planning": ("Plan", "plan"),
     "logs.partitions": ("Partition", "PartitionedLog", "open_partitions"),
     "logs.reading": ("read_log",),
@@ -174,7 +175,6 @@ _HOMES = {
     "numerics.slopes": ("log_log_slope",),
     "simulation.trajectory": ("Trajectory",),
     "studies.arena.families": ("Family",),
-    "studies.logs.partitioned_fit": ("fit_partitions",),
     "world.environment": ("Environment",),
     "world.generators": (
         "block_instance",

@@ -81,10 +81,10 @@ def test_the_prior_of_one_of_many_has_its_own_errors():
     assert prior.noise == model.noise_[2]
 
 
-@pytest.mark.parametrize("pooled", [False, True, "partial"])
-def test_an_instance_that_the_log_has_not_met_is_as_unsure_as_instances_differ(pooled):
+@pytest.mark.parametrize("pooling", ["none", "full", "partial"])
+def test_an_instance_that_the_log_has_not_met_is_as_unsure_as_instances_differ(pooling):
     log = ib.synthetic_log(30, 100, 2, interaction=TRUTH, memory=0.8, seed=1)
-    model = ib.InfluenceModel(memory=0.8, pooled=pooled).fit(log)
+    model = ib.InfluenceModel(memory=0.8, pooling=pooling).fit(log)
     prior = model.prior()
     between = np.cov(model.coefficients_, rowvar=False)
     expected = reordered(model.population_covariance_ + between, "psd", 2)
