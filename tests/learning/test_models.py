@@ -134,9 +134,9 @@ def test_unknown_parameters_are_refused():
 
 
 def test_the_score_is_r_squared(log, fitted):
-    predicted = fitted[True].predict(log)
+    predicted = fitted["full"].predict(log)
     left = ((log.loss - predicted) ** 2).sum() / ((log.loss - log.loss.mean()) ** 2).sum()
-    assert fitted[True].score(log) == pytest.approx(1 - left, rel=1e-12)
+    assert fitted["full"].score(log) == pytest.approx(1 - left, rel=1e-12)
     drifting = DriftModel().fit(log)
     assert drifting.score(log) > StationaryModel(shrinkage=0).fit(log).score(log) - 0.05
 
@@ -420,14 +420,14 @@ def test_a_pooled_fit_takes_a_stream(log, grouped, fitted):
         assert len(list(stream)) > 1
         model = InfluenceModel(memory=0.8, pooling="full").fit(stream)
     order = [model.row(label) for label in log.instances]
-    np.testing.assert_allclose(model.interaction_, fitted[True].interaction_, rtol=0, atol=1e-4)
+    np.testing.assert_allclose(model.interaction_, fitted["full"].interaction_, rtol=0, atol=1e-4)
     np.testing.assert_allclose(
-        model.coefficients_[order], fitted[True].coefficients_, rtol=0, atol=1e-4
+        model.coefficients_[order], fitted["full"].coefficients_, rtol=0, atol=1e-4
     )
-    free, whole = model.unconstrained_population_, fitted[True].unconstrained_population_
+    free, whole = model.unconstrained_population_, fitted["full"].unconstrained_population_
     np.testing.assert_allclose(free, whole, rtol=0, atol=SEARCHED)
     np.testing.assert_allclose(
-        model.population_covariance_, fitted[True].population_covariance_, rtol=1e-3
+        model.population_covariance_, fitted["full"].population_covariance_, rtol=1e-3
     )
 
 
@@ -457,7 +457,7 @@ def test_separate_fits_refuse_a_stream(log, refused):
 
 def test_predicting_a_stream_is_refused_clearly(log, refused, fitted):
     with streamed(log, 200) as stream, refused(InvalidInput, "part by part"):
-        fitted[True].predict(stream)
+        fitted["full"].predict(stream)
 
 
 # The learned world
@@ -492,7 +492,7 @@ def test_an_indefinite_world_stays_indefinite():
 
 
 def test_policies_can_be_simulated_in_the_learned_world(fitted):
-    world, noise = fitted[True].instance(), fitted[True].noise()
+    world, noise = fitted["full"].instance(), fitted["full"].noise()
     found = ib.simulate(world, ib.Uniform(), 200, noise, seeds=[1])
     assert found.horizon == 200
 
@@ -540,10 +540,10 @@ def test_worlds_that_are_no_influential_bandits_say_so(log, refused):
 def test_unknown_labels_are_refused(fitted, refused):
     for what in ("instance", "noise", "row"):
         with refused(InvalidInput, "'nobody'", "12 instances"):
-            getattr(fitted[False], what)("nobody")
+            getattr(fitted["none"], what)("nobody")
     with refused(InvalidInput, "'nobody'"):
-        fitted[False].interval(instance="nobody")
-    assert fitted[False].row(3) == 3  # labels are kept as text
+        fitted["none"].interval(instance="nobody")
+    assert fitted["none"].row(3) == 3  # labels are kept as text
 
 
 @pytest.mark.parametrize("days", [-1.0, np.inf, np.nan])
@@ -561,7 +561,7 @@ def test_days_in_words_are_refused(log, refused):
 @pytest.mark.parametrize("confidence", [0.0, 1.0, -1, np.nan, "a", True, None])
 def test_bad_confidence_is_refused(confidence, fitted, refused):
     with refused(InvalidInput, "confidence"):
-        fitted[True].interval(confidence)
+        fitted["full"].interval(confidence)
 
 
 def test_intervals_hold_the_estimate_and_grow_with_confidence(fitted):
@@ -585,7 +585,7 @@ def test_instances_that_were_not_in_the_fit(log, fitted, refused):
     who = np.repeat(np.array(["x", "3", "y"]), new.lengths)
     other = EventLog(who, new.arm, new.loss, membership=new.membership)
     with refused(InvalidInput, "2 instances", "'x'", "pooled"):
-        fitted[False].predict(other)
+        fitted["none"].predict(other)
     for pooling in ("full", "partial"):
         model = fitted[pooling]
         rows = np.array([model.population_, model.coefficients_[3], model.population_])
@@ -603,7 +603,7 @@ def test_instances_that_were_not_in_the_fit(log, fitted, refused):
 def test_other_arms_are_refused(fitted, refused):
     other = EventLog(["0"] * 3, ["a", "b", "c"], [1, 2, 3])
     with refused(InvalidInput, "arms 0, 1, 2", "a, b, c"):
-        fitted[False].predict(other)
+        fitted["none"].predict(other)
 
 
 BAD = [

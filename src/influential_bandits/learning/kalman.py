@@ -38,6 +38,7 @@ from influential_bandits.learning.statistics.design import (
     SYMMETRIC,
     Design,
     Events,
+    add_transposed,
     count_event,
     fade_counts,
     list_entries,
@@ -309,10 +310,7 @@ def add_gram(model: Model, events: Events, instances: Ints, size: int, out: Floa
                     row[index[b]] += factor * value[b]
             learn(model, work, surprise - own - work.mean[model.design.n_arms], variance)
             meet(model, events, n, work)
-    for a in range(size + 1):
-        for b in range(a):
-            both = out[a, b] + out[b, a]
-            out[a, b] = out[b, a] = both
+    add_transposed(out)
 
 
 @kernel

@@ -61,7 +61,7 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
     shrinkage: float = 1.0
     pooling: str = "none"
     solver: str = "convex"
-    max_iter: int = 1
+    max_iter: int  # of the descent; other solvers have none
     seed: int = 0
 
     # What a fit finds.

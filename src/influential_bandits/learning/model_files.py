@@ -18,7 +18,7 @@ from influential_bandits.learning.statistics.design import Design
 from influential_bandits.learning.statistics.random_effects import RandomEffects
 from influential_bandits.numerics.arrays import Floats
 
-__all__ = ["plain_settings", "read_model", "write_model"]
+__all__ = ["plain", "plain_settings", "read_model", "write_model"]
 
 FORMAT = "influential-bandits/model/1"
 ARRAYS = (
@@ -35,8 +35,7 @@ PLAIN = ("gap_", "determined_", "status_", "days_between_events_", "n_features_i
 
 def plain_settings(model: Any) -> dict[str, Any]:
     """Return the settings of a model as JSON data."""
-    settings = model.get_params().items()
-    return {name: x.item() if isinstance(x, np.generic) else x for name, x in settings}
+    return {name: plain(value) for name, value in model.get_params().items()}
 
 
 def write_model(model: Any, path: str | Path) -> None:
@@ -53,13 +52,14 @@ def write_model(model: Any, path: str | Path) -> None:
         "arms": list(model.arm_names_),
         "instances": list(model.instances_),
         "baseline": model.design_.baseline.tolist(),
-        "effects": [float(value) for value in model.effects_],
-        "prior": _prior_as_data(model.prior_),
-        **_summary_as_data(model._instance_summary),
-        **{name: np.asarray(getattr(model, name)).tolist() for name in ARRAYS},
+        "effects": plain(model.effects_),
+        "prior": plain(model.prior_),
+        **{name: plain(getattr(model, name)) for name in ARRAYS},
         **{name: getattr(model, name) for name in PLAIN},
         "about": model.about_,
     }
+    if model._instance_summary is not None:
+        data["elsewhere"] = plain(model._instance_summary)
     write_json(path, data, sealed=True)
 
 
@@ -90,8 +90,8 @@ def _restore(model: Any, data: dict[str, Any], design_of: Callable[[Any, Floats]
         setattr(model, name, data[name])
     model.arm_names_, model.instances_ = tuple(data["arms"]), tuple(data["instances"])
     model.effects_ = RandomEffects(*data["effects"])
-    model.prior_ = _prior_of_data(data["prior"])
-    model._instance_summary = _summary_of_data(data.get("elsewhere"))
+    model.prior_ = _tuple_of(Prior, data["prior"])
+    model._instance_summary = _tuple_of(InstanceSummary, data.get("elsewhere"))
     model.design_ = design_of(model, np.array(data["baseline"], np.float64))
     model.about_ = dict(data["about"].items())
     instances, size = len(model.instances_), model.design_.size
@@ -154,28 +154,15 @@ def _at_least_zero(value: object) -> bool:
     return is_real(value) and 0.0 <= value < np.inf  # type: ignore[operator]
 
 
-def _prior_as_data(prior: Prior | None) -> list[Any] | None:
-    if prior is None:
-        return None
-    return [prior.mean.tolist(), prior.covariance.tolist(), *map(float, prior[2:8]), *prior[8:]]
+def plain(value: Any) -> Any:
+    """Return numbers, arrays and tuples of them as JSON data."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.tolist()
+    return [plain(each) for each in value] if isinstance(value, tuple) else value
 
 
-def _summary_as_data(summary: InstanceSummary | None) -> dict[str, Any]:
-    if summary is None:
-        return {}
-    number, noise, covariance = summary
-    return {"elsewhere": [int(number), float(noise), np.asarray(covariance).tolist()]}
-
-
-def _summary_of_data(data: list[Any] | None) -> InstanceSummary | None:
+def _tuple_of(kind: Any, data: list[Any] | None) -> Any:
+    """Return such a tuple again: lists are its arrays."""
     if data is None:
         return None
-    number, noise, covariance = data
-    return InstanceSummary(int(number), float(noise), np.array(covariance, np.float64))
-
-
-def _prior_of_data(data: list[Any] | None) -> Prior | None:
-    if data is None:
-        return None
-    mean, covariance = (np.array(numbers, np.float64) for numbers in data[:2])
-    return Prior(mean, covariance, *data[2:])
+    return kind(*(np.array(x, np.float64) if isinstance(x, list) else x for x in data))

@@ -19,6 +19,7 @@ from influential_bandits.errors import InvalidInput
 from influential_bandits.files import parse_json, read_regular, write_json
 from influential_bandits.learning.fitting import Once, Pooled
 from influential_bandits.learning.loss_model import LossModel
+from influential_bandits.learning.model_files import plain
 from influential_bandits.learning.solvers.estimates import PopulationEstimate
 from influential_bandits.learning.statistics.log_scan import (
     LogScan,
@@ -79,7 +80,7 @@ class UnfinishedFit:
         }
         if log.time is not None:
             columns["time"] = pyarrow.LargeListArray.from_arrays(log.offsets, log.time)
-        about = {"sums": [_plain(value) for value in sums], "digest": digest}
+        about = {"sums": plain(sums), "digest": digest}
         state = f"{self._state} {part.identity}"
         self._pieces.write(_name(number), pyarrow.table(columns), about, state)
 
@@ -121,7 +122,7 @@ class UnfinishedFit:
         def once(make: Callable[[], Pooled]) -> Pooled:
             data = _read(path, state)
             if data is None:
-                shared, effects = ([_plain(value) for value in each] for each in make())
+                shared, effects = map(plain, make())
                 data = {"state": state, "shared": shared, "effects": effects}
                 write_json(path, data, sealed=True)
             # Made or read, the same: every bit of it decides the files of the instances.
@@ -146,7 +147,7 @@ class _KnownErrors(dict[str, Any]):
 
     def __setitem__(self, name: str, errors: Any) -> None:
         super().__setitem__(name, errors)
-        finite = {key: _plain(row) for key, row in self.items() if np.isfinite(row).all()}
+        finite = {key: plain(row) for key, row in self.items() if np.isfinite(row).all()}
         write_json(self._path, {"state": self._state, "errors": finite}, sealed=True)
 
 
@@ -165,7 +166,3 @@ def _read(path: Path, state: str) -> dict[str, Any] | None:
 
 def _name(number: int) -> str:
     return f"scan-{number:06d}"
-
-
-def _plain(value: Any) -> Any:
-    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value

@@ -50,19 +50,17 @@ def fit_by_descent(
     """Fit each instance of a part by gradient descent."""
     out = allocate_fits(log.n_instances, design.size)
     coefficients, free, errors, noise, gap = out
-    marks = np.array([steps], np.int64)
     all_determined = True
     for u in np.flatnonzero(log.lengths).tolist():
         gram, weights, mean = _statistics(log, design, penalty, u)
-        best, unbound, spread, left, determined = solve_penalised(
+        best, unbound, spread, _, determined = solve_penalised(
             design, gram, weights, True, penalty.ridge, gap[u : u + 1]
         )
-        path = _descend(design, gram, weights, marks, _start(design, seed))
+        path = _descend(design, gram, weights, np.array([steps]), _start(design, seed))
         coefficients[u], free[u] = path[0], unbound
         gap[u] += _excess(gram, weights, path, best)[0]
-        left = _left(gram, path[0])
         freedom = max(log.lengths[u] - (design.size - (weights * spread).sum()), 1.0)
-        noise[u] = np.sqrt(max(left, 0.0) / freedom)
+        noise[u] = np.sqrt(max(_left(gram, path[0]), 0.0) / freedom)
         errors[u] = noise[u] * np.sqrt(spread)
         coefficients[u, : design.n_arms] += mean
         free[u, : design.n_arms] += mean
@@ -77,13 +75,11 @@ def trace_descent(
     found = []
     steps = np.asarray(marks, np.int64)
     with single_threaded_algebra():
-        for u in np.flatnonzero(log.lengths):
-            gram, weights, _ = _statistics(log, design, penalty, int(u))
-            gap = np.zeros(1)
-            best = solve_penalised(design, gram, weights, True, penalty.ridge, gap)[0]
+        for u in np.flatnonzero(log.lengths).tolist():
+            gram, weights, _ = _statistics(log, design, penalty, u)
+            best = solve_penalised(design, gram, weights, True, penalty.ridge, np.zeros(1))[0]
             path = _descend(design, gram, weights, steps, _start(design, seed))
-            matrices = interaction_matrices(design, path)
-            norms = np.sqrt((matrices**2).sum(axis=(1, 2)))
+            norms = np.sqrt((interaction_matrices(design, path) ** 2).sum(axis=(1, 2)))
             found.append(Descent(steps, _excess(gram, weights, path, best), norms))
     return found
 

@@ -31,14 +31,11 @@ from influential_bandits.learning.solvers.psd import (
     triangular_inverse,
 )
 from influential_bandits.learning.statistics.design import (
-    DIAGONAL,
-    FREE,
-    NONE,
-    SYMMETRIC,
     Design,
     Events,
     event_columns,
     history_gram,
+    interaction_entries,
 )
 from influential_bandits.learning.statistics.random_effects import RandomEffects
 from influential_bandits.learning.statistics.reduction import (
@@ -151,19 +148,8 @@ def _first_guess(grams: Floats, design: Design, effects: RandomEffects, least: f
 
 def _groups(design: Design) -> Ints:
     """Return the group of each coefficient: 0 initial loss, 1 level, 2 diagonal, 3 off it."""
-    arms = design.n_arms
-    out = np.zeros(design.size, np.int64)
-    out[arms : arms + design.controls] = 1
-    start = arms + design.controls
-    out[start:] = 3
-    own = {
-        NONE: [],
-        DIAGONAL: list(range(arms)),
-        SYMMETRIC: [i * (i + 1) // 2 + i for i in range(arms)],
-        FREE: [i * arms + i for i in range(arms)],
-    }[design.kind]
-    out[start + np.array(own, np.int64)] = 2
-    return out
+    entries = [2 if i == j else 3 for i, j in interaction_entries(design.kind, design.n_arms)]
+    return np.array([0] * design.n_arms + [1] * design.controls + entries, np.int64)
 
 
 def _covariance(prior: Prior, design: Design) -> Any:

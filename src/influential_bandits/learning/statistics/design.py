@@ -233,6 +233,15 @@ def list_entries(
     return size
 
 
+@inlined
+def add_transposed(out: Floats) -> None:
+    """Make a sum symmetric of which each pair was added on one side, the diagonal once."""
+    for a in range(out.shape[0]):
+        for b in range(a):
+            both = out[a, b] + out[b, a]
+            out[a, b] = out[b, a] = both
+
+
 @kernel
 def history_gram(design: Design, events: Events, u: int, size: int, out: Floats) -> None:
     """Fill the Gram matrix of one history: Σ (x, y)(x, y)ᵀ, (size + 1, size + 1), symmetric."""
@@ -252,10 +261,7 @@ def history_gram(design: Design, events: Events, u: int, size: int, out: Floats)
             for b in range(a, used + 1):
                 row[index[b]] += factor * value[b]
         level = take_event(design, events, n, counts, level)
-    for a in range(size + 1):
-        for b in range(a):
-            both = out[a, b] + out[b, a]
-            out[a, b] = out[b, a] = both
+    add_transposed(out)
 
 
 @kernel

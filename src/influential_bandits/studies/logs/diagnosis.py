@@ -53,7 +53,7 @@ def diagnose_log(
     progress: bool | None = None,
     execution: Execution | int | None = None,
 ) -> Diagnosis:
-    """ScoreTest at a log in every way, and write report, summary and model into a folder.
+    """Look at a log in every way, and write report, summary and model into a folder.
 
     Models are fitted by the execution; the test of influence runs on this computer.
     """

@@ -353,7 +353,7 @@ def _count(claim: str, which: Any, paper: int, same: bool) -> Finding:
 
 
 def _named_entries(arms: tuple[str, ...], matrices: Floats, same: bool) -> list[Finding]:
-    """ScoreTest at the entries that the paper names."""
+    """Look at the entries that the paper names."""
     wanted = (
         ("Horror", "Horror", "high"),
         ("Comedy", "Comedy", "high"),
