@@ -12,7 +12,7 @@ import pytest
 from influential_bandits.datasets import movielens as module
 from influential_bandits.datasets.archive import Archive
 from influential_bandits.datasets.movielens import movielens, movielens_genres
-from influential_bandits.errors import InvalidInput, InvalidLog, MissingExtra
+from influential_bandits.errors import InvalidInput, InvalidLog, MissingExtra, MissingFile
 from influential_bandits.logs.membership import Membership
 
 MOVIES = [
@@ -236,7 +236,7 @@ def test_an_unknown_choice(tmp_path, refused):
 
 class TestMissingFiles:
     def test_no_such_path(self, tmp_path, refused):
-        with refused(InvalidInput, "no folder and no file", "nowhere"):
+        with refused(MissingFile, "no folder and no file", "nowhere"):
             movielens(tmp_path / "nowhere")
 
     @pytest.mark.parametrize("path", [None, 3, b"bytes"])

@@ -331,7 +331,7 @@ def test_the_same_seed_gives_the_same_bits_and_another_seed_does_not():
 def test_threads_do_not_change_a_bit(threads, monkeypatch):
     whole = synthetic_log(30, 40, 3, **RICH)
     monkeypatch.setattr(synthetic, "EVENTS_PER_TASK", 100)
-    cut = synthetic_log(30, 40, 3, **RICH, threads=threads)
+    cut = synthetic_log(30, 40, 3, **RICH, execution=threads)
     assert_same_bits(whole, cut)
     for name in ("initial_losses", "interactions"):
         one, other = (getattr(log.about["truth"], name) for log in (whole, cut))
@@ -483,9 +483,9 @@ def test_numbers_at_the_end_of_their_ranges_leave_finite_losses_and_lawful_arms(
         ({"events": [3.5, 4.0, 1.0]}, ("events", "float64")),
         ({"events": [3, 0, 4]}, ("events", "got 0")),
         ({"events": [3, 2**31, 4]}, ("events", "2147483648")),
-        ({"arms": 0}, ("arms", "0")),
-        ({"arms": 10_001}, ("arms", "10001")),
-        ({"arms": True}, ("arms", "True")),
+        ({"n_arms": 0}, ("n_arms", "0")),
+        ({"n_arms": 10_001}, ("n_arms", "10001")),
+        ({"n_arms": True}, ("n_arms", "True")),
         ({"interaction": np.eye(3)}, ("interaction", "(3, 3)", "2 × 2")),
         ({"initial_loss": [1, 2, 3]}, ("initial_loss", "(3,)")),
         ({"initial_loss": [1, math.nan]}, ("initial_loss", "finite")),
@@ -514,14 +514,15 @@ def test_numbers_at_the_end_of_their_ranges_leave_finite_losses_and_lawful_arms(
         ({"gap": 0.0}, ("gap", "0.0")),
         ({"seed": -1}, ("seed", "-1")),
         ({"seed": 2**64}, ("seed",)),
-        ({"threads": 0}, ("threads", "0")),
+        ({"execution": 0}, ("threads", "0")),
+        ({"execution": "all"}, ("execution", "all")),
         ({"events": 2**31 - 1, "instances": 2**12}, ("synthetic_parts",)),
     ],
     ids=str,
 )
 def test_what_makes_no_sense_is_refused(settings, mentions, refused):
     with refused(InvalidInput, *mentions):
-        synthetic_log(**({"instances": 3, "events": 4, "arms": 2} | settings))
+        synthetic_log(**({"instances": 3, "events": 4, "n_arms": 2} | settings))
 
 
 def test_an_interaction_of_larger_entries_than_a_loss_may_have_is_refused(refused):

@@ -20,7 +20,7 @@ from influential_bandits.learning.influence_test_result import (
     ScoreTest,
 )
 from influential_bandits.learning.kalman import Components
-from influential_bandits.logs.log import EventLog
+from influential_bandits.logs.log import EventLog, sort_into_log
 from influential_bandits.logs.membership import Membership
 
 LEVEL = 0.05
@@ -212,7 +212,7 @@ def test_the_order_of_arms_does_not_change_p_values():
     names = [str(arm) for arm in order]
     place = np.argsort(order)
     who = np.repeat(np.arange(60), log.lengths)
-    renamed = EventLog.of_codes(
+    renamed = sort_into_log(
         log.instances,
         who,
         place[log.arm].astype(np.int32),
@@ -313,7 +313,7 @@ def test_arms_never_met_empty_histories_and_single_events_do_no_harm():
     lengths = np.where(np.arange(60) % 6 == 0, 19, 0)
     kept = log.without_last(events=19).take(np.flatnonzero(lengths))
     who = np.concatenate([np.repeat(np.arange(60), log.lengths), 100 + np.arange(10)])
-    more = EventLog.of_codes(
+    more = sort_into_log(
         [str(n) for n in range(120)],
         who,
         np.concatenate([log.item, kept.item]),

@@ -33,8 +33,8 @@ from influential_bandits.learning.statistics.log_scan import (
 from influential_bandits.learning.statistics.pooled_sums import arm_sums
 from influential_bandits.learning.statistics.reduction import add_over_parts, tree_sum
 from influential_bandits.learning.unfinished_fit import UnfinishedFit
-from influential_bandits.logs import surveying
-from influential_bandits.logs.log import joined
+from influential_bandits.logs.log import concatenate_logs
+from influential_bandits.logs.options import ChunkSizes
 
 ARRAYS = (
     "coefficients_",
@@ -45,6 +45,7 @@ ARRAYS = (
     "unconstrained_population_",
     "population_covariance_",
 )
+EACH_FILE = ChunkSizes(group=1)  # a partition for each file
 POOLINGS = ["none", "full", "partial"]
 OPTIONS = {"instance": "user", "arm": "ad", "time": "time", "loss": "loss"}
 INTERACTION = [[0.3, -0.1, 0.0], [-0.1, 0.2, 0.0], [0.0, 0.0, 0.1]]
@@ -64,7 +65,7 @@ class Part:
             count.write_text(str(done + 1))
             if done >= self.loads:
                 raise InvalidInput("the file is damaged")
-        return ib.read_log(self.path, **OPTIONS, arms=["a", "b", "c"])
+        return ib.read_log(self.path, **OPTIONS, arm_names=["a", "b", "c"])
 
 
 class Parts:
@@ -84,7 +85,7 @@ def frame_of(log):
 
 @pytest.fixture(scope="module")
 def whole():
-    return ib.synthetic_log(
+    return ib.data.synthetic_log(
         40, 30, 3, interaction=INTERACTION, memory=0.8, spread=0.5, drift=0.3, seed=4
     )
 
@@ -202,7 +203,7 @@ def test_many_partitions_travel_in_groups(partitioned, monkeypatch):
 @given(st.integers(0, 99), st.integers(1, 60), st.integers(1, 7), st.permutations(range(7)))
 def test_samples_of_parts_make_the_sample_of_all(seed, most, cuts, order):
     size = SampleSize(most, 200, 3)
-    log = ib.synthetic_log(50, 9, 2, seed=seed)
+    log = ib.data.synthetic_log(50, 9, 2, seed=seed)
     expected = log.take(choose_lowest(hash_labels(log.instances, seed), log.lengths, size))
     drawn = HistorySample(size)
     parts = np.array_split(np.arange(50), cuts)
@@ -248,7 +249,7 @@ def test_few_of_many_instances_are_sent(partitioned, monkeypatch):
     add = HistorySample.add
     monkeypatch.setattr(HistorySample, "add", lambda *a: (sent.append(a[3].n_instances), add(*a)))
     found = scan_log(partitioned, 0, ib.LocalExecution(1), size=size)
-    everyone = joined([part.load() for part in partitioned.partitions])
+    everyone = concatenate_logs([part.load() for part in partitioned.partitions])
     ranks = hash_labels(everyone.instances, 0)
     expected = everyone.take(choose_lowest(ranks, everyone.lengths, size))
     assert found.sample.instances == expected.instances
@@ -366,7 +367,7 @@ def test_the_population_alone_can_do_what_a_population_can(partitioned, whole, t
     assert about["logged_mix"] == pytest.approx([1 / 3] * 3, abs=0.1)
     for name in ARRAYS[4:]:
         np.testing.assert_allclose(getattr(model, name), getattr(memory, name), atol=1e-12)
-    assert model.noise().scale == pytest.approx(memory.noise().scale, rel=1e-12)
+    assert model.noise().sigma == pytest.approx(memory.noise().sigma, rel=1e-12)
     assert model.gap_ == memory.gap_
     one, other = model.prior(), memory.prior()
     np.testing.assert_allclose(one.mean, other.mean, atol=1e-12)
@@ -425,18 +426,16 @@ def test_events_that_changed_are_fitted_anew_even_if_the_population_is_the_same(
     options = {"instance": "user", "arm": "ad", "time": "time", "loss": "loss"}
     for n, users in enumerate((range(3), range(3, 6))):
         frame_of(whole.take(np.array(users))).to_parquet(source / f"{n}.parquet")
-    small = {"execution": ib.LocalExecution(1), **options}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(surveying, "GROUP_BYTES", 1)  # a partition for each file
-        fit_partitions(model_of("none"), ib.open_partitions(source, **small), out)
-        before = pieces_of(out)
-        frame = frame_of(whole.take(np.arange(3)))
-        frame.assign(time=-frame.time).to_parquet(source / "0.parquet")  # the same, backwards
-        fit_partitions(model_of("none"), ib.open_partitions(source, **small), out)
-        after = pieces_of(out)
-        fit_partitions(
-            model_of("none"), ib.open_partitions(source, **small), tmp_path / "a" / "m.json"
-        )
+    small = {"execution": 1, "sizes": EACH_FILE, **options}
+    fit_partitions(model_of("none"), ib.logs.open_partitions(source, **small), out)
+    before = pieces_of(out)
+    frame = frame_of(whole.take(np.arange(3)))
+    frame.assign(time=-frame.time).to_parquet(source / "0.parquet")  # the same, backwards
+    fit_partitions(model_of("none"), ib.logs.open_partitions(source, **small), out)
+    after = pieces_of(out)
+    fit_partitions(
+        model_of("none"), ib.logs.open_partitions(source, **small), tmp_path / "a" / "m.json"
+    )
     assert len(before) == 2
     assert before["partition-000000.parquet"] != after["partition-000000.parquet"]
     assert after == pieces_of(tmp_path / "a" / "m.json")
@@ -477,11 +476,9 @@ def test_no_good_partition_at_all(partitioned, tmp_path, refused):
 
 
 @pytest.fixture
-def opened(folder, monkeypatch):
-    monkeypatch.setattr(surveying, "GROUP_BYTES", 1)  # a partition for each file
-    return ib.open_partitions(
-        folder, instance="user", arm="ad", time="time", loss="loss", execution=ib.LocalExecution(1)
-    )
+def opened(folder):
+    columns = {"instance": "user", "arm": "ad", "time": "time", "loss": "loss"}
+    return ib.logs.open_partitions(folder, **columns, execution=1, sizes=EACH_FILE)
 
 
 class Dying(ib.LocalExecution):
@@ -493,7 +490,7 @@ class Dying(ib.LocalExecution):
 
     def _live(self):
         if self.left == 0:
-            raise ib.ClusterLost("the scheduler went away")
+            raise ib.errors.ClusterLost("the scheduler went away")
         self.left -= 1
 
     def outcomes(self, work, tasks):
@@ -520,7 +517,7 @@ def test_a_fit_whose_cluster_dies_again_and_again_comes_to_its_end(
     while found is None:
         try:
             found = choose_and_fit_partitions(clone(model), opened, there, left_out, Dying(results))
-        except ib.ClusterLost:
+        except ib.errors.ClusterLost:
             deaths += 1
             assert deaths < 20
             assert not there.exists()
@@ -537,7 +534,7 @@ def test_surveys_of_parts_are_kept_to_the_bit_and_not_made_twice(opened, tmp_pat
         kept = UnfinishedFit(tmp_path, opened, 3)
         found = [kept.find(*each) is not None for each in enumerate(opened.partitions)]
         assert sum(found) == known
-        with contextlib.suppress(ib.ClusterLost):
+        with contextlib.suppress(ib.errors.ClusterLost):
             again = scan_log(opened, 3, Dying(results), kept)
     assert len(list(tmp_path.glob("scan-*.parquet"))) == 7
     once_more = scan_log(opened, 3, Dying(0), UnfinishedFit(tmp_path, opened, 3))
@@ -553,18 +550,18 @@ def test_surveys_of_other_files_seeds_or_settings_do_not_count(opened, whole, tm
     shutil.copytree(folder, source)
     how = {"instance": "user", "arm": "ad", "time": "time", "loss": "loss"}
     how["execution"] = ib.LocalExecution(1)
-    log = ib.open_partitions(source, **how)
+    log = ib.logs.open_partitions(source, **how)
     scan_log(log, 3, ib.LocalExecution(1), UnfinishedFit(tmp_path / "kept", log, 3))
 
     def known(log, seed=3):
         kept = UnfinishedFit(tmp_path / "kept", log, seed)
         return sum(kept.find(*each) is not None for each in enumerate(log.partitions))
 
-    assert known(log) == known(ib.open_partitions(source, **how)) == 7
+    assert known(log) == known(ib.logs.open_partitions(source, **how)) == 7
     assert known(log, seed=4) == 0
-    assert known(ib.open_partitions(source, **how | {"loss": None, "reward": "loss"})) == 0
+    assert known(ib.logs.open_partitions(source, **how | {"loss": None, "reward": "loss"})) == 0
     os.utime(source / "part-0.parquet", (0, 0))
-    assert known(ib.open_partitions(source, **how)) == 0
+    assert known(ib.logs.open_partitions(source, **how)) == 0
 
 
 def test_damaged_notes_of_an_unfinished_fit_are_made_anew(opened, tmp_path):
@@ -597,7 +594,8 @@ def run(monkeypatch, *arguments):
 
 
 def test_the_command_fits_by_partition_on_a_cluster(folder, cluster, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(surveying, "GROUP_BYTES", 1)  # a partition for each file
+    cut = partial(ib.logs.open_partitions, sizes=EACH_FILE)
+    monkeypatch.setattr("influential_bandits.studies.logs.options.open_partitions", cut)
     address = cluster._client.scheduler.address
     common = ["fit", folder, "--by-partition", "--pooling", "partial"]
     there, here = tmp_path / "there" / "model.json", tmp_path / "here" / "model.json"

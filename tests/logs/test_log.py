@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from influential_bandits.errors import InvalidInput, InvalidLog
-from influential_bandits.logs.log import EventLog, require_log
+from influential_bandits.logs.log import EventLog, require_log, sort_into_log
 from influential_bandits.logs.membership import Membership
 from influential_bandits.logs.reading import read_log
 
@@ -34,8 +34,8 @@ def histories(log):
     made = {}
     for label in log.instances:
         one = log.history(label)
-        arms = [log.arm_names[arm] for arm in one.arm]
-        made[label] = (arms, one.loss.tolist(), None if one.time is None else one.time.tolist())
+        items = [log.membership.items[item] for item in one.item]
+        made[label] = (items, one.loss.tolist(), None if one.time is None else one.time.tolist())
     return made
 
 
@@ -122,7 +122,7 @@ def test_a_log_of_numbers_and_its_columns_cannot_be_changed():
 
 def test_a_log_of_codes_is_the_log_of_labels():
     by_label = EventLog(["b", "a", "b"], ["y", "x", "x"], [1.0, 2.0, 3.0], [5.0, 1.0, 4.0])
-    by_code = EventLog.of_codes(
+    by_code = sort_into_log(
         ["b", "a"],
         np.array([0, 1, 0]),
         np.array([0, 1, 1], np.int32),
@@ -147,13 +147,22 @@ def test_a_log_becomes_a_frame_of_any_library_that_can_be_read_again(library):
     log = EventLog(["b", "a", "b"], ["y", "x", "x"], [1, 2, 3], [5, 1, 4])
     frame = log.to_frame(library)
     assert type(frame).__module__.startswith(library)
-    again = read_log(frame, instance="instance", arm="item", time="time", loss="loss")
-    assert again.loss.tolist() == log.loss.tolist()
-    assert again.instances == log.instances
-    assert set(again.arm_names) == set(log.arm_names)
-    bare = EventLog(["b"], ["y"], [1]).to_frame(library)
-    names = bare.column_names if library == "pyarrow" else list(bare.columns)
+    assert_same(read_log(frame), log)
+    bare = EventLog(["b"], ["y"], [1])
+    names = bare.to_frame("pyarrow").column_names
     assert names == ["instance", "item", "loss"]
+    assert_same(read_log(bare.to_frame(library)), bare)
+    films = EventLog(["b", "a"], ["Ghost", "Alien"], [1, 2], membership=Membership(FILMS))
+    again = read_log(films.to_frame(library))
+    assert_same(again, films)
+    assert again.membership.weights("Ghost") == films.membership.weights("Ghost")
+
+
+def assert_same(one, other):
+    """Compare events by their labels: a log that is read has its arms in order of name."""
+    assert one.instances == other.instances
+    assert set(one.arm_names) <= set(other.arm_names)
+    assert histories(one) == histories(other)
 
 
 def test_a_frame_of_another_library_is_refused(refused):
@@ -252,7 +261,7 @@ def test_memberships_that_are_refused(refused):
     with refused(InvalidInput, "'Jaws'", "no arm"):
         Membership({"Jaws": []})
     with refused(InvalidInput, "'Alien'", "unknown arm 'Horror'"):
-        Membership(FILMS, arms=["Comedy"])
+        Membership(FILMS, arm_names=["Comedy"])
     with refused(InvalidInput, "no item 'Jaws'"):
         Membership(FILMS).weights("Jaws")
     assert repr(Membership(FILMS)).endswith("2 items belong to several)")

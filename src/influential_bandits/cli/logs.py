@@ -209,7 +209,7 @@ def _read(
     temporary: str | None = None,
 ) -> Any:
     """Read a log for a command, or open its partitions, and say what was taken for what."""
-    from influential_bandits.logs.addresses import describe_files
+    from influential_bandits.logs.remote_folder import describe_files
     from influential_bandits.studies.logs.options import open_for_command, read_for_command
 
     names = ("instance", "arm", "time", "loss", "rating", "reward")

@@ -29,7 +29,7 @@ app = typer.Typer()
 
 @app.command(
     epilog="Example: influential-bandits simulate instance.json --policy LCB "
-    "--policy 'InfluentialLCB(scale=2.0)'"
+    "--policy 'InfluentialLCB(influence_bound=2.0)'"
 )
 def simulate(
     instances: Annotated[
@@ -39,13 +39,15 @@ def simulate(
     policy: Annotated[
         list[str] | None,
         typer.Option(
-            help="Policy, such as LCB or 'InfluentialLCB(scale=2.0)', or one of your own, as in "
-            "'mine.py:Greedy(epsilon=0.1)' or package.module:Greedy; may be repeated."
+            help="Policy, such as LCB or 'InfluentialLCB(influence_bound=2.0)', or one of yours, "
+            "as in 'mine.py:Greedy(epsilon=0.1)' or package.module:Greedy; may be repeated."
         ),
     ] = None,
     horizon: Annotated[int, typer.Option(help="Number of rounds.")] = 10_000,
     noise: Annotated[NoiseKind, typer.Option(help="Noise on the losses.")] = NoiseKind.gaussian,
-    scale: Annotated[float, typer.Option(help="Standard deviation or bound of the noise.")] = 1.0,
+    sigma: Annotated[
+        float, typer.Option(help="Standard deviation of the noise; of uniform noise the bound.")
+    ] = 1.0,
     seeds: Annotated[int, typer.Option(help="Number of seeds.")] = 10,
     delay: Annotated[int, typer.Option(help="Rounds until a loss is known.")] = 0,
     delay_law: Annotated[
@@ -83,7 +85,7 @@ def simulate(
             "batch": batch,
             "eligible": eligible,
         }
-        rules = Rules.of(horizon, noise.value, scale, seeds, practice)
+        rules = Rules.of(horizon, noise.value, sigma, seeds, practice)
         files = instance_files(instances)
         with (
             choose_execution(engine, scheduler, jobs, processes) as execution,

@@ -124,7 +124,7 @@ def influence_test(
     Examples
     --------
     >>> import influential_bandits as ib
-    >>> log = ib.synthetic_log(100, 60, 3, drift=0.5, bursts=0.3, steering=1.0, seed=1)
+    >>> log = ib.data.synthetic_log(100, 60, 3, drift=0.5, bursts=0.3, steering=1.0, seed=1)
     >>> print(ib.influence_test(log))
     no influence beyond drift was seen (p = ...
     """

@@ -90,7 +90,7 @@ class InfluenceTest:
     Examples
     --------
     >>> import influential_bandits as ib
-    >>> log = ib.synthetic_log(
+    >>> log = ib.data.synthetic_log(
     ...     100,
     ...     80,
     ...     3,
@@ -158,7 +158,7 @@ class InfluenceTest:
         Examples
         --------
         >>> import influential_bandits as ib
-        >>> ib.influence_test(ib.synthetic_log(60, 40, 3)).events_needed(0.001)
+        >>> ib.influence_test(ib.data.synthetic_log(60, 40, 3)).events_needed(0.001)
         13611
         """
         wanted = self.effect if effect is None else effect

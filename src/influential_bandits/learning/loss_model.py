@@ -21,7 +21,7 @@ from influential_bandits.learning.statistics.design import Design, predict_losse
 from influential_bandits.learning.statistics.log_scan import scan_log
 from influential_bandits.learning.statistics.random_effects import RandomEffects
 from influential_bandits.learning.statistics.reduction import HasPartitions
-from influential_bandits.logs.log import EventLog, require_log
+from influential_bandits.logs.log import EventLog, require_log, sort_into_log
 from influential_bandits.logs.membership import Membership
 from influential_bandits.logs.streaming import LogStream
 from influential_bandits.numerics.arrays import Floats, Ints
@@ -119,7 +119,7 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
         Examples
         --------
         >>> import tempfile, influential_bandits as ib
-        >>> model = ib.StationaryModel().fit(ib.synthetic_log(3, 10, 2, seed=0))
+        >>> model = ib.StationaryModel().fit(ib.data.synthetic_log(3, 10, 2, seed=0))
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     model.save(f"{folder}/model.json")
         ...     again = ib.StationaryModel.load(f"{folder}/model.json")
@@ -280,7 +280,7 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
             raise InvalidInput(str(error)) from None
         events, arms = X.shape
         table = Membership.of_weights([str(i) for i in range(arms)], X)
-        return EventLog.of_codes(
+        return sort_into_log(
             [ONE_HISTORY],
             np.zeros(events, np.int64),
             np.arange(events, dtype=np.int32),

@@ -56,7 +56,8 @@ class Plan:
     Examples
     --------
     >>> import influential_bandits as ib
-    >>> log = ib.synthetic_log(300, 60, 2, interaction=[[0.5, 0], [0, 0.2]], memory=0.8, seed=0)
+    >>> truth = [[0.5, 0], [0, 0.2]]
+    >>> log = ib.data.synthetic_log(300, 60, 2, interaction=truth, memory=0.8, seed=0)
     >>> found = ib.plan(ib.InfluenceModel(memory=0.8, pooling="full").fit(log), 100)
     >>> found.loss < found.logged_loss
     True
@@ -171,7 +172,7 @@ def plan(
     --------
     >>> import influential_bandits as ib
     >>> truth = [[0.5, 0.0], [0.0, 0.2]]
-    >>> log = ib.synthetic_log(300, 60, 2, interaction=truth, memory=0.8, seed=0)
+    >>> log = ib.data.synthetic_log(300, 60, 2, interaction=truth, memory=0.8, seed=0)
     >>> model = ib.InfluenceModel(memory=0.8, pooling="full").fit(log)
     >>> found = ib.plan(model, 100, log=log)
     >>> found

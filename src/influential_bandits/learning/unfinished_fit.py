@@ -29,7 +29,7 @@ from influential_bandits.learning.statistics.log_scan import (
 )
 from influential_bandits.learning.statistics.pooled_sums import ArmSums
 from influential_bandits.learning.statistics.random_effects import RandomEffects
-from influential_bandits.logs.log import EventLog
+from influential_bandits.logs.log import EventLog, make_sorted_log
 from influential_bandits.numerics.fingerprints import package_digest
 from influential_bandits.piece_store import PieceStore
 
@@ -51,7 +51,7 @@ class UnfinishedFit:
 
     def __init__(self, path: Path, log: Any, seed: int) -> None:
         self.path = path
-        self._membership = getattr(log, "membership", None)
+        self._membership: Any = getattr(log, "membership", None)
         self._seed = seed
         self._pieces = PieceStore(path, {"what": "scan of a partition"})
         many = getattr(log, "n_instances", None)  # decides how many each part sends
@@ -94,7 +94,7 @@ class UnfinishedFit:
 
         lengths = optional_module("pyarrow.compute").list_value_length(table["item"])
         instances = tuple(table["instance"].to_pylist())
-        log = EventLog._of_sorted(
+        log = make_sorted_log(
             instances,
             np.concatenate([[0], np.cumsum(lengths.to_numpy())]).astype(np.int64),
             column("item"),

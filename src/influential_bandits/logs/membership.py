@@ -28,7 +28,7 @@ class Membership(Frozen):
     ----------
     items : mapping of str to a sequence of str
         The arms of each item.
-    arms : sequence of str, optional
+    arm_names : sequence of str, optional
         All arms, in the order wanted; by default sorted by name.
     choose : "fractional" or "random"
         What becomes of an item of several arms: a share for each, or one of them drawn at random,
@@ -51,13 +51,14 @@ class Membership(Frozen):
     def __init__(
         self,
         items: Mapping[str, Sequence[str]],
-        arms: Sequence[str] | None = None,
+        arm_names: Sequence[str] | None = None,
         choose: str = "fractional",
         seed: int = 0,
     ) -> None:
         if choose not in {"fractional", "random"}:
             raise InvalidInput(f"choose must be 'fractional' or 'random', got {choose!r}")
-        known = sorted({arm for many in items.values() for arm in many}) if arms is None else arms
+        met = {arm for many in items.values() for arm in many}
+        known = sorted(met) if arm_names is None else arm_names
         number = {arm: n for n, arm in enumerate(known)}
         chosen: list[list[int]] = []
         key = np.uint64(whole_number("seed", seed))
@@ -146,6 +147,10 @@ class Membership(Frozen):
             number = self.items.index(item)
         except ValueError:
             raise InvalidInput(f"there is no item {item!r}") from None
+        return self.weights_of(number)
+
+    def weights_of(self, number: int) -> dict[str, float]:
+        """Return the weights of an item, given by its number, by arm."""
         places = range(int(self.offsets[number]), int(self.offsets[number + 1]))
         return {self.arm_names[self.arm[p]]: float(self.weight[p]) for p in places}
 

@@ -38,7 +38,7 @@ from influential_bandits.learning.statistics.random_effects import (
     estimate_random_effects,
 )
 from influential_bandits.learning.statistics.reduction import add_over_parts
-from influential_bandits.logs.log import EventLog
+from influential_bandits.logs.log import EventLog, make_sorted_log
 from influential_bandits.logs.membership import Membership
 
 effects = st.builds(
@@ -395,7 +395,7 @@ def test_both_paths_agree():
     table = log.membership
     items = {name: list(table.weights(name)) for name in table.items}
     items |= {"both": table.arm_names[:2]}
-    general = EventLog._of_sorted(
+    general = make_sorted_log(
         log.instances,
         log.offsets,
         log.item,
@@ -461,7 +461,7 @@ def test_order_of_arms_permutes_coefficients(kind, single):
     table = log.membership
     items = {name: list(table.weights(name)) for name in table.items}
     names = [table.arm_names[i] for i in order]
-    other = EventLog._of_sorted(
+    other = make_sorted_log(
         log.instances, log.offsets, log.item, log.loss, log.time, Membership(items, names), {}
     )
     baseline = np.array([0.5, -1.0, 2.0, 0.0])

@@ -29,7 +29,7 @@ from influential_bandits.learning.statistics.reduction import (
     split_in_chunks,
     tree_sum,
 )
-from influential_bandits.logs.log import EventLog, joined
+from influential_bandits.logs.log import EventLog, concatenate_logs
 from influential_bandits.numerics.arrays import Ints
 
 __all__ = [
@@ -149,7 +149,7 @@ class HistorySample:
         """Return the sample, instances in the order of the parts."""
         self._cut()
         logs = [log for _, _, log in self._held]
-        return logs[0] if len(logs) == 1 else joined(logs)
+        return logs[0] if len(logs) == 1 else concatenate_logs(logs)
 
     def _cut(self) -> None:
         held = sorted(self._held, key=lambda each: each[0])

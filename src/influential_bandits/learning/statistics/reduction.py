@@ -20,7 +20,7 @@ from influential_bandits.checks import optional_module
 from influential_bandits.errors import InvalidLog
 from influential_bandits.execution.base import Execution
 from influential_bandits.execution.local import LocalExecution, chosen_execution
-from influential_bandits.logs.log import EventLog
+from influential_bandits.logs.log import EventLog, make_sorted_log
 
 __all__ = [
     "CHUNK",
@@ -130,7 +130,7 @@ def split_evenly(parts: Iterable[Any], chunk: int = CHUNK) -> Iterator[Any]:
 def _without_notes(log: EventLog) -> EventLog:
     """Return a log without what is kept beside it, which may be large, and would travel along."""
     columns = (log.instances, log.offsets, log.item, log.loss, log.time, log.membership)
-    return EventLog._of_sorted(*columns, {})
+    return make_sorted_log(*columns, {})
 
 
 def apply_to_part(work: Callable[[EventLog], Any], part: Any) -> tuple[tuple[str, ...], Any]:

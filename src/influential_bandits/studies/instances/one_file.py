@@ -52,7 +52,7 @@ class Rules:
 
     @classmethod
     def of(
-        cls, horizon: int, noise: str, scale: float, seeds: int, practice: Mapping[str, Any]
+        cls, horizon: int, noise: str, sigma: float, seeds: int, practice: Mapping[str, Any]
     ) -> Rules:
         """Check what a user has said; all settings of a scenario at their defaults, it is none."""
         scenario: Scenario | None = Scenario(**practice)
@@ -61,7 +61,7 @@ class Rules:
         number = whole_number("seeds", seeds, 1)
         horizon = checked_horizon(horizon)
         require_memory(number * len(log_spaced(horizon)) * 8, f"{number:,} seeds", "ask for fewer")
-        return cls(horizon, NOISES[noise](scale), number, scenario)
+        return cls(horizon, NOISES[noise](sigma), number, scenario)
 
     def played(
         self,
@@ -143,7 +143,7 @@ def describe_file(path: Path, horizon: int) -> str:
     try:
         judged = difficulty(instance)
         lines.append(f"Difficulty: {judged.verdict} (leaning {judged.leaning}): {judged.reason}")
-        shares = sorted(zip(judged.mix, instance.arms, strict=True), reverse=True)[:8]
+        shares = sorted(zip(judged.mix, instance.arm_names, strict=True), reverse=True)[:8]
         lines.append(
             "Best mix p*: " + ", ".join(f"{arm} {share:.1%}" for share, arm in shares if share > 0)
         )
@@ -153,7 +153,7 @@ def describe_file(path: Path, horizon: int) -> str:
         best = optimum(instance, horizon)
         order = np.argsort(-best.counts, kind="stable")[:8]
         counts = ", ".join(
-            f"{instance.arms[i]} {best.counts[i]:,.6g}" for i in order if best.counts[i] > 0
+            f"{instance.arm_names[i]} {best.counts[i]:,.6g}" for i in order if best.counts[i] > 0
         )
         lines.append(f"Optimum for T = {horizon:,}: loss {best.loss:,.6g}; counts {counts}")
         lines.append(f"Certificate: {_in_words(best.certificate)}")

@@ -8,9 +8,9 @@ from typing import Any
 from influential_bandits.errors import InvalidInput, InvalidLog
 from influential_bandits.execution.base import Execution
 from influential_bandits.logs.log import EventLog
+from influential_bandits.logs.options import USUAL_NAMES, guess_column
 from influential_bandits.logs.partitions import PartitionedLog, columns_at, open_partitions
 from influential_bandits.logs.reading import read_log
-from influential_bandits.logs.roles import USUAL, guess_column
 from influential_bandits.logs.sources import column_names
 
 __all__ = ["open_for_command", "read_for_command"]
@@ -23,7 +23,7 @@ def read_for_command(path: Path, named: dict[str, str | None], **options: Any) -
     """
     columns = column_names(path, options.get("separator"))
     found = _find_columns(str(path), columns, named, options)
-    log = read_log(path, **(options | {role: found.get(role) for role in USUAL}))
+    log = read_log(path, **(options | {role: found.get(role) for role in USUAL_NAMES}))
     log.about["columns"] = _describe(found)
     return log
 
@@ -43,7 +43,7 @@ def open_for_command(
             f"--by-partition reads Parquet files, but {address} is text; leave it out"
         )
     found = _find_columns(address, columns_at(address), named, options)
-    chosen = options | {role: found.get(role) for role in USUAL}
+    chosen = options | {role: found.get(role) for role in USUAL_NAMES}
     log = open_partitions(address, execution=execution, folder=temporary, **chosen)
     log.about["columns"] = _describe(found)
     return log
@@ -55,7 +55,7 @@ def _find_columns(
     """Return the column of each role, as it was named or by its usual name."""
     found = {role: name for role, name in named.items() if name is not None}
     value_named = any(role in found for role in ("loss", "rating", "reward"))
-    for role in USUAL:
+    for role in USUAL_NAMES:
         value = role in {"loss", "rating", "reward"}
         if role in found or (value and value_named):
             continue

@@ -14,8 +14,8 @@ from influential_bandits.learning.influence_test_result import InfluenceTest
 from influential_bandits.learning.models import InfluenceModel
 from influential_bandits.learning.selection import Validation, choose, ladder, validate
 from influential_bandits.learning.statistics.pooled_sums import arm_sums
-from influential_bandits.logs.addresses import describe_files
 from influential_bandits.logs.log import EventLog
+from influential_bandits.logs.remote_folder import describe_files
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.studies.runner.study import (
     Analysis,

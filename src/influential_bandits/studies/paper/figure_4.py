@@ -39,7 +39,7 @@ def analyse(settings: Settings, rows: dict[str, npt.NDArray[Any]]) -> Analysis:
     slopes = log_log_slopes(horizons, regret, low, high)
     verdicts = np.array(
         [
-            difficulty(random_instance(arms=3, seed=int(n))).verdict
+            difficulty(random_instance(n_arms=3, seed=int(n))).verdict
             for n in np.unique(rows["instance"])
         ]
     )

@@ -77,10 +77,10 @@ def _table(
 def _lcb_on_counterexample(settings: Settings, threads: int | None) -> npt.NDArray[Any]:
     horizon = min(settings.max_horizon, 10**6)
     run = simulate(
-        counterexample(), LCB(), horizon, record="arms", execution=threads, progress=False
+        counterexample(), LCB(), horizon, record="choices", execution=threads, progress=False
     )
-    assert run.arms is not None
-    return run.arms[0, 0]
+    assert run.choices is not None
+    return run.choices[0, 0]
 
 
 def _pull_times(settings: Settings, threads: int | None) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def _proposition_2_2(settings: Settings, threads: int | None) -> dict[str, Any]:
 def _proposition_2_3(settings: Settings, threads: int | None) -> dict[str, Any]:
     tables = []
     for policy in POLICIES:
-        first = simulate(linear_lower_bound(0), policy, 1, record="arms").arms
+        first = simulate(linear_lower_bound(0), policy, 1, record="choices").choices
         assert first is not None
         instance = linear_lower_bound(int(first[0, 0, 0]))
         marks = decades(settings.max_horizon)
@@ -128,7 +128,7 @@ def _theorem_2_6(settings: Settings, threads: int | None) -> dict[str, Any]:
     horizon = min(settings.max_horizon, 10**6)
     tables = []
     for number in range(settings.seeds):
-        instance = random_instance(arms=2 + number % 9, seed=number)
+        instance = random_instance(n_arms=2 + number % 9, seed=number)
         run = simulate(
             instance,
             InfluentialLCB(),
@@ -154,12 +154,12 @@ def _per_state(settings: Settings, threads: int | None) -> dict[str, Any]:
             policy,
             horizon,
             checkpoints=decades(horizon, 10),
-            record="arms",
+            record="choices",
             execution=threads,
             progress=False,
         )
-        assert run.arms is not None
-        excess = per_state_excess(linear_lower_bound(0), run.arms[0, 0], run.checkpoints)
+        assert run.choices is not None
+        excess = per_state_excess(linear_lower_bound(0), run.choices[0, 0], run.checkpoints)
         tables.append(_table(type(policy).__name__, 0, run.checkpoints, excess, run.regret()[0, 0]))
     return _stacked(tables)
 

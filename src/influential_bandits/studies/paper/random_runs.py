@@ -39,7 +39,7 @@ def _random_rows(
     policy: Policy, max_horizon: int, numbers: range, threads: int | None
 ) -> dict[str, Any]:
     run = simulate(
-        [random_instance(arms=3, seed=n) for n in numbers],
+        [random_instance(n_arms=3, seed=n) for n in numbers],
         policy,
         max_horizon,
         GaussianNoise(1.0),
