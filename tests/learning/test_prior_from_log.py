@@ -121,7 +121,7 @@ def test_arms_are_numbered_as_the_policy_numbers_them():
     log = ib.data.synthetic_log(1, 2000, 3, interaction=truth, seed=3)
     model = ib.InfluenceModel(ridge=1e-3).fit(log)
     order = [2, 0, 1]
-    plain, moved = model.prior(), model.prior(arms=[log.arm_names[k] for k in order])
+    plain, moved = model.prior(), model.prior(arm_names=[log.arm_names[k] for k in order])
     names = named_unknowns(3)
     back = [
         names.index(
@@ -139,4 +139,4 @@ def test_arms_that_are_not_those_of_the_log_are_refused(refused):
     log = ib.data.synthetic_log(1, 100, 2, seed=0)
     model = ib.InfluenceModel().fit(log)
     with refused(ib.errors.InvalidInput, "those of the log in some order"):
-        model.prior(arms=["a", "b"])
+        model.prior(arm_names=["a", "b"])

@@ -32,7 +32,7 @@ __all__ = ["Diagnosis", "describe_model", "diagnose_log", "fit_log"]
 TITLE = "Influential bandits: does the past change what comes next?"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Diagnosis:
     """What a log says about influence."""
 
@@ -41,6 +41,10 @@ class Diagnosis:
     test: InfluenceTest | None
     model: InfluenceModel
     sections: list[Section]
+
+    def __repr__(self) -> str:
+        """Say the verdict in a line."""
+        return f"Diagnosis({self.verdict.splitlines()[0]!r})"
 
 
 def diagnose_log(
