@@ -311,7 +311,7 @@ LOADERS = {
     "json": files.read_json,
     "instance": ib.Instance.load,
     "agent": lambda path: ib.Agent.load(path, ib.LCB()),
-    "model": ib.load_model,
+    "model": ib.InfluenceModel.load,
 }
 
 

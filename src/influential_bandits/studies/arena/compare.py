@@ -16,6 +16,7 @@ from influential_bandits.execution.base import Execution
 from influential_bandits.execution.local import chosen_execution
 from influential_bandits.files import write_json
 from influential_bandits.memory import require_memory
+from influential_bandits.piece_store import make_folder, require_writable
 from influential_bandits.policies.contract import Policy, require_labels
 from influential_bandits.policies.registry import policy_from_text
 from influential_bandits.studies.arena.contest import Contest, contest_of, wins
@@ -42,12 +43,7 @@ from influential_bandits.studies.runner.running import (
     report_failures,
     write_results,
 )
-from influential_bandits.studies.runner.store import (
-    StudyFolder,
-    make_folder,
-    provenance,
-    require_possible,
-)
+from influential_bandits.studies.runner.store import StudyFolder, provenance
 from influential_bandits.studies.runner.study import Section
 
 __all__ = ["Comparison", "compare"]
@@ -114,7 +110,7 @@ def compare(
         require_memory(needed, f"{seeds:,} instances of {len(players)} policies", "ask for fewer")
     where = chosen_execution(execution)
     named = list(_split(families))
-    require_possible(out)
+    require_writable(out)
     played, notes = chosen_families(named, data)
     plan = []
     for family in played:

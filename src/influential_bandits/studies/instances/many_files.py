@@ -18,12 +18,13 @@ from influential_bandits.execution.base import Execution
 from influential_bandits.execution.local import LocalExecution
 from influential_bandits.files import parse_json, read_regular
 from influential_bandits.numerics.fingerprints import package_digest
+from influential_bandits.piece_store import make_folder
 from influential_bandits.policies.contract import Policy
 from influential_bandits.policies.registry import code_digest, policy_from_text
 from influential_bandits.studies.instances.one_file import Rules, shown_marks
 from influential_bandits.studies.report.text import number
 from influential_bandits.studies.runner.running import finished_rows, progress_bar, report_failures
-from influential_bandits.studies.runner.store import StudyFolder, make_folder
+from influential_bandits.studies.runner.store import StudyFolder
 from influential_bandits.studies.runner.study import Piece, short_name
 from influential_bandits.world.instance import Instance
 

@@ -22,13 +22,13 @@ from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.optima.certificate import TOLERANCE, Certificate
 from influential_bandits.optima.difficulty import difficulty
 from influential_bandits.optima.path import optimum
+from influential_bandits.piece_store import make_folder
 from influential_bandits.policies.contract import Policy
 from influential_bandits.policies.registry import policy_from_text
 from influential_bandits.simulation.engine import log_spaced, simulate
 from influential_bandits.simulation.scenario import Scenario
 from influential_bandits.simulation.trajectory import Trajectory
 from influential_bandits.studies.report.text import number
-from influential_bandits.studies.runner.store import make_folder
 from influential_bandits.world.instance import Instance
 from influential_bandits.world.noise import GaussianNoise, Noise, NoNoise, UniformNoise
 

@@ -22,9 +22,9 @@ def read_for_command(path: Path, named: dict[str, str | None], **options: Any) -
     What was taken for what is kept in ``log.about["columns"]``.
     """
     columns = column_names(path, options.get("separator"))
-    found = _found(str(path), columns, named, options)
+    found = _find_columns(str(path), columns, named, options)
     log = read_log(path, **(options | {role: found.get(role) for role in USUAL_NAMES}))
-    log.about["columns"] = _told(found)
+    log.about["columns"] = _describe(found)
     return log
 
 
@@ -42,14 +42,14 @@ def open_for_command(
         raise InvalidInput(
             f"--by-partition reads Parquet files, but {address} is text; leave it out"
         )
-    found = _found(address, columns_at(address), named, options)
+    found = _find_columns(address, columns_at(address), named, options)
     chosen = options | {role: found.get(role) for role in USUAL_NAMES}
     log = open_partitions(address, execution=execution, folder=temporary, **chosen)
-    log.about["columns"] = _told(found)
+    log.about["columns"] = _describe(found)
     return log
 
 
-def _found(
+def _find_columns(
     path: str, columns: list[str], named: dict[str, str | None], options: dict[str, Any]
 ) -> dict[str, str]:
     """Return the column of each role, as it was named or by its usual name."""
@@ -82,5 +82,5 @@ def _found(
     return found
 
 
-def _told(found: dict[str, str]) -> str:
+def _describe(found: dict[str, str]) -> str:
     return ", ".join(f"{role} = {name}" for role, name in found.items())
