@@ -126,7 +126,7 @@ def test_help_lists_the_commands():
                 "--policy",
                 "--horizon",
                 "--noise",
-                "--scale",
+                "--sigma",
                 "--seeds",
                 "--delay",
                 "--delay-law",
@@ -371,7 +371,7 @@ def test_simulate_prints_the_mean_regrets(counterexample):
 
 
 def test_simulate_plays_the_policies_and_the_noise_that_were_asked_for(counterexample):
-    options = ("--horizon", 100, "--seeds", 3, "--noise", "uniform", "--scale", 0.5)
+    options = ("--horizon", 100, "--seeds", 3, "--noise", "uniform", "--sigma", 0.5)
     policies = ("--policy", "InfluentialLCB(scale=2.0)", "--policy", "Uniform")
     done = run("simulate", counterexample, *options, *policies)
     assert done.returncode == 0, done.stderr
@@ -438,7 +438,7 @@ def test_simulate_plays_scenarios(counterexample, tmp_path):
         (["--policy", "__import__('os').system('x')"], ["__import__"]),
         (["--horizon", "0"], ["horizon", "0"]),
         (["--seeds", "0"], ["seeds"]),
-        (["--scale=-1"], ["scale", "-1"]),
+        (["--sigma=-1"], ["-1"]),
         (["--jobs", "0"], ["jobs"]),
         (["--delay=-1"], ["delay", "-1"]),
         (["--batch", "0"], ["batch", "0"]),

@@ -87,6 +87,7 @@ if TYPE_CHECKING:
     from influential_bandits.simulation.engine import simulate
     from influential_bandits.simulation.scenario import Scenario
     from influential_bandits.simulation.trajectory import Trajectory
+    from influential_bandits.studies.arena.compare import Comparison, compare
     from influential_bandits.studies.arena.families import Family
     from influential_bandits.studies.logs.partitioned_fit import fit_partitions
     from influential_bandits.world.environment import Environment
@@ -173,6 +174,7 @@ _HOMES = {
     "simulation.scenario": ("Scenario",),
     "numerics.slopes": ("log_log_slope",),
     "simulation.trajectory": ("Trajectory",),
+    "studies.arena.compare": ("Comparison", "compare"),
     "studies.arena.families": ("Family",),
     "studies.logs.partitioned_fit": ("fit_partitions",),
     "world.environment": ("Environment",),

@@ -25,9 +25,9 @@ from influential_bandits.studies.logs.sections import (
     mix_of,
     test_section,
 )
-from influential_bandits.studies.runner.running import draw_all, write_results
-from influential_bandits.studies.runner.store import make_folder, require_possible
-from influential_bandits.studies.runner.study import Analysis, Section
+from influential_bandits.studies.report.content import Analysis, Section
+from influential_bandits.studies.report.results import draw_figures, write_results
+from influential_bandits.studies.runner.store import make_folder, require_writable
 
 __all__ = ["Diagnosis", "described", "diagnose_log", "fit_log", "plan_file"]
 
@@ -61,7 +61,7 @@ def diagnose_log(
     Models are fitted by the execution; the test of influence runs on this computer.
     """
     if out is not None:
-        require_possible(out)
+        require_writable(out)
     bar = Progress("diagnosis", 4, progress)
     bar.show()
     sections = [log_section(log)]
@@ -87,7 +87,7 @@ def diagnose_log(
         make_folder(out)
         for section in sections:
             make_folder(out / section.name)
-            draw_all(section, out / section.name)
+            draw_figures(section, out / section.name)
         write_results(out, sections, TITLE, f"In short: {words.splitlines()[0]}.")
         save_model(model, out / "model.json", _about(log, model, execution))
     _advance(bar)
@@ -115,7 +115,7 @@ def fit_log(
     execution: Execution | None = None,
 ) -> InfluenceModel:
     """Fit a model to a log and write it as JSON; what is left out is chosen by validation."""
-    require_possible(out.parent)
+    require_writable(out.parent)
     model = influence_model(interaction, memory, half_life, ridge, drift, pooled, seed, threads)
     model = chosen_settings(log, model, memory, ridge, execution)
     model.fit(log, execution=execution)

@@ -30,9 +30,7 @@ from influential_bandits.studies.logs.sections import (
     some_instances,
     test_section,
 )
-from influential_bandits.studies.runner.running import draw_all, write_results
-from influential_bandits.studies.runner.store import make_folder, require_possible
-from influential_bandits.studies.runner.study import (
+from influential_bandits.studies.report.content import (
     Analysis,
     Figure,
     Finding,
@@ -40,6 +38,8 @@ from influential_bandits.studies.runner.study import (
     Section,
     Series,
 )
+from influential_bandits.studies.report.results import draw_figures, write_results
+from influential_bandits.studies.runner.store import make_folder, require_writable
 
 __all__ = ["study_movielens"]
 
@@ -76,7 +76,7 @@ def study_movielens(
     has more than ``most_events`` ratings. Models are fitted by the execution, with the same bits
     everywhere; the test of influence and the paper's descent run on this computer.
     """
-    require_possible(out)
+    require_writable(out)
     bar = Progress("MovieLens study", 7, progress)
 
     def step() -> None:
@@ -119,7 +119,7 @@ def study_movielens(
     for section in sections:
         folder = out / section.name
         make_folder(folder)
-        draw_all(section, folder)
+        draw_figures(section, folder)
     write_results(out, sections, TITLE, INTRODUCTION)
     return sections
 
@@ -458,7 +458,7 @@ def _compared(section: Section, shared: Validation, drawn: Validation) -> Sectio
     analysis = section.analysis
     return Section(
         section.name,
-        section.line + " (films count for all their genres)",
+        section.description + " (films count for all their genres)",
         section.settings,
         Analysis([*analysis.findings, finding], analysis.figures, analysis.notes),
     )

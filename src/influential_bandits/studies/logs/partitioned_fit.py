@@ -38,7 +38,11 @@ from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.fingerprints import package_digest
 from influential_bandits.studies.logs.sections import halves_of, some_instances, tuned
 from influential_bandits.studies.logs.unfinished_fit import UnfinishedFit
-from influential_bandits.studies.runner.store import Pieces, claim, require_possible
+from influential_bandits.studies.runner.store import (
+    PieceStore,
+    require_same_settings,
+    require_writable,
+)
 
 __all__ = ["PartitionedFit", "fit_partitioned_log", "fit_partitions"]
 
@@ -109,7 +113,7 @@ def fit_partitions(
     ['partition-000000.parquet']
     """
     out = Path(out)
-    require_possible(out.parent)
+    require_writable(out.parent)
     where = chosen_execution(model.threads if execution is None else execution)
     folder = _InstanceFolder(out.parent / FOLDER, _settings(model, log))
     unfinished = UnfinishedFit(out.parent / UNFINISHED, log, model._seed())
@@ -209,8 +213,8 @@ class _InstanceFolder:
 
     def __init__(self, path: Path, settings: dict[str, Any]) -> None:
         self.path = path
-        self._pieces = Pieces(path, settings)
-        claim(
+        self._pieces = PieceStore(path, settings)
+        require_same_settings(
             path / "settings.json",
             settings,
             f"{path} holds the instances of another fit (other log, model or settings); name a "
@@ -234,7 +238,7 @@ class _InstanceFolder:
         if not np.array_equal(fit.coefficients, fit.unconstrained):
             columns["unconstrained"] = _lists(pyarrow, fit.unconstrained)
         told = {"partition": name, "coefficients": names, "determined": fit.determined}
-        self._pieces.keep(_piece_name(number), pyarrow.table(columns), told, state)
+        self._pieces.write(_piece_name(number), pyarrow.table(columns), told, state)
 
     def read(self, number: int, state: str, begun: Begun) -> PartFit:
         """Read a finished piece."""
@@ -291,7 +295,7 @@ def fit_partitioned_log(
     """
     model = influence_model(interaction, memory, half_life, ridge, drift, pooled, seed)
     where = chosen_execution(execution)
-    require_possible(out.parent)
+    require_writable(out.parent)
     unfinished = UnfinishedFit(out.parent / UNFINISHED, log, seed)
     survey = surveyed(log, seed, where, unfinished)
     some = some_instances(survey.sample, TUNING_EVENTS, seed)

@@ -16,7 +16,7 @@ from influential_bandits.learning.selection import Validation, ladder, validate
 from influential_bandits.logs.addresses import describe_files
 from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.arrays import Floats, Ints
-from influential_bandits.studies.runner.study import (
+from influential_bandits.studies.report.content import (
     Analysis,
     Bars,
     Figure,

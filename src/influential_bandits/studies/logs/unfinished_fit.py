@@ -29,7 +29,7 @@ from influential_bandits.learning.statistics.log_scan import (
 from influential_bandits.learning.statistics.pooled_sums import RandomEffects, Sums
 from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.fingerprints import package_digest
-from influential_bandits.studies.runner.store import Pieces
+from influential_bandits.studies.runner.store import PieceStore
 
 __all__ = ["UnfinishedFit"]
 
@@ -51,7 +51,7 @@ class UnfinishedFit:
         self.path = path
         self._membership = getattr(log, "membership", None)
         self._seed = seed
-        self._pieces = Pieces(path, {"what": "survey of a partition"})
+        self._pieces = PieceStore(path, {"what": "survey of a partition"})
         many = getattr(log, "n_instances", None)  # decides how many each part sends
         self._state = f"{package_digest()} seed {seed}, {many} instances, arms {tuple(log.arms)}"
 
@@ -78,7 +78,7 @@ class UnfinishedFit:
             columns["time"] = pyarrow.LargeListArray.from_arrays(log.offsets, log.time)
         told = {"sums": [_plain(value) for value in sums], "digest": digest}
         state = f"{self._state} {part.identity}"
-        self._pieces.keep(_name(number), pyarrow.table(columns), told, state)
+        self._pieces.write(_name(number), pyarrow.table(columns), told, state)
 
     def _known(self, part: Any) -> bool:
         """Tell whether a partition can be told from others without reading it."""
