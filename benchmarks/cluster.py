@@ -106,7 +106,7 @@ def played(task, threads=1):
     """Return the seconds that a piece took, and its rows."""
     start = time.perf_counter()
     instances = [
-        ib.random_instance(arms=3, seed=task.first + number) for number in range(INSTANCES)
+        ib.random_instance(n_arms=3, seed=task.first + number) for number in range(INSTANCES)
     ]
     run = ib.simulate(
         instances, ib.InfluentialLCB(), task.horizon, NOISE, execution=threads, progress=False
@@ -487,7 +487,7 @@ def predicted(what, pieces, seconds, costs, cores=1_000):
 
 def row_costs():
     """Return seconds and bytes that one row of a log of MovieLens' kind takes in a pooled fit."""
-    log = ib.synthetic_log(1_000, **whole_log.SETTINGS)
+    log = ib.data.synthetic_log(1_000, **whole_log.SETTINGS)
     plan = whole_log.design(np.zeros(whole_log.ARMS))
     with single_threaded_algebra():
         times, _ = fastest({"pass": lambda: pooled_gram([log], plan, whole_log.EFFECTS, 1)}, 3)
@@ -497,7 +497,7 @@ def row_costs():
 
 def posterior_seconds():
     """Return seconds on one core that the posterior of one user takes in a partially pooled fit."""
-    log = ib.synthetic_log(128, **whole_log.SETTINGS)
+    log = ib.data.synthetic_log(128, **whole_log.SETTINGS)
     baseline = arm_means([log], whole_log.ARMS)
     plan, effects = whole_log.design(baseline, 0), random_effects([log], baseline)
     with single_threaded_algebra():

@@ -16,7 +16,7 @@ NOISES = {
 
 def rows(quick):
     horizon, repetitions = (200_000, 5) if quick else (500_000, 25)
-    instance = ib.random_instance(arms=3, seed=0)
+    instance = ib.random_instance(n_arms=3, seed=0)
     bar = Bar("≤", 1.5, "× its time")
     for name, noise in NOISES.items():
         times = nanoseconds(instance, horizon, noise, repetitions, ("-O3", "-O2"))

@@ -47,7 +47,7 @@ def rows(quick, plot=None):
 def horizon_curves(quick):
     """Return seconds of one run of T rounds: alone, and as one of 16 in lanes."""
     most = 7 if quick else 8
-    instance = ib.random_instance(arms=3, seed=0)
+    instance = ib.random_instance(n_arms=3, seed=0)
 
     def seconds(horizon, runs):
         repetitions = max(1, min(20, 10**7 // horizon))

@@ -16,7 +16,7 @@ BARS = {
 
 def rows(quick):
     horizon, repetitions = (300_000, 3) if quick else (1_000_000, 10)
-    instance = ib.random_instance(arms=3, seed=0)
+    instance = ib.random_instance(n_arms=3, seed=0)
     for noise, bar in BARS.items():
         yield against_c(noise, bar, instance, horizon, repetitions)
     for arms in range(2, 13):
@@ -40,7 +40,7 @@ def against_c(noise, bar, instance, horizon, repetitions):
 
 def against_general(policy, arms, noise, horizon, repetitions):
     """Row of the same runs, a few at a time: the general loop plays them one after another."""
-    instance = ib.random_instance(arms=arms, seed=0)
+    instance = ib.random_instance(n_arms=arms, seed=0)
     parts = [SEEDS[start : start + FEW] for start in range(0, len(SEEDS), FEW)]
     few = [player(policy, instance, horizon, NOISES[noise], part) for part in parts]
     jobs = {

@@ -48,7 +48,7 @@ def rows(quick):
 
 def statistics(users, repetitions):
     """Compare rows per second with NumPy, in memory, on the first users of the log."""
-    log = ib.synthetic_log(users, **SETTINGS)
+    log = ib.data.synthetic_log(users, **SETTINGS)
     plan = design(arm_means([log], ARMS))
 
     def ours(threads):
@@ -104,9 +104,9 @@ def alone(what, users):
 
 def definite_fits(users, compared, repetitions, strength, scale, musts):
     """Compare fits in the paper's setting with CVXPY's, all from the same statistics."""
-    interaction = ib.planted_interaction(ARMS, strength, seed=1)
+    interaction = ib.data.planted_interaction(ARMS, strength, seed=1)
     settings = {"interaction": interaction, "noise": 0.9, "spread": 0.5, "seed": 1}
-    log = ib.synthetic_log(users, 4096, ARMS, **settings)
+    log = ib.data.synthetic_log(users, 4096, ARMS, **settings)
     cases = [statistics_of(log, user) for user in range(users)]
     programmes = [reduced(gram, weights) for gram, weights in cases]
 
@@ -236,11 +236,11 @@ def require_same_minimum(ours, matrix, programme, name):
 
 def partial_pooling(users):
     """Extrapolate the time of the whole log: one prior, and a posterior for each user."""
-    log = ib.synthetic_log(users, **SETTINGS)
+    log = ib.data.synthetic_log(users, **SETTINGS)
     baseline = arm_means([log], ARMS)
     plan, effects = design(baseline, 0), random_effects([log], baseline)
     with single_threaded_algebra():
-        few = ib.synthetic_log(8, **SETTINGS)
+        few = ib.data.synthetic_log(8, **SETTINGS)
         prior = estimated_prior(sample([few], 0), plan, effects)
         posterior_work(plan, True, prior)(few)  # may compile
         start, before = time.perf_counter(), time.process_time()

@@ -45,7 +45,7 @@ def low_rank_case(arms, rank):
 
 
 def three_arms(horizon, seeds):
-    return ib.random_instance(arms=3, seed=0), horizon, seeds
+    return ib.random_instance(n_arms=3, seed=0), horizon, seeds
 
 
 def play_on_one_core(instance, horizon, seeds):

@@ -26,7 +26,7 @@ def rows(quick):
 
 
 def play(arms, rounds):
-    instance = ib.random_instance(arms=arms, seed=0)
+    instance = ib.random_instance(n_arms=arms, seed=0)
     return lambda: ib.simulate(
         instance, ib.ModelLCB(), rounds, NOISE, checkpoints=[rounds], execution=1, progress=False
     )

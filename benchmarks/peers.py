@@ -12,7 +12,7 @@ import influential_bandits as ib
 from benchmarks.measuring import Bar, Row, fastest
 
 ARMS = 10
-INSTANCE = ib.random_instance(arms=ARMS, seed=0)
+INSTANCE = ib.random_instance(n_arms=ARMS, seed=0)
 
 
 class PlainEnvironment:

@@ -9,9 +9,9 @@ NOISE = ib.GaussianNoise(1.0)
 
 def rows(quick):
     for arms in (2**n for n in range(1, 10)):
-        instance = ib.random_instance(arms=arms, seed=0)
+        instance = ib.random_instance(n_arms=arms, seed=0)
         yield row(f"K = {arms}", instance, 50_000 if quick else 200_000, 3 if quick else 10)
-    instance = ib.random_instance(arms=3, seed=0)
+    instance = ib.random_instance(n_arms=3, seed=0)
     for exponent in range(4, 7 if quick else 9):
         horizon = 10**exponent
         # Long runs average over disturbances by themselves.

@@ -11,7 +11,7 @@ from benchmarks.measuring import Row, fastest, within
 FIRST_RESULT = """
 import os
 import influential_bandits as ib
-instance = ib.random_instance(arms=3, seed=0)
+instance = ib.random_instance(n_arms=3, seed=0)
 run = ib.simulate(instance, ib.InfluentialLCB(), 10_000, ib.GaussianNoise(1.0), seeds=range(10))
 assert (run.regret() >= 0).all()
 os._exit(0)
@@ -20,7 +20,7 @@ os._exit(0)
 FIRST_CALL = """
 import sys, time
 import influential_bandits as ib
-instance = ib.random_instance(arms=3, seed=0)
+instance = ib.random_instance(n_arms=3, seed=0)
 policy = getattr(ib, sys.argv[1])()
 start = time.process_time()
 ib.simulate(instance, policy, 100, ib.GaussianNoise(1.0), progress=False)

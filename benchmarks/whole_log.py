@@ -35,7 +35,7 @@ MEMORY = 0.8
 SETTINGS = {
     "events": "movielens",
     "arms": ARMS,
-    "interaction": ib.planted_interaction(ARMS, 0.05, seed=1),
+    "interaction": ib.data.planted_interaction(ARMS, 0.05, seed=1),
     "memory": MEMORY,
     "noise": 0.9,
     "spread": 0.5,
@@ -52,7 +52,7 @@ class Parts:
         self.users, self.rows, self.seconds = users, 0, 0.0
 
     def __iter__(self):
-        parts = ib.synthetic_parts(self.users, **SETTINGS)
+        parts = ib.data.synthetic_parts(self.users, **SETTINGS)
         self.rows = 0
         while True:
             start = time.perf_counter()

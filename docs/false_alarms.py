@@ -23,7 +23,7 @@ LOGS = {
 def p_values(settings: dict[str, float], size: tuple[int, int], seed: int) -> list[float]:
     """Return the p-values of the three looks at one log without influence."""
     popularity = np.random.default_rng(1).dirichlet(np.full(ARMS, 2.0))
-    log = ib.synthetic_log(
+    log = ib.data.synthetic_log(
         *size, ARMS, spread=0.3, popularity=popularity, seed=seed, threads=1, **settings
     )
     found = ib.influence_test(log, permutations=199, seed=seed, threads=1, progress=False)

@@ -19,7 +19,7 @@ NOISE = ib.GaussianNoise(1.0)
 
 def instances(number: int, first: int = FIRST) -> list[ib.Instance]:
     """Return the paper's random instances, numbered from ``first``."""
-    return [ib.random_instance(arms=3, seed=seed) for seed in range(first, first + number)]
+    return [ib.random_instance(n_arms=3, seed=seed) for seed in range(first, first + number)]
 
 
 def regrets(worlds: list[ib.Instance], policy: ib.Policy, horizons: list[int]) -> np.ndarray:

@@ -66,7 +66,7 @@ def _evening(ax: plt.Axes, losses: np.ndarray) -> None:
 
 
 def _growth(ax: plt.Axes) -> None:
-    instances = [ib.random_instance(arms=3, seed=seed) for seed in range(100)]
+    instances = [ib.random_instance(n_arms=3, seed=seed) for seed in range(100)]
     for policy, colour, marker in ((ib.LCB(), VERMILION, "s"), (ib.InfluentialLCB(), BLUE, "o")):
         run = ib.simulate(instances, policy, 10**6, ib.GaussianNoise(1.0))
         mean = run.regret().mean(axis=(0, 1))

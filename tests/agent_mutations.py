@@ -93,7 +93,7 @@ def main(cases, seed, policies):
         arms = 3 if policy.privileged else 2
         told = {}
         if policy.privileged:
-            told = {"instance": ib.random_instance(arms=3, seed=0), "horizon": 60}
+            told = {"instance": ib.random_instance(n_arms=3, seed=0), "horizon": 60}
         for size in [arms] if policy.privileged else [arms, 34]:
             data, draw = saved(policy, size, told), random.Random(f"{seed} {policy} {size}")
             for _ in range(cases if size == arms else cases // 4):

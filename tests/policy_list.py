@@ -8,16 +8,16 @@ import influential_bandits as ib
 CONFIGURATIONS = {
     ib.InfluentialLCB: (
         ib.InfluentialLCB(),
-        ib.InfluentialLCB(scale=2.5),
-        ib.InfluentialLCB(scale="estimate"),
-        ib.InfluentialLCB(scale="estimate", opening="paper", noise_bound=0.25),
+        ib.InfluentialLCB(influence_bound=2.5),
+        ib.InfluentialLCB(influence_bound="estimate"),
+        ib.InfluentialLCB(influence_bound="estimate", opening="paper", noise_bound=0.25),
     ),
     ib.EpsilonGreedy: (ib.EpsilonGreedy(), ib.EpsilonGreedy(2.0, decreasing=True)),
     ib.EXP3: (ib.EXP3(low=-3.0, high=3.0),),  # the range of the losses that tests take
     ib.SlidingWindowLCB: (ib.SlidingWindowLCB(), ib.SlidingWindowLCB(window=5)),
     ib.DiscountedLCB: (ib.DiscountedLCB(), ib.DiscountedLCB(discount=1e-30)),
-    ib.MUCB: (ib.MUCB(), ib.MUCB(window=2, exploration=0.5, planned_rounds=1, scale=0.5)),
-    ib.FEWA: (ib.FEWA(), ib.FEWA(alpha=0.06, noise=0.1)),
+    ib.MUCB: (ib.MUCB(), ib.MUCB(window=2, exploration=0.5, planned_rounds=1, loss_range=0.5)),
+    ib.FEWA: (ib.FEWA(), ib.FEWA(alpha=0.06, sigma=0.1)),
 }
 
 

@@ -31,7 +31,7 @@ def test_whatever_was_given_can_be_shown():
 
 @pytest.mark.parametrize("value", [10**400, 10**5000], ids=shown)
 def test_a_whole_number_beyond_its_bound_is_refused(value):
-    with pytest.raises(ib.InvalidInput, match="seed must be below"):
+    with pytest.raises(ib.errors.InvalidInput, match="seed must be below"):
         whole_number("seed", value)
 
 
@@ -52,12 +52,12 @@ INSTANCE = ib.counterexample()
         lambda x: ib.SparseInteraction([[x]]),
         lambda x: INSTANCE.losses([x, 1]),
         lambda x: INSTANCE.total_loss([x, 1]),
-        lambda x: ib.random_instance(arms=x, seed=0),
+        lambda x: ib.random_instance(n_arms=x, seed=0),
         lambda x: ib.block_instance(4, 2, 0, within=x),
         lambda x: ib.optimum(INSTANCE, x),
         lambda x: ib.optimal_path(INSTANCE).counts(x),
         lambda x: ib.regret(INSTANCE, [x, 1]),
-        lambda x: ib.regret_bound(INSTANCE, 10, scale=x),
+        lambda x: ib.regret_bound(INSTANCE, 10, influence_bound=x),
         lambda x: ib.regret_bound(INSTANCE, x),
         lambda x: ib.simulate(INSTANCE, ib.LCB(), x),
         lambda x: ib.simulate(INSTANCE, ib.LCB(), 10, seeds=[x]),
@@ -66,12 +66,12 @@ INSTANCE = ib.counterexample()
         lambda x: ib.Scenario(eligible=x),
         lambda x: ib.Scenario(arrivals={1: x}),
         lambda x: ib.EventLog(["a"], ["b"], [x]),
-        lambda x: ib.InfluentialLCB(scale=x),
+        lambda x: ib.InfluentialLCB(influence_bound=x),
         lambda x: ib.InfluentialLCB("estimate", noise_bound=x),
-        lambda x: ib.ModelLCB(noise=x),
+        lambda x: ib.ModelLCB(sigma=x),
         lambda x: ib.ModelLCB(confidence=x),
-        lambda x: ib.LossPrior.around([[1.0]], [1.0], sd=x, noise=1.0),
-        lambda x: ib.LossPrior([x, 0.0], np.eye(2), noise=1.0),
+        lambda x: ib.LossPrior.around([[1.0]], [1.0], sd=x, sigma=1.0),
+        lambda x: ib.LossPrior([x, 0.0], np.eye(2), sigma=1.0),
         lambda x: ib.SlidingWindowLCB(window=x),
         lambda x: ib.UCBV(zeta=x),
         lambda x: ib.InfluenceModel(ridge=x).fit(ib.EventLog(["a"] * 3, list("bcb"), [1, 2, 3])),
@@ -79,7 +79,7 @@ INSTANCE = ib.counterexample()
     ids=range(33),
 )
 def test_numbers_beyond_all_doubles_are_refused(use, value):
-    with pytest.raises(ib.InfluentialBanditsError):
+    with pytest.raises(ib.errors.InfluentialBanditsError):
         use(value)
 
 
@@ -99,5 +99,5 @@ def test_numbers_beyond_all_doubles_are_refused(use, value):
     ids=range(8),
 )
 def test_losses_beyond_the_largest_are_refused_at_the_door(use, value):
-    with pytest.raises(ib.InvalidInput, match=r"at most 1e\+100"):
+    with pytest.raises(ib.errors.InvalidInput, match=r"at most 1e\+100"):
         use(value)

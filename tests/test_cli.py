@@ -372,11 +372,11 @@ def test_simulate_prints_the_mean_regrets(counterexample):
 
 def test_simulate_plays_the_policies_and_the_noise_that_were_asked_for(counterexample):
     options = ("--horizon", 100, "--seeds", 3, "--noise", "uniform", "--sigma", 0.5)
-    policies = ("--policy", "InfluentialLCB(scale=2.0)", "--policy", "Uniform")
+    policies = ("--policy", "InfluentialLCB(influence_bound=2.0)", "--policy", "Uniform")
     done = run("simulate", counterexample, *options, *policies)
     assert done.returncode == 0, done.stderr
     rows = table(done.stdout)
-    for policy in (ib.InfluentialLCB(scale=2.0), ib.Uniform()):
+    for policy in (ib.InfluentialLCB(influence_bound=2.0), ib.Uniform()):
         played = ib.simulate(ib.counterexample(), policy, 100, ib.UniformNoise(0.5), range(3))
         assert float(rows[policy.label][-1]) == pytest.approx(
             played.regret().mean(axis=(0, 1))[-1], rel=1e-3
@@ -612,7 +612,7 @@ def test_inspect_shows_difficulty_optimum_and_spectrum(counterexample):
 
 
 def test_inspect_names_the_arms(tmp_path):
-    instance = ib.Instance(np.eye(2), [0.0, 0.0], arms=["tea", "coffee"])
+    instance = ib.Instance(np.eye(2), [0.0, 0.0], arm_names=["tea", "coffee"])
     instance.save(tmp_path / "named.json")
     done = run("inspect", tmp_path / "named.json")
     assert "tea 50.0%" in done.stdout

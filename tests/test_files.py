@@ -366,7 +366,7 @@ def test_whole_numbers_that_are_large_but_numbers_can_be_read(tmp_path):
 
 def test_arm_names_that_are_no_text_are_refused_at_once(refused):
     with refused(InvalidInstance, "lone surrogate"):
-        ib.Instance(np.eye(2), [0.0, 0.0], arms=["a", "\ud800"])
+        ib.Instance(np.eye(2), [0.0, 0.0], arm_names=["a", "\ud800"])
 
 
 def test_any_changed_character_of_a_sealed_file_is_noticed(tmp_path):

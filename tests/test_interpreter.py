@@ -17,17 +17,17 @@ class Clicks(ib.Noise):
 
     @staticmethod
     def observe(c, t, arm, expected, rng):
-        return ib.uniform(rng, 0) < c.factor * expected
+        return ib.random.uniform(rng, 0) < c.factor * expected
 
-instance = ib.random_instance(arms=3, seed=0)
+instance = ib.random_instance(n_arms=3, seed=0)
 told = {}
 for policy in (
     ib.LCB(), ib.InfluentialLCB(), ib.ModelLCB(), ib.GaussianThompson(), ib.EXP3(), ib.FEWA(),
     ib.SlidingWindowLCB(window=5), ib.OptimalOracle(),
 ):
-    run = ib.simulate(instance, policy, 40, ib.GaussianNoise(1.0), seeds=range(2), record="arms")
+    run = ib.simulate(instance, policy, 40, ib.GaussianNoise(1.0), seeds=range(2), record="choices")
     name = type(policy).__name__
-    told[name] = [run.arms.tolist(), [value.hex() for value in run.regret().ravel()]]
+    told[name] = [run.choices.tolist(), [value.hex() for value in run.regret().ravel()]]
 late = ib.simulate(
     instance, ib.LCB(), 40, ib.UniformNoise(1.0), scenario=ib.Scenario(delay=3, eligible=0.8)
 )

@@ -12,7 +12,9 @@ from influential_bandits.memory import available_memory, require_memory
 
 def test_memory_is_stated_before_it_is_taken():
     require_memory(1, "a byte", "take none")
-    with pytest.raises(ib.InvalidInput, match=r"a planet would .* 1,048,576 TB .*: take a moon"):
+    with pytest.raises(
+        ib.errors.InvalidInput, match=r"a planet would .* 1,048,576 TB .*: take a moon"
+    ):
         require_memory(2**60, "a planet", "take a moon")
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,6 @@ import pytest
 import influential_bandits as ib
 
 ROOT = Path(__file__).parent.parent
-NAMES = sorted(set(ib.__all__) - {"__version__"})
 
 
 def python(code):
@@ -25,32 +25,32 @@ def python(code):
     return json.loads(done.stdout)
 
 
-def imported_for_type_checkers():
-    """Name → module, of the imports under TYPE_CHECKING."""
-    (block,) = (
-        node
-        for node in ast.parse(Path(ib.__file__).read_text(encoding="utf-8")).body
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-    )
-    assert all(isinstance(node, ast.ImportFrom) for node in block.body)
-    return {alias.name: node.module for node in block.body for alias in node.names}
+def stubbed(package=ib):
+    """Name → module, of the imports of a stub."""
+    stub = Path(package.__file__).with_suffix(".pyi").read_text(encoding="utf-8")
+    imports = [node for node in ast.parse(stub).body if isinstance(node, ast.ImportFrom)]
+    assert all(node.level == 1 for node in imports)
+    pairs = [(alias, node.module or "") for node in imports for alias in node.names]
+    assert all(alias.asname == alias.name for alias, _ in pairs), "exported to type checkers"
+    assert len({alias.name for alias, _ in pairs}) == len(pairs), "no name is listed twice"
+    return {alias.name: home for alias, home in pairs}
+
+
+MODULES = sorted(name for name, home in stubbed().items() if not home)
+NAMES = sorted(set(stubbed()) - set(MODULES))
+BELOW = {f"{module}.{name}" for module in MODULES for name in getattr(ib, module).__all__}
 
 
 def test_type_checkers_see_the_public_names_and_no_others():
-    assert imported_for_type_checkers() == {
-        name: f"{ib.__name__}.{home}" for home, names in ib._HOMES.items() for name in names
-    }
-    assert sorted(imported_for_type_checkers()) == NAMES
+    assert sorted([*NAMES, *MODULES, "__version__"]) == sorted(ib.__all__)
+    assert MODULES == ["data", "errors", "logs", "optima", "random", "testing"]
 
 
-def test_no_name_is_listed_twice():
-    assert len(set(ib.__all__)) == len(ib.__all__)
-    assert sum(map(len, ib._HOMES.values())) == len(NAMES)
-
-
-def test_every_module_exports_what_the_package_takes_from_it():
-    for home, names in ib._HOMES.items():
-        assert set(names) <= set(import_module(f"{ib.__name__}.{home}").__all__), home
+@pytest.mark.parametrize("package", [ib, ib.logs, ib.optima], ids=lambda package: package.__name__)
+def test_every_module_exports_what_the_package_takes_from_it(package):
+    for name, home in stubbed(package).items():
+        if home:
+            assert name in import_module(f"{package.__name__}.{home}").__all__, name
 
 
 def test_the_names_of_the_specification_are_there():
@@ -86,12 +86,13 @@ def test_every_name_loads_whatever_was_loaded_before(order):
     wrong = python(
         "import json, importlib\n"
         "import influential_bandits as ib\n"
-        "homes = {n: h for h, names in ib._HOMES.items() for n in names}\n"
+        f"homes = {stubbed()}\n"
         f"for name in list({order}(sorted(homes))) * 2:\n"
         "    getattr(ib, name)\n"
         "def right(name):\n"
-        "    module = importlib.import_module('influential_bandits.' + homes[name])\n"
-        "    return getattr(ib, name) is getattr(module, name)\n"
+        "    home = '.'.join(filter(None, ['influential_bandits', homes[name] or name]))\n"
+        "    module = importlib.import_module(home)\n"
+        "    return getattr(ib, name) is (getattr(module, name) if homes[name] else module)\n"
         "print(json.dumps([name for name in homes if not right(name)]))"
     )
     assert wrong == []
@@ -118,13 +119,13 @@ def test_dir_lists_the_public_names():
 
 
 def test_an_unknown_name_is_an_attribute_error():
-    with pytest.raises(AttributeError, match="no attribute 'optimim'"):
+    with pytest.raises(AttributeError, match="attribute optimim"):
         ib.optimim  # noqa: B018
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", sorted({*NAMES, *BELOW}))
 def test_every_public_name_has_a_docstring_with_an_example(name):
-    value = getattr(ib, name)
+    value = attrgetter(name)(ib)
     text = inspect.getdoc(getattr(value, "py_func", value)) or ""
     assert len(text.splitlines()[0]) > 10, "a summary in one line"
     if not (inspect.isclass(value) and issubclass(value, BaseException)):
@@ -207,7 +208,8 @@ def test_the_plain_install_can_be_looked_at_and_imported_with_a_star():
         "assert 'class InfluenceModel' in text and 'class DaskExecution' in text\n"
         "print(json.dumps([sorted(set(dir(ib))), sorted(set(ib.__all__) - set(names))]))"
     )
-    assert set(report[0]) == {*ib.__all__, "testing"} - {"InfluentialBanditEnv"}
+    environments = {"InfluentialBanditEnv", "InfluentialBanditVectorEnv"}
+    assert set(report[0]) == set(ib.__all__) - environments
     assert report[1] == []
 
 
@@ -233,3 +235,18 @@ def test_the_version_is_that_of_the_distribution():
     assert "version" in settings["project"]["dynamic"]
     source = (ROOT / settings["tool"]["hatch"]["version"]["path"]).read_text(encoding="utf-8")
     assert f'__version__ = "{ib.__version__}"' in source
+
+
+def test_everything_that_is_handed_out_has_a_repr_of_its_own():
+    world = ib.random_instance(3, seed=0)
+    agent = ib.Agent(ib.LCB(), 3)
+    things = [
+        *(world, world.interaction, ib.LowRankInteraction([[1.0], [2.0]]), ib.Scenario(delay=3)),
+        *(ib.SparseInteraction([[1.0]]), ib.Environment(world), ib.InfluentialBanditEnv(world)),
+        *(ib.InfluentialBanditVectorEnv(2, world), agent, agent.pull(), ib.LocalExecution(1)),
+        *(ib.optimum(world, 9), ib.optimum(world, 9).certificate, ib.optimal_path(world)),
+        *(ib.integer_optimum(world, 9), ib.difficulty(world), ib.simulate(world, ib.LCB(), 9)),
+        *(ib.LossPrior.around([[1.0]], [0.0], sd=1.0, sigma=1.0), ib.GaussianNoise(), ib.LCB()),
+    ]
+    for thing in things:
+        assert repr(thing).startswith(f"{type(thing).__name__}("), repr(thing)

@@ -16,8 +16,8 @@ class Base(ib.Policy):
 
     @staticmethod
     def select(c, s, t, eligible, rng):
-        for step in range(c.arms):
-            arm = (t + step) % c.arms
+        for step in range(c.n_arms):
+            arm = (t + step) % c.n_arms
             if eligible is None or eligible[arm]:
                 return arm
         return -1
@@ -41,7 +41,7 @@ class Endless(Base):
 class Deaf(Base):
     @staticmethod
     def select(c, s, t, eligible, rng):
-        return t % c.arms
+        return t % c.n_arms
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Mutable(Base):
 
 
 def test_a_policy_that_keeps_the_contract_passes():
-    ib.testing.check_policy(Base(), arms=(1, 3), rounds=10)
+    ib.testing.check_policy(Base(), n_arms=(1, 3), rounds=10)
 
 
 @pytest.mark.parametrize(
@@ -58,17 +58,17 @@ def test_a_policy_that_keeps_the_contract_passes():
     [
         (OutOfRange(), r"play in simulate .* out of bounds"),
         (Endless(), r"take losses of every size.*keeps infinite or undefined numbers in 'seen'"),
-        (Deaf(), r"choose among the eligible arms.*not on offer \(arms=2, seed=0\)"),
+        (Deaf(), r"choose among the eligible arms.*not on offer \(n_arms=2, seed=0\)"),
         (Mutable(), r"be a frozen dataclass of numbers"),
     ],
     ids=lambda value: type(value).__name__,
 )
 def test_the_broken_rule_is_named(policy, rule):
-    with pytest.raises(ib.InvalidPolicy, match=f"{type(policy).__name__} must {rule}"):
-        ib.testing.check_policy(policy, arms=(2,), rounds=10)
+    with pytest.raises(ib.errors.InvalidPolicy, match=f"{type(policy).__name__} must {rule}"):
+        ib.testing.check_policy(policy, n_arms=(2,), rounds=10)
 
 
-@pytest.mark.parametrize("wrong", [{"arms": [0]}, {"rounds": 0}, {"seed": -1}])
+@pytest.mark.parametrize("wrong", [{"n_arms": [0]}, {"rounds": 0}, {"seed": -1}])
 def test_wrong_settings_are_refused(wrong):
-    with pytest.raises(ib.InvalidInput, match=next(iter(wrong))):
+    with pytest.raises(ib.errors.InvalidInput, match=next(iter(wrong))):
         ib.testing.check_policy(Base(), **wrong)

@@ -22,7 +22,7 @@ import influential_bandits as ib
 
 assert Path(ib.__file__).is_relative_to(sys.prefix), ib.__file__
 run = ib.simulate(
-    ib.random_instance(arms=3, seed=0),
+    ib.random_instance(n_arms=3, seed=0),
     ib.InfluentialLCB(),
     horizon=1000,
     noise=ib.GaussianNoise(1.0),
@@ -40,7 +40,7 @@ from influential_bandits import *
 assert "class InfluenceModel" in pydoc.plain(pydoc.render_doc(ib))
 try:
     ib.InfluentialBanditEnv
-except ib.MissingExtra as error:
+except ib.errors.MissingExtra as error:
     print(json.dumps([sorted(ib.__all__), str(error)]))
 """
 
@@ -76,7 +76,10 @@ def environment(wheel, tmp_path_factory):
 
 def test_wheel_carries_its_types(wheel):
     with zipfile.ZipFile(wheel) as archive:
-        assert "influential_bandits/py.typed" in archive.namelist()
+        stubs = {
+            f"influential_bandits/{package}__init__.pyi" for package in ("", "logs/", "optima/")
+        }
+        assert {"influential_bandits/py.typed", *stubs} <= set(archive.namelist())
 
 
 def test_the_description_has_no_link_that_works_in_the_repository_only(wheel):

@@ -1,9 +1,9 @@
-"""Checks of arguments that several rooms share: what was given, what was expected."""
+"""Checks of arguments that several packages share: what was given, what was expected."""
 
 from __future__ import annotations
 
 import numbers
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Set
 from importlib import import_module
 from importlib.util import find_spec
 from types import TracebackType
@@ -21,6 +21,7 @@ __all__ = [
     "Closing",
     "Frozen",
     "checked_horizon",
+    "checked_names",
     "is_real",
     "make_frame",
     "optional_module",
@@ -151,12 +152,32 @@ def whole_number(what: str, value: object, least: int = 0, below: int = 2**64) -
     return int(value)
 
 
-def arm_number(arm: object, arms: int) -> int:
+def arm_number(arm: object, n_arms: int) -> int:
     """Return the number of an arm, or say which there are."""
     try:
-        return whole_number("arm", arm, 0, arms)
+        return whole_number("arm", arm, 0, n_arms)
     except InvalidInput:
-        raise InvalidInput(f"arm must be one of 0 … {arms - 1}, got {shown(arm)}") from None
+        raise InvalidInput(f"arm must be one of 0 … {n_arms - 1}, got {shown(arm)}") from None
+
+
+def checked_names(
+    what: str, names: object, error: type[InvalidInput] = InvalidInput
+) -> tuple[str, ...]:
+    """Return names as a tuple, or say why they are none: they must be texts that differ."""
+    several = isinstance(names, Iterable) and not isinstance(names, (str, Set))
+    found: tuple[Any, ...] = tuple(names) if several else ()  # type: ignore[arg-type]
+    if not several or not all(isinstance(name, str) for name in found):
+        raise error(f"{what} must be a sequence of strings, got {shown(names)}")
+    for name in found:
+        if any("\ud800" <= character <= "\udfff" for character in name):
+            raise error(
+                f"arm names must be text, but {name!r:.60} holds half a character (a lone "
+                "surrogate)"
+            )
+    if len(set(found)) != len(found):
+        twice = next(name for name in found if found.count(name) > 1)
+        raise error(f"arm names must be unique, but {twice!r} occurs twice")
+    return tuple(str(name) for name in found)
 
 
 def checked_horizon(horizon: object) -> int:

@@ -30,7 +30,7 @@ Step = tuple[str, Any]  # what an agent does next, and which arm, arms or ticket
 def check_policy(
     policy: Policy,
     *,
-    arms: Iterable[int] = (1, 2, 3),
+    n_arms: Iterable[int] = (1, 2, 3),
     rounds: int = 40,
     seed: int = 0,
     check: bool = True,
@@ -45,7 +45,7 @@ def check_policy(
     Parameters
     ----------
     policy : Policy
-    arms : iterable of int
+    n_arms : iterable of int
         Numbers of arms to try.
     rounds : int
         How long to play each time; choose more where the policy does something else later on.
@@ -71,14 +71,16 @@ def check_policy(
     rounds = whole_number("rounds", rounds, 1, 2**31)
     seed = whole_number("seed", seed)
     _check_configuration(policy)
-    trials = [_Trial(policy, whole_number("arms", many, 1), rounds, seed, check) for many in arms]
+    trials = [
+        _Trial(policy, whole_number("n_arms", many, 1), rounds, seed, check) for many in n_arms
+    ]
     for rule, hold_to in RULES.items():
         for trial in trials:
             try:
                 hold_to(trial)
             except (_Broken, InfluentialBanditsError) as broken:
                 raise InvalidPolicy(
-                    f"{trial.name} must {rule}: {broken} (arms={trial.arms}, seed={seed})"
+                    f"{trial.name} must {rule}: {broken} (n_arms={trial.n_arms}, seed={seed})"
                 ) from broken
 
 
@@ -91,7 +93,7 @@ class _Trial:
     """A policy on trial with a number of arms."""
 
     policy: Policy
-    arms: int
+    n_arms: int
     rounds: int
     seed: int
     check: bool
@@ -102,24 +104,24 @@ class _Trial:
 
     @cached_property
     def instance(self) -> Instance:
-        return random_instance(arms=self.arms, seed=self.seed)
+        return random_instance(n_arms=self.n_arms, seed=self.seed)
 
     @property
-    def told(self) -> dict[str, Any]:
-        """What an agent has to be told besides the number of arms."""
+    def knowledge(self) -> dict[str, Any]:
+        """What an oracle's agent is given besides the number of arms."""
         if not self.policy.privileged:
             return {}
         return {"instance": self.instance, "horizon": self.rounds}
 
     def agent(self) -> Agent:
-        return Agent(self.policy, self.arms, self.seed, check=self.check, **self.told)
+        return Agent(self.policy, self.n_arms, self.seed, check=self.check, **self.knowledge)
 
-    def resumed(self, agent: Agent) -> Agent:
+    def resume(self, agent: Agent) -> Agent:
         """Return the agent as it comes back from its file."""
         text = json.dumps(agent.to_json(), allow_nan=False)
-        return Agent.from_json(json.loads(text), self.policy, check=self.check, **self.told)
+        return Agent.from_json(json.loads(text), self.policy, check=self.check, **self.knowledge)
 
-    def played(self) -> list[int]:
+    def play(self) -> list[int]:
         """Return the arms that the engine plays."""
         run = simulate(
             self.instance,
@@ -127,11 +129,11 @@ class _Trial:
             self.rounds,
             GaussianNoise(1.0),
             [self.seed],
-            record="arms",
+            record="choices",
             progress=False,
             check=self.check,
         )
-        return [] if run.arms is None else [int(arm) for arm in run.arms[0, 0]]
+        return [] if run.choices is None else [int(arm) for arm in run.choices[0, 0]]
 
 
 def loss_of(ticket: Ticket) -> float:
@@ -142,15 +144,15 @@ def loss_of(ticket: Ticket) -> float:
 def everything(agent: Agent) -> tuple[Any, ...]:
     """Return all that an agent is, as bytes."""
     state = {name: values.tobytes() for name, values in agent.state.items()}
-    return state, agent.round, dict(agent.pending), agent.arms, set(agent.retired)
+    return state, agent.round, dict(agent.pending), agent.n_arms, set(agent.retired)
 
 
-def draw_steps(arms: int, updates: int, seed: int, *, grows: bool) -> list[Step]:
+def draw_steps(n_arms: int, updates: int, seed: int, *, grows: bool) -> list[Step]:
     """Return updates of every kind: arms are chosen, forced, come and go; losses come in."""
     draw = random.Random(seed)
     kinds = ["select", "select", "offer", "offer", "force", "observe", "observe", "retire"]
     steps: list[Step] = []
-    pending, in_use = 0, list(range(arms))
+    pending, in_use = 0, list(range(n_arms))
     while len(steps) < updates:
         kind = draw.choice([*kinds, "add"] if grows else kinds)
         detail: Any = draw.choice(in_use)
@@ -163,10 +165,10 @@ def draw_steps(arms: int, updates: int, seed: int, *, grows: bool) -> list[Step]
                 continue
             in_use.remove(detail)
         elif kind == "add":
-            in_use.append(arms)
-            arms += 1
+            in_use.append(n_arms)
+            n_arms += 1
         elif kind == "offer":
-            detail = [arm == detail or draw.random() < 0.5 for arm in range(arms)]
+            detail = [arm == detail or draw.random() < 0.5 for arm in range(n_arms)]
         steps.append((kind, detail))
         pending += {"observe": -1, "retire": 0, "add": 0}.get(kind, 1)
     return steps
@@ -202,11 +204,11 @@ def _check_configuration(policy: Policy) -> None:
 
 
 def _check_it_plays(trial: _Trial) -> None:
-    trial.played()
+    trial.play()
 
 
 def _check_seeds(trial: _Trial) -> None:
-    first, second = trial.played(), trial.played()
+    first, second = trial.play(), trial.play()
     for t, (arm, other) in enumerate(zip(first, second, strict=True), 1):
         if arm != other:
             raise _Broken(f"round {t} saw arm {arm}, and then arm {other}")
@@ -215,7 +217,7 @@ def _check_seeds(trial: _Trial) -> None:
 def _check_engine_and_agent(trial: _Trial) -> None:
     agent = trial.agent()
     environment = Environment(trial.instance, GaussianNoise(1.0), trial.seed)
-    for arm in trial.played():
+    for arm in trial.play():
         ticket = agent.pull()
         if ticket.arm != arm:
             raise _Broken(f"in round {ticket.round} simulate took arm {arm}, Agent {ticket.arm}")
@@ -223,24 +225,24 @@ def _check_engine_and_agent(trial: _Trial) -> None:
 
 
 def _check_offers(trial: _Trial) -> None:
-    draw, agent, arms = random.Random(trial.seed), trial.agent(), trial.arms
-    everyone = np.ones(arms, bool)
+    draw, agent, n_arms = random.Random(trial.seed), trial.agent(), trial.n_arms
+    everyone = np.ones(n_arms, bool)
     for _ in range(trial.rounds):
         if agent.select() != agent.select(everyone):
             raise _Broken(f"round {agent.round + 1}: eligible=None, and all arms, differ")
-        single = draw.randrange(arms)
-        agent.select(np.arange(arms) == single)
-        mask = [arm == single or draw.random() < 0.3 for arm in range(arms)]
+        single = draw.randrange(n_arms)
+        agent.select(np.arange(n_arms) == single)
+        mask = [arm == single or draw.random() < 0.3 for arm in range(n_arms)]
         ticket = agent.pull(eligible=mask)
         agent.observe(ticket, loss_of(ticket))
 
 
 def _check_select_reads(trial: _Trial) -> None:
     agent = trial.agent()
-    mask = np.arange(trial.arms) >= trial.arms // 2
-    for step in draw_steps(trial.arms, trial.rounds, trial.seed, grows=False):
+    mask = np.arange(trial.n_arms) >= trial.n_arms // 2
+    for step in draw_steps(trial.n_arms, trial.rounds, trial.seed, grows=False):
         follow(agent, [step])
-        offered = np.isin(np.arange(trial.arms), list(agent.retired), invert=True)
+        offered = np.isin(np.arange(trial.n_arms), list(agent.retired), invert=True)
         before, choice = everything(agent), agent.select()
         if (mask & offered).any():
             agent.select(mask)
@@ -270,19 +272,19 @@ def _check_large_losses(trial: _Trial) -> None:
     agent = trial.agent()
     for n in range(trial.rounds):
         agent.observe(agent.pull(), LARGEST_LOSS if n % 2 else -LARGEST_LOSS)
-    trial.resumed(agent).select()
+    trial.resume(agent).select()
 
 
 def _check_files(trial: _Trial) -> None:
     """After every update the agent is saved and read, and plays on like one that never was."""
     grows = not trial.policy.privileged
     for seed in (trial.seed, trial.seed + 1):
-        original = resumed = trial.agent()
-        for step in draw_steps(trial.arms, 2 * trial.rounds, seed, grows=grows):
-            resumed = trial.resumed(resumed)
-            if follow(resumed, [step]) != follow(original, [step]):
+        original = resume = trial.agent()
+        for step in draw_steps(trial.n_arms, 2 * trial.rounds, seed, grows=grows):
+            resume = trial.resume(resume)
+            if follow(resume, [step]) != follow(original, [step]):
                 raise _Broken(f"read back in round {original.round}, it chose another arm")
-            if everything(resumed) != everything(original):
+            if everything(resume) != everything(original):
                 raise _Broken(f"read back before {step[0]!r}, its state went another way")
 
 
@@ -297,7 +299,7 @@ def _check_arrivals(trial: _Trial) -> None:
     for _ in range(trial.rounds // 2):
         ticket = agent.pull()
         agent.observe(ticket, loss_of(ticket))
-    agent.select(np.arange(agent.arms) == new)
+    agent.select(np.arange(agent.n_arms) == new)
 
 
 RULES: dict[str, Callable[[_Trial], None]] = {

@@ -112,7 +112,7 @@ def test_a_process_that_dies_while_its_results_are_written_loses_nothing():
         found.append(outcome)
         time.sleep(0.5)  # somebody writes
     assert results(found) == {0: 0, 1: 1, 2: 2, 4: 4}
-    assert isinstance(errors(found)[3], ib.TaskLost)
+    assert isinstance(errors(found)[3], ib.errors.TaskLost)
 
 
 @pytest.mark.parametrize("name", ["two processes", "dask"])
@@ -122,7 +122,7 @@ def test_a_task_that_kills_its_process_does_not_lose_the_others(name, request):
     found = list(execution.outcomes(work.deadly, range(6)))
     ((task, error),) = errors(found).items()
     assert task == 3
-    assert isinstance(error, ib.TaskLost)
+    assert isinstance(error, ib.errors.TaskLost)
     assert results(found) == {n: n for n in range(6) if n != 3}
 
 
@@ -135,8 +135,8 @@ INSTANCES = [ib.random_instance(3, seed) for seed in range(3)]
     ("policy", "more"),
     [
         (ib.InfluentialLCB(), {"seeds": range(500)}),
-        (ib.LCB(), {"record": "arms"}),
-        (ib.EpsilonGreedy(), {"seeds": range(5), "record": "arms"}),
+        (ib.LCB(), {"record": "choices"}),
+        (ib.EpsilonGreedy(), {"seeds": range(5), "record": "choices"}),
         (ib.FrankWolfeOracle(), {}),
         (ib.InfluentialLCB(), {"scenario": ib.Scenario(delay=5)}),
     ],
@@ -149,7 +149,7 @@ def test_simulate_gives_the_same_bits_everywhere(policy, more, dask):
     there = ib.simulate(INSTANCES, policy, 3000, **options, execution=dask)
     assert np.array_equal(here.counts, there.counts)
     if "record" in options:
-        assert np.array_equal(here.arms, there.arms)
+        assert np.array_equal(here.choices, there.choices)
 
 
 def test_fading_worlds_bring_their_losses_home(dask):
@@ -162,7 +162,7 @@ def test_fading_worlds_bring_their_losses_home(dask):
 
 def test_an_error_of_a_run_is_raised_from_the_cluster(dask):
     world = ib.Instance([[0.5, 0.1], [0.1, 0.5]], [0.0, 0.1], memory=0.9)
-    with pytest.raises(ib.NotApplicable, match="memory"):
+    with pytest.raises(ib.errors.NotApplicable, match="memory"):
         ib.simulate(world, ib.OptimalOracle(), 100, execution=dask)
 
 
@@ -194,13 +194,13 @@ def test_progress_reaches_the_end(dask):
     ],
 )
 def test_an_execution_that_is_none_is_refused(options, mentions, refused):
-    with refused(ib.InvalidInput, *mentions):
+    with refused(ib.errors.InvalidInput, *mentions):
         ib.simulate(ib.counterexample(), ib.LCB(), 10, **options)
 
 
 @pytest.mark.parametrize("options", [{"threads": 0}, {"processes": 0}, {"processes": 1.5}])
 def test_an_execution_needs_threads_and_processes(options, refused):
-    with refused(ib.InvalidInput, *options):
+    with refused(ib.errors.InvalidInput, *options):
         ib.LocalExecution(**options)
 
 
@@ -251,7 +251,7 @@ def test_a_scheduler_that_goes_away_is_a_clear_error(cluster):
         outcomes = execution.outcomes(work.who, range(1000))
         next(outcomes)
         cluster.scheduler.kill()
-        with pytest.raises(ib.ClusterLost, match=f"at {cluster.address} went away"):
+        with pytest.raises(ib.errors.ClusterLost, match=f"at {cluster.address} went away"):
             list(outcomes)
 
 
@@ -261,7 +261,7 @@ def test_a_scheduler_that_goes_away_ends_a_map_too(cluster):
         parts = execution.map(work.squared_alone, iter(int, 1))  # without end
         next(parts)
         cluster.scheduler.kill()
-        with pytest.raises(ib.ClusterError, match="went away"):
+        with pytest.raises(ib.errors.ClusterError, match="went away"):
             list(parts)
 
 
@@ -273,7 +273,7 @@ def test_a_scheduler_that_is_killed_at_any_moment_is_the_same_clear_error(after,
         outcomes = execution.outcomes(work.squared, iter(int, 1))  # without end
         next(outcomes)
         threading.Timer(after, cluster.scheduler.kill).start()
-        with pytest.raises(ib.ClusterLost, match="went away"):
+        with pytest.raises(ib.errors.ClusterLost, match="went away"):
             for _ in outcomes:
                 pass
 
@@ -306,7 +306,7 @@ def test_whatever_a_client_says_when_its_scheduler_dies_is_one_error(
     execution = copy.copy(dask)
     execution._client = Losing(dask._client, call, error, known=error in GOES_AWAY)
     execution._looked = -10.0
-    with pytest.raises(ib.ClusterLost, match="went away"):
+    with pytest.raises(ib.errors.ClusterLost, match="went away"):
         list(execution.outcomes(work.squared, range(3)))
     assert results(dask.outcomes(work.squared, range(3))) == {0: 0, 1: 1, 2: 4}
 
@@ -382,7 +382,7 @@ def test_a_worker_with_other_code_is_refused(cluster, tmp_path):
     cluster.add_worker(paths=[tmp_path / "other"])
     with (
         ib.DaskExecution(cluster.address) as execution,
-        pytest.raises(ib.ClusterError, match="another version of influential-bandits"),
+        pytest.raises(ib.errors.ClusterError, match="another version of influential-bandits"),
     ):
         list(execution.outcomes(work.squared, [2]))
 
@@ -397,13 +397,17 @@ def test_a_worker_with_other_code_is_refused(cluster, tmp_path):
     ],
 )
 def test_an_address_without_scheduler_gets_one_sentence(address, mentions, refused):
-    kind = ib.ClusterError if address.endswith(":1") and "tcp" in address else ib.InvalidInput
+    kind = (
+        ib.errors.ClusterError
+        if address.endswith(":1") and "tcp" in address
+        else ib.errors.InvalidInput
+    )
     with refused(kind, *mentions):
         ib.DaskExecution(address, timeout=1.0)
 
 
 def test_workers_are_for_a_cluster_of_this_computer(refused):
-    with refused(ib.InvalidInput, "workers", "scheduler"):
+    with refused(ib.errors.InvalidInput, "workers", "scheduler"):
         ib.DaskExecution("tcp://127.0.0.1:1", workers=2)
 
 

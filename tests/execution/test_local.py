@@ -15,6 +15,7 @@ import pytest
 
 import influential_bandits as ib
 from influential_bandits.execution import local as execution
+from influential_bandits.execution import progress
 from influential_bandits.execution.progress import Progress
 
 PATIENCE = 5.0  # seconds from Ctrl-C to the end
@@ -29,7 +30,7 @@ ib.simulate(instances, policy, 10)  # compiled, or loaded from the cache
 print("ready", flush=True)
 try:
     ib.simulate(instances, policy, 10**10, ib.GaussianNoise(1.0), seeds=range(4))
-except ib.Interrupted as stopped:
+except ib.errors.Interrupted as stopped:
     names = [thread.name for thread in threading.enumerate()]
     print(json.dumps({{"message": str(stopped), "threads": names}}))
 else:
@@ -84,14 +85,14 @@ def test_ctrl_c_ends_a_run_at_once_and_leaves_no_thread(instances, policy):
 @pytest.mark.skipif(os.name == "nt", reason="sends a POSIX signal")
 def test_ctrl_c_ends_a_run_with_many_arms_at_once():
     """Rounds take long when there are many arms to look at; a step must not take longer."""
-    instance = "ib.random_instance(arms=3000, seed=0, rank=2)"
+    instance = "ib.random_instance(n_arms=3000, seed=0, rank=2)"
     report, _ = interrupted(instance, "ib.LCB()")
     assert report["message"].startswith("stopped by Ctrl-C after ")
 
 
 def test_interrupted_is_a_keyboard_interrupt_and_no_error_of_the_package():
-    assert issubclass(ib.Interrupted, KeyboardInterrupt)
-    assert not issubclass(ib.Interrupted, Exception)
+    assert issubclass(ib.errors.Interrupted, KeyboardInterrupt)
+    assert not issubclass(ib.errors.Interrupted, Exception)
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ class Astray(ib.Policy):
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_an_error_of_a_policy_leaves_no_thread(threads):
     instances = [ib.random_instance(3, seed) for seed in range(30)]
-    with pytest.raises(ib.InvalidPolicy, match="Astray chose arm 99 in round 400"):
+    with pytest.raises(ib.errors.InvalidPolicy, match="Astray chose arm 99 in round 400"):
         ib.simulate(instances, Astray(400), 10_000, execution=threads)
     assert own_threads() == []
 
@@ -160,7 +161,7 @@ def test_a_keyboard_interrupt_says_its_cause_and_how_far_the_run_has_come(said):
     message = rf"{said or 'stopped by Ctrl-C'} after \d+ % of a long walk"
     with pytest.raises(KeyboardInterrupt, match=message) as stopped:
         execution.run_tasks(tasks, 1, Progress("a long walk", 40, False))
-    assert isinstance(stopped.value, ib.Interrupted)
+    assert isinstance(stopped.value, ib.errors.Interrupted)
     assert own_threads() == []
 
 
@@ -181,7 +182,7 @@ def test_ctrl_c_while_tasks_are_handed_out_stops_those_that_run(monkeypatch):
     with pytest.raises(KeyboardInterrupt) as stopped:  # whatever is not caught ends the tests
         execution.run_tasks(tasks, 2, Progress("test", 100, False))
     assert time.monotonic() - started < 4, "5 seconds a task"
-    assert isinstance(stopped.value, ib.Interrupted)
+    assert isinstance(stopped.value, ib.errors.Interrupted)
     assert own_threads() == []
 
 
@@ -198,7 +199,7 @@ def test_progress_that_is_asked_for_is_drawn_on_stderr(capsys):
 
 
 def test_progress_is_silent_by_default_where_stderr_is_no_terminal(capsys, monkeypatch):
-    monkeypatch.setattr(execution, "LONG", 0.0)
+    monkeypatch.setattr(progress, "LONG", 0.0)
     ib.simulate(ib.counterexample(), ib.LCB(), 1000)
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "")
@@ -214,7 +215,7 @@ def test_on_a_terminal_progress_is_drawn_for_long_runs_or_if_wanted(
 ):
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setattr(execution, "LONG", long)
+    monkeypatch.setattr(progress, "LONG", long)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
     ib.simulate(ib.counterexample(), ib.LCB(), 1000, progress=wanted)
@@ -262,7 +263,7 @@ def test_progress_stops_drawing_after(monkeypatch, policy):
     before = set(threading.enumerate())
     monkeypatch.setattr(sys, "stderr", Terminal())
     monkeypatch.setenv("TERM", "xterm")
-    with pytest.raises(ib.InvalidPolicy) if policy.when == 1 else contextlib.nullcontext():
+    with pytest.raises(ib.errors.InvalidPolicy) if policy.when == 1 else contextlib.nullcontext():
         ib.simulate(ib.counterexample(), policy, 10, progress=True)
     for thread in set(threading.enumerate()) - before:
         thread.join(timeout=2)  # told to stop, it may still have to wake up

@@ -107,9 +107,9 @@ def play_on(draw, agent, rounds):
     for n in range(rounds):
         eligible = None
         if draw.random() < 0.2:
-            eligible = [arm not in agent.retired for arm in range(agent.arms)]
+            eligible = [arm not in agent.retired for arm in range(agent.n_arms)]
         ticket = agent.pull(eligible=eligible)
-        demand(0 <= ticket.arm < agent.arms, RAW, f"chose arm {ticket.arm}")
+        demand(0 <= ticket.arm < agent.n_arms, RAW, f"chose arm {ticket.arm}")
         waiting.append(ticket)
         while waiting and draw.random() < 0.6:
             agent.observe(waiting.pop(draw.randrange(len(waiting))), draw.gauss(0.5, 0.3))

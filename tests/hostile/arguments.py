@@ -24,7 +24,14 @@ VALUES = (
 )
 MANY = (2**31, 10**12)  # for what takes memory, and no time to be refused
 # What a function needs beside the number that is tried, by the name of the parameter.
-NEEDED = {"instance": WORLD, "instances": WORLD, "policy": ib.LCB(), "arms": 3, "seed": 0}
+NEEDED = {
+    "instance": WORLD,
+    "instances": WORLD,
+    "policy": ib.LCB(),
+    "arms": 3,
+    "n_arms": 3,
+    "seed": 0,
+}
 NEEDED |= {"horizon": 20, "blocks": 1, "support": 2, "strength": 0.3, "low": 10, "high": 100}
 NEEDED |= {"horizons": [10, 100], "values": [1.0, 2.0], "counts": [1, 2, 3], "arm": 1, "loss": 0.5}
 NEEDED |= {"interaction": WORLD.interaction, "initial_loss": [0.5, 0.4, 0.6], "events": 5}
@@ -37,7 +44,7 @@ OWN = {  # where the same name means something else
     "EventLog.without_last": {"events": 1},
     "RecordedNoise": {"values": [0.1, 0.2]},
     "InfluenceModel": {"interaction": "psd", "pooled": True},
-    "LossPrior": {"mean": [0.1] * 9, "covariance": np.eye(9), "noise": 0.3},
+    "LossPrior": {"mean": [0.1] * 9, "covariance": np.eye(9), "sigma": 0.3},
 }
 LEFT_OUT = {"fetch_movielens", "movielens", "DaskExecution", "Membership", "EventLog"}  # no numbers
 LEFT_OUT |= {"InfluenceModel.told"}  # takes what is checked
@@ -46,13 +53,14 @@ LEFT_OUT |= {"InfluenceModel.told"}  # takes what is checked
 @prepared
 def calls():
     """Return (name, function, arguments, the numeric one) for all that is public."""
-    log = ib.synthetic_log(14, 20, 2, seed=0)
+    log = ib.data.synthetic_log(14, 20, 2, seed=0)
     model = ib.InfluenceModel("symmetric", pooled=True).fit(log)
     NEEDED.update(log=log, model=model, models={"none": ib.StationaryModel()})
     NEEDED.update(candidates=[ib.StationaryModel(), ib.DriftModel()])
     objects = [WORLD, log, model, ib.optimal_path(WORLD), ib.Environment(WORLD)]
     objects.append(ib.simulate(WORLD, ib.LCB(), 100, progress=False))
-    found = [(name, getattr(ib, name)) for name in ib.__all__]
+    homes = [ib, ib.data, ib.logs, ib.random]
+    found = list({name: getattr(home, name) for home in homes for name in home.__all__}.items())
     found += [(function.__name__, function) for function in (pull_arm, observe_loss, retire_arm)]
     for thing in objects:
         for name, method in inspect.getmembers(thing, inspect.ismethod):
@@ -127,7 +135,7 @@ def use(result):
 def play(draw, home):
     """Call one function with one number spoilt."""
     name, function, given, parameter = call(draw.randrange(len(calls())))
-    value = draw.choice(VALUES + (MANY if parameter == "arms" else ()))
+    value = draw.choice(VALUES + (MANY if parameter in ("arms", "n_arms") else ()))
     if isinstance(given.get(parameter), list) and draw.random() < 0.7:
         value = [value, *given[parameter][1:]]
     tell(f"{name}({parameter}={value!r:.40})")
@@ -137,7 +145,7 @@ def play(draw, home):
 @prepared
 def options():
     """Return a folder of files, and (command, option) for all numeric options there are."""
-    log = ib.synthetic_log(6, 20, 2, seed=1)
+    log = ib.data.synthetic_log(6, 20, 2, seed=1)
     home = shared / f"options {os.getpid()}"
     home.mkdir()
     log.to_frame().rename(columns={"instance": "user"}).to_csv(home / "log.csv", index=False)

@@ -15,7 +15,7 @@ PROBE = """
 import numpy as np
 import influential_bandits as ib
 from influential_bandits.numerics.streams import stream_at
-print(ib.normal(stream_at(np.uint64(1), np.uint64(2), 3), 0))
+print(ib.random.normal(stream_at(np.uint64(1), np.uint64(2), 3), 0))
 """
 
 

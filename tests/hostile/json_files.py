@@ -56,7 +56,7 @@ def play_instance(draw, home):
     path.write_text(json.dumps(data))
     instance = ib.Instance.load(path)
     # Zeros of a sparse matrix are not kept, and asymmetry of rounding size is averaged away.
-    exact = data["interaction"]["kind"] != "sparse" and instance.interaction.scale < 1e6
+    exact = data["interaction"]["kind"] != "sparse" and instance.interaction.max_abs < 1e6
     where = differs(instance.to_json(), data) if exact else None
     demand(where is None, OTHER, f"loaded, but not as the file says: {where}")
     instance.save(path)
@@ -66,7 +66,7 @@ def play_instance(draw, home):
 @prepared
 def models():
     """Return a log and fitted models of every kind as JSON data."""
-    log = ib.synthetic_log(4, 25, 2, seed=3)
+    log = ib.data.synthetic_log(4, 25, 2, seed=3)
     kinds = [
         ib.StationaryModel(),
         ib.DriftModel(pooled=True),

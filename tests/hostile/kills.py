@@ -60,7 +60,7 @@ def savers():
         for _ in range(20 + agent.seed):
             agent.observe(agent.pull(), 0.5)
     worlds = [ib.random_instance(60, seed) for seed in (1, 2)]
-    logs = [ib.synthetic_log(30, 20, 2, seed=seed) for seed in (1, 2)]
+    logs = [ib.data.synthetic_log(30, 20, 2, seed=seed) for seed in (1, 2)]
     models = [ib.StationaryModel().fit(log) for log in logs]
     runs = [ib.simulate(ib.random_instance(3, s), ib.LCB(), 200, seeds=range(50)) for s in (1, 2)]
     return {
@@ -135,7 +135,7 @@ def undisturbed(name):
     """Return how long a command takes, a log for it, and what it makes of it."""
     home = shared / f"{name} {os.getpid()}"
     (home / "log").mkdir(parents=True)
-    log = ib.synthetic_log(8, 20, 2, seed=5).to_frame().rename(columns={"instance": "user"})
+    log = ib.data.synthetic_log(8, 20, 2, seed=5).to_frame().rename(columns={"instance": "user"})
     log.to_parquet(home / "log" / "events.parquet")
     for _ in range(2):  # the first one may compile
         shutil.rmtree(home / "out", ignore_errors=True)

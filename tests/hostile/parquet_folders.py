@@ -36,12 +36,12 @@ def play(draw, home):
         events(draw, size).to_parquet(below / f"part-{n}.parquet")
     ways = draw.sample(ADDITIONS, draw.choice((1, 1, 2)))
     odd = dict(way(draw, folder, elsewhere) for way in ways)
-    by = draw.choice((ib.read_log, ib.open_partitions))
+    by = draw.choice((ib.read_log, ib.logs.open_partitions))
     tell(f"{by.__name__}: {sizes} events{' by day' * nested}, and {', '.join(odd)}")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         log = by(folder, progress=False, **ROLES)
-    found = log.n_events if by is ib.open_partitions else len(log)
+    found = log.n_events if by is ib.logs.open_partitions else len(log)
     said = f"{log.about} {[str(w.message) for w in caught]}"
     spoken = {name for name in odd if Path(name).name in said}
     silent = [name for name in odd if name not in spoken and odd[name] is None]

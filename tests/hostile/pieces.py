@@ -32,7 +32,7 @@ class Part:
     """A partition that is a log in memory."""
 
     def __init__(self, seed):
-        log = ib.synthetic_log(4, 12, 2, seed=seed).to_frame()
+        log = ib.data.synthetic_log(4, 12, 2, seed=seed).to_frame()
         log["instance"] = [f"{name} of {seed}" for name in log["instance"]]
         self.name, self.log = f"part {seed}", ib.read_log(log, **COLUMNS)
 
@@ -214,14 +214,14 @@ def trajectory():
     """Return a saved trajectory and all it holds."""
     path = Path(shared) / f"trajectory {os.getpid()}.parquet"
     worlds = [ib.random_instance(3, seed) for seed in (1, 2)]
-    how = {"seeds": [3, 1, 2], "checkpoints": [10, 20, 50], "record": "arms"}
+    how = {"seeds": [3, 1, 2], "checkpoints": [10, 20, 50], "record": "choices"}
     run = ib.simulate(worlds, ib.LCB(), 50, ib.GaussianNoise(), **how)
     run.save(path)
     return path.read_bytes(), fields(ib.Trajectory.load(path))
 
 
 def fields(run):
-    arrays = ("seeds", "checkpoints", "counts", "expected_loss", "arms", "instance_numbers")
+    arrays = ("seeds", "checkpoints", "counts", "expected_loss", "choices", "instance_numbers")
     found = {name: getattr(run, name) for name in arrays}
     found = {name: None if x is None else (x.shape, x.tolist()) for name, x in found.items()}
     plain = (run.policy, run.noise, run.horizon, run.scenario, run.instances)

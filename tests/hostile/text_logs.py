@@ -46,7 +46,7 @@ def read(draw, source, events_per_part=7):
     if draw.random() < 0.7:
         log = ib.read_log(source, **options)
         return len(log), sum(log.about["dropped"].values()), log
-    with ib.stream_log(source, events_per_part=events_per_part, **options) as stream:
+    with ib.logs.stream_log(source, events_per_part=events_per_part, **options) as stream:
         events = sum(len(part) for part in stream)
         return events, sum(stream.about["dropped"].values()), None
 

@@ -33,7 +33,9 @@ MODELS = {
 
 
 def log_of(seed=0, instances=12):
-    return ib.synthetic_log(instances, 30, 2, interaction=TRUTH, memory=0.8, spread=0.2, seed=seed)
+    return ib.data.synthetic_log(
+        instances, 30, 2, interaction=TRUTH, memory=0.8, spread=0.2, seed=seed
+    )
 
 
 @pytest.fixture(scope="module", params=MODELS)

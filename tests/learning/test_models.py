@@ -10,18 +10,12 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import check_estimator
 
 import influential_bandits as ib
-from influential_bandits import (
-    DriftModel,
-    EventLog,
-    InfluenceModel,
-    Membership,
-    StationaryModel,
-    stream_log,
-    synthetic_log,
-)
+from influential_bandits import DriftModel, EventLog, InfluenceModel, StationaryModel
+from influential_bandits.data import synthetic_log
 from influential_bandits.errors import InvalidInput, InvalidLog, NotApplicable
 from influential_bandits.learning.statistics import pooled_sums as pooling
 from influential_bandits.learning.statistics.design import events_of
+from influential_bandits.logs import Membership, stream_log
 
 TRUTH = np.array([[0.3, -0.1, 0.05], [-0.1, 0.2, 0.0], [0.05, 0.0, 0.15]])  # positive definite
 LOSSES = np.array([1.0, 2.0, 1.5])
@@ -292,7 +286,7 @@ def test_an_empty_history_does_not_lower_the_noise():
     short = planted(3, [60, 60, 1]).without_last(events=1)
     whole = short.take([0, 1])
     model = InfluenceModel(memory=0.8)
-    assert model.fit(short).noise().scale == model.fit(whole).noise().scale
+    assert model.fit(short).noise().sigma == model.fit(whole).noise().sigma
 
 
 # The order of things does not matter
@@ -466,14 +460,14 @@ def test_the_learned_world_carries_everything_over(kind, pooled, log):
     model = InfluenceModel(kind, memory=0.8, pooled=pooled).fit(log)
     world = model.instance()
     assert world.memory == 0.8
-    assert world.arms == log.arms
+    assert world.arm_names == log.arms
     np.testing.assert_allclose(world.interaction.to_dense(), model.interaction_, atol=1e-12)
     np.testing.assert_array_equal(world.initial_loss, model.initial_loss_)
     own = model.instance("3")
     np.testing.assert_allclose(own.interaction.to_dense(), model.interactions_[3], atol=1e-12)
     np.testing.assert_array_equal(own.initial_loss, model.initial_losses_[3])
-    assert model.noise("3").scale == model.noise_[3]
-    assert model.noise().scale == pytest.approx(np.sqrt(np.mean(model.noise_**2)))
+    assert model.noise("3").sigma == model.noise_[3]
+    assert model.noise().sigma == pytest.approx(np.sqrt(np.mean(model.noise_**2)))
     if kind == "psd":
         assert world.definite
         assert own.definite

@@ -84,7 +84,7 @@ def frame_of(log):
 
 @pytest.fixture(scope="module")
 def whole():
-    return ib.synthetic_log(
+    return ib.data.synthetic_log(
         40, 30, 3, interaction=INTERACTION, memory=0.8, spread=0.5, drift=0.3, seed=4
     )
 
@@ -212,7 +212,7 @@ def test_samples_of_parts_make_the_sample_of_all(seed, most, cuts, order):
         patch.setattr(survey, "INSTANCES", most)
         patch.setattr(survey, "EVENTS", 200)
         patch.setattr(survey, "FEWEST", 3)
-        log = ib.synthetic_log(50, 9, 2, seed=seed)
+        log = ib.data.synthetic_log(50, 9, 2, seed=seed)
         expected = log.take(lowest(ranks_of(log.instances, seed), log.lengths))
         drawn = Sampling()
         parts = np.array_split(np.arange(50), cuts)
@@ -382,7 +382,7 @@ def test_the_population_alone_can_do_what_a_population_can(partitioned, whole, t
     assert about["logged_mix"] == pytest.approx([1 / 3] * 3, abs=0.1)
     for name in ARRAYS[4:]:
         np.testing.assert_allclose(getattr(model, name), getattr(memory, name), atol=1e-12)
-    assert model.noise().scale == pytest.approx(memory.noise().scale, rel=1e-12)
+    assert model.noise().sigma == pytest.approx(memory.noise().sigma, rel=1e-12)
     assert model.gap_ == memory.gap_
     one, other = model.prior(), memory.prior()
     np.testing.assert_allclose(one.mean, other.mean, atol=1e-12)
@@ -443,14 +443,14 @@ def test_events_that_changed_are_fitted_anew_even_if_the_population_is_the_same(
     small = {"execution": ib.LocalExecution(1), **options}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(surveying, "GROUP_BYTES", 1)  # a partition for each file
-        fit_partitions(model_of(False), ib.open_partitions(source, **small), out)
+        fit_partitions(model_of(False), ib.logs.open_partitions(source, **small), out)
         before = pieces_of(out)
         frame = frame_of(whole.take(np.arange(3)))
         frame.assign(time=-frame.time).to_parquet(source / "0.parquet")  # the same, backwards
-        fit_partitions(model_of(False), ib.open_partitions(source, **small), out)
+        fit_partitions(model_of(False), ib.logs.open_partitions(source, **small), out)
         after = pieces_of(out)
         fit_partitions(
-            model_of(False), ib.open_partitions(source, **small), tmp_path / "a" / "m.json"
+            model_of(False), ib.logs.open_partitions(source, **small), tmp_path / "a" / "m.json"
         )
     assert len(before) == 2
     assert before["partition-000000.parquet"] != after["partition-000000.parquet"]
@@ -493,7 +493,7 @@ def test_no_good_partition_at_all(partitioned, tmp_path, refused):
 @pytest.fixture
 def opened(folder, monkeypatch):
     monkeypatch.setattr(surveying, "GROUP_BYTES", 1)  # a partition for each file
-    return ib.open_partitions(
+    return ib.logs.open_partitions(
         folder, instance="user", arm="ad", time="time", loss="loss", execution=ib.LocalExecution(1)
     )
 
@@ -507,7 +507,7 @@ class Dying(ib.LocalExecution):
 
     def _live(self):
         if self.left == 0:
-            raise ib.ClusterLost("the scheduler went away")
+            raise ib.errors.ClusterLost("the scheduler went away")
         self.left -= 1
 
     def outcomes(self, work, tasks):
@@ -550,7 +550,7 @@ def test_surveys_of_parts_are_kept_to_the_bit_and_not_made_twice(opened, tmp_pat
         kept = UnfinishedFit(tmp_path, opened, 3)
         found = [kept.find(*each) is not None for each in enumerate(opened.partitions)]
         assert sum(found) == known
-        with contextlib.suppress(ib.ClusterLost):
+        with contextlib.suppress(ib.errors.ClusterLost):
             again = surveyed(opened, 3, Dying(results), kept)
     assert len(list(tmp_path.glob("survey-*.parquet"))) == 7
     once_more = surveyed(opened, 3, Dying(0), UnfinishedFit(tmp_path, opened, 3))
@@ -566,18 +566,18 @@ def test_surveys_of_other_files_seeds_or_settings_do_not_count(opened, whole, tm
     shutil.copytree(folder, source)
     how = {"instance": "user", "arm": "ad", "time": "time", "loss": "loss"}
     how["execution"] = ib.LocalExecution(1)
-    log = ib.open_partitions(source, **how)
+    log = ib.logs.open_partitions(source, **how)
     surveyed(log, 3, ib.LocalExecution(1), UnfinishedFit(tmp_path / "kept", log, 3))
 
     def known(log, seed=3):
         kept = UnfinishedFit(tmp_path / "kept", log, seed)
         return sum(kept.find(*each) is not None for each in enumerate(log.partitions))
 
-    assert known(log) == known(ib.open_partitions(source, **how)) == 7
+    assert known(log) == known(ib.logs.open_partitions(source, **how)) == 7
     assert known(log, seed=4) == 0
-    assert known(ib.open_partitions(source, **how | {"loss": None, "reward": "loss"})) == 0
+    assert known(ib.logs.open_partitions(source, **how | {"loss": None, "reward": "loss"})) == 0
     os.utime(source / "part-0.parquet", (0, 0))
-    assert known(ib.open_partitions(source, **how)) == 0
+    assert known(ib.logs.open_partitions(source, **how)) == 0
 
 
 def test_damaged_notes_of_an_unfinished_fit_are_made_anew(opened, tmp_path):

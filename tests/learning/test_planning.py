@@ -27,7 +27,7 @@ WITH_DRIFT = "the model has drift"
 def tiring_log(memory=0.8, seed=0, **settings):
     """Arms that tire; the best one tires most."""
     settings = {"initial_loss": [0.0, 0.1, 0.3], "interaction": TIRING} | settings
-    return ib.synthetic_log(120, 40, 3, memory=memory, seed=seed, **settings)
+    return ib.data.synthetic_log(120, 40, 3, memory=memory, seed=seed, **settings)
 
 
 @pytest.fixture(scope="module")
@@ -234,7 +234,7 @@ def test_a_plan_takes_the_period_that_is_set(fading, monkeypatch):
 
 def test_an_arm_that_tires_is_spaced(fading):
     """The arm that tires fast is not played twice in a row by a plan that has two good ones."""
-    log = ib.synthetic_log(200, 50, 2, interaction=0.5 * np.eye(2), memory=0.6, seed=3)
+    log = ib.data.synthetic_log(200, 50, 2, interaction=0.5 * np.eye(2), memory=0.6, seed=3)
     found = plan(InfluenceModel(memory=0.6, pooled=True, ridge=1.0).fit(log), 40)
     assert abs(found.mix[0] - 0.5) <= 0.05
     assert (np.diff(found.schedule) != 0).mean() > 0.9
@@ -311,7 +311,7 @@ def null_plans():
     """200 plans for logs without influence, all arms equal."""
     found = []
     for seed in range(200):
-        log = ib.synthetic_log(40, 25, 3, seed=seed, memory=0.8)
+        log = ib.data.synthetic_log(40, 25, 3, seed=seed, memory=0.8)
         model = InfluenceModel(memory=0.8, pooled=True, ridge=10.0, threads=1).fit(log)
         found.append(plan(model, 50, halves=halves_of(log, model)))
     return found
@@ -337,7 +337,7 @@ def test_where_all_arms_are_equal_a_plan_that_judges_itself_is_flattered():
     """Which is why halves are there: without them, the mean gain is far above zero."""
     gains = []
     for seed in range(40):
-        log = ib.synthetic_log(40, 25, 3, seed=seed, memory=0.8)
+        log = ib.data.synthetic_log(40, 25, 3, seed=seed, memory=0.8)
         model = InfluenceModel(memory=0.8, pooled=True, ridge=10.0, threads=1).fit(log)
         honest = plan(model, 50, halves=halves_of(log, model))
         gains.append([plan(model, 50).gain, honest.gain])
@@ -403,7 +403,7 @@ def test_every_caveat_is_a_warning(fading, lasting):
 
 
 def test_a_log_that_does_not_determine_the_interaction_is_a_warning():
-    log = ib.synthetic_log(3, 4, 2, seed=0, popularity=[1.0, 0.0])
+    log = ib.data.synthetic_log(3, 4, 2, seed=0, popularity=[1.0, 0.0])
     model = InfluenceModel(memory=0.8, ridge=0.0).fit(log)
     assert not model.determined_
     assert warned(plan(model, 10), "does not determine")
@@ -501,7 +501,7 @@ def test_a_plan_in_words_has_no_order_where_there_is_none(lasting):
 
 
 def test_arms_that_are_not_played_are_not_listed():
-    log = ib.synthetic_log(100, 30, 2, initial_loss=[0.0, 5.0], memory=0.5, seed=0)
+    log = ib.data.synthetic_log(100, 30, 2, initial_loss=[0.0, 5.0], memory=0.5, seed=0)
     found = plan(InfluenceModel(memory=0.5, pooled=True, ridge=10.0).fit(log), 20)
     assert found.mix.tolist() == [1.0, 0.0]
     assert len([line for line in str(found).splitlines() if line.startswith("  ")]) == 1

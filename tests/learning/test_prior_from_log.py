@@ -31,7 +31,7 @@ def reordered(covariance, kind, arms):
 def assert_is_the_mean(prior, interaction, initial_loss):
     named = [
         initial_loss[name[1]] if name[0] == "l1" else interaction[name[1:]]
-        for name in named_unknowns(prior.arms)
+        for name in named_unknowns(prior.n_arms)
     ]
     np.testing.assert_allclose(prior.mean, named, rtol=1e-9, atol=1e-12)
 
@@ -39,14 +39,14 @@ def assert_is_the_mean(prior, interaction, initial_loss):
 @pytest.mark.parametrize("kind", ["psd", "symmetric", "diagonal"])
 @pytest.mark.parametrize("memory", [1.0, 0.8])
 def test_the_prior_of_a_single_history_is_the_posterior_of_ridge_regression(kind, memory):
-    log = ib.synthetic_log(1, 400, 2, interaction=TRUTH, memory=memory, seed=3)
+    log = ib.data.synthetic_log(1, 400, 2, interaction=TRUTH, memory=memory, seed=3)
     model = ib.InfluenceModel(kind, memory=memory, ridge=2.0, shrinkage=1.5).fit(log)
     prior = model.prior()
     H, _, _ = dense_learning.penalised(log, kind, 2.0, 1.5, memory)
     expected = model.noise_[0] ** 2 * reordered(np.linalg.inv(H), kind, 2)
     np.testing.assert_allclose(prior.covariance, expected, rtol=1e-7, atol=1e-14)
     assert_is_the_mean(prior, model.interaction_, model.initial_losses_[0])
-    assert (prior.noise, prior.memory) == (model.noise().scale, memory)
+    assert (prior.sigma, prior.memory) == (model.noise().sigma, memory)
     np.testing.assert_allclose(
         np.sqrt(np.diag(prior.covariance))[[0, 2]], model.standard_errors_[0][:2], rtol=1e-6
     )
@@ -55,42 +55,42 @@ def test_the_prior_of_a_single_history_is_the_posterior_of_ridge_regression(kind
 @pytest.mark.parametrize("arms", [1, 3, 6])
 def test_a_single_history_of_any_size_makes_a_prior_to_play_with(arms):
     half = np.random.default_rng(arms).normal(size=(arms, arms))
-    log = ib.synthetic_log(1, 300, arms, interaction=0.1 * half @ half.T, seed=arms)
+    log = ib.data.synthetic_log(1, 300, arms, interaction=0.1 * half @ half.T, seed=arms)
     prior = ib.InfluenceModel().fit(log).prior()
-    assert prior.arms == arms
+    assert prior.n_arms == arms
     root = prior.root()
     np.testing.assert_allclose(
-        root.T @ root * prior.noise**2, prior.covariance, rtol=1e-5, atol=1e-9
+        root.T @ root * prior.sigma**2, prior.covariance, rtol=1e-5, atol=1e-9
     )
 
 
 def test_rounding_in_a_large_fit_does_not_stop_it():
     """Of 90 unknowns many are independent, and an inverse has rounding errors for zeros."""
-    log = ib.synthetic_log(1, 3000, 12, interaction=0.1 * np.eye(12), seed=0)
+    log = ib.data.synthetic_log(1, 3000, 12, interaction=0.1 * np.eye(12), seed=0)
     covariance = ib.InfluenceModel("symmetric").fit(log).prior().covariance
     assert np.array_equal(covariance, covariance.T)
 
 
 def test_the_prior_of_one_of_many_has_its_own_errors():
-    log = ib.synthetic_log(5, 200, 2, interaction=TRUTH, seed=1)
+    log = ib.data.synthetic_log(5, 200, 2, interaction=TRUTH, seed=1)
     model = ib.InfluenceModel().fit(log)
     prior = model.prior(log.instances[2])
     errors = reordered(np.diag(model.standard_errors_[2] ** 2), "psd", 2)
     np.testing.assert_allclose(prior.covariance, errors, rtol=1e-12)
     assert_is_the_mean(prior, model.interactions_[2], model.initial_losses_[2])
-    assert prior.noise == model.noise_[2]
+    assert prior.sigma == model.noise_[2]
 
 
 @pytest.mark.parametrize("pooled", [False, True, "partial"])
 def test_an_instance_that_the_log_has_not_met_is_as_unsure_as_instances_differ(pooled):
-    log = ib.synthetic_log(30, 100, 2, interaction=TRUTH, memory=0.8, seed=1)
+    log = ib.data.synthetic_log(30, 100, 2, interaction=TRUTH, memory=0.8, seed=1)
     model = ib.InfluenceModel(memory=0.8, pooled=pooled).fit(log)
     prior = model.prior()
     between = np.cov(model.coefficients_, rowvar=False)
     expected = reordered(model.population_covariance_ + between, "psd", 2)
     np.testing.assert_allclose(prior.covariance, expected, rtol=1e-9, atol=1e-15)
     assert_is_the_mean(prior, model.interaction_, model.population_[:2])
-    assert prior.noise == pytest.approx(np.sqrt(np.mean(model.noise_**2)))
+    assert prior.sigma == pytest.approx(np.sqrt(np.mean(model.noise_**2)))
     assert prior.memory == 0.8
     agent = ib.Agent(ib.ModelLCB(prior=prior), 2)
     ticket = agent.pull()
@@ -98,27 +98,27 @@ def test_an_instance_that_the_log_has_not_met_is_as_unsure_as_instances_differ(p
 
 
 def test_drift_counts_as_noise():
-    log = ib.synthetic_log(1, 400, 2, interaction=TRUTH, drift=0.5, seed=1)
+    log = ib.data.synthetic_log(1, 400, 2, interaction=TRUTH, drift=0.5, seed=1)
     model = ib.InfluenceModel(drift=True).fit(log)
     prior = model.prior()
     assert prior.mean.shape == (5,)  # the level is no unknown of a policy
-    assert prior.noise == model.noise().scale
+    assert prior.sigma == model.noise().sigma
 
 
 def test_what_a_policy_cannot_start_from_is_refused(refused):
-    log = ib.synthetic_log(1, 300, 2, interaction=TRUTH, memory=0.8, seed=1)
-    with refused(ib.NotApplicable, "not symmetric", "'psd'"):
+    log = ib.data.synthetic_log(1, 300, 2, interaction=TRUTH, memory=0.8, seed=1)
+    with refused(ib.errors.NotApplicable, "not symmetric", "'psd'"):
         ib.InfluenceModel("free", memory=0.8).fit(log).prior()
-    with refused(ib.NotApplicable, "half_life", "rounds"):
+    with refused(ib.errors.NotApplicable, "half_life", "rounds"):
         ib.InfluenceModel(half_life=1.0).fit(log).prior()
-    with pytest.raises(ib.InvalidInput):
+    with pytest.raises(ib.errors.InvalidInput):
         ib.InfluenceModel().fit(log).prior("nobody")
 
 
 def test_arms_are_numbered_as_the_policy_numbers_them():
     """The log meets its arms in another order; entries and covariances move with their arms."""
     truth = np.array([[0.4, -0.1, 0.0], [-0.1, 0.3, 0.1], [0.0, 0.1, 0.2]])
-    log = ib.synthetic_log(1, 2000, 3, interaction=truth, seed=3)
+    log = ib.data.synthetic_log(1, 2000, 3, interaction=truth, seed=3)
     model = ib.InfluenceModel(ridge=1e-3).fit(log)
     order = [2, 0, 1]
     plain, moved = model.prior(), model.prior(arms=[log.arms[k] for k in order])
@@ -136,7 +136,7 @@ def test_arms_are_numbered_as_the_policy_numbers_them():
 
 
 def test_arms_that_are_not_those_of_the_log_are_refused(refused):
-    log = ib.synthetic_log(1, 100, 2, seed=0)
+    log = ib.data.synthetic_log(1, 100, 2, seed=0)
     model = ib.InfluenceModel().fit(log)
-    with refused(ib.InvalidInput, "those of the log in some order"):
+    with refused(ib.errors.InvalidInput, "those of the log in some order"):
         model.prior(arms=["a", "b"])

@@ -11,9 +11,9 @@ from influential_bandits import (
     StationaryModel,
     choose,
     ladder,
-    synthetic_log,
     validate,
 )
+from influential_bandits.data import synthetic_log
 from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.resampling import bootstrap_interval
 

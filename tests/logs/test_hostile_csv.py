@@ -234,7 +234,8 @@ def test_many_rows_of_the_wrong_length_take_linear_time(write, monkeypatch):
 
 READING = """
 import sys
-from influential_bandits import InfluentialBanditsError, read_log
+from influential_bandits import read_log
+from influential_bandits.errors import InfluentialBanditsError
 try:
     print(read_log(sys.argv[1], loss="loss", time=None))
 except InfluentialBanditsError as error:

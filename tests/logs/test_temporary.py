@@ -12,7 +12,7 @@ from influential_bandits.logs.temporary import LOCK, PREFIX, TemporaryFolder
 STREAM = """
 import os, sys, time
 import pandas as pd
-from influential_bandits import open_partitions, stream_log
+from influential_bandits.logs import open_partitions, stream_log
 
 events = pd.DataFrame({"instance": [1, 2] * 50, "arm": "a", "loss": 1.0})
 if sys.argv[1] == "stream":

@@ -32,7 +32,9 @@ def test_the_slope_is_that_of_least_squares():
     ids=["one horizon", "no horizon", "zero", "negative"],
 )
 def test_a_slope_that_does_not_exist_is_refused(values, low, high):
-    with pytest.raises(ib.InvalidInput, match="needs two horizons there, and positive values"):
+    with pytest.raises(
+        ib.errors.InvalidInput, match="needs two horizons there, and positive values"
+    ):
         ib.log_log_slope([1, 10, 100], values, low, high)
 
 
@@ -41,13 +43,13 @@ def test_values_outside_the_range_may_be_zero():
 
 
 def test_horizons_and_values_of_different_lengths_are_refused():
-    with pytest.raises(ib.InvalidInput):
+    with pytest.raises(ib.errors.InvalidInput):
         ib.log_log_slope([1, 10, 100], [1, 2], 1, 100)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_values_that_are_not_finite_are_refused(value):
-    with pytest.raises(ib.InvalidInput):
+    with pytest.raises(ib.errors.InvalidInput):
         ib.log_log_slope([1, 10, 100], [1, value, 3], 1, 100)
 
 
@@ -62,12 +64,12 @@ def test_many_slopes_are_those_of_every_row():
 
 @pytest.mark.parametrize("shape", [(2, 4), (2, 2), (3, 2, 3)])
 def test_rows_of_other_lengths_than_the_horizons_are_refused(shape):
-    with pytest.raises(ib.InvalidInput, match="equally long"):
+    with pytest.raises(ib.errors.InvalidInput, match="equally long"):
         log_log_slopes([1, 10, 100], np.ones(shape), 1, 100)
 
 
 def test_one_bad_row_among_many_is_refused():
-    with pytest.raises(ib.InvalidInput, match="positive values"):
+    with pytest.raises(ib.errors.InvalidInput, match="positive values"):
         log_log_slopes([1, 10, 100], np.array([[1.0, 2.0, 3.0], [1.0, 0.0, 3.0]]), 1, 100)
 
 

@@ -31,7 +31,7 @@ def test_scale_and_noise_enter_as_the_proof_says(scale, noise):
     linear = (5 * 4 + 3) * scale / 2 + 2 * 1.5
     logarithmic = 2 * 4 * scale + 2 * scale + 2 * noise + 2 * 1.5
     expected = linear * t + logarithmic * t * math.log(t)
-    assert regret_bound(instance, t, scale=scale, noise_bound=noise) == pytest.approx(
+    assert regret_bound(instance, t, influence_bound=scale, noise_bound=noise) == pytest.approx(
         expected, rel=1e-14
     )
 
@@ -58,51 +58,56 @@ def test_the_largest_absolute_loss_counts():
 
 
 def test_a_scale_below_the_largest_influence_is_refused_with_both_numbers():
-    with pytest.raises(ib.NotApplicable, match=r"max\|A\| ≤ scale.*max\|A\| = 2 and scale = 1$"):
+    with pytest.raises(
+        ib.errors.NotApplicable,
+        match=r"max\|A\| ≤ influence_bound.*max\|A\| = 2 and influence_bound = 1$",
+    ):
         regret_bound(ib.counterexample(), 100)
-    assert regret_bound(ib.counterexample(), 100, scale=2.0) > 0
+    assert regret_bound(ib.counterexample(), 100, influence_bound=2.0) > 0
     assert regret_bound(an_instance(scale=1.0 + 1e-15), 100) > 0  # a rounded 1 is a 1
 
 
 def test_fading_memory_is_refused():
-    with pytest.raises(ib.NotApplicable, match=r"Theorem 2\.6 needs memory = 1"):
+    with pytest.raises(ib.errors.NotApplicable, match=r"Theorem 2\.6 needs memory = 1"):
         regret_bound(ib.Instance(np.eye(2), [0, 0], memory=0.5), 10)
 
 
 def test_indefinite_interactions_are_refused():
     instance = ib.Instance([[0.0, 1.0], [1.0, 0.0]], [0, 0], definite=False)
-    with pytest.raises(ib.NotApplicable, match=r"Theorem 2\.6 needs a positive semi-definite"):
+    with pytest.raises(
+        ib.errors.NotApplicable, match=r"Theorem 2\.6 needs a positive semi-definite"
+    ):
         regret_bound(instance, 10)
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, math.nan, math.inf])
 def test_a_scale_that_is_not_positive_is_refused(scale):
-    with pytest.raises(ib.InvalidInput, match="scale must be positive"):
-        regret_bound(an_instance(), 10, scale=scale)
+    with pytest.raises(ib.errors.InvalidInput, match="influence_bound must be positive"):
+        regret_bound(an_instance(), 10, influence_bound=scale)
 
 
 @pytest.mark.parametrize("noise", [-0.1, math.nan, math.inf])
 def test_a_negative_or_unbounded_noise_is_refused(noise):
-    with pytest.raises(ib.InvalidInput, match="noise_bound must not be negative"):
+    with pytest.raises(ib.errors.InvalidInput, match="noise_bound must not be negative"):
         regret_bound(an_instance(), 10, noise_bound=noise)
 
 
 @pytest.mark.parametrize("horizon", [0, -1, math.nan, math.inf, [10, 0], [[1, math.nan]]])
 def test_horizons_below_one_are_refused(horizon):
-    with pytest.raises(ib.InvalidInput, match="horizon must be"):
+    with pytest.raises(ib.errors.InvalidInput, match="horizon must be"):
         regret_bound(an_instance(), horizon)
 
 
 @pytest.mark.parametrize("horizon", [2.5, [1, 2.5]])
 def test_horizons_that_are_not_whole_are_refused(horizon):
-    with pytest.raises(ib.InvalidInput, match="horizon must be"):
+    with pytest.raises(ib.errors.InvalidInput, match="horizon must be"):
         regret_bound(an_instance(), horizon)
 
 
 @pytest.mark.parametrize(
     "arguments",
-    [{"horizon": "ten"}, {"horizon": 10, "scale": "estimate"}],
+    [{"horizon": "ten"}, {"horizon": 10, "influence_bound": "estimate"}],
 )
 def test_what_is_no_number_is_refused(arguments):
-    with pytest.raises(ib.InvalidInput, match=r"must (not )?be"):
+    with pytest.raises(ib.errors.InvalidInput, match=r"must (not )?be"):
         regret_bound(an_instance(), **arguments)

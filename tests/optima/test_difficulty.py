@@ -48,7 +48,7 @@ def test_the_verdict_follows_the_exact_rule(make_instance, rational_problem, fam
     assert found.definite_directions == definite
     assert found.leaning in ("easy", "hard")
     assert verdict in ("borderline", found.leaning)
-    scale = instance.interaction.scale
+    scale = instance.interaction.max_abs
     np.testing.assert_allclose(found.gaps, np.array(gaps, float), atol=2e-12 * scale)
     if definite:
         np.testing.assert_allclose(found.mix, np.array(mix, float), atol=1e-11)
@@ -109,7 +109,7 @@ def test_the_linear_lower_bound_is_hard_with_a_quarter_of_t_per_pull(first):
 
 
 def test_without_influence_regret_is_linear_unless_all_losses_are_equal():
-    found = difficulty(ib.Instance(np.zeros((3, 3)), [1.0, 0.25, 2.0], arms=["a", "b", "c"]))
+    found = difficulty(ib.Instance(np.zeros((3, 3)), [1.0, 0.25, 2.0], arm_names=["a", "b", "c"]))
     assert (found.verdict, found.leaning) == ("borderline", "hard")
     assert "each pull of arm c costs 1.75, whatever T" in found.reason
     assert not found.definite_directions
@@ -143,7 +143,9 @@ def test_duplicates_of_easy_arms_lean_easy_since_either_copy_will_do():
 
 def test_the_reason_names_the_worst_arm():
     instance = ib.Instance(
-        [[1.0, 2.0, 1.5], [2.0, 9.0, 3.0], [1.5, 3.0, 4.0]], [0, 0, 0], arms=["tea", "rum", "ale"]
+        [[1.0, 2.0, 1.5], [2.0, 9.0, 3.0], [1.5, 3.0, 4.0]],
+        [0, 0, 0],
+        arm_names=["tea", "rum", "ale"],
     )
     found = difficulty(instance)  # p* = tea, with gaps 1 and ½
     assert found.reason == "each pull of arm rum costs 1·T in the long run, and nothing repays it"
@@ -205,7 +207,7 @@ def test_the_gap_of_a_badly_scaled_arm_is_seen():
 
 
 def test_fading_memory_and_indefinite_interactions_are_refused():
-    with pytest.raises(ib.NotApplicable, match="difficulty needs memory = 1"):
+    with pytest.raises(ib.errors.NotApplicable, match="difficulty needs memory = 1"):
         difficulty(ib.Instance(np.eye(2), [0, 0], memory=0.5))
-    with pytest.raises(ib.NotApplicable, match="positive semi-definite"):
+    with pytest.raises(ib.errors.NotApplicable, match="positive semi-definite"):
         difficulty(ib.Instance([[0, 1], [1, 0]], [0, 0], definite=False))

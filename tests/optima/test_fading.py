@@ -40,7 +40,7 @@ def least_periodic_loss(instance, periods):
 
 
 def random_fading(arms, memory, seed):
-    lasting = ib.random_instance(arms=arms, seed=seed)
+    lasting = ib.random_instance(n_arms=arms, seed=seed)
     return ib.Instance(lasting.interaction, 0.3 * lasting.initial_loss, memory=memory)
 
 
@@ -56,7 +56,7 @@ def test_the_bound_is_close_to_the_best_periodic_schedule():
     for settings_ in FAMILY:
         instance = random_fading(*settings_)
         best = least_periodic_loss(instance, range(1, 9))
-        gaps.append((best - ib.fading_lower_bound(instance)) / instance.interaction.scale)
+        gaps.append((best - ib.fading_lower_bound(instance)) / instance.interaction.max_abs)
     assert np.mean(gaps) < 0.1
 
 
@@ -77,7 +77,7 @@ def test_no_finite_schedule_beats_the_bound_of_its_horizon(data):
     instance = data.draw(instances(memory=fading_memories(), max_arms=5))
     horizon = data.draw(st.integers(1, 40))
     random = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
-    scale = 1.0 + np.abs(instance.initial_loss).max() + horizon * instance.interaction.scale
+    scale = 1.0 + np.abs(instance.initial_loss).max() + horizon * instance.interaction.max_abs
     bound = horizon * ib.fading_lower_bound(instance, horizon)
     cycle = np.tile(random.permutation(instance.n_arms), horizon)[:horizon]
     shares = random.dirichlet(np.ones(instance.n_arms))
@@ -135,7 +135,7 @@ def test_without_memory_only_the_last_pull_counts():
 
 
 def test_as_memory_lasts_the_bound_becomes_the_optimum_without_fading():
-    lasting = ib.random_instance(arms=4, seed=3)
+    lasting = ib.random_instance(n_arms=4, seed=3)
     nearly = ib.Instance(lasting.interaction, lasting.initial_loss, memory=1 - 1e-12)
     for horizon in (1, 2, 9, 100):
         bound = horizon * ib.fading_lower_bound(nearly, horizon)
@@ -169,13 +169,13 @@ def test_a_policy_that_knows_the_losses_does_not_beat_it():
 
 
 def test_where_it_does_not_apply_it_says_why(refused):
-    with refused(ib.NotApplicable, "memory < 1", "optimum"):
+    with refused(ib.errors.NotApplicable, "memory < 1", "optimum"):
         ib.fading_lower_bound(ib.counterexample())
     indefinite = ib.Instance([[0, 1], [1, 0]], [0, 0], memory=0.5, definite=False)
-    with refused(ib.NotApplicable, "positive semi-definite"):
+    with refused(ib.errors.NotApplicable, "positive semi-definite"):
         ib.fading_lower_bound(indefinite)
     fading = ib.Instance(np.eye(2), [0, 0], memory=0.5)
-    with refused(ib.InvalidInput, "horizon must be at least 1, got 0"):
+    with refused(ib.errors.InvalidInput, "horizon must be at least 1, got 0"):
         ib.fading_lower_bound(fading, 0)
-    with refused(ib.InvalidInput, "expected an Instance"):
+    with refused(ib.errors.InvalidInput, "expected an Instance"):
         ib.fading_lower_bound(None)

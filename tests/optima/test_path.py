@@ -473,38 +473,40 @@ def test_sparse_interactions_of_three_hundred_arms_agree_with_dense_ones(kind):
 def test_the_path_refuses_horizons_that_are_not_positive_and_finite(horizon):
     path = optimal_path(ib.counterexample())
     for ask in (path.counts, path.optimum, path.segment, path.gaps):
-        with pytest.raises(ib.InvalidInput, match="horizon must be positive and finite"):
+        with pytest.raises(ib.errors.InvalidInput, match="horizon must be positive and finite"):
             ask(horizon)
-    with pytest.raises(ib.InvalidInput, match="horizon must be positive and finite"):
+    with pytest.raises(ib.errors.InvalidInput, match="horizon must be positive and finite"):
         path.counts([1, horizon])
 
 
 @pytest.mark.parametrize("horizon", [0, -3, 2.5, math.nan, math.inf, True, "10", None, 2**53])
 def test_the_optimum_refuses_horizons_that_are_no_whole_number_of_rounds(horizon):
-    with pytest.raises(ib.InvalidInput, match="horizon must be"):
+    with pytest.raises(ib.errors.InvalidInput, match="horizon must be"):
         optimum(ib.counterexample(), horizon)
 
 
 def test_fading_memory_is_refused_because_the_order_matters():
     fading = ib.Instance(np.eye(2), [1, 1], memory=0.9)
     with pytest.raises(
-        ib.NotApplicable, match=r"the optimal path needs memory = 1.* memory = 0\.9"
+        ib.errors.NotApplicable, match=r"the optimal path needs memory = 1.* memory = 0\.9"
     ):
         optimal_path(fading)
-    with pytest.raises(ib.NotApplicable, match=r"the optimum needs memory = 1.* memory = 0\.9"):
+    with pytest.raises(
+        ib.errors.NotApplicable, match=r"the optimum needs memory = 1.* memory = 0\.9"
+    ):
         optimum(fading, 10)
 
 
 def test_the_path_of_an_indefinite_interaction_is_refused_and_says_what_to_ask_instead():
     indefinite = ib.Instance([[1, 2], [2, 1]], [0, 0], definite=False)
-    with pytest.raises(ib.NotApplicable, match=r"positive semi-definite.*optimum\(\)"):
+    with pytest.raises(ib.errors.NotApplicable, match=r"positive semi-definite.*optimum\(\)"):
         optimal_path(indefinite)
 
 
 def test_a_sparse_support_beyond_the_limit_is_refused_with_a_sentence(monkeypatch):
     monkeypatch.setattr(path_module, "LARGEST_SPARSE_SUPPORT", 4)
     instance = ib.Instance(ib.SparseInteraction(scipy.sparse.eye_array(10)), np.zeros(10))
-    with pytest.raises(ib.NotApplicable, match="uses more than 4 arms"):
+    with pytest.raises(ib.errors.NotApplicable, match="uses more than 4 arms"):
         optimum(instance, 10)
 
 
@@ -516,7 +518,7 @@ def test_a_sparse_path_is_followed_no_further_than_asked(monkeypatch):
     few = ib.Instance(np.eye(4), losses[:4])
     assert np.array_equal(optimum(instance, 5).counts[:4], optimum(few, 5).counts)
     assert optimum(instance, 5).counts[4:].max() == 0
-    with pytest.raises(ib.NotApplicable, match="uses more than 4 arms"):
+    with pytest.raises(ib.errors.NotApplicable, match="uses more than 4 arms"):
         optimum(instance, 100)
 
 
@@ -535,7 +537,7 @@ for seed in range(int(sys.argv[2])):
     for horizon in (1, 2, 10, 1000, 10**6):
         try:
             path.optimum(horizon)
-        except ib.NotCertified as error:
+        except ib.errors.NotCertified as error:
             failed.append((seed, horizon, str(error)))
             break
 print(*failed, sep=chr(10))
@@ -571,7 +573,7 @@ def test_an_answer_that_fails_its_certificate_is_not_returned(monkeypatch, what,
 
     monkeypatch.setattr(path_module, "solve_support", slightly_wrong)
     instance = ib.random_instance(3, 0)
-    with pytest.raises(ib.NotCertified, match="no optimum could be proved for T = 1000"):
+    with pytest.raises(ib.errors.NotCertified, match="no optimum could be proved for T = 1000"):
         optimum(instance, 1000)
 
 
@@ -580,9 +582,9 @@ def test_the_right_equations_of_a_wrong_support_are_not_returned(monkeypatch):
     monkeypatch.setattr(
         path_module, "follow_path", lambda *_: (np.array([2]), np.array([0.0]), ENDED)
     )
-    with pytest.raises(ib.NotCertified, match="no optimum could be proved"):
+    with pytest.raises(ib.errors.NotCertified, match="no optimum could be proved"):
         optimum(ib.random_instance(3, 0), 1000)
-    with pytest.raises(ib.NotCertified, match=r"no optimum could be proved for T = \[1000"):
+    with pytest.raises(ib.errors.NotCertified, match=r"no optimum could be proved for T = \[1000"):
         optimal_path(ib.random_instance(3, 0)).counts([1000, 2000])
 
 
@@ -591,7 +593,7 @@ def test_equations_that_could_not_be_solved_are_not_used(monkeypatch):
     monkeypatch.setattr(
         path_module, "solve_support", lambda *arguments: (*real(*arguments)[:2], False)
     )
-    with pytest.raises(ib.NotCertified, match="too ill-conditioned to solve"):
+    with pytest.raises(ib.errors.NotCertified, match="too ill-conditioned to solve"):
         optimum(ib.random_instance(3, 0), 1000)
 
 

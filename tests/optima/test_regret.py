@@ -332,21 +332,23 @@ def test_no_pulls_have_no_regret(against):
     ],
 )
 def test_bad_counts_are_refused(counts, message):
-    with pytest.raises(ib.InvalidInput, match=message):
+    with pytest.raises(ib.errors.InvalidInput, match=message):
         regret(ib.counterexample(), counts)
-    with pytest.raises(ib.InvalidInput, match=message):
+    with pytest.raises(ib.errors.InvalidInput, match=message):
         regret(ib.counterexample(), [1, 2], against=counts)
 
 
 def test_an_unknown_benchmark_is_refused_and_the_known_ones_are_named():
-    with pytest.raises(ib.InvalidInput, match=r'"relaxation", "integer" or an array.*\'best\''):
+    with pytest.raises(
+        ib.errors.InvalidInput, match=r'"relaxation", "integer" or an array.*\'best\''
+    ):
         regret(ib.counterexample(), [1, 2], against="best")
 
 
 def test_own_counts_with_other_sums_are_refused():
-    with pytest.raises(ib.InvalidInput, match="the same sums"):
+    with pytest.raises(ib.errors.InvalidInput, match="the same sums"):
         regret(ib.counterexample(), [1, 2], against=[2, 2])
-    with pytest.raises(ib.InvalidInput, match="the same sums"):
+    with pytest.raises(ib.errors.InvalidInput, match="the same sums"):
         regret(ib.counterexample(), [[1, 2], [2, 2]], against=[1, 2])
 
 
@@ -354,25 +356,27 @@ def test_own_counts_with_other_sums_are_refused():
     ("counts", "against"), [([3, 4], [[3, 4], [4, 3]]), ([[3, 4]] * 2, [[3, 4]] * 3)]
 )
 def test_own_counts_of_another_shape_are_refused(counts, against):
-    with pytest.raises(ib.InvalidInput, match="shape"):
+    with pytest.raises(ib.errors.InvalidInput, match="shape"):
         regret(ib.counterexample(), counts, against=against)
 
 
 def test_parts_of_pulls_are_refused_against_whole_counts_only():
     assert regret(ib.counterexample(), [99.5, 0.5]) == 0.0
-    with pytest.raises(ib.InvalidInput, match="whole numbers"):
+    with pytest.raises(ib.errors.InvalidInput, match="whole numbers"):
         regret(ib.counterexample(), [99.5, 0.5], against="integer")
 
 
 def test_an_unproved_whole_optimum_is_no_benchmark(monkeypatch):
     monkeypatch.setattr(integer_module, "LARGEST_SEARCH", 0)
     instance = ib.Instance(np.eye(2), [0.5, 0.5])
-    with pytest.raises(ib.NotCertified, match=r'T = 3 are proved only up to 0\.25.*"relaxation"'):
+    with pytest.raises(
+        ib.errors.NotCertified, match=r'T = 3 are proved only up to 0\.25.*"relaxation"'
+    ):
         regret(instance, [1, 2], against="integer")
 
 
 def test_fading_memory_is_refused():
-    with pytest.raises(ib.NotApplicable, match="regret needs memory = 1"):
+    with pytest.raises(ib.errors.NotApplicable, match="regret needs memory = 1"):
         regret(ib.Instance(np.eye(2), [0, 0], memory=0.5), [1, 2])
 
 
@@ -380,5 +384,5 @@ def test_an_uncertified_optimum_gives_no_regret(monkeypatch):
     monkeypatch.setattr(
         path_module, "follow_path", lambda *_: (np.array([2]), np.array([0.0]), ENDED)
     )
-    with pytest.raises(ib.NotCertified):
+    with pytest.raises(ib.errors.NotCertified):
         regret(ib.random_instance(3, 0), [100, 200, 300])

@@ -4,6 +4,7 @@ import copy
 import json
 import math
 import pickle
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -78,9 +79,11 @@ def test_lcb_learns_the_same_from_losses_in_any_order():
 def test_an_arm_that_is_no_whole_number_is_refused_and_changes_nothing(arm):
     agent = ib.Agent(ib.LCB(), 3)
     before = everything(agent)
-    with pytest.raises(ib.InvalidInput, match="arm") as refusal:
+    with pytest.raises(ib.errors.InvalidInput, match="arm") as refusal:
         agent.pull(arm)
-    assert not isinstance(refusal.value, ib.InvalidPolicy), "the arm is to blame, not the policy"
+    assert not isinstance(refusal.value, ib.errors.InvalidPolicy), (
+        "the arm is to blame, not the policy"
+    )
     assert everything(agent) == before
 
 
@@ -91,7 +94,7 @@ def test_a_loss_that_is_no_finite_number_is_refused_and_changes_nothing(loss):
     agent = ib.Agent(ib.LCB(), 2)
     ticket = agent.pull()
     before = everything(agent)
-    with pytest.raises(ib.InvalidInput, match="loss"):
+    with pytest.raises(ib.errors.InvalidInput, match="loss"):
         agent.observe(ticket, loss)
     assert everything(agent) == before
 
@@ -101,29 +104,29 @@ def test_a_mask_that_does_not_fit_the_arms_is_refused(eligible):
     agent = ib.Agent(ib.LCB(), 3)
     before = everything(agent)
     expected = "eligible must (have one entry for each of the 3 arms|leave at least one arm)"
-    with pytest.raises(ib.InvalidInput, match=expected):
+    with pytest.raises(ib.errors.InvalidInput, match=expected):
         agent.select(eligible)
-    with pytest.raises(ib.InvalidInput, match="eligible"):
+    with pytest.raises(ib.errors.InvalidInput, match="eligible"):
         agent.pull(eligible=eligible)
     assert everything(agent) == before
 
 
 @pytest.mark.parametrize("arms", [0, -1, 1.5, True, "3", None, 2**31 + 1, 10**400])
 def test_the_number_of_arms_must_be_whole_and_positive(arms):
-    with pytest.raises(ib.InvalidInput, match="arms must be"):
+    with pytest.raises(ib.errors.InvalidInput, match="arms must be"):
         ib.Agent(ib.LCB(), arms)
 
 
 @pytest.mark.parametrize("name", ["seed", "instance_number"])
 @pytest.mark.parametrize("value", [-1, 0.5, 2**64, True, "0"])
 def test_seeds_must_be_whole_and_not_negative(name, value):
-    with pytest.raises(ib.InvalidInput, match=f"{name} must be"):
+    with pytest.raises(ib.errors.InvalidInput, match=f"{name} must be"):
         ib.Agent(ib.LCB(), 3, **{name: value})
 
 
 @pytest.mark.parametrize("policy", ["LCB", ib.LCB, None, 3, ib.Policy()])
 def test_an_unknown_policy_is_refused(policy):
-    with pytest.raises(ib.InvalidPolicy):
+    with pytest.raises(ib.errors.InvalidPolicy):
         ib.Agent(policy, 3)
 
 
@@ -132,7 +135,7 @@ def test_an_unknown_policy_is_refused(policy):
 )
 @pytest.mark.parametrize("horizon", [0, -1, 1.5, True])
 def test_an_oracle_is_told_a_horizon_of_at_least_one(policy, horizon):
-    with pytest.raises(ib.InvalidInput, match="horizon"):
+    with pytest.raises(ib.errors.InvalidInput, match="horizon"):
         ib.Agent(policy, 2, instance=ib.counterexample(), horizon=horizon)
 
 
@@ -141,13 +144,13 @@ def test_an_oracle_is_told_a_horizon_of_at_least_one(policy, horizon):
 )
 def test_an_oracle_is_told_an_instance_with_its_number_of_arms(policy):
     # With fewer arms in the instance than in the agent it would read beyond the instance's end.
-    with pytest.raises(ib.InvalidInput, match="arms"):
-        ib.Agent(policy, 2, instance=ib.random_instance(arms=3, seed=0), horizon=10)
+    with pytest.raises(ib.errors.InvalidInput, match="arms"):
+        ib.Agent(policy, 2, instance=ib.random_instance(n_arms=3, seed=0), horizon=10)
 
 
 def test_an_agent_comes_back_from_its_file(tmp_path):
     path = tmp_path / "agent.json"
-    policy = ib.InfluentialLCB(scale="estimate")
+    policy = ib.InfluentialLCB(influence_bound="estimate")
     agent = played(policy, seed=2**64 - 1, instance_number=2**63)
     agent.save(path)
     resumed = ib.Agent.load(path, policy)
@@ -170,12 +173,16 @@ def test_the_losses_of_a_state_are_saved_to_the_last_bit(tmp_path):
 
 def test_a_state_is_not_given_to_another_policy():
     data = played(ib.InfluentialLCB()).to_json()
-    others = [ib.LCB(), ib.InfluentialLCB(scale=2.0), ib.InfluentialLCB(scale="estimate")]
+    others = [
+        ib.LCB(),
+        ib.InfluentialLCB(influence_bound=2.0),
+        ib.InfluentialLCB(influence_bound="estimate"),
+    ]
     for other in others:
-        with pytest.raises(ib.InvalidInput, match="does not fit"):
+        with pytest.raises(ib.errors.InvalidInput, match="does not fit"):
             ib.Agent.from_json(data, other)
-    for nobody in ("InfluentialLCB", ib.InfluentialLCB, None):
-        with pytest.raises(ib.InvalidPolicy, match="unknown policy"):
+    for nobody in ("InfluentialLCB", ib.InfluentialLCB):
+        with pytest.raises(ib.errors.InvalidPolicy, match="unknown policy"):
             ib.Agent.from_json(data, nobody)
 
 
@@ -191,24 +198,28 @@ def test_a_policy_with_numpy_parameters_can_be_saved():
 def test_a_file_that_is_no_agent_is_refused(tmp_path, content):
     path = tmp_path / "agent.json"
     path.write_text(content, encoding="utf-8")
-    with pytest.raises(ib.InvalidInput):
+    with pytest.raises(ib.errors.InvalidInput):
         ib.Agent.load(path, ib.LCB())
 
 
 def test_a_file_of_other_bytes_is_refused(tmp_path):
     path = tmp_path / "agent.json"
     path.write_bytes(b"\xff\xfe\x00\x01")
-    with pytest.raises(ib.InvalidInput, match="not a JSON file"):
+    with pytest.raises(ib.errors.InvalidInput, match="not a JSON file"):
         ib.Agent.load(path, ib.LCB())
 
 
 @pytest.mark.parametrize(
-    "name", ["policy", "arms", "seed", "instance_number", "round", "pending", "state"]
+    "name",
+    [
+        *("policy", "n_arms", "arm_names", "seed", "instance_number", "round", "retired"),
+        *("pending", "knowledge", "history", "state"),
+    ],
 )
 def test_a_missing_entry_is_named(name):
     data = played(ib.LCB()).to_json()
     del data[name]
-    with pytest.raises(ib.InvalidInput, match=f"no '{name}' entry"):
+    with pytest.raises(ib.errors.InvalidInput, match=f"no '{name}' entry"):
         ib.Agent.from_json(data, ib.LCB())
 
 
@@ -218,7 +229,21 @@ def test_a_missing_entry_is_named(name):
         {"round": "seven"},
         {"round": None},
         {"seed": "-1"},
-        {"arms": "many"},
+        {"n_arms": "many"},
+        {"n_arms": 4, "arm_names": ["a", "b", "c"]},
+        {"arm_names": ["a", "b", "a"]},
+        {"arm_names": "abc"},
+        {"arm_names": [0, 1, 2]},
+        {"history": [1]},
+        {"history": {"round": ["1"], "arm": [0], "loss": []}},
+        {"history": {"round": ["1", "1"], "arm": [0, 1], "loss": [0.5, 0.5]}},
+        {"history": {"round": ["9"], "arm": [0], "loss": [0.5]}},
+        {"history": {"round": ["1"], "arm": [3], "loss": [0.5]}},
+        {"history": {"round": ["1"], "arm": [0], "loss": [1e200]}},
+        {"history": {"round": ["7"], "arm": [0], "loss": [0.5]}},  # its loss is still to come
+        {"policy": "LCB"},
+        {"policy": {"name": "LCB"}},
+        {"policy": {"name": "LCB", "settings": {"width": 1}}},
         {"pending": [["1", 99, []]]},
         {"pending": [["1"]]},
         {"pending": None},
@@ -227,17 +252,18 @@ def test_a_missing_entry_is_named(name):
     ],
     ids=repr,
 )
-def test_a_damaged_entry_is_refused(damage):
+@pytest.mark.parametrize("policy", [ib.LCB(), None], ids=repr)
+def test_a_damaged_entry_is_refused(damage, policy):
     data = played(ib.LCB()).to_json() | damage
-    with pytest.raises(ib.InvalidInput):
-        ib.Agent.from_json(data, ib.LCB())
+    with pytest.raises(ib.errors.InvalidInput):
+        ib.Agent.from_json(data, policy)
 
 
 @pytest.mark.parametrize("values", [["1"], ["x", "0", "0"], None, ["1", "2", None]])
 def test_a_damaged_state_is_refused(values):
     data = played(ib.LCB()).to_json()
     data["state"]["pulls"] = values
-    with pytest.raises(ib.InvalidInput):
+    with pytest.raises(ib.errors.InvalidInput):
         ib.Agent.from_json(data, ib.LCB())
 
 
@@ -253,7 +279,7 @@ def pickled(agent):
     "policy", [ib.LCB(), ib.InfluentialLCB("estimate"), ib.FrankWolfeOracle()], ids=repr
 )
 def test_a_copy_has_a_state_of_its_own_and_makes_the_same_choices(copied, policy):
-    told = {"instance": ib.random_instance(arms=3, seed=0)} if policy.privileged else {}
+    told = {"instance": ib.random_instance(n_arms=3, seed=0)} if policy.privileged else {}
     original = played(policy, seed=5, **told)
     original.retire_arm(1)
     before = everything(original)
@@ -275,7 +301,7 @@ def test_a_copy_can_take_new_arms_on():
     agent = played(ib.LCB())
     twin = copy.copy(agent)
     assert twin.add_arm() == 3
-    assert (agent.arms, twin.arms) == (3, 4)
+    assert (agent.n_arms, twin.n_arms) == (3, 4)
 
 
 def test_the_repr_says_who_plays_and_how_far_it_is():
@@ -292,7 +318,7 @@ def test_the_repr_says_who_plays_and_how_far_it_is():
 
 
 def test_more_arms_than_there_is_memory_for_are_refused_before_anything_is_allocated():
-    with pytest.raises(ib.InvalidInput, match=r"MUCB for 2,147,483,648 arms would .* TB"):
+    with pytest.raises(ib.errors.InvalidInput, match=r"MUCB for 2,147,483,648 arms would .* TB"):
         ib.Agent(ib.MUCB(window=2**23), 2**31)
 
 
@@ -300,15 +326,166 @@ def test_a_new_arm_for_which_there_is_no_memory_is_refused_and_changes_nothing(m
     agent = played(ib.LCB())
     before = everything(agent)
     monkeypatch.setattr("influential_bandits.memory.available_memory", lambda: 100.0)
-    with pytest.raises(ib.InvalidInput, match="LCB for 4 arms would take"):
+    with pytest.raises(ib.errors.InvalidInput, match="LCB for 4 arms would take"):
         agent.add_arm()
     assert everything(agent) == before
-    assert agent.arms == 3
+    assert agent.n_arms == 3
 
 
 def test_rounds_beyond_the_largest_horizon_are_refused():
     data = ib.Agent(ib.Uniform(), 2).to_json() | {"round": str(2**53 - 2)}
     agent = ib.Agent.from_json(data, ib.Uniform())
     agent.pull()
-    with pytest.raises(ib.InvalidInput, match="the round must be below"):
+    with pytest.raises(ib.errors.InvalidInput, match="the round must be below"):
         agent.pull()
+
+
+# Names
+
+
+def test_arms_may_have_names():
+    agent = ib.Agent(ib.LCB(), arms=["tea", "coffee", "milk"])
+    assert (agent.n_arms, agent.arm_names) == (3, ("tea", "coffee", "milk"))
+    assert [agent.pull().name for _ in range(3)] == ["tea", "coffee", "milk"]
+    assert agent.pull("milk")[:3] == (4, 2, "milk")
+    assert agent.select(["coffee"]) == 1
+    assert agent.select({"coffee", "milk"}) in (1, 2)
+    agent.retire_arm("tea")
+    assert agent.retired == {0}
+    assert agent.add_arm("water") == 3
+    assert agent.add_arm() == 4
+    assert agent.arm_names == ("tea", "coffee", "milk", "water", "4")
+
+
+def test_arms_without_names_are_called_by_their_numbers():
+    agent = ib.Agent(ib.LCB(), 2)
+    assert agent.pull().name == "0"
+    assert agent.add_arm("tea") == 2
+    assert agent.arm_names == ("0", "1", "tea")
+    assert agent.pull("tea").arm == 2
+
+
+@pytest.mark.parametrize(
+    "arms", [["a", "a"], ["a", 1], ["a", "\ud800"], [], (), {"a", "b"}, [3], np.array(3)]
+)
+def test_names_must_be_texts_that_differ_and_have_an_order(arms):
+    with pytest.raises(ib.errors.InvalidInput, match="arm"):
+        ib.Agent(ib.LCB(), arms)
+
+
+@pytest.mark.parametrize("eligible", [["water"], ["tea", "water"], []])
+def test_an_unknown_name_is_refused_and_changes_nothing(eligible):
+    agent = ib.Agent(ib.LCB(), ["tea", "coffee"])
+    before = everything(agent)
+    for refused in (
+        lambda: agent.pull("water"),
+        lambda: agent.retire_arm("water"),
+        lambda: agent.select(eligible),
+        lambda: agent.add_arm("tea"),
+        lambda: agent.add_arm(7),
+    ):
+        with pytest.raises(ib.errors.InvalidInput, match=r"water|eligible|tea|7"):
+            refused()
+    assert everything(agent) == before
+    assert agent.arm_names == ("tea", "coffee")
+
+
+def test_names_are_in_the_repr():
+    agent = ib.Agent(ib.LCB(), list("abcde"))
+    assert repr(agent) == "Agent(LCB(), 5 arms (a, b, c, d, …), 0 rounds played)"
+
+
+# Losses that never come
+
+
+def test_a_cancelled_pull_stays_counted_and_its_loss_is_refused():
+    agent = ib.Agent(ib.LCB(), 2)
+    first, second = agent.pull(), agent.pull()
+    agent.cancel(first)
+    assert list(agent.pending.values()) == [second]
+    assert agent.state["pulls"].tolist() == [1, 1]
+    for again in (agent.cancel, lambda ticket: agent.observe(ticket, 0.5)):
+        with pytest.raises(ib.errors.InvalidInput, match=r"not pending.*cancelled or expired"):
+            again(first)
+    agent.observe(second, 0.5)
+
+
+def test_losses_expire_by_round():
+    agent = ib.Agent(ib.LCB(), 2)
+    tickets = [agent.pull() for _ in range(6)]
+    agent.observe(tickets[1], 0.5)
+    assert agent.expire(before_round=4) == [tickets[0], tickets[2]]
+    assert agent.expire(before_round=4) == []
+    assert agent.expire(before_round=-3) == []
+    assert list(agent.pending.values()) == tickets[3:]
+    with pytest.raises(ib.errors.InvalidInput, match="before_round"):
+        agent.expire("all")
+
+
+# Histories
+
+
+def test_a_history_becomes_a_log_and_is_saved(tmp_path):
+    agent = ib.Agent(ib.LCB(), ["tea", "coffee", "milk"], instance_number=7, history=True)
+    tickets = [agent.pull() for _ in range(5)]
+    for ticket in reversed(tickets[:4]):
+        agent.observe(ticket, 0.1 * ticket.round)
+    agent.cancel(tickets[4])
+    agent.save(tmp_path / "agent.json")
+    for each in (agent, pickled(agent), ib.Agent.load(tmp_path / "agent.json")):
+        log = each.to_log()
+        assert (log.n_arms, log.n_events, log.instances) == (3, 4, ("7",))
+        assert log.arm.tolist() == [ticket.arm for ticket in tickets[:4]]
+        assert log.loss.tolist() == [0.1 * t for t in (1, 2, 3, 4)]
+        assert log.time.tolist() == [1, 2, 3, 4]
+        assert log.about["pulls without a loss"] == 1
+        assert each.to_log("ann").instances == ("ann",)
+    twin = copy.copy(agent)
+    twin.observe(twin.pull(), 0.5)
+    assert (len(agent.to_log()), len(twin.to_log())) == (4, 5)
+
+
+def test_an_agent_keeps_no_history_unless_it_is_asked_to():
+    agent = played(ib.LCB())
+    with pytest.raises(ib.errors.NotApplicable, match="history=True"):
+        agent.to_log()
+
+
+# Files without the policy at hand
+
+
+@dataclass(frozen=True)
+class Mine(ib.Policy):
+    weight: float = 1.0
+
+    @staticmethod
+    def select(c, s, t, eligible, rng):
+        return t % c.n_arms
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        ib.LCB(),
+        ib.InfluentialLCB("estimate"),
+        ib.ModelLCB(prior=ib.LossPrior.around(np.eye(3), np.zeros(3), sd=0.5, sigma=1.0)),
+        Mine(weight=0.5),
+    ],
+    ids=lambda policy: type(policy).__name__,
+)
+def test_the_policy_is_made_from_the_file(policy, tmp_path):
+    agent = played(policy)
+    agent.save(tmp_path / "agent.json")
+    resumed = ib.Agent.load(tmp_path / "agent.json")
+    assert resumed.policy == policy
+    assert everything(resumed) == everything(agent)
+    assert resumed.pull() == agent.pull()
+
+
+def test_an_oracle_is_told_again_what_it_knew(tmp_path):
+    world = ib.random_instance(3, seed=0)
+    agent = played(ib.FrankWolfeOracle(), instance=world)
+    agent.save(tmp_path / "agent.json")
+    assert ib.Agent.load(tmp_path / "agent.json", instance=world).pull() == agent.pull()
+    with pytest.raises(ib.errors.InvalidInput):
+        ib.Agent.load(tmp_path / "agent.json", instance=ib.random_instance(3, seed=1))

@@ -31,8 +31,8 @@ def test_epsilon_greedy_is_greedy_but_for_a_random_share(decreasing, latest):
     def rule(pulls, arrivals, t):
         seen, rng = losses_of(arrivals, ARMS), random_numbers(5, t)
         probability = min(1.0, epsilon * ARMS / t) if decreasing else epsilon
-        if all(seen) and ib.uniform(rng, 0) < probability:
-            return int(ib.uniform(rng, 1) * ARMS)
+        if all(seen) and ib.random.uniform(rng, 0) < probability:
+            return int(ib.random.uniform(rng, 1) * ARMS)
         return unseen_first(seen, pulls, lambda arm: mean(seen[arm]))
 
     policy = ib.EpsilonGreedy(epsilon, decreasing)
@@ -45,11 +45,11 @@ def test_gaussian_thompson_draws_from_the_posterior(latest):
         seen, rng = losses_of(arrivals, ARMS), random_numbers(5, t)
 
         def draw(arm):
-            return mean(seen[arm]) + math.sqrt(0.25 / len(seen[arm])) * ib.normal(rng, arm)
+            return mean(seen[arm]) + math.sqrt(0.25 / len(seen[arm])) * ib.random.normal(rng, arm)
 
         return unseen_first(seen, pulls, draw)
 
-    policy = ib.GaussianThompson(noise=0.5)
+    policy = ib.GaussianThompson(sigma=0.5)
     assert_follows(policy, rule, arms=ARMS, losses=LOSSES, seed=5, latest=latest)
 
 
@@ -65,7 +65,7 @@ def test_moss_is_the_anytime_index(latest):
 
         return unseen_first(seen, pulls, index)
 
-    assert_follows(ib.MOSS(scale=0.7), rule, arms=ARMS, losses=LOSSES, latest=latest)
+    assert_follows(ib.MOSS(loss_range=0.7), rule, arms=ARMS, losses=LOSSES, latest=latest)
 
 
 @LATEST
@@ -82,7 +82,7 @@ def test_ucbv_uses_the_empirical_variance(latest):
 
         return unseen_first(seen, pulls, index)
 
-    policy = ib.UCBV(zeta=1.3, bias=0.2, scale=0.5)
+    policy = ib.UCBV(zeta=1.3, bias=0.2, loss_range=0.5)
     assert_follows(policy, rule, arms=ARMS, losses=LOSSES, latest=latest)
 
 
@@ -98,7 +98,7 @@ def test_exp3_weighs_losses_by_probabilities_at_the_pull(latest):
             totals[a.arm] += unit / memo[a.round]
         rate = math.sqrt(math.log(ARMS) / (t * ARMS))
         weights = [math.exp(-rate * total) for total in totals]
-        target, chosen = ib.uniform(random_numbers(5, t), 0) * sum(weights), 0
+        target, chosen = ib.random.uniform(random_numbers(5, t), 0) * sum(weights), 0
         while target >= weights[chosen]:
             target -= weights[chosen]
             chosen += 1
@@ -113,7 +113,7 @@ def test_exp3_chooses_among_the_eligible_in_proportion():
     for t, row in enumerate(LOSSES, 1):
         estimate, rate = agent.state["estimate"], math.sqrt(math.log(ARMS) / (t * ARMS))
         weights = np.exp(-rate * (estimate - estimate.min())) * mask
-        target = ib.uniform(random_numbers(5, t), 0) * weights.sum()
+        target = ib.random.uniform(random_numbers(5, t), 0) * weights.sum()
         assert agent.select(mask) == np.searchsorted(np.cumsum(weights), target)
         ticket = agent.pull()
         agent.observe(ticket, row[ticket.arm])
@@ -162,9 +162,9 @@ def test_ties_go_to_the_smallest_arm(policy):
     "policy",
     [
         ib.EpsilonGreedy(5.0, decreasing=True),
-        ib.GaussianThompson(noise=0.1),
-        ib.MOSS(scale=0.3),
-        ib.UCBV(scale=0.1),
+        ib.GaussianThompson(sigma=0.1),
+        ib.MOSS(loss_range=0.3),
+        ib.UCBV(loss_range=0.1),
         ib.EXP3(-0.2, 1.2),
     ],
     ids=repr,
@@ -179,13 +179,13 @@ def test_the_better_of_two_arms_that_do_not_change_is_found(policy):
         (lambda: ib.EpsilonGreedy(1.5), "epsilon must be a number of at least 0 and at most 1"),
         (lambda: ib.EpsilonGreedy(-0.1, decreasing=True), "epsilon must be .* got -0.1"),
         (lambda: ib.EpsilonGreedy(0.1, decreasing=1), "decreasing must be True or False, got 1"),
-        (lambda: ib.GaussianThompson(0.0), "noise must be a number above 0, got 0"),
+        (lambda: ib.GaussianThompson(0.0), "sigma must be a number above 0, got 0"),
         (
             lambda: ib.GaussianThompson(math.inf),
-            "noise must be a number above 0 and at most 1e\\+100, got inf",
+            "sigma must be a number above 0 and at most 1e\\+100, got inf",
         ),
         (lambda: ib.MOSS(alpha="1"), "alpha must be .* got '1'"),
-        (lambda: ib.MOSS(scale=True), "scale must be a number above 0, got True"),
+        (lambda: ib.MOSS(loss_range=True), "loss_range must be a number above 0, got True"),
         (lambda: ib.UCBV(bias=-1), "bias must be a number of at least 0, got -1"),
         (lambda: ib.EXP3(1.0, 1.0), "high must be a number above 1, got 1"),
         (lambda: ib.EXP3(math.nan), "low must be a number"),
@@ -194,5 +194,5 @@ def test_the_better_of_two_arms_that_do_not_change_is_found(policy):
     ],
 )
 def test_a_wrong_setting_is_refused(make, match):
-    with pytest.raises(ib.InvalidInput, match=match):
+    with pytest.raises(ib.errors.InvalidInput, match=match):
         make()

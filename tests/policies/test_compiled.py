@@ -49,12 +49,12 @@ class Follower(ib.Policy):
 
     @staticmethod
     def init(c, s):
-        s.last[0] = c.arms
+        s.last[0] = c.n_arms
 
     @staticmethod
     def select(c, s, t, eligible, rng):
         best = 0
-        for arm in range(c.arms):
+        for arm in range(c.n_arms):
             if s.followed[arm, s.last[0]] < s.followed[best, s.last[0]]:
                 best = arm
         return best
@@ -81,17 +81,17 @@ def digest(choice, before="", **scope):
 def test_the_state_may_have_two_axes_and_a_memo_is_handed_over():
     arms, horizon = 3, 50
     instance = ib.Instance(np.zeros((arms, arms)), [1.0, 2.0, 3.0])
-    run = ib.simulate(instance, Follower(), horizon, record="arms")
+    run = ib.simulate(instance, Follower(), horizon, record="choices")
     followed = [[0] * (arms + 1) for _ in range(arms)]
     heard, last = [0.0] * arms, arms
     for t in range(1, horizon + 1):
         arm = min(range(arms), key=lambda i: followed[i][last])
-        assert run.arms[0, 0, t - 1] == arm
+        assert run.choices[0, 0, t - 1] == arm
         heard[arm] += (1.0 + arm) + 1000.0 * last + 1_000_000.0 * t
         followed[arm][last] += 1
         last = arm
     agent = ib.Agent(Follower(), arms)
-    for arm in run.arms[0, 0]:
+    for arm in run.choices[0, 0]:
         ticket = agent.pull()
         assert ticket.arm == arm
         agent.observe(ticket, 1.0 + arm)
@@ -122,11 +122,11 @@ def test_a_field_that_cannot_be_had_is_refused(field, kind, shape):
         def select(c, s, t, eligible, rng):
             return 0
 
-    with pytest.raises(ib.InvalidPolicy, match="Odd"):
+    with pytest.raises(ib.errors.InvalidPolicy, match="Odd"):
         ib.simulate(ib.counterexample(), Odd(), 3)
 
 
-@pytest.mark.parametrize("name", ["arms", "_start", "class"])
+@pytest.mark.parametrize("name", ["n_arms", "_start", "class"])
 def test_a_parameter_that_cannot_be_an_attribute_of_c_is_refused(name):
     @dataclass(frozen=True)
     class Odd(ib.Policy):
@@ -137,7 +137,7 @@ def test_a_parameter_that_cannot_be_an_attribute_of_c_is_refused(name):
         def select(c, s, t, eligible, rng):
             return 0
 
-    with pytest.raises(ib.InvalidPolicy, match="Odd"):
+    with pytest.raises(ib.errors.InvalidPolicy, match="Odd"):
         ib.simulate(ib.counterexample(), Odd(), 3)
 
 
@@ -150,7 +150,7 @@ def test_a_policy_keeps_to_what_is_on_offer():
 
     agent = ib.Agent(Stubborn(), 2)
     assert agent.pull().arm == 1
-    with pytest.raises(ib.InvalidPolicy, match="Stubborn chose arm 1 in round 2"):
+    with pytest.raises(ib.errors.InvalidPolicy, match="Stubborn chose arm 1 in round 2"):
         agent.pull(eligible=[True, False])
     assert agent.round == 1
 
@@ -276,7 +276,7 @@ START = 0
 class Mine(ib.Policy):
     @staticmethod
     def select(c, s, t, eligible, rng):
-        return (START + shifted(0) + settings.OFFSET) % c.arms
+        return (START + shifted(0) + settings.OFFSET) % c.n_arms
 """
 HELPER_FILE = """
 import numba
@@ -293,8 +293,8 @@ import influential_bandits as ib
 from mine import Mine
 
 with event.install_recorder("numba:compile") as recorder:
-    run = ib.simulate(ib.random_instance(arms=5, seed=0), Mine(), 3, record="arms")
-print(json.dumps({"arms": run.arms[0, 0].tolist(), "compilations": len(recorder.buffer)}))
+    run = ib.simulate(ib.random_instance(n_arms=5, seed=0), Mine(), 3, record="choices")
+print(json.dumps({"arms": run.choices[0, 0].tolist(), "compilations": len(recorder.buffer)}))
 """
 
 
@@ -361,10 +361,10 @@ class Mine(ib.Policy):
 
 
 def played():
-    world = ib.random_instance(arms=5, seed=0)
+    world = ib.random_instance(n_arms=5, seed=0)
     agent = ib.Agent(Mine(), 5)
     arm = agent.select()
-    return ib.simulate(world, Mine(), 3, record="arms").arms[0, 0].tolist() + [arm]
+    return ib.simulate(world, Mine(), 3, record="choices").choices[0, 0].tolist() + [arm]
 
 
 print(played())

@@ -15,7 +15,7 @@ HORIZON = 60
 every_policy = pytest.mark.parametrize("policy", POLICIES, ids=repr)
 # Those whose states are full of indices. The others share their code, or have none.
 INDEXED = [
-    ib.InfluentialLCB(scale="estimate"),
+    ib.InfluentialLCB(influence_bound="estimate"),
     ib.SlidingWindowLCB(window=5),
     ib.RAWUCB(),
     ib.RLessUCB(),
@@ -25,7 +25,7 @@ INDEXED = [
 
 @cache
 def world(arms):
-    return ib.random_instance(arms=arms, seed=arms)
+    return ib.random_instance(n_arms=arms, seed=arms)
 
 
 def told(policy, arms):
@@ -53,12 +53,12 @@ def test_discovery_finds_the_policies_of_the_paper():
 def test_every_policy_keeps_the_contract(policy):
     # With 31 arms influential LCB's tree has begun, and ModelLCB's exact posterior has ended.
     many = 31 if isinstance(policy, (ib.InfluentialLCB, ib.ModelLCB)) else 5
-    ib.testing.check_policy(policy, arms=(1, 2, many), check=False)
+    ib.testing.check_policy(policy, n_arms=(1, 2, many), check=False)
 
 
 @pytest.mark.parametrize("policy", INDEXED, ids=repr)
 def test_no_index_is_out_of_range(policy):
-    ib.testing.check_policy(policy, arms=(1, 3), rounds=60)
+    ib.testing.check_policy(policy, n_arms=(1, 3), rounds=60)
 
 
 @every_policy
@@ -78,7 +78,7 @@ def test_losses_as_large_as_they_may_be_neither_stop_a_policy_nor_its_file(polic
 def test_new_arms_are_tried_and_oracles_take_none(policy):
     agent = new_agent(policy, 2)
     if policy.privileged:
-        with pytest.raises(ib.NotApplicable, match="knows an instance of 2 arms"):
+        with pytest.raises(ib.errors.NotApplicable, match="knows an instance of 2 arms"):
             agent.add_arm()
         return
     follow(agent, [("select", None), ("observe", 0), ("force", 1), ("select", None)] * 5)
@@ -140,7 +140,7 @@ def test_every_ticket_is_taken_once(policy):
         first._replace(round=0),
     ]
     for ticket in strangers:
-        with pytest.raises(ib.InvalidInput, match="not pending"):
+        with pytest.raises(ib.errors.InvalidInput, match="not pending"):
             agent.observe(ticket, 0.5)
     assert everything(agent) == before
     agent.observe(first, 0.5)
@@ -152,7 +152,7 @@ def test_every_ticket_is_taken_once(policy):
 def test_an_arm_out_of_range_is_refused_and_changes_nothing(policy, arm):
     agent = new_agent(policy, 3)
     before = everything(agent)
-    with pytest.raises(ib.InvalidInput, match=f"one of 0 … 2, got {arm}"):
+    with pytest.raises(ib.errors.InvalidInput, match=f"one of 0 … 2, got {arm}"):
         agent.pull(arm)
     assert everything(agent) == before
 
@@ -160,7 +160,7 @@ def test_an_arm_out_of_range_is_refused_and_changes_nothing(policy, arm):
 @every_policy
 def test_noise_of_scale_zero_is_no_noise(policy):
     runs = [
-        ib.simulate(world(2), policy, HORIZON, noise, seeds=range(3), record="arms").arms
+        ib.simulate(world(2), policy, HORIZON, noise, seeds=range(3), record="choices").choices
         for noise in (None, ib.NoNoise(), ib.GaussianNoise(0.0), ib.UniformNoise(0.0))
     ]
     assert all(np.array_equal(runs[0], other) for other in runs[1:])
@@ -174,7 +174,7 @@ def test_oracles_demand_instance_and_horizon_and_nobody_else_does(policy):
     complete = {"instance": world(2), "horizon": HORIZON}
     for missing in policy.privileged:
         given = {name: complete[name] for name in complete if name != missing}
-        with pytest.raises(ib.InvalidPolicy, match=f"oracle.*{missing}"):
+        with pytest.raises(ib.errors.InvalidPolicy, match=f"oracle.*{missing}"):
             ib.Agent(policy, 2, **given)
 
 
@@ -194,9 +194,9 @@ def test_whoever_does_not_know_the_instance_pays_for_the_first_pull(policy):
 
 @every_policy
 def test_losses_are_exact_sums_of_what_was_pulled(policy):
-    run = ib.simulate(ib.counterexample(), policy, HORIZON, record="arms", checkpoints=[HORIZON])
+    run = ib.simulate(ib.counterexample(), policy, HORIZON, record="choices", checkpoints=[HORIZON])
     losses, total = np.array([1.0, 1.0]), 0.0
-    for arm in run.arms[0, 0]:
+    for arm in run.choices[0, 0]:
         total += losses[arm]
         losses += [[1.0, 1.0], [1.0, 2.0]][arm]
     assert run.loss()[0, 0, 0] == total

@@ -51,7 +51,7 @@ def estimate_after(instance, policy, rounds, noise=None, seed=0):
     for _ in range(rounds):
         ticket = agent.pull()
         agent.observe(ticket, environment.pull(ticket.arm))
-    return agent.state["scale"][0]
+    return agent.state["influence_bound"][0]
 
 
 @pytest.mark.parametrize("arms", [1, 2, 3, 10, 32, 33, 34, 48, 63, 64, 65, 70])
@@ -65,10 +65,10 @@ def test_scan_and_tree_choose_as_algorithm_1_does_ties_included(arms):
             ib.InfluentialLCB(scale),
             rounds,
             ib.RecordedNoise(noise),
-            record="arms",
+            record="choices",
         )
         expected = reference_influential_lcb(matrix, initial_loss, scale, noise)
-        assert run.arms[0, 0].tolist() == expected
+        assert run.choices[0, 0].tolist() == expected
 
 
 @pytest.mark.parametrize("arms", [33, 40, 64, 70])
@@ -86,9 +86,9 @@ def test_the_tree_agrees_with_a_scan_while_losses_come_late_and_in_any_order(arm
 
 def test_equal_arms_take_turns():
     run = ib.simulate(
-        ib.Instance(np.zeros((3, 3)), np.zeros(3)), ib.InfluentialLCB(), 9, record="arms"
+        ib.Instance(np.zeros((3, 3)), np.zeros(3)), ib.InfluentialLCB(), 9, record="choices"
     )
-    assert run.arms[0, 0].tolist() == [0, 1, 2] * 3
+    assert run.choices[0, 0].tolist() == [0, 1, 2] * 3
 
 
 def test_the_counts_on_the_counterexample_are_the_known_ones():
@@ -125,10 +125,14 @@ def test_the_bound_of_theorem_2_6_scales_with_the_interaction_and_the_noise():
         paper = [ib.random_instance(arms, seed) for seed in range(8)]
         instances = [ib.Instance(3 * i.interaction.to_dense(), i.initial_loss) for i in paper]
         run = ib.simulate(
-            instances, ib.InfluentialLCB(scale=3), 3000, ib.UniformNoise(0.5), seeds=range(5)
+            instances,
+            ib.InfluentialLCB(influence_bound=3),
+            3000,
+            ib.UniformNoise(0.5),
+            seeds=range(5),
         )
         for instance, values in zip(instances, run.regret(), strict=True):
-            bound = ib.regret_bound(instance, run.checkpoints, scale=3, noise_bound=0.5)
+            bound = ib.regret_bound(instance, run.checkpoints, influence_bound=3, noise_bound=0.5)
             assert (values <= bound).all()
 
 
@@ -138,26 +142,28 @@ def test_the_scale_is_the_unit_of_losses():
     instance = eighths(4, seed=0)
     scaled = ib.Instance(4 * instance.interaction.to_dense(), 4 * instance.initial_loss)
     small = ib.simulate(
-        instance, ib.InfluentialLCB(1.0), 400, ib.RecordedNoise(noise), record="arms"
+        instance, ib.InfluentialLCB(1.0), 400, ib.RecordedNoise(noise), record="choices"
     )
     large = ib.simulate(
-        scaled, ib.InfluentialLCB(4.0), 400, ib.RecordedNoise(4 * noise), record="arms"
+        scaled, ib.InfluentialLCB(4.0), 400, ib.RecordedNoise(4 * noise), record="choices"
     )
-    assert np.array_equal(small.arms, large.arms)
+    assert np.array_equal(small.choices, large.choices)
 
 
 @pytest.mark.parametrize("arms", [1, 2, 3, 5, 40])
 def test_the_short_opening_pulls_each_arm_twice_in_a_row(arms):
-    run = ib.simulate(eighths(arms, seed=1), ib.InfluentialLCB("estimate"), 2 * arms, record="arms")
-    assert run.arms[0, 0].tolist() == [arm for arm in range(arms) for _ in range(2)]
+    run = ib.simulate(
+        eighths(arms, seed=1), ib.InfluentialLCB("estimate"), 2 * arms, record="choices"
+    )
+    assert run.choices[0, 0].tolist() == [arm for arm in range(arms) for _ in range(2)]
 
 
 @pytest.mark.parametrize("arms", [1, 2, 3, 5, 40])
 def test_the_opening_of_the_paper_pulls_each_pair_of_arms_in_turn(arms):
     policy = ib.InfluentialLCB("estimate", opening="paper")
-    run = ib.simulate(eighths(arms, seed=1), policy, arms * (arms + 1), record="arms")
+    run = ib.simulate(eighths(arms, seed=1), policy, arms * (arms + 1), record="choices")
     expected = [arm for j in range(arms) for k in range(j, arms) for arm in (k, j)]
-    assert run.arms[0, 0].tolist() == expected
+    assert run.choices[0, 0].tolist() == expected
     if arms == 3:
         assert expected == [0, 0, 1, 0, 2, 0, 1, 1, 2, 1, 2, 2]
 
@@ -169,8 +175,8 @@ def test_without_noise_both_openings_find_the_largest_entry(opening, arms):
         instance = eighths(arms, seed)
         policy = ib.InfluentialLCB("estimate", opening=opening)
         rounds = opening_rounds(opening, arms)
-        assert estimate_after(instance, policy, rounds) == instance.interaction.scale
-        assert estimate_after(instance, policy, rounds + 20) == instance.interaction.scale
+        assert estimate_after(instance, policy, rounds) == instance.interaction.max_abs
+        assert estimate_after(instance, policy, rounds + 20) == instance.interaction.max_abs
 
 
 def test_the_opening_of_the_paper_sees_entries_off_the_diagonal():
@@ -188,10 +194,10 @@ def test_a_horizon_may_end_inside_the_opening(opening):
     policy = ib.InfluentialLCB("estimate", opening=opening)
     instance, rounds = eighths(3, seed=2), opening_rounds(opening, 3)
     noise = ib.GaussianNoise(1.0)
-    whole = ib.simulate(instance, policy, rounds + 5, noise, record="arms").arms[0, 0]
+    whole = ib.simulate(instance, policy, rounds + 5, noise, record="choices").choices[0, 0]
     for horizon in range(1, rounds + 5):
-        run = ib.simulate(instance, policy, horizon, noise, record="arms")
-        assert run.arms[0, 0].tolist() == whole[:horizon].tolist()
+        run = ib.simulate(instance, policy, horizon, noise, record="choices")
+        assert run.choices[0, 0].tolist() == whole[:horizon].tolist()
         assert run.regret()[0, 0, -1] >= 0
 
 
@@ -216,7 +222,7 @@ def test_with_a_noise_bound_the_estimate_is_certainly_large_enough(opening, erro
     below = 0
     for seed in range(25):
         instance = eighths(3, seed)
-        largest, rounds = instance.interaction.scale, opening_rounds(opening, 3)
+        largest, rounds = instance.interaction.max_abs, opening_rounds(opening, 3)
         noise = ib.UniformNoise(bound)
         estimate = estimate_after(instance, policy, rounds, noise, seed)
         assert largest <= estimate <= largest + 2 * errors * bound
@@ -232,7 +238,7 @@ def test_after_the_opening_the_rule_is_that_of_the_estimated_scale(opening):
     rounds = opening_rounds(opening, 4)
     policy = ib.InfluentialLCB("estimate", opening=opening)
     agent, environment = ib.Agent(policy, 4), ib.Environment(instance)
-    known = ib.Agent(ib.InfluentialLCB(instance.interaction.scale), 4)
+    known = ib.Agent(ib.InfluentialLCB(instance.interaction.max_abs), 4)
     for t in range(1, rounds + 200):
         if t > rounds:
             assert agent.select() == known.select()
@@ -253,7 +259,7 @@ def test_an_opening_that_was_held_up_still_finds_the_largest_entry(opening):
         ticket = agent.pull(eligible=[True, True, t >= 15])
         agent.observe(ticket, environment.pull(ticket.arm))
     assert agent.state["scheduled"][0] == opening_rounds(opening, 3)
-    assert agent.state["scale"][0] == 5.0
+    assert agent.state["influence_bound"][0] == 5.0
 
 
 @pytest.mark.parametrize("opening", ["pairs", "paper"])
@@ -267,14 +273,16 @@ def test_losses_that_come_late_but_in_order_give_the_same_estimate(opening):
         losses[ticket] = environment.pull(ticket.arm)
     for ticket, loss in losses.items():
         agent.observe(ticket, loss)
-    assert agent.state["scale"][0] == instance.interaction.scale
+    assert agent.state["influence_bound"][0] == instance.interaction.max_abs
 
 
 @pytest.mark.parametrize(
     "scale", [0, 0.0, -1.0, math.nan, math.inf, True, "1", "Estimate", None, [1.0]]
 )
 def test_a_scale_that_is_not_positive_is_refused(scale):
-    with pytest.raises(ib.InvalidInput, match='scale must be a positive number or "estimate"'):
+    with pytest.raises(
+        ib.errors.InvalidInput, match='influence_bound must be a positive number or "estimate"'
+    ):
         ib.InfluentialLCB(scale)
 
 
@@ -288,11 +296,11 @@ def test_every_positive_number_is_a_scale(scale):
 
 @pytest.mark.parametrize("opening", ["", "Pairs", "triples", 1, None, ["pairs"]])
 def test_an_unknown_opening_is_refused(opening):
-    with pytest.raises(ib.InvalidInput, match='opening must be "pairs" or "paper"'):
+    with pytest.raises(ib.errors.InvalidInput, match='opening must be "pairs" or "paper"'):
         ib.InfluentialLCB("estimate", opening=opening)
 
 
 @pytest.mark.parametrize("bound", [-0.5, math.nan, math.inf, "1", None])
 def test_a_bad_noise_bound_is_refused(bound):
-    with pytest.raises(ib.InvalidInput, match="noise_bound must"):
+    with pytest.raises(ib.errors.InvalidInput, match="noise_bound must"):
         ib.InfluentialLCB("estimate", noise_bound=bound)

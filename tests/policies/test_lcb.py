@@ -42,18 +42,18 @@ def sixteenths(arms, seed):
 @pytest.mark.parametrize("arms", [1, 2, 3, 5, 8])
 def test_every_choice_is_that_of_the_rule_as_printed(arms):
     matrix, initial_loss = sixteenths(arms, seed=arms)
-    run = ib.simulate(ib.Instance(matrix, initial_loss), ib.LCB(), 600, record="arms")
-    assert run.arms[0, 0].tolist() == reference_lcb(matrix, initial_loss, 600)
+    run = ib.simulate(ib.Instance(matrix, initial_loss), ib.LCB(), 600, record="choices")
+    assert run.choices[0, 0].tolist() == reference_lcb(matrix, initial_loss, 600)
 
 
 def test_ties_go_to_the_smallest_arm():
-    run = ib.simulate(ib.Instance(np.zeros((3, 3)), np.zeros(3)), ib.LCB(), 300, record="arms")
-    assert run.arms[0, 0].tolist() == [0, 1, 2] * 100
+    run = ib.simulate(ib.Instance(np.zeros((3, 3)), np.zeros(3)), ib.LCB(), 300, record="choices")
+    assert run.choices[0, 0].tolist() == [0, 1, 2] * 100
 
 
 def test_every_choice_on_the_counterexample_is_that_of_the_rule_as_printed():
-    run = ib.simulate(ib.counterexample(), ib.LCB(), 3000, record="arms")
-    assert run.arms[0, 0].tolist() == reference_lcb([[1, 1], [1, 2]], [1, 1], 3000)
+    run = ib.simulate(ib.counterexample(), ib.LCB(), 3000, record="choices")
+    assert run.choices[0, 0].tolist() == reference_lcb([[1, 1], [1, 2]], [1, 1], 3000)
 
 
 def test_the_counts_on_the_counterexample_are_the_known_ones():
@@ -65,7 +65,7 @@ def test_the_counts_on_the_counterexample_are_the_known_ones():
 
 def test_the_second_arm_is_pulled_for_the_18th_and_19th_time_in_rounds_79_and_85():
     """The rule as printed; the appendix says 98 and 105 (see the study lower-bounds)."""
-    arms = ib.simulate(ib.counterexample(), ib.LCB(), 100, record="arms").arms[0, 0]
+    arms = ib.simulate(ib.counterexample(), ib.LCB(), 100, record="choices").choices[0, 0]
     rounds = np.flatnonzero(arms == 1) + 1
     assert rounds[17:19].tolist() == [79, 85]
     assert (arms[:84] == 0).sum() == 66
@@ -73,8 +73,8 @@ def test_the_second_arm_is_pulled_for_the_18th_and_19th_time_in_rounds_79_and_85
 
 def test_the_lower_bound_of_the_appendix_holds():
     """Prop. 2.2: the n-th pull comes by round 20·n·log n, and regret is ≥ t²/(800·log²t) − t/2."""
-    run = ib.simulate(ib.counterexample(), ib.LCB(), 10**5, record="arms")
-    rounds = np.flatnonzero(run.arms[0, 0] == 1) + 1
+    run = ib.simulate(ib.counterexample(), ib.LCB(), 10**5, record="choices")
+    rounds = np.flatnonzero(run.choices[0, 0] == 1) + 1
     n = np.arange(1, len(rounds) + 1)
     assert (rounds[18:] <= 20 * n[18:] * np.log(n[18:])).all()
     t = run.checkpoints[run.checkpoints >= 10]

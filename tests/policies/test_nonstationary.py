@@ -27,7 +27,7 @@ def test_the_sliding_window_holds_the_pulls_of_the_last_rounds(window, latest):
 
         return unseen_first(seen, pulls, index)
 
-    policy = ib.SlidingWindowLCB(window=window, scale=0.8)
+    policy = ib.SlidingWindowLCB(window=window, loss_range=0.8)
     assert_follows(policy, rule, arms=ARMS, losses=LOSSES, latest=latest)
 
 
@@ -52,7 +52,7 @@ def test_the_past_is_discounted_by_round(latest):
 
         return unseen_first(weights, pulls, index)
 
-    policy = ib.DiscountedLCB(discount=0.95, xi=0.7, scale=0.3)
+    policy = ib.DiscountedLCB(discount=0.95, xi=0.7, loss_range=0.3)
     assert_follows(policy, rule, arms=ARMS, losses=LOSSES, latest=latest)
 
 
@@ -96,7 +96,7 @@ def test_mucb_restarts_when_the_halves_of_a_window_differ(latest):
 
         return unseen_first(seen, pulls, index)
 
-    policy = ib.MUCB(window, exploration=0.2, planned_rounds=planned, scale=scale)
+    policy = ib.MUCB(window, exploration=0.2, planned_rounds=planned, loss_range=scale)
     losses = np.array(LOSSES)
     losses[100:] += [1.0, -1.0, 0.0]
     losses[200:] += [-3.0, 2.0, 1.0]
@@ -136,13 +136,13 @@ def test_the_better_arm_is_found_again_after_a_change():
         return 0.4 if arm == 0 else 0.9 if t <= 1000 else 0.1
 
     fresh = [
-        ib.SlidingWindowLCB(window=200, scale=0.5),
-        ib.DiscountedLCB(discount=0.98, scale=0.2),
-        ib.MUCB(window=20, exploration=0.2, planned_rounds=1500, scale=0.3),
+        ib.SlidingWindowLCB(window=200, loss_range=0.5),
+        ib.DiscountedLCB(discount=0.98, loss_range=0.2),
+        ib.MUCB(window=20, exploration=0.2, planned_rounds=1500, loss_range=0.3),
     ]
     for policy in fresh:
         assert share(policy, loss, 1500, arm=1, last=200) > 0.8, policy
-    assert share(ib.MOSS(scale=0.3), loss, 1500, arm=1, last=200) < 0.1
+    assert share(ib.MOSS(loss_range=0.3), loss, 1500, arm=1, last=200) < 0.1
 
 
 @pytest.mark.parametrize(
@@ -158,5 +158,5 @@ def test_the_better_arm_is_found_again_after_a_change():
     ],
 )
 def test_a_wrong_setting_is_refused(make, match):
-    with pytest.raises(ib.InvalidInput, match=match):
+    with pytest.raises(ib.errors.InvalidInput, match=match):
         make()

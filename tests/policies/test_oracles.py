@@ -39,9 +39,11 @@ def test_frank_wolfe_pulls_the_arm_with_the_smallest_true_loss(arms, kind, memor
     for seed in range(3):
         instance = integer_instance(arms, seed, memory, kind)
         noise = ib.GaussianNoise(2.0)  # an oracle does not care
-        run = ib.simulate(instance, ib.FrankWolfeOracle(), 60, noise, seeds=[seed], record="arms")
+        run = ib.simulate(
+            instance, ib.FrankWolfeOracle(), 60, noise, seeds=[seed], record="choices"
+        )
         environment = ib.Environment(instance, noise, seed)
-        for arm in run.arms[0, 0]:
+        for arm in run.choices[0, 0]:
             losses = environment.expected_losses()
             if memory == 1.0:
                 assert arm == losses.argmin()  # ties to the smallest
@@ -52,11 +54,11 @@ def test_frank_wolfe_pulls_the_arm_with_the_smallest_true_loss(arms, kind, memor
 @pytest.mark.parametrize("memory", [1.0, 0.9])
 def test_frank_wolfe_pulls_the_arm_with_the_smallest_true_loss_of_random_instances(memory):
     for seed in range(5):
-        paper = ib.random_instance(arms=6, seed=seed)
+        paper = ib.random_instance(n_arms=6, seed=seed)
         instance = ib.Instance(paper.interaction, paper.initial_loss, memory=memory)
-        run = ib.simulate(instance, ib.FrankWolfeOracle(), 200, record="arms")
+        run = ib.simulate(instance, ib.FrankWolfeOracle(), 200, record="choices")
         environment = ib.Environment(instance)
-        for arm in run.arms[0, 0]:
+        for arm in run.choices[0, 0]:
             losses = environment.expected_losses()
             assert losses[arm] <= losses.min() + 1e-12 * (1 + np.abs(losses).max())
             environment.pull(arm)
@@ -64,8 +66,8 @@ def test_frank_wolfe_pulls_the_arm_with_the_smallest_true_loss_of_random_instanc
 
 def test_the_loss_of_the_chosen_arm_is_the_gradient_of_the_total_loss():
     """P8: the argmin of the losses is the corner to which Frank and Wolfe move."""
-    instance = ib.random_instance(arms=5, seed=3)
-    arms = ib.simulate(instance, ib.FrankWolfeOracle(), 100, record="arms").arms[0, 0]
+    instance = ib.random_instance(n_arms=5, seed=3)
+    arms = ib.simulate(instance, ib.FrankWolfeOracle(), 100, record="choices").choices[0, 0]
     counts = np.zeros(5)
     for arm in arms:
         gradient = instance.linear_term + instance.interaction.times(counts)
@@ -77,7 +79,7 @@ def test_the_loss_of_the_chosen_arm_is_the_gradient_of_the_total_loss():
 @pytest.mark.parametrize("horizon", [1, 2, 3, 6])
 def test_the_optimal_oracle_is_best_among_all_sequences(horizon):
     for seed in range(10):
-        instance = ib.random_instance(arms=3, seed=seed)
+        instance = ib.random_instance(n_arms=3, seed=seed)
         best = instance.total_loss(compositions(horizon, 3)).min()
         loss = ib.simulate(instance, ib.OptimalOracle(), horizon).loss()[0, 0, -1]
         assert loss == pytest.approx(best, rel=1e-12, abs=1e-12)
@@ -94,7 +96,7 @@ def test_the_optimal_oracle_has_no_regret_at_its_horizon(arms):
 @pytest.mark.parametrize("horizon", [3, 4, 7])
 def test_the_each_arm_once_oracle_is_best_among_all_completions(horizon):
     for seed in range(10):
-        instance = ib.random_instance(arms=3, seed=seed)
+        instance = ib.random_instance(n_arms=3, seed=seed)
         best = instance.total_loss(compositions(horizon, 3, least=1)).min()
         run = ib.simulate(instance, ib.EachArmOnceOracle(), horizon)
         assert (run.counts[0, 0, -1] >= 1).all()
@@ -103,14 +105,14 @@ def test_the_each_arm_once_oracle_is_best_among_all_completions(horizon):
 
 @pytest.mark.parametrize("horizon", [5, 6, 50])
 def test_the_each_arm_once_oracle_looks_at_every_arm_before_it_completes(horizon):
-    instance = ib.random_instance(arms=5, seed=2)
-    run = ib.simulate(instance, ib.EachArmOnceOracle(), horizon, record="arms")
-    assert sorted(run.arms[0, 0, :5].tolist()) == [0, 1, 2, 3, 4]
+    instance = ib.random_instance(n_arms=5, seed=2)
+    run = ib.simulate(instance, ib.EachArmOnceOracle(), horizon, record="choices")
+    assert sorted(run.choices[0, 0, :5].tolist()) == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("horizon", [1, 2, 4])
 def test_the_each_arm_once_oracle_pulls_as_many_arms_as_there_are_rounds(horizon):
-    run = ib.simulate(ib.random_instance(arms=5, seed=2), ib.EachArmOnceOracle(), horizon)
+    run = ib.simulate(ib.random_instance(n_arms=5, seed=2), ib.EachArmOnceOracle(), horizon)
     assert run.counts[0, 0, -1].max() == 1
     assert run.counts[0, 0, -1].sum() == horizon
 
@@ -125,7 +127,7 @@ def test_looking_at_every_arm_costs_what_the_lower_bound_says():
 
 
 def test_an_oracle_goes_on_beyond_its_horizon():
-    instance = ib.random_instance(arms=3, seed=0)
+    instance = ib.random_instance(n_arms=3, seed=0)
     for policy in (ib.OptimalOracle(), ib.EachArmOnceOracle()):
         agent = ib.Agent(policy, 3, instance=instance, horizon=10)
         pulls = [agent.pull().arm for _ in range(25)]
@@ -137,12 +139,12 @@ def test_an_oracle_goes_on_beyond_its_horizon():
 @pytest.mark.parametrize("policy", [ib.OptimalOracle(), ib.EachArmOnceOracle()], ids=repr)
 def test_planning_by_counts_says_that_it_needs_lasting_influence(policy):
     instance = ib.Instance([[1, 1], [1, 2]], [1, 1], memory=0.9)
-    with pytest.raises(ib.NotApplicable, match="memory = 1"):
+    with pytest.raises(ib.errors.NotApplicable, match="memory = 1"):
         ib.simulate(instance, policy, 10)
 
 
 @pytest.mark.parametrize("policy", [ib.OptimalOracle(), ib.EachArmOnceOracle()], ids=repr)
 def test_planning_by_counts_says_that_it_needs_a_definite_interaction(policy):
     instance = ib.Instance([[0, 1], [1, 0]], [1, 1], definite=False)
-    with pytest.raises(ib.NotApplicable, match="positive semi-definite"):
+    with pytest.raises(ib.errors.NotApplicable, match="positive semi-definite"):
         ib.simulate(instance, policy, 10)

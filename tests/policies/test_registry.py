@@ -43,10 +43,16 @@ def test_the_policies_of_the_package_are_known_without_an_import():
         ("LCB", ib.LCB()),
         ("LCB()", ib.LCB()),
         ("  Uniform ", ib.Uniform()),
-        ("InfluentialLCB(scale=2.0)", ib.InfluentialLCB(scale=2.0)),
+        ("InfluentialLCB(influence_bound=2.0)", ib.InfluentialLCB(influence_bound=2.0)),
         ("InfluentialLCB(2.0)", ib.InfluentialLCB(2.0)),
-        ("InfluentialLCB(scale='estimate')", ib.InfluentialLCB(scale="estimate")),
-        ('InfluentialLCB(opening="paper",scale=3)', ib.InfluentialLCB(scale=3, opening="paper")),
+        (
+            "InfluentialLCB(influence_bound='estimate')",
+            ib.InfluentialLCB(influence_bound="estimate"),
+        ),
+        (
+            'InfluentialLCB(opening="paper",influence_bound=3)',
+            ib.InfluentialLCB(influence_bound=3, opening="paper"),
+        ),
         ("OptimalOracle", ib.OptimalOracle()),
         ("NamedByUser(weight=-1.5)", NamedByUser(-1.5)),
     ],
@@ -59,7 +65,7 @@ def test_a_text_names_a_policy(text, policy):
 @pytest.mark.parametrize("text", ["lcb", "Nonsense", "Policy", "LCB.x", "ib.LCB", "1", "object()"])
 def test_an_unknown_name_is_refused_with_the_known_ones(text, refused):
     with pytest.raises(
-        ib.InvalidInput, match=r"unknown policy .*; there are .*InfluentialLCB, LCB"
+        ib.errors.InvalidInput, match=r"unknown policy .*; there are .*InfluentialLCB, LCB"
     ):
         policy_from_text(text)
 
@@ -69,7 +75,7 @@ def test_an_unknown_name_is_refused_with_the_known_ones(text, refused):
     ["", "  ", "LCB(", "LCB LCB", "LCB;LCB", "LCB\nLCB", "LCB\0", "LCB(scale=x)", "LCB(*[1])"],
 )
 def test_a_text_that_is_no_policy_is_refused_with_an_example(text, refused):
-    with refused(ib.InvalidInput, repr(text), "InfluentialLCB(scale=2.0)"):
+    with refused(ib.errors.InvalidInput, repr(text), "MOSS(alpha=2.0)"):
         policy_from_text(text)
 
 
@@ -78,16 +84,16 @@ def test_a_text_that_is_no_policy_is_refused_with_an_example(text, refused):
     [
         "__import__('os').mkdir('made')",
         "LCB(__import__('os').mkdir('made'))",
-        "InfluentialLCB(scale=__import__('os').mkdir('made'))",
-        "InfluentialLCB(scale=[__import__('os').mkdir('made') for _ in '1'])",
+        "InfluentialLCB(influence_bound=__import__('os').mkdir('made'))",
+        "InfluentialLCB(influence_bound=[__import__('os').mkdir('made') for _ in '1'])",
         "(lambda: __import__('os').mkdir('made'))()",
         "LCB().__class__.__init__.__globals__['__builtins__']['eval']('1')",
-        'InfluentialLCB(scale=f\'{__import__("os").mkdir("made")}\')',
+        'InfluentialLCB(influence_bound=f\'{__import__("os").mkdir("made")}\')',
     ],
 )
 def test_no_code_is_run(text, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ib.InvalidInput):
+    with pytest.raises(ib.errors.InvalidInput):
         policy_from_text(text)
     assert list(tmp_path.iterdir()) == []
 
@@ -97,19 +103,24 @@ def test_no_code_is_run(text, tmp_path, monkeypatch):
     [
         ("LCB(scale=2)", ("LCB(scale=2)", "'scale'")),
         ("LCB(1)", ("LCB(1)",)),
-        ("InfluentialLCB(1, scale=2)", ("scale",)),
+        ("InfluentialLCB(1, influence_bound=2)", ("influence_bound",)),
     ],
 )
 def test_settings_that_a_policy_does_not_have_are_refused(text, mentions, refused):
-    with refused(ib.InvalidPolicy, *mentions):
+    with refused(ib.errors.InvalidPolicy, *mentions):
         policy_from_text(text)
 
 
 @pytest.mark.parametrize(
-    "text", ["InfluentialLCB(scale=-1)", "InfluentialLCB(scale='x')", "InfluentialLCB(opening='x')"]
+    "text",
+    [
+        "InfluentialLCB(influence_bound=-1)",
+        "InfluentialLCB(influence_bound='x')",
+        "InfluentialLCB(opening='x')",
+    ],
 )
 def test_settings_without_meaning_are_refused_by_the_policy(text, refused):
-    with refused(ib.InvalidInput, "must be"):
+    with refused(ib.errors.InvalidInput, "must be"):
         policy_from_text(text)
 
 
@@ -118,9 +129,9 @@ def test_settings_without_meaning_are_refused_by_the_policy(text, refused):
     [
         ib.LCB(),
         ib.Uniform(),
-        ib.InfluentialLCB(scale=0.1, opening="paper", noise_bound=1 / 3),
-        ib.InfluentialLCB(scale="estimate"),
-        ib.InfluentialLCB(scale=np.float64(0.1)),
+        ib.InfluentialLCB(influence_bound=0.1, opening="paper", noise_bound=1 / 3),
+        ib.InfluentialLCB(influence_bound="estimate"),
+        ib.InfluentialLCB(influence_bound=np.float64(0.1)),
         ib.OptimalOracle(),
         NamedByUser(weight=0.1),
         NamedByUser(weight=np.float32(0.5)),
@@ -131,9 +142,50 @@ def test_a_policy_survives_json(policy):
     assert policy_from_json(json.loads(json.dumps(policy_to_json(policy)))) == policy
 
 
-def test_a_policy_that_is_not_imported_is_refused_with_a_hint(refused):
-    with refused(ib.InvalidInput, "elsewhere.Clever", "import the module"):
-        policy_from_json({"class": "elsewhere.Clever", "settings": {}})
+def test_policies_of_the_package_are_named_plainly_and_others_by_their_module():
+    assert policy_to_json(ib.MOSS(alpha=2.0))["name"] == "MOSS"
+    assert policy_to_json(NamedByUser())["name"] == f"{__name__}:NamedByUser"
+
+
+@pytest.mark.parametrize(
+    ("name", "mentions"),
+    [
+        ("Clever", ["'Clever'", "InfluentialLCB"]),
+        ("elsewhere:Clever", ["elsewhere:Clever", "cannot be imported", "load(path, policy)"]),
+        ("__main__:Clever", ["script", "load(path, policy)"]),
+        ("elsewhere:some.<locals>.Clever", ["a function", "load(path, policy)"]),
+        ("math:sqrt", ["math:sqrt is no policy but", "load(path, policy)"]),
+        ("math:Clever", ["math:Clever is no policy but None"]),
+        ("../elsewhere:Clever", ["expected module:Class"]),
+        (".elsewhere:Clever", ["expected module:Class"]),
+    ],
+)
+def test_a_policy_that_cannot_be_found_is_refused_with_a_hint(name, mentions, refused):
+    with refused(ib.errors.InvalidInput, *mentions):
+        policy_from_json({"name": name, "settings": {}})
+
+
+def test_the_module_of_a_policy_is_imported(own_file, monkeypatch):
+    monkeypatch.syspath_prepend(own_file.parent)
+    data = {"name": "own_policies:Mine", "settings": {"weight": 2.0}}
+    assert policy_from_json(data).label == "Mine(weight=2.0)"
+    for wrong in ({"weight": -1.0}, {"height": 1.0}, ["weight"]):
+        with pytest.raises(ib.errors.InvalidInput, match="own_policies:Mine"):
+            policy_from_json(data | {"settings": wrong})
+
+
+def test_a_policy_that_is_given_must_be_that_of_the_file(refused):
+    data = policy_to_json(ib.MOSS(alpha=2.0))
+    mine = ib.MOSS(alpha=2.0)
+    assert policy_from_json(data, mine) is mine
+    with refused(ib.errors.InvalidInput, "MOSS", "does not fit"):
+        policy_from_json(data, ib.MOSS())
+
+
+def test_a_setting_that_no_file_can_hold_is_named(refused):
+    with refused(ib.errors.InvalidPolicy, "NamedByUser", "weight", "to_json"):
+        policy_to_json(NamedByUser(weight=object()))
+    assert policy_to_json(NamedByUser(weight=(1, 2)))["settings"] == {"weight": [1, 2]}
 
 
 MINE = """
@@ -195,7 +247,7 @@ def test_a_policy_of_ones_own_is_named_with_its_home(home, own_file):
     ],
 )
 def test_what_is_wrong_with_a_policy_of_ones_own_is_said(text, mentions, own_file):
-    with pytest.raises(ib.InvalidInput) as refusal:
+    with pytest.raises(ib.errors.InvalidInput) as refusal:
         policy_from_text(text)
     assert "\n" not in str(refusal.value)
     for mention in mentions:
@@ -235,8 +287,8 @@ class Labelled(ib.Policy):
     [
         (ib.LCB(), "LCB"),
         (ib.InfluentialLCB(), "InfluentialLCB"),
-        (ib.InfluentialLCB(scale=2.0), "InfluentialLCB(scale=2.0)"),
-        (ib.InfluentialLCB(scale=1), "InfluentialLCB"),
+        (ib.InfluentialLCB(influence_bound=2.0), "InfluentialLCB(influence_bound=2.0)"),
+        (ib.InfluentialLCB(influence_bound=1), "InfluentialLCB"),
         (ib.ModelLCB(horizon=100), "ModelLCB(horizon=100)"),
         (Labelled(3), "Labelled(must=3)"),
         (Labelled(3, (1, 2)), "Labelled(must=3)"),
@@ -250,5 +302,5 @@ def test_a_label_names_what_is_not_usual(policy, label):
 
 
 def test_a_label_names_its_policy():
-    for policy in (ib.InfluentialLCB(scale=2.0), ib.EXP3(low=-1.0), ib.LCB()):
+    for policy in (ib.InfluentialLCB(influence_bound=2.0), ib.EXP3(low=-1.0), ib.LCB()):
         assert policy_from_text(policy.label) == policy

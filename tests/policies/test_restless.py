@@ -78,5 +78,5 @@ def test_the_better_of_two_arms_is_found():
 
 
 def test_a_wrong_setting_is_refused():
-    with pytest.raises(ib.InvalidInput, match="exploration must be a number above 0, got 0"):
+    with pytest.raises(ib.errors.InvalidInput, match="exploration must be a number above 0, got 0"):
         ib.DSEE(exploration=0)

@@ -91,8 +91,8 @@ def test_a_tree_that_names_another_arm_is_refused(place, value):
         ({"retired": [0, 1, 2]}, "retires"),
         ({"retired": [0, 0]}, "retires"),
         ({"retired": {"0": 1}}, "retired"),
-        ({"arms": 10**400}, "arms"),
-        ({"arms": 2**31 - 5}, "GB"),
+        ({"n_arms": 10**400}, "arms"),
+        ({"n_arms": 2**31 - 5}, "GB"),
         ({"pending": [["13", 0, []], ["13", 1, []]]}, "two tickets of round 13"),
         ({"pending": [["14", 0, []]]}, "round of a ticket"),
         ({"pending": [["13", 0, [1.0]]]}, "memo of 1"),
@@ -136,7 +136,7 @@ class Trusting(ib.Policy):
 
     @staticmethod
     def init(c, s):
-        for arm in range(c.arms):
+        for arm in range(c.n_arms):
             s.order[arm] = arm
 
     @staticmethod
@@ -146,7 +146,7 @@ class Trusting(ib.Policy):
     @staticmethod
     def pulled(c, s, t, arm, memo):
         s.order[s.next[0]] = arm
-        s.next[0] = (s.next[0] + 1) % c.arms
+        s.next[0] = (s.next[0] + 1) % c.n_arms
 
 
 @dataclass(frozen=True)
@@ -163,9 +163,13 @@ def test_the_restored_agent_of_a_policy_without_check_state_checks_its_indices()
     assert ib.Agent.from_json(data, Trusting()).pull().arm == 0
     data["state"]["next"] = [str(10**9)]
     agent = ib.Agent.from_json(data, Trusting())
-    with pytest.raises(ib.InvalidPolicy, match=r"Trusting failed in select, round 1 .*bounds"):
+    with pytest.raises(
+        ib.errors.InvalidPolicy, match=r"Trusting failed in select, round 1 .*bounds"
+    ):
         agent.pull()
-    with pytest.raises(ib.InvalidPolicy, match=r"Trusting failed in pulled, round 1 .*bounds"):
+    with pytest.raises(
+        ib.errors.InvalidPolicy, match=r"Trusting failed in pulled, round 1 .*bounds"
+    ):
         agent.pull(0)
     assert agent.round == 0
 
@@ -174,7 +178,7 @@ def test_a_policy_with_check_state_is_asked():
     data = ib.Agent(Careful(), 3).to_json()
     data["state"]["next"] = ["3"]
     with pytest.raises(
-        ib.InvalidPolicy, match=r"Careful\.check_state failed with ValueError: next"
+        ib.errors.InvalidPolicy, match=r"Careful\.check_state failed with ValueError: next"
     ):
         ib.Agent.from_json(data, Careful())
 

@@ -64,7 +64,7 @@ def to_the_round(t, h, e, losses):
 @LATEST
 @pytest.mark.parametrize("epsilon", [0.5, 0.25, 0.1])
 def test_red_ucb_extrapolates_to_the_arms_own_pull(epsilon, latest):
-    policy = ib.REdUCB(epsilon, alpha=2.5, noise=NOISE)
+    policy = ib.REdUCB(epsilon, alpha=2.5, sigma=NOISE)
     rule = rule_of(epsilon, to_its_own_pull)
     assert_follows(policy, rule, arms=ARMS, losses=LOSSES, latest=latest)
 
@@ -72,7 +72,7 @@ def test_red_ucb_extrapolates_to_the_arms_own_pull(epsilon, latest):
 @LATEST
 @pytest.mark.parametrize("epsilon", [0.5, 0.1])
 def test_rless_ucb_extrapolates_to_the_round(epsilon, latest):
-    policy = ib.RLessUCB(epsilon, alpha=2.5, noise=NOISE)
+    policy = ib.RLessUCB(epsilon, alpha=2.5, sigma=NOISE)
     rule = rule_of(epsilon, to_the_round)
     assert_follows(policy, rule, arms=ARMS, losses=LOSSES, latest=latest)
 
@@ -85,7 +85,7 @@ def test_windows_are_those_of_the_paper_whenever_it_allows_a_power_of_two():
 @pytest.mark.parametrize("code", [ib.REdUCB, ib.RLessUCB])
 def test_the_first_choices_are_those_computed_by_hand(code):
     # Two losses of each arm make the first blocks; flat losses extrapolate to themselves.
-    assert trace(code(epsilon=0.5, noise=0.001), [1.0, 0.0], 7) == [0, 1, 0, 1, 1, 1, 1]
+    assert trace(code(epsilon=0.5, sigma=0.001), [1.0, 0.0], 7) == [0, 1, 0, 1, 1, 1, 1]
     assert trace(code(), [0.5], 6) == [0] * 6
 
 
@@ -99,15 +99,15 @@ def test_an_arm_that_will_be_the_best_is_waited_for():
         return 0.5 if arm == 0 else max(1.0 - 0.002 * t, 0.0)
 
     for code, loss in ((ib.REdUCB, rested), (ib.RLessUCB, restless)):
-        assert share(code(noise=0.01), loss, 800, arm=1, last=200) > 0.9, code
+        assert share(code(sigma=0.01), loss, 800, arm=1, last=200) > 0.9, code
     assert share(ib.MOSS(), rested, 800, arm=1, last=200) < 0.5
 
 
 @pytest.mark.parametrize("code", [ib.REdUCB, ib.RLessUCB])
 def test_a_wrong_setting_is_refused(code):
-    with pytest.raises(ib.InvalidInput, match=r"epsilon must be .* at most 0.5, got 0.6"):
+    with pytest.raises(ib.errors.InvalidInput, match=r"epsilon must be .* at most 0.5, got 0.6"):
         code(epsilon=0.6)
-    with pytest.raises(ib.InvalidInput, match="alpha must be a number above 0"):
+    with pytest.raises(ib.errors.InvalidInput, match="alpha must be a number above 0"):
         code(alpha=-1)
-    with pytest.raises(ib.InvalidInput, match="noise must be a number above 0"):
-        code(noise=0)
+    with pytest.raises(ib.errors.InvalidInput, match="sigma must be a number above 0"):
+        code(sigma=0)

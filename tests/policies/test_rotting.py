@@ -72,7 +72,7 @@ def test_rawucb_takes_the_tightest_window(latest):
 
         return unseen_first(seen, pulls, index)
 
-    policy = ib.RAWUCB(alpha=1.4, noise=0.4)
+    policy = ib.RAWUCB(alpha=1.4, sigma=0.4)
     assert_follows(policy, rule, arms=ARMS, losses=LOSSES, latest=latest)
 
 
@@ -101,7 +101,7 @@ def test_the_first_choices_are_those_computed_by_hand():
     # of 1 and 2, −√(8·log 5 / 2) = −2.54 against 1 − √(8·log 5) = −2.59
     assert trace(ib.RAWUCB(), [0.0, 1.0], 5) == [0, 1, 0, 0, 1]
     # The bound of window 1 is 2·0.1·√(2·log(2·3^0.06)) = 0.25 in round 3: arm 1 never passes.
-    assert trace(ib.FEWA(alpha=0.06, noise=0.1), [0.0, 1.0], 6) == [0, 1, 0, 0, 0, 0]
+    assert trace(ib.FEWA(alpha=0.06, sigma=0.1), [0.0, 1.0], 6) == [0, 1, 0, 0, 0, 0]
 
 
 def test_of_the_arms_that_the_filter_leaves_fewa_pulls_the_one_observed_least():
@@ -122,14 +122,14 @@ def test_an_arm_that_has_rotted_is_left():
     def loss(t, arm, n):
         return 0.5 if arm == 0 else float(n >= 400)
 
-    for policy in (ib.RAWUCB(alpha=1.4, noise=0.05), ib.FEWA(alpha=0.06, noise=0.05)):
+    for policy in (ib.RAWUCB(alpha=1.4, sigma=0.05), ib.FEWA(alpha=0.06, sigma=0.05)):
         assert share(policy, loss, 600, arm=1, last=150) < 0.1, policy
     assert share(ib.LCB(), loss, 600, arm=1, last=150) > 0.5
 
 
 @pytest.mark.parametrize("code", [ib.RAWUCB, ib.FEWA])
 def test_a_wrong_setting_is_refused(code):
-    with pytest.raises(ib.InvalidInput, match="alpha must be a number above 0, got 0"):
+    with pytest.raises(ib.errors.InvalidInput, match="alpha must be a number above 0, got 0"):
         code(alpha=0)
-    with pytest.raises(ib.InvalidInput, match="noise must be a number above 0, got nan"):
-        code(noise=math.nan)
+    with pytest.raises(ib.errors.InvalidInput, match="sigma must be a number above 0, got nan"):
+        code(sigma=math.nan)

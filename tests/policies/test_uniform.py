@@ -29,10 +29,10 @@ def test_each_eligible_arm_is_equally_likely():
 
 def test_choices_depend_on_seed_and_instance_but_not_on_noise():
     instances = [ib.random_instance(3, seed=0)] * 2
-    quiet = ib.simulate(instances, ib.Uniform(), 200, seeds=[1, 2], record="arms").arms
+    quiet = ib.simulate(instances, ib.Uniform(), 200, seeds=[1, 2], record="choices").choices
     noisy = ib.simulate(
-        instances, ib.Uniform(), 200, ib.GaussianNoise(5.0), seeds=[1, 2], record="arms"
-    ).arms
+        instances, ib.Uniform(), 200, ib.GaussianNoise(5.0), seeds=[1, 2], record="choices"
+    ).choices
     assert np.array_equal(quiet, noisy)
     streams = quiet.reshape(4, -1)
     for i in range(4):
@@ -43,6 +43,6 @@ def test_choices_depend_on_seed_and_instance_but_not_on_noise():
 
 def test_consecutive_choices_are_independent():
     """Pairs of choices of 2 arms: chi-squared with 1 degree of freedom below its 1 − 1e-6."""
-    arms = ib.simulate(ib.counterexample(), ib.Uniform(), 20_001, record="arms").arms[0, 0]
+    arms = ib.simulate(ib.counterexample(), ib.Uniform(), 20_001, record="choices").choices[0, 0]
     same = int((arms[1:] == arms[:-1]).sum())
     assert (2 * same - 20_000) ** 2 / 20_000 < 23.93

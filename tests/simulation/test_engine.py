@@ -35,12 +35,12 @@ def same(*runs):
     return all(
         np.array_equal(getattr(runs[0], name), getattr(other, name))
         for other in runs[1:]
-        for name in ("counts", "arms", "expected_loss", "checkpoints", "seeds")
+        for name in ("counts", "choices", "expected_loss", "checkpoints", "seeds")
     )
 
 
 def worlds(memory=1.0):
-    paper = [ib.random_instance(arms=4, seed=seed) for seed in range(3)]
+    paper = [ib.random_instance(n_arms=4, seed=seed) for seed in range(3)]
     return [ib.Instance(i.interaction, i.initial_loss, memory=memory) for i in paper]
 
 
@@ -48,7 +48,9 @@ def worlds(memory=1.0):
 @pytest.mark.parametrize("policy", [ib.LCB(), ib.InfluentialLCB(), ib.Uniform()], ids=repr)
 def test_the_number_of_threads_does_not_change_a_bit(policy, memory):
     runs = [
-        ib.simulate(worlds(memory), policy, 400, NOISE, range(5), record="arms", execution=threads)
+        ib.simulate(
+            worlds(memory), policy, 400, NOISE, range(5), record="choices", execution=threads
+        )
         for threads in (1, 2, 3, None)
     ]
     assert same(*runs)
@@ -58,58 +60,64 @@ def test_the_number_of_threads_does_not_change_a_bit(policy, memory):
 @pytest.mark.parametrize("rounds", [1, 7, 400, 1000])
 def test_the_size_of_a_step_does_not_change_a_bit(monkeypatch, rounds, memory):
     """A step may hold several runs, or a run take several steps."""
-    whole = ib.simulate(worlds(memory), ib.InfluentialLCB(), 300, NOISE, range(5), record="arms")
+    whole = ib.simulate(worlds(memory), ib.InfluentialLCB(), 300, NOISE, range(5), record="choices")
     monkeypatch.setattr(engine, "ROUNDS_PER_STEP", rounds)
-    cut = ib.simulate(worlds(memory), ib.InfluentialLCB(), 300, NOISE, range(5), record="arms")
+    cut = ib.simulate(worlds(memory), ib.InfluentialLCB(), 300, NOISE, range(5), record="choices")
     assert same(whole, cut)
+
+
+@pytest.mark.parametrize("number", [1, 3, np.int64(3), 3.0])
+def test_a_number_of_seeds_counts_from_zero(number):
+    run = ib.simulate(worlds(1.0), ib.Uniform(), 20, seeds=number)
+    assert run.seeds.tolist() == [*range(int(number))]
 
 
 @pytest.mark.parametrize("parts", [[[3], [1, 4], [15, 9]], [[9, 3, 1], [15], [4]]])
 def test_seeds_can_be_split_over_calls(parts):
     seeds = [3, 1, 4, 15, 9]
-    whole = ib.simulate(worlds(0.8), ib.Uniform(), 200, NOISE, seeds, record="arms")
+    whole = ib.simulate(worlds(0.8), ib.Uniform(), 200, NOISE, seeds, record="choices")
     for part in parts:
-        run = ib.simulate(worlds(0.8), ib.Uniform(), 200, NOISE, part, record="arms")
+        run = ib.simulate(worlds(0.8), ib.Uniform(), 200, NOISE, part, record="choices")
         places = [seeds.index(seed) for seed in part]
-        assert np.array_equal(run.arms, whole.arms[:, places])
+        assert np.array_equal(run.choices, whole.choices[:, places])
         assert np.array_equal(run.expected_loss, whole.expected_loss[:, places])
 
 
 def test_instances_can_be_split_over_calls():
     instances = worlds()
-    whole = ib.simulate(instances, ib.LCB(), 200, NOISE, range(3), record="arms")
+    whole = ib.simulate(instances, ib.LCB(), 200, NOISE, range(3), record="choices")
     for i, instance in enumerate(instances):
         run = ib.simulate(
-            instance, ib.LCB(), 200, NOISE, range(3), record="arms", instance_numbers=[i]
+            instance, ib.LCB(), 200, NOISE, range(3), record="choices", instance_numbers=[i]
         )
-        assert np.array_equal(run.arms[0], whole.arms[i])
+        assert np.array_equal(run.choices[0], whole.choices[i])
     rest = ib.simulate(
-        instances[:0:-1], ib.LCB(), 200, NOISE, range(3), record="arms", instance_numbers=[2, 1]
+        instances[:0:-1], ib.LCB(), 200, NOISE, range(3), record="choices", instance_numbers=[2, 1]
     )
-    assert np.array_equal(rest.arms, whole.arms[:0:-1])
+    assert np.array_equal(rest.choices, whole.choices[:0:-1])
 
 
 def test_instances_and_seeds_have_streams_of_their_own():
-    instance = ib.random_instance(arms=3, seed=0)
-    run = ib.simulate([instance] * 3, ib.LCB(), 500, NOISE, range(3), record="arms")
-    runs = {tuple(arms) for arms in run.arms.reshape(9, -1).tolist()}
+    instance = ib.random_instance(n_arms=3, seed=0)
+    run = ib.simulate([instance] * 3, ib.LCB(), 500, NOISE, range(3), record="choices")
+    runs = {tuple(arms) for arms in run.choices.reshape(9, -1).tolist()}
     assert len(runs) == 9
 
 
-def test_seeds_may_be_one_number_or_any_iterable():
+def test_seeds_may_be_any_iterable():
     instance = ib.counterexample()
     runs = [
-        ib.simulate(instance, ib.Uniform(), 50, seeds=seeds, record="arms")
-        for seeds in (7, [7], (7,), iter([7]), np.array([7]), np.uint64(7), {7}, range(7, 8))
+        ib.simulate(instance, ib.Uniform(), 50, seeds=seeds, record="choices")
+        for seeds in ([7], (7,), iter([7]), np.array([7]), {7}, range(7, 8))
     ]
     assert same(*runs)
     assert runs[0].seeds.dtype == np.uint64
 
 
 def test_the_largest_seed_is_a_seed():
-    run = ib.simulate(ib.counterexample(), ib.Uniform(), 50, seeds=[2**64 - 1, 0], record="arms")
+    run = ib.simulate(ib.counterexample(), ib.Uniform(), 50, seeds=[2**64 - 1, 0], record="choices")
     assert run.seeds.tolist() == [2**64 - 1, 0]
-    assert not np.array_equal(run.arms[0, 0], run.arms[0, 1])
+    assert not np.array_equal(run.choices[0, 0], run.choices[0, 1])
 
 
 @pytest.mark.parametrize(
@@ -132,21 +140,21 @@ def test_default_checkpoints_are_log_spaced_and_end_at_the_horizon(horizon, expe
 
 @pytest.mark.parametrize("marks", [[1], [100], [3, 50, 99], range(1, 101)])
 def test_given_checkpoints_keep_the_counts_of_their_rounds(marks):
-    run = ib.simulate(worlds(), ib.Uniform(), 100, NOISE, range(2), marks, record="arms")
+    run = ib.simulate(worlds(), ib.Uniform(), 100, NOISE, range(2), marks, record="choices")
     assert run.checkpoints.tolist() == list(marks)
     for n, mark in enumerate(marks):
         for i in range(3):
             for s in range(2):
-                counts = np.bincount(run.arms[i, s, :mark], minlength=4)
+                counts = np.bincount(run.choices[i, s, :mark], minlength=4)
                 assert np.array_equal(run.counts[i, s, n], counts)
 
 
 def test_a_run_without_record_keeps_no_choices_and_the_same_counts():
-    recorded = ib.simulate(worlds(), ib.LCB(), 100, NOISE, range(2), record="arms")
+    recorded = ib.simulate(worlds(), ib.LCB(), 100, NOISE, range(2), record="choices")
     bare = ib.simulate(worlds(), ib.LCB(), 100, NOISE, range(2))
-    assert bare.arms is None
-    assert recorded.arms.shape == (3, 2, 100)
-    assert recorded.arms.dtype == np.int32
+    assert bare.choices is None
+    assert recorded.choices.shape == (3, 2, 100)
+    assert recorded.choices.dtype == np.int32
     assert np.array_equal(bare.counts, recorded.counts)
 
 
@@ -164,10 +172,10 @@ def test_with_fading_influence_the_expected_loss_is_the_sum_along_the_arms(kind,
     }[kind]
     initial_loss = [0.5, -1.0, 0.25, 0.0]
     instance = ib.Instance(interaction, initial_loss, memory=memory)
-    run = ib.simulate(instance, ib.InfluentialLCB(), 300, NOISE, range(2), record="arms")
+    run = ib.simulate(instance, ib.InfluentialLCB(), 300, NOISE, range(2), record="choices")
     for s in range(2):
         deviation, losses = np.zeros(4), []
-        for arm in run.arms[0, s]:
+        for arm in run.choices[0, s]:
             losses.append(initial_loss[arm] + deviation[arm])
             deviation = memory * deviation + matrix[arm]
         expected = [math.fsum(losses[:mark]) for mark in run.checkpoints]
@@ -186,23 +194,27 @@ def test_lasting_and_fading_instances_can_be_played_together():
 def test_recorded_noise_has_a_row_for_each_seed(monkeypatch):
     rows = np.random.default_rng(0).normal(size=(5, 80))
     together = ib.simulate(
-        worlds(), ib.LCB(), 80, ib.RecordedNoise(rows), seeds=range(5), record="arms"
+        worlds(), ib.LCB(), 80, ib.RecordedNoise(rows), seeds=range(5), record="choices"
     )
     for n, row in enumerate(rows):
-        alone = ib.simulate(worlds(), ib.LCB(), 80, ib.RecordedNoise(row), seeds=[n], record="arms")
-        assert np.array_equal(together.arms[:, n], alone.arms[:, 0])
+        alone = ib.simulate(
+            worlds(), ib.LCB(), 80, ib.RecordedNoise(row), seeds=[n], record="choices"
+        )
+        assert np.array_equal(together.choices[:, n], alone.choices[:, 0])
     monkeypatch.setattr(engine, "ROUNDS_PER_STEP", 160)  # two seeds a batch
     batched = ib.simulate(
-        worlds(), ib.LCB(), 80, ib.RecordedNoise(rows), seeds=range(5), record="arms"
+        worlds(), ib.LCB(), 80, ib.RecordedNoise(rows), seeds=range(5), record="choices"
     )
     assert same(together, batched)
 
 
 def test_one_row_of_recorded_noise_serves_all_seeds():
     row = np.random.default_rng(0).normal(size=90)  # more rounds than needed
-    run = ib.simulate(worlds(), ib.LCB(), 80, ib.RecordedNoise(row), seeds=range(3), record="arms")
-    assert np.array_equal(run.arms[:, 0], run.arms[:, 1])
-    assert np.array_equal(run.arms[:, 0], run.arms[:, 2])
+    run = ib.simulate(
+        worlds(), ib.LCB(), 80, ib.RecordedNoise(row), seeds=range(3), record="choices"
+    )
+    assert np.array_equal(run.choices[:, 0], run.choices[:, 1])
+    assert np.array_equal(run.choices[:, 0], run.choices[:, 2])
 
 
 def test_long_horizons_take_constant_memory():
@@ -238,11 +250,11 @@ BAD = {
     "no seeds": ({"seeds": []}, "seeds must be whole numbers, got"),
     "equal seeds": ({"seeds": [1, 2, 1]}, "seeds must differ"),
     "negative seed": ({"seeds": [0, -1]}, "seed must be at least 0, got -1"),
-    "seed 2**64": ({"seeds": 2**64}, "seed must be below"),
+    "seed 2**64": ({"seeds": [2**64]}, "seed must be below"),
     "seed 0.5": ({"seeds": [0.5]}, "seed must be a whole number, got 0.5"),
-    "seed True": ({"seeds": True}, "seed must be a whole number, got True"),
+    "seed True": ({"seeds": True}, "seeds must be a whole number, got True"),
     "seeds text": ({"seeds": "ab"}, "seed must be a whole number, got 'a'"),
-    "seeds None": ({"seeds": None}, "seeds must be whole numbers, got None"),
+    "seeds None": ({"seeds": None}, "seeds must be a whole number, got None"),
     "no checkpoints": ({"checkpoints": []}, "checkpoints must increase within 1 … 10"),
     "checkpoint 0": ({"checkpoints": [0, 5]}, "checkpoint must be at least 1, got 0"),
     "checkpoint 11": ({"checkpoints": [5, 11]}, r"within 1 … 10, got \[5, 11\]"),
@@ -250,8 +262,8 @@ BAD = {
     "checkpoints fall": ({"checkpoints": [5, 4]}, r"must increase within 1 … 10, got \[5, 4\]"),
     "checkpoints stay": ({"checkpoints": [5, 5]}, "must increase"),
     "checkpoints number": ({"checkpoints": 5}, "checkpoints must"),
-    "record": ({"record": "loss"}, 'record must be None, "arms", "losses" or both, got .loss'),
-    "record True": ({"record": True}, 'record must be None, "arms", "losses" or both, got True'),
+    "record": ({"record": "loss"}, 'record must be None, "choices", "losses" or both, got .loss'),
+    "record True": ({"record": True}, 'record must be None, "choices", "losses" or both, got True'),
     "threads 0": ({"execution": 0}, "threads must be at least 1, got 0"),
     "threads -2": ({"execution": -2}, "threads must be at least 1, got -2"),
     "threads 1.5": ({"execution": 1.5}, "threads must be a whole number"),
@@ -277,7 +289,7 @@ BAD = {
 @pytest.mark.parametrize(("wrong", "message"), BAD.values(), ids=BAD.keys())
 def test_bad_input_gets_one_clear_sentence(wrong, message):
     good = {"instances": ib.counterexample(), "policy": ib.LCB(), "horizon": 10}
-    with pytest.raises(ib.InvalidInput, match=message) as refusal:
+    with pytest.raises(ib.errors.InvalidInput, match=message) as refusal:
         ib.simulate(**good | wrong)
     assert len(str(refusal.value).splitlines()) == 1
 
@@ -285,7 +297,7 @@ def test_bad_input_gets_one_clear_sentence(wrong, message):
 @pytest.mark.parametrize("scale", [-1.0, -1e-300, math.nan, math.inf, "1", None, True])
 @pytest.mark.parametrize("noise", [ib.GaussianNoise, ib.UniformNoise])
 def test_a_bad_noise_scale_is_refused(noise, scale):
-    with pytest.raises(ib.InvalidInput, match=r"noise (scale|bound) must (not )?be"):
+    with pytest.raises(ib.errors.InvalidInput, match=r"noise (sigma|bound) must (not )?be"):
         noise(scale)
 
 
@@ -294,7 +306,7 @@ def test_a_bad_noise_scale_is_refused(noise, scale):
 def test_a_policy_that_chooses_an_arm_out_of_range_is_named_with_round_and_value(arm, until):
     policy = Fixed(first=1, then=arm, until=until)
     message = rf"Fixed chose arm {arm} in round {until + 1} \(instance 4, seed 5\).*0 … 1"
-    with pytest.raises(ib.InvalidPolicy, match=message):
+    with pytest.raises(ib.errors.InvalidPolicy, match=message):
         ib.simulate(ib.counterexample(), policy, 100, seeds=[5, 6], instance_numbers=[4])
     if until > 0:
         ib.simulate(ib.counterexample(), policy, until)
@@ -311,7 +323,7 @@ def test_a_policy_that_does_not_compile_gets_a_message_that_shows_the_culprit():
         lambda: ib.simulate(ib.counterexample(), Hopeful(), 10),
         lambda: ib.Agent(Hopeful(), 2).select(),
     ):
-        with pytest.raises(ib.InvalidPolicy, match="Hopeful cannot be compiled") as refusal:
+        with pytest.raises(ib.errors.InvalidPolicy, match="Hopeful cannot be compiled") as refusal:
             attempt()
         assert "wisdom" in str(refusal.value)
         assert "test_engine.py" in str(refusal.value), "where the mistake is should be said"
@@ -324,13 +336,15 @@ def test_a_policy_function_that_is_a_method_is_refused(name):
 
     body = {"select": staticmethod(select), name: lambda self, *arguments: 0}
     policy = dataclass(frozen=True)(type("Methodical", (ib.Policy,), body))()
-    with pytest.raises(ib.InvalidPolicy, match=rf"Methodical.{name} must be a @staticmethod"):
+    with pytest.raises(
+        ib.errors.InvalidPolicy, match=rf"Methodical.{name} must be a @staticmethod"
+    ):
         ib.simulate(ib.counterexample(), policy, 10)
 
 
 @pytest.mark.parametrize("value", ["text", None, (1, 2), np.zeros(2), [1.0], 1j])
 def test_a_parameter_that_is_no_number_is_refused(value):
-    with pytest.raises(ib.InvalidPolicy, match="Fixed: parameter first must be a number"):
+    with pytest.raises(ib.errors.InvalidPolicy, match="Fixed: parameter first must be a number"):
         ib.simulate(ib.counterexample(), Fixed(first=value), 10)
 
 
@@ -348,7 +362,7 @@ import influential_bandits as ib
 from influential_bandits.simulation.kernels import advance_runs
 
 policy = ib.InfluentialLCB()
-ib.simulate(ib.random_instance(arms=3, seed=0), policy, 50, ib.GaussianNoise(1.0))
+ib.simulate(ib.random_instance(n_arms=3, seed=0), policy, 50, ib.GaussianNoise(1.0))
 low_rank = ib.random_instance(5, seed=1, rank=2)  # making one may compile, playing it must not
 others = {
     "other seeds": lambda: ib.simulate(
@@ -369,7 +383,7 @@ others = {
     "recorded noise": lambda: ib.simulate(
         ib.random_instance(3, seed=0), policy, 50, ib.RecordedNoise(np.zeros(50))
     ),
-    "record": lambda: ib.simulate(ib.counterexample(), policy, 50, record="arms"),
+    "record": lambda: ib.simulate(ib.counterexample(), policy, 50, record="choices"),
     "another scale": lambda: ib.simulate(ib.counterexample(), ib.InfluentialLCB(3), 50),
     "an estimated scale": lambda: ib.simulate(
         ib.counterexample(), ib.InfluentialLCB("estimate"), 50
@@ -422,11 +436,11 @@ def test_a_second_call_compiles_nothing(compilations, call):
 
 
 def test_several_policies_are_played_as_each_alone():
-    world, noise = ib.random_instance(arms=3, seed=2), ib.GaussianNoise(1.0)
-    policies = [ib.LCB(), ib.InfluentialLCB(scale=2.0), ib.InfluentialLCB()]
-    settings = {"record": "arms", "checkpoints": [10, 50]}
+    world, noise = ib.random_instance(n_arms=3, seed=2), ib.GaussianNoise(1.0)
+    policies = [ib.LCB(), ib.InfluentialLCB(influence_bound=2.0), ib.InfluentialLCB()]
+    settings = {"record": "choices", "checkpoints": [10, 50]}
     runs = ib.simulate(world, policies, 50, noise, iter([3, 4]), **settings)
-    assert list(runs) == ["LCB", "InfluentialLCB(scale=2.0)", "InfluentialLCB"]
+    assert list(runs) == ["LCB", "InfluentialLCB(influence_bound=2.0)", "InfluentialLCB"]
     for policy, run in zip(policies, runs.values(), strict=True):
         assert same(run, ib.simulate(world, policy, 50, noise, [3, 4], **settings))
     named = ib.simulate(world, {"a": ib.LCB(), 2: ib.LCB()}, 50, noise, [3, 4], **settings)

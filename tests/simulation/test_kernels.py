@@ -105,21 +105,21 @@ def test_engine_and_stepwise_loop_and_gymnasium_choose_the_same_arms(data):
     game = (instance, policy, horizon, noise, seed, number)
 
     run = ib.simulate(
-        instance, policy, horizon, noise, seeds=[seed], instance_numbers=[number], record="arms"
+        instance, policy, horizon, noise, seeds=[seed], instance_numbers=[number], record="choices"
     )
     arms, losses, expected = stepwise(*game)
-    assert run.arms[0, 0].tolist() == arms
+    assert run.choices[0, 0].tolist() == arms
     assert in_gymnasium(*game) == (arms, losses)
     assert run.counts[0, 0, -1].tolist() == np.bincount(arms, minlength=instance.n_arms).tolist()
     assert np.isclose(run.loss()[0, 0, -1], np.sum(expected), rtol=1e-12, atol=1e-10)
 
 
 def test_engine_and_stepwise_loop_choose_the_same_arms_with_a_tree():
-    instance = ib.random_instance(arms=40, seed=0, rank=4)
+    instance = ib.random_instance(n_arms=40, seed=0, rank=4)
     for policy in POLICIES:
-        run = ib.simulate(instance, policy, 300, ib.GaussianNoise(1.0), seeds=[7], record="arms")
+        run = ib.simulate(instance, policy, 300, ib.GaussianNoise(1.0), seeds=[7], record="choices")
         arms, _, _ = stepwise(instance, policy, 300, ib.GaussianNoise(1.0), 7, 0)
-        assert run.arms[0, 0].tolist() == arms
+        assert run.choices[0, 0].tolist() == arms
 
 
 def test_observed_losses_are_expected_losses_plus_the_noise_of_the_round():

@@ -71,7 +71,7 @@ def plainly(instance, policy, horizon, noise, seed, number, scenario):
             assert agent.add_arm() == arm
         for arm in sorted(arm for arm, gone in retirements.items() if gone == t):
             agent.retire_arm(arm)
-        mask = offer(scenario, chance, t, agent.arms, agent.retired)
+        mask = offer(scenario, chance, t, agent.n_arms, agent.retired)
         ticket = agent.pull(eligible=mask)
         chosen.append(ticket.arm)
         loss = environment.pull(ticket.arm)
@@ -107,7 +107,7 @@ def test_the_engine_does_what_agents_in_a_plain_loop_do(policy):
         draw = random.Random(n)
         arms = draw.choice([1, 2, 3, 5, 34])  # 34: influential LCB keeps a tree beyond 32
         memory = draw.choice([1.0, 0.8])
-        paper = ib.random_instance(arms=arms, seed=n)
+        paper = ib.random_instance(n_arms=arms, seed=n)
         instance = ib.Instance(paper.interaction, paper.initial_loss, memory=memory)
         scenario = any_scenario(draw, arms)
         run = ib.simulate(
@@ -117,12 +117,12 @@ def test_the_engine_does_what_agents_in_a_plain_loop_do(policy):
             NOISE,
             seeds=[n, n + 1000],
             instance_numbers=[7],
-            record="arms",
+            record="choices",
             scenario=scenario,
         )
         for s, seed in enumerate((n, n + 1000)):
             chosen = plainly(instance, policy, HORIZON, NOISE, seed, 7, scenario)
-            assert run.arms[0, s].tolist() == chosen, scenario
+            assert run.choices[0, s].tolist() == chosen, scenario
         assert (run.counts.sum(axis=-1) == run.checkpoints).all()
         if memory == 1.0:
             assert np.array_equal(run.loss(), instance.total_loss(run.counts))
@@ -139,10 +139,10 @@ def test_the_engine_does_what_agents_in_a_plain_loop_do(policy):
 )
 def test_a_tree_of_arms_grows_with_them(scenario):
     """Influential LCB keeps a tree beyond 32 arms, and uses it while nothing is off offer."""
-    instance = ib.random_instance(arms=34, seed=0)
+    instance = ib.random_instance(n_arms=34, seed=0)
     game = (instance, ib.InfluentialLCB(), 150, NOISE)
-    run = ib.simulate(*game, seeds=[3], record="arms", scenario=scenario)
-    assert run.arms[0, 0].tolist() == plainly(*game, 3, 0, scenario)
+    run = ib.simulate(*game, seeds=[3], record="choices", scenario=scenario)
+    assert run.choices[0, 0].tolist() == plainly(*game, 3, 0, scenario)
 
 
 @dataclass(frozen=True)
@@ -168,12 +168,12 @@ class Newcomer(ib.Policy):
 
     @staticmethod
     def pulled(c, s, t, arm, memo):
-        for k in range(c.arms):
+        for k in range(c.n_arms):
             memo[k] = 1.0
 
     @staticmethod
     def observed(c, s, t, arm, memo, loss):
-        for k in range(c.arms):
+        for k in range(c.n_arms):
             s.sum[0] += memo[k]
 
     @staticmethod
@@ -188,18 +188,18 @@ class Newcomer(ib.Policy):
 def test_a_policy_is_told_of_arms_that_come_and_go():
     """Memos of the two rounds before the arrival have two ones, and a zero for the new arm."""
     scenario = ib.Scenario(delay=3, arrivals={2: 3}, retirements={2: 5})
-    instance = ib.random_instance(arms=3, seed=0)
-    run = ib.simulate(instance, Newcomer(), 10, record="arms", scenario=scenario)
+    instance = ib.random_instance(n_arms=3, seed=0)
+    run = ib.simulate(instance, Newcomer(), 10, record="choices", scenario=scenario)
     # sums before each round: 0 0 0 0 2 4 7 10 13 16
-    assert run.arms[0, 0].tolist() == [0, 0, 2, 2, 0, 0, 1, 0, 1, 0]
+    assert run.choices[0, 0].tolist() == [0, 0, 2, 2, 0, 0, 1, 0, 1, 0]
 
 
 def test_an_oracle_copes_with_late_losses_and_restricted_offers():
-    instance = ib.random_instance(arms=4, seed=1)
+    instance = ib.random_instance(n_arms=4, seed=1)
     scenario = ib.Scenario(delay=3, eligible=0.5, retirements={2: 20})
     policy = ib.FrankWolfeOracle()
-    run = ib.simulate(instance, policy, HORIZON, seeds=[4], record="arms", scenario=scenario)
-    assert run.arms[0, 0].tolist() == plainly(
+    run = ib.simulate(instance, policy, HORIZON, seeds=[4], record="choices", scenario=scenario)
+    assert run.choices[0, 0].tolist() == plainly(
         instance, policy, HORIZON, ib.NoNoise(), 4, 0, scenario
     )
 
@@ -207,12 +207,12 @@ def test_an_oracle_copes_with_late_losses_and_restricted_offers():
 @pytest.mark.parametrize("policy", POLICIES[1:], ids=repr)
 @pytest.mark.parametrize("memory", [1.0, 0.9])
 def test_a_scenario_without_anything_changes_no_bit(policy, memory):
-    paper = [ib.random_instance(arms=4, seed=seed) for seed in range(2)]
+    paper = [ib.random_instance(n_arms=4, seed=seed) for seed in range(2)]
     worlds = [ib.Instance(i.interaction, i.initial_loss, memory=memory) for i in paper]
-    plain = ib.simulate(worlds, policy, 400, NOISE, range(3), record="arms")
+    plain = ib.simulate(worlds, policy, 400, NOISE, range(3), record="choices")
     for trivial in (ib.Scenario(), ib.Scenario(delay_law="geometric", retirements={1: 401})):
-        run = ib.simulate(worlds, policy, 400, NOISE, range(3), record="arms", scenario=trivial)
-        for name in ("arms", "counts", "expected_loss"):
+        run = ib.simulate(worlds, policy, 400, NOISE, range(3), record="choices", scenario=trivial)
+        for name in ("choices", "counts", "expected_loss"):
             assert np.array_equal(getattr(run, name), getattr(plain, name))
 
 
@@ -227,12 +227,12 @@ EVERYTHING = ib.Scenario(
 
 
 def test_neither_threads_nor_steps_change_a_bit(monkeypatch):
-    worlds = [ib.random_instance(arms=5, seed=seed) for seed in range(3)]
+    worlds = [ib.random_instance(n_arms=5, seed=seed) for seed in range(3)]
 
     def run(execution=None):
         policy = ib.InfluentialLCB()
-        settings = {"record": "arms", "execution": execution, "scenario": EVERYTHING}
-        return ib.simulate(worlds, policy, 300, NOISE, range(5), **settings).arms
+        settings = {"record": "choices", "execution": execution, "scenario": EVERYTHING}
+        return ib.simulate(worlds, policy, 300, NOISE, range(5), **settings).choices
 
     whole = run()
     assert all(np.array_equal(run(threads), whole) for threads in (1, 2, 3))
@@ -243,10 +243,12 @@ def test_neither_threads_nor_steps_change_a_bit(monkeypatch):
 
 def test_all_policies_meet_the_same_offers():
     """Whom an arm on offer with a small probability is offered to does not depend on the policy."""
-    instance = ib.random_instance(arms=3, seed=0)
+    instance = ib.random_instance(n_arms=3, seed=0)
     scenario = ib.Scenario(eligible=1e-9)  # always the one arm whose number is smallest
     runs = [
-        ib.simulate(instance, policy, 300, NOISE, range(3), record="arms", scenario=scenario).arms
+        ib.simulate(
+            instance, policy, 300, NOISE, range(3), record="choices", scenario=scenario
+        ).choices
         for policy in POLICIES
     ]
     assert all(np.array_equal(runs[0], other) for other in runs[1:])
@@ -255,15 +257,15 @@ def test_all_policies_meet_the_same_offers():
 
 def test_arms_are_pulled_only_while_they_are_there():
     run = ib.simulate(
-        ib.random_instance(arms=5, seed=2),
+        ib.random_instance(n_arms=5, seed=2),
         ib.Uniform(),
         300,
         seeds=range(5),
-        record="arms",
+        record="choices",
         scenario=EVERYTHING,
     )
     for arm, start, stop in ((0, 1, 80), (3, 50, 200), (4, 120, 301)):
-        when = np.nonzero((run.arms == arm).any(axis=(0, 1)))[0] + 1
+        when = np.nonzero((run.choices == arm).any(axis=(0, 1)))[0] + 1
         assert start <= when.min()
         assert when.max() < stop
 
@@ -297,7 +299,7 @@ def test_delays_have_the_mean_that_was_asked_for(law):
 
 def test_longer_delays_cost_more_regret():
     """On average over ten instances without noise; twice the wait may help on a single one."""
-    worlds = [ib.random_instance(arms=3, seed=seed) for seed in range(10)]
+    worlds = [ib.random_instance(n_arms=3, seed=seed) for seed in range(10)]
     for policy in (ib.LCB(), ib.InfluentialLCB()):
         regrets = [
             ib.simulate(worlds, policy, 3000, scenario=ib.Scenario(delay=d)).regret()[..., -1]
@@ -310,7 +312,7 @@ def test_longer_delays_cost_more_regret():
 
 
 def test_regret_is_refused_where_arms_were_not_on_offer():
-    instance = ib.random_instance(arms=3, seed=0)
+    instance = ib.random_instance(n_arms=3, seed=0)
     for scenario in (
         ib.Scenario(eligible=0.5),
         ib.Scenario(arrivals={2: 10}),
@@ -319,9 +321,9 @@ def test_regret_is_refused_where_arms_were_not_on_offer():
         run = ib.simulate(instance, ib.LCB(), 50, scenario=scenario)
         other = ib.simulate(instance, ib.Uniform(), 50, scenario=scenario)
         for against in ("relaxation", "integer"):
-            with pytest.raises(ib.NotApplicable, match="did not offer"):
+            with pytest.raises(ib.errors.NotApplicable, match="did not offer"):
                 run.regret(against)
-        with pytest.raises(ib.NotApplicable, match="did not offer"):
+        with pytest.raises(ib.errors.NotApplicable, match="did not offer"):
             run.slope(1, 50)
         difference = run.loss() - other.loss()
         assert run.regret(against=other.counts) == pytest.approx(difference, abs=1e-9)
@@ -329,7 +331,7 @@ def test_regret_is_refused_where_arms_were_not_on_offer():
 
 
 def test_a_run_comes_back_from_its_file_with_its_scenario(tmp_path):
-    instance = ib.random_instance(arms=5, seed=0)
+    instance = ib.random_instance(n_arms=5, seed=0)
     for scenario in (None, ib.Scenario(delay=2), EVERYTHING):
         run = ib.simulate(instance, ib.Uniform(), 50, seeds=range(2), scenario=scenario)
         run.save(tmp_path / "run.parquet")
@@ -350,7 +352,7 @@ def test_a_scenario_is_a_value():
     with pytest.raises(AttributeError):
         EVERYTHING.delay = 3
     for broken in ({"delays": 3}, [1], None):
-        with pytest.raises(ib.InvalidInput, match="no scenario"):
+        with pytest.raises(ib.errors.InvalidInput, match="no scenario"):
             ib.Scenario.from_json(broken)
 
 
@@ -385,7 +387,7 @@ BAD = {
 
 @pytest.mark.parametrize(("wrong", "message"), BAD.values(), ids=BAD.keys())
 def test_a_bad_scenario_gets_one_clear_sentence(wrong, message):
-    with pytest.raises(ib.InvalidInput, match=message) as refusal:
+    with pytest.raises(ib.errors.InvalidInput, match=message) as refusal:
         ib.Scenario(**wrong)
     assert len(str(refusal.value).splitlines()) == 1
 
@@ -406,20 +408,20 @@ def test_a_bad_scenario_gets_one_clear_sentence(wrong, message):
     ],
 )
 def test_a_scenario_must_fit_the_instance(scenario, message):
-    with pytest.raises(ib.InvalidInput, match=message):
-        ib.simulate(ib.random_instance(arms=3, seed=0), ib.LCB(), 50, scenario=scenario)
+    with pytest.raises(ib.errors.InvalidInput, match=message):
+        ib.simulate(ib.random_instance(n_arms=3, seed=0), ib.LCB(), 50, scenario=scenario)
 
 
 @pytest.mark.parametrize("wait", [{"delay": 10**9}, {"batch": 10**9}])
 def test_more_losses_under_way_than_fit_are_refused(wait):
-    with pytest.raises(ib.InvalidInput, match="losses would be under way at once"):
+    with pytest.raises(ib.errors.InvalidInput, match="losses would be under way at once"):
         ib.simulate(ib.counterexample(), ib.LCB(), 10**9, scenario=ib.Scenario(**wait))
 
 
 def test_arms_cannot_arrive_for_who_knows_them_all():
-    with pytest.raises(ib.NotApplicable, match="FrankWolfeOracle knows the instance"):
+    with pytest.raises(ib.errors.NotApplicable, match="FrankWolfeOracle knows the instance"):
         ib.simulate(
-            ib.random_instance(arms=3, seed=0),
+            ib.random_instance(n_arms=3, seed=0),
             ib.FrankWolfeOracle(),
             50,
             scenario=ib.Scenario(arrivals={2: 9}),
@@ -428,7 +430,9 @@ def test_arms_cannot_arrive_for_who_knows_them_all():
 
 def test_a_policy_that_ignores_the_offer_is_named():
     scenario = ib.Scenario(retirements={0: 5})
-    with pytest.raises(ib.InvalidPolicy, match=r"Newcomer chose arm 0 in round 5 .* on offer"):
+    with pytest.raises(
+        ib.errors.InvalidPolicy, match=r"Newcomer chose arm 0 in round 5 .* on offer"
+    ):
         ib.simulate(
             ib.counterexample(),
             Newcomer(waits=True),
@@ -440,11 +444,11 @@ def test_a_policy_that_ignores_the_offer_is_named():
 
 def test_other_scenarios_compile_nothing_new():
     def play(scenario, arms=5, **settings):
-        instance = ib.random_instance(arms=arms, seed=0)
+        instance = ib.random_instance(n_arms=arms, seed=0)
         ib.simulate(instance, ib.Uniform(), 30, scenario=scenario, **settings)
 
     play(ib.Scenario())
     before = len(advance_scenario.signatures)
-    play(EVERYTHING, noise=NOISE, seeds=range(3), record="arms")
+    play(EVERYTHING, noise=NOISE, seeds=range(3), record="choices")
     play(ib.Scenario(delay=3, batch=2), arms=1)
     assert len(advance_scenario.signatures) == before

@@ -18,6 +18,7 @@ from pyarrow import parquet
 
 import influential_bandits as ib
 from influential_bandits.errors import InvalidInput
+from influential_bandits.simulation import trajectory
 
 mpl.use("Agg")
 
@@ -31,12 +32,12 @@ class Alternating(ib.Policy):
 
     @staticmethod
     def select(c, s, t, eligible, rng):
-        return (t // c.period) % c.arms
+        return (t // c.period) % c.n_arms
 
 
 @pytest.fixture(scope="module")
 def run():
-    instances = [ib.random_instance(arms=3, seed=seed) for seed in range(4)]
+    instances = [ib.random_instance(n_arms=3, seed=seed) for seed in range(4)]
     return ib.simulate(instances, ib.InfluentialLCB(), 1000, NOISE, seeds=[5, 3])
 
 
@@ -54,7 +55,7 @@ def closed_figures():
 
 def same(a, b):
     """Whether two trajectories are the same in everything, types included."""
-    for name in ("seeds", "checkpoints", "counts", "expected_loss", "arms"):
+    for name in ("seeds", "checkpoints", "counts", "expected_loss", "choices"):
         x, y = getattr(a, name), getattr(b, name)
         if (x is None) != (y is None):
             return False
@@ -74,7 +75,7 @@ def test_shapes_are_instances_by_seeds_by_checkpoints_by_arms(run):
     assert run.counts.shape == (4, 2, 10, 3)
     assert run.counts.dtype == np.int64
     assert run.loss().shape == run.regret().shape == (4, 2, 10)
-    assert run.arms is None
+    assert run.choices is None
     assert run.expected_loss is None
 
 
@@ -103,12 +104,12 @@ def test_the_regret_is_the_loss_beyond_that_of_the_optimum(run):
 
 
 def test_an_unknown_benchmark_is_refused(run):
-    with pytest.raises(ib.InvalidInput, match="against must be"):
+    with pytest.raises(ib.errors.InvalidInput, match="against must be"):
         run.regret("optimum")
 
 
 def test_regret_says_that_it_needs_lasting_influence(fading):
-    with pytest.raises(ib.NotApplicable, match="memory = 1"):
+    with pytest.raises(ib.errors.NotApplicable, match="memory = 1"):
         fading.regret()
 
 
@@ -121,8 +122,8 @@ def test_the_slope_is_that_of_the_mean_regret(run):
 
 def test_the_repr_says_who_played_how_long_and_how_often(run):
     assert repr(run) == (
-        "Trajectory(InfluentialLCB(scale=1.0, opening='pairs', noise_bound=0.0), "
-        "GaussianNoise(scale=1.0), horizon 1,000, 4 instances × 2 seeds × 10 checkpoints × 3 arms)"
+        "Trajectory(InfluentialLCB(influence_bound=1.0, opening='pairs', noise_bound=0.0), "
+        "GaussianNoise(sigma=1.0), horizon 1,000, 4 instances × 2 seeds × 10 checkpoints × 3 arms)"
     )
 
 
@@ -147,7 +148,7 @@ def test_a_frame_has_a_row_for_each_instance_seed_and_checkpoint_in_this_order(r
 
 @pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
 def test_a_frame_may_have_the_counts_of_all_arms(library):
-    instance = ib.Instance([[1, 1], [1, 2]], [1, 1], arms=["red", "green"])
+    instance = ib.Instance([[1, 1], [1, 2]], [1, 1], arm_names=["red", "green"])
     run = ib.simulate(instance, ib.LCB(), 100)
     columns = as_columns(run.to_frame(library, counts=True), library)
     assert columns["pulls_red"] == run.counts[0, 0, :, 0].tolist()
@@ -159,15 +160,41 @@ def test_a_frame_by_default_is_of_pandas(run):
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
-def test_a_frame_has_no_regret_where_it_is_not_defined(fading, library):
+def test_the_regret_of_a_frame_is_missing_where_it_is_not_defined(fading, library):
     columns = as_columns(fading.to_frame(library), library)
-    assert list(columns) == ["instance", "seed", "policy", "horizon", "loss"]
+    assert list(columns) == ["instance", "seed", "policy", "horizon", "loss", "regret"]
     assert columns["loss"] == fading.loss().ravel().tolist()
+    assert np.isnan(columns["regret"]).all()
+
+
+def test_columns_keep_the_regrets_that_are_proved(monkeypatch):
+    worlds = [ib.counterexample(), ib.Instance(np.eye(2), [0, 1], memory=0.5)]
+    run = ib.simulate(worlds, ib.LCB(), 100, seeds=2, checkpoints=[10, 100])
+    whole = run.to_columns()
+    assert np.isnan(whole["regret"]).tolist() == [False] * 4 + [True] * 4
+    proved = trajectory.regret
+
+    def sometimes(instance, counts):
+        if np.sum(counts) != 10:
+            raise ib.errors.NotCertified("not this one")
+        return proved(instance, counts)
+
+    monkeypatch.setattr(trajectory, "regret", sometimes)
+    some = run.to_columns()["regret"]
+    assert np.isnan(some[1::2]).all()
+    assert np.array_equal(some[:4:2], whole["regret"][:4:2])
+
+
+def test_columns_have_no_regret_where_arms_were_not_on_offer():
+    run = ib.simulate(ib.counterexample(), ib.LCB(), 20, scenario=ib.Scenario(eligible=0.5))
+    assert np.isnan(run.to_columns()["regret"]).all()
 
 
 @pytest.mark.parametrize("library", ["numpy", "", None, 1])
 def test_a_frame_of_another_library_is_refused(run, library):
-    with pytest.raises(ib.InvalidInput, match="library must be one of pandas, polars, pyarrow"):
+    with pytest.raises(
+        ib.errors.InvalidInput, match="library must be one of pandas, polars, pyarrow"
+    ):
         run.to_frame(library)
 
 
@@ -210,11 +237,11 @@ def test_a_plot_of_no_regret_at_all_can_be_drawn(tmp_path):
 RUNS = {
     "plain": {},
     "several": {"seeds": [2**64 - 1, 7, 0], "noise": NOISE},
-    "arms": {"record": "arms", "seeds": range(3), "noise": ib.UniformNoise(0.3)},
+    "arms": {"record": "choices", "seeds": range(3), "noise": ib.UniformNoise(0.3)},
     "checkpoints": {"checkpoints": [7, 13], "seeds": range(2)},
-    "one checkpoint": {"checkpoints": [40], "record": "arms"},
+    "one checkpoint": {"checkpoints": [40], "record": "choices"},
     "estimate": {"policy": ib.InfluentialLCB("estimate", opening="paper", noise_bound=0.25)},
-    "scale": {"policy": ib.InfluentialLCB(scale=0.1 + 0.2)},
+    "scale": {"policy": ib.InfluentialLCB(influence_bound=0.1 + 0.2)},
     "recorded noise": {
         "noise": ib.RecordedNoise(np.random.default_rng(0).normal(size=(2, 50))),
         "seeds": range(2),
@@ -222,14 +249,14 @@ RUNS = {
     "own policy": {"policy": Alternating(period=3)},
     "oracle": {"policy": ib.FrankWolfeOracle()},
     "low rank": {"instances": ib.random_instance(5, seed=1, rank=2)},
-    "one arm": {"instances": ib.Instance([[0.1]], [0.2]), "record": "arms"},
-    "named arms": {"instances": ib.Instance([[1, 0], [0, 1]], [0, 0], arms=["ä", "b"])},
+    "one arm": {"instances": ib.Instance([[0.1]], [0.2]), "record": "choices"},
+    "named arms": {"instances": ib.Instance([[1, 0], [0, 1]], [0, 0], arm_names=["ä", "b"])},
     "indefinite": {"instances": ib.Instance([[0, 1], [1, 0]], [0, 0], definite=False)},
     "fading": {
         "instances": ib.Instance([[1, 1], [1, 2]], [1, 1], memory=0.9),
         "noise": NOISE,
         "seeds": range(3),
-        "record": "arms",
+        "record": "choices",
     },
     "fading and not": {
         "instances": [ib.counterexample(), ib.Instance(np.eye(2), [1, 1], memory=0.1)],
@@ -239,7 +266,7 @@ RUNS = {
 
 @pytest.mark.parametrize("options", RUNS.values(), ids=RUNS.keys())
 def test_a_saved_run_comes_back_to_the_last_bit(tmp_path, options):
-    instances = [ib.random_instance(arms=3, seed=seed) for seed in range(2)]
+    instances = [ib.random_instance(n_arms=3, seed=seed) for seed in range(2)]
     run = ib.simulate(**{"instances": instances, "policy": ib.LCB(), "horizon": 50} | options)
     run.save(tmp_path / "run.parquet")
     loaded = ib.Trajectory.load(str(tmp_path / "run.parquet"))
@@ -251,7 +278,7 @@ def test_runs_that_differ_in_anything_are_told_apart():
     """The comparison above can fail."""
     one = ib.simulate(ib.counterexample(), ib.LCB(), 50)
     assert same(one, ib.simulate(ib.counterexample(), ib.LCB(), 50))
-    others = [{"record": "arms"}, {"policy": ib.Uniform()}, {"seeds": 1}, {"noise": NOISE}]
+    others = [{"record": "choices"}, {"policy": ib.Uniform()}, {"seeds": [1]}, {"noise": NOISE}]
     for other in others:
         options = {"instances": ib.counterexample(), "policy": ib.LCB(), "horizon": 50} | other
         assert not same(one, ib.simulate(**options))
@@ -279,7 +306,7 @@ def test_a_policy_that_was_not_imported_is_named(tmp_path):
     path = tmp_path / "run.parquet"
     run.save(path)
     rewrite(path, lambda settings: settings["policy"].update({"class": "mine.Forgotten"}))
-    with pytest.raises(ib.InvalidInput, match=r"Forgotten.*import"):
+    with pytest.raises(ib.errors.InvalidInput, match=r"Forgotten.*import"):
         ib.Trajectory.load(path)
 
 
@@ -364,7 +391,7 @@ def test_a_file_that_is_no_run_gets_a_clear_sentence(tmp_path, how):
     path = tmp_path / "run.parquet"
     ib.simulate(ib.counterexample(), ib.LCB(), 1000, seeds=range(20)).save(path)
     damage(path, how)
-    with pytest.raises(ib.InvalidInput, match=r"run\.parquet"):
+    with pytest.raises(ib.errors.InvalidInput, match=r"run\.parquet"):
         ib.Trajectory.load(path)
 
 
@@ -381,7 +408,9 @@ def test_what_is_missing_is_named_with_what_to_install(run, monkeypatch):
     ):
         with monkeypatch.context() as context:
             context.setitem(sys.modules, module, None)
-            with pytest.raises(ib.MissingExtra, match=rf"pip install {module.partition('.')[0]}"):
+            with pytest.raises(
+                ib.errors.MissingExtra, match=rf"pip install {module.partition('.')[0]}"
+            ):
                 use()
 
 
@@ -400,27 +429,30 @@ def test_counts_alone_make_a_trajectory():
 
 @pytest.mark.parametrize("scenario", [None, ib.Scenario(delay=7, delay_law="geometric", batch=3)])
 def test_recorded_losses_are_those_of_the_environment_and_are_saved(scenario, tmp_path):
-    worlds = [ib.random_instance(arms=3, seed=seed) for seed in range(2)]
+    worlds = [ib.random_instance(n_arms=3, seed=seed) for seed in range(2)]
     noise, seeds = ib.GaussianNoise(1.0), [4, 9]
     run = ib.simulate(
-        worlds, ib.LCB(), 80, noise, seeds, record=("arms", "losses"), scenario=scenario
+        worlds, ib.LCB(), 80, noise, seeds, record=("choices", "losses"), scenario=scenario
     )
     assert run.losses.shape == (2, 2, 80)
     for i, world in enumerate(worlds):
         for n, seed in enumerate(seeds):
             environment = ib.Environment(world, noise, seed, instance_number=i)
-            pulled = [environment.pull(arm) for arm in run.arms[i, n]]
+            pulled = [environment.pull(arm) for arm in run.choices[i, n]]
             assert pulled == run.losses[i, n].tolist()
     run.save(tmp_path / "run.parquet")
     loaded = ib.Trajectory.load(tmp_path / "run.parquet")
     assert np.array_equal(loaded.losses, run.losses)
-    assert np.array_equal(loaded.arms, run.arms)
+    assert np.array_equal(loaded.choices, run.choices)
 
 
 def test_each_record_is_kept_alone_too(tmp_path):
     arguments = (ib.counterexample(), ib.LCB(), 30, ib.GaussianNoise(1.0))
-    both = ib.simulate(*arguments, record=["losses", "arms"])
-    for record, kept, left_out in (("losses", "losses", "arms"), ("arms", "arms", "losses")):
+    both = ib.simulate(*arguments, record=["losses", "choices"])
+    for record, kept, left_out in (
+        ("losses", "losses", "choices"),
+        ("choices", "choices", "losses"),
+    ):
         run = ib.simulate(*arguments, record=record)
         assert np.array_equal(getattr(run, kept), getattr(both, kept))
         run.save(tmp_path / "run.parquet")
@@ -430,15 +462,17 @@ def test_each_record_is_kept_alone_too(tmp_path):
         assert getattr(loaded, left_out) is None
 
 
-@pytest.mark.parametrize("record", ["loss", "", [], ["arms", "time"], 3, True])
+@pytest.mark.parametrize("record", ["loss", "", [], ["choices", "time"], 3, True])
 def test_an_unknown_record_is_refused(record, refused):
     with refused(InvalidInput, "record", "losses"):
         ib.simulate(ib.counterexample(), ib.LCB(), 30, record=record)
 
 
 def test_a_plot_is_labelled_by_what_is_not_usual():
-    run = ib.simulate(ib.counterexample(), ib.InfluentialLCB(scale=2.0), 30)
-    assert [line.get_label() for line in run.plot().lines] == ["InfluentialLCB(scale=2.0)"]
+    run = ib.simulate(ib.counterexample(), ib.InfluentialLCB(influence_bound=2.0), 30)
+    assert [line.get_label() for line in run.plot().lines] == [
+        "InfluentialLCB(influence_bound=2.0)"
+    ]
 
 
 # What a file may hold
@@ -447,14 +481,14 @@ def test_a_plot_is_labelled_by_what_is_not_usual():
 @pytest.fixture(scope="module")
 def played():
     """Two instances whose numbers fall, three seeds, every choice."""
-    instances = [ib.random_instance(arms=2, seed=seed) for seed in range(2)]
+    instances = [ib.random_instance(n_arms=2, seed=seed) for seed in range(2)]
     return ib.simulate(
         instances,
         ib.LCB(),
         40,
         NOISE,
         [5, 1, 3],
-        record="arms",
+        record="choices",
         checkpoints=[1, 10, 30],
         instance_numbers=[7, 4],
     )
@@ -498,7 +532,7 @@ def test_rows_that_are_missing_or_too_many_are_refused(order, played, tmp_path):
     path = tmp_path / "run.parquet"
     played.save(path)
     rearranged(path, order)
-    with pytest.raises(ib.InvalidInput, match=r"run\.parquet"):
+    with pytest.raises(ib.errors.InvalidInput, match=r"run\.parquet"):
         ib.Trajectory.load(path)
 
 
@@ -520,10 +554,10 @@ WRONG = {
     "falling": ("counts", lambda rows: rows.__setitem__(2, [30, 0]), "fall|not those"),
     "other arms": ("counts", swap_pulls, "not those|fall"),
     "missing": ("counts", lambda rows: rows.__setitem__(0, None), "lacks"),
-    "arm": ("arms", lambda rows: rows[2].__setitem__(0, 2), "recorded arms"),
-    "negative arm": ("arms", lambda rows: rows[2].__setitem__(0, -1), "recorded arms"),
-    "arms cut": ("arms", lambda rows: rows.__setitem__(2, rows[2][:-1]), "40 recorded arms"),
-    "arms elsewhere": ("arms", lambda rows: rows.reverse(), "recorded arms"),
+    "arm": ("choices", lambda rows: rows[2].__setitem__(0, 2), "recorded choices"),
+    "negative arm": ("choices", lambda rows: rows[2].__setitem__(0, -1), "recorded choices"),
+    "arms cut": ("choices", lambda rows: rows.__setitem__(2, rows[2][:-1]), "40 recorded choices"),
+    "arms elsewhere": ("choices", lambda rows: rows.reverse(), "recorded choices"),
     "seed": ("seed", lambda rows: rows.__setitem__(0, 99), "one row for each"),
     "instance": ("instance", lambda rows: rows.__setitem__(0, 99), "one row for each"),
     "round": ("horizon", lambda rows: rows.__setitem__(0, 2), "one row for each"),
@@ -546,7 +580,7 @@ def test_rows_that_nobody_can_have_played_are_refused(name, change, words, playe
     played.save(path)
     table = parquet.read_table(path)
     write_as_before(with_column(table, name, change), path)
-    with pytest.raises(ib.InvalidInput, match=words):
+    with pytest.raises(ib.errors.InvalidInput, match=words):
         ib.Trajectory.load(path)
 
 
@@ -578,7 +612,7 @@ def test_settings_that_do_not_fit_the_rows_are_refused(changes, played, tmp_path
     path = tmp_path / "run.parquet"
     played.save(path)
     rewrite(path, lambda settings: settings.update(changes))
-    with pytest.raises(ib.InvalidInput, match=r"run\.parquet"):
+    with pytest.raises(ib.errors.InvalidInput, match=r"run\.parquet"):
         ib.Trajectory.load(path)
 
 
@@ -598,13 +632,13 @@ def test_no_flipped_bit_gives_another_run(played, tmp_path):
         assert same(played, loaded)
 
 
-@pytest.mark.parametrize("column", ["arms", "expected_loss"])
+@pytest.mark.parametrize("column", ["choices", "expected_loss"])
 def test_a_file_that_another_program_has_rewritten_is_refused(column, tmp_path):
     path = tmp_path / "run.parquet"
     fading = ib.Instance([[0.5, 0.1], [0.1, 0.2]], [0.0, 0.1], memory=0.9)
-    ib.simulate(fading, ib.LCB(), 20, record="arms").save(path)
+    ib.simulate(fading, ib.LCB(), 20, record="choices").save(path)
     parquet.write_table(parquet.read_table(path).drop_columns([column]), path)
-    with pytest.raises(ib.InvalidInput, match="its checksum is gone"):
+    with pytest.raises(ib.errors.InvalidInput, match="its checksum is gone"):
         ib.Trajectory.load(path)
 
 
@@ -618,16 +652,16 @@ def test_a_run_of_an_earlier_version_without_a_seal_can_be_read(played, tmp_path
 
 def test_a_pipe_is_no_run_and_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ib.InvalidInput, match="no regular file"):
+    with pytest.raises(ib.errors.InvalidInput, match="no regular file"):
         ib.Trajectory.load(tmp_path / "pipe")
 
 
 @pytest.mark.parametrize("many", [10**12, 2**64])
 def test_more_seeds_than_memory_holds_are_refused_before_anything_is_made(many):
-    with pytest.raises(ib.InvalidInput, match=rf"{many:,} seeds .* [GT]B"):
+    with pytest.raises(ib.errors.InvalidInput, match=rf"{many:,} seeds .* [GT]B"):
         ib.simulate(ib.counterexample(), ib.LCB(), 10, seeds=range(many))
 
 
 def test_more_results_than_memory_holds_are_refused_before_anything_is_made():
-    with pytest.raises(ib.InvalidInput, match=r"[GT]B of memory"):
-        ib.simulate(ib.counterexample(), ib.LCB(), 10**13, record="arms")
+    with pytest.raises(ib.errors.InvalidInput, match=r"[GT]B of memory"):
+        ib.simulate(ib.counterexample(), ib.LCB(), 10**13, record="choices")

@@ -16,6 +16,7 @@ from report_files import ELSEWHERE, check_pictures, png_size
 import influential_bandits as ib
 from influential_bandits.cli import main
 from influential_bandits.policies.registry import policy_from_text
+from influential_bandits.simulation import trajectory
 from influential_bandits.studies.arena import families as families_module
 from influential_bandits.studies.arena import runs as playing
 from influential_bandits.studies.arena.compare import compare
@@ -125,9 +126,9 @@ def test_a_family_that_needs_data_is_left_out_with_a_line(monkeypatch, tmp_path,
     (note,) = notes
     assert note.startswith(LEARNED)
     assert "--data" in note
-    with refused(ib.InvalidInput, LEARNED, "MOVIELENS_DATA"):
+    with refused(ib.errors.InvalidInput, LEARNED, "MOVIELENS_DATA"):
         choose_families([LEARNED])
-    with refused(ib.InvalidInput, str(tmp_path / "nowhere")):
+    with refused(ib.errors.InvalidInput, str(tmp_path / "nowhere")):
         choose_families([LEARNED], tmp_path / "nowhere")
     assert list(describe_families()) == [*FAMILIES, LEARNED]
 
@@ -269,12 +270,11 @@ def test_unproved_optima_are_left_out_of_all_policies_alike(monkeypatch, tmp_pat
     real = ib.regret
 
     def sometimes(world, counts, *more):
-        rows = np.atleast_2d(counts)
-        if world == FAMILIES["random-3"].make(1) and (rows.sum(axis=1) == 100).any():
-            raise ib.NotCertified("for a test")
+        if world == FAMILIES["random-3"].make(1) and (np.sum(counts, axis=-1) == 100).any():
+            raise ib.errors.NotCertified("for a test")
         return real(world, counts, *more)
 
-    monkeypatch.setattr(playing, "regret", sometimes)
+    monkeypatch.setattr(trajectory, "regret", sometimes)
     found = play(tmp_path, ["LCB", "Uniform"], ["random-3"], [30, 100], n_instances=3)
     (result,) = found.results
     assert (result.n_instances, result.left_out) == (2, 1)
@@ -374,20 +374,20 @@ def test_an_edited_family_is_played_again(own_families):
     ],
 )
 def test_what_is_wrong_with_a_family_of_the_user_is_said(name, mentions, own_families):
-    with pytest.raises(ib.InvalidInput) as refusal:
+    with pytest.raises(ib.errors.InvalidInput) as refusal:
         play(Path("out"), ["LCB"], [f"own_families.py:{name}"], [50])
     for mention in mentions:
         assert mention in str(refusal.value)
 
 
 def test_families_and_policies_of_one_name_are_refused(own_families, refused):
-    with refused(ib.InvalidInput, "two families are called 'mine'"):
+    with refused(ib.errors.InvalidInput, "two families are called 'mine'"):
         play(Path("out"), ["LCB"], ["own_families.py:family", "own_families:family"], [50])
     for home in ("one", "two"):
         text = "from dataclasses import dataclass\nimport influential_bandits as ib\n"
         text += "class Mine(ib.LCB): pass\n"
         Path(f"{home}.py").write_text(text)
-    with refused(ib.InvalidPolicy, "two of the policies are called Mine"):
+    with refused(ib.errors.InvalidPolicy, "two of the policies are called Mine"):
         play(Path("out"), ["one.py:Mine", "two.py:Mine"], ["prop-2.2"], [50])
     assert not Path("out").exists()
 
@@ -446,7 +446,7 @@ def test_what_was_played_is_not_played_again(tmp_path, monkeypatch):
     again(["LCB"], n_instances=20)
     assert len(pieces_of(tmp_path)) == 5, "the first ten were there already"
     again(["LCB"], n_instances=10, horizons=[30, 200])
-    again(["InfluentialLCB(scale=2.0)"], n_instances=10)
+    again(["InfluentialLCB(influence_bound=2.0)"], n_instances=10)
     again(["InfluentialLCB"], n_instances=10)
     assert len(pieces_of(tmp_path)) == 8
     again(["LCB"], n_instances=12)
@@ -660,7 +660,7 @@ def test_a_comparison_is_plotted_family_by_family(played, refused):
     assert [ax.get_title() for ax in figure.axes] == ["random-3: 4 runs", "fading-0.9: 4 runs"]
     assert len(found.plot("random-3").axes[0].lines) == len(POLICIES)
     plt.close("all")
-    with refused(ib.InvalidInput, "'easy'", "random-3, fading-0.9"):
+    with refused(ib.errors.InvalidInput, "'easy'", "random-3, fading-0.9"):
         found.plot("easy")
 
 
@@ -730,7 +730,7 @@ def test_instances_and_families_can_be_compared_together():
     ],
 )
 def test_what_cannot_be_compared_is_refused(given, mentions, refused):
-    with refused(ib.InvalidInput, *mentions):
+    with refused(ib.errors.InvalidInput, *mentions):
         ib.compare(**({"policies": "LCB", "horizons": 30} | given))
 
 
@@ -739,12 +739,12 @@ def test_what_is_left_of_a_comparison_comes_with_the_error(monkeypatch):
 
     def fail_on_one(worlds, *given, **named):
         if any(world.initial_loss[1] > 0.25 for world in worlds):
-            raise ib.NotCertified("no proof")
+            raise ib.errors.NotCertified("no proof")
         return real(worlds, *given, **named)
 
     monkeypatch.setattr(playing, "simulate", fail_on_one)
     family = ib.Family("mine", "Two arms", lambda n: ib.Instance(np.eye(2), [0.0, 0.1 * n]), 4)
-    with pytest.raises(ib.Unfinished) as error:
+    with pytest.raises(ib.errors.Unfinished) as error:
         ib.compare(ib.LCB(), family, 30)
     assert "kept in" not in str(error.value)
     (result,) = error.value.results.results
@@ -775,18 +775,18 @@ def test_the_leaderboard_is_made_of_the_results(played, tmp_path):
 
 
 def test_a_folder_without_results_has_no_leaderboard(tmp_path, refused):
-    with refused(ib.InvalidInput, "summary.json", "compare"):
+    with refused(ib.errors.InvalidInput, "summary.json", "compare"):
         write_leaderboard(tmp_path, tmp_path / "page.md")
     for name in ("summary.json", "arena.json"):
         (tmp_path / name).write_text("[]", encoding="utf-8")
-    with refused(ib.InvalidInput, str(tmp_path), "compare"):
+    with refused(ib.errors.InvalidInput, str(tmp_path), "compare"):
         write_leaderboard(tmp_path, tmp_path / "page.md")
     (tmp_path / "summary.json").write_text('[{"study": "figure-1a"}]', encoding="utf-8")
     (tmp_path / "arena.json").write_text("{}", encoding="utf-8")
-    with refused(ib.InvalidInput, "another version"):
+    with refused(ib.errors.InvalidInput, "another version"):
         write_leaderboard(tmp_path, tmp_path / "page.md")
     (tmp_path / "summary.json").write_text("{", encoding="utf-8")
-    with refused(ib.InvalidInput, "not a JSON"):
+    with refused(ib.errors.InvalidInput, "not a JSON"):
         write_leaderboard(tmp_path, tmp_path / "page.md")
     assert not (tmp_path / "page.md").exists()
 
@@ -806,11 +806,11 @@ def test_the_command_compares_and_writes_a_leaderboard(tmp_path):
         )
 
     options = ("--families", "random-3,prop-2.2", "--horizons", "30,1e2", "--seeds", 2)
-    policies = ("--policies", "LCB,InfluentialLCB(scale=2.0, opening='pairs')")
+    policies = ("--policies", "LCB,InfluentialLCB(influence_bound=2.0, opening='pairs')")
     out = tmp_path / "out"
     done = run("compare", *policies, *options, "--out", out, "--jobs", 1)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "| InfluentialLCB(scale=2.0) |" in done.stdout
+    assert "| InfluentialLCB(influence_bound=2.0) |" in done.stdout
     assert str(out / "report.html") in done.stdout
     assert {row["horizon"] for row in json.loads((out / "summary.json").read_text())} == {30, 100}
     again = run("compare", *policies, *options, "--out", out)

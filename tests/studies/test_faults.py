@@ -183,7 +183,7 @@ def test_files_of_any_name_and_kind_cost_the_others_nothing(tmp_path):
     (files / "deep.json").write_text("[" * 100_000, encoding="utf-8")
     (files / "digits.json").write_text("1" * 5000, encoding="utf-8")
     settings = PlaySettings(100, ib.NoNoise(), 2)
-    with pytest.raises(ib.Unfinished, match="5 pieces failed") as caught:
+    with pytest.raises(ib.errors.Unfinished, match="5 pieces failed") as caught:
         play_files(
             list_instance_files([files]), ["LCB"], settings, tmp_path / "out", ib.LocalExecution(1)
         )
@@ -200,9 +200,9 @@ def test_files_of_any_name_and_kind_cost_the_others_nothing(tmp_path):
 
 @pytest.mark.parametrize("seeds", [10**9, 10**18])
 def test_more_seeds_than_memory_holds_are_refused_by_every_command(seeds, tmp_path, refused):
-    with refused(ib.InvalidInput, f"{seeds:,} seeds", "GB"):
+    with refused(ib.errors.InvalidInput, f"{seeds:,} seeds", "GB"):
         PlaySettings(10**6, ib.NoNoise(), seeds)
-    with refused(ib.InvalidInput, f"{seeds:,} runs", "GB"):
+    with refused(ib.errors.InvalidInput, f"{seeds:,} runs", "GB"):
         compare(["LCB"], ["random-3"], [100], out=tmp_path / "out", n_instances=seeds)
     assert not list(tmp_path.iterdir())
 
@@ -215,12 +215,12 @@ def test_a_study_goes_on_without_an_instance_that_fails(tmp_path, monkeypatch):
 
     def one_is_bad(arms, seed):
         if seed == 13:
-            raise ib.NotCertified("no proof for this one")
+            raise ib.errors.NotCertified("no proof for this one")
         return whole(arms, seed)
 
     monkeypatch.setattr(random_runs, "random_instance", one_is_bad)
     study = choose_studies(["figure-1b"])
-    with pytest.raises(ib.Unfinished) as error:
+    with pytest.raises(ib.errors.Unfinished) as error:
         reproduce(study, tmp_path, "tiny")
     text = str(error.value)
     assert text.startswith("2 pieces failed")
@@ -275,7 +275,7 @@ def events(tmp_path_factory):
     """A log of 60,000 events in a file, so that a model takes a while to try."""
     path = tmp_path_factory.mktemp("log")
     truth = [[0.4, 0.1], [0.1, 0.2]]
-    log = ib.synthetic_log(3000, 20, 2, interaction=truth, memory=0.8, drift=0.3, seed=1)
+    log = ib.data.synthetic_log(3000, 20, 2, interaction=truth, memory=0.8, drift=0.3, seed=1)
     log.to_frame().to_parquet(path / "events.parquet")
     return path
 

@@ -180,7 +180,7 @@ def test_trouble_with_reading_ends_the_run_and_leaves_every_piece(
         raise OSError(number, os.strerror(number), str(path))
 
     monkeypatch.setattr(files, reader, trouble)
-    with refused(ib.InvalidInput, "cannot read", os.strerror(number), "left as they are"):
+    with refused(ib.errors.InvalidInput, "cannot read", os.strerror(number), "left as they are"):
         play(tmp_path)
     monkeypatch.undo()
     assert stamps(tmp_path / "figure-1b" / "pieces") == before
@@ -208,7 +208,7 @@ def test_too_many_open_files_cost_no_piece(tmp_path, tiny, refused):
     try:
         open_all(held)
         for name in before:
-            with refused(ib.InvalidInput, "Too many open files"):
+            with refused(ib.errors.InvalidInput, "Too many open files"):
                 folder.read(name.removesuffix(".parquet"))
     finally:
         for descriptor in held:
@@ -219,7 +219,7 @@ def test_too_many_open_files_cost_no_piece(tmp_path, tiny, refused):
 
 @pytest.mark.parametrize("seeds", [10**9, 10**18])
 def test_more_instances_than_memory_holds_are_refused_at_once(seeds, tmp_path, refused):
-    with refused(ib.InvalidInput, f"{seeds:,} random instances", "GB"):
+    with refused(ib.errors.InvalidInput, f"{seeds:,} random instances", "GB"):
         play(tmp_path, seeds=seeds)
     assert not list(tmp_path.iterdir())
 
@@ -243,7 +243,7 @@ def test_leftover_temporary_files_are_swept(tmp_path, tiny):
 def test_a_folder_of_other_settings_is_refused_and_left_alone(changes, tmp_path, refused):
     play(tmp_path)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    with refused(ib.InvalidInput, str(tmp_path / "figure-1b"), "other settings", "--out"):
+    with refused(ib.errors.InvalidInput, str(tmp_path / "figure-1b"), "other settings", "--out"):
         play(tmp_path, **changes)
     assert before == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
 
@@ -254,14 +254,14 @@ def test_a_folder_of_other_settings_is_refused_and_left_alone(changes, tmp_path,
 def test_settings_that_cannot_be_ours_are_refused(text, tmp_path, refused):
     (tmp_path / "figure-1b").mkdir()
     (tmp_path / "figure-1b" / "settings.json").write_text(text, encoding="utf-8")
-    with refused(ib.InvalidInput, "other settings"):
+    with refused(ib.errors.InvalidInput, "other settings"):
         play(tmp_path)
     assert (tmp_path / "figure-1b" / "settings.json").read_text(encoding="utf-8") == text
 
 
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path, refused):
     (tmp_path / "file").touch()
-    with refused(ib.InvalidInput, f"cannot write to {tmp_path / 'file'}"):
+    with refused(ib.errors.InvalidInput, f"cannot write to {tmp_path / 'file'}"):
         play(tmp_path / "file")
 
 
@@ -282,7 +282,7 @@ def test_no_space_for_a_piece_gets_one_sentence(tmp_path, monkeypatch, refused):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(pq, "ParquetWriter", full)
-    with refused(ib.InvalidInput, "No space left on device"):
+    with refused(ib.errors.InvalidInput, "No space left on device"):
         play(tmp_path)
     assert not stamps(tmp_path)
     monkeypatch.undo()

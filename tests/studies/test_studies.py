@@ -100,7 +100,7 @@ def test_no_name_means_all_and_a_name_twice_means_once():
 
 
 def test_an_unknown_study_is_refused_with_the_known_ones(refused):
-    with refused(ib.InvalidInput, "'figure-2'", *NAMES):
+    with refused(ib.errors.InvalidInput, "'figure-2'", *NAMES):
         choose_studies(["figure-1a", "figure-2"])
 
 
@@ -416,6 +416,6 @@ def test_seeds_and_horizon_can_be_chosen(tmp_path):
 def test_settings_without_meaning_are_refused_before_anything_is_written(
     changes, mentions, tmp_path, refused
 ):
-    with refused(ib.InvalidInput, *mentions):
+    with refused(ib.errors.InvalidInput, *mentions):
         reproduce(choose_studies(["figure-1a"]), tmp_path / "out", "tiny", **changes)
     assert not (tmp_path / "out").exists()

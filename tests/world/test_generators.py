@@ -120,14 +120,14 @@ def test_a_random_instance_of_given_rank_has_it(arms, rank, seed):
     assert factors.shape == (arms, rank)
     assert np.linalg.matrix_rank(factors) == min(arms, rank)
     # Rounding in a root, a quotient and a sum of squares.
-    assert instance.interaction.scale == pytest.approx(1.0, abs=(rank + 4) * EPSILON)
+    assert instance.interaction.max_abs == pytest.approx(1.0, abs=(rank + 4) * EPSILON)
     f = drawn(seed, 0, arms, rank)
     # The same numbers up to one factor: a quotient and a product each.
     assert factors * np.abs(f).max() == pytest.approx(f * np.abs(factors).max(), rel=4 * EPSILON)
 
 
 def test_a_seed_names_an_instance():
-    assert ib.random_instance(3, 7) == ib.random_instance(arms=3.0, seed=np.int64(7))
+    assert ib.random_instance(3, 7) == ib.random_instance(n_arms=3.0, seed=np.int64(7))
     different = {ib.random_instance(3, seed) for seed in (*range(20), 2**63, 2**64 - 1)}
     assert len(different) == 22
     assert ib.random_instance(3, 7, rank=2) == ib.random_instance(3, 7, rank=2)
@@ -255,24 +255,24 @@ def test_initial_losses_have_nothing_to_do_with_the_interaction(random_instances
 
 
 def test_a_hundred_thousand_random_arms_are_fine():
-    instance = ib.random_instance(arms=100_000, seed=0, rank=16)
+    instance = ib.random_instance(n_arms=100_000, seed=0, rank=16)
     assert instance.interaction.values.shape == (100_000, 16)
-    assert instance.interaction.scale == pytest.approx(1.0, abs=20 * EPSILON)
+    assert instance.interaction.max_abs == pytest.approx(1.0, abs=20 * EPSILON)
 
 
 @pytest.mark.parametrize(
     ("arguments", "mentions"),
     [
-        ({"arms": 0, "seed": 0}, ("arms", "at least 1", "0")),
-        ({"arms": -3, "seed": 0}, ("arms", "-3")),
-        ({"arms": 2.5, "seed": 0}, ("arms", "whole", "2.5")),
-        ({"arms": "3", "seed": 0}, ("arms", "'3'")),
-        ({"arms": 3, "seed": -1}, ("seed", "-1")),
-        ({"arms": 3, "seed": 2**64}, ("seed", str(2**64))),
-        ({"arms": 3, "seed": None}, ("seed", "None")),
-        ({"arms": 3, "seed": 0, "rank": 0}, ("rank", "at least 1", "0")),
-        ({"arms": 3, "seed": 0, "rank": 1.5}, ("rank", "whole", "1.5")),
-        ({"arms": 100_000, "seed": 0}, ("100,000", "rank=")),
+        ({"n_arms": 0, "seed": 0}, ("arms", "at least 1", "0")),
+        ({"n_arms": -3, "seed": 0}, ("arms", "-3")),
+        ({"n_arms": 2.5, "seed": 0}, ("arms", "whole", "2.5")),
+        ({"n_arms": "3", "seed": 0}, ("arms", "'3'")),
+        ({"n_arms": 3, "seed": -1}, ("seed", "-1")),
+        ({"n_arms": 3, "seed": 2**64}, ("seed", str(2**64))),
+        ({"n_arms": 3, "seed": None}, ("seed", "None")),
+        ({"n_arms": 3, "seed": 0, "rank": 0}, ("rank", "at least 1", "0")),
+        ({"n_arms": 3, "seed": 0, "rank": 1.5}, ("rank", "whole", "1.5")),
+        ({"n_arms": 100_000, "seed": 0}, ("100,000", "rank=")),
     ],
     ids=str,
 )
@@ -335,7 +335,7 @@ def test_the_best_mix_uses_exactly_the_prescribed_arms(sizes, seed):
 def test_an_instance_with_support_is_scaled_like_the_others(sizes, seed):
     instance = ib.instance_with_support(*sizes, seed)
     assert instance.n_arms == sizes[0]
-    assert instance.interaction.scale == 1.0
+    assert instance.interaction.max_abs == 1.0
     assert instance.definite
     assert np.array_equal(instance.initial_loss, drawn(seed, 1, 1, sizes[0])[0])
     assert instance == ib.instance_with_support(*sizes, seed)
@@ -344,12 +344,12 @@ def test_an_instance_with_support_is_scaled_like_the_others(sizes, seed):
 @pytest.mark.parametrize(
     ("arguments", "mentions"),
     [
-        ({"arms": 3, "support": 4, "seed": 0}, ("support", "3", "4")),
-        ({"arms": 3, "support": 0, "seed": 0}, ("support", "at least 1", "0")),
-        ({"arms": 3, "support": 1.5, "seed": 0}, ("support", "whole", "1.5")),
-        ({"arms": 0, "support": 1, "seed": 0}, ("arms", "at least 1", "0")),
-        ({"arms": 3, "support": 1, "seed": -1}, ("seed", "-1")),
-        ({"arms": 100_000, "support": 1, "seed": 0}, ("100,000",)),
+        ({"n_arms": 3, "support": 4, "seed": 0}, ("support", "3", "4")),
+        ({"n_arms": 3, "support": 0, "seed": 0}, ("support", "at least 1", "0")),
+        ({"n_arms": 3, "support": 1.5, "seed": 0}, ("support", "whole", "1.5")),
+        ({"n_arms": 0, "support": 1, "seed": 0}, ("arms", "at least 1", "0")),
+        ({"n_arms": 3, "support": 1, "seed": -1}, ("seed", "-1")),
+        ({"n_arms": 100_000, "support": 1, "seed": 0}, ("100,000",)),
     ],
     ids=str,
 )
@@ -418,7 +418,7 @@ def test_the_new_families_share_the_initial_losses_of_their_seed():
 @pytest.mark.parametrize(
     ("call", "mentions"),
     [
-        (lambda: ib.block_instance(3, 4, 0), "blocks must be at most arms = 3"),
+        (lambda: ib.block_instance(3, 4, 0), "blocks must be at most n_arms = 3"),
         (lambda: ib.block_instance(3, 0, 0), "blocks"),
         (lambda: ib.block_instance(3, 2, 0, within=1.5), "within"),
         (lambda: ib.block_instance(3, 2, 0, within="much"), "within"),

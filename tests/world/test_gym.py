@@ -6,7 +6,8 @@ import sys
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.utils.env_checker import check_env
+import scipy.sparse
+from gymnasium.utils.env_checker import check_env, data_equivalence
 
 import influential_bandits as ib
 from influential_bandits.errors import InvalidInput
@@ -80,7 +81,7 @@ def test_without_gymnasium_the_extra_is_named():
         "import sys; sys.modules['gymnasium'] = None\n"
         "import influential_bandits as ib\n"
         "try:\n    ib.InfluentialBanditEnv\n"
-        "except ib.MissingExtra as error:\n    print(error)"
+        "except ib.errors.MissingExtra as error:\n    print(error)"
     )
     assert "pip install gymnasium" in " ".join(run(script))
 
@@ -111,7 +112,7 @@ def test_what_was_observed_is_the_last_loss():
     env = made()
     observation, info = env.reset(seed=1)
     assert observation.tolist() == [0.0]
-    assert info == {}
+    assert list(info) == ["expected_losses"]
     for action in ACTIONS:
         observation, reward, *_ = env.step(action)
         assert observation.tolist() == [-reward]
@@ -187,7 +188,67 @@ def test_a_seeded_environment_repeats_all_its_episodes():
     assert episode(one, seed=3) == first[0]
 
 
+def test_the_info_holds_the_expected_losses_of_the_next_round():
+    env, world = made(), ib.Environment(INSTANCE)
+    info = env.reset(seed=1)[1]
+    for action in ACTIONS:
+        assert info["expected_losses"].tolist() == world.expected_losses().tolist()
+        info = env.step(action)[4]
+        world.pull(action)
+    assert info["expected_losses"].tolist() == world.expected_losses().tolist()
+
+
 # Vectors of environments
+
+VECTORS = {
+    "dense": INSTANCE,
+    "fading": ib.Instance(INSTANCE.interaction, INSTANCE.initial_loss, memory=0.9),
+    "sparse and fading": ib.Instance(scipy.sparse.eye_array(3), np.ones(3), memory=0.9),
+    "low rank": ib.Instance(ib.LowRankInteraction([[1.0], [0.5], [-1.0]]), np.ones(3)),
+}
+
+
+@pytest.mark.parametrize("observe", ["loss", "counts"])
+@pytest.mark.parametrize("instance", VECTORS.values(), ids=VECTORS)
+def test_the_vector_environment_plays_like_single_ones(instance, observe):
+    settings = {"instance": instance, "noise": NOISE, "horizon": 5, "observe": observe}
+    ours = gymnasium.make_vec(NAME, 3, **settings)
+    single = gymnasium.make_vec(NAME, 3, "sync", **settings)
+    assert isinstance(ours.unwrapped, ib.InfluentialBanditVectorEnv)
+    assert ours.metadata["autoreset_mode"] == single.metadata["autoreset_mode"]
+    for name in ("action_space", "observation_space", "single_action_space"):
+        assert getattr(ours, name) == getattr(single, name)
+    draw = np.random.default_rng(0)
+    for seed in (11, None, [5, None, 9]):
+        assert data_equivalence(ours.reset(seed=seed), single.reset(seed=seed), exact=True)
+        for _ in range(13):  # more than two episodes
+            actions = draw.integers(3, size=3)
+            mine, theirs = ours.step(actions), single.step(actions)
+            assert data_equivalence(mine, theirs, exact=True)
+            assert mine[0] in ours.observation_space
+
+
+@pytest.mark.parametrize(
+    "actions", [[0, 1], [0, 1, 3], [0, 1, -1], [0.5, 1, 2], 0, None, [[0, 1, 2]]]
+)
+def test_actions_that_do_not_fit_are_refused_and_nothing_changes(actions, refused):
+    envs = ib.InfluentialBanditVectorEnv(3, INSTANCE, NOISE)
+    envs.reset(seed=0)
+    with refused(InvalidInput, "actions"):
+        envs.step(actions)
+    assert envs.round == 0
+
+
+def test_vector_environments_need_a_reset_and_fitting_seeds(refused):
+    envs = ib.InfluentialBanditVectorEnv(3, INSTANCE)
+    with pytest.raises(gymnasium.error.ResetNeeded):
+        envs.step([0, 0, 0])
+    with refused(InvalidInput, "seed", "3"):
+        envs.reset(seed=[1, 2])
+    with refused(InvalidInput, "num_envs", "0"):
+        ib.InfluentialBanditVectorEnv(0)
+    with refused(InvalidInput, "observe", "everything"):
+        ib.InfluentialBanditVectorEnv(1, observe="everything")
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])

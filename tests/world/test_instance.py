@@ -26,6 +26,7 @@ from strategies import (
 
 import influential_bandits as ib
 from influential_bandits.errors import InvalidInput, InvalidInstance, NotApplicable
+from influential_bandits.world.instance import remember
 
 INDEFINITE = [[1.0, 2.0], [2.0, 1.0]]
 EXACT_FAMILIES = ("eighths", "singular eighths", "zero")
@@ -119,7 +120,7 @@ def test_a_rounded_gram_matrix_of_deficient_rank_is_accepted(rank):
 )
 def test_names_that_do_not_name_each_arm_once_are_refused(names, mention, refused):
     with refused(InvalidInstance, "arm", mention):
-        ib.Instance(np.eye(2), [0.0, 0.0], arms=names)
+        ib.Instance(np.eye(2), [0.0, 0.0], arm_names=names)
 
 
 @pytest.mark.parametrize("memory", [0.0, -0.5, 1.5, math.nan, math.inf, "1", None, True, [1.0]])
@@ -283,15 +284,15 @@ def test_a_hundred_thousand_arms_of_low_rank_answer_exactly_in_little_memory():
 
 
 def test_names_default_to_numbers():
-    assert ib.counterexample().arms == ("0", "1")
-    assert ib.Instance(np.eye(2), [0, 0], arms=["x", "y"]).arms == ("x", "y")
+    assert ib.counterexample().arm_names == ("0", "1")
+    assert ib.Instance(np.eye(2), [0, 0], arm_names=["x", "y"]).arm_names == ("x", "y")
 
 
 def test_an_answer_that_took_effort_is_made_once():
     instance = ib.counterexample()
     made = []
     for _ in range(2):
-        assert instance.remember("something", lambda: made.append(1) or "made") == "made"
+        assert remember(instance, "something", lambda: made.append(1) or "made") == "made"
     assert made == [1]
 
 
@@ -312,7 +313,16 @@ def test_no_array_of_an_instance_can_be_written(kind):
 
 @pytest.mark.parametrize(
     "field",
-    ["interaction", "initial_loss", "memory", "arms", "n_arms", "definite", "linear_term", "world"],
+    [
+        "interaction",
+        "initial_loss",
+        "memory",
+        "arm_names",
+        "n_arms",
+        "definite",
+        "linear_term",
+        "world",
+    ],
 )
 def test_no_attribute_of_an_instance_can_be_assigned(field):
     instance = ib.counterexample()
@@ -327,9 +337,9 @@ def test_no_attribute_of_an_instance_can_be_deleted():
 
 def test_later_changes_of_what_was_given_have_no_effect():
     matrix, loss, names = np.eye(2), np.zeros(2), ["a", "b"]
-    instance = ib.Instance(matrix, loss, arms=names)
+    instance = ib.Instance(matrix, loss, arm_names=names)
     matrix[0, 0], loss[0], names[0] = 5.0, 5.0, "c"
-    assert instance == ib.Instance(np.eye(2), np.zeros(2), arms=["a", "b"])
+    assert instance == ib.Instance(np.eye(2), np.zeros(2), arm_names=["a", "b"])
     assert matrix.flags.writeable
     assert loss.flags.writeable
 
@@ -346,7 +356,7 @@ def test_answers_belong_to_the_caller():
     ids=["copy", "deepcopy", "pickle 2", "pickle 5"],
 )
 def test_a_copy_is_equal_and_as_immutable(copied):
-    instance = ib.Instance(np.eye(2), [0.0, 1.0], arms=["a", "b"], memory=0.5)
+    instance = ib.Instance(np.eye(2), [0.0, 1.0], arm_names=["a", "b"], memory=0.5)
     again = copied(instance)
     assert again == instance
     assert repr(again) == repr(instance)
@@ -371,7 +381,7 @@ def test_instances_differ_in_every_part():
         ib.Instance(np.eye(2), [0.0, 0.0]),
         ib.Instance(2 * np.eye(2), [0.0, 0.0]),
         ib.Instance(np.eye(2), [0.0, 1.0]),
-        ib.Instance(np.eye(2), [0.0, 0.0], arms=["a", "b"]),
+        ib.Instance(np.eye(2), [0.0, 0.0], arm_names=["a", "b"]),
         ib.Instance(np.eye(2), [0.0, 0.0], memory=0.5),
         ib.Instance(ib.LowRankInteraction(np.eye(2)), [0.0, 0.0]),
     ]
@@ -383,7 +393,7 @@ def test_instances_differ_in_every_part():
 
 
 def test_default_names_are_names():
-    assert ib.Instance([[1.0]], [0.0]) == ib.Instance([[1.0]], [0.0], arms=["0"])
+    assert ib.Instance([[1.0]], [0.0]) == ib.Instance([[1.0]], [0.0], arm_names=["0"])
 
 
 def test_zeros_of_both_signs_are_equal_and_hash_alike():
@@ -408,12 +418,12 @@ def test_repr_says_what_is_unusual():
     assert "indefinite" not in repr(ib.Instance(np.eye(2), [0.0, 0.0], definite=False))
     assert "memory = 0.5" in repr(ib.Instance([[1.0]], [0.0], memory=0.5))
     assert "memory" not in repr(ib.counterexample())
-    assert "rock, pop" in repr(ib.Instance(np.eye(2), [0.0, 0.0], arms=["rock", "pop"]))
+    assert "rock, pop" in repr(ib.Instance(np.eye(2), [0.0, 0.0], arm_names=["rock", "pop"]))
 
 
 def test_repr_stays_short_for_many_names():
     many = ib.Instance(
-        np.eye(50), np.zeros(50), arms=[f"a rather long name {i}" for i in range(50)]
+        np.eye(50), np.zeros(50), arm_names=[f"a rather long name {i}" for i in range(50)]
     )
     assert len(repr(many)) < 250
     assert "…" in repr(many)
@@ -437,12 +447,12 @@ def anything(draw):
             ]
         )
     )
-    arms = made.arms
+    arms = made.n_arms
     names = st.lists(st.text(max_size=5), min_size=arms, max_size=arms, unique=True)
     return ib.Instance(
         made,
         draw(st.one_of(initial_losses(arms), st.lists(loss, min_size=arms, max_size=arms))),
-        arms=draw(st.one_of(st.none(), names)),
+        arm_names=draw(st.one_of(st.none(), names)),
         memory=draw(memories()),
         definite=False,
     )
@@ -455,7 +465,7 @@ def test_json_gives_back_every_bit(instance):
     assert again.initial_loss.tobytes() == instance.initial_loss.tobytes()
     assert again.interaction.values.tobytes() == instance.interaction.values.tobytes()
     assert type(again.interaction) is type(instance.interaction)
-    assert again.arms == instance.arms
+    assert again.arm_names == instance.arm_names
     assert again.memory == instance.memory
     assert again.interaction.vouched == instance.interaction.vouched
     assert repr(again) == repr(instance)
@@ -466,7 +476,7 @@ def test_a_file_gives_back_the_instance(kind, tmp_path):
     instance = ib.Instance(
         interaction(np.array([[0.1, 0.2], [0.3, 0.7]]), kind),
         [1 / 3, -0.0],
-        arms=["Horror", "Комедия"],
+        arm_names=["Horror", "Комедия"],
         memory=0.9,
     )
     path = tmp_path / "instance.json"
@@ -503,7 +513,7 @@ def test_a_file_of_something_else_is_refused(content, tmp_path, refused):
         ib.Instance.load(path)
 
 
-@pytest.mark.parametrize("field", ["interaction", "initial_loss", "arms", "memory"])
+@pytest.mark.parametrize("field", ["interaction", "initial_loss", "arm_names", "memory"])
 def test_a_file_that_lacks_an_entry_is_refused(field, refused):
     data = ib.counterexample().to_json()
     del data[field]
@@ -525,8 +535,8 @@ def test_a_file_that_lacks_an_entry_is_refused(field, refused):
         ("initial_loss", None),
         ("initial_loss", [1.0]),
         ("initial_loss", {"0": 1.0}),
-        ("arms", 3),
-        ("arms", ["a", "a"]),
+        ("arm_names", 3),
+        ("arm_names", ["a", "a"]),
         ("memory", "x"),
         ("memory", 2.0),
         ("memory", None),

@@ -171,10 +171,10 @@ def test_representations_of_an_exact_matrix_agree_exactly(f):
     gram = f @ f.T
     for kind in KINDS:
         made = interaction(f, kind)
-        assert made.arms == len(f)
+        assert made.n_arms == len(f)
         assert np.array_equal(made.to_dense(), gram)
         assert np.array_equal(made.diagonal, np.diagonal(gram))
-        assert made.scale == np.abs(gram).max()
+        assert made.max_abs == np.abs(gram).max()
         assert made.definite
 
 
@@ -190,7 +190,7 @@ def test_representations_agree_up_to_rounding(f, seed):
         assert (np.abs(other.to_dense() - dense.to_dense()) <= bound * size).all()
         assert (np.abs(other.diagonal - dense.diagonal) <= bound * np.diagonal(size)).all()
         assert (np.abs(other.times(x) - dense.times(x)) <= bound * (size @ np.abs(x))).all()
-        assert abs(other.scale - dense.scale) <= bound * size.max()
+        assert abs(other.max_abs - dense.max_abs) <= bound * size.max()
 
 
 @given_kind_and_factors
@@ -255,7 +255,16 @@ def test_whatever_is_given_becomes_the_fitting_interaction():
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_of_an_interaction_can_be_assigned(kind):
     made = interaction(np.eye(2), kind)
-    fields = ["values", "columns", "offsets", "diagonal", "definite", "scale", "arms", "vouched"]
+    fields = [
+        "values",
+        "columns",
+        "offsets",
+        "diagonal",
+        "definite",
+        "max_abs",
+        "n_arms",
+        "vouched",
+    ]
     assert [field for field in fields if assignable(made, field)] == []
 
 
@@ -384,7 +393,7 @@ def test_an_unknown_kind_is_refused(refused):
 
 SPARSE = {
     "kind": "sparse",
-    "arms": 2,
+    "n_arms": 2,
     "values": [1.0, 1.0],
     "columns": [0, 1],
     "offsets": [0, 1, 2],
@@ -395,8 +404,8 @@ SPARSE = {
 @pytest.mark.parametrize(
     ("field", "bad"),
     [
-        ("arms", "x"),
-        ("arms", -1),
+        ("n_arms", "x"),
+        ("n_arms", -1),
         ("values", ["x", 1.0]),
         ("values", [1.0]),
         ("columns", [0.5, 1]),
@@ -438,7 +447,7 @@ def test_a_hundred_thousand_arms_of_low_rank_take_memory_for_the_factors_only():
         made = ib.LowRankInteraction(f)
         assert made.rows([0, arms - 1]).shape == (2, arms)
         assert made.times(x).shape == made.diagonal.shape == (arms,)
-        assert made.scale == made.diagonal.max()
+        assert made.max_abs == made.diagonal.max()
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -471,7 +480,7 @@ def test_an_interaction_is_an_array_for_numpy(kind):
 
 def test_a_matrix_too_large_to_be_meant_says_what_it_would_take(refused):
     wide = ib.LowRankInteraction(np.ones((100_000, 1)))
-    with refused(ib.InvalidInput, "100,000 arms", "74.5 GiB", "rows()"):
+    with refused(ib.errors.InvalidInput, "100,000 arms", "74.5 GiB", "rows()"):
         np.asarray(wide)
 
 

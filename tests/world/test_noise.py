@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import influential_bandits as ib
-from influential_bandits import uniform
 from influential_bandits.errors import InvalidInput
+from influential_bandits.random import uniform
 from influential_bandits.world.noise import noise_from_json
 
 ERROR_RATE = 1e-6
@@ -52,7 +52,7 @@ def test_uniform_noise_is_uniform_between_its_bounds_and_never_outside():
 
 
 def test_noises_of_one_seed_come_from_the_same_draws():
-    # Paired comparisons: a larger scale is the same noise, larger.
+    # Paired comparisons: a larger sigma is the same noise, larger.
     one, two = drawn(ib.GaussianNoise(1.0), 10), drawn(ib.GaussianNoise(2.0), 10)
     assert (two == 2.0 * one).all()
     assert (np.sign(drawn(ib.UniformNoise(1.0), 10)) == np.sign(one)).all()
@@ -71,7 +71,7 @@ def test_noises_default_to_a_scale_of_one():
 
 
 @pytest.mark.parametrize(
-    ("make", "what"), [(ib.GaussianNoise, "scale"), (ib.UniformNoise, "bound")]
+    ("make", "what"), [(ib.GaussianNoise, "sigma"), (ib.UniformNoise, "bound")]
 )
 @pytest.mark.parametrize(
     "bad", [-1.0, -1e-300, math.nan, math.inf, "1", None, True, [1.0], 1j, np.complex128(1j)]
@@ -108,7 +108,7 @@ def test_recorded_zeros_of_both_signs_are_equal_and_hash_alike():
 @pytest.mark.parametrize(
     ("noise", "field"),
     [
-        (ib.GaussianNoise(1.0), "scale"),
+        (ib.GaussianNoise(1.0), "sigma"),
         (ib.UniformNoise(1.0), "bound"),
         (ib.RecordedNoise([1.0]), "values"),
     ],
@@ -251,16 +251,16 @@ def test_a_noise_of_the_users_has_the_law_that_it_says():
 
 
 def test_engine_scenario_environment_and_gymnasium_give_the_same_bits():
-    world, noise = ib.random_instance(arms=3, seed=1), Laplace(0.5)
+    world, noise = ib.random_instance(n_arms=3, seed=1), Laplace(0.5)
     for scenario in (None, ib.Scenario(delay=3)):
         run = ib.simulate(
-            world, ib.LCB(), 60, noise, [5, 6], record=("arms", "losses"), scenario=scenario
+            world, ib.LCB(), 60, noise, [5, 6], record=("choices", "losses"), scenario=scenario
         )
         for n, seed in enumerate((5, 6)):
-            assert pulls(noise, run.arms[0, n], seed, world) == run.losses[0, n].tolist()
+            assert pulls(noise, run.choices[0, n], seed, world) == run.losses[0, n].tolist()
     gym = ib.InfluentialBanditEnv(world, noise, horizon=60)
     gym.reset(seed=6)
-    assert [-gym.step(arm)[1] for arm in run.arms[0, 1]] == run.losses[0, 1].tolist()
+    assert [-gym.step(arm)[1] for arm in run.choices[0, 1]] == run.losses[0, 1].tolist()
 
 
 def test_a_noise_that_changes_its_code_is_never_played_from_old_code():
@@ -288,7 +288,7 @@ def test_a_subclass_of_a_noise_of_the_package_may_say_what_is_observed():
     class Halved(ib.GaussianNoise):
         @staticmethod
         def observe(c, t, arm, expected, rng):
-            return expected / 2 + c.scale
+            return expected / 2 + c.sigma
 
     @dataclass(frozen=True)
     class Renamed(ib.GaussianNoise):

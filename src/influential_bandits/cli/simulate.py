@@ -29,7 +29,7 @@ app = typer.Typer()
 
 @app.command(
     epilog="Example: influential-bandits simulate instance.json --policy LCB "
-    "--policy 'InfluentialLCB(scale=2.0)'"
+    "--policy 'InfluentialLCB(influence_bound=2.0)'"
 )
 def simulate(
     instances: Annotated[
@@ -39,8 +39,8 @@ def simulate(
     policy: Annotated[
         list[str] | None,
         typer.Option(
-            help="Policy, such as LCB or 'InfluentialLCB(scale=2.0)', or one of your own, as in "
-            "'mine.py:Greedy(epsilon=0.1)' or package.module:Greedy; may be repeated."
+            help="Policy, such as LCB or 'InfluentialLCB(influence_bound=2.0)', or one of yours, "
+            "as in 'mine.py:Greedy(epsilon=0.1)' or package.module:Greedy; may be repeated."
         ),
     ] = None,
     horizon: Annotated[int, typer.Option(help="Number of rounds.")] = 10_000,

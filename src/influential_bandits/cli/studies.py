@@ -88,7 +88,8 @@ def list_studies() -> None:
 
 @app.command(
     epilog="Examples: influential-bandits compare --quick; influential-bandits compare "
-    "--policies 'LCB,InfluentialLCB(scale=2.0)' --families random-3,block --horizons 1000,1e5"
+    "--policies 'LCB,InfluentialLCB(influence_bound=2.0)' --families random-3,block "
+    "--horizons 1000,1e5"
 )
 def compare(
     policies: Annotated[

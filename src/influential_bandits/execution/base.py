@@ -17,7 +17,7 @@ from influential_bandits.checks import Closing
 from influential_bandits.errors import MissingExtra
 from influential_bandits.execution.progress import Progress
 
-__all__ = ["Attempt", "Execution", "Outcome", "Steps", "Task", "Work", "attempted"]
+__all__ = ["Attempt", "Execution", "Outcome", "Steps", "Task", "Work", "attempt"]
 
 
 class Steps(Protocol):
@@ -31,7 +31,7 @@ class Task(Steps, Protocol):
     """Work in steps that can be sent away, and its results brought back."""
 
     def results(self) -> Any:
-        """Return what the work has left, to be sent home."""
+        """Return the results, to be sent to whoever asked for them."""
 
     def accept(self, results: Any) -> None:
         """Take the results of the same task, done elsewhere."""
@@ -82,7 +82,7 @@ class Execution(Closing, ABC):
         """Work off all tasks; the first error, or Ctrl-C, stops the others before it is raised."""
 
 
-def attempted(work: Work, task: Any, threads: int | None) -> Attempt:
+def attempt(work: Work, task: Any, threads: int | None) -> Attempt:
     """Do a piece of work; return its result, or the error, unless the installation lacks something.
 
     Errors travel, so that one which cannot be pickled is replaced by its words.

@@ -31,7 +31,7 @@ from influential_bandits.errors import (
     InvalidInput,
     TaskLost,
 )
-from influential_bandits.execution.base import Attempt, Execution, Outcome, Task, Work, attempted
+from influential_bandits.execution.base import Attempt, Execution, Outcome, Task, Work, attempt
 from influential_bandits.execution.local import checked_threads
 from influential_bandits.execution.progress import Progress
 from influential_bandits.files import read_json
@@ -87,11 +87,13 @@ class DaskExecution(Execution):
         self._where = ""  # for messages
         self._scheduler: str | None = None  # its name for itself; a new one has another
         if scheduler is None:
-            self._cluster = self._started(checked_threads(None) if workers is None else workers)
+            self._cluster = self._start_cluster(
+                checked_threads(None) if workers is None else workers
+            )
         elif workers is not None:
             raise InvalidInput("workers are for a cluster of this computer: leave scheduler out")
         try:
-            self._client = self._connected(scheduler, timeout)
+            self._client = self._connect(scheduler, timeout)
         except BaseException:
             if self._cluster is not None:
                 self._cluster.close()
@@ -99,13 +101,13 @@ class DaskExecution(Execution):
         self._threads = 0  # of the cluster, when last looked at
         self._looked = -LOOK
         self._last_worker = time.monotonic()  # when one was last seen
-        self._told = False
+        self._warned = False
 
     def __repr__(self) -> str:
         """Say where the cluster is."""
         return f"DaskExecution({self._where.removeprefix(' at ') or 'on this computer'})"
 
-    def _started(self, workers: int) -> Any:
+    def _start_cluster(self, workers: int) -> Any:
         """Start a cluster of processes that leave Ctrl-C, which a terminal sends to all, to us."""
         number = whole_number("workers", workers, 1)
         optional_module("cryptography")  # makes the certificates
@@ -125,7 +127,7 @@ class DaskExecution(Execution):
             if here:
                 signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
 
-    def _connected(self, scheduler: str | None, timeout: float) -> Any:
+    def _connect(self, scheduler: str | None, timeout: float) -> Any:
         how: dict[str, Any] = {"timeout": timeout, "set_as_default": False, "name": "influential"}
         if scheduler is None:
             return self._distributed.Client(self._cluster, **how)
@@ -141,7 +143,7 @@ class DaskExecution(Execution):
         self._require_address(address)
         if address.startswith("tls://"):
             self._require_certificates(address)
-        return self._tried(address, **how)
+        return self._try_address(address, **how)
 
     def _require_address(self, address: str) -> None:
         """Raise unless Dask can make sense of an address: its client would hang."""
@@ -163,7 +165,7 @@ class DaskExecution(Execution):
                 "DASK_DISTRIBUTED__COMM__TLS__CA_FILE, …__CLIENT__CERT and …__CLIENT__KEY"
             )
 
-    def _tried(self, address: str, **how: Any) -> Any:
+    def _try_address(self, address: str, **how: Any) -> Any:
         try:
             return self._distributed.Client(address, **how)
         except (OSError, ValueError, TypeError) as error:
@@ -206,7 +208,7 @@ class DaskExecution(Execution):
                     except StopIteration:
                         more = False
                         break
-                    future = self._submitted(_attempted_there, work, task)
+                    future = self._submit(_attempt_there, work, task)
                     flying[future.key] = task, future
                     future.add_done_callback(lambda done: finished.put(done.key))
                 if not flying:
@@ -228,7 +230,7 @@ class DaskExecution(Execution):
         flying: deque[tuple[Any, threading.Event]] = deque()
         try:
             for task in tasks:
-                future, done = self._submitted(_done_there, work, task), threading.Event()
+                future, done = self._submit(_done_there, work, task), threading.Event()
                 future.add_done_callback(lambda _, done=done: done.set())
                 flying.append((future, done))
                 if len(flying) >= self._room():
@@ -243,7 +245,7 @@ class DaskExecution(Execution):
     def run(self, tasks: Sequence[Task], progress: Progress) -> None:
         """Let the cluster do whole tasks, and take their results."""
         try:
-            for number, results in enumerate(self.map(_played, tasks)):
+            for number, results in enumerate(self.map(_play, tasks)):
                 tasks[number].accept(results)
                 progress.done = progress.total * (number + 1) // len(tasks)
                 progress.show()
@@ -257,9 +259,9 @@ class DaskExecution(Execution):
         if self._cluster is not None:
             self._cluster.close()
 
-    def _submitted(self, function: Callable[..., Any], work: Any, task: Any) -> Any:
+    def _submit(self, function: Callable[..., Any], work: Any, task: Any) -> Any:
         key = f"influential-bandits-{uuid.uuid4().hex}"
-        with self._asking(), self._dask.config.set(LARGE_TASKS):
+        with self._map_errors(), self._dask.config.set(LARGE_TASKS):
             return self._client.submit(function, package_digest(), work, task, key=key, pure=False)
 
     def _some(self, finished: SimpleQueue[str]) -> list[str]:
@@ -274,7 +276,7 @@ class DaskExecution(Execution):
     def _attempts(self, done: list[tuple[Any, Any]]) -> Iterator[Attempt]:
         """Yield results or errors of finished tasks; one journey brings all results."""
         self._require_connection()
-        with self._asking():
+        with self._map_errors():
             there = self._client.gather({f.key: f for _, f in done}, errors="skip") if done else {}
         for _, future in done:
             try:  # what was skipped is missing, or None
@@ -299,7 +301,7 @@ class DaskExecution(Execution):
     def _result(self, future: Any) -> Any:
         """Return what a finished task returned."""
         try:
-            with self._asking(future):
+            with self._map_errors(future):
                 return future.result()
         except self._distributed.KilledWorker as killed:
             raise TaskLost(
@@ -313,7 +315,7 @@ class DaskExecution(Execution):
             ) from None
 
     @contextmanager
-    def _asking(self, future: Any = None) -> Iterator[None]:
+    def _map_errors(self, future: Any = None) -> Iterator[None]:
         """Say of a scheduler that goes away meanwhile that it did, in whatever way it shows.
 
         The error of a task that failed, which its future brings, is the task's own.
@@ -357,16 +359,16 @@ class DaskExecution(Execution):
         now = time.monotonic()
         if now - self._looked >= LOOK:
             self._looked = now
-            with self._asking():
+            with self._map_errors():
                 found = self._client.scheduler_info(n_workers=0)
                 self._threads = found["total_threads"]
             if self._scheduler not in {None, found.get("id")}:
                 raise self._lost()  # another one, which knows nothing of our tasks
             self._scheduler = found.get("id")
             if self._threads:
-                self._last_worker, self._told = now, False
-            elif now - self._last_worker > PATIENCE and not self._told:
-                self._told = True
+                self._last_worker, self._warned = now, False
+            elif now - self._last_worker > PATIENCE and not self._warned:
+                self._warned = True
                 print(f"waiting for workers: the scheduler{self._where} has none", file=sys.stderr)
         return max(1, IN_FLIGHT * self._threads)
 
@@ -386,9 +388,9 @@ def _address_in(path: str) -> str:
         raise InvalidInput(f"{path} is no scheduler file: {error!r:.150}") from None
 
 
-def _attempted_there(code: str, work: Work, task: Any) -> Any:
+def _attempt_there(code: str, work: Work, task: Any) -> Any:
     _require_same_code(code)
-    return attempted(work, task, 1)
+    return attempt(work, task, 1)
 
 
 def _done_there(code: str, work: Callable[[Any], Any], task: Any) -> Any:
@@ -396,7 +398,7 @@ def _done_there(code: str, work: Callable[[Any], Any], task: Any) -> Any:
     return work(task)
 
 
-def _played(task: Task) -> Any:
+def _play(task: Task) -> Any:
     for _ in task.steps():
         pass
     return task.results()

@@ -30,7 +30,7 @@ from influential_bandits.execution.base import (
     Steps,
     Task,
     Work,
-    attempted,
+    attempt,
 )
 from influential_bandits.execution.progress import Progress
 
@@ -74,7 +74,7 @@ class LocalExecution(Execution):
         """Work off pieces one after the other, or one in each process."""
         if self.processes > 1:
             return self._from_processes(work, tasks)
-        return (Outcome(task, *attempted(work, task, self.threads)) for task in tasks)
+        return (Outcome(task, *attempt(work, task, self.threads)) for task in tasks)
 
     def map(
         self,
@@ -98,7 +98,7 @@ class LocalExecution(Execution):
             while True:
                 # One more than there are processes, so that none waits for the next task.
                 for task in islice(remaining, self.processes + 1 - len(flying)):
-                    flying[_submitted(pool, work, task, share)] = task
+                    flying[_submit(pool, work, task, share)] = task
                 if not flying:
                     return
                 finished, _ = wait(flying, return_when=FIRST_COMPLETED)
@@ -107,7 +107,7 @@ class LocalExecution(Execution):
                     flying.clear()
                     _stop(pool)
                     for task in suspects:
-                        yield _alone(work, task, share)
+                        yield _retry_alone(work, task, share)
                     pool = _new_pool(self.processes)
                 for future in finished & flying.keys():
                     yield Outcome(flying.pop(future), *future.result())
@@ -133,21 +133,21 @@ def chosen_execution(execution: Execution | int | None) -> Execution:
     )
 
 
-def _submitted(pool: ProcessPoolExecutor, work: Work, task: Any, threads: int) -> Future[Attempt]:
+def _submit(pool: ProcessPoolExecutor, work: Work, task: Any, threads: int) -> Future[Attempt]:
     """Submit a task; to a pool whose process has just died, as one that failed with it."""
     try:
-        return pool.submit(attempted, work, task, threads)
+        return pool.submit(attempt, work, task, threads)
     except BrokenProcessPool as broken:
         future: Future[Attempt] = Future()
         future.set_exception(broken)
         return future
 
 
-def _alone(work: Work, task: Any, threads: int) -> Outcome:
+def _retry_alone(work: Work, task: Any, threads: int) -> Outcome:
     """Do a piece of work that may have killed its process, in a process of its own."""
     pool = _new_pool(1)
     try:
-        return Outcome(task, *pool.submit(attempted, work, task, threads).result())
+        return Outcome(task, *pool.submit(attempt, work, task, threads).result())
     except BrokenProcessPool:
         return Outcome(task, error=TaskLost("its process died; too little memory is a usual cause"))
     finally:

@@ -46,7 +46,7 @@ def save_model(model: LossModel, path: str | Path, about: Mapping[str, Any] | No
     --------
     >>> import tempfile, influential_bandits as ib
     >>> from pathlib import Path
-    >>> model = ib.StationaryModel().fit(ib.synthetic_log(3, 10, 2, seed=0))
+    >>> model = ib.StationaryModel().fit(ib.data.synthetic_log(3, 10, 2, seed=0))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     ib.save_model(model, Path(folder) / "model.json")
     ...     again, _ = ib.load_model(Path(folder) / "model.json")

@@ -66,7 +66,7 @@ class DriftModel(LossModel):
     Examples
     --------
     >>> import influential_bandits as ib
-    >>> log = ib.synthetic_log(1, 1000, 2, drift=1.0, seed=0)
+    >>> log = ib.data.synthetic_log(1, 1000, 2, drift=1.0, seed=0)
     >>> model = ib.DriftModel().fit(log)
     >>> bool(model.level_coefficients_[0] > 0.5)
     True
@@ -134,7 +134,7 @@ class InfluenceModel(LossModel):
     --------
     >>> import influential_bandits as ib
     >>> truth = [[0.2, -0.1], [-0.1, 0.1]]
-    >>> log = ib.synthetic_log(200, 100, 2, interaction=truth, memory=0.8, seed=1)
+    >>> log = ib.data.synthetic_log(200, 100, 2, interaction=truth, memory=0.8, seed=1)
     >>> model = ib.InfluenceModel(memory=0.8, pooled=True).fit(log)
     >>> model.interaction_.round(1)
     array([[ 0.2, -0.1],
@@ -322,9 +322,9 @@ class InfluenceModel(LossModel):
         Examples
         --------
         >>> import influential_bandits as ib
-        >>> log = ib.synthetic_log(1, 500, 2, interaction=[[0.2, -0.1], [-0.1, 0.1]], seed=1)
+        >>> log = ib.data.synthetic_log(1, 500, 2, interaction=[[0.2, -0.1], [-0.1, 0.1]], seed=1)
         >>> ib.ModelLCB(prior=ib.InfluenceModel(ridge=0.01).fit(log).prior()).prior
-        LossPrior(2 arms, noise 1.0..., memory 1.0)
+        LossPrior(2 arms, sigma 1.0..., memory 1.0)
         """
         world = self.instance(instance, without_drift=True)  # refuses what is no such bandit
         if self.half_life is not None:
@@ -357,7 +357,7 @@ class InfluenceModel(LossModel):
         return LossPrior(
             in_order(matrix, np.asarray(world.initial_loss)[wanted]),
             spread,
-            self.noise(instance).scale,
+            self.noise(instance).sigma,
             memory=world.memory,
         )
 

@@ -52,7 +52,9 @@ class Plan:
     Examples
     --------
     >>> import influential_bandits as ib
-    >>> log = ib.synthetic_log(300, 60, 2, interaction=[[0.5, 0], [0, 0.2]], memory=0.8, seed=0)
+    >>> log = ib.data.synthetic_log(
+    ...     300, 60, 2, interaction=[[0.5, 0], [0, 0.2]], memory=0.8, seed=0
+    ... )
     >>> found = ib.plan(ib.InfluenceModel(memory=0.8, pooled=True).fit(log), 100)
     >>> found.loss < found.logged_loss
     True
@@ -151,7 +153,7 @@ def plan(
     --------
     >>> import influential_bandits as ib
     >>> truth = [[0.5, 0.0], [0.0, 0.2]]
-    >>> log = ib.synthetic_log(300, 60, 2, interaction=truth, memory=0.8, seed=0)
+    >>> log = ib.data.synthetic_log(300, 60, 2, interaction=truth, memory=0.8, seed=0)
     >>> model = ib.InfluenceModel(memory=0.8, pooled=True).fit(log)
     >>> found = ib.plan(model, 100)
     >>> found.supported, found.mix.round(1)
@@ -189,7 +191,7 @@ def plan(
     wide = float(optional_module("scipy.stats").norm.ppf(0.975))
     low, high = gain - wide * spread, gain + wide * spread
     return Plan(
-        world.arms,
+        world.arm_names,
         horizon,
         mix,
         schedule,

@@ -57,7 +57,7 @@ class Validation:
     Examples
     --------
     >>> import influential_bandits as ib
-    >>> log = ib.synthetic_log(20, 50, 2, drift=1.0, seed=0)
+    >>> log = ib.data.synthetic_log(20, 50, 2, drift=1.0, seed=0)
     >>> models = {"stationary": ib.StationaryModel(), "drift": ib.DriftModel()}
     >>> ib.validate(log, models).to_frame().model.tolist()
     ['stationary', 'drift']
@@ -161,7 +161,9 @@ def validate(
     Examples
     --------
     >>> import influential_bandits as ib
-    >>> log = ib.synthetic_log(50, 100, 2, interaction=[[0.5, 0], [0, 0.5]], memory=0.8, seed=0)
+    >>> log = ib.data.synthetic_log(
+    ...     50, 100, 2, interaction=[[0.5, 0], [0, 0.5]], memory=0.8, seed=0
+    ... )
     >>> models = {
     ...     "stationary": ib.StationaryModel(),
     ...     "full": ib.InfluenceModel(memory=0.8, pooled=True),
@@ -255,7 +257,9 @@ def choose(
     Examples
     --------
     >>> import influential_bandits as ib
-    >>> log = ib.synthetic_log(200, 100, 2, interaction=[[0.5, 0], [0, 0.5]], memory=0.8, seed=0)
+    >>> log = ib.data.synthetic_log(
+    ...     200, 100, 2, interaction=[[0.5, 0], [0, 0.5]], memory=0.8, seed=0
+    ... )
     >>> candidates = [ib.InfluenceModel(memory=m, pooled=True) for m in (0.5, 0.8, 1.0)]
     >>> model, _ = ib.choose(log, candidates)
     >>> model.memory

@@ -230,7 +230,7 @@ class Partition:
     >>> clicks = pd.DataFrame({"instance": ["ann"], "arm": ["a"], "loss": [0.5]})
     >>> with tempfile.TemporaryDirectory() as home:
     ...     clicks.to_parquet(f"{home}/clicks.parquet")
-    ...     (part,) = ib.open_partitions(home, time=None, loss="loss").partitions
+    ...     (part,) = ib.logs.open_partitions(home, time=None, loss="loss").partitions
     ...     print(part.n_events, pickle.loads(pickle.dumps(part)).load())
     1 EventLog(1 events, 1 instances, 1 arms)
     """
@@ -320,7 +320,7 @@ class PartitionedLog(Closing):
     >>> clicks = pd.DataFrame({"instance": ["ann", "bob"], "arm": ["b", "a"], "loss": [0, 1]})
     >>> with tempfile.TemporaryDirectory() as home:
     ...     clicks.to_parquet(f"{home}/clicks.parquet")
-    ...     with ib.open_partitions(home, time=None, loss="loss") as log:
+    ...     with ib.logs.open_partitions(home, time=None, loss="loss") as log:
     ...         print(log.arms, log.n_events, [part.instances for part in log])
     ('a', 'b') 2 [('ann', 'bob')]
     """

@@ -86,8 +86,8 @@ def repartition_log(
     >>> with tempfile.TemporaryDirectory() as home:
     ...     clicks.to_parquet(f"{home}/clicks.parquet")
     ...     options = {"instance": "user", "arm": "ad", "time": None, "reward": "click"}
-    ...     made = ib.repartition_log(f"{home}/clicks.parquet", f"{home}/by-user", **options)
-    ...     with ib.open_partitions(f"{home}/by-user", time=None, loss="loss") as log:
+    ...     made = ib.logs.repartition_log(f"{home}/clicks.parquet", f"{home}/by-user", **options)
+    ...     with ib.logs.open_partitions(f"{home}/by-user", time=None, loss="loss") as log:
     ...         print(made["instances"], log)
     2 PartitionedLog(3 events, 2 instances, 2 arms, 1 partition)
     """

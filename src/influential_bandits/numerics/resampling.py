@@ -36,14 +36,14 @@ def bootstrap_interval(
     True
     """
     rows = np.asarray(values, float)
-    drawn = _drawn(len(rows), resamples, np.uint64(seed))
+    drawn = _draw(len(rows), resamples, np.uint64(seed))
     estimates = [statistic(rows[chosen]) for chosen in drawn]
     low, high = np.quantile(estimates, [0.025, 0.975])
     return float(low), float(high)
 
 
 @kernel
-def _drawn(rows: int, resamples: int, seed: np.uint64) -> Ints:
+def _draw(rows: int, resamples: int, seed: np.uint64) -> Ints:
     """Return row numbers drawn with replacement, (resamples, rows)."""
     out = np.empty((resamples, rows), np.int64)
     first_key, second_key = stream_keys(seed, 0, RESAMPLING)

@@ -1,1 +1,5 @@
 """Benchmarks: the best counts for every horizon, with proof, and regret against them."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

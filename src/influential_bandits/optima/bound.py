@@ -9,42 +9,46 @@ import numpy.typing as npt
 
 from influential_bandits.checks import is_real, shown
 from influential_bandits.errors import InvalidInput, NotApplicable
-from influential_bandits.world.instance import Instance, require_instance
+from influential_bandits.world.instance import Instance, require_instance, require_lasting_memory
 
 __all__ = ["regret_bound"]
 
 
 def regret_bound(
-    instance: Instance, horizon: npt.ArrayLike, scale: float = 1.0, noise_bound: float = 1.0
+    instance: Instance,
+    horizon: npt.ArrayLike,
+    influence_bound: float = 1.0,
+    noise_bound: float = 1.0,
 ) -> Any:
-    """Return the bound of Theorem 2.6 for InfluentialLCB(scale) with noise of at most noise_bound.
+    """Return the bound of Theorem 2.6 for InfluentialLCB with noise of at most noise_bound.
 
-    ((5K + 3)·B/2 + 2‖l1‖∞)·T + (2K·B + 2B + 2N + 2‖l1‖∞)·T·log T with B = scale, N = noise_bound;
-    B = N = 1 is the paper's statement, and its proof gives the general one.
+    ((5K + 3)·B/2 + 2‖l1‖∞)·T + (2K·B + 2B + 2N + 2‖l1‖∞)·T·log T, with B the policy's
+    influence_bound and N = noise_bound; B = N = 1 is the paper's statement, and its proof gives
+    the general one.
 
     Parameters
     ----------
     instance : Instance
-        With max|A| ≤ scale, positive semi-definite, memory = 1.
+        With max|A| ≤ influence_bound, positive semi-definite, memory = 1.
     horizon : int or array of int
 
     Examples
     --------
     >>> import influential_bandits as ib
-    >>> round(regret_bound(ib.random_instance(arms=3, seed=0), 1000), 1)
+    >>> round(regret_bound(ib.random_instance(n_arms=3, seed=0), 1000), 1)
     103333.3
     """
-    require_instance(instance).require_lasting_memory("Theorem 2.6")
+    require_lasting_memory(require_instance(instance), "Theorem 2.6")
     if not instance.definite:
         raise NotApplicable("Theorem 2.6 needs a positive semi-definite interaction")
-    if not is_real(scale) or not 0.0 < scale < np.inf:
-        raise InvalidInput(f"scale must be positive, got {shown(scale)}")
+    if not is_real(influence_bound) or not 0.0 < influence_bound < np.inf:
+        raise InvalidInput(f"influence_bound must be positive, got {shown(influence_bound)}")
     if not is_real(noise_bound) or not 0.0 <= noise_bound < np.inf:
         raise InvalidInput(f"noise_bound must not be negative, got {shown(noise_bound)}")
-    if instance.interaction.scale > scale * (1 + 1e-12):
+    if instance.interaction.max_abs > influence_bound * (1 + 1e-12):
         raise NotApplicable(
-            f"Theorem 2.6 needs max|A| ≤ scale (Assumption 2.4), but max|A| = "
-            f"{instance.interaction.scale:.4g} and scale = {scale:g}"
+            f"Theorem 2.6 needs max|A| ≤ influence_bound (Assumption 2.4), but max|A| = "
+            f"{instance.interaction.max_abs:.4g} and influence_bound = {influence_bound:g}"
         )
     try:
         t = np.asarray(horizon, dtype=np.float64)
@@ -54,7 +58,7 @@ def regret_bound(
         raise InvalidInput(f"horizon must be a whole number of at least 1, got {shown(horizon)}")
     k = instance.n_arms
     loss = float(np.abs(instance.initial_loss).max())
-    linear = (5 * k + 3) * scale / 2 + 2 * loss
-    logarithmic = 2 * k * scale + 2 * scale + 2 * noise_bound + 2 * loss
+    linear = (5 * k + 3) * influence_bound / 2 + 2 * loss
+    logarithmic = 2 * k * influence_bound + 2 * influence_bound + 2 * noise_bound + 2 * loss
     bound = linear * t + logarithmic * t * np.log(t)
     return float(bound) if np.ndim(horizon) == 0 else bound

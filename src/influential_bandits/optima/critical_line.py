@@ -282,7 +282,7 @@ def solve(
 
 
 @kernel
-def untied(world: World, b: Floats) -> Floats:
+def break_ties(world: World, b: Floats) -> Floats:
     """Return b − min b, (arms, 2), with a fixed tiny perturbation that no two arms share."""
     out = np.empty((b.size, 2))
     lowest = b.min()
@@ -345,29 +345,29 @@ def follow_path(world: World, b: Floats, largest: int, until: float) -> tuple[In
     Event n lets an arm in (``arm``) or out (``−arm − 1``) at time ``times[n]``; the first one
     starts the path at T = 0. ``largest`` is the largest support to follow.
     """
-    arms = b.size
-    shaken = untied(world, b)
-    nothing = np.zeros((arms, 2))
+    n_arms = b.size
+    shaken = break_ties(world, b)
+    nothing = np.zeros((n_arms, 2))
     events = np.empty(64, np.int64)
     times = np.empty(64)
     inverse = np.zeros((largest + 2, largest + 2))
     support = np.empty(largest + 1, np.int64)
-    waiting = np.ones(arms, np.int64)
-    rates = np.empty((arms, 2))
-    offsets = np.empty((arms, 2))
-    sizes = np.empty(arms)
+    waiting = np.ones(n_arms, np.int64)
+    rates = np.empty((n_arms, 2))
+    offsets = np.empty((n_arms, 2))
+    sizes = np.empty(n_arms)
     all_p = np.empty((largest + 2, 2))
     all_q = np.empty((largest + 2, 2))
     now = (0.0, 0.0)
     arm = 0
-    for i in range(1, arms):
+    for i in range(1, n_arms):
         if before((shaken[i, 0], shaken[i, 1]), (shaken[arm, 0], shaken[arm, 1])):
             arm = i
     enter(world, inverse, support, 0, arm)
     waiting[arm] = 0
     events[0], times[0] = arm, 0.0
     size, count = 1, 1
-    while count < 50 * arms + 1000:
+    while count < 50 * n_arms + 1000:
         used = support[:size]
         p, q = all_p[: size + 1], all_q[: size + 1]
         for attempt in range(2):
@@ -397,7 +397,7 @@ def follow_path(world: World, b: Floats, largest: int, until: float) -> tuple[In
             if size > largest:
                 return events[:count], times[:count], TOO_LARGE
         waiting[arm] = 1 if position >= 0 else 0
-        for j in range(arms):
+        for j in range(n_arms):
             if waiting[j] == 2:
                 waiting[j] = 1
         if count == events.size:
@@ -443,16 +443,16 @@ def solve_support(
         The gap of an arm is offset + T·rate; both are 0 on the support.
     """
     size = support.size
-    arms = b.size
+    n_arms = b.size
     p = np.zeros((size + 1, 2))
     q = np.zeros((size + 1, 2))
-    rates = np.zeros((arms, 2))
-    offsets = np.zeros((arms, 2))
+    rates = np.zeros((n_arms, 2))
+    offsets = np.zeros((n_arms, 2))
     inverse = np.zeros((size + 1, size + 1))
     entered = support.copy()
     if not rebuild(world, inverse, entered, size):
         return p, q, rates, offsets, False
-    known = np.zeros((arms, 2))
+    known = np.zeros((n_arms, 2))
     sound = solve(world, inverse, entered, known, 1.0, p, rates)
     known[:, 0] = b
     sound = solve(world, inverse, entered, known, 0.0, q, offsets) and sound

@@ -10,7 +10,7 @@ from influential_bandits.errors import NotApplicable
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.optima.critical_line import enter, magnitudes
 from influential_bandits.optima.path import optimal_path
-from influential_bandits.world.instance import Instance, require_instance
+from influential_bandits.world.instance import Instance, require_instance, require_lasting_memory
 
 __all__ = ["Difficulty", "difficulty"]
 
@@ -62,14 +62,14 @@ def difficulty(instance: Instance) -> Difficulty:
     Examples
     --------
     >>> import influential_bandits as ib
-    >>> difficulty(ib.instance_with_support(arms=3, support=3, seed=0)).verdict
+    >>> difficulty(ib.instance_with_support(n_arms=3, support=3, seed=0)).verdict
     'easy'
     >>> difficulty(ib.linear_lower_bound()).reason
     'each pull of arm 0 costs 0.25·T in the long run, and nothing repays it'
     >>> difficulty(ib.counterexample()).verdict
     'borderline'
     """
-    require_instance(instance).require_lasting_memory("difficulty")
+    require_lasting_memory(require_instance(instance), "difficulty")
     if not instance.definite:
         raise NotApplicable("difficulty is defined for positive semi-definite interactions")
     ray = optimal_path(instance).last
@@ -86,8 +86,8 @@ def difficulty(instance: Instance) -> Difficulty:
         worst = int(np.argmax(gaps))
         verdict = leaning = "hard"
         reason = (
-            f"each pull of arm {instance.arms[worst]} costs {gaps[worst]:.3g}·T in the long run, "
-            "and nothing repays it"
+            f"each pull of arm {instance.arm_names[worst]} costs {gaps[worst]:.3g}·T in the long "
+            "run, and nothing repays it"
         )
     elif definite and len(support) == instance.n_arms:
         verdict = leaning = "easy"
@@ -105,15 +105,15 @@ def _by_the_ray(
     resting = np.setdiff1d(ray_support, growing)
     if len(resting):
         return "hard", (
-            f"arm {instance.arms[resting[0]]} belongs to the best counts but does not grow with T: "
-            "a pull too many is never repaid"
+            f"arm {instance.arm_names[resting[0]]} belongs to the best counts but does not grow "
+            "with T: a pull too many is never repaid"
         )
-    scale = np.abs(instance.linear_term).max() + instance.interaction.scale
+    scale = np.abs(instance.linear_term).max() + instance.interaction.max_abs
     costly = np.flatnonzero(offsets > ZERO * scale)
     if len(costly):
         worst = int(costly[np.argmax(offsets[costly])])
         return "hard", (
-            f"each pull of arm {instance.arms[worst]} costs {offsets[worst]:.3g}, whatever T, "
+            f"each pull of arm {instance.arm_names[worst]} costs {offsets[worst]:.3g}, whatever T, "
             "and nothing repays it"
         )
     return "easy", "some arms can stand in for others at no cost, so that no mistake lasts"
@@ -121,17 +121,17 @@ def _by_the_ray(
 
 def _definite_directions(instance: Instance, ray_support: Ints) -> bool:
     """Tell whether A is positive definite on {d: Σd = 0}, by adding every arm to a support."""
-    arms = instance.n_arms
-    rank = instance.world.values.shape[1] if instance.interaction.name == "low-rank" else arms
-    if arms > rank + 1:
+    n_arms = instance.n_arms
+    rank = instance.world.values.shape[1] if instance.interaction.name == "low-rank" else n_arms
+    if n_arms > rank + 1:
         return False
-    if arms > 2000 and instance.interaction.name == "sparse":
-        raise NotApplicable(f"difficulty of {arms:,} sparse arms would need a dense matrix")
-    if arms > 2000:
+    if n_arms > 2000 and instance.interaction.name == "sparse":
+        raise NotApplicable(f"difficulty of {n_arms:,} sparse arms would need a dense matrix")
+    if n_arms > 2000:
         return _definite_by_eigenvalues(instance)
-    inverse = np.zeros((arms + 1, arms + 1))
-    support = np.empty(arms, np.int64)
-    order = np.concatenate([ray_support, np.setdiff1d(np.arange(arms), ray_support)])
+    inverse = np.zeros((n_arms + 1, n_arms + 1))
+    support = np.empty(n_arms, np.int64)
+    order = np.concatenate([ray_support, np.setdiff1d(np.arange(n_arms), ray_support)])
     return all(enter(instance.world, inverse, support, m, int(arm)) for m, arm in enumerate(order))
 
 

@@ -36,16 +36,16 @@ def best_face(instance: Instance, horizon: float) -> tuple[Ints, Floats]:
 
 @kernel
 def _search(world: World, b: Floats, horizon: float) -> tuple[int, Floats]:
-    arms = b.size
+    n_arms = b.size
     best = 0
     best_point = np.zeros((1, 2))
     lowest = (np.inf, 0.0)
-    inverse = np.zeros((arms + 2, arms + 2))
-    support = np.empty(arms + 1, np.int64)
-    for face in range(1, 1 << arms):
+    inverse = np.zeros((n_arms + 2, n_arms + 2))
+    support = np.empty(n_arms + 1, np.int64)
+    for face in range(1, 1 << n_arms):
         size = 0
         definite = True
-        for arm in range(arms):
+        for arm in range(n_arms):
             if definite and (face >> arm) & 1:
                 definite = enter(world, inverse, support, size, arm)
                 size += 1

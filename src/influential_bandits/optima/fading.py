@@ -5,7 +5,7 @@ from __future__ import annotations
 from influential_bandits.checks import checked_horizon
 from influential_bandits.errors import NotApplicable
 from influential_bandits.optima.path import optimal_path
-from influential_bandits.world.instance import Instance, require_instance
+from influential_bandits.world.instance import Instance, remember, require_instance
 
 __all__ = ["fading_lower_bound"]
 
@@ -53,7 +53,7 @@ def fading_lower_bound(instance: Instance, horizon: int | None = None) -> float:
         )
     if not instance.definite:
         raise NotApplicable("fading_lower_bound needs a positive semi-definite interaction")
-    lasting = instance.remember("lasting_counterpart", lambda: _lasting(instance))
+    lasting = remember(instance, "lasting_counterpart", lambda: _lasting(instance))
     rounds = _lasting_rounds(memory, None if horizon is None else checked_horizon(horizon))
     return optimal_path(lasting).optimum(rounds).loss / rounds
 

@@ -13,7 +13,7 @@ from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.optima.path import optimal_path
 from influential_bandits.world.factorisation import pivoted_ldl
-from influential_bandits.world.instance import Instance, require_instance
+from influential_bandits.world.instance import Instance, require_instance, require_lasting_memory
 
 __all__ = ["IntegerOptimum", "integer_optimum"]
 
@@ -75,7 +75,7 @@ def integer_optimum(instance: Instance, horizon: int, nodes: int = 2_000_000) ->
     >>> integer_optimum(ib.counterexample(), 100).counts
     array([100,   0])
     """
-    require_instance(instance).require_lasting_memory("the optimum in whole numbers")
+    require_lasting_memory(require_instance(instance), "the optimum in whole numbers")
     horizon = checked_horizon(horizon)
     nodes = whole_number("nodes", nodes, 0, 2**63)
     if not instance.definite:
@@ -86,7 +86,7 @@ def integer_optimum(instance: Instance, horizon: int, nodes: int = 2_000_000) ->
     point = segment.point(float(horizon))[:-1]
     gaps = np.maximum(segment.gaps(float(horizon)), 0.0)
 
-    counts, excess = _rounded(instance, segment.support, point, gaps, horizon)
+    counts, excess = _round(instance, segment.support, point, gaps, horizon)
     others = np.setdiff1d(np.flatnonzero(gaps <= excess), segment.support)
     others = others[np.argsort(-gaps[others], kind="stable")]
     exact = False
@@ -106,10 +106,12 @@ def integer_optimum(instance: Instance, horizon: int, nodes: int = 2_000_000) ->
         )
         counts[order] = chosen
     loss = float(instance.total_loss(counts))
-    return IntegerOptimum(horizon, counts, loss, excess, 0.0 if exact else excess, exact)
+    return IntegerOptimum(
+        horizon, counts, loss, float(excess), 0.0 if exact else float(excess), exact
+    )
 
 
-def _rounded(
+def _round(
     instance: Instance, support: Ints, point: Floats, gaps: Floats, horizon: int
 ) -> tuple[Ints, float]:
     """Return good whole counts on the support: rounded, then improved by moving single pulls."""

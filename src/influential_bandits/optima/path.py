@@ -26,7 +26,12 @@ from influential_bandits.optima.critical_line import (
 )
 from influential_bandits.optima.faces import best_face
 from influential_bandits.world.dynamics import LOW_RANK, SPARSE, World
-from influential_bandits.world.instance import Instance, require_instance
+from influential_bandits.world.instance import (
+    Instance,
+    remember,
+    require_instance,
+    require_lasting_memory,
+)
 
 __all__ = ["OptimalPath", "Optimum", "optimal_path", "optimum"]
 
@@ -97,7 +102,7 @@ class OptimalPath:
     """
 
     def __init__(self, instance: Instance) -> None:
-        require_instance(instance).require_lasting_memory("the optimal path")
+        require_lasting_memory(require_instance(instance), "the optimal path")
         if not instance.definite:
             raise NotApplicable(
                 "the optimal path needs a positive semi-definite interaction; "
@@ -108,6 +113,10 @@ class OptimalPath:
         self._followed = 0.0  # the path is known up to this horizon
         if instance.world.kind != SPARSE:
             self._follow(float(LARGEST_HORIZON))
+
+    def __repr__(self) -> str:
+        """Say whose path it is, and how far it is known."""
+        return f"OptimalPath({self.instance!r}, known to T = {self._followed:.4g})"
 
     def _follow(self, horizon: float) -> None:
         """Walk along the path at least to a horizon.
@@ -165,7 +174,7 @@ class OptimalPath:
         if flat.size:
             self._follow(float(flat.max()))
         world, b = self.instance.world, self.instance.linear_term
-        out, residuals = _certified_counts(world, b, self._events, self._times, flat)
+        out, residuals = _certify_counts(world, b, self._events, self._times, flat)
         _require_proof(Certificate(*residuals.tolist()), flat)
         return out.reshape(*np.shape(horizons), self.instance.n_arms)
 
@@ -215,7 +224,7 @@ def optimal_path(instance: Instance) -> OptimalPath:
     >>> optimal_path(ib.counterexample()).counts(100)
     array([99.5,  0.5])
     """
-    return require_instance(instance).remember("optimal_path", lambda: OptimalPath(instance))
+    return remember(require_instance(instance), "optimal_path", lambda: OptimalPath(instance))
 
 
 def optimum(instance: Instance, horizon: int) -> Optimum:
@@ -234,18 +243,18 @@ def optimum(instance: Instance, horizon: int) -> Optimum:
     >>> best.counts, best.loss, best.certificate.is_optimal()
     (array([99.5,  0.5]), 5049.875, True)
     """
-    require_instance(instance).require_lasting_memory("the optimum")
+    require_lasting_memory(require_instance(instance), "the optimum")
     horizon = checked_horizon(horizon)
     if instance.definite:
         return optimal_path(instance).optimum(horizon)
-    support, point, certificate = certified_face(instance, horizon)
+    support, point, certificate = certify_face(instance, horizon)
     x = np.zeros(instance.n_arms)
     x[support] = np.maximum(point[:-1, 0], 0.0)
     loss = float(instance.total_loss(x))
     return Optimum(float(horizon), x, float(point[-1, 0]), loss, certificate)
 
 
-def certified_face(instance: Instance, horizon: float) -> tuple[Ints, Floats, Certificate]:
+def certify_face(instance: Instance, horizon: float) -> tuple[Ints, Floats, Certificate]:
     """Return support, point (double-double, with λ) and certificate of an indefinite optimum."""
     support, point = best_face(instance, horizon)
     residuals = certify(instance.world, instance.linear_term, support, point, float(horizon))
@@ -260,7 +269,7 @@ def _require_proof(certificate: Certificate, horizons: float | Floats) -> None:
 
 
 @kernel
-def _certified_counts(
+def _certify_counts(
     world: World, b: Floats, events: Ints, times: Floats, horizons: Floats
 ) -> tuple[Floats, Floats]:
     """Return x*(T) for each horizon, and their largest residuals as in :class:`Certificate`."""

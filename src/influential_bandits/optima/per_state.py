@@ -14,7 +14,9 @@ from influential_bandits.world.instance import Instance
 __all__ = ["per_state_excess"]
 
 
-def per_state_excess(instance: Instance, arms: npt.ArrayLike, checkpoints: npt.ArrayLike) -> Floats:
+def per_state_excess(
+    instance: Instance, choices: npt.ArrayLike, checkpoints: npt.ArrayLike
+) -> Floats:
     """Return Σ (loss of the pulled arm − smallest loss in that state) up to each checkpoint.
 
     The paper (Sec. 2) warns of taking this for regret: an early mistake that raises all later
@@ -23,7 +25,7 @@ def per_state_excess(instance: Instance, arms: npt.ArrayLike, checkpoints: npt.A
     Parameters
     ----------
     instance : Instance
-    arms : array (rounds,)
+    choices : array (rounds,)
         The arms that were pulled.
     checkpoints : array (checkpoints,)
 
@@ -36,9 +38,9 @@ def per_state_excess(instance: Instance, arms: npt.ArrayLike, checkpoints: npt.A
     1.125
     """
     marks = np.asarray(checkpoints, np.int64)
-    pulls = np.asarray(arms, np.int64)
+    pulls = np.asarray(choices, np.int64)
     if pulls.ndim != 1 or ((pulls < 0) | (pulls >= instance.n_arms)).any():
-        raise InvalidInput(f"arms must be a list of numbers from 0 to {instance.n_arms - 1}")
+        raise InvalidInput(f"choices must be a list of numbers from 0 to {instance.n_arms - 1}")
     if (
         marks.ndim != 1
         or (np.diff(marks) <= 0).any()
@@ -49,16 +51,16 @@ def per_state_excess(instance: Instance, arms: npt.ArrayLike, checkpoints: npt.A
 
 
 @kernel
-def _excess(world: World, progress: Progress, arms: Ints, checkpoints: Ints) -> Floats:
+def _excess(world: World, progress: Progress, choices: Ints, checkpoints: Ints) -> Floats:
     out = np.empty(checkpoints.size)
     total = 0.0
     mark = 0
-    for n in range(arms.size):
+    for n in range(choices.size):
         lowest = np.inf
         for arm in range(world.initial_loss.size):
             lowest = min(lowest, expected_loss(world, progress, arm, n + 1))
-        total += expected_loss(world, progress, arms[n], n + 1) - lowest
-        advance(world, progress, arms[n], n + 1)
+        total += expected_loss(world, progress, choices[n], n + 1) - lowest
+        advance(world, progress, choices[n], n + 1)
         while mark < checkpoints.size and checkpoints[mark] == n + 1:
             out[mark] = total
             mark += 1

@@ -13,9 +13,14 @@ from influential_bandits.numerics.compiling import kernel
 from influential_bandits.numerics.double_double import add, scale, two_product
 from influential_bandits.optima.critical_line import add_products
 from influential_bandits.optima.integer import integer_optimum
-from influential_bandits.optima.path import certified_face, optimal_path
+from influential_bandits.optima.path import certify_face, optimal_path
 from influential_bandits.world.dynamics import World
-from influential_bandits.world.instance import Instance, require_instance
+from influential_bandits.world.instance import (
+    Instance,
+    check_counts,
+    require_instance,
+    require_lasting_memory,
+)
 
 __all__ = ["regret"]
 
@@ -59,8 +64,8 @@ def regret(
     >>> regret(ib.counterexample(), [9103, 897], against="integer")
     401856.0
     """
-    require_instance(instance).require_lasting_memory("regret")
-    x = instance.checked_counts(counts)
+    require_lasting_memory(require_instance(instance), "regret")
+    x = check_counts(instance, counts)
     rows = np.ascontiguousarray(x.reshape(-1, instance.n_arms))
     if isinstance(against, str):
         if against == "relaxation":
@@ -72,7 +77,7 @@ def regret(
                 f'against must be "relaxation", "integer" or an array of counts, got {against!r}'
             )
     else:
-        y = instance.checked_counts(against)
+        y = check_counts(instance, against)
         try:
             y = np.broadcast_to(y, x.shape)
         except ValueError:
@@ -95,7 +100,7 @@ def _against_relaxation(instance: Instance, rows: Floats) -> Floats:
         if instance.definite:
             out[chosen] = _from_path(instance, rows[chosen], float(horizon))
         else:
-            support, point, _ = certified_face(instance, float(horizon))
+            support, point, _ = certify_face(instance, float(horizon))
             best = np.zeros((int(chosen.sum()), instance.n_arms, 2))
             best[:, support] = point[:-1]
             out[chosen] = np.maximum(_excess_over(instance, rows[chosen], best), 0.0)
@@ -139,19 +144,19 @@ def _differences(world: World, b: Floats, rows: Floats, others: Floats) -> Float
 
     ``rows`` is (rows, arms), ``others`` (rows, arms, 2) in double-double.
     """
-    arms = b.size
-    every = np.arange(arms)
-    middle = np.empty((2, arms))
+    n_arms = b.size
+    every = np.arange(n_arms)
+    middle = np.empty((2, n_arms))
     out = np.empty(rows.shape[0])
     for row in range(rows.shape[0]):
-        for i in range(arms):
+        for i in range(n_arms):
             s = add((rows[row, i], 0.0), (others[row, i, 0], others[row, i, 1]))
             middle[0, i], middle[1, i] = 0.5 * s[0], 0.5 * s[1]
-        high, low = b.copy(), np.zeros(arms)
+        high, low = b.copy(), np.zeros(n_arms)
         add_products(world, every, middle[0], high, low)
         add_products(world, every, middle[1], high, low)
         total = (0.0, 0.0)
-        for i in range(arms):
+        for i in range(n_arms):
             d = add((rows[row, i], 0.0), (-others[row, i, 0], -others[row, i, 1]))
             product = scale((high[i], low[i]), d[0])
             total = add(total, add(product, two_product(high[i], d[1])))
@@ -174,12 +179,12 @@ def _regrets(
     ``factor`` and ``weights`` are L and D with A = L·D·Lᵀ, or both empty for a sparse A, whose form
     is then evaluated to 30 digits.
     """
-    rows, arms = counts.shape
+    rows, n_arms = counts.shape
     out = np.empty(rows)
     for row in range(rows):
         d = counts[row].copy()
         linear = 0.0
-        for i in range(arms):
+        for i in range(n_arms):
             linear += max(gaps[i], 0.0) * d[i]
         for m in range(support.size):
             i = support[m]
@@ -187,7 +192,7 @@ def _regrets(
         quadratic = 0.0
         if factor.shape[0] > 0:
             z = np.zeros(factor.shape[1])
-            for i in range(arms):
+            for i in range(n_arms):
                 if d[i] != 0.0:
                     for k in range(z.size):
                         z[k] += factor[i, k] * d[i]
@@ -195,7 +200,7 @@ def _regrets(
                 quadratic += weights[k] * (z[k] * z[k])
         else:
             total = (0.0, 0.0)
-            for i in range(arms):
+            for i in range(n_arms):
                 if d[i] != 0.0:
                     inner = (0.0, 0.0)
                     for k in range(world.offsets[i], world.offsets[i + 1]):

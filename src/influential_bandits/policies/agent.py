@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import math
-import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from influential_bandits.checks import (
     LARGEST_HORIZON,
     LARGEST_LOSS,
     arm_number,
+    checked_names,
     is_real,
     shown,
     whole_number,
@@ -29,24 +30,29 @@ from influential_bandits.errors import (
     NotApplicable,
 )
 from influential_bandits.files import read_json, write_json
-from influential_bandits.numerics.arrays import Floats
-from influential_bandits.numerics.compiling import kernel
-from influential_bandits.numerics.streams import POLICY, stream_at, stream_keys
-from influential_bandits.policies.compiled import (
-    Buffers,
-    Layout,
-    StateArrays,
-    Tag,
-    arm_added,
-    arm_retired,
-    init,
-    observed,
-    pulled,
-    select,
-    unpack,
+from influential_bandits.logs.log import EventLog
+from influential_bandits.logs.membership import Membership
+from influential_bandits.numerics.streams import POLICY, stream_keys
+from influential_bandits.policies.agent_kernels import (
+    init_state,
+    note_loss,
+    note_new_arm,
+    note_pull,
+    note_retired_arm,
+    select_arm,
 )
+from influential_bandits.policies.compiled import Buffers, Layout, StateArrays
 from influential_bandits.policies.contract import Policy, ask, checked_policy, plain_parameters
+from influential_bandits.policies.history import History
 from influential_bandits.policies.messages import explain
+from influential_bandits.policies.registry import policy_from_json, policy_to_json
+from influential_bandits.policies.state_checks import (
+    damaged,
+    field_from_json,
+    floats_from_json,
+    list_from_json,
+    whole_from_json,
+)
 from influential_bandits.world.instance import Instance
 
 __all__ = ["Agent", "Ticket"]
@@ -62,19 +68,22 @@ class Ticket(NamedTuple):
     Examples
     --------
     >>> import influential_bandits as ib
-    >>> Agent(ib.LCB(), arms=2).pull()
-    Ticket(round=1, arm=0, memo=())
+    >>> Agent(ib.LCB(), arms=["tea", "coffee"]).pull()
+    Ticket(round=1, arm=0, name='tea', memo=())
     """
 
     round: int  # 1, 2, …
-    arm: int
+    arm: int  # its number
+    name: str  # its name; of arms without names, the number as text
     memo: tuple[float, ...] = ()  # what the policy wants to see again with the loss
 
 
 class Agent:
     """A policy at work: it decides, learns losses in any order, and can be saved and resumed.
 
-    Arms may come (:meth:`add_arm`) and go (:meth:`retire_arm`) while it works.
+    Arms may come (:meth:`add_arm`) and go (:meth:`retire_arm`) while it works. A loss that will
+    not come any more is given up by :meth:`cancel` or :meth:`expire`. Memory does not grow with the
+    rounds, but for losses to come and, on demand, the history.
 
     The same compiled functions run here as in :func:`simulate`; with the same seed and the same
     losses an agent makes the same choices as the engine.
@@ -82,8 +91,9 @@ class Agent:
     Parameters
     ----------
     policy : Policy
-    arms : int
-        Number of arms K.
+    arms : int or sequence of str
+        How many arms there are, or their names. Arms have numbers 0, 1, …; where they have names,
+        every method takes these, too.
     seed, instance_number : int
         Choose the stream of the policy's own random numbers.
     instance, horizon : optional
@@ -91,48 +101,56 @@ class Agent:
     check : bool
         Check every index in the policy's functions, as :func:`simulate` does on demand. An agent
         read from a file does so by itself, unless the policy's class vouches for its states.
+    history : bool
+        Keep every loss, for :meth:`to_log`: 24 bytes a round.
 
     Examples
     --------
     >>> import influential_bandits as ib
-    >>> agent = Agent(ib.InfluentialLCB(), arms=3)
+    >>> agent = Agent(ib.InfluentialLCB(), arms=["tea", "coffee", "milk"], history=True)
     >>> first, second = agent.pull(), agent.pull()
-    >>> first.arm, second.arm
-    (0, 1)
+    >>> first.name, second.name
+    ('tea', 'coffee')
     >>> agent.observe(second, loss=0.5)
     >>> agent.observe(first, loss=0.7)
     >>> agent.select()
     2
+    >>> agent.to_log()
+    EventLog(2 events, 1 instance, 3 arms)
     """
 
     def __init__(
         self,
         policy: Policy,
-        arms: int,
+        arms: int | Sequence[str],
         seed: int = 0,
         *,
         instance_number: int = 0,
         instance: Instance | None = None,
         horizon: int | None = None,
         check: bool = False,
+        history: bool = False,
     ) -> None:
         self.policy = checked_policy(policy)
-        self.arms = whole_number("arms", arms, 1, LARGEST_ARMS + 1)
+        self._name_arms(checked_names("arms", arms) if _are_names(arms) else None)
+        number = arms if self._names is None else len(self._names)
+        self.n_arms = whole_number("arms", number, 1, LARGEST_ARMS + 1)
         self.seed = whole_number("seed", seed)
         self.instance_number = whole_number("instance_number", instance_number)
         self.round = 0  # pulls so far
         self.pending: dict[int, Ticket] = {}  # by round
         self.retired: set[int] = set()
+        self._history = History() if history else None
         self._known = (instance, horizon) if policy.privileged else ()
         self._checked = bool(check)
-        self._told = _digest(policy, instance, horizon)
+        self._knowledge = _digest(policy, instance, horizon)
         self._lay_out()
         self._arrays = self._layout.arrays()
-        self._call("init", _init)
+        self._call("init", init_state)
 
     def _lay_out(self) -> None:
         """Find the compiled code and the places of the state for the policy and its arms."""
-        self._layout = Layout(self.policy, self.arms, *self._known, checked=self._checked)
+        self._layout = Layout(self.policy, self.n_arms, *self._known, checked=self._checked)
         keys = stream_keys(np.uint64(self.seed), np.uint64(self.instance_number), POLICY)
         self._keys = np.uint64(keys[0]), np.uint64(keys[1])
 
@@ -142,6 +160,7 @@ class Agent:
             **self.__dict__,
             "pending": dict(self.pending),
             "retired": set(self.retired),
+            "_history": copy.deepcopy(self._history),
             "_layout": None,
             "_arrays": (self._arrays.ints.copy(), self._arrays.floats.copy()),
         }
@@ -154,7 +173,9 @@ class Agent:
 
     def __repr__(self) -> str:
         """Say who plays, and how far it is."""
-        parts = [repr(self.policy), f"{self.arms} arm{'s' * (self.arms != 1)}"]
+        parts = [repr(self.policy), f"{self.n_arms} arm{'s' * (self.n_arms != 1)}"]
+        if self._names is not None:
+            parts[1] += f" ({', '.join(self._names[:4])}{', …' * (self.n_arms > 4)})"
         if self.retired:
             parts.append(f"{len(self.retired)} retired")
         parts.append(f"{self.round} round{'s' * (self.round != 1)} played")
@@ -162,6 +183,11 @@ class Agent:
             waiting = len(self.pending)
             parts.append(f"{waiting} loss{'es' * (waiting != 1)} to come")
         return f"Agent({', '.join(parts)})"
+
+    @property
+    def arm_names(self) -> tuple[str, ...]:
+        """Names of the arms; without names, their numbers as text."""
+        return self._names or tuple(map(str, range(self.n_arms)))
 
     @property
     def state(self) -> dict[str, npt.NDArray[Any]]:
@@ -174,35 +200,34 @@ class Agent:
 
         Parameters
         ----------
-        eligible : bool array (arms,), optional
+        eligible : bool array (arms,) or sequence of names, optional
             The arms that may be chosen; by default all.
         """
         mask = self._eligible(eligible)
         t = self.round + 1
-        arm = int(self._call("select", _select, t, mask, *self._keys))
-        if not 0 <= arm < self.arms or (mask is not None and not mask[arm]):
+        arm = int(self._call("select", select_arm, t, mask, *self._keys))
+        if not 0 <= arm < self.n_arms or (mask is not None and not mask[arm]):
             name = type(self.policy).__name__
             raise InvalidPolicy(f"{name} chose arm {arm} in round {t}, which is not on offer")
         return arm
 
-    def pull(self, arm: int | None = None, eligible: npt.ArrayLike | None = None) -> Ticket:
+    def pull(self, arm: int | str | None = None, eligible: npt.ArrayLike | None = None) -> Ticket:
         """Pull an arm, by default the selected one, and return the ticket for its loss."""
-        chosen = self.select(eligible) if arm is None else arm_number(arm, self.arms)
+        chosen = self.select(eligible) if arm is None else self._number(arm)
         mask = self._eligible(eligible)
         if mask is not None and not mask[chosen]:
             raise InvalidInput(f"arm {arm!r} is retired or not eligible")
         t = whole_number("the round", self.round + 1, 1, LARGEST_HORIZON)
         memo = np.zeros(self._layout.memo_size)
-        self._call("pulled", _pulled, t, chosen, memo)
+        self._call("pulled", note_pull, t, chosen, memo)
         self.round = t
-        ticket = Ticket(self.round, int(chosen), tuple(memo.tolist()))
+        ticket = Ticket(self.round, int(chosen), self._name(chosen), tuple(memo.tolist()))
         self.pending[ticket.round] = ticket
         return ticket
 
     def observe(self, ticket: Ticket, loss: float) -> None:
         """Learn the loss of a pull; any order, each ticket once."""
-        if not isinstance(ticket, Ticket) or self.pending.get(ticket.round) != ticket:
-            raise InvalidInput(f"{ticket} is not pending: unknown, or already observed")
+        self._require_pending(ticket)
         if not is_real(loss) or not abs(float(loss)) <= LARGEST_LOSS:
             raise InvalidInput(
                 f"loss must be a finite number, at most {LARGEST_LOSS:g} in size, got {shown(loss)}"
@@ -210,40 +235,129 @@ class Agent:
         del self.pending[ticket.round]
         memo = np.zeros(max(self._layout.memo_size, len(ticket.memo)))
         memo[: len(ticket.memo)] = ticket.memo  # shorter, if arms came after the pull
-        self._call("observed", _observed, ticket.round, ticket.arm, memo, float(loss))
+        self._call("observed", note_loss, ticket.round, ticket.arm, memo, float(loss))
+        if self._history is not None:
+            self._history.add(ticket.round, ticket.arm, float(loss))
 
-    def add_arm(self) -> int:
-        """Take a new arm on and return its number; it is tried like any arm never pulled."""
+    def cancel(self, ticket: Ticket) -> None:
+        """Give up a loss that will not come; the pull stays counted, as the world has moved."""
+        self._require_pending(ticket)
+        del self.pending[ticket.round]
+
+    def expire(self, before_round: int) -> list[Ticket]:
+        """Give up the losses of all pulls before a round; return their tickets.
+
+        Examples
+        --------
+        >>> import influential_bandits as ib
+        >>> agent = Agent(ib.LCB(), arms=2)
+        >>> tickets = [agent.pull() for _ in range(5)]
+        >>> [ticket.round for ticket in agent.expire(agent.round - 1)]
+        [1, 2, 3]
+        """
+        limit = whole_number("before_round", before_round, -LARGEST_HORIZON)
+        late = [ticket for ticket in self.pending.values() if ticket.round < limit]
+        for ticket in late:
+            del self.pending[ticket.round]
+        return late
+
+    def _require_pending(self, ticket: Ticket) -> None:
+        if not isinstance(ticket, Ticket) or self.pending.get(ticket.round) != ticket:
+            raise InvalidInput(
+                f"{shown(ticket)} is not pending: unknown, observed already, cancelled or expired"
+            )
+
+    def to_log(self, instance: str | None = None) -> EventLog:
+        """Return the losses observed so far as the log of one instance, in the order of the pulls.
+
+        The agent must have been made with ``history=True``. Pulls whose loss is to come, was
+        cancelled or has expired are not in the log; ``about`` says how many there are.
+
+        Parameters
+        ----------
+        instance : str, optional
+            The label of the instance; by default its number.
+        """
+        if self._history is None:
+            raise NotApplicable(
+                "this agent keeps no history, so that its memory does not grow; make it with "
+                "Agent(…, history=True) to have its log"
+            )
+        rounds, arms, losses = self._history.columns()
+        label = str(self.instance_number) if instance is None else instance
+        names = self.arm_names
+        return EventLog(
+            np.full(len(rounds), label),
+            arms,
+            losses,
+            rounds.astype(np.float64),
+            Membership({name: [name] for name in names}, names),
+            {
+                "policy": self.policy.label,
+                "rounds": self.round,
+                "pulls without a loss": self.round - len(rounds),
+            },
+        )
+
+    def add_arm(self, name: str | None = None) -> int:
+        """Take a new arm on and return its number; it is tried like any arm never pulled.
+
+        Without a name it is called by its number.
+        """
         if self.policy.privileged:
             raise NotApplicable(
-                f"{type(self.policy).__name__} knows an instance of {self.arms} arms"
+                f"{type(self.policy).__name__} knows an instance of {self.n_arms} arms"
             )
+        names = self._names
+        if names is not None or name is not None:
+            new = str(self.n_arms) if name is None else name
+            names = checked_names("arms", [*self.arm_names, new])
         before, old = self._layout, _as_one_run(self._arrays)
-        arms = whole_number("arms", self.arms + 1, 1, LARGEST_ARMS + 1)
-        self._layout = Layout(self.policy, arms, checked=self._checked)
-        self.arms = arms
+        n_arms = whole_number("arms", self.n_arms + 1, 1, LARGEST_ARMS + 1)
+        self._layout = Layout(self.policy, n_arms, checked=self._checked)
+        self.n_arms = n_arms
+        self._name_arms(names)
         self._arrays = self._layout.arrays(*map(np.zeros_like, self._layout.fresh.values()))
         self._layout.carry_over(before, old, _as_one_run(self._arrays))
-        self._call("arm_added", _arm_added, self.arms - 1)
-        return self.arms - 1
+        self._call("arm_added", note_new_arm, self.n_arms - 1)
+        return self.n_arms - 1
 
-    def retire_arm(self, arm: int) -> None:
+    def retire_arm(self, arm: int | str) -> None:
         """Never choose an arm again; losses still to come are taken."""
-        arm = arm_number(arm, self.arms)
+        arm = self._number(arm)
         if arm in self.retired:
             raise InvalidInput(f"arm {arm!r} is not in use")
-        if len(self.retired) == self.arms - 1:
+        if len(self.retired) == self.n_arms - 1:
             raise InvalidInput(f"arm {arm} is the last one in use")
         self.retired.add(int(arm))
-        self._call("arm_retired", _arm_retired, int(arm))
+        self._call("arm_retired", note_retired_arm, int(arm))
+
+    def _name_arms(self, names: tuple[str, ...] | None) -> None:
+        self._names = names
+        self._numbers = {name: number for number, name in enumerate(names or ())}
+
+    def _number(self, arm: object) -> int:
+        """Return the number of an arm from its number or its name."""
+        if self._names is None or not isinstance(arm, str):
+            return arm_number(arm, self.n_arms)
+        if arm not in self._numbers:
+            raise InvalidInput(f"there is no arm {arm!r}; there are {', '.join(self._names):.200}")
+        return self._numbers[arm]
+
+    def _name(self, arm: int) -> str:
+        return str(arm) if self._names is None else self._names[arm]
 
     def _eligible(self, given: npt.ArrayLike | None) -> npt.NDArray[np.bool_] | None:
         if given is None and not self.retired:
             return None
-        mask = np.ones(self.arms, np.bool_) if given is None else np.array(given, np.bool_)
-        if mask.shape != (self.arms,):
+        if self._names is not None and _are_names(given):
+            offered = {self._number(name) for name in given}  # type: ignore[union-attr]
+            given = [arm in offered for arm in range(self.n_arms)]
+        mask = np.ones(self.n_arms, np.bool_) if given is None else np.array(given, np.bool_)
+        if mask.shape != (self.n_arms,):
             raise InvalidInput(
-                f"eligible must have one entry for each of the {self.arms} arms, got {shown(given)}"
+                f"eligible must have one entry for each of the {self.n_arms} arms, "
+                f"got {shown(given)}"
             )
         mask[list(self.retired)] = False
         if not mask.any():
@@ -263,14 +377,16 @@ class Agent:
             self._field_to_json("memo", np.array(ticket.memo))
         return {
             "format": FORMAT,
-            "policy": {"name": type(self.policy).__name__, "parameters": settings},
-            "arms": self.arms,
+            "policy": policy_to_json(self.policy),
+            "n_arms": self.n_arms,
+            "arm_names": None if self._names is None else list(self._names),
             "seed": str(self.seed),
             "instance_number": str(self.instance_number),
             "round": str(self.round),
             "retired": sorted(self.retired),
             "pending": [[str(t.round), t.arm, list(t.memo)] for t in self.pending.values()],
-            "told": self._told,
+            "knowledge": self._knowledge,
+            "history": None if self._history is None else self._history.to_json(),
             "state": {name: self._field_to_json(name, v) for name, v in self._own_views().items()},
         }
 
@@ -278,32 +394,30 @@ class Agent:
     def from_json(
         cls,
         data: Mapping[str, Any],
-        policy: Policy,
+        policy: Policy | None = None,
         *,
         instance: Instance | None = None,
         horizon: int | None = None,
         check: bool = False,
     ) -> Agent:
-        """Return the agent that :meth:`to_json` described, by the policy that was saved."""
+        """Return the agent that :meth:`to_json` described; see :meth:`load`."""
         if not isinstance(data, Mapping) or data.get("format") != FORMAT:
             raise InvalidInput(f'this is no agent file: expected "format": "{FORMAT}"')
-        policy = checked_policy(policy)
         try:
-            given = {"name": type(policy).__name__, "parameters": plain_parameters(policy)}
-            if data["policy"] != given:
-                raise InvalidInput(
-                    f"the state was saved by {shown(data['policy'])}, and does not fit {given}"
-                )
+            names = data["arm_names"]
             agent = cls(
-                policy,
-                data["arms"],
-                _whole("seed", data["seed"], 2**64),
-                instance_number=_whole("instance_number", data["instance_number"], 2**64),
+                policy_from_json(data["policy"], policy),
+                data["n_arms"] if names is None else checked_names("arm_names", names),
+                whole_from_json("seed", data["seed"], 2**64),
+                instance_number=whole_from_json("instance_number", data["instance_number"], 2**64),
                 instance=instance,
                 horizon=horizon,
                 check=check,
+                history=data["history"] is not None,
             )
-            if data["told"] != agent._told:
+            if agent.n_arms != data["n_arms"]:
+                raise damaged(f"{agent.n_arms} arm_names", f"n_arms = {shown(data['n_arms'])}")
+            if data["knowledge"] != agent._knowledge:
                 raise InvalidInput(
                     "the state was saved by an oracle told another instance or horizon"
                 )
@@ -314,19 +428,25 @@ class Agent:
 
     def _restore(self, data: Mapping[str, Any]) -> None:
         """Take a state from a file, which anybody may have changed."""
-        self.round = _whole("round", data["round"], LARGEST_HORIZON)
+        self.round = whole_from_json("round", data["round"], LARGEST_HORIZON)
         fields, saved = self._own_views(), data["state"]
         if not isinstance(saved, Mapping) or not set(saved) <= set(fields):
             raise InvalidInput(f"the agent file must hold the fields {', '.join(fields)} as state")
         for name, view in fields.items():
-            view[...] = _from_json(name, saved[name], view)
-        self.retired = {_whole("a retired arm", a, self.arms) for a in _list(data, "retired")}
-        if not len(data["retired"]) == len(self.retired) < self.arms:
+            view[...] = field_from_json(name, saved[name], view)
+        self.retired = {
+            whole_from_json("a retired arm", arm, self.n_arms)
+            for arm in list_from_json("retired", data["retired"])
+        }
+        if not len(data["retired"]) == len(self.retired) < self.n_arms:
             raise InvalidInput("the agent file retires an arm twice, or all arms")
-        ask(self.policy, "check_state", self.arms, self.round, self.state)
-        for entry in _list(data, "pending"):
+        ask(self.policy, "check_state", self.n_arms, self.round, self.state)
+        if self._history is not None:
+            self._history = History.from_json(data["history"], self.n_arms, self.round)
+        heard = set() if self._history is None else set(self._history.rounds)
+        for entry in list_from_json("pending", data["pending"]):
             ticket = self._ticket(entry)
-            if ticket.round in self.pending:
+            if ticket.round in self.pending or ticket.round in heard:
                 raise InvalidInput(f"the agent file has two tickets of round {ticket.round}")
             self.pending[ticket.round] = ticket
         if not self._checked and not _vouches(self.policy):
@@ -338,18 +458,20 @@ class Agent:
         if not isinstance(entry, (list, tuple)) or len(entry) != 3:
             raise InvalidInput(f"the agent file holds a broken ticket: {shown(entry)}")
         t, arm, memo = entry
+        number = whole_from_json("the arm of a ticket", arm, self.n_arms)
         ticket = Ticket(
-            _whole("the round of a ticket", t, self.round + 1, least=1),
-            _whole("the arm of a ticket", arm, self.arms),
-            tuple(_floats("a memo", memo).tolist()),
+            whole_from_json("the round of a ticket", t, self.round + 1, least=1),
+            number,
+            self._name(number),
+            tuple(floats_from_json("a memo", memo).tolist()),
         )
         size = len(ticket.memo)  # of the arms at the pull, which may have been fewer
         if size != self._layout.memo_size and not any(
-            size == ask(self.policy, "memo_size", arms)
-            for arms in range(max(1, self.arms - MOST_ARRIVALS), self.arms)
+            size == ask(self.policy, "memo_size", n_arms)
+            for n_arms in range(max(1, self.n_arms - MOST_ARRIVALS), self.n_arms)
         ):
             raise InvalidInput(f"the agent file holds a ticket with a memo of {size} numbers")
-        ask(self.policy, "check_memo", self.arms, self.round, np.array(ticket.memo))
+        ask(self.policy, "check_memo", self.n_arms, self.round, np.array(ticket.memo))
         return ticket
 
     def save(self, path: str | Path) -> None:
@@ -360,13 +482,34 @@ class Agent:
     def load(
         cls,
         path: str | Path,
-        policy: Policy,
+        policy: Policy | None = None,
         *,
         instance: Instance | None = None,
         horizon: int | None = None,
         check: bool = False,
     ) -> Agent:
-        """Read an agent from a file written by :meth:`save`."""
+        """Read an agent from a file written by :meth:`save`.
+
+        Parameters
+        ----------
+        path : path
+        policy : Policy, optional
+            The policy that was saved. By default it is made from the file: those of the package by
+            their names, and one of your own by the module that defines it, which is imported. So
+            give the policy if it is defined in a script or notebook, or the file is not yours.
+        instance, horizon, check : optional
+            As of a new agent; an oracle is told again what it knew.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> import influential_bandits as ib
+        >>> agent = Agent(ib.InfluentialLCB(), arms=["tea", "coffee"])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     agent.save(os.path.join(folder, "agent.json"))
+        ...     Agent.load(os.path.join(folder, "agent.json")).arm_names
+        ('tea', 'coffee')
+        """
         data = read_json(path)
         return cls.from_json(data, policy, instance=instance, horizon=horizon, check=check)
 
@@ -413,92 +556,7 @@ def _vouches(policy: Policy) -> bool:
     return "check_state" in vars(code) or code.__module__.startswith("influential_bandits.")
 
 
-def _whole(what: str, value: object, below: int, least: int = 0) -> int:
-    """Return a whole number of a file, where large ones are texts."""
-    if isinstance(value, str) and re.fullmatch("-?[0-9]{1,20}", value):
-        value = int(value)
-    if type(value) is not int or not least <= value < below:
-        raise InvalidInput(
-            f"the agent file is damaged: {what} is {shown(value)}, expected a whole number in "
-            f"{least} … {below - 1}"
-        )
-    return value
-
-
-def _list(data: Mapping[str, Any], name: str) -> list[Any]:
-    if not isinstance(data[name], (list, tuple)):
-        raise InvalidInput(f"the agent file is damaged: {name} is {shown(data[name])}, no list")
-    return list(data[name])
-
-
-def _floats(what: str, values: object) -> Floats:
-    """Return finite numbers of a file."""
-    if isinstance(values, (list, tuple)) and all(
-        type(v) in (int, float) and is_real(v) and math.isfinite(v) for v in values
-    ):
-        return np.array(values, np.float64)
-    raise InvalidInput(f"the agent file is damaged: {what} must be a list of finite numbers")
-
-
-def _from_json(name: str, values: Any, like: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return a field of a file in the type and shape that it has."""
-    if not isinstance(values, (list, tuple)) or len(values) != like.size:
-        raise InvalidInput(
-            f"the agent file is damaged: {name} must be a list of {like.size} numbers"
-        )
-    if like.dtype == np.int64:
-        whole = [_whole(name, value, 2**63, -(2**63)) for value in values]
-        return np.array(whole, np.int64).reshape(like.shape)
-    return _floats(name, values).reshape(like.shape)
-
-
-@kernel
-def _init(tag: Tag, config: Any, arrays: StateArrays) -> None:
-    c, s = unpack(tag, config, arrays)
-    init(tag, c, s)
-
-
-@kernel
-def _select(
-    tag: Tag,
-    config: Any,
-    arrays: StateArrays,
-    t: int,
-    eligible: Any,
-    first_key: np.uint64,
-    second_key: np.uint64,
-) -> int:
-    c, s = unpack(tag, config, arrays)
-    return select(tag, c, s, t, eligible, stream_at(first_key, second_key, t))
-
-
-@kernel
-def _pulled(tag: Tag, config: Any, arrays: StateArrays, t: int, arm: int, memo: Floats) -> None:
-    c, s = unpack(tag, config, arrays)
-    pulled(tag, c, s, t, arm, memo)
-
-
-@kernel
-def _observed(
-    tag: Tag,
-    config: Any,
-    arrays: StateArrays,
-    t: int,
-    arm: int,
-    memo: Floats,
-    loss: float,
-) -> None:
-    c, s = unpack(tag, config, arrays)
-    observed(tag, c, s, t, arm, memo, loss)
-
-
-@kernel
-def _arm_added(tag: Tag, config: Any, arrays: StateArrays, arm: int) -> None:
-    c, s = unpack(tag, config, arrays)
-    arm_added(tag, c, s, arm)
-
-
-@kernel
-def _arm_retired(tag: Tag, config: Any, arrays: StateArrays, arm: int) -> None:
-    c, s = unpack(tag, config, arrays)
-    arm_retired(tag, c, s, arm)
+def _are_names(given: object) -> bool:
+    """Tell whether arms are given by name."""
+    several = isinstance(given, Collection) and not isinstance(given, (str, np.ndarray))
+    return several and all(isinstance(name, str) for name in given)  # type: ignore[attr-defined]

@@ -66,15 +66,15 @@ class EpsilonGreedy(Averages, Policy):
         """Return the arm with the smallest mean, or a random one."""
         epsilon = c.epsilon
         if c.decreasing:
-            epsilon *= c.arms / t
+            epsilon *= c.n_arms / t
         if s.unseen[0] == 0 and uniform(rng, 0) < epsilon:
-            return random_arm(uniform(rng, 1), c.arms, eligible)
+            return random_arm(uniform(rng, 1), c.n_arms, eligible)
         return lowest_arm(mean_of, c, s, 0.0, eligible)
 
 
 @dataclass(frozen=True)
 class GaussianThompson(Averages, Policy):
-    """Pull the arm with the smallest draw from its posterior N(mean, noise²/n) of the loss.
+    """Pull the arm with the smallest draw from its posterior N(mean, σ²/n) of the loss.
 
     Thompson sampling for normal losses of known variance under Jeffreys' prior, which is flat:
     Korda, Kaufmann and Munos (2013), "Thompson sampling for 1-dimensional exponential family
@@ -82,7 +82,7 @@ class GaussianThompson(Averages, Policy):
 
     Parameters
     ----------
-    noise : float
+    sigma : float
         Standard deviation of a loss around its mean.
 
     Examples
@@ -93,10 +93,10 @@ class GaussianThompson(Averages, Policy):
     array([78, 22])
     """
 
-    noise: float = 1.0
+    sigma: float = 1.0
 
     def __post_init__(self) -> None:
-        real_setting(self, "noise")
+        real_setting(self, "sigma")
 
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
@@ -106,7 +106,7 @@ class GaussianThompson(Averages, Policy):
 
 @dataclass(frozen=True)
 class MOSS(Averages, Policy):
-    """Pull the arm with the smallest mean − scale·√((1+α)/2 · max(0, log(t/(K·n))) / n).
+    """Pull the arm with the smallest mean − loss_range·√((1+α)/2 · max(0, log(t/(K·n))) / n).
 
     Loss form of the anytime MOSS of Degenne and Perchet (2016), "Anytime optimal algorithms in
     stochastic multi-armed bandits", after Audibert and Bubeck (2009). Arms without an observation
@@ -116,7 +116,7 @@ class MOSS(Averages, Policy):
     ----------
     alpha : float
         α, the paper's 1.35.
-    scale : float
+    loss_range : float
         Width of the interval that holds the losses.
 
     Examples
@@ -127,21 +127,21 @@ class MOSS(Averages, Policy):
     """
 
     alpha: float = 1.35
-    scale: float = 1.0
+    loss_range: float = 1.0
 
     def __post_init__(self) -> None:
         real_setting(self, "alpha", closed=True)
-        real_setting(self, "scale")
+        real_setting(self, "loss_range")
 
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
         """Return the arm with the smallest index."""
-        return lowest_arm(_moss_index, c, s, t / c.arms, eligible)
+        return lowest_arm(_moss_index, c, s, t / c.n_arms, eligible)
 
 
 @dataclass(frozen=True)
 class UCBV(Averages, Policy):
-    """Pull the arm with the smallest mean − √(2ζ·V·log t / n) − 3ζ·bias·scale·log t / n.
+    """Pull the arm with the smallest mean − √(2ζ·V·log t / n) − 3ζ·bias·loss_range·log t / n.
 
     Loss form of UCB-V, V being the empirical variance: Audibert, Munos and Szepesvári (2009),
     "Exploration-exploitation tradeoff using variance estimates in multi-armed bandits". Arms
@@ -153,7 +153,7 @@ class UCBV(Averages, Policy):
         ζ, the paper's 1.2; for its regret bound, above 1.
     bias : float
         Weight of the last term, the paper's c = 1.
-    scale : float
+    loss_range : float
         Width of the interval that holds the losses, the paper's b.
 
     Examples
@@ -165,20 +165,20 @@ class UCBV(Averages, Policy):
 
     zeta: float = 1.2
     bias: float = 1.0
-    scale: float = 1.0
+    loss_range: float = 1.0
 
     def __post_init__(self) -> None:
         real_setting(self, "zeta")
         real_setting(self, "bias", closed=True)
-        real_setting(self, "scale")
+        real_setting(self, "loss_range")
 
-    def fields(self, arms: int) -> Mapping[str, tuple[str, Shape]]:
+    def fields(self, n_arms: int) -> Mapping[str, tuple[str, Shape]]:
         """Those of the averages, and the sum of squared deviations."""
-        return {**super().fields(arms), "squares": ("float64", arms)}
+        return {**super().fields(n_arms), "squares": ("float64", n_arms)}
 
-    def check_state(self, arms: int, rounds: int, state: State) -> None:
+    def check_state(self, n_arms: int, rounds: int, state: State) -> None:
         """The averages, and squares of so many deviations."""
-        super().check_state(arms, rounds, state)
+        super().check_state(n_arms, rounds, state)
         require_range(state, "squares", 0.0, (2.0 * SLACK * LARGEST_LOSS) ** 2 * state["seen"])
 
     @staticmethod
@@ -232,22 +232,22 @@ class EXP3(Policy):
         real_setting(self, "low", above=-LARGEST_LOSS, closed=True)
         real_setting(self, "high", above=self.low)
 
-    def fields(self, arms: int) -> Mapping[str, tuple[str, Shape]]:
+    def fields(self, n_arms: int) -> Mapping[str, tuple[str, Shape]]:
         """Estimates of each arm's total loss, and which arms are in use."""
-        return {"estimate": ("float64", arms), "in_use": ("int64", arms)}
+        return {"estimate": ("float64", n_arms), "in_use": ("int64", n_arms)}
 
-    def memo_size(self, arms: int) -> int:
+    def memo_size(self, n_arms: int) -> int:
         """The probability of the pull."""
         return 1
 
-    def check_state(self, arms: int, rounds: int, state: State) -> None:
+    def check_state(self, n_arms: int, rounds: int, state: State) -> None:
         """A loss over its probability is at most 2⁵²; some arm is in use."""
         require_range(state, "estimate", 0.0, float(rounds) / LEAST_PROBABILITY)
         require_range(state, "in_use", 0, 1)
         if not state["in_use"].any():
             raise damaged("no arm is in use", "at least one")
 
-    def check_memo(self, arms: int, rounds: int, memo: Floats) -> None:
+    def check_memo(self, n_arms: int, rounds: int, memo: Floats) -> None:
         """It is a probability."""
         require_range({"memo": memo}, "memo", LEAST_PROBABILITY, 1.0)
 
@@ -262,7 +262,7 @@ class EXP3(Policy):
         rate, least = _exp3_rate(c, t), _least_estimate(s, eligible)
         left = uniform(rng, 0) * _total_weight(s, rate, least, eligible)
         chosen = -1
-        for arm in range(c.arms):
+        for arm in range(c.n_arms):
             if is_offered(eligible, arm):
                 weight = exp(-rate * (s.estimate[arm] - least))
                 if weight > 0.0 or chosen < 0:
@@ -299,27 +299,27 @@ class EXP3(Policy):
 
 @inlined
 def _draw(c: Any, s: Any, rng: Any, arm: int) -> float:
-    return s.mean[arm] + c.noise * normal(rng, arm) / math.sqrt(float(s.seen[arm]))
+    return s.mean[arm] + c.sigma * normal(rng, arm) / math.sqrt(float(s.seen[arm]))
 
 
 @inlined
 def _moss_index(c: Any, s: Any, rounds_per_arm: float, arm: int) -> float:
     n = s.seen[arm]
     ratio = max(rounds_per_arm / n, 1.0)
-    return s.mean[arm] - c.scale * math.sqrt(0.5 * (1.0 + c.alpha) * log(ratio) / n)
+    return s.mean[arm] - c.loss_range * math.sqrt(0.5 * (1.0 + c.alpha) * log(ratio) / n)
 
 
 @inlined
 def _ucbv_index(c: Any, s: Any, radius: float, arm: int) -> float:
     n = s.seen[arm]
     variance = s.squares[arm] / n
-    width = 3.0 * c.bias * c.scale * radius / n
+    width = 3.0 * c.bias * c.loss_range * radius / n
     return s.mean[arm] - math.sqrt(2.0 * variance * radius / n) - width
 
 
 @inlined
 def _exp3_rate(c: Any, t: int) -> float:
-    return math.sqrt(log(float(c.arms)) / (float(t) * c.arms))
+    return math.sqrt(log(float(c.n_arms)) / (float(t) * c.n_arms))
 
 
 @inlined

@@ -70,7 +70,7 @@ class Tag(CodeTag):
     @cached_property
     def unpack(self) -> Callable[..., Any]:
         """Source-generated function from flat arrays to the named tuples c and s."""
-        config = namedtuple("Parameters", ["arms", *self.parameters])  # type: ignore[misc]
+        config = namedtuple("Parameters", ["n_arms", *self.parameters])  # type: ignore[misc]
         fields = []
         for row, (_, dtype, axes, known) in enumerate(self.schema):
             buffer = f"arrays.{'known_' if known else ''}{dtype[:-2]}s"
@@ -84,18 +84,18 @@ class Tag(CodeTag):
             f"    return Parameters({', '.join(scalars)}), State({', '.join(fields)})\n"
         )
         scope = {"Parameters": config, "State": self.state, "borrowed": borrowed}
-        return _made(source, "unpack", scope | {"read_only": read_only})
+        return _make(source, "unpack", scope | {"read_only": read_only})
 
     @cached_property
-    def shielded(self) -> Callable[..., Any]:
+    def shield(self) -> Callable[..., Any]:
         """Compiled function from a state to the same state for reading only."""
         fields = ", ".join(f"read_only(s.{name})" for name, *_ in self.schema)
-        source = f"def shielded(s):\n    return State({fields})\n"
-        made = _made(source, "shielded", {"State": self.state, "read_only": read_only})
+        source = f"def shield(s):\n    return State({fields})\n"
+        made = _make(source, "shield", {"State": self.state, "read_only": read_only})
         return numba.njit(**BETWEEN)(made)
 
 
-def _made(source: str, name: str, scope: dict[str, Any]) -> Callable[..., Any]:
+def _make(source: str, name: str, scope: dict[str, Any]) -> Callable[..., Any]:
     exec(source, scope)
     return scope[name]
 
@@ -170,7 +170,7 @@ class Layout:
     def __init__(
         self,
         policy: Policy,
-        arms: int,
+        n_arms: int,
         instance: Instance | None = None,
         horizon: int | None = None,
         *,
@@ -187,18 +187,20 @@ class Layout:
             )
         if horizon is not None:
             horizon = checked_horizon(horizon)
-        if policy.privileged and instance is not None and instance.n_arms != arms:
-            raise InvalidInput(f"{name} is told an instance of {instance.n_arms} arms, not {arms}")
+        if policy.privileged and instance is not None and instance.n_arms != n_arms:
+            raise InvalidInput(
+                f"{name} is told an instance of {instance.n_arms} arms, not {n_arms}"
+            )
         knowledge: Mapping[str, npt.NDArray[Any]] = {}
         if policy.privileged and instance is not None:
             horizon_if_told = horizon if "horizon" in policy.privileged else None
             knowledge = _arrays(policy, "knowledge", instance, horizon_if_told or 0)
-        fields = _described_fields(policy, arms)
+        fields = _describe_fields(policy, n_arms)
         sizes = dict.fromkeys((*TYPES, *(f"known_{t}" for t in TYPES)), 0)
         rows, schema = [], []
         self.slices: dict[str, tuple[str, slice, tuple[int, ...]]] = {}
         for field, (dtype, shape) in (
-            fields | {k: _described(v) for k, v in knowledge.items()}
+            fields | {k: _describe(v) for k, v in knowledge.items()}
         ).items():
             lengths = _axes(shape)
             whole = all(isinstance(length, (int, np.integer)) for length in lengths)
@@ -215,9 +217,9 @@ class Layout:
             schema.append((field, dtype, len(lengths), field in knowledge))
             self.slices[field] = buffer, slice(start, stop), lengths
         _require_names(name, [*fields, *knowledge])
-        self.memo_size = _memo_size(policy, arms)
+        self.memo_size = _memo_size(policy, n_arms)
         most = 2 * sum(sizes.values()) + self.memo_size  # what is fresh, and what is at work
-        require_memory(8 * most, f"{name} for {arms:,} arms", "take fewer arms")
+        require_memory(8 * most, f"{name} for {n_arms:,} arms", "take fewer arms")
         self.table: Ints = np.array(rows, np.int64).reshape(-1, 4)
         self.sizes = sizes
         self.known = {f"known_{t}": np.zeros(sizes[f"known_{t}"], t) for t in TYPES}
@@ -225,7 +227,7 @@ class Layout:
             buffer, where, _ = self.slices[field]
             self.known[buffer][where] = np.ravel(values)
         self.fresh = {t: np.zeros(sizes[t], t) for t in TYPES}
-        for field, values in _arrays(policy, "initial_state", arms).items():
+        for field, values in _arrays(policy, "initial_state", n_arms).items():
             buffer, where, lengths = self.slices.get(field, ("", slice(0), ()))
             if field not in fields or values.shape not in (lengths, (math.prod(lengths),)):
                 there = ", ".join(f"{key}: {self.slices[key][2]}" for key in fields) or "none"
@@ -235,9 +237,9 @@ class Layout:
                 )
             self.fresh[buffer][where] = values.ravel()
         settings = plain_parameters(policy)
-        _require_names(name, ["arms", *settings])
+        _require_names(name, ["n_arms", *settings])
         self.parameters, self.checked = tuple(settings), checked
-        self.config = (arms, *settings.values())
+        self.config = (n_arms, *settings.values())
         self.tag = _tag(type(policy), self.parameters, tuple(schema), checked)
 
     def is_known(self, field: str) -> bool:
@@ -280,13 +282,13 @@ def _require_names(policy: str, names: list[str]) -> None:
             raise InvalidPolicy(f"{policy}: the name {name!r} is taken already")
 
 
-def _described(values: npt.NDArray[Any]) -> tuple[str, Shape]:
+def _describe(values: npt.NDArray[Any]) -> tuple[str, Shape]:
     return str(values.dtype), values.shape
 
 
-def _described_fields(policy: Policy, arms: int) -> dict[str, tuple[str, Shape]]:
+def _describe_fields(policy: Policy, n_arms: int) -> dict[str, tuple[str, Shape]]:
     """Return what a policy says of its fields, each a type and a shape."""
-    given = ask(policy, "fields", arms)
+    given = ask(policy, "fields", n_arms)
     if not isinstance(given, Mapping) or not all(
         isinstance(name, str) and isinstance(field, (tuple, list)) and len(field) == 2
         for name, field in given.items()
@@ -302,9 +304,9 @@ def _axes(shape: Any) -> tuple[int, ...]:
     return tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
 
 
-def _memo_size(policy: Policy, arms: int) -> int:
+def _memo_size(policy: Policy, n_arms: int) -> int:
     try:
-        return whole_number("the number", ask(policy, "memo_size", arms), 0, 2**31)
+        return whole_number("the number", ask(policy, "memo_size", n_arms), 0, 2**31)
     except InvalidPolicy:
         raise
     except InvalidInput as error:
@@ -359,7 +361,7 @@ def init(tag: Tag, c: Any, s: Any) -> None:
 def select(tag: Tag, c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
     """Call the policy's ``select``, in compiled code or by the interpreter."""
     function = tag.functions["select"]
-    return as_arm(function(c, tag.shielded(s), t, read_only(eligible), rng))
+    return as_arm(function(c, tag.shield(s), t, read_only(eligible), rng))
 
 
 def pulled(tag: Tag, c: Any, s: Any, t: int, arm: int, memo: Floats) -> None:
@@ -395,9 +397,9 @@ def _init(tag, c, s):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
 
 @overload(select, jit_options=BETWEEN)
 def _select(tag, c, s, t, eligible, rng):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
-    function, shielded = _of(tag).functions["select"], _of(tag).shielded
+    function, shield = _of(tag).functions["select"], _of(tag).shield
     return lambda tag, c, s, t, eligible, rng: as_arm(
-        function(c, shielded(s), t, read_only(eligible), rng)
+        function(c, shield(s), t, read_only(eligible), rng)
     )
 
 

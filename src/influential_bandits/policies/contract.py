@@ -15,9 +15,9 @@ the two are separate moments:
 A saved state comes back from a file that anybody may have changed, so that a policy says in
 :meth:`Policy.check_state` and :meth:`Policy.check_memo` what it may be.
 
-``c`` has the policy's parameters and ``c.arms``, the number K of arms. ``s`` has the arrays that
+``c`` has the policy's parameters and ``c.n_arms``, the number K of arms. ``s`` has the arrays that
 :meth:`Policy.fields` names. ``eligible`` is None (all arms) or a boolean array. ``rng`` is a stream
-for ``ib.uniform(rng, i)`` and ``ib.normal(rng, i)``, i = 0, 1, 2, ….
+for ``ib.random.uniform(rng, i)`` and ``ib.random.normal(rng, i)``, i = 0, 1, 2, ….
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Policy:
     ...
     ...     @staticmethod
     ...     def select(c, s, t, eligible, rng):
-    ...         return (c.start + t - 1) % c.arms
+    ...         return (c.start + t - 1) % c.n_arms
     >>> run = ib.simulate(ib.counterexample(), RoundRobin(start=1), horizon=5)
     >>> run.counts[0, 0, -1]
     array([2, 3])
@@ -85,15 +85,15 @@ class Policy:
         ]
         return type(self).__name__ + (f"({', '.join(changed)})" if changed else "")
 
-    def fields(self, arms: int) -> Mapping[str, tuple[str, Shape]]:
+    def fields(self, n_arms: int) -> Mapping[str, tuple[str, Shape]]:
         """Return the state: name → ("int64" or "float64", shape with at most two axes)."""
         return {}
 
-    def memo_size(self, arms: int) -> int:
+    def memo_size(self, n_arms: int) -> int:
         """Return how many floats ``pulled`` hands over to ``observed``."""
         return 0
 
-    def initial_state(self, arms: int) -> Mapping[str, npt.NDArray[Any]]:
+    def initial_state(self, n_arms: int) -> Mapping[str, npt.NDArray[Any]]:
         """Return what the state holds before ``init``, by field; zeros where nothing is given."""
         return {}
 
@@ -108,7 +108,7 @@ class Policy:
         """
         return {}
 
-    def check_state(self, arms: int, rounds: int, state: Mapping[str, npt.NDArray[Any]]) -> None:
+    def check_state(self, n_arms: int, rounds: int, state: Mapping[str, npt.NDArray[Any]]) -> None:
         """Raise InvalidInput unless a state read from a file can be one after so many rounds.
 
         Types, shapes and finiteness have been checked. What is left is what ``select`` and the
@@ -117,7 +117,7 @@ class Policy:
         checked indices.
         """
 
-    def check_memo(self, arms: int, rounds: int, memo: npt.NDArray[np.float64]) -> None:
+    def check_memo(self, n_arms: int, rounds: int, memo: npt.NDArray[np.float64]) -> None:
         """Raise InvalidInput unless a memo read from a file can be one of ``pulled``'s."""
 
     @staticmethod
@@ -255,7 +255,7 @@ def _check_memo_is_declared(code: type[Policy]) -> None:
         if any(memo == value or (isinstance(value, tuple) and memo in value) for value in used):
             raise InvalidPolicy(
                 f"{code.__name__}.{name} uses {memo}, but there is no room in it: define "
-                "memo_size(self, arms) and return how many numbers pulled hands over to observed"
+                "memo_size(self, n_arms) and return how many numbers pulled hands over to observed"
             )
 
 
@@ -277,7 +277,7 @@ def plain_parameters(policy: Policy) -> dict[str, Any]:
     given = ask(policy, "parameters")
     if not isinstance(given, Mapping):
         raise InvalidPolicy(
-            f"{name}.parameters() must return names and numbers, as in {{'scale': 1.0}}, "
+            f"{name}.parameters() must return names and numbers, as in {{'width': 1.0}}, "
             f"got {shown(given)}"
         )
     plain = {}

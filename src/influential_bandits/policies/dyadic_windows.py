@@ -19,9 +19,9 @@ from influential_bandits.policies.state_checks import SLACK, State, require_rang
 LEVELS = 53  # an arm is pulled fewer than 2⁵³ times
 
 
-def block_fields(arms: int, *names: str) -> dict[str, tuple[str, Shape]]:
+def block_fields(n_arms: int, *names: str) -> dict[str, tuple[str, Shape]]:
     """Return fields for the last two blocks of each arm and level."""
-    return dict.fromkeys(names, ("float64", (arms, LEVELS)))
+    return dict.fromkeys(names, ("float64", (n_arms, LEVELS)))
 
 
 def check_blocks(state: State, *names: str, largest: float) -> None:

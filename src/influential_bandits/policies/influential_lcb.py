@@ -1,4 +1,4 @@
-"""Influential LCB (Algorithm 1): the paper's policy, with known or estimated scale of A."""
+"""Influential LCB (Algorithm 1): the paper's policy, with a known or an estimated bound of A."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class InfluentialLCB(Policy):
 
     Parameters
     ----------
-    scale : float or "estimate"
+    influence_bound : float or "estimate"
         B, an upper bound of max|A| (Assumption 2.4: 1). "estimate" measures it in an opening.
     opening : {"pairs", "paper"}
         How "estimate" measures. "pairs": each arm twice in a row, 2K rounds, which suffices since
@@ -61,44 +61,47 @@ class InfluentialLCB(Policy):
     array([9802,  198])
     """
 
-    scale: float | str = 1.0
+    influence_bound: float | str = 1.0
     opening: str = "pairs"
     noise_bound: float = 0.0
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.scale, str) and self.scale == "estimate"):
-            if not is_real(self.scale) or not 0.0 < float(self.scale) <= LARGEST_LOSS:
+        if not (isinstance(self.influence_bound, str) and self.influence_bound == "estimate"):
+            if (
+                not is_real(self.influence_bound)
+                or not 0.0 < float(self.influence_bound) <= LARGEST_LOSS
+            ):
                 raise InvalidInput(
-                    f'scale must be a positive number or "estimate", got {shown(self.scale)}; '
-                    f"numbers go up to {LARGEST_LOSS:g}"
+                    'influence_bound must be a positive number or "estimate", got '
+                    f"{shown(self.influence_bound)}; numbers go up to {LARGEST_LOSS:g}"
                 )
-            object.__setattr__(self, "scale", float(self.scale))
+            object.__setattr__(self, "influence_bound", float(self.influence_bound))
         if not isinstance(self.opening, str) or self.opening not in OPENINGS:
             raise InvalidInput(f'opening must be "pairs" or "paper", got {shown(self.opening)}')
         real_setting(self, "noise_bound", closed=True)
 
     def parameters(self) -> Mapping[str, Scalar]:
-        """The scale (0: estimate it), the opening (0: none) and the margin of the estimate."""
-        estimated = self.scale == "estimate"
+        """The bound (0: estimate it), the opening (0: none) and the margin of the estimate."""
+        estimated = self.influence_bound == "estimate"
         margin = (2.0 if self.opening == "pairs" else 4.0) * self.noise_bound
         return {
-            "scale": 0.0 if estimated else float(self.scale),
+            "influence_bound": 0.0 if estimated else float(self.influence_bound),
             "opening": OPENINGS[self.opening] if estimated else 0,
             "margin": margin,
         }
 
-    def fields(self, arms: int) -> Mapping[str, tuple[str, Shape]]:
+    def fields(self, n_arms: int) -> Mapping[str, tuple[str, Shape]]:
         """What was last seen of each arm, the keys that order them, and the opening's progress."""
-        estimated = arms if self.scale == "estimate" else 0
+        estimated = n_arms if self.influence_bound == "estimate" else 0
         return {
-            "pulls": ("int64", arms),
-            "seen": ("int64", arms),
-            "seen_at": ("int64", arms),  # round of the newest pull whose loss is known
-            "loss": ("float64", arms),  # that loss, l̂
-            "key": ("float64", arms),  # l̂ + B·seen_at
+            "pulls": ("int64", n_arms),
+            "seen": ("int64", n_arms),
+            "seen_at": ("int64", n_arms),  # round of the newest pull whose loss is known
+            "loss": ("float64", n_arms),  # that loss, l̂
+            "key": ("float64", n_arms),  # l̂ + B·seen_at
             "unseen": ("int64", 1),
-            "tree": ("int64", 2 * _leaves(arms) if arms > SCANNED_ARMS else 0),
-            "scale": ("float64", 1),  # B, or what the opening has found so far
+            "tree": ("int64", 2 * _leaves(n_arms) if n_arms > SCANNED_ARMS else 0),
+            "influence_bound": ("float64", 1),  # B, or what the opening has found so far
             "scheduled": ("int64", 1),  # pulls of the opening made so far
             "last_arm": ("int64", 1),
             "own_influence": ("float64", estimated),  # estimates of A_jj
@@ -106,40 +109,40 @@ class InfluentialLCB(Policy):
             "retired": ("int64", estimated),  # the opening passes over these
         }
 
-    def memo_size(self, arms: int) -> int:
+    def memo_size(self, n_arms: int) -> int:
         """Which arm was pulled in the round before, and whether the opening wanted this pull."""
-        return 2 if self.scale == "estimate" else 0
+        return 2 if self.influence_bound == "estimate" else 0
 
-    def check_state(self, arms: int, rounds: int, state: State) -> None:
+    def check_state(self, n_arms: int, rounds: int, state: State) -> None:
         """Counts and keys fit together, the tree names arms, and the opening has its steps left."""
         require_counts(state, rounds)
         require_range(state, "seen_at", np.sign(state["seen"]), np.sign(state["seen"]) * rounds)
         require_losses(state, "loss")
-        steps = {0: 0, 1: 2 * arms, 2: arms * (arms + 1)}[int(self.parameters()["opening"])]
+        steps = {0: 0, 1: 2 * n_arms, 2: n_arms * (n_arms + 1)}[int(self.parameters()["opening"])]
         require_range(state, "scheduled", 0, min(steps, 2**62))
-        require_range(state, "last_arm", -1, arms - 1 if steps else -1)
+        require_range(state, "last_arm", -1, n_arms - 1 if steps else -1)
         require_range(state, "retired", 0, 1)
         require_range(state, "own_known", 0, 1)
         require_losses(state, "own_influence", of=2)
-        if self.scale == "estimate":
+        if self.influence_bound == "estimate":
             most = SLACK * 4.0 * LARGEST_LOSS + float(self.parameters()["margin"])
-            require_range(state, "scale", 0.0, most)
+            require_range(state, "influence_bound", 0.0, most)
         else:
-            require_equal(state, "scale", self.scale)
-        require_equal(state, "key", state["loss"] + state["scale"][0] * state["seen_at"])
+            require_equal(state, "influence_bound", self.influence_bound)
+        require_equal(state, "key", state["loss"] + state["influence_bound"][0] * state["seen_at"])
         if state["tree"].size > 0:
-            _check_tree(state, arms)
+            _check_tree(state, n_arms)
 
-    def check_memo(self, arms: int, rounds: int, memo: Floats) -> None:
+    def check_memo(self, n_arms: int, rounds: int, memo: Floats) -> None:
         """An arm or none, and a flag."""
         if memo.size > 0:
-            require_range({"memo": memo}, "memo", [-1.0, 0.0], [arms - 1.0, 1.0])
+            require_range({"memo": memo}, "memo", [-1.0, 0.0], [n_arms - 1.0, 1.0])
 
     @staticmethod
     def init(c: Any, s: Any) -> None:
         """No arm has been observed."""
-        s.unseen[0] = c.arms
-        s.scale[0] = c.scale
+        s.unseen[0] = c.n_arms
+        s.influence_bound[0] = c.influence_bound
         s.last_arm[0] = -1
         if s.tree.size > 0:
             _build_tree(s)
@@ -147,8 +150,8 @@ class InfluentialLCB(Policy):
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
         """Return the arm with the smallest lower bound; during the opening, the scheduled one."""
-        if c.opening != 0 and s.scheduled[0] < _opening_rounds(c.opening, c.arms):
-            arm = _scheduled_arm(c.opening, c.arms, s.scheduled[0])
+        if c.opening != 0 and s.scheduled[0] < _opening_rounds(c.opening, c.n_arms):
+            arm = _scheduled_arm(c.opening, c.n_arms, s.scheduled[0])
             if eligible is None:
                 return arm
             if eligible[arm]:
@@ -161,7 +164,7 @@ class InfluentialLCB(Policy):
                 return arm
         best = -1
         lowest = math.inf
-        for arm in range(c.arms):
+        for arm in range(c.n_arms):
             if eligible is not None and not eligible[arm]:
                 continue
             if best < 0 or s.key[arm] < lowest:
@@ -176,8 +179,8 @@ class InfluentialLCB(Policy):
         if c.opening != 0:
             memo[0] = s.last_arm[0]
             s.last_arm[0] = arm
-            if s.scheduled[0] < _opening_rounds(c.opening, c.arms):
-                if arm == _scheduled_arm(c.opening, c.arms, s.scheduled[0]):
+            if s.scheduled[0] < _opening_rounds(c.opening, c.n_arms):
+                if arm == _scheduled_arm(c.opening, c.n_arms, s.scheduled[0]):
                     s.scheduled[0] += 1
                     memo[1] = 1.0
                     _pass_over_retired(c, s)
@@ -193,14 +196,14 @@ class InfluentialLCB(Policy):
             return  # late news about a pull that is older than what is known
         elif c.opening != 0:
             if memo[1] == 1.0 and _estimate(c, s, t, arm, int(memo[0]), loss):
-                for other in range(c.arms):
-                    s.key[other] = s.loss[other] + s.scale[0] * s.seen_at[other]
+                for other in range(c.n_arms):
+                    s.key[other] = s.loss[other] + s.influence_bound[0] * s.seen_at[other]
                 if s.tree.size > 0:
                     _build_tree(s)
         s.seen[arm] += 1
         s.seen_at[arm] = t
         s.loss[arm] = loss
-        s.key[arm] = loss + s.scale[0] * t
+        s.key[arm] = loss + s.influence_bound[0] * t
         if s.tree.size > 0:
             _replay(s, arm)
 
@@ -219,28 +222,28 @@ class InfluentialLCB(Policy):
             _pass_over_retired(c, s)
 
 
-def _check_tree(state: State, arms: int) -> None:
+def _check_tree(state: State, n_arms: int) -> None:
     """Raise unless every leaf is its arm, and every node one of the two below it."""
-    tree, leaves = state["tree"], _leaves(arms)
+    tree, leaves = state["tree"], _leaves(n_arms)
     numbers = np.arange(leaves)
-    require_equal({"tree": tree[leaves:]}, "tree", np.where(numbers < arms, numbers, -1))
+    require_equal({"tree": tree[leaves:]}, "tree", np.where(numbers < n_arms, numbers, -1))
     node, left, right = tree[1:leaves], tree[2::2], tree[3::2]
     if not ((node == left) | ((node == right) & (right >= 0))).all():
         raise damaged("a node of the tree is neither of those below", "the winner of the two")
 
 
-def _leaves(arms: int) -> int:
+def _leaves(n_arms: int) -> int:
     """Return the smallest power of two that holds all arms."""
-    return 1 << max(arms - 1, 0).bit_length()
+    return 1 << max(n_arms - 1, 0).bit_length()
 
 
 @inlined
-def _opening_rounds(opening: int, arms: int) -> int:
-    return 2 * arms if opening == 1 else arms * (arms + 1)
+def _opening_rounds(opening: int, n_arms: int) -> int:
+    return 2 * n_arms if opening == 1 else n_arms * (n_arms + 1)
 
 
 @inlined
-def _scheduled_arm(opening: int, arms: int, step: int) -> int:
+def _scheduled_arm(opening: int, n_arms: int, step: int) -> int:
     """Return the arm of a step of the opening.
 
     "pairs" plays 0 0 1 1 2 2 …. "paper" plays for each arm j the block j j, j+1 j, j+2 j, …, K−1 j.
@@ -248,8 +251,8 @@ def _scheduled_arm(opening: int, arms: int, step: int) -> int:
     if opening == 1:
         return step // 2
     arm = 0
-    while step >= 2 * (arms - arm):
-        step -= 2 * (arms - arm)
+    while step >= 2 * (n_arms - arm):
+        step -= 2 * (n_arms - arm)
         arm += 1
     return arm + step // 2 if step % 2 == 0 else arm
 
@@ -257,8 +260,8 @@ def _scheduled_arm(opening: int, arms: int, step: int) -> int:
 @inlined
 def _pass_over_retired(c: Any, s: Any) -> None:
     """Move the opening on to the next arm that is in use."""
-    while s.scheduled[0] < _opening_rounds(c.opening, c.arms):
-        if s.retired[_scheduled_arm(c.opening, c.arms, s.scheduled[0])] == 0:
+    while s.scheduled[0] < _opening_rounds(c.opening, c.n_arms):
+        if s.retired[_scheduled_arm(c.opening, c.n_arms, s.scheduled[0])] == 0:
             break
         s.scheduled[0] += 1
 
@@ -278,9 +281,9 @@ def _estimate(c: Any, s: Any, t: int, arm: int, between: int, loss: float) -> bo
         entry = loss - s.loss[arm] - s.own_influence[arm]
     else:
         return False
-    if abs(entry) + c.margin <= s.scale[0]:
+    if abs(entry) + c.margin <= s.influence_bound[0]:
         return False
-    s.scale[0] = abs(entry) + c.margin
+    s.influence_bound[0] = abs(entry) + c.margin
     return True
 
 

@@ -73,15 +73,15 @@ def _meaning(text: str, layout: Layout) -> str | None:
     return None
 
 
-def _no_arm(found: re.Match[str], layout: Layout) -> str:
+def _explain_no_arm(found: re.Match[str], layout: Layout) -> str:
     kind = found[1].strip()
     return f"{NO_ARM}{RETURNED.get(kind, kind)}; return int(…) on every path"
 
 
-def _unknown_name(found: re.Match[str], layout: Layout) -> str:
+def _explain_unknown_name(found: re.Match[str], layout: Layout) -> str:
     name, owner = found[1], found[2]
     of_state = owner == "State"
-    there = list(layout.slices) if of_state else ["arms", *layout.parameters]
+    there = list(layout.slices) if of_state else ["n_arms", *layout.parameters]
     close = difflib.get_close_matches(name, there, 1)
     meant = f"did you mean {close[0]}? " if close else ""
     short, plural = ("s", "fields") if of_state else ("c", "parameters")
@@ -91,25 +91,25 @@ def _unknown_name(found: re.Match[str], layout: Layout) -> str:
     )
 
 
-def _written(found: re.Match[str], layout: Layout) -> str:
+def _explain_written(found: re.Match[str], layout: Layout) -> str:
     return (
         "select may only read its state and eligible, and nobody may write to what knowledge() "
         "gave; change the state in pulled or observed, or work on a copy()"
     )
 
 
-def _replaced(found: re.Match[str], layout: Layout) -> str:
+def _explain_replaced(found: re.Match[str], layout: Layout) -> str:
     owner, name = found[1], found[2]
     if owner == "Parameters":
         return f"c.{name} is a parameter and cannot be changed; keep what changes in a field of s"
     return f"s.{name} cannot be replaced, only filled: write s.{name}[:] = …"
 
 
-def _undefined(found: re.Match[str], layout: Layout) -> str:
+def _explain_undefined(found: re.Match[str], layout: Layout) -> str:
     return f"the name {found[1]} is not defined"
 
 
-def _untyped(found: re.Match[str], layout: Layout) -> str:
+def _explain_untyped(found: re.Match[str], layout: Layout) -> str:
     name, kind = found[1], found[2]
     if kind == "function":
         return f"{name} is a plain function; decorate it with @numba.njit"
@@ -120,13 +120,16 @@ def _untyped(found: re.Match[str], layout: Layout) -> str:
 
 
 MISTAKES = (
-    (re.escape(NO_ARM) + r"(.*)", _no_arm),
-    (r"Unknown attribute '(\w+)' of type (State|Parameters)\(", _unknown_name),
-    (r"Cannot modify readonly array|built-in function i\w+>(?s:.){1,80}\(readonly", _written),
-    (r"'NoneType' object has no attribute 'args'", _written),  # s.x[:] += 1, in Numba 0.6x
-    (r"No definition for lowering (State|Parameters)\(.*\)\.(\w+) = ", _replaced),
-    (r"NameError: name '(\w+)' is not defined", _undefined),
-    (r"Untyped global name '(\w+)'(?s:.)*?<class '([\w.]+)'>", _untyped),
+    (re.escape(NO_ARM) + r"(.*)", _explain_no_arm),
+    (r"Unknown attribute '(\w+)' of type (State|Parameters)\(", _explain_unknown_name),
+    (
+        r"Cannot modify readonly array|built-in function i\w+>(?s:.){1,80}\(readonly",
+        _explain_written,
+    ),
+    (r"'NoneType' object has no attribute 'args'", _explain_written),  # s.x[:] += 1, in Numba 0.6x
+    (r"No definition for lowering (State|Parameters)\(.*\)\.(\w+) = ", _explain_replaced),
+    (r"NameError: name '(\w+)' is not defined", _explain_undefined),
+    (r"Untyped global name '(\w+)'(?s:.)*?<class '([\w.]+)'>", _explain_untyped),
 )
 
 

@@ -40,7 +40,7 @@ LEAST_WEIGHT = 1e-300  # an arm that weighs less counts as never observed
 
 @dataclass(frozen=True)
 class SlidingWindowLCB(Counts, Policy):
-    """Pull the arm with the smallest mean − scale·√(ξ·log min(t, τ) / n) over the last τ rounds.
+    """Pull the arm with the smallest mean − B·√(ξ·log min(t, τ) / n) over the last τ rounds.
 
     Loss form of SW-UCB: Garivier and Moulines (2011), "On upper-confidence bound policies for
     switching bandit problems". Arms without an observation in the window come first.
@@ -54,8 +54,8 @@ class SlidingWindowLCB(Counts, Policy):
         τ, in rounds.
     xi : float
         ξ, in the paper above ½, and 0.6 in its experiments.
-    scale : float
-        Width of the interval that holds the losses, the paper's B.
+    loss_range : float
+        B, the width of the interval that holds the losses.
 
     Examples
     --------
@@ -67,31 +67,31 @@ class SlidingWindowLCB(Counts, Policy):
 
     window: int = 1000
     xi: float = 0.6
-    scale: float = 1.0
+    loss_range: float = 1.0
 
     def __post_init__(self) -> None:
         window = whole_number("window", self.window, 1, LARGEST_WINDOW)
         object.__setattr__(self, "window", window)
         real_setting(self, "xi")
-        real_setting(self, "scale")
+        real_setting(self, "loss_range")
 
-    def fields(self, arms: int) -> Mapping[str, tuple[str, Shape]]:
+    def fields(self, n_arms: int) -> Mapping[str, tuple[str, Shape]]:
         """Counts (of observations in the window), sums in two parts, and the window as a ring."""
         return {
-            **super().fields(arms),
-            "total": ("float64", arms),
-            "rest": ("float64", arms),
+            **super().fields(n_arms),
+            "total": ("float64", n_arms),
+            "rest": ("float64", n_arms),
             "ring_arm": ("int64", self.window),  # 1 + arm, or 0 where the loss is not known
             "ring_loss": ("float64", self.window),
             "newest": ("int64", 1),  # round of the last pull
         }
 
-    def check_state(self, arms: int, rounds: int, state: State) -> None:
+    def check_state(self, n_arms: int, rounds: int, state: State) -> None:
         """The ring holds arms, as often as they were seen."""
-        super().check_state(arms, rounds, state)
+        super().check_state(n_arms, rounds, state)
         require_equal(state, "newest", rounds)
-        require_range(state, "ring_arm", 0, arms)
-        require_equal(state, "seen", np.bincount(state["ring_arm"], minlength=arms + 1)[1:])
+        require_range(state, "ring_arm", 0, n_arms)
+        require_equal(state, "seen", np.bincount(state["ring_arm"], minlength=n_arms + 1)[1:])
         require_losses(state, "ring_loss")
         require_losses(state, "total", "rest", of=self.window)
 
@@ -131,7 +131,7 @@ class SlidingWindowLCB(Counts, Policy):
 
 @dataclass(frozen=True)
 class DiscountedLCB(Counts, Policy):
-    """Pull the arm with the smallest mean − 2·scale·√(ξ·log(Σn) / n), the past discounted.
+    """Pull the arm with the smallest mean − 2B·√(ξ·log(Σn) / n), the past discounted.
 
     Loss form of D-UCB (Kocsis and Szepesvári, 2006): Garivier and Moulines (2011), "On
     upper-confidence bound policies for switching bandit problems". A pull d rounds before the last
@@ -146,8 +146,8 @@ class DiscountedLCB(Counts, Policy):
         γ, in (0, 1].
     xi : float
         ξ, in the paper above ½, and 0.6 here.
-    scale : float
-        Width of the interval that holds the losses, the paper's B.
+    loss_range : float
+        B, the width of the interval that holds the losses.
 
     Examples
     --------
@@ -159,25 +159,25 @@ class DiscountedLCB(Counts, Policy):
 
     discount: float = 0.99
     xi: float = 0.6
-    scale: float = 1.0
+    loss_range: float = 1.0
 
     def __post_init__(self) -> None:
         real_setting(self, "discount", most=1.0)
         real_setting(self, "xi")
-        real_setting(self, "scale")
+        real_setting(self, "loss_range")
 
-    def fields(self, arms: int) -> Mapping[str, tuple[str, Shape]]:
+    def fields(self, n_arms: int) -> Mapping[str, tuple[str, Shape]]:
         """Counts (seen: whether the weight is not negligible), and discounted counts and means."""
         return {
-            **super().fields(arms),
-            "weight": ("float64", arms),
-            "mean": ("float64", arms),
+            **super().fields(n_arms),
+            "weight": ("float64", n_arms),
+            "mean": ("float64", n_arms),
             "newest": ("int64", 1),  # round of the last pull
         }
 
-    def check_state(self, arms: int, rounds: int, state: State) -> None:
+    def check_state(self, n_arms: int, rounds: int, state: State) -> None:
         """An arm counts as seen if it has a weight, one at most for each pull."""
-        super().check_state(arms, rounds, state)
+        super().check_state(n_arms, rounds, state)
         require_equal(state, "newest", rounds)
         require_range(state, "seen", 0, 1)
         seen = state["seen"]
@@ -188,7 +188,7 @@ class DiscountedLCB(Counts, Policy):
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
         """Return the arm with the smallest index."""
         total = 0.0
-        for arm in range(c.arms):
+        for arm in range(c.n_arms):
             total += s.weight[arm]
         radius = c.xi * log(max(total, 1.0))
         return lowest_arm(_discounted_index, c, s, radius, eligible)
@@ -198,7 +198,7 @@ class DiscountedLCB(Counts, Policy):
         """Count the pull, and discount the past."""
         s.pulls[arm] += 1
         s.newest[0] = t
-        for other in range(c.arms):
+        for other in range(c.n_arms):
             s.weight[other] *= c.discount
             if s.seen[other] == 1 and s.weight[other] < LEAST_WEIGHT:
                 s.weight[other] = 0.0
@@ -219,12 +219,12 @@ class DiscountedLCB(Counts, Policy):
 
 @dataclass(frozen=True)
 class MUCB(Averages, Policy):
-    """Pull the arm with the smallest mean − scale·√(2·log(t − r) / n) since the restart r.
+    """Pull the arm with the smallest mean − B·√(2·log(t − r) / n) since the restart r.
 
     Loss form of M-UCB: Cao, Wen, Kveton and Xie (2019), "Nearly optimal adaptive procedure with
     change detection for piecewise-stationary bandits". In the first K of every ⌊K/γ⌋ rounds since
     the restart the arms take turns, so that no change stays unseen. When the sums of the two halves
-    of an arm's last w losses differ by more than b = scale·√(w/2 · log(2K·T²)), all is forgotten.
+    of an arm's last w losses differ by more than b = B·√(w/2 · log(2K·T²)), all is forgotten.
 
     Late losses enter in the order of arrival; those of pulls before the restart are dropped. A
     round costs O(K), the state K·w numbers.
@@ -237,8 +237,8 @@ class MUCB(Averages, Policy):
         γ in (0, 1], the share of rounds in which the arms take turns.
     planned_rounds : int
         T in the threshold b: about how many rounds shall see no false alarm.
-    scale : float
-        Width of the interval that holds the losses.
+    loss_range : float
+        B, the width of the interval that holds the losses.
 
     Examples
     --------
@@ -251,7 +251,7 @@ class MUCB(Averages, Policy):
     window: int = 200
     exploration: float = 0.05
     planned_rounds: int = 100_000
-    scale: float = 1.0
+    loss_range: float = 1.0
 
     def __post_init__(self) -> None:
         window = whole_number("window", self.window, 2, LARGEST_WINDOW)
@@ -261,22 +261,22 @@ class MUCB(Averages, Policy):
         rounds = whole_number("planned_rounds", self.planned_rounds, 1, LARGEST_HORIZON)
         object.__setattr__(self, "planned_rounds", rounds)
         real_setting(self, "exploration", above=1e-9, most=1.0)
-        real_setting(self, "scale")
+        real_setting(self, "loss_range")
 
-    def fields(self, arms: int) -> Mapping[str, tuple[str, Shape]]:
+    def fields(self, n_arms: int) -> Mapping[str, tuple[str, Shape]]:
         """Averages since the restart, and each arm's last losses with how their halves differ."""
         return {
-            **super().fields(arms),
-            "ring": ("float64", (arms, self.window)),
-            "difference": ("float64", arms),  # newer half − older half, in two parts
-            "rest": ("float64", arms),
+            **super().fields(n_arms),
+            "ring": ("float64", (n_arms, self.window)),
+            "difference": ("float64", n_arms),  # newer half − older half, in two parts
+            "rest": ("float64", n_arms),
             "newest": ("int64", 1),  # round of the last pull
             "restart": ("int64", 1),  # r, the last round before the averages
         }
 
-    def check_state(self, arms: int, rounds: int, state: State) -> None:
+    def check_state(self, n_arms: int, rounds: int, state: State) -> None:
         """The restart has been, and the rings hold losses."""
-        super().check_state(arms, rounds, state)
+        super().check_state(n_arms, rounds, state)
         require_equal(state, "newest", rounds)
         require_range(state, "restart", 0, rounds)
         require_losses(state, "ring")
@@ -286,8 +286,8 @@ class MUCB(Averages, Policy):
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
         """Return the arm whose turn it is, or the one with the smallest index."""
         since = t - s.restart[0]
-        turn = (since - 1) % int(c.arms / c.exploration)
-        if turn < c.arms and is_offered(eligible, turn):
+        turn = (since - 1) % int(c.n_arms / c.exploration)
+        if turn < c.n_arms and is_offered(eligible, turn):
             return turn
         return lowest_arm(_restarted_index, c, s, 2.0 * log(float(since)), eligible)
 
@@ -314,11 +314,11 @@ class MUCB(Averages, Policy):
         if s.seen[arm] < c.window:
             return
         rounds = float(c.planned_rounds)
-        bound = c.scale * math.sqrt(0.5 * c.window * log(2.0 * c.arms * rounds * rounds))
+        bound = c.loss_range * math.sqrt(0.5 * c.window * log(2.0 * c.n_arms * rounds * rounds))
         if abs(s.difference[arm] + s.rest[arm]) > bound:
             s.restart[0] = s.newest[0]
-            s.unseen[0] = c.arms
-            for other in range(c.arms):
+            s.unseen[0] = c.n_arms
+            for other in range(c.n_arms):
                 s.seen[other] = 0
                 s.total[other] = 0.0
                 s.difference[other] = 0.0
@@ -328,17 +328,17 @@ class MUCB(Averages, Policy):
 @inlined
 def _window_index(c: Any, s: Any, radius: float, arm: int) -> float:
     n = s.seen[arm]
-    return (s.total[arm] + s.rest[arm]) / n - c.scale * math.sqrt(radius / n)
+    return (s.total[arm] + s.rest[arm]) / n - c.loss_range * math.sqrt(radius / n)
 
 
 @inlined
 def _discounted_index(c: Any, s: Any, radius: float, arm: int) -> float:
-    return s.mean[arm] - 2.0 * c.scale * math.sqrt(radius / s.weight[arm])
+    return s.mean[arm] - 2.0 * c.loss_range * math.sqrt(radius / s.weight[arm])
 
 
 @inlined
 def _restarted_index(c: Any, s: Any, radius: float, arm: int) -> float:
-    return s.mean[arm] - c.scale * math.sqrt(radius / s.seen[arm])
+    return s.mean[arm] - c.loss_range * math.sqrt(radius / s.seen[arm])
 
 
 @inlined

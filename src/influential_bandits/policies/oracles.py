@@ -19,7 +19,7 @@ from influential_bandits.policies.state_checks import (
     require_sum,
 )
 from influential_bandits.world.dynamics import World, add_row
-from influential_bandits.world.instance import Instance
+from influential_bandits.world.instance import Instance, require_lasting_memory
 
 __all__ = ["EachArmOnceOracle", "FrankWolfeOracle", "OptimalOracle"]
 
@@ -42,11 +42,11 @@ class FrankWolfeOracle(Policy):
 
     privileged = ("instance",)
 
-    def fields(self, arms: int) -> Mapping[str, tuple[str, Shape]]:
+    def fields(self, n_arms: int) -> Mapping[str, tuple[str, Shape]]:
         """How far the losses are from the initial ones, in two parts so that sums do not drift."""
-        return {"high": ("float64", arms), "low": ("float64", arms)}
+        return {"high": ("float64", n_arms), "low": ("float64", n_arms)}
 
-    def check_state(self, arms: int, rounds: int, state: State) -> None:
+    def check_state(self, n_arms: int, rounds: int, state: State) -> None:
         """Losses have moved by an entry of A a round."""
         require_losses(state, "high", "low", of=rounds)
 
@@ -67,7 +67,7 @@ class FrankWolfeOracle(Policy):
         """Return the arm with the smallest loss."""
         best = -1
         lowest = math.inf
-        for arm in range(c.arms):
+        for arm in range(c.n_arms):
             if eligible is not None and not eligible[arm]:
                 continue
             loss = s.initial_loss[arm] + (s.high[arm] + s.low[arm])
@@ -90,7 +90,7 @@ class OptimalOracle(Policy):
     Examples
     --------
     >>> import influential_bandits as ib
-    >>> run = ib.simulate(ib.random_instance(arms=3, seed=1), OptimalOracle(), horizon=1000)
+    >>> run = ib.simulate(ib.random_instance(n_arms=3, seed=1), OptimalOracle(), horizon=1000)
     >>> bool(run.regret(against="integer")[0, 0, -1] == 0)
     True
     """
@@ -98,11 +98,11 @@ class OptimalOracle(Policy):
     privileged = ("instance", "horizon")
     horizon_aware = True
 
-    def fields(self, arms: int) -> Mapping[str, tuple[str, Shape]]:
+    def fields(self, n_arms: int) -> Mapping[str, tuple[str, Shape]]:
         """How often each arm was pulled."""
-        return {"pulls": ("int64", arms)}
+        return {"pulls": ("int64", n_arms)}
 
-    def check_state(self, arms: int, rounds: int, state: State) -> None:
+    def check_state(self, n_arms: int, rounds: int, state: State) -> None:
         """Each round was a pull."""
         require_range(state, "pulls", 0, rounds)
         require_sum(state, "pulls", rounds)
@@ -115,7 +115,7 @@ class OptimalOracle(Policy):
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
         """Return the first arm that has pulls left; beyond the plan, the arm planned for most."""
         most = -1
-        for arm in range(c.arms):
+        for arm in range(c.n_arms):
             if eligible is not None and not eligible[arm]:
                 continue
             if s.pulls[arm] < s.plan[arm]:
@@ -140,28 +140,28 @@ class EachArmOnceOracle(OptimalOracle):
     Examples
     --------
     >>> import influential_bandits as ib
-    >>> run = ib.simulate(ib.random_instance(arms=3, seed=1), EachArmOnceOracle(), horizon=1000)
+    >>> run = ib.simulate(ib.random_instance(n_arms=3, seed=1), EachArmOnceOracle(), horizon=1000)
     >>> bool((run.counts[0, 0, -1] >= 1).all())
     True
     """
 
     def knowledge(self, instance: Instance, horizon: int) -> Mapping[str, npt.NDArray[Any]]:
         """The counts to play."""
-        instance.require_lasting_memory("the best completion")
-        arms = instance.n_arms
-        if horizon <= arms:
-            return {"plan": (np.arange(arms) < horizon).astype(np.int64)}
-        ones = np.ones(arms, np.int64)
+        require_lasting_memory(instance, "the best completion")
+        n_arms = instance.n_arms
+        if horizon <= n_arms:
+            return {"plan": (np.arange(n_arms) < horizon).astype(np.int64)}
+        ones = np.ones(n_arms, np.int64)
         losses = instance.losses(ones)
-        afterwards = Instance(instance.interaction, losses, instance.arms, definite=False)
-        return {"plan": ones + integer_optimum(afterwards, horizon - arms).counts}
+        afterwards = Instance(instance.interaction, losses, instance.arm_names, definite=False)
+        return {"plan": ones + integer_optimum(afterwards, horizon - n_arms).counts}
 
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
         """Return the first arm not pulled yet; after that, the first that has pulls left."""
         most = -1
         left = -1
-        for arm in range(c.arms):
+        for arm in range(c.n_arms):
             if eligible is not None and not eligible[arm]:
                 continue
             if s.pulls[arm] == 0 and s.plan[arm] > 0:

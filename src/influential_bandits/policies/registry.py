@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from influential_bandits.checks import shown
 from influential_bandits.errors import InfluentialBanditsError, InvalidInput, InvalidPolicy
 from influential_bandits.numerics.fingerprints import fingerprint
 from influential_bandits.policies.contract import FUNCTIONS, Policy, checked_policy
@@ -29,26 +30,27 @@ __all__ = [
     "policy_to_json",
 ]
 
+PACKAGE = "influential_bandits."
+
 
 def known_policies() -> dict[str, type[Policy]]:
     """Return every policy by name: those of the package, and the user's that have been imported."""
-    own = "influential_bandits."
     known = sorted(
-        _all_policies(), key=lambda code: (code.__name__, code.__module__.startswith(own))
+        _all_policies(), key=lambda code: (code.__name__, code.__module__.startswith(PACKAGE))
     )
     return {code.__name__: code for code in known}  # of equal names, the package's is the last
 
 
 def policy_from_text(text: str) -> Policy:
-    """Return the policy that a text such as ``LCB`` or ``InfluentialLCB(scale=2.0)`` names.
+    """Return the policy that a text such as ``LCB`` or ``MOSS(alpha=2.0)`` names.
 
     A policy of one's own is named with its module or file: ``package.module:Class`` or
-    ``path/to/file.py:Class(scale=2.0)``.
+    ``path/to/file.py:Class(width=2.0)``.
 
     Examples
     --------
-    >>> policy_from_text("InfluentialLCB(scale=2.0)")
-    InfluentialLCB(scale=2.0, opening='pairs', noise_bound=0.0)
+    >>> policy_from_text("InfluentialLCB(influence_bound=2.0)")
+    InfluentialLCB(influence_bound=2.0, opening='pairs', noise_bound=0.0)
     """
     reference = split_reference(text)
     name, given, named, called = _call(text if reference is None else reference[1], text)
@@ -89,7 +91,7 @@ def _call(expression: str, text: str) -> tuple[str, list[Any], dict[str, Any], b
         named = {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
     except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
         raise InvalidInput(
-            f"cannot read the policy {text!r}; write a name, as in LCB or InfluentialLCB(scale=2.0)"
+            f"cannot read the policy {text!r}; write a name, as in LCB or MOSS(alpha=2.0)"
         ) from None
     words = [word.arg for word in call.keywords]
     if None in words or len(set(words)) < len(words):
@@ -112,37 +114,100 @@ def _files_digest(code: Any) -> str:
     """Return a digest of the user's files that a class, or a base of it, is written in."""
     digests = ""
     for home in dict.fromkeys(base.__module__ for base in code.__mro__):
-        if home != "builtins" and not home.startswith("influential_bandits."):
+        if home != "builtins" and not home.startswith(PACKAGE):
             with suppress(OSError, TypeError, KeyError):  # a notebook's classes have no file
                 digests += hashlib.sha256(inspect.getsource(sys.modules[home]).encode()).hexdigest()
     return digests
 
 
 def policy_to_json(policy: Policy) -> dict[str, Any]:
-    """Return a policy as JSON data: its class by full name, and its settings."""
-    names = [field.name for field in dataclasses.fields(policy)]
-    settings = {name: _plain(getattr(policy, name)) for name in names}
-    return {"class": _full_name(type(policy)), "settings": settings}
+    """Return a policy as JSON data: the one form in which files of every kind hold it.
+
+    A policy of the package is named plainly; one of the user's as ``module:Class``.
+
+    Examples
+    --------
+    >>> from influential_bandits.policies.uniform import Uniform
+    >>> policy_to_json(Uniform())
+    {'name': 'Uniform', 'settings': {}}
+    """
+    settings = {
+        field.name: _plain(policy, field.name, getattr(policy, field.name))
+        for field in dataclasses.fields(policy)
+    }
+    return {"name": _file_name(type(policy)), "settings": settings}
 
 
-def policy_from_json(data: Mapping[str, Any]) -> Policy:
-    """Return the policy of a saved run; one of the user's own must have been imported."""
-    known = {_full_name(code): code for code in _all_policies()}
-    if data["class"] not in known:
+def policy_from_json(data: Mapping[str, Any], policy: Policy | None = None) -> Policy:
+    """Return the policy of a file; if one is given, it must be that one.
+
+    The module of a policy of the user's is imported, if it has not been.
+    """
+    if not isinstance(data, Mapping) or not isinstance(data.get("name"), str):
+        raise InvalidInput(f"the file names no policy, but {shown(data)}")
+    if policy is not None:
+        given = policy_to_json(checked_policy(policy))
+        if given != data:
+            raise InvalidInput(f"the file was saved by {shown(data)}, and does not fit {given}")
+        return policy
+    code, settings = _class_of(data["name"]), data.get("settings")
+    if not isinstance(settings, Mapping):
+        raise InvalidInput(f"the file has no settings of {data['name']}, but {shown(settings)}")
+    try:
+        return checked_policy(code(**settings))
+    except InfluentialBanditsError:
+        raise
+    except Exception as error:
+        raise InvalidPolicy(
+            f"{data['name']} cannot be made of {shown(settings)}: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _plain(policy: Policy, name: str, value: Any) -> Any:
+    """Return a setting as JSON data."""
+    if hasattr(value, "to_json"):
+        return value.to_json()
+    if isinstance(value, (np.generic, np.ndarray)):
+        return value.tolist()
+    if isinstance(value, (list, tuple)):
+        return [_plain(policy, name, item) for item in value]
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise InvalidPolicy(
+        f"{type(policy).__name__} cannot be saved: its setting {name} is {shown(value)}; files "
+        "hold numbers, texts, lists of them and what has a to_json method"
+    )
+
+
+def _file_name(code: type[Policy]) -> str:
+    if code.__module__.startswith(PACKAGE):
+        return code.__name__
+    return f"{code.__module__}:{code.__qualname__}"
+
+
+def _class_of(name: str) -> type[Policy]:
+    """Return the class that a file names."""
+    for code in _all_policies():
+        if _file_name(code) == name:
+            return code
+    module, colon, inside = name.partition(":")
+    if not colon:
+        raise InvalidInput(f"there is no policy {name!r}; there are {', '.join(known_policies())}")
+    hint = "give the policy, as in load(path, policy)"
+    if module == "__main__" or not inside.isidentifier():
+        raise InvalidInput(f"{name} is of a script, a notebook or a function: {hint}")
+    if not all(part.isidentifier() for part in module.split(".")):
+        raise InvalidInput(f"{shown(name)} names no policy: expected module:Class; or {hint}")
+    try:
+        found = getattr(import_module(module), inside, None)
+    except Exception as error:
         raise InvalidInput(
-            f"the run was played by {data['class']}; import the module that defines it first"
-        )
-    return known[data["class"]](**data["settings"])
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.generic):
-        return value.item()
-    return value.to_json() if hasattr(value, "to_json") else value
-
-
-def _full_name(code: type[Policy]) -> str:
-    return f"{code.__module__}.{code.__qualname__}"
+            f"the module of {name} cannot be imported ({type(error).__name__}: {error}): let "
+            f"Python find it, or {hint}"
+        ) from error
+    if not (isinstance(found, type) and issubclass(found, Policy)):
+        raise InvalidInput(f"{name} is no policy but {shown(found)}; {hint}")
+    return found
 
 
 def _all_policies() -> Iterator[type[Policy]]:

@@ -27,7 +27,7 @@ def require_reproducible(owner: str, function: Callable[..., Any]) -> None:
         through = "".join(f" through {name}" for name in path)
         raise InvalidPolicy(
             f"{owner} uses {what}{through}: the same seed would not make the same choices; take "
-            "random numbers from rng, as in ib.uniform(rng, 0) or ib.normal(rng, 0)"
+            "random numbers from rng, as in ib.random.uniform(rng, 0) or ib.random.normal(rng, 0)"
         )
 
 

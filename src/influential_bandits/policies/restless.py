@@ -58,23 +58,23 @@ class DSEE(Averages, Policy):
     def __post_init__(self) -> None:
         real_setting(self, "exploration")
 
-    def fields(self, arms: int) -> Mapping[str, tuple[str, Shape]]:
+    def fields(self, n_arms: int) -> Mapping[str, tuple[str, Shape]]:
         """Averages, and where in which epoch the next round is."""
         return {
-            **super().fields(arms),
+            **super().fields(n_arms),
             "explorations": ("int64", 1),  # epochs begun
             "exploitations": ("int64", 1),
             "exploring": ("int64", 1),
             "position": ("int64", 1),
         }
 
-    def memo_size(self, arms: int) -> int:
+    def memo_size(self, n_arms: int) -> int:
         """Whether the pull was scheduled exploration."""
         return 1
 
-    def check_state(self, arms: int, rounds: int, state: State) -> None:
+    def check_state(self, n_arms: int, rounds: int, state: State) -> None:
         """Epochs were as long as the schedule says, and the next round lies within one."""
-        super().check_state(arms, rounds, state)
+        super().check_state(n_arms, rounds, state)
         require_range(state, "exploring", 0, 1)
         exploring = bool(state["exploring"][0])
         # what lies behind: each arm 4⁰ + 4¹ + … times, and twice as many rounds of exploitation
@@ -82,16 +82,16 @@ class DSEE(Averages, Policy):
         require_range(state, "explorations", 1, longest)
         require_range(state, "exploitations", 0 if exploring else 1, longest)
         run = 4 ** (int(state["explorations" if exploring else "exploitations"][0]) - 1)
-        require_range(state, "position", 0, min((arms if exploring else 2) * run - 1, rounds))
+        require_range(state, "position", 0, min((n_arms if exploring else 2) * run - 1, rounds))
 
-    def check_memo(self, arms: int, rounds: int, memo: Floats) -> None:
+    def check_memo(self, n_arms: int, rounds: int, memo: Floats) -> None:
         """It is a flag."""
         require_range({"memo": memo}, "memo", 0.0, 1.0)
 
     @staticmethod
     def init(c: Any, s: Any) -> None:
         """Start with the first exploration epoch."""
-        s.unseen[0] = c.arms
+        s.unseen[0] = c.n_arms
         s.explorations[0] = 1
         s.exploring[0] = 1
 
@@ -111,7 +111,7 @@ class DSEE(Averages, Policy):
             memo[0] = 1.0
         s.position[0] += 1
         if s.exploring[0] == 1:
-            length = c.arms * _run(s.explorations[0])
+            length = c.n_arms * _run(s.explorations[0])
         else:
             length = 2 * _run(s.exploitations[0])
         if s.position[0] < length:

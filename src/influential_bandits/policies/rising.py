@@ -25,30 +25,35 @@ from influential_bandits.policies.state_checks import State, require_equal, requ
 __all__ = ["REdUCB", "RLessUCB"]
 
 
+@dataclass(frozen=True)
 class Rising(Counts):
-    """The part of a policy that extrapolates from an arm's last two blocks of h losses.
+    """What extrapolates from an arm's last two blocks of h losses.
 
     An arm counts as seen when it has blocks; ``seen`` holds 1 + log₂ h, and the arms without
     blocks come first, in turns.
     """
 
-    epsilon: float
-    alpha: float
-    noise: float
+    epsilon: float = 0.25
+    alpha: float = 4.0
+    sigma: float = 1.0
 
     def __post_init__(self) -> None:
         real_setting(self, "epsilon", most=0.5)
         real_setting(self, "alpha")
-        real_setting(self, "noise")
+        real_setting(self, "sigma")
 
-    def fields(self, arms: int) -> Mapping[str, tuple[str, Shape]]:
+    def fields(self, n_arms: int) -> Mapping[str, tuple[str, Shape]]:
         """Counts, and blocks of the losses and of what tells when they were (see ``observed``)."""
         names = ("older", "newer", "older_moment", "newer_moment")
-        return {**super().fields(arms), "losses": ("int64", arms), **block_fields(arms, *names)}
+        return {
+            **super().fields(n_arms),
+            "losses": ("int64", n_arms),
+            **block_fields(n_arms, *names),
+        }
 
-    def check_state(self, arms: int, rounds: int, state: State) -> None:
+    def check_state(self, n_arms: int, rounds: int, state: State) -> None:
         """Levels follow from the numbers of losses; blocks are sums."""
-        super().check_state(arms, rounds, state)
+        super().check_state(n_arms, rounds, state)
         require_range(state, "losses", 0, state["pulls"])
         share = self.epsilon * state["losses"][:, None]
         require_equal(state, "seen", (share >= 2.0 ** np.arange(LEVELS)).sum(axis=1))
@@ -62,7 +67,7 @@ class REdUCB(Rising, Policy):
 
     With L(l) an arm's l-th loss and windows of h losses, the last of them the e-th, the index is
     the mean over l = e−h+1 … e of L(l) + (t − l)·(L(l) − L(l−h))/h, minus
-    noise·(t − e + h − 1)·√(10α·log t / h³). It is a lower bound if losses fall ever more slowly
+    σ·(t − e + h − 1)·√(10α·log t / h³). It is a lower bound if losses fall ever more slowly
     with the arm's own pulls. Loss form of R-ed-UCB: Metelli, Trovò, Pirola and Restelli (2022),
     "Stochastic rising bandits".
 
@@ -77,20 +82,16 @@ class REdUCB(Rising, Policy):
         ε in (0, ½], the share of an arm's losses in a window.
     alpha : float
         α, in the theory above 2.
-    noise : float
+    sigma : float
         Standard deviation (sub-Gaussian) of a loss around its mean.
 
     Examples
     --------
     >>> import influential_bandits as ib
-    >>> run = ib.simulate(ib.counterexample(), REdUCB(noise=0.01), horizon=100)
+    >>> run = ib.simulate(ib.counterexample(), REdUCB(sigma=0.01), horizon=100)
     >>> run.counts[0, 0, -1]
     array([96,  4])
     """
-
-    epsilon: float = 0.25
-    alpha: float = 4.0
-    noise: float = 1.0
 
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
@@ -108,9 +109,9 @@ class RLessUCB(Rising, Policy):
     """Pull the arm with the smallest loss extrapolated to round t, less a confidence width.
 
     The line goes through the means of an arm's last two blocks of h losses, over the mean rounds of
-    their pulls; the width is that of :class:`REdUCB`. The index is a lower bound if losses fall
-    ever more slowly with time. Loss form of R-less-UCB: Metelli, Trovò, Pirola and Restelli (2022),
-    "Stochastic rising bandits".
+    their pulls; the width and the parameters are those of :class:`REdUCB`. The index is a lower
+    bound if losses fall ever more slowly with time. Loss form of R-less-UCB: Metelli, Trovò, Pirola
+    and Restelli (2022), "Stochastic rising bandits".
 
     There the slopes of h pairs of losses are averaged, which takes a memory of all losses; the
     line through the means is a lower bound too, and the state O(K·log T). Slopes are by round; by
@@ -118,26 +119,13 @@ class RLessUCB(Rising, Policy):
     as there, and count as h rounds apart at least: they are, unless late losses came in out of
     order. Arms with ε·n < 1 come first, in turns.
 
-    Parameters
-    ----------
-    epsilon : float
-        ε in (0, ½], the share of an arm's losses in a window.
-    alpha : float
-        α, in the theory above 2.
-    noise : float
-        Standard deviation (sub-Gaussian) of a loss around its mean.
-
     Examples
     --------
     >>> import influential_bandits as ib
-    >>> run = ib.simulate(ib.counterexample(), RLessUCB(noise=0.01), horizon=100)
+    >>> run = ib.simulate(ib.counterexample(), RLessUCB(sigma=0.01), horizon=100)
     >>> run.counts[0, 0, -1]
     array([96,  4])
     """
-
-    epsilon: float = 0.25
-    alpha: float = 4.0
-    noise: float = 1.0
 
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
@@ -186,4 +174,4 @@ def _width(c: Any, s: Any, t: int, arm: int) -> float:
     level = s.seen[arm] - 1
     h = float(1 << level)
     ahead = t - float((s.losses[arm] >> level) << level) + h - 1.0
-    return c.noise * ahead * math.sqrt(10.0 * c.alpha * log(float(t)) / (h * h * h))
+    return c.sigma * ahead * math.sqrt(10.0 * c.alpha * log(float(t)) / (h * h * h))

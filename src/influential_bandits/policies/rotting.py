@@ -36,13 +36,13 @@ __all__ = ["FEWA", "RAWUCB"]
 class Windows(Counts):
     """The part of a policy that keeps the mean of each arm's last 1, 2, 4, … losses."""
 
-    def fields(self, arms: int) -> Mapping[str, tuple[str, Shape]]:
+    def fields(self, n_arms: int) -> Mapping[str, tuple[str, Shape]]:
         """Counts, and the last two blocks of losses of each level."""
-        return {**super().fields(arms), **block_fields(arms, "older", "newer")}
+        return {**super().fields(n_arms), **block_fields(n_arms, "older", "newer")}
 
-    def check_state(self, arms: int, rounds: int, state: State) -> None:
+    def check_state(self, n_arms: int, rounds: int, state: State) -> None:
         """Counts add up, which bounds the levels; blocks are sums of losses."""
-        super().check_state(arms, rounds, state)
+        super().check_state(n_arms, rounds, state)
         check_blocks(state, "older", "newer", largest=LARGEST_LOSS)
 
     @staticmethod
@@ -54,7 +54,7 @@ class Windows(Counts):
 
 @dataclass(frozen=True)
 class RAWUCB(Windows, Policy):
-    """Pull the arm whose largest mean_h − noise·√(2α·log t / h) over windows h is the smallest.
+    """Pull the arm whose largest mean_h − σ·√(2α·log t / h) over windows h is the smallest.
 
     mean_h is the mean of the arm's last h losses: as losses only grow, each window gives a lower
     bound of the next loss. Loss form of RAW-UCB: Seznec, Ménard, Lazaric and Valko (2020), "A
@@ -68,7 +68,7 @@ class RAWUCB(Windows, Policy):
     ----------
     alpha : float
         α, 4 in the theory and 1.4 in the paper's experiments.
-    noise : float
+    sigma : float
         Standard deviation (sub-Gaussian) of a loss around its mean.
 
     Examples
@@ -79,16 +79,16 @@ class RAWUCB(Windows, Policy):
     """
 
     alpha: float = 4.0
-    noise: float = 1.0
+    sigma: float = 1.0
 
     def __post_init__(self) -> None:
         real_setting(self, "alpha")
-        real_setting(self, "noise")
+        real_setting(self, "sigma")
 
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
         """Return the arm with the smallest index."""
-        radius = c.noise * math.sqrt(2.0 * c.alpha * log(float(t)))
+        radius = c.sigma * math.sqrt(2.0 * c.alpha * log(float(t)))
         return lowest_arm(_rawucb_index, c, s, radius, eligible)
 
 
@@ -96,7 +96,7 @@ class RAWUCB(Windows, Policy):
 class FEWA(Windows, Policy):
     """Filter the arms on mean losses over windows 1, 2, 4, …; pull the first one seen too seldom.
 
-    On the window h those arms stay whose mean is within 2·noise·√(2·log(K·t^α) / h) of the
+    On the window h those arms stay whose mean is within 2·σ·√(2·log(K·t^α) / h) of the
     smallest; an arm that stays and has no longer window is pulled, of several the one observed
     least. Loss form of FEWA: Seznec, Locatelli, Carpentier, Lazaric and Valko (2019), "Rotting
     bandits are not harder than stochastic ones", in the efficient version EFF-FEWA: a window of h
@@ -108,7 +108,7 @@ class FEWA(Windows, Policy):
     ----------
     alpha : float
         α, 5 in the theory and 0.06 in the paper's experiments.
-    noise : float
+    sigma : float
         Standard deviation (sub-Gaussian) of a loss around its mean.
 
     Examples
@@ -119,11 +119,11 @@ class FEWA(Windows, Policy):
     """
 
     alpha: float = 5.0
-    noise: float = 1.0
+    sigma: float = 1.0
 
     def __post_init__(self) -> None:
         real_setting(self, "alpha")
-        real_setting(self, "noise")
+        real_setting(self, "sigma")
 
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
@@ -131,19 +131,19 @@ class FEWA(Windows, Policy):
         arm = waiting_arm(s, eligible)
         if arm >= 0:
             return arm
-        confidence = log(float(c.arms)) + c.alpha * log(float(t))
-        width = 2.0 * c.noise * math.sqrt(2.0 * confidence)
-        kept = np.empty(c.arms, np.bool_)
-        for arm in range(c.arms):
+        confidence = log(float(c.n_arms)) + c.alpha * log(float(t))
+        width = 2.0 * c.sigma * math.sqrt(2.0 * confidence)
+        kept = np.empty(c.n_arms, np.bool_)
+        for arm in range(c.n_arms):
             kept[arm] = is_offered(eligible, arm)
         best = -1
         for level in range(LEVELS):
             bound = math.inf
-            for arm in range(c.arms):
+            for arm in range(c.n_arms):
                 if kept[arm]:
                     bound = min(bound, window_mean(s, arm, level))
             bound += width / math.sqrt(float(1 << level))
-            for arm in range(c.arms):
+            for arm in range(c.n_arms):
                 if kept[arm]:
                     kept[arm] = window_mean(s, arm, level) <= bound
                     if kept[arm] and s.seen[arm] < 2 << level:

@@ -19,18 +19,18 @@ from influential_bandits.policies.state_checks import State, require_counts, req
 class Counts:
     """The part of a policy that counts pulls and observations; to be inherited before Policy."""
 
-    def fields(self, arms: int) -> Mapping[str, tuple[str, Shape]]:
+    def fields(self, n_arms: int) -> Mapping[str, tuple[str, Shape]]:
         """Pulls and observations of each arm, and how many arms have none."""
-        return {"pulls": ("int64", arms), "seen": ("int64", arms), "unseen": ("int64", 1)}
+        return {"pulls": ("int64", n_arms), "seen": ("int64", n_arms), "unseen": ("int64", 1)}
 
-    def check_state(self, arms: int, rounds: int, state: State) -> None:
+    def check_state(self, n_arms: int, rounds: int, state: State) -> None:
         """Counts add up."""
         require_counts(state, rounds)
 
     @staticmethod
     def init(c: Any, s: Any) -> None:
         """No arm has been observed."""
-        s.unseen[0] = c.arms
+        s.unseen[0] = c.n_arms
 
     @staticmethod
     def pulled(c: Any, s: Any, t: int, arm: int, memo: Any) -> None:
@@ -46,13 +46,13 @@ class Counts:
 class Averages(Counts):
     """The part of a policy that keeps the mean of each arm's losses."""
 
-    def fields(self, arms: int) -> Mapping[str, tuple[str, Shape]]:
+    def fields(self, n_arms: int) -> Mapping[str, tuple[str, Shape]]:
         """Pulls and observations of each arm, and the sum and mean of its losses."""
-        return {**super().fields(arms), "total": ("float64", arms), "mean": ("float64", arms)}
+        return {**super().fields(n_arms), "total": ("float64", n_arms), "mean": ("float64", n_arms)}
 
-    def check_state(self, arms: int, rounds: int, state: State) -> None:
+    def check_state(self, n_arms: int, rounds: int, state: State) -> None:
         """Counts add up, and sums are those of so many losses."""
-        super().check_state(arms, rounds, state)
+        super().check_state(n_arms, rounds, state)
         require_losses(state, "total", of=state["seen"])
         require_losses(state, "mean")
 
@@ -111,16 +111,16 @@ def waiting_arm(s: Any, eligible: Any) -> int:
 
 
 @inlined
-def random_arm(u: float, arms: int, eligible: Any) -> int:
+def random_arm(u: float, n_arms: int, eligible: Any) -> int:
     """Return the eligible arm that a number u, uniform in (0, 1), points to."""
     if eligible is None:
-        return min(int(u * arms), arms - 1)
+        return min(int(u * n_arms), n_arms - 1)
     choices = 0
-    for arm in range(arms):
+    for arm in range(n_arms):
         if eligible[arm]:
             choices += 1
     chosen = min(int(u * choices), choices - 1)
-    for arm in range(arms):
+    for arm in range(n_arms):
         if eligible[arm]:
             if chosen == 0:
                 return arm
@@ -140,7 +140,7 @@ def lowest_arm(index: Any, c: Any, s: Any, common: Any, eligible: Any) -> int:
         return arm
     best = -1
     lowest = math.inf
-    for arm in range(c.arms):
+    for arm in range(c.n_arms):
         if eligible is not None and not eligible[arm]:
             continue
         value = index(c, s, common, arm)

@@ -34,8 +34,12 @@ from influential_bandits.simulation.kernels import (
     advance_runs,
 )
 from influential_bandits.simulation.scenario import Scenario, require_scenario
-from influential_bandits.simulation.scenario_player import ScenarioPlayer, places, rules_of
-from influential_bandits.simulation.simd.lanes import lane_tasks, lanes_apply
+from influential_bandits.simulation.scenario_player import (
+    ScenarioPlayer,
+    compile_rules,
+    count_places,
+)
+from influential_bandits.simulation.simd.tasks import lane_tasks
 from influential_bandits.simulation.trajectory import Trajectory
 from influential_bandits.world.dynamics import fresh
 from influential_bandits.world.instance import Instance
@@ -58,7 +62,7 @@ def simulate(
     policy: Policy,
     horizon: int,
     noise: Noise | None = None,
-    seeds: int | Iterable[int] = (0,),
+    seeds: int | Iterable[int] = 1,
     checkpoints: Iterable[int] | None = None,
     *,
     record: str | Iterable[str] | None = None,
@@ -76,7 +80,7 @@ def simulate(
     policy: Sequence[Policy] | Mapping[str, Policy],
     horizon: int,
     noise: Noise | None = None,
-    seeds: int | Iterable[int] = (0,),
+    seeds: int | Iterable[int] = 1,
     checkpoints: Iterable[int] | None = None,
     *,
     record: str | Iterable[str] | None = None,
@@ -93,7 +97,7 @@ def simulate(
     policy: Policy | Sequence[Policy] | Mapping[str, Policy],
     horizon: int,
     noise: Noise | None = None,
-    seeds: int | Iterable[int] = (0,),
+    seeds: int | Iterable[int] = 1,
     checkpoints: Iterable[int] | None = None,
     *,
     record: str | Iterable[str] | None = None,
@@ -117,11 +121,11 @@ def simulate(
     noise : Noise, optional
         Noise on the observed losses; by default none.
     seeds : int or iterable of int
-        Each run's noise is a function of (seed, instance number, round). Policies with the same
-        seed meet the same noise.
+        How many seeds, 0, 1, 2, …, or which. Each run's noise is a function of (seed, instance
+        number, round). Policies with the same seed meet the same noise.
     checkpoints : iterable of int, optional
         Rounds after which the counts are kept; by default 1, 2, 5, 10, 20, 50, …, horizon.
-    record : {"arms", "losses"} or both, optional
+    record : {"choices", "losses"} or both, optional
         Also keep every choice, or the observed loss of every pull.
     progress : bool, optional
         Show a progress bar on the terminal; by default for runs that take long.
@@ -141,78 +145,75 @@ def simulate(
     -------
     Trajectory
         Of several policies a dictionary: from their names, or their labels such as ``LCB`` and
-        ``InfluentialLCB(scale=2.0)``, to trajectories.
+        ``InfluentialLCB(influence_bound=2.0)``, to trajectories.
 
     Examples
     --------
     >>> import influential_bandits as ib
-    >>> instance = ib.random_instance(arms=3, seed=0)
-    >>> run = simulate(instance, ib.InfluentialLCB(), 1000, ib.GaussianNoise(1.0), seeds=range(5))
+    >>> instance = ib.random_instance(n_arms=3, seed=0)
+    >>> run = simulate(instance, ib.InfluentialLCB(), 1000, ib.GaussianNoise(1.0), seeds=5)
     >>> run.counts.shape  # instances, seeds, checkpoints, arms
     (1, 5, 10, 3)
-    >>> runs = simulate(instance, [ib.LCB(), ib.InfluentialLCB(scale=2.0)], 100, record="losses")
+    >>> runs = simulate(
+    ...     instance, [ib.LCB(), ib.InfluentialLCB(influence_bound=2.0)], 100, record="losses"
+    ... )
     >>> {label: run.losses.shape for label, run in runs.items()}  # instances, seeds, rounds
-    {'LCB': (1, 1, 100), 'InfluentialLCB(scale=2.0)': (1, 1, 100)}
+    {'LCB': (1, 1, 100), 'InfluentialLCB(influence_bound=2.0)': (1, 1, 100)}
     """
     if isinstance(policy, (Sequence, Mapping)) and not isinstance(policy, str):
-        players = _labelled(policy)
+        players = _label(policy)
         settings: dict[str, Any] = {  # iterators would be empty for the second policy
-            "seeds": _kept(seeds),
-            "checkpoints": _kept(checkpoints),
-            "record": _kept(record),
+            "seeds": _keep(seeds),
+            "checkpoints": _keep(checkpoints),
+            "record": _keep(record),
             "progress": progress,
-            "instance_numbers": _kept(instance_numbers),
+            "instance_numbers": _keep(instance_numbers),
             "scenario": scenario,
             "execution": execution,
             "check": check,
         }
-        world = _checked_instances(instances)
+        world = _check_instances(instances)
         return {
             label: simulate(world, one, horizon, noise, **settings)
             for label, one in players.items()
         }
-    world = _checked_instances(instances)
+    world = _check_instances(instances)
     policy = checked_policy(policy)
     horizon = checked_horizon(horizon)
     noise = require_noise(noise)
-    seed_list = _checked_seeds(seeds)
-    marks = (
-        log_spaced(horizon) if checkpoints is None else _checked_checkpoints(checkpoints, horizon)
-    )
-    numbers = _checked_numbers(instance_numbers, len(world))
+    seed_list = _check_seeds(seeds)
+    marks = log_spaced(horizon) if checkpoints is None else _check_checkpoints(checkpoints, horizon)
+    numbers = _check_numbers(instance_numbers, len(world))
     where = chosen_execution(execution)
     noise.require_rounds(horizon, len(seed_list))
-    recorded = _checked_record(record)
+    recorded = _check_record(record)
 
-    arms = world[0].n_arms
-    known = _arms_known_at_start(scenario, policy, arms)
+    n_arms = world[0].n_arms
+    known = _arms_known_at_start(scenario, policy, n_arms)
     shape = (len(world), len(seed_list), len(marks))
     fading = any(instance.memory < 1.0 for instance in world)
-    rounds = horizon if record == "arms" else 0
-    each = 8 * len(marks) * (arms + fading) + 4 * rounds
+    of_round = 4 * ("choices" in recorded) + 8 * ("losses" in recorded)
+    each = 8 * len(marks) * (n_arms + fading) + of_round * horizon
     require_memory(shape[0] * shape[1] * each, "the results of this run", "keep less at a time")
     try:
-        counts = np.zeros((*shape, arms), np.int64)
+        counts = np.zeros((*shape, n_arms), np.int64)
         loss = np.zeros(shape) if fading else None
-        choices = np.zeros((*shape[:2], horizon), np.int32) if "arms" in recorded else None
+        choices = np.zeros((*shape[:2], horizon), np.int32) if "choices" in recorded else None
         losses = np.zeros((*shape[:2], horizon)) if "losses" in recorded else None
     except (MemoryError, ValueError) as error:
         raise InvalidInput(f"the results do not fit into memory: {error}; keep less") from None
 
-    tasks: list[Task]
-    if (
-        scenario is None
-        and not recorded
-        and not check
-        and lanes_apply(policy, world, noise, horizon, len(seed_list), where.threads)
-    ):
-        tasks = lane_tasks(policy, world, noise, seed_list, numbers, counts, marks, horizon)
-    else:
+    tasks: Sequence[Task] | None = None
+    if scenario is None and not recorded and not check:
+        tasks = lane_tasks(
+            policy, world, noise, seed_list, numbers, counts, marks, horizon, where.threads
+        )
+    if tasks is None:
         whole = Output(
             checkpoints=marks,
             counts=counts,
             loss=np.zeros((*shape[:2], 0)) if loss is None else loss,
-            arms=np.zeros((*shape[:2], 0), np.int32) if choices is None else choices,
+            choices=np.zeros((*shape[:2], 0), np.int32) if choices is None else choices,
             losses=np.zeros((*shape[:2], 0)) if losses is None else losses,
         )
         tasks = list(
@@ -270,7 +271,7 @@ def _chains(
                     whole.checkpoints,
                     whole.counts[i, part],
                     whole.loss[i, part],
-                    whole.arms[i, part],
+                    whole.choices[i, part],
                     whole.losses[i, part],
                 ),
                 horizon,
@@ -342,8 +343,8 @@ class _Chain:
         self.__dict__.update(state)
         marks, sizes = state["output"]
         self.output = Output(marks, *(np.zeros(*size) for size in sizes))
-        arms, check = state["layout"]
-        self.layout = _layout(self.policy, arms, self.instance, self.horizon, check)
+        n_arms, check = state["layout"]
+        self.layout = _layout(self.policy, n_arms, self.instance, self.horizon, check)
 
     def _player(self) -> Callable[[int, int, Ints], None]:
         """Return what plays from one round to another: the plain loop, or that of a scenario."""
@@ -408,11 +409,11 @@ class _Chain:
         )
 
 
-def _layout(policy: Policy, arms: int, instance: Instance, horizon: int, check: bool) -> Layout:
+def _layout(policy: Policy, n_arms: int, instance: Instance, horizon: int, check: bool) -> Layout:
     """Lay out the policy's state; of the instance and the horizon it is told what it may know."""
     if policy.privileged:
-        return Layout(policy, arms, instance, horizon, checked=check)
-    return Layout(policy, arms, checked=check)
+        return Layout(policy, n_arms, instance, horizon, checked=check)
+    return Layout(policy, n_arms, checked=check)
 
 
 def _batch(layout: Layout, instance: Instance, horizon: int, scenario: Scenario | None) -> int:
@@ -420,21 +421,21 @@ def _batch(layout: Layout, instance: Instance, horizon: int, scenario: Scenario 
     progress = sum(array.nbytes for array in fresh(instance.world))
     state = 8 * (layout.sizes["int64"] + layout.sizes["float64"] + layout.memo_size)
     if scenario is not None:
-        state += 8 * (6 + layout.memo_size) * places(rules_of(scenario, horizon))
+        state += 8 * (6 + layout.memo_size) * count_places(compile_rules(scenario, horizon))
     return max(1, min(ROUNDS_PER_STEP // horizon, BYTES_PER_BATCH // (progress + state)))
 
 
-def _arms_known_at_start(scenario: object, policy: Policy, arms: int) -> int:
+def _arms_known_at_start(scenario: object, policy: Policy, n_arms: int) -> int:
     """Return with how many arms a policy starts, or say what is wrong with a scenario."""
     checked = require_scenario(scenario)
     if checked is None:
-        return arms
+        return n_arms
     if checked.arrivals and policy.privileged:
         raise NotApplicable(
             f"{type(policy).__name__} knows the instance and all of its arms, so that none can "
             "arrive; give every arm from the start, or choose a policy that is told nothing"
         )
-    return checked.arms_at_start(arms)
+    return checked.arms_at_start(n_arms)
 
 
 def log_spaced(horizon: int) -> Ints:
@@ -449,8 +450,8 @@ def log_spaced(horizon: int) -> Ints:
     return np.array(sorted({m for m in marks if m < horizon} | {horizon}), np.int64)
 
 
-def _checked_instances(given: Instance | Sequence[Instance]) -> tuple[Instance, ...]:
-    instances = (given,) if isinstance(given, Instance) else tuple(_several(given))
+def _check_instances(given: Instance | Sequence[Instance]) -> tuple[Instance, ...]:
+    instances = (given,) if isinstance(given, Instance) else tuple(_as_iterable(given))
     if not instances or not all(isinstance(i, Instance) for i in instances):
         raise InvalidInput(f"instances must be one Instance or several, got {shown(given)}")
     sizes = {instance.n_arms for instance in instances}
@@ -459,7 +460,7 @@ def _checked_instances(given: Instance | Sequence[Instance]) -> tuple[Instance, 
     return instances
 
 
-def _labelled(given: Sequence[Policy] | Mapping[str, Policy]) -> dict[str, Policy]:
+def _label(given: Sequence[Policy] | Mapping[str, Policy]) -> dict[str, Policy]:
     """Return several policies by name, all of them checked before the first one plays."""
     if isinstance(given, Mapping):
         players = {str(name): checked_policy(policy) for name, policy in given.items()}
@@ -472,29 +473,32 @@ def _labelled(given: Sequence[Policy] | Mapping[str, Policy]) -> dict[str, Polic
     return players
 
 
-def _kept(given: Any) -> Any:
+def _keep(given: Any) -> Any:
     """Return what can be gone through again."""
     return list(given) if isinstance(given, Iterator) else given
 
 
-def _checked_record(given: str | Iterable[str] | None) -> set[str]:
+def _check_record(given: str | Iterable[str] | None) -> set[str]:
     """Return what is to be recorded."""
-    wanted = {given} if isinstance(given, str) else set() if given is None else set(_several(given))
-    if not wanted <= {"arms", "losses"} or (given is not None and not wanted):
-        raise InvalidInput(f'record must be None, "arms", "losses" or both, got {given!r:.80}')
+    wanted = (
+        {given} if isinstance(given, str) else set() if given is None else set(_as_iterable(given))
+    )
+    if not wanted <= {"choices", "losses"} or (given is not None and not wanted):
+        raise InvalidInput(f'record must be None, "choices", "losses" or both, got {given!r:.80}')
     return wanted
 
 
-def _several(given: object) -> Iterable[Any]:
+def _as_iterable(given: object) -> Iterable[Any]:
     return given if isinstance(given, Iterable) else ()
 
 
-def _checked_seeds(given: int | Iterable[int]) -> npt.NDArray[np.uint64]:
+def _check_seeds(given: int | Iterable[int]) -> npt.NDArray[np.uint64]:
+    if not isinstance(given, Iterable):
+        given = range(whole_number("seeds", given, 1))
     if isinstance(given, range):  # of any length: nothing of it is there yet
         several = max(0, -((given.start - given.stop) // given.step))
         require_memory(several * BYTES_PER_SEED, f"{several:,} seeds", "play fewer at a time")
-    many = (given,) if isinstance(given, (int, np.integer)) else _several(given)
-    seeds = [whole_number("seed", seed) for seed in many]
+    seeds = [whole_number("seed", seed) for seed in given]
     if not seeds:
         raise InvalidInput(f"seeds must be whole numbers, got {shown(given)}")
     if len(set(seeds)) < len(seeds):
@@ -502,8 +506,8 @@ def _checked_seeds(given: int | Iterable[int]) -> npt.NDArray[np.uint64]:
     return np.array(seeds, np.uint64)
 
 
-def _checked_checkpoints(given: Iterable[int], horizon: int) -> Ints:
-    marks = [whole_number("checkpoint", mark, 1) for mark in _several(given)]
+def _check_checkpoints(given: Iterable[int], horizon: int) -> Ints:
+    marks = [whole_number("checkpoint", mark, 1) for mark in _as_iterable(given)]
     if not marks or marks[-1] > horizon or any(a >= b for a, b in itertools.pairwise(marks)):
         raise InvalidInput(
             f"checkpoints must increase within 1 … {horizon:,}, got "
@@ -512,8 +516,8 @@ def _checked_checkpoints(given: Iterable[int], horizon: int) -> Ints:
     return np.array(marks, np.int64)
 
 
-def _checked_numbers(given: Iterable[int] | None, instances: int) -> list[int]:
-    wanted = range(instances) if given is None else _several(given)
+def _check_numbers(given: Iterable[int] | None, instances: int) -> list[int]:
+    wanted = range(instances) if given is None else _as_iterable(given)
     numbers = [whole_number("instance number", number) for number in wanted]
     if len(numbers) != instances:
         raise InvalidInput(

@@ -52,7 +52,7 @@ class Output(NamedTuple):
     checkpoints: Ints  # (checkpoints,) increasing rounds
     counts: Ints  # (runs, checkpoints, arms)
     loss: Floats  # (runs, checkpoints) expected loss, or empty rows
-    arms: Any  # (runs, horizon) int32 choices, or empty rows
+    choices: Any  # (runs, horizon) int32 choices, or empty rows
     losses: Floats  # (runs, horizon) observed losses, or empty rows
 
 
@@ -77,10 +77,10 @@ def advance_runs(
     """
     world = borrowed_world(world)
     noise = borrowed_source(noise)
-    choices, counts = borrowed(output.arms), borrowed(output.counts)
+    choices, counts = borrowed(output.choices), borrowed(output.counts)
     losses_seen = borrowed(output.losses)
     expected_losses, marks = borrowed(output.loss), borrowed(output.checkpoints)
-    arms = world.initial_loss.size
+    n_arms = world.initial_loss.size
     fading = world.memory < 1.0
     recording, recording_losses = choices.shape[1] > 0, losses_seen.shape[1] > 0
     for run in range(runs.counts.shape[0]):
@@ -108,7 +108,7 @@ def advance_runs(
                 stop = min(last, marks[checkpoint])
             while t <= stop:
                 arm = select(tag, c, s, t, None, stream_at(policy_key_1, policy_key_2, t))
-                if arm < 0 or arm >= arms:
+                if arm < 0 or arm >= n_arms:
                     fault[CHOSEN_ROUND] = t
                     fault[CHOSEN_ARM] = arm
                     fault[CHOSEN_RUN] = run
@@ -129,7 +129,7 @@ def advance_runs(
                     losses_seen[run, t - 1] = loss
                 t += 1
             if checkpoint < marks.size and stop == marks[checkpoint]:
-                for i in range(arms):
+                for i in range(n_arms):
                     counts[run, checkpoint, i] = progress.counts[i]
                 if fading:
                     expected_losses[run, checkpoint] = total + rest

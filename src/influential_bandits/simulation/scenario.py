@@ -113,20 +113,20 @@ class Scenario:
         gone = [Event(rounds, True, arm) for arm, rounds in dict(self.retirements).items()]
         return sorted(come + gone)
 
-    def arms_at_start(self, arms: int) -> int:
+    def arms_at_start(self, n_arms: int) -> int:
         """Return how many of the arms of an instance are there in the first round.
 
         Raises if the scenario speaks of other arms, or leaves a round without any.
         """
-        start = arms - len(dict(self.arrivals))
-        if self.arrivals and [*dict(self.arrivals)] != [*range(start, arms)]:
+        start = n_arms - len(dict(self.arrivals))
+        if self.arrivals and [*dict(self.arrivals)] != [*range(start, n_arms)]:
             raise InvalidInput(
-                f"arrivals must be the last of the {arms} arms, as the policy counts its arms in "
+                f"arrivals must be the last of the {n_arms} arms, as the policy counts its arms in "
                 f"the order in which they come; got {[*dict(self.arrivals)]}"
             )
-        unknown = [arm for arm in dict(self.retirements) if arm >= arms]
+        unknown = [arm for arm in dict(self.retirements) if arm >= n_arms]
         if unknown:
-            raise InvalidInput(f"retirements name arm {unknown[0]}, but there are {arms} arms")
+            raise InvalidInput(f"retirements name arm {unknown[0]}, but there are {n_arms} arms")
         in_use = start
         if start < 1:
             raise InvalidInput("arrivals must leave at least one arm for the first round")

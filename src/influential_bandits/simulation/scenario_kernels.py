@@ -130,7 +130,7 @@ def advance_scenario(
     """Play rounds ``start`` … ``end`` of every run; ``in_use`` (arms known to the policy,)."""
     world = borrowed_world(world)
     noise = borrowed_source(noise)
-    choices, counts = borrowed(output.arms), borrowed(output.counts)
+    choices, counts = borrowed(output.choices), borrowed(output.counts)
     losses_seen = borrowed(output.losses)
     expected_losses, marks = borrowed(output.loss), borrowed(output.checkpoints)
     fading = world.memory < 1.0

@@ -53,13 +53,13 @@ class ScenarioPlayer:
     ) -> None:
         self.policy, self.layout, self.runs = policy, layout, runs
         self.world, self.noise, self.output, self.row = world, noise, output, row
-        self.rules = rules_of(scenario, horizon)
+        self.rules = compile_rules(scenario, horizon)
         self.events = [event for event in scenario.events if event.round <= horizon]
         self.in_use = np.ones(layout.config[0], np.bool_)
-        self.flight = self._nothing_under_way(key_table(seeds, np.uint64(number), SCENARIO))
+        self.flight = self._empty_flight(key_table(seeds, np.uint64(number), SCENARIO))
 
-    def _nothing_under_way(self, keys: npt.NDArray[np.uint64]) -> Flight:
-        shape = (len(keys), places(self.rules))
+    def _empty_flight(self, keys: npt.NDArray[np.uint64]) -> Flight:
+        shape = (len(keys), count_places(self.rules))
         arrivals = sum(not event.retires for event in self.events)
         memo = max(
             self.policy.memo_size(self.layout.config[0] + more) for more in range(arrivals + 1)
@@ -109,13 +109,13 @@ class ScenarioPlayer:
                 self.layout,
                 Layout(self.policy, arm + 1, checked=self.layout.checked),
             )
-            self.runs = _laid_out_anew(self.runs, before, self.layout)
+            self.runs = _lay_out_anew(self.runs, before, self.layout)
             self.in_use = np.append(self.in_use, True)
         tag, config, shared = self.layout.tag, self.layout.config, self.layout.arrays()
         change_arm(tag, config, shared, self.runs, arm, retires)
 
 
-def rules_of(scenario: Scenario, horizon: int) -> Rules:
+def compile_rules(scenario: Scenario, horizon: int) -> Rules:
     """Return a scenario as compiled code sees it."""
     delay = scenario.delay
     return Rules(
@@ -128,7 +128,7 @@ def rules_of(scenario: Scenario, horizon: int) -> Rules:
     )
 
 
-def places(rules: Rules) -> int:
+def count_places(rules: Rules) -> int:
     """Return how many losses can be under way at once; none is kept beyond the horizon."""
     longest = rules.delay
     if rules.law == GEOMETRIC and rules.delay:
@@ -142,7 +142,7 @@ def places(rules: Rules) -> int:
     return most
 
 
-def _laid_out_anew(runs: Runs, before: Layout, after: Layout) -> Runs:
+def _lay_out_anew(runs: Runs, before: Layout, after: Layout) -> Runs:
     """Return the runs with room for one more arm; what is new is zero."""
     many = len(runs.ints)
     old: dict[str, npt.NDArray[Any]] = {"int64": runs.ints, "float64": runs.floats}

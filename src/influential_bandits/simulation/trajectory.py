@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from influential_bandits.checks import checked_horizon, make_frame, optional_module, real_array
-from influential_bandits.errors import InvalidInput, NotApplicable
+from influential_bandits.errors import InvalidInput, NotApplicable, NotCertified
 from influential_bandits.files import parse_json, read_table, seal_holds, write_table
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.slopes import log_log_slope
@@ -33,7 +33,6 @@ FORMAT = "influential-bandits/trajectory/1"
 KEYS = ("instance", "seed", "horizon")  # columns that tell one row from another
 # What a file of something else may raise on the way.
 NOT_OURS = (OSError, LookupError, TypeError, ValueError, AttributeError, OverflowError)
-FRAMES = {"pandas": "DataFrame", "polars": "DataFrame", "pyarrow": "table"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +49,7 @@ class Trajectory:
     counts : array (instances, seeds, checkpoints, arms), int64
     expected_loss : array (instances, seeds, checkpoints), or None
         Total loss before noise, where counts do not determine it (memory < 1).
-    arms : array (instances, seeds, horizon), int32, or None
+    choices : array (instances, seeds, horizon), int32, or None
         Every choice, if recorded.
     horizon : int
         Rounds played; the last checkpoint may be earlier.
@@ -77,7 +76,7 @@ class Trajectory:
     checkpoints: Ints
     counts: Ints
     expected_loss: Floats | None = None
-    arms: npt.NDArray[np.int32] | None = None
+    choices: npt.NDArray[np.int32] | None = None
     horizon: int = 0
     instance_numbers: npt.NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))
     scenario: Scenario | None = None
@@ -132,36 +131,67 @@ class Trajectory:
         """Return the slope of log(mean regret) in log T, fitted to checkpoints in [low, high]."""
         return log_log_slope(self.checkpoints, self.regret(against).mean(axis=(0, 1)), low, high)
 
+    def to_columns(self, *, counts: bool = False) -> dict[str, npt.NDArray[Any]]:
+        """Return tidy columns of equal length: one row for each instance, seed and checkpoint.
+
+        Parameters
+        ----------
+        counts : bool
+            Add a column for each arm, ``pulls_NAME``.
+
+        Returns
+        -------
+        dict of arrays
+            instance (its number), seed, policy (its label), horizon, loss and regret. The regret is
+            NaN where it is not defined (memory < 1, arms not always on offer) or no optimum could
+            be proved.
+
+        Examples
+        --------
+        >>> import influential_bandits as ib
+        >>> run = ib.simulate(ib.counterexample(), ib.LCB(), 100, seeds=2, checkpoints=[10, 100])
+        >>> run.to_columns()["regret"]
+        array([  6.125, 210.125,   6.125, 210.125])
+        """
+        numbers, seeds, horizons = _grid(self.instance_numbers, self.seeds, self.checkpoints)
+        columns: dict[str, npt.NDArray[Any]] = {
+            "instance": numbers,
+            "seed": seeds,
+            "policy": np.full(len(horizons), self.policy.label, object),
+            "horizon": horizons,
+            "loss": self.loss().ravel(),
+            "regret": self._known_regret().ravel(),
+        }
+        if counts:
+            for k, name in enumerate(self.instances[0].arm_names):
+                columns[f"pulls_{name}"] = self.counts[..., k].ravel()
+        return columns
+
+    def _known_regret(self) -> Floats:
+        """Return the regret, (instances, seeds, checkpoints); NaN where there is no number."""
+        found = np.full(self.counts.shape[:-1], np.nan)
+        if self.scenario is not None and self.scenario.restricts_arms:
+            return found
+        for instance, counts, out in zip(self.instances, self.counts, found, strict=True):
+            with suppress(NotApplicable):  # fading, or indefinite with many arms
+                try:
+                    out[...] = regret(instance, counts)
+                except NotCertified:  # of some rows, perhaps not of all
+                    for place in np.ndindex(out.shape):
+                        with suppress(NotCertified):
+                            out[place] = regret(instance, counts[place])
+        return found
+
     def to_frame(self, library: str = "pandas", *, counts: bool = False) -> Any:
-        """Return a tidy data frame: one row for each instance, seed and checkpoint.
+        """Return the columns of :meth:`to_columns` as a data frame.
 
         Parameters
         ----------
         library : {"pandas", "polars", "pyarrow"}
         counts : bool
             Add a column for each arm, ``pulls_NAME``.
-
-        Returns
-        -------
-        data frame
-            With columns instance, seed, policy, horizon, loss and, where it is defined, regret.
         """
-        shape = self.counts.shape[:-1]
-        columns: dict[str, Any] = {
-            "instance": np.repeat(self.instance_numbers, shape[1] * shape[2]),
-            "seed": np.tile(np.repeat(self.seeds, shape[2]), shape[0]),
-            "policy": [self.policy.label] * (shape[0] * shape[1] * shape[2]),
-            "horizon": np.tile(self.checkpoints, shape[0] * shape[1]),
-            "loss": self.loss().ravel(),
-        }
-        with suppress(
-            NotApplicable
-        ):  # fading, or indefinite with many arms: only the loss is known
-            columns["regret"] = self.regret().ravel()
-        if counts:
-            for k, name in enumerate(self.instances[0].arms):
-                columns[f"pulls_{name}"] = self.counts[..., k].ravel()
-        return make_frame(columns, library)
+        return make_frame(self.to_columns(counts=counts), library)
 
     def plot(self, ax: Axes | None = None, label: str | None = None) -> Axes:
         """Draw mean regret against the horizon on log scales, with 95 % confidence intervals.
@@ -199,15 +229,15 @@ class Trajectory:
     def save(self, path: str | Path) -> None:
         """Write the run to a Parquet file: one row a checkpoint, the settings as JSON metadata."""
         pyarrow = optional_module("pyarrow")
-        instances, seeds, marks, arms = self.counts.shape
+        instances, seeds, marks, n_arms = self.counts.shape
         rows = instances * seeds * marks
         grid = _grid(self.instance_numbers, self.seeds, self.checkpoints)
         columns = dict(zip(KEYS, grid, strict=True))
         counts = np.ascontiguousarray(self.counts, np.int64).ravel()
-        columns["counts"] = pyarrow.FixedSizeListArray.from_arrays(counts, arms)
+        columns["counts"] = pyarrow.FixedSizeListArray.from_arrays(counts, n_arms)
         if self.expected_loss is not None:
             columns["expected_loss"] = self.expected_loss.ravel()
-        for name, values in (("arms", self.arms), ("losses", self.losses)):
+        for name, values in (("choices", self.choices), ("losses", self.losses)):
             if values is not None:
                 ends = np.zeros(rows + 1, np.int64)
                 ends[marks::marks] = values.shape[-1]
@@ -227,10 +257,17 @@ class Trajectory:
         write_table(path, pyarrow.table(columns), settings)
 
     @classmethod
-    def load(cls, path: str | Path) -> Trajectory:
-        """Read a run written by :meth:`save`; a policy of your own must have been imported.
+    def load(cls, path: str | Path, policy: Policy | None = None) -> Trajectory:
+        """Read a run written by :meth:`save`.
 
         Nothing of the file is trusted: not the order of its rows, and no count.
+
+        Parameters
+        ----------
+        path : path
+        policy : Policy, optional
+            The policy that played. By default it is made from the file; the module of one of your
+            own is imported.
         """
         optional_module("pyarrow.parquet")
         try:
@@ -245,7 +282,7 @@ class Trajectory:
                 raise InvalidInput(f"{path} has the format {settings['format']!r}, not {FORMAT!r}")
             if whole is None and "columns" in settings:  # earlier versions wrote neither
                 raise InvalidInput(f"{path} was changed by another program: its checksum is gone")
-            return cls(**_loaded(table, settings))
+            return cls(**_read_columns(table, settings, policy))
         except FileNotFoundError:
             raise
         except MemoryError:
@@ -253,16 +290,16 @@ class Trajectory:
         except NOT_OURS as error:
             if isinstance(error, InvalidInput) and str(path) in str(error):
                 raise
-            told = str(error) if isinstance(error, InvalidInput) else f"{error!r:.200}"
-            raise InvalidInput(f"{path} is not a saved trajectory: {told}") from None
+            why = str(error) if isinstance(error, InvalidInput) else f"{error!r:.200}"
+            raise InvalidInput(f"{path} is not a saved trajectory: {why}") from None
 
     def __repr__(self) -> str:
         """Say who played, how long, and how often."""
-        instances, seeds, marks, arms = self.counts.shape
+        instances, seeds, marks, n_arms = self.counts.shape
         scenario = "" if self.scenario is None else f"{self.scenario!r}, "
         return (
             f"Trajectory({self.policy!r}, {self.noise!r}, {scenario}horizon {self.horizon:,}, "
-            f"{instances} instances × {seeds} seeds × {marks} checkpoints × {arms} arms)"
+            f"{instances} instances × {seeds} seeds × {marks} checkpoints × {n_arms} arms)"
         )
 
 
@@ -275,7 +312,7 @@ def _grid(numbers: Any, seeds: Any, marks: Any) -> tuple[Any, Any, Any]:
     )
 
 
-def _loaded(table: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
+def _read_columns(table: Any, settings: Mapping[str, Any], policy: Policy | None) -> dict[str, Any]:
     instances = tuple(Instance.from_json(data) for data in settings["instances"])
     keys = [_whole_numbers(table, name) for name in KEYS]
     numbers = np.array(settings.get("instance_numbers", _in_order(keys[0])), np.uint64)
@@ -292,18 +329,20 @@ def _loaded(table: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
     loss = None
     if "expected_loss" in table.column_names:
         loss = _values(table, "expected_loss").astype(np.float64).reshape(shape)
-    arms, losses = (_recorded(table, name, shape, horizon) for name in ("arms", "losses"))
-    _require_played(counts, marks, arms)
+    choices, losses = (
+        _read_recorded(table, name, shape, horizon) for name in ("choices", "losses")
+    )
+    _require_played(counts, marks, choices)
     scenario = settings.get("scenario")
     return {
         "instances": instances,
-        "policy": policy_from_json(settings["policy"]),
+        "policy": policy_from_json(settings["policy"], policy),
         "noise": noise_from_json(settings["noise"]),
         "seeds": seeds,
         "checkpoints": marks,
         "counts": counts,
         "expected_loss": loss,
-        "arms": None if arms is None else arms.astype(np.int32),
+        "choices": None if choices is None else choices.astype(np.int32),
         "losses": losses,
         "horizon": horizon,
         "instance_numbers": numbers,
@@ -311,7 +350,7 @@ def _loaded(table: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _recorded(table: Any, name: str, shape: tuple[int, int, int], horizon: int) -> Any:
+def _read_recorded(table: Any, name: str, shape: tuple[int, int, int], horizon: int) -> Any:
     """Return what was recorded of every round, (instances, seeds, horizon); None if nothing was."""
     if name not in table.column_names:
         return None
@@ -360,7 +399,7 @@ def _order(keys: Any, wanted: Any) -> Any:
     )
 
 
-def _require_played(counts: Ints, marks: Ints, arms: Any) -> None:
+def _require_played(counts: Ints, marks: Ints, choices: Any) -> None:
     """Raise unless counts are those of runs that pulled one arm in each round."""
     if (counts < 0).any():
         raise InvalidInput("counts must not be negative")
@@ -368,15 +407,15 @@ def _require_played(counts: Ints, marks: Ints, arms: Any) -> None:
         raise InvalidInput("the counts of a run must add up to the round")
     if (np.diff(counts, axis=2) < 0).any():
         raise InvalidInput("the counts of a run must not fall")
-    if arms is None:
+    if choices is None:
         return
     width = counts.shape[-1]
-    if (arms < 0).any() or (arms >= width).any():
-        raise InvalidInput(f"recorded arms must be 0 … {width - 1}")
+    if (choices < 0).any() or (choices >= width).any():
+        raise InvalidInput(f"recorded choices must be 0 … {width - 1}")
     stretch = np.searchsorted(marks, np.arange(1, marks[-1] + 1))
-    runs = arms.reshape(-1, arms.shape[-1])
+    runs = choices.reshape(-1, choices.shape[-1])
     for run, found in zip(runs, counts.reshape(-1, *counts.shape[2:]), strict=True):
         places = stretch * width + run[: marks[-1]]
         pulls = np.bincount(places, minlength=counts.shape[2] * width).reshape(-1, width)
         if (pulls.cumsum(axis=0) != found).any():
-            raise InvalidInput("the recorded arms are not those that were counted")
+            raise InvalidInput("the recorded choices are not those that were counted")

@@ -47,7 +47,7 @@ def _steps(policies: Sequence[Policy]) -> Iterator[tuple[str, Callable[[], objec
 
 
 def _judge() -> None:
-    instance = random_instance(arms=3, seed=0)
+    instance = random_instance(n_arms=3, seed=0)
     run = simulate(instance, LCB(), 30, GaussianNoise(1.0), checkpoints=[10, 30])
     run.regret()
     run.slope(10, 30)
@@ -56,12 +56,12 @@ def _judge() -> None:
 
 
 def _play(policy: Policy, scenario: Scenario | None) -> None:
-    instance = random_instance(arms=3, seed=0)
+    instance = random_instance(n_arms=3, seed=0)
     simulate(instance, policy, 3, GaussianNoise(1.0), progress=False, scenario=scenario)
 
 
 def _decide(policy: Policy) -> None:
-    instance = random_instance(arms=3, seed=0)
+    instance = random_instance(n_arms=3, seed=0)
     agent = Agent(policy, 3, instance=instance, horizon=9)
     world = Environment(instance, GaussianNoise(1.0))
     for _ in range(3):

@@ -41,15 +41,15 @@ class Progress(NamedTuple):
 
 def fresh(world: World) -> Progress:
     """Return the progress of a world in which nothing was pulled yet."""
-    arms = world.initial_loss.size
+    n_arms = world.initial_loss.size
     low_rank = world.kind == LOW_RANK
     rank = world.values.shape[1] if low_rank else 0
     lazy = world.kind == SPARSE and world.memory < 1.0
     return Progress(
-        counts=np.zeros(arms, np.int64),
-        weights=np.zeros(rank if low_rank else arms),
+        counts=np.zeros(n_arms, np.int64),
+        weights=np.zeros(rank if low_rank else n_arms),
         low=np.zeros(rank),
-        last=np.zeros(arms if lazy else 0, np.int64),
+        last=np.zeros(n_arms if lazy else 0, np.int64),
     )
 
 
@@ -184,13 +184,13 @@ def all_deviations(world: World, progress: Progress, counts: Floats, out: Floats
 @kernel
 def total_losses(world: World, progress: Progress, linear_term: Floats, counts: Floats) -> Floats:
     """Return b·x + ½·xᵀAx (Prop. 2.1) for each row x of ``counts`` (rows, arms)."""
-    rows, arms = counts.shape
-    deviations = np.empty(arms)
+    rows, n_arms = counts.shape
+    deviations = np.empty(n_arms)
     totals = np.empty(rows)
     for row in range(rows):
         all_deviations(world, progress, counts[row], deviations)
         total = 0.0
-        for i in range(arms):
+        for i in range(n_arms):
             total += counts[row, i] * (linear_term[i] + 0.5 * deviations[i])
         totals[row] = total
     return totals

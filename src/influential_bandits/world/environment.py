@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from influential_bandits.checks import arm_number, whole_number
@@ -55,6 +57,11 @@ class Environment:
         self._progress = fresh(instance.world)
         self._source = self.noise.source()
 
+    def __repr__(self) -> str:
+        """Say which world it is, and how far it is played."""
+        rounds = f"{self.round} round{'s' * (self.round != 1)} played"
+        return f"Environment({self.instance!r}, {self.noise!r}, {rounds})"
+
     @property
     def counts(self) -> Ints:
         """How often each arm was pulled, (arms,); a copy."""
@@ -97,3 +104,34 @@ def _pull(
 def _all_losses(world: World, progress: Progress, t: int, out: Floats) -> None:
     for arm in range(out.size):
         out[arm] = expected_loss(world, progress, arm, t)
+
+
+@kernel
+def pull_all(
+    world: World,
+    progress: Progress,
+    noise: Source,
+    keys: Any,
+    t: int,
+    arms: Ints,
+    out: Floats,
+) -> None:
+    """Pull an arm in round t of each of many runs; every array of ``progress`` has a row a run."""
+    for run in range(out.size):
+        own = Progress(
+            progress.counts[run], progress.weights[run], progress.low[run], progress.last[run]
+        )
+        expected = expected_loss(world, own, arms[run], t)
+        out[run] = observed_loss(noise, expected, keys[run, 0], keys[run, 1], 0, t, arms[run])
+        advance(world, own, arms[run], t)
+
+
+@kernel
+def expect_all(world: World, progress: Progress, t: int, out: Floats) -> None:
+    """Write the losses before noise of all arms in round t of each of many runs to ``out``."""
+    for run in range(out.shape[0]):
+        own = Progress(
+            progress.counts[run], progress.weights[run], progress.low[run], progress.last[run]
+        )
+        for arm in range(out.shape[1]):
+            out[run, arm] = expected_loss(world, own, arm, t)

@@ -72,12 +72,12 @@ def linear_lower_bound(first_arm: int = 0) -> Instance:
     return Instance(matrix, loss)
 
 
-def random_instance(arms: int, seed: int, rank: int | None = None) -> Instance:
+def random_instance(n_arms: int, seed: int, rank: int | None = None) -> Instance:
     """Return a random instance as in Sec. 4.1: A = BᵀB / max|BᵀB|, entries of B and l1 ~ N(0, 1).
 
     Parameters
     ----------
-    arms : int
+    n_arms : int
         K ≥ 1.
     seed : int
         Names the instance, for good.
@@ -86,24 +86,24 @@ def random_instance(arms: int, seed: int, rank: int | None = None) -> Instance:
 
     Examples
     --------
-    >>> random_instance(arms=3, seed=0)
+    >>> random_instance(n_arms=3, seed=0)
     Instance(3 arms, dense interaction, max|A| = 1)
-    >>> random_instance(arms=100_000, seed=0, rank=16)
+    >>> random_instance(n_arms=100_000, seed=0, rank=16)
     Instance(100000 arms, low-rank interaction (rank 16), max|A| = 1)
     """
-    arms = whole_number("arms", arms, 1)
+    n_arms = whole_number("n_arms", n_arms, 1)
     seed = whole_number("seed", seed, 0)
     if rank is None:
-        _require_dense(arms)
-        b = _normals(seed, (arms, arms), 0)
-        return Instance(_normalised_gram(b), _normals(seed, (1, arms), 1)[0])
+        _require_dense(n_arms)
+        b = _normals(seed, (n_arms, n_arms), 0)
+        return Instance(_normalised_gram(b), _normals(seed, (1, n_arms), 1)[0])
     rank = whole_number("rank", rank, 1)
-    factors = _normals(seed, (arms, rank), 0)
+    factors = _normals(seed, (n_arms, rank), 0)
     interaction = LowRankInteraction(factors / np.sqrt(_largest_square(factors)))
-    return Instance(interaction, _normals(seed, (1, arms), 1)[0])
+    return Instance(interaction, _normals(seed, (1, n_arms), 1)[0])
 
 
-def instance_with_support(arms: int, support: int, seed: int) -> Instance:
+def instance_with_support(n_arms: int, support: int, seed: int) -> Instance:
     """Return a random instance whose best mix p* uses exactly the first ``support`` arms.
 
     p* is the point of the simplex that minimises ½·pᵀAp; its support decides whether regret can
@@ -113,26 +113,26 @@ def instance_with_support(arms: int, support: int, seed: int) -> Instance:
 
     Examples
     --------
-    >>> instance_with_support(arms=5, support=2, seed=0)
+    >>> instance_with_support(n_arms=5, support=2, seed=0)
     Instance(5 arms, dense interaction, max|A| = 1)
     """
-    arms = whole_number("arms", arms, 1)
+    n_arms = whole_number("n_arms", n_arms, 1)
     support = whole_number("support", support, 1)
     seed = whole_number("seed", seed, 0)
-    _require_dense(arms)
-    if support > arms:
-        raise InvalidInput(f"support must be at most arms = {arms}, got {support}")
-    vectors = _normals(seed, (arms, arms), 2)
+    _require_dense(n_arms)
+    if support > n_arms:
+        raise InvalidInput(f"support must be at most n_arms = {n_arms}, got {support}")
+    vectors = _normals(seed, (n_arms, n_arms), 2)
     mix = 0.2 + _uniforms(seed, support, 3)
     mix /= math.fsum(mix)
     around = vectors[:support, 1:]
     around -= (mix[:, None] * around).sum(axis=0)
     vectors[:support, 0] = 1.0
-    vectors[support:, 0] = 1.2 + _uniforms(seed, arms - support, 4)
-    return Instance(_normalised_gram(vectors.T.copy()), _normals(seed, (1, arms), 1)[0])
+    vectors[support:, 0] = 1.2 + _uniforms(seed, n_arms - support, 4)
+    return Instance(_normalised_gram(vectors.T.copy()), _normals(seed, (1, n_arms), 1)[0])
 
 
-def block_instance(arms: int, blocks: int, seed: int, within: float = 0.8) -> Instance:
+def block_instance(n_arms: int, blocks: int, seed: int, within: float = 0.8) -> Instance:
     """Return a random instance whose arms come in blocks that tire together, as genres may.
 
     Arm i has a strength sᵢ in (½, 1) and its block a random direction u on the unit sphere of as
@@ -143,8 +143,8 @@ def block_instance(arms: int, blocks: int, seed: int, within: float = 0.8) -> In
 
     Parameters
     ----------
-    arms, blocks : int
-        1 ≤ blocks ≤ arms.
+    n_arms, blocks : int
+        1 ≤ blocks ≤ n_arms.
     seed : int
         Names the instance, for good.
     within : float in [0, 1]
@@ -152,30 +152,30 @@ def block_instance(arms: int, blocks: int, seed: int, within: float = 0.8) -> In
 
     Examples
     --------
-    >>> instance = block_instance(arms=6, blocks=2, seed=0)
+    >>> instance = block_instance(n_arms=6, blocks=2, seed=0)
     >>> bool(instance.interaction.to_dense()[0, 2] > 0)  # arms 0, 2 and 4 are a block
     True
     """
-    arms = whole_number("arms", arms, 1)
+    n_arms = whole_number("n_arms", n_arms, 1)
     blocks = whole_number("blocks", blocks, 1)
     seed = whole_number("seed", seed, 0)
-    _require_dense(arms)
-    if blocks > arms:
-        raise InvalidInput(f"blocks must be at most arms = {arms}, got {blocks}")
+    _require_dense(n_arms)
+    if blocks > n_arms:
+        raise InvalidInput(f"blocks must be at most n_arms = {n_arms}, got {blocks}")
     if not is_real(within) or not 0.0 <= within <= 1.0:
         raise InvalidInput(f"within must lie in [0, 1], got {shown(within)}")
-    strengths = 0.5 + 0.5 * _uniforms(seed, arms, 5)
+    strengths = 0.5 + 0.5 * _uniforms(seed, n_arms, 5)
     directions = _normals(seed, (blocks, blocks), 6)
-    vectors = np.zeros((arms, blocks + arms))
-    for arm in range(arms):
+    vectors = np.zeros((n_arms, blocks + n_arms))
+    for arm in range(n_arms):
         shared = directions[arm % blocks]
         shared = shared / np.sqrt(ordered_dot(shared, shared))
         vectors[arm, :blocks] = strengths[arm] * math.sqrt(within) * shared
         vectors[arm, blocks + arm] = strengths[arm] * math.sqrt(1.0 - within)
-    return Instance(_normalised_gram(vectors.T.copy()), _normals(seed, (1, arms), 1)[0])
+    return Instance(_normalised_gram(vectors.T.copy()), _normals(seed, (1, n_arms), 1)[0])
 
 
-def recovery_instance(arms: int, seed: int) -> Instance:
+def recovery_instance(n_arms: int, seed: int) -> Instance:
     """Return a random instance where a pull tires its own arm and lets all others recover.
 
     Off its diagonal A is −w with independent w ~ U(0, 1); on it, A_ii = Σ w + U(0, 1), so that A is
@@ -184,25 +184,25 @@ def recovery_instance(arms: int, seed: int) -> Instance:
 
     Examples
     --------
-    >>> matrix = recovery_instance(arms=3, seed=0).interaction.to_dense()
+    >>> matrix = recovery_instance(n_arms=3, seed=0).interaction.to_dense()
     >>> (matrix > 0).tolist()
     [[True, False, False], [False, True, False], [False, False, True]]
     """
-    arms = whole_number("arms", arms, 1)
+    n_arms = whole_number("n_arms", n_arms, 1)
     seed = whole_number("seed", seed, 0)
-    _require_dense(arms)
-    weights = np.zeros((arms, arms))
-    below = np.tril_indices(arms, -1)
+    _require_dense(n_arms)
+    weights = np.zeros((n_arms, n_arms))
+    below = np.tril_indices(n_arms, -1)
     weights[below] = _uniforms(seed, len(below[0]), 7)
     weights += weights.T
-    own = _uniforms(seed, arms, 8)
+    own = _uniforms(seed, n_arms, 8)
     matrix = np.diag([math.fsum([*row, more]) for row, more in zip(weights, own, strict=True)])
     matrix -= weights
     interaction = DenseInteraction(matrix / np.abs(matrix).max())
-    return Instance(interaction, _normals(seed, (1, arms), 1)[0])
+    return Instance(interaction, _normals(seed, (1, n_arms), 1)[0])
 
 
-def indefinite_instance(arms: int, seed: int) -> Instance:
+def indefinite_instance(n_arms: int, seed: int) -> Instance:
     """Return a random instance with an indefinite interaction (Sec. 5.1): some mixes reinforce.
 
     A = (M + Mᵀ) / max|M + Mᵀ| with entries of M ~ N(0, 1), drawn again until A has eigenvalues of
@@ -217,15 +217,15 @@ def indefinite_instance(arms: int, seed: int) -> Instance:
 
     Examples
     --------
-    >>> indefinite_instance(arms=3, seed=0)
+    >>> indefinite_instance(n_arms=3, seed=0)
     Instance(3 arms, dense interaction, max|A| = 1, indefinite)
     """
-    arms = whole_number("arms", arms, 2)
+    n_arms = whole_number("n_arms", n_arms, 2)
     seed = whole_number("seed", seed, 0)
-    _require_dense(arms)
-    loss = _normals(seed, (1, arms), 1)[0]
+    _require_dense(n_arms)
+    loss = _normals(seed, (1, n_arms), 1)[0]
     for attempt in itertools.count(FIRST_ATTEMPT):
-        half = _normals(seed, (arms, arms), attempt)
+        half = _normals(seed, (n_arms, n_arms), attempt)
         matrix = half + half.T
         matrix /= np.abs(matrix).max()
         eigenvalues = np.linalg.eigvalsh(matrix)
@@ -288,8 +288,8 @@ def _uniforms(seed: int, size: int, number: int) -> Floats:
     return out
 
 
-def _require_dense(arms: int) -> None:
-    if arms > DENSE_ARMS:
+def _require_dense(n_arms: int) -> None:
+    if n_arms > DENSE_ARMS:
         raise InvalidInput(
-            f"a dense matrix of {arms:,} arms is too large; see random_instance(rank=…)"
+            f"a dense matrix of {n_arms:,} arms is too large; see random_instance(rank=…)"
         )

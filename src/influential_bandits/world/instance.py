@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import Frozen, is_real, shown
+from influential_bandits.checks import Frozen, checked_names, is_real, real_array, shown
 from influential_bandits.errors import InvalidInput, InvalidInstance, NotApplicable
 from influential_bandits.files import read_json, write_json
 from influential_bandits.numerics.arrays import Floats
@@ -18,9 +18,9 @@ from influential_bandits.world.dynamics import World, all_deviations, fresh, tot
 from influential_bandits.world.interaction import (
     DenseInteraction,
     Interaction,
-    _frozen,
-    _numbers,
     as_interaction,
+    check_numbers,
+    freeze,
     interaction_from_json,
 )
 
@@ -39,7 +39,7 @@ class Instance(Frozen):
         The symmetric interaction matrix A.
     initial_loss : array (arms,)
         The losses l1 before the first pull.
-    arms : sequence of str, optional
+    arm_names : sequence of str, optional
         Names of the arms, unique; by default "0", "1", ….
     memory : float in (0, 1]
         γ, how much of the past influence is left after each round: deviation ← γ·deviation + A[i].
@@ -63,16 +63,16 @@ class Instance(Frozen):
         self,
         interaction: Interaction | npt.ArrayLike,
         initial_loss: npt.ArrayLike,
-        arms: Sequence[str] | None = None,
+        arm_names: Sequence[str] | None = None,
         memory: float = 1.0,
         *,
         definite: bool = True,
     ) -> None:
         matrix = as_interaction(interaction)
-        loss = _numbers(initial_loss, "initial_loss")
-        if loss.shape != (matrix.arms,):
+        loss = check_numbers(initial_loss, "initial_loss")
+        if loss.shape != (matrix.n_arms,):
             raise InvalidInstance(
-                f"initial_loss must have one number for each of the {matrix.arms} arms of the "
+                f"initial_loss must have one number for each of the {matrix.n_arms} arms of the "
                 f"interaction, got shape {loss.shape}"
             )
         if not is_real(memory):
@@ -83,8 +83,8 @@ class Instance(Frozen):
             raise InvalidInstance(_indefinite(matrix))
         self._set(
             _interaction=matrix,
-            _initial_loss=_frozen(loss),
-            _names=None if arms is None else _names(arms, matrix.arms),
+            _initial_loss=freeze(loss),
+            _names=None if arm_names is None else _names(arm_names, matrix.n_arms),
             _memory=float(memory),
             _remembered={},
         )
@@ -111,14 +111,14 @@ class Instance(Frozen):
         return self._memory
 
     @cached_property
-    def arms(self) -> tuple[str, ...]:
+    def arm_names(self) -> tuple[str, ...]:
         """Names of the arms."""
         return self._names or tuple(str(i) for i in range(self.n_arms))
 
     @property
     def n_arms(self) -> int:
         """Number of arms K."""
-        return self._interaction.arms
+        return self._interaction.n_arms
 
     @property
     def definite(self) -> bool:
@@ -128,8 +128,8 @@ class Instance(Frozen):
     @cached_property
     def linear_term(self) -> Floats:
         """The vector b = l1 − ½·diag(A), (arms,): the total loss is b·x + ½·xᵀAx (Prop. 2.1)."""
-        self.require_lasting_memory("linear_term")
-        return _frozen(self._initial_loss - 0.5 * self._interaction.diagonal)
+        require_lasting_memory(self, "linear_term")
+        return freeze(self._initial_loss - 0.5 * self._interaction.diagonal)
 
     @cached_property
     def world(self) -> World:
@@ -155,8 +155,8 @@ class Instance(Frozen):
         -------
         array (arms,)
         """
-        self.require_lasting_memory("losses from counts")
-        x = self.checked_counts(counts)
+        require_lasting_memory(self, "losses from counts")
+        x = check_counts(self, counts)
         if x.ndim != 1:
             raise InvalidInput(f"losses takes one vector of counts, got shape {x.shape}")
         deviations = np.empty(self.n_arms)
@@ -174,40 +174,11 @@ class Instance(Frozen):
         -------
         float or array (...)
         """
-        self.require_lasting_memory("total loss from counts (Prop. 2.1)")
-        x = self.checked_counts(counts)
+        require_lasting_memory(self, "total loss from counts (Prop. 2.1)")
+        x = check_counts(self, counts)
         flat = np.ascontiguousarray(x.reshape(-1, self.n_arms))
         totals = total_losses(self.world, fresh(self.world), self.linear_term, flat)
         return float(totals[0]) if x.ndim == 1 else totals.reshape(x.shape[:-1])
-
-    def require_lasting_memory(self, what: str) -> None:
-        """Raise unless γ = 1, for what depends on counts alone."""
-        if self._memory < 1.0:
-            raise NotApplicable(
-                f"{what} needs memory = 1, but here memory = {self._memory}: with fading influence "
-                "the order of the pulls matters, not only how many there were"
-            )
-
-    def remember(self, name: str, make: Callable[[], Result]) -> Result:
-        """Return what ``make`` gives, made once: nothing about an instance ever changes."""
-        if name not in self._remembered:
-            self._remembered[name] = make()
-        return self._remembered[name]
-
-    def checked_counts(self, counts: npt.ArrayLike) -> Floats:
-        """Return counts (..., arms) as floats, or say what is wrong with them."""
-        try:
-            x = np.asarray(counts, dtype=np.float64)
-        except (TypeError, ValueError, OverflowError):
-            raise InvalidInput(f"counts must be numbers, got {shown(counts)}") from None
-        if x.shape[-1:] != (self.n_arms,):
-            raise InvalidInput(
-                f"counts must have one number for each of the {self.n_arms} arms in the last axis, "
-                f"got shape {x.shape}"
-            )
-        if not np.isfinite(x).all() or (x < 0).any():
-            raise InvalidInput("counts must be finite and not negative")
-        return x
 
     def to_json(self) -> dict[str, Any]:
         """Return the instance as JSON data; floats are written exactly."""
@@ -215,7 +186,7 @@ class Instance(Frozen):
             "format": FORMAT,
             "interaction": self._interaction.to_json(),
             "initial_loss": self._initial_loss.tolist(),
-            "arms": None if self._names is None else list(self._names),
+            "arm_names": None if self._names is None else list(self._names),
             "memory": self._memory,
         }
 
@@ -227,7 +198,7 @@ class Instance(Frozen):
         try:
             interaction = interaction_from_json(data["interaction"])
             return cls(
-                interaction, data["initial_loss"], data["arms"], data["memory"], definite=False
+                interaction, data["initial_loss"], data["arm_names"], data["memory"], definite=False
             )
         except KeyError as missing:
             raise InvalidInstance(f"the instance file has no {missing} entry") from None
@@ -256,7 +227,7 @@ class Instance(Frozen):
         return (
             self._interaction == other._interaction
             and np.array_equal(self._initial_loss, other._initial_loss)
-            and self.arms == other.arms
+            and self.arm_names == other.arm_names
             and self._memory == other._memory
         )
 
@@ -271,7 +242,7 @@ class Instance(Frozen):
         parts = [
             f"{self.n_arms} arms",
             f"{matrix.name} interaction{rank}",
-            f"max|A| = {matrix.scale:.4g}",
+            f"max|A| = {matrix.max_abs:.4g}",
         ]
         if matrix.vouched:
             parts.append("definiteness vouched for by the caller")
@@ -292,6 +263,36 @@ def require_instance(given: object) -> Instance:
     return given
 
 
+def require_lasting_memory(instance: Instance, what: str) -> None:
+    """Raise unless γ = 1, for what depends on counts alone."""
+    if instance.memory < 1.0:
+        raise NotApplicable(
+            f"{what} needs memory = 1, but here memory = {instance.memory}: with fading influence "
+            "the order of the pulls matters, not only how many there were"
+        )
+
+
+def remember(instance: Instance, name: str, make: Callable[[], Result]) -> Result:
+    """Return what ``make`` gives, made once: nothing about an instance ever changes."""
+    known = instance._remembered
+    if name not in known:
+        known[name] = make()
+    return known[name]
+
+
+def check_counts(instance: Instance, counts: npt.ArrayLike) -> Floats:
+    """Return counts (..., arms) as floats, or say what is wrong with them."""
+    x = real_array("counts", counts)
+    if x.shape[-1:] != (instance.n_arms,):
+        raise InvalidInput(
+            f"counts must have one number for each of the {instance.n_arms} arms in the last axis, "
+            f"got shape {x.shape}"
+        )
+    if not np.isfinite(x).all() or (x < 0).any():
+        raise InvalidInput("counts must be finite and not negative")
+    return x
+
+
 def _instance(
     interaction: Interaction, loss: Floats, names: tuple[str, ...] | None, memory: float
 ) -> Instance:
@@ -307,22 +308,8 @@ def _indefinite(matrix: Interaction) -> str:
     )
 
 
-def _names(arms: Sequence[str], expected: int) -> tuple[str, ...]:
-    several = isinstance(arms, Iterable) and not isinstance(arms, str)
-    if not several or not all(isinstance(name, str) for name in arms):
-        raise InvalidInstance(f"arms must be a sequence of strings, got {shown(arms)}")
-    names = tuple(arms)
-    if broken := next((name for name in names if not _is_text(name)), None):
-        raise InvalidInstance(
-            f"arm names must be text, but {broken!r:.60} holds half a character (a lone surrogate)"
-        )
+def _names(arm_names: Sequence[str], expected: int) -> tuple[str, ...]:
+    names = checked_names("arm_names", arm_names, InvalidInstance)
     if len(names) != expected:
-        raise InvalidInstance(f"arms must name all {expected} arms, got {len(names)} names")
-    if len(set(names)) != len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise InvalidInstance(f"arm names must be unique, but {twice!r} occurs twice")
+        raise InvalidInstance(f"arm_names must name all {expected} arms, got {len(names)} names")
     return names
-
-
-def _is_text(name: str) -> bool:
-    return not any("\ud800" <= character <= "\udfff" for character in name)

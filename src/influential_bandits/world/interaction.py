@@ -43,7 +43,7 @@ class Interaction(Frozen, ABC):
 
     @property
     @abstractmethod
-    def arms(self) -> int:
+    def n_arms(self) -> int:
         """Number of arms K."""
 
     @abstractmethod
@@ -61,7 +61,7 @@ class Interaction(Frozen, ABC):
 
     @cached_property
     @abstractmethod
-    def scale(self) -> float:
+    def max_abs(self) -> float:
         """Largest absolute entry of A, the norm of Assumption 2.4."""
 
     @property
@@ -75,7 +75,7 @@ class Interaction(Frozen, ABC):
 
     def to_dense(self) -> Floats:
         """Return A as an array (arms, arms)."""
-        return self.rows(np.arange(self.arms))
+        return self.rows(np.arange(self.n_arms))
 
     def __array__(
         self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
@@ -83,11 +83,11 @@ class Interaction(Frozen, ABC):
         """Return A for ``np.asarray``: a copy, since A itself cannot be changed."""
         if copy is False:
             raise ValueError("an interaction cannot be made an array without a copy")
-        size = 8 * self.arms**2
+        size = 8 * self.n_arms**2
         if self.kind != DENSE and size > MOST_BYTES:
             raise InvalidInput(
-                f"a dense matrix of {self.arms:,} arms takes {size / 2**30:,.1f} GiB; take some of "
-                "its rows(), or times(x), or call to_dense() if you mean it"
+                f"a dense matrix of {self.n_arms:,} arms takes {size / 2**30:,.1f} GiB; take some "
+                "of its rows(), or times(x), or call to_dense() if you mean it"
             )
         return np.asarray(self.to_dense(), dtype)
 
@@ -109,6 +109,11 @@ class Interaction(Frozen, ABC):
     def __hash__(self) -> int:
         """Hash by the numbers, like equality."""
         return hash((self.kind, self.values.shape, self.values.tobytes(), self.columns.tobytes()))
+
+    def __repr__(self) -> str:
+        """Say the size."""
+        rank = f", rank {self.values.shape[1]}" if self.kind == LOW_RANK else ""
+        return f"{type(self).__name__}({self.n_arms} arms{rank}, max|A| = {self.max_abs:.4g})"
 
 
 class DenseInteraction(Interaction):
@@ -136,7 +141,7 @@ class DenseInteraction(Interaction):
     name = "dense"
 
     def __init__(self, matrix: npt.ArrayLike) -> None:
-        a = _numbers(matrix, "interaction")
+        a = check_numbers(matrix, "interaction")
         _require_square(a.shape)
         gap = np.abs(a - a.T)
         i, j = np.unravel_index(np.argmax(gap), gap.shape)
@@ -145,10 +150,10 @@ class DenseInteraction(Interaction):
                 f"interaction is not symmetric: |A[{i},{j}] − A[{j},{i}]| = {gap[i, j]:.3g}; "
                 "pass (A + A.T) / 2 if the difference is meaningless"
             )
-        self._set(values=_frozen(a if gap[i, j] == 0 else (a + a.T) / 2))
+        self._set(values=freeze(a if gap[i, j] == 0 else (a + a.T) / 2))
 
     @property
-    def arms(self) -> int:
+    def n_arms(self) -> int:
         return len(self.values)
 
     def rows(self, indices: npt.ArrayLike) -> Floats:
@@ -159,10 +164,10 @@ class DenseInteraction(Interaction):
 
     @cached_property
     def diagonal(self) -> Floats:
-        return _frozen(np.diagonal(self.values).copy())
+        return freeze(np.diagonal(self.values).copy())
 
     @cached_property
-    def scale(self) -> float:
+    def max_abs(self) -> float:
         return float(np.abs(self.values).max())
 
     @cached_property
@@ -173,12 +178,12 @@ class DenseInteraction(Interaction):
     @property
     def tolerance(self) -> float:
         """How negative an eigenvalue may be and still count as a rounded zero."""
-        return float(self.arms**2 * np.finfo(float).eps * self.scale)
+        return float(self.n_arms**2 * np.finfo(float).eps * self.max_abs)
 
     @cached_property
     def definite(self) -> bool:  # type: ignore[override]
         try:  # a Cholesky factor proves it, in a tenth of the time that eigenvalues take
-            np.linalg.cholesky(self.values + self.tolerance * np.eye(self.arms))
+            np.linalg.cholesky(self.values + self.tolerance * np.eye(self.n_arms))
         except np.linalg.LinAlgError:
             return self.smallest_eigenvalue >= -self.tolerance
         return True
@@ -186,8 +191,8 @@ class DenseInteraction(Interaction):
     @cached_property
     def squares(self) -> tuple[Floats, Floats]:
         """L (arms, rank) and D (rank,) with dᵀAd = Σ D·(Lᵀd)²; by pivoted LDLᵀ."""
-        factor, weights = pivoted_ldl(self.values, self.arms * np.finfo(float).eps)
-        return _frozen(factor), _frozen(weights)
+        factor, weights = pivoted_ldl(self.values, self.n_arms * np.finfo(float).eps)
+        return freeze(factor), freeze(weights)
 
     def to_json(self) -> dict[str, Any]:
         return {"kind": self.name, "matrix": self.values.tolist()}
@@ -212,22 +217,22 @@ class LowRankInteraction(Interaction):
     definite = True
 
     def __init__(self, factors: npt.ArrayLike) -> None:
-        f = _numbers(factors, "factors")
+        f = check_numbers(factors, "factors")
         if f.ndim != 2:
             raise InvalidInstance(f"factors must be a matrix (arms, rank), got shape {f.shape}")
         if 0 in f.shape:
             raise InvalidInstance(f"factors must have arms and rank at least 1, got {f.shape}")
         require_losses("the diagonal of FFᵀ", np.einsum("ij,ij->i", f, f), InvalidInstance)
-        self._set(values=_frozen(f))
+        self._set(values=freeze(f))
 
     @property
-    def arms(self) -> int:
+    def n_arms(self) -> int:
         return len(self.values)
 
     @cached_property
     def squares(self) -> tuple[Floats, Floats]:
         """L (arms, rank) and D (rank,) with dᵀAd = Σ D·(Lᵀd)²: the factors themselves, and ones."""
-        return self.values, _frozen(np.ones(self.values.shape[1]))
+        return self.values, freeze(np.ones(self.values.shape[1]))
 
     def rows(self, indices: npt.ArrayLike) -> Floats:
         rows: Floats = self.values[np.asarray(indices)] @ self.values.T
@@ -239,10 +244,10 @@ class LowRankInteraction(Interaction):
 
     @cached_property
     def diagonal(self) -> Floats:
-        return _frozen(np.einsum("ij,ij->i", self.values, self.values))
+        return freeze(np.einsum("ij,ij->i", self.values, self.values))
 
     @cached_property
-    def scale(self) -> float:
+    def max_abs(self) -> float:
         return float(self.diagonal.max())  # |A_ij| ≤ √(A_ii·A_jj)
 
     def to_json(self) -> dict[str, Any]:
@@ -273,11 +278,11 @@ class SparseInteraction(Interaction):
 
     def __init__(self, matrix: Any, *, vouched: bool = False) -> None:
         if not scipy.sparse.issparse(matrix):
-            matrix = _numbers(matrix, "interaction")
+            matrix = check_numbers(matrix, "interaction")
         if not np.can_cast(matrix.dtype, np.float64, "same_kind"):
             raise InvalidInstance(f"interaction must be an array of numbers, not of {matrix.dtype}")
         _require_square(matrix.shape)
-        a = _checked_rows(scipy.sparse.csr_array(matrix, dtype=float, copy=True))
+        a = _check_rows(scipy.sparse.csr_array(matrix, dtype=float, copy=True))
         a.sum_duplicates()
         a.eliminate_zeros()
         require_losses("interaction", a.data, InvalidInstance)
@@ -297,9 +302,9 @@ class SparseInteraction(Interaction):
             )
         a.sort_indices()
         self._set(
-            values=_frozen(a.data.reshape(1, -1) + 0.0),
-            columns=_frozen(a.indices.astype(np.int64)),
-            offsets=_frozen(a.indptr.astype(np.int64)),
+            values=freeze(a.data.reshape(1, -1) + 0.0),
+            columns=freeze(a.indices.astype(np.int64)),
+            offsets=freeze(a.indptr.astype(np.int64)),
             vouched=bool(vouched),
         )
 
@@ -311,11 +316,11 @@ class SparseInteraction(Interaction):
     def matrix(self) -> Any:
         """A as a SciPy CSR array."""
         return scipy.sparse.csr_array(
-            (self.values[0], self.columns, self.offsets), shape=(self.arms, self.arms)
+            (self.values[0], self.columns, self.offsets), shape=(self.n_arms, self.n_arms)
         )
 
     @property
-    def arms(self) -> int:
+    def n_arms(self) -> int:
         return len(self.offsets) - 1
 
     def rows(self, indices: npt.ArrayLike) -> Floats:
@@ -328,10 +333,10 @@ class SparseInteraction(Interaction):
 
     @cached_property
     def diagonal(self) -> Floats:
-        return _frozen(self.matrix.diagonal())
+        return freeze(self.matrix.diagonal())
 
     @cached_property
-    def scale(self) -> float:
+    def max_abs(self) -> float:
         return float(np.abs(self.values).max(initial=0.0))
 
     @cached_property
@@ -346,7 +351,7 @@ class SparseInteraction(Interaction):
     def to_json(self) -> dict[str, Any]:
         return {
             "kind": self.name,
-            "arms": self.arms,
+            "n_arms": self.n_arms,
             "values": self.values[0].tolist(),
             "columns": self.columns.tolist(),
             "offsets": self.offsets.tolist(),
@@ -385,17 +390,17 @@ def interaction_from_json(data: Mapping[str, Any]) -> Interaction:
 
 def _sparse_matrix(data: Mapping[str, Any]) -> Any:
     try:
-        arms = whole_number("arms", data["arms"], 1, LARGEST_ARMS)
-        columns = [whole_number("column", column, 0, arms) for column in data["columns"]]
+        n_arms = whole_number("n_arms", data["n_arms"], 1, LARGEST_ARMS)
+        columns = [whole_number("column", column, 0, n_arms) for column in data["columns"]]
         ends = len(columns) + 1
         offsets = [whole_number("offset", offset, 0, ends) for offset in data["offsets"]]
         entries = data["values"], columns, offsets
-        return _checked_rows(scipy.sparse.csr_array(entries, shape=(arms, arms), dtype=float))
+        return _check_rows(scipy.sparse.csr_array(entries, shape=(n_arms, n_arms), dtype=float))
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInstance(f"the sparse interaction of the file is broken: {error}") from None
 
 
-def _checked_rows(matrix: Any) -> Any:
+def _check_rows(matrix: Any) -> Any:
     """Return a CSR array whose rows and columns are where they say; SciPy takes its word for it."""
     offsets, columns = matrix.indptr, matrix.indices
     if (
@@ -420,7 +425,7 @@ def _require_square(shape: tuple[int, ...]) -> None:
         raise InvalidInstance("interaction has no arms: there must be at least 1")
 
 
-def _numbers(given: object, what: str) -> Floats:
+def check_numbers(given: object, what: str) -> Floats:
     """Return finite float64 numbers, without negative zeros, or say what is wrong with them."""
     try:
         array = np.array(given, order="C").astype(np.float64, casting="same_kind")
@@ -430,7 +435,8 @@ def _numbers(given: object, what: str) -> Floats:
     return array + 0.0
 
 
-def _frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def freeze(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return an array that cannot be changed."""
     array = np.ascontiguousarray(array)
     array.flags.writeable = False
     return array

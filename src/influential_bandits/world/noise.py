@@ -131,9 +131,9 @@ class Noise:
     A noise is a frozen dataclass of numbers with a static method ``observe(c, t, arm, expected,
     rng)`` in plain Python, which the package compiles. It returns the loss that is observed when
     ``arm`` is pulled in round t ≥ 1 and the loss before noise is ``expected``. ``c`` has the fields
-    of the dataclass; ``rng`` is the stream of this round, for ``ib.uniform(rng, i)`` and
-    ``ib.normal(rng, i)``, i = 0, 1, 2, …. For the regret to mean what it says, observed losses
-    should have the mean ``expected``.
+    of the dataclass; ``rng`` is the stream of this round, for ``ib.random.uniform(rng, i)`` and
+    ``ib.random.normal(rng, i)``, i = 0, 1, 2, …. For the regret to mean what it says, observed
+    losses should have the mean ``expected``.
 
     The same function runs in :func:`simulate`, :class:`Environment` and Gymnasium, to the same
     bits; after an edit the new code runs, as with policies.
@@ -245,21 +245,21 @@ class NoNoise(Noise):
 
 @dataclass(frozen=True)
 class GaussianNoise(Noise):
-    """Normal noise of standard deviation ``scale`` (unbounded: outside Assumption 2.5).
+    """Normal noise of standard deviation ``sigma`` (unbounded: outside Assumption 2.5).
 
     Examples
     --------
     >>> GaussianNoise(0.1)
-    GaussianNoise(scale=0.1)
+    GaussianNoise(sigma=0.1)
     """
 
-    scale: float = 1.0
+    sigma: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "scale", _not_negative("scale", self.scale))
+        object.__setattr__(self, "sigma", _not_negative("sigma", self.sigma))
 
     def _plain_source(self) -> NoiseSource:
-        return NoiseSource(GAUSSIAN, self.scale, NO_VALUES)
+        return NoiseSource(GAUSSIAN, self.sigma, NO_VALUES)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from dense_learning import certified_minimum, objective, penalised
 
-from influential_bandits import InfluenceModel, planted_interaction, synthetic_log
+from influential_bandits import InfluenceModel
+from influential_bandits.data import planted_interaction, synthetic_log
 from influential_bandits.errors import InvalidInput
 from influential_bandits.learning.model_files import ARRAYS
 from influential_bandits.learning.solvers.gradient import descended, descent

@@ -17,14 +17,8 @@ from dense_learning import (
     penalised,
 )
 
-from influential_bandits import (
-    EventLog,
-    InfluenceModel,
-    LocalExecution,
-    Membership,
-    StationaryModel,
-    synthetic_log,
-)
+from influential_bandits import EventLog, InfluenceModel, LocalExecution, StationaryModel
+from influential_bandits.data import synthetic_log
 from influential_bandits.learning.solvers.separate import (
     interactions,
     pooled_fits,
@@ -36,6 +30,7 @@ from influential_bandits.learning.statistics.pooled_sums import (
     pooled_gram,
     random_effects,
 )
+from influential_bandits.logs import Membership
 
 TRUTH = np.array([[0.3, -0.1, 0.05], [-0.1, 0.2, 0.0], [0.05, 0.0, 0.15]])
 LOSSES = np.array([1.0, 2.0, 1.5])

@@ -22,7 +22,7 @@ NOISE = ib.GaussianNoise(1.0)
 
 
 def paper(arms, count, memory=1.0):
-    made = [ib.random_instance(arms=arms, seed=seed) for seed in range(count)]
+    made = [ib.random_instance(n_arms=arms, seed=seed) for seed in range(count)]
     return [ib.Instance(i.interaction, i.initial_loss, memory=memory) for i in made]
 
 
@@ -49,8 +49,8 @@ class Follower:
     def pull(self):
         mask = None
         if self.draw.random() < 0.3:
-            mask = [self.draw.random() < 0.5 for _ in range(self.agent.arms)]
-            mask[self.draw.randrange(self.agent.arms)] = True
+            mask = [self.draw.random() < 0.5 for _ in range(self.agent.n_arms)]
+            mask[self.draw.randrange(self.agent.n_arms)] = True
         self.arms_pulled.append(self.agent.pull(eligible=mask).arm)
         assert mask is None or mask[self.arms_pulled[-1]]
 
@@ -62,14 +62,14 @@ class Follower:
 
     def counts(self, rounds, memory):
         """The discounted counts after so many rounds, from their definition."""
-        x = np.zeros(self.agent.arms)
+        x = np.zeros(self.agent.n_arms)
         for age, arm in enumerate(reversed(self.arms_pulled[:rounds])):
             x[arm] += memory**age
         return x
 
     def regression(self):
         """Return the dense posterior by the prior now in force, and the features of all arms."""
-        state, arms, policy = self.agent.state, self.agent.arms, self.agent.policy
+        state, arms, policy = self.agent.state, self.agent.n_arms, self.agent.policy
         exact = arms <= MOST_EXACT
         memory, *scales = state["choice"].tolist()
         if policy.prior is not None:
@@ -83,7 +83,7 @@ class Follower:
         mean, prior = np.zeros(len(covariance)), policy.prior
         if prior is not None:
             size = len(prior.mean)
-            covariance[:size, :size] = prior.covariance / prior.noise**2
+            covariance[:size, :size] = prior.covariance / prior.sigma**2
             mean[:size] = prior.mean
         features = [make(arms, arm, self.counts(t - 1, memory)) for t, arm, _ in self.heard]
         now = self.counts(len(self.arms_pulled), memory)
@@ -100,12 +100,12 @@ class Follower:
         rss, volume, known = fit.rss, fit.volume, 0
         if prior is not None:
             known = prior.events
-            rss += known * prior.noise**2
+            rss += known * prior.sigma**2
         np.testing.assert_allclose(state["rss"], rss, **close)
         np.testing.assert_allclose(state["volume"], volume, **close)
         assert state["observations"][0] == known + seen
-        heard = np.bincount([arm for _, arm, _ in self.heard], minlength=self.agent.arms)
-        started = np.arange(self.agent.arms) < (prior.arms if prior else 0)
+        heard = np.bincount([arm for _, arm, _ in self.heard], minlength=self.agent.n_arms)
+        started = np.arange(self.agent.n_arms) < (prior.n_arms if prior else 0)
         assert (state["seen"] == heard + started).all()
         assert state["unseen"][0] == (state["seen"] == 0).sum()
         if seen:
@@ -113,20 +113,20 @@ class Follower:
 
     def check_radius(self, state, rss, volume, seen):
         """σ̄·(√L + √p), with 48,510 priors and δ = 1 − confidence, as docs/model_lcb.md has it."""
-        policy, arms = self.agent.policy, self.agent.arms
+        policy, arms = self.agent.policy, self.agent.n_arms
         number = arms * (arms + 3) // 2 if arms <= MOST_EXACT else 3 * arms
         delta = 1.0 - policy.confidence
         factor = math.sqrt(volume + 2.0 * math.log(2.0 * 48_510 / delta)) + math.sqrt(number)
         w = 2.0 * math.sqrt((math.log(2.0 / delta) + 2.0 * math.log(seen + 1.0)) / seen)
         bound = math.sqrt(rss / max(seen * (1.0 - w) - factor**2, seen / 16.0))
-        noise = bound if policy.noise == "estimate" else policy.noise
+        noise = bound if policy.sigma == "estimate" else policy.sigma
         assert state["radius"][0] == pytest.approx(noise * factor, rel=1e-6)
 
 
 CONFIGURATIONS = [
     (ib.ModelLCB(), 1),
     (ib.ModelLCB(), 3),
-    (ib.ModelLCB(noise=1.0, scale=0.5), 2),
+    (ib.ModelLCB(sigma=1.0, influence_scale=0.5), 2),
     (ib.ModelLCB(memory=0.9, horizon=200), 3),
     (ib.ModelLCB(), 30),
     (ib.ModelLCB(memory=0.9), 26),
@@ -147,7 +147,7 @@ def test_the_state_is_dense_regression_whatever_happens(policy, arms):
                 follower.hear()
             if t in {30, 50} and arms < 26:
                 follower.check()
-                assert follower.agent.add_arm() == follower.agent.arms - 1
+                assert follower.agent.add_arm() == follower.agent.n_arms - 1
                 follower.check()
             if t in {31, 70}:
                 twin = resumed(follower.agent)
@@ -197,7 +197,7 @@ def test_an_agent_goes_on_as_if_it_had_not_been_saved():
         if t in {60, 100}:
             for agent in agents:
                 agent.add_arm()
-    assert agents[0].arms == 25
+    assert agents[0].n_arms == 25
     for agent in agents[1:]:
         assert all(np.array_equal(agent.state[n], v) for n, v in agents[0].state.items())
 
@@ -213,7 +213,9 @@ def test_the_unit_of_loss_changes_no_choice(arms, horizon, factor):
         ib.Instance(factor * i.interaction.to_dense(), factor * i.initial_loss) for i in worlds
     ]
     runs = [
-        ib.simulate(these, ib.ModelLCB(), horizon, ib.GaussianNoise(scale), record="arms").arms
+        ib.simulate(
+            these, ib.ModelLCB(), horizon, ib.GaussianNoise(scale), record="choices"
+        ).choices
         for these, scale in ((worlds, 1.0), (scaled, factor))
     ]
     assert np.array_equal(*runs)
@@ -223,17 +225,17 @@ def played(matrix, initial_loss, horizon, noise=1.0, policy=None, **settings):
     instance = ib.Instance(matrix, initial_loss, **settings)
     policy = ib.ModelLCB() if policy is None else policy
     return ib.simulate(
-        instance, policy, horizon, ib.GaussianNoise(noise), seeds=range(5), record="arms"
+        instance, policy, horizon, ib.GaussianNoise(noise), seeds=range(5), record="choices"
     )
 
 
 def test_the_only_arm_is_played():
-    assert (played([[0.3]], [1.0], 500).arms == 0).all()
+    assert (played([[0.3]], [1.0], 500).choices == 0).all()
 
 
 def test_where_all_losses_are_zero_any_arm_will_do():
     run = played(np.zeros((3, 3)), np.zeros(3), 300, noise=0.0)
-    assert (run.arms[0] == [0, 1, 2] + [0] * 297).all()
+    assert (run.choices[0] == [0, 1, 2] + [0] * 297).all()
     agent = ib.Agent(ib.ModelLCB(), 3)
     for _ in range(50):
         agent.observe(agent.pull(), 0.0)
@@ -243,7 +245,7 @@ def test_where_all_losses_are_zero_any_arm_will_do():
 def test_without_influence_it_finds_the_best_arm():
     """Gaps of half a σ: a thousand pulls tell them apart, and a regret of 100 is 20 % of T/2."""
     run = played(np.zeros((3, 3)), [1.0, 0.5, 1.5], 1000)
-    assert (np.bincount(run.arms.ravel(), minlength=3) / run.arms.size)[1] > 0.8
+    assert (np.bincount(run.choices.ravel(), minlength=3) / run.choices.size)[1] > 0.8
     assert run.regret()[..., -1].mean() < 100
 
 
@@ -282,7 +284,7 @@ def test_late_losses_in_a_scenario_are_those_of_a_plain_loop():
             horizon,
             NOISE,
             seeds=[9],
-            record="arms",
+            record="choices",
             scenario=scenario,
             instance_numbers=[number],
         )
@@ -296,7 +298,7 @@ def test_late_losses_in_a_scenario_are_those_of_a_plain_loop():
             under_way.setdefault(math.ceil((t + 20) / 5) * 5, []).append((ticket, loss))
             for late in under_way.pop(t, []):
                 agent.observe(*late)
-        assert run.arms[0, 0].tolist() == chosen
+        assert run.choices[0, 0].tolist() == chosen
 
 
 def test_only_eligible_arms_are_chosen_when_planning():
@@ -345,7 +347,7 @@ def test_true_losses_stay_within_the_radius_if_noise_and_scale_are_known():
     failed = 0
     for seed, instance in enumerate(paper(3, 300)):
         entries = instance.interaction.to_dense()[np.tril_indices(3)]
-        policy = ib.ModelLCB(noise=1.0, scale=float(np.sqrt(np.mean(entries**2))))
+        policy = ib.ModelLCB(sigma=1.0, influence_scale=float(np.sqrt(np.mean(entries**2))))
         failed += outside(instance, policy, 1000, seed).any()
     assert failed <= 8
 
@@ -429,12 +431,12 @@ def test_a_prior_from_a_log_saves_regret_and_a_horizon_more():
 
 
 def test_a_run_with_a_prior_is_saved_whole(tmp_path):
-    prior = ib.LossPrior.around(np.eye(3), np.ones(3), sd=0.25, noise=1.0)
+    prior = ib.LossPrior.around(np.eye(3), np.ones(3), sd=0.25, sigma=1.0)
     policy = ib.ModelLCB(prior=prior, horizon=100)
-    run = ib.simulate(paper(3, 2), policy, 100, NOISE, record="arms")
+    run = ib.simulate(paper(3, 2), policy, 100, NOISE, record="choices")
     run.save(tmp_path / "run.npz")
     again = ib.Trajectory.load(tmp_path / "run.npz")
     assert again.policy == policy
     assert again.policy.prior == prior
-    repeated = ib.simulate(again.instances, again.policy, 100, NOISE, record="arms")
-    assert np.array_equal(repeated.arms, run.arms)
+    repeated = ib.simulate(again.instances, again.policy, 100, NOISE, record="choices")
+    assert np.array_equal(repeated.choices, run.choices)

@@ -15,8 +15,8 @@ from influential_bandits.policies.model_lcb.posterior import (
     learn,
     move,
     place,
-    predicted,
-    projected,
+    predict,
+    project,
     respread,
     unknowns,
 )
@@ -101,7 +101,7 @@ def test_learning_loss_by_loss_is_dense_regression(arms, memory, late):
         np.testing.assert_allclose(
             learner.spread, np.column_stack([learner.root @ phi for phi in now]), **CLOSE
         )
-        means = [predicted(learner.theta, learner.weights, i) for i in range(arms)]
+        means = [predict(learner.theta, learner.weights, i) for i in range(arms)]
         np.testing.assert_allclose(means, [phi @ exact.mean for phi in now], **CLOSE)
         assert (np.triu(learner.root, 1) == 0.0).all()
         assert (np.diag(learner.root) > 0.0).all()
@@ -129,9 +129,9 @@ def test_counts_of_arms_that_came_later_are_zero(known):
     padded = np.append(weights, np.zeros(4 - known))
     for arm in range(4):
         for row in range(unknowns(4)):
-            short = projected(learner.root, row, weights, arm)
-            assert short == projected(learner.root, row, padded, arm)
-        assert predicted(learner.theta, weights, arm) == predicted(learner.theta, padded, arm)
+            short = project(learner.root, row, weights, arm)
+            assert short == project(learner.root, row, padded, arm)
+        assert predict(learner.theta, weights, arm) == predict(learner.theta, padded, arm)
     twin = Learner(4, 1.0, loss=1.0, influence=1.0, seed=known)
     learn(learner.root, learner.theta, weights, known - 1, 2.0, learner.spread, learner.variance)
     learn(twin.root, twin.theta, padded, known - 1, 2.0, twin.spread, twin.variance)
@@ -296,5 +296,5 @@ def test_ten_million_updates_leave_it_definite_and_right(arms, rounds):
         deviation = math.sqrt(product(phi, columns[i]))
         lost = walk * np.linalg.norm(np.abs(root) @ phi)
         assert math.sqrt(variance[i]) == pytest.approx(deviation, abs=lost, rel=1e-6)
-        off = predicted(theta, x, i) - product(phi, mean)
+        off = predict(theta, x, i) - product(phi, mean)
         assert abs(off) < 0.01 * deviation  # so rounding hides nothing that noise does not

@@ -16,7 +16,7 @@ def some_prior(arms=2, seed=0, **settings):
     half = draw.normal(size=(size, size))
     covariance = half @ half.T
     covariance = 0.5 * (covariance + covariance.T)
-    return ib.LossPrior(draw.normal(size=size), covariance, **{"noise": 0.5, **settings})
+    return ib.LossPrior(draw.normal(size=size), covariance, **{"sigma": 0.5, **settings})
 
 
 def test_the_unknowns_lie_arm_by_arm():
@@ -26,11 +26,11 @@ def test_the_unknowns_lie_arm_by_arm():
 
 
 def test_around_is_as_wide_as_asked_about_every_unknown():
-    prior = ib.LossPrior.around([[0.5, 0.1], [0.1, 0.3]], [1.0, 2.0], sd=0.1, noise=2.0, memory=0.9)
+    prior = ib.LossPrior.around([[0.5, 0.1], [0.1, 0.3]], [1.0, 2.0], sd=0.1, sigma=2.0, memory=0.9)
     assert prior.mean.tolist() == [1.0, 0.5, 2.0, 0.1, 0.3]
     np.testing.assert_allclose(prior.covariance, 0.01 * np.eye(5))
-    assert (prior.arms, prior.noise, prior.memory) == (2, 2.0, 0.9)
-    assert repr(prior) == "LossPrior(2 arms, noise 2.0, memory 0.9)"
+    assert (prior.n_arms, prior.sigma, prior.memory) == (2, 2.0, 0.9)
+    assert repr(prior) == "LossPrior(2 arms, sigma 2.0, memory 0.9)"
 
 
 @pytest.mark.parametrize("arms", [1, 2, 5])
@@ -39,7 +39,7 @@ def test_the_root_gives_the_covariance_in_units_of_the_noise(arms):
     root = prior.root()
     assert (np.triu(root, 1) == 0.0).all()
     assert (np.diag(root) > 0.0).all()
-    np.testing.assert_allclose(root.T @ root, prior.covariance / prior.noise**2, rtol=1e-8)
+    np.testing.assert_allclose(root.T @ root, prior.covariance / prior.sigma**2, rtol=1e-8)
 
 
 def test_a_prior_cannot_be_changed():
@@ -49,7 +49,7 @@ def test_a_prior_cannot_be_changed():
             array[0] = 1.0
 
 
-ONE = {"mean": [0.0, 0.0], "covariance": np.eye(2), "noise": 1.0}
+ONE = {"mean": [0.0, 0.0], "covariance": np.eye(2), "sigma": 1.0}
 
 
 @pytest.mark.parametrize(
@@ -63,10 +63,10 @@ ONE = {"mean": [0.0, 0.0], "covariance": np.eye(2), "noise": 1.0}
         ({"mean": [0.0, np.nan]}, ("finite",)),
         ({"covariance": np.diag([1.0, np.inf])}, ("finite",)),
         ({"covariance": [[1.0, 0.5], [0.4, 1.0]]}, ("symmetric",)),
-        ({"noise": 0.0}, ("noise", "above 0", "0.0")),
-        ({"noise": -1.0}, ("noise", "-1.0")),
-        ({"noise": np.inf}, ("noise", "inf")),
-        ({"noise": "loud"}, ("noise", "'loud'")),
+        ({"sigma": 0.0}, ("sigma", "above 0", "0.0")),
+        ({"sigma": -1.0}, ("sigma", "-1.0")),
+        ({"sigma": np.inf}, ("sigma", "inf")),
+        ({"sigma": "loud"}, ("sigma", "'loud'")),
         ({"memory": 0.0}, ("memory", "at most 1")),
         ({"memory": 1.5}, ("memory", "at most 1", "1.5")),
         ({"events": 0}, ("events", "at least 1", "0")),
@@ -80,36 +80,36 @@ ONE = {"mean": [0.0, 0.0], "covariance": np.eye(2), "noise": 1.0}
     ],
 )
 def test_what_is_no_prior_is_refused(refused, change, mentions):
-    with refused(ib.InvalidInput, *mentions):
+    with refused(ib.errors.InvalidInput, *mentions):
         ib.LossPrior(**ONE | change)
 
 
 def test_an_interaction_of_another_size_is_refused(refused):
-    with refused(ib.InvalidInput, "2 × 2", "(1, 1)"):
-        ib.LossPrior.around([[1.0]], [1.0, 2.0], sd=1.0, noise=1.0)
+    with refused(ib.errors.InvalidInput, "2 × 2", "(1, 1)"):
+        ib.LossPrior.around([[1.0]], [1.0, 2.0], sd=1.0, sigma=1.0)
 
 
 @pytest.mark.parametrize("sd", [-1.0, np.nan, np.inf, "wide", None])
 def test_a_width_that_is_none_is_refused(refused, sd):
-    with refused(ib.InvalidInput, "sd", repr(sd)):
-        ib.LossPrior.around([[1.0]], [1.0], sd=sd, noise=1.0)
+    with refused(ib.errors.InvalidInput, "sd", repr(sd)):
+        ib.LossPrior.around([[1.0]], [1.0], sd=sd, sigma=1.0)
 
 
 def test_an_interaction_that_is_not_symmetric_is_refused(refused):
-    with refused(ib.InvalidInput, "not symmetric", "|A[0,1] − A[1,0]| = 8.9"):
-        ib.LossPrior.around([[0.5, 9.0], [0.1, 0.3]], [1.0, 2.0], sd=0.1, noise=1.0)
+    with refused(ib.errors.InvalidInput, "not symmetric", "|A[0,1] − A[1,0]| = 8.9"):
+        ib.LossPrior.around([[0.5, 9.0], [0.1, 0.3]], [1.0, 2.0], sd=0.1, sigma=1.0)
 
 
 def test_rounding_does_not_make_a_covariance_asymmetric():
     """Entries that ought to be zero may be anything as small as rounding."""
     covariance = np.diag([1.0, 4.0])
     covariance[0, 1] = 1e-17
-    assert ib.LossPrior([0.0, 0.0], covariance, 1.0).arms == 1
+    assert ib.LossPrior([0.0, 0.0], covariance, 1.0).n_arms == 1
 
 
 def test_a_covariance_that_is_none_is_refused_when_it_is_used(refused):
     prior = ib.LossPrior([0.0, 0.0], np.diag([1.0, -1.0]), 1.0)
-    with refused(ib.InvalidInput, "positive definite"):
+    with refused(ib.errors.InvalidInput, "positive definite"):
         ib.Agent(ib.ModelLCB(prior=prior), 1)
 
 
@@ -132,7 +132,7 @@ def test_a_prior_goes_through_json_to_the_bit(arms):
 def test_priors_that_differ_in_anything_are_not_equal():
     prior = some_prior()
     data = prior.to_json()
-    for name, value in (("noise", 0.25), ("events", 9), ("memory", 0.5), ("mean", [0.0] * 5)):
+    for name, value in (("sigma", 0.25), ("events", 9), ("memory", 0.5), ("mean", [0.0] * 5)):
         assert ib.LossPrior.from_json(data | {name: value}) != prior
     assert prior != "a prior"
     assert len({prior, some_prior(), some_prior(seed=1)}) == 2
@@ -144,20 +144,20 @@ def test_priors_that_differ_in_anything_are_not_equal():
         ({"format": "influential-bandits/agent/1"}, ("no prior", "influential-bandits/prior/1")),
         ({"depth": 3}, ("damaged", "depth")),
         ({"mean": ["one", "two"]}, ("numbers", "'one'")),
-        ({"noise": None}, ("noise", "None")),
+        ({"sigma": None}, ("sigma", "None")),
     ],
 )
 def test_a_damaged_file_is_refused(refused, change, mentions):
-    with refused(ib.InvalidInput, *mentions):
+    with refused(ib.errors.InvalidInput, *mentions):
         ib.LossPrior.from_json(some_prior(1).to_json() | change)
 
 
 def test_a_file_without_an_entry_is_refused(refused):
     data = some_prior().to_json()
-    del data["noise"]
-    with refused(ib.InvalidInput, "damaged", "noise"):
+    del data["sigma"]
+    with refused(ib.errors.InvalidInput, "damaged", "sigma"):
         ib.LossPrior.from_json(data)
-    with refused(ib.InvalidInput, "no prior"):
+    with refused(ib.errors.InvalidInput, "no prior"):
         ib.LossPrior.from_json([1, 2])
 
 
@@ -166,40 +166,40 @@ def test_a_file_without_an_entry_is_refused(refused):
     [
         ({"confidence": 1.0}, ("confidence", "between 0 and 1", "1.0")),
         ({"confidence": "high"}, ("confidence", "'high'")),
-        ({"noise": 0.0}, ("noise", "above 0", "estimate", "0.0")),
-        ({"noise": np.inf}, ("noise", "inf")),
-        ({"noise": "guess"}, ("noise", "'guess'")),
-        ({"scale": -1.0, "noise": 1.0}, ("scale", "-1.0")),
-        ({"scale": 1.0}, ("fix the noise as well",)),
+        ({"sigma": 0.0}, ("sigma", "above 0", "estimate", "0.0")),
+        ({"sigma": np.inf}, ("sigma", "inf")),
+        ({"sigma": "guess"}, ("sigma", "'guess'")),
+        ({"influence_scale": -1.0, "sigma": 1.0}, ("influence_scale", "-1.0")),
+        ({"influence_scale": 1.0}, ("fix sigma as well",)),
         ({"memory": 1.5}, ("memory", "at most 1", "1.5")),
         ({"memory": 0.0}, ("memory", "0.0")),
         ({"horizon": 0}, ("horizon", "0")),
         ({"horizon": 2.5}, ("horizon", "2.5")),
         ({"prior": [1.0]}, ("LossPrior", "[1.0]")),
         ({"prior": {"mean": [0.0]}}, ("no prior",)),
-        ({"prior": some_prior(), "noise": 1.0}, ("prior", "drop noise")),
+        ({"prior": some_prior(), "sigma": 1.0}, ("prior", "drop sigma")),
         ({"prior": some_prior(), "memory": 0.9}, ("prior", "drop memory")),
         ({"prior": ib.LossPrior.around(np.eye(25), np.ones(25), 1.0, 1.0)}, ("24 arms", "25")),
     ],
 )
 def test_settings_that_make_no_policy_are_refused(refused, settings, mentions):
-    with refused(ib.InvalidInput, *mentions):
+    with refused(ib.errors.InvalidInput, *mentions):
         ib.ModelLCB(**settings)
 
 
 def test_settings_are_kept_as_plain_numbers():
-    policy = ib.ModelLCB(noise=np.float32(0.5), scale=2, horizon=1e6)
-    assert policy == ib.ModelLCB(noise=0.5, scale=2.0, horizon=1_000_000)
+    policy = ib.ModelLCB(sigma=np.float32(0.5), influence_scale=2, horizon=1e6)
+    assert policy == ib.ModelLCB(sigma=0.5, influence_scale=2.0, horizon=1_000_000)
     assert type(policy.horizon) is int
     assert policy.parameters()["influence"] == 2
 
 
 @pytest.mark.parametrize(("scale", "noise"), [(1.0, 1e-320), (1e-320, 1e10)])
 def test_scales_far_from_the_noise_are_cut_to_what_the_policy_knows(scale, noise):
-    influence = ib.ModelLCB(noise=noise, scale=scale).parameters()["influence"]
+    influence = ib.ModelLCB(sigma=noise, influence_scale=scale).parameters()["influence"]
     assert influence == (20 if scale > noise else -20)
 
 
 def test_a_prior_about_more_arms_than_there_are_is_refused(refused):
-    with refused(ib.InvalidInput, "3 arms", "2"):
+    with refused(ib.errors.InvalidInput, "3 arms", "2"):
         ib.Agent(ib.ModelLCB(prior=some_prior(3)), 2)

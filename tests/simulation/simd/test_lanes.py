@@ -16,7 +16,8 @@ from influential_bandits.numerics.streams import NOISE, key_table
 from influential_bandits.policies.compiled import Layout
 from influential_bandits.simulation import engine
 from influential_bandits.simulation.kernels import Output
-from influential_bandits.simulation.simd import lanes
+from influential_bandits.simulation.simd import kernels, layout
+from influential_bandits.simulation.simd import tasks as lanes
 from influential_bandits.world.noise import noise_at
 
 ARMS = range(1, lanes.MOST_ARMS + 1)
@@ -42,8 +43,8 @@ def simulate(monkeypatch):
     real, made = lanes.lane_tasks, []
 
     def spy(*arguments):
-        made.extend(real(*arguments))
-        return made
+        made.extend(real(*arguments) or ())
+        return made or None
 
     def play(in_lanes, *arguments, **options):
         made.clear()
@@ -138,7 +139,7 @@ def test_horizons_shorter_and_little_longer_than_the_opening(simulate, arms, pol
             assert_same(simulate, instances, policy, horizon, noise, range(9), everywhere)
 
 
-BLOCK = lanes.ROUNDS_PER_BLOCK
+BLOCK = layout.ROUNDS_PER_BLOCK
 
 
 @each_noise
@@ -196,13 +197,13 @@ def test_late_rounds_are_played_alike(policy, late):
 @pytest.mark.parametrize("noise", [ib.UniformNoise(0.7), ib.GaussianNoise(0.7)])
 def test_the_noise_of_a_block_is_that_of_its_rounds(noise):
     seeds, numbers = np.arange(16, dtype=np.uint64), np.full(16, 3, np.uint64)
-    keys = lanes.aligned((1, 32), np.uint64)
-    lanes.fill_keys(seeds[None], numbers[None], keys)
-    scratch = lanes.aligned((3, 16 * BLOCK), np.float64)
+    keys = layout.allocate_aligned((1, 32), np.uint64)
+    kernels.fill_keys(seeds[None], numbers[None], keys)
+    scratch = layout.allocate_aligned((3, 16 * BLOCK), np.float64)
     source = noise.source()
     for first in (1, 2**31 - 9, 2**52):
         last = first + BLOCK - 1
-        lanes.draw_noise((0, 0), source, keys[0], scratch, first, last)
+        kernels.draw_noise((0, 0), source, keys[0], scratch, first, last)
         for n, pair in enumerate(key_table(seeds, np.uint64(3), NOISE)):
             expected = [noise_at(source, *pair, 0, t) for t in range(first, last + 1)]
             assert scratch[0].reshape(-1, 16)[:, n].tolist() == expected
@@ -221,7 +222,7 @@ def test_normal_numbers_are_those_of_the_quantile_in_all_three_of_its_branches(s
     edges = [0.425, np.nextafter(0.425, 1), 0.5 - 2.0**-53, 2.0**-53, border, border + 1e-16]
     numbers[-12:] = [*edges, *(-edge for edge in edges)]
     block, others = numbers.copy(), np.zeros((2, 1024))
-    lanes.make_normal(0.3, block, others[0], others[1], 1024)
+    kernels.make_normal(0.3, block, others[0], others[1], 1024)
     expected = np.array([0.3 * normal_quantile(q) for q in numbers])
     assert block.tobytes() == expected.tobytes()
 
@@ -260,7 +261,7 @@ CHOICES = {
     "another policy": ({"policy": ib.Uniform()}, False),
     "an oracle": ({"policy": ib.FrankWolfeOracle()}, False),
     "recorded noise": ({"noise": ib.RecordedNoise(np.zeros(300_000))}, False),
-    "recorded choices": ({"record": "arms"}, False),
+    "recorded choices": ({"record": "choices"}, False),
     "a scenario": ({"scenario": ib.Scenario(delay=3)}, False),
     "sparse": ({"instances": SPARSE}, False),
     "low rank": ({"instances": LOW_RANK}, False),
@@ -324,7 +325,7 @@ COUNT = """
 import json
 from numba.core import event
 import influential_bandits as ib
-from influential_bandits.simulation.simd import lanes
+from influential_bandits.simulation.simd import kernels, tasks as lanes
 
 lanes.LEAST_ROUNDS = 0
 lanes.wide_registers = lambda: True
@@ -332,7 +333,7 @@ with event.install_recorder("numba:compile") as recorder:
     for noise in (ib.NoNoise(), ib.UniformNoise(1.0), ib.GaussianNoise(1.0)):
         for policy in (ib.LCB(), ib.InfluentialLCB(), ib.InfluentialLCB(2)):
             ib.simulate(ib.counterexample(), policy, 50, noise, seeds=range(20), execution=1)
-print(json.dumps([len(recorder.buffer), len(lanes.advance_lanes.signatures)]))
+print(json.dumps([len(recorder.buffer), len(kernels.advance_lanes.signatures)]))
 """
 
 

@@ -43,14 +43,14 @@ def write(path, rows, header=HEADER, separator=","):
 @pytest.fixture(scope="module")
 def strong():
     """Arms 0 and 1 tire, arm 2 does not: gains of planning lie ten standard errors above zero."""
-    return ib.synthetic_log(80, 40, 3, interaction=TIRING, memory=0.8, spread=0.2, seed=0)
+    return ib.data.synthetic_log(80, 40, 3, interaction=TIRING, memory=0.8, spread=0.2, seed=0)
 
 
 @pytest.fixture(scope="module")
 def null():
     """No influence, but everything that looks like it: drift, bursts, and choices that follow."""
     hard = {"drift": 0.5, "spread": 0.3, "bursts": 0.3, "steering": 1.0}
-    return ib.synthetic_log(80, 40, 3, seed=1, **hard)
+    return ib.data.synthetic_log(80, 40, 3, seed=1, **hard)
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +157,7 @@ def test_the_same_log_and_seed_give_the_same_summary(strong, found_strong, tmp_p
 def test_markup_in_names_stays_text(tmp_path):
     """Names of arms may be anything; a page that runs them would be a trap."""
     names = ["<script>alert(1)</script>", "a & b | c", "</script><img src=//x>"]
-    log = ib.synthetic_log(15, 20, 3, seed=0)
+    log = ib.data.synthetic_log(15, 20, 3, seed=0)
     evil = ib.EventLog(
         np.repeat(np.arange(15), 20), [names[i] for i in log.item], log.loss, log.time
     )
@@ -177,7 +177,7 @@ def test_markup_in_names_stays_text(tmp_path):
 )
 def test_a_log_too_small_for_the_test_gets_a_report_that_says_why(shape, why, command, tmp_path):
     noise = 0.0 if why == "no noise" else 1.0
-    write(tmp_path / "log.csv", rows_of(ib.synthetic_log(*shape, noise=noise, seed=0)))
+    write(tmp_path / "log.csv", rows_of(ib.data.synthetic_log(*shape, noise=noise, seed=0)))
     status, out, _ = command("diagnose", "log.csv", "--permutations", 19, "--out", "out")
     assert status == 0
     assert out.startswith("no test of influence: ")
@@ -210,7 +210,7 @@ def test_a_single_event_gets_a_sentence(refusal, tmp_path):
 )
 def test_a_tiny_log_gets_a_model_or_a_sentence(shape, options, tmp_path):
     *size, seed = shape
-    log = ib.synthetic_log(*size, seed=seed)
+    log = ib.data.synthetic_log(*size, seed=seed)
     try:
         model = fit_log(log, tmp_path / "m.json", **options)
     except ib.InfluentialBanditsError:

@@ -208,7 +208,7 @@ def rungs():
 
 
 def lengths_log(*lengths):
-    return ib.synthetic_log(len(lengths), np.array(lengths), 2, seed=0)
+    return ib.data.synthetic_log(len(lengths), np.array(lengths), 2, seed=0)
 
 
 @pytest.mark.parametrize(

@@ -18,18 +18,18 @@ def plan_ahead(
     From the allowed arm with the smallest loss, pulls are moved from the planned arm with the
     highest marginal loss to the arm with the smallest, as many as pay, until they agree.
     """
-    arms = losses.size
+    n_arms = losses.size
     best = -1
-    for i in range(arms):
+    for i in range(n_arms):
         plan[i] = 0.0
         if allowed[i] > 0.0 and (best < 0 or losses[i] < losses[best]):
             best = i
     plan[best] = rounds
-    for i in range(arms):
+    for i in range(n_arms):
         slope[i] = losses[i] - 0.5 * interaction[i, i] + rounds * interaction[i, best]
     for _ in range(MOST_STEPS):
         low, high = -1, -1
-        for i in range(arms):
+        for i in range(n_arms):
             if allowed[i] > 0.0 and (low < 0 or slope[i] < slope[low]):
                 low = i
             if plan[i] > 0.0 and (high < 0 or slope[i] > slope[high]):
@@ -45,5 +45,5 @@ def plan_ahead(
         else:
             plan[high] = 0.0
         plan[low] += step
-        for i in range(arms):
+        for i in range(n_arms):
             slope[i] += step * (interaction[i, low] - interaction[i, high])

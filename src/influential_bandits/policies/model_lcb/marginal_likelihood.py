@@ -82,14 +82,14 @@ def assemble_exact(
     gram: Floats, moments: Floats, memories: int, choice: Ints, factor: Floats, solved: Floats
 ) -> None:
     """Write Λ + D⁻¹, its upper triangle, and Σφ·loss."""
-    arms, memory = gram.shape[0], choice[0]
+    n_arms, memory = gram.shape[0], choice[0]
     factor[:, :] = 0.0
     solved[:] = 0.0
-    for i in range(arms):
+    for i in range(n_arms):
         first = unknowns(i)
         factor[first, first] += gram[i, memory] + precision(choice[1])
         solved[first] += moments[i, memory]
-        for j in range(arms):
+        for j in range(n_arms):
             at = place(i, j)
             if j <= i:
                 factor[at, at] += precision(choice[2] if j == i else choice[3])
@@ -182,19 +182,19 @@ def evaluate(
     solved: Floats,
 ) -> tuple[float, float]:
     """Return log(|D|·|Λ + D⁻¹|) and rss of a choice; ``memories`` is 0 for ray features."""
-    arms = gram.shape[0]
+    n_arms = gram.shape[0]
     if memories > 0:
         assemble_exact(gram, moments, memories, choice, factor, solved)
         volume = eliminate(factor, solved)
         explained = _length(solved)
-        volume += LN4 * (arms * (choice[1] + choice[2]) + (solved.size - 2 * arms) * choice[3])
+        volume += LN4 * (n_arms * (choice[1] + choice[2]) + (solved.size - 2 * n_arms) * choice[3])
     else:
         volume, explained = 0.0, 0.0
-        for arm in range(arms):
+        for arm in range(n_arms):
             assemble_ray(gram, moments, arm, choice, factor, solved)
             volume += eliminate(factor, solved)
             explained += _length(solved)
-        volume += arms * (LN4 * (choice[1] + choice[2] + choice[3]) - log(float(arms)))
+        volume += n_arms * (LN4 * (choice[1] + choice[2] + choice[3]) - log(float(n_arms)))
     return volume, max(squares - explained, FLOOR * squares)
 
 

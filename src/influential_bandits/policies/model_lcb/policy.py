@@ -23,7 +23,7 @@ from influential_bandits.policies.model_lcb.posterior import (
     learn,
     move,
     place,
-    predicted,
+    predict,
     respread,
     unknowns,
 )
@@ -74,8 +74,8 @@ class ModelLCB(Policy):
     is O(K³·T·log²T) (docs/model_lcb.md has the theorem, its proof and what was tried). Noise, the
     scales of l1 and A, and memory are estimated by the marginal likelihood, anew whenever the
     number of observations has grown by half (beyond ten arms: doubled). Estimated scales may be
-    too small for the theorem; fix ``noise`` and ``scale`` to be sure. Multiplying all losses by a
-    power of two changes no choice.
+    too small for the theorem; fix ``sigma`` and ``influence_scale`` to be sure. Multiplying all
+    losses by a power of two changes no choice.
 
     Up to 24 arms the posterior is exact, with A's symmetry shared, in O(K⁴) a round. With more,
     each arm has a model of three features, in O(K) a round: an intercept, its own pulls, and those
@@ -85,10 +85,10 @@ class ModelLCB(Policy):
     ----------
     confidence : float in (0, 1)
         Of the radius.
-    noise : float or "estimate"
+    sigma : float or "estimate"
         Standard deviation σ of the noise.
-    scale : float or "estimate"
-        Typical size of the entries of A; to fix it, fix the noise as well.
+    influence_scale : float or "estimate"
+        Typical size of the entries of A; to fix it, fix sigma as well.
     memory : float in (0, 1] or "estimate"
         γ: how much of a pull's influence is left after each further pull. Estimated, it is one of
         1, 0.99, 0.97, 0.9 and 0.7, and 1 unless the losses refute it; with more than 24 arms, 1.
@@ -103,7 +103,7 @@ class ModelLCB(Policy):
     Examples
     --------
     >>> import influential_bandits as ib
-    >>> instances = [ib.random_instance(arms=3, seed=seed) for seed in range(20)]
+    >>> instances = [ib.random_instance(n_arms=3, seed=seed) for seed in range(20)]
     >>> for policy in (ib.LCB(), ib.InfluentialLCB(), ib.ModelLCB()):
     ...     run = ib.simulate(instances, policy, horizon=10_000, noise=ib.GaussianNoise(1.0))
     ...     print(type(policy).__name__, f"{run.regret()[..., -1].mean():.1e}")
@@ -113,8 +113,8 @@ class ModelLCB(Policy):
     """
 
     confidence: float = 0.99
-    noise: float | str = "estimate"
-    scale: float | str = "estimate"
+    sigma: float | str = "estimate"
+    influence_scale: float | str = "estimate"
     memory: float | str = "estimate"
     horizon: int | None = None
     prior: LossPrior | None = None
@@ -122,7 +122,11 @@ class ModelLCB(Policy):
     def __post_init__(self) -> None:
         if not is_real(self.confidence) or not 0.0 < self.confidence < 1.0:
             raise InvalidInput(f"confidence must lie between 0 and 1, got {shown(self.confidence)}")
-        for name, top in (("noise", LARGEST_LOSS), ("scale", LARGEST_LOSS), ("memory", 1.0)):
+        for name, top in (
+            ("sigma", LARGEST_LOSS),
+            ("influence_scale", LARGEST_LOSS),
+            ("memory", 1.0),
+        ):
             value = getattr(self, name)
             if isinstance(value, str) and value == "estimate":
                 continue
@@ -132,8 +136,8 @@ class ModelLCB(Policy):
                     f'{name} must be a number above 0{bound}, or "estimate", got {shown(value)}'
                 )
             object.__setattr__(self, name, float(value))
-        if self.scale != "estimate" and self.noise == "estimate":
-            raise InvalidInput("to fix the scale of the interaction, fix the noise as well")
+        if self.influence_scale != "estimate" and self.sigma == "estimate":
+            raise InvalidInput("to fix influence_scale, fix sigma as well")
         if self.horizon is not None:
             object.__setattr__(self, "horizon", checked_horizon(self.horizon))
         if isinstance(self.prior, Mapping):
@@ -141,27 +145,31 @@ class ModelLCB(Policy):
         if self.prior is not None:
             if not isinstance(self.prior, LossPrior):
                 raise InvalidInput(f"prior must be a LossPrior, got {shown(self.prior)}")
-            fixed = [n for n in ("noise", "scale", "memory") if getattr(self, n) != "estimate"]
+            fixed = [
+                n for n in ("sigma", "influence_scale", "memory") if getattr(self, n) != "estimate"
+            ]
             if fixed:
                 raise InvalidInput(
-                    f"a prior says all about noise, scale and memory; drop {fixed[0]}"
+                    f"a prior says all about sigma, influence_scale and memory; drop {fixed[0]}"
                 )
-            if self.prior.arms > MOST_EXACT:
+            if self.prior.n_arms > MOST_EXACT:
                 raise InvalidInput(
-                    f"a prior may have up to {MOST_EXACT} arms, this one has {self.prior.arms}"
+                    f"a prior may have up to {MOST_EXACT} arms, this one has {self.prior.n_arms}"
                 )
 
     def parameters(self) -> Mapping[str, Scalar]:
         """Return the settings as numbers; 0 stands for what is estimated or not given."""
-        noise = 0.0 if isinstance(self.noise, str) else self.noise
+        sigma = 0.0 if isinstance(self.sigma, str) else self.sigma
         influence = 0
-        if not isinstance(self.scale, str):
+        if not isinstance(self.influence_scale, str):
             most = 2.0**evidence.LARGEST
-            influence = math.ceil(math.log2(min(max(self.scale / noise, 1.0 / most), most)))
+            influence = math.ceil(
+                math.log2(min(max(self.influence_scale / sigma, 1.0 / most), most))
+            )
         return {
             "doubt": math.log(2.0 / (1.0 - self.confidence)),
-            "noise": noise,
-            "fixed_influence": self.scale != "estimate",
+            "sigma": sigma,
+            "fixed_influence": self.influence_scale != "estimate",
             "influence": influence,
             "memories": self._memories(),
             "memory": self._memory(),
@@ -177,14 +185,14 @@ class ModelLCB(Policy):
             return self.prior.memory
         return 1.0 if isinstance(self.memory, str) else self.memory
 
-    def fields(self, arms: int) -> Mapping[str, tuple[str, Shape]]:
+    def fields(self, n_arms: int) -> Mapping[str, tuple[str, Shape]]:
         """Return counts, sums for the evidence, the posterior, and each arm's predicted loss."""
-        exact = self._exact_arms(arms)
-        many = 0 if exact else arms
+        exact = self._exact_arms(n_arms)
+        many = 0 if exact else n_arms
         size, memories = unknowns(exact), self._memories()
         return {
-            "pulls": ("int64", arms),
-            "seen": ("int64", arms),
+            "pulls": ("int64", n_arms),
+            "seen": ("int64", n_arms),
             "unseen": ("int64", 1),
             "observations": ("int64", 1),
             "next_choice": ("int64", 1),
@@ -194,12 +202,12 @@ class ModelLCB(Policy):
             "rss": ("float64", 1),
             "volume": ("float64", 1),  # log(|D|·|Λ + D⁻¹|)
             "radius": ("float64", 1),
-            "mean": ("float64", arms),
-            "variance": ("float64", arms),  # of the mean, in units of σ²
-            "own": ("float64", arms),  # discounted pulls
+            "mean": ("float64", n_arms),
+            "variance": ("float64", n_arms),  # of the mean, in units of σ²
+            "own": ("float64", n_arms),  # discounted pulls
             "total": ("float64", 1),
-            "ray_gram": ("float64", (arms, 6)),
-            "ray_moments": ("float64", (arms, evidence.RAY)),
+            "ray_gram": ("float64", (n_arms, 6)),
+            "ray_moments": ("float64", (n_arms, evidence.RAY)),
             "ray_root": ("float64", (many, evidence.RAY**2)),
             "ray_theta": ("float64", (many, evidence.RAY)),
             "weights": ("float64", exact * memories),
@@ -210,21 +218,21 @@ class ModelLCB(Policy):
             "spread": ("float64", (size, exact)),
         }
 
-    def memo_size(self, arms: int) -> int:
+    def memo_size(self, n_arms: int) -> int:
         """The counts at the pull: own, of the others, and one by one if there are few arms."""
-        return 2 + self._exact_arms(arms) * self._memories()
+        return 2 + self._exact_arms(n_arms) * self._memories()
 
-    def check_state(self, arms: int, rounds: int, state: State) -> None:
+    def check_state(self, n_arms: int, rounds: int, state: State) -> None:
         """Counts add up, choices are among the candidates, and sums have the size of losses."""
-        told = np.arange(arms) < (0 if self.prior is None else self.prior.arms)
+        known = np.arange(n_arms) < (0 if self.prior is None else self.prior.n_arms)
         require_range(state, "pulls", 0, rounds)
         require_sum(state, "pulls", rounds)
-        require_range(state, "seen", told, state["pulls"] + told)
+        require_range(state, "seen", known, state["pulls"] + known)
         require_unseen(state)
         before = 0 if self.prior is None else self.prior.events
-        seen = int((state["seen"] - told).sum())
+        seen = int((state["seen"] - known).sum())
         require_equal(state, "observations", before + seen)
-        require_range(state, "next_choice", 1, max(arms, 2 * LAST_CHOICE))
+        require_range(state, "next_choice", 1, max(n_arms, 2 * LAST_CHOICE))
         self._check_choice(state)
         _check_sums(state, rounds)
 
@@ -240,46 +248,46 @@ class ModelLCB(Policy):
         require_range(state, "candidates", least, most)
         require_equal({"candidates": state["candidates"][:, 0]}, "candidates", np.arange(memories))
 
-    def check_memo(self, arms: int, rounds: int, memo: Floats) -> None:
+    def check_memo(self, n_arms: int, rounds: int, memo: Floats) -> None:
         """Counts, discounted perhaps."""
         require_range({"memo": memo}, "memo", 0.0, float(rounds))
 
-    def _exact_arms(self, arms: int) -> int:
-        return arms if arms <= MOST_EXACT or self.prior is not None else 0
+    def _exact_arms(self, n_arms: int) -> int:
+        return n_arms if n_arms <= MOST_EXACT or self.prior is not None else 0
 
-    def initial_state(self, arms: int) -> Mapping[str, npt.NDArray[Any]]:
+    def initial_state(self, n_arms: int) -> Mapping[str, npt.NDArray[Any]]:
         """Return the prior's mean and root, and what is known of the noise."""
         prior = self.prior
         if prior is None:
             return {}
-        if prior.arms > arms:
-            raise InvalidInput(f"the prior is about {prior.arms} arms, and there are {arms}")
+        if prior.n_arms > n_arms:
+            raise InvalidInput(f"the prior is about {prior.n_arms} arms, and there are {n_arms}")
         size = prior.mean.size
-        root, theta = np.zeros((unknowns(arms),) * 2), np.zeros(unknowns(arms))
+        root, theta = np.zeros((unknowns(n_arms),) * 2), np.zeros(unknowns(n_arms))
         root[:size, :size] = prior.root()
         theta[:size] = prior.mean
         return {
             "root": root,
             "theta": theta,
-            "seen": (np.arange(arms) < prior.arms).astype(np.int64),
+            "seen": (np.arange(n_arms) < prior.n_arms).astype(np.int64),
             "observations": np.array([prior.events]),
-            "rss": np.array([prior.events * prior.noise**2]),
+            "rss": np.array([prior.events * prior.sigma**2]),
         }
 
     @staticmethod
     def init(c: Any, s: Any) -> None:
         """Lay out the usual prior, or look at the one given."""
-        for arm in range(c.arms):
+        for arm in range(c.n_arms):
             if s.seen[arm] == 0:
                 s.unseen[0] += 1
-        s.next_choice[0] = c.arms
+        s.next_choice[0] = c.n_arms
         for m in range(c.memories):
             s.candidates[m, 0] = m
             s.candidates[m, 1] = evidence.USUAL_LOSS
             s.candidates[m, 2] = c.influence if c.fixed_influence else evidence.USUAL_INFLUENCE
             s.candidates[m, 3] = s.candidates[m, 2]
         s.choice[:] = s.candidates[0]
-        for arm in range(c.arms):
+        for arm in range(c.n_arms):
             _lay_out_arm(c, s, arm)
         _look(c, s)
         if c.warm:
@@ -293,7 +301,7 @@ class ModelLCB(Policy):
             if arm >= 0:
                 return arm
         greedy = -1
-        for arm in range(c.arms):
+        for arm in range(c.n_arms):
             if eligible is not None and not eligible[arm]:
                 continue
             if greedy < 0 or s.mean[arm] < s.mean[greedy]:
@@ -303,7 +311,7 @@ class ModelLCB(Policy):
         best = greedy
         lowest = 0.0
         certain = False
-        for arm in range(c.arms):
+        for arm in range(c.n_arms):
             if eligible is not None and not eligible[arm]:
                 continue
             deviation = math.sqrt(s.variance[arm])
@@ -315,14 +323,14 @@ class ModelLCB(Policy):
                     lowest = promise
                 certain = True
             elif not certain:
-                bold = STILL_BOLDNESS * math.sqrt(log(1.0 + t * s.variance[arm] / c.arms))
+                bold = STILL_BOLDNESS * math.sqrt(log(1.0 + t * s.variance[arm] / c.n_arms))
                 bold += (BOLDNESS - bold) * (calm / CALM)
                 promise = gap - noise * bold * (deviation - calm)
                 if promise < lowest:
                     best = arm
                     lowest = promise
         if best == greedy and (c.warm or c.horizon > 0) and s.theta.size > 0:
-            return _planned(c, s, t, eligible, greedy)
+            return _plan(c, s, t, eligible, greedy)
         return best
 
     @staticmethod
@@ -342,7 +350,7 @@ class ModelLCB(Policy):
             for m in range(c.memories):
                 s.weights[arm * c.memories + m] += 1.0
         if c.memory < 1.0:
-            for j in range(c.arms):
+            for j in range(c.n_arms):
                 s.own[j] *= c.memory
         s.total[0] = c.memory * s.total[0] + 1.0
         s.own[arm] += 1.0
@@ -374,7 +382,7 @@ class ModelLCB(Policy):
         s.volume[0] += log(alpha)
         seen = s.observations[0]
         if not c.warm and seen >= s.next_choice[0] and seen <= LAST_CHOICE and s.squares[0] > 0.0:
-            s.next_choice[0] = seen + max(1, seen // 2 if c.arms <= 10 else seen)
+            s.next_choice[0] = seen + max(1, seen // 2 if c.n_arms <= 10 else seen)
             _choose_prior(c, s)
         s.rss[0] = max(s.rss[0], evidence.FLOOR * s.squares[0])
         if s.theta.size > 0:
@@ -435,8 +443,8 @@ def _memory(c: Any, number: int) -> float:
 @inlined
 def _noise(c: Any, s: Any) -> float:
     """Return σ, or its estimate."""
-    if c.noise > 0.0:
-        return c.noise
+    if c.sigma > 0.0:
+        return c.sigma
     return math.sqrt(s.rss[0] / max(s.observations[0], 1))
 
 
@@ -471,7 +479,7 @@ def _lay_out_arm(c: Any, s: Any, arm: int) -> None:
     else:
         s.ray_root[arm, 0] = loss
         s.ray_root[arm, 4] = own
-        s.ray_root[arm, 8] = others / math.sqrt(float(c.arms))
+        s.ray_root[arm, 8] = others / math.sqrt(float(c.n_arms))
 
 
 @inlined
@@ -481,7 +489,7 @@ def _look(c: Any, s: Any) -> None:
         respread(s.root, s.weights[s.choice[0] :: c.memories], s.spread, s.variance)
         _predict(c, s)
     else:
-        for arm in range(c.arms):
+        for arm in range(c.n_arms):
             own = s.own[arm]
             others = s.total[0] - own
             mean = s.ray_theta[arm, 0] + own * s.ray_theta[arm, 1] + others * s.ray_theta[arm, 2]
@@ -495,8 +503,8 @@ def _look(c: Any, s: Any) -> None:
 @inlined
 def _predict(c: Any, s: Any) -> None:
     weights = s.weights[s.choice[0] :: c.memories]
-    for arm in range(c.arms):
-        s.mean[arm] = predicted(s.theta, weights, arm)
+    for arm in range(c.n_arms):
+        s.mean[arm] = predict(s.theta, weights, arm)
 
 
 @inlined
@@ -578,7 +586,7 @@ def _rebuild(c: Any, s: Any) -> None:
         s.volume[0], s.rss[0] = evidence.evaluate(
             s.ray_gram, s.ray_moments, 0, squares, s.choice, factor, solved
         )
-        for arm in range(c.arms):
+        for arm in range(c.n_arms):
             evidence.assemble_ray(s.ray_gram, s.ray_moments, arm, s.choice, factor, solved)
             evidence.eliminate(factor, solved)
             root = s.ray_root[arm].reshape((evidence.RAY, evidence.RAY))
@@ -590,10 +598,10 @@ def _rebuild(c: Any, s: Any) -> None:
 def _set_radius(c: Any, s: Any) -> None:
     """Compute the radius of the theorem, σ̄·(√L + √p), with an upper bound σ̄ of the noise."""
     seen = float(max(s.observations[0], 1))
-    unknown = s.theta.size if s.theta.size > 0 else evidence.RAY * c.arms
+    unknown = s.theta.size if s.theta.size > 0 else evidence.RAY * c.n_arms
     factor = math.sqrt(s.volume[0] + 2.0 * (c.doubt + LOG_PRIORS)) + math.sqrt(float(unknown))
-    if c.noise > 0.0:
-        s.radius[0] = c.noise * factor
+    if c.sigma > 0.0:
+        s.radius[0] = c.sigma * factor
         return
     chance = 2.0 * math.sqrt((c.doubt + 2.0 * log(seen + 1.0)) / seen)
     freedom = max(seen * (1.0 - chance) - factor * factor, seen / 16.0)
@@ -601,20 +609,20 @@ def _set_radius(c: Any, s: Any) -> None:
 
 
 @inlined
-def _planned(c: Any, s: Any, t: int, eligible: Any, greedy: int) -> int:
+def _plan(c: Any, s: Any, t: int, eligible: Any, greedy: int) -> int:
     """Return the arm with the smallest mean among those that the rounds ahead have a use for."""
-    arms = c.arms
-    interaction, allowed = np.empty((arms, arms)), np.ones(arms)
-    plan, slope = np.empty(arms), np.empty(arms)
-    for i in range(arms):
+    n_arms = c.n_arms
+    interaction, allowed = np.empty((n_arms, n_arms)), np.ones(n_arms)
+    plan, slope = np.empty(n_arms), np.empty(n_arms)
+    for i in range(n_arms):
         if eligible is not None and not eligible[i]:
             allowed[i] = 0.0
-        for j in range(arms):
+        for j in range(n_arms):
             interaction[i, j] = s.theta[place(i, j)]
     rounds = max(c.horizon - t + 1.0, 1.0) if c.horizon > 0 else AHEAD * t
     plan_ahead(s.mean, interaction, rounds, allowed, plan, slope)
     best = -1
-    for i in range(arms):
+    for i in range(n_arms):
         if plan[i] > 0.5 and (best < 0 or s.mean[i] < s.mean[best]):
             best = i
     return best if best >= 0 else greedy

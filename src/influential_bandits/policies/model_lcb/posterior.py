@@ -23,7 +23,7 @@ from influential_bandits.numerics.compiling import inlined, kernel
 
 
 @inlined
-def unknowns(arms: int) -> int:
+def unknowns(n_arms: int) -> int:
     """Return how many numbers (l1, A) has; it is also where l1 of arm number ``arms`` lies.
 
     Examples
@@ -31,7 +31,7 @@ def unknowns(arms: int) -> int:
     >>> unknowns(3)
     9
     """
-    return arms * (arms + 3) // 2
+    return n_arms * (n_arms + 3) // 2
 
 
 @inlined
@@ -49,7 +49,7 @@ def place(i: int, j: int) -> int:
 
 
 @inlined
-def predicted(theta: Floats, weights: Floats, arm: int) -> float:
+def predict(theta: Floats, weights: Floats, arm: int) -> float:
     """Return the posterior mean of the loss of an arm at counts x = ``weights``."""
     loss = theta[unknowns(arm)]
     for j in range(weights.size):
@@ -58,7 +58,7 @@ def predicted(theta: Floats, weights: Floats, arm: int) -> float:
 
 
 @inlined
-def projected(root: Floats, row: int, weights: Floats, arm: int) -> float:
+def project(root: Floats, row: int, weights: Floats, arm: int) -> float:
     """Return one entry of Sᵀφ for an arm."""
     start = unknowns(arm)
     if start > row:
@@ -79,7 +79,7 @@ def respread(root: Floats, weights: Floats, spread: Floats, variance: Floats) ->
         variance[i] = 0.0
     for row in range(root.shape[0]):
         for i in range(variance.size):
-            value = projected(root, row, weights, i)
+            value = project(root, row, weights, i)
             spread[row, i] = value
             variance[i] += value * value
 
@@ -136,22 +136,22 @@ def learn(
     variance: Floats,
 ) -> tuple[float, float]:
     """Take in the loss of a pull of ``arm`` at counts ``weights``; return the surprise and α."""
-    size, arms = theta.size, variance.size
-    f, gain, common = np.empty(size), np.empty(size), np.zeros(arms)
+    size, n_arms = theta.size, variance.size
+    f, gain, common = np.empty(size), np.empty(size), np.zeros(n_arms)
     for row in range(size):
-        f[row] = projected(root, row, weights, arm)
-    surprise = loss - predicted(theta, weights, arm)
+        f[row] = project(root, row, weights, arm)
+    surprise = loss - predict(theta, weights, arm)
     alpha = absorb(root, f, gain)
     for k in range(size):
         theta[k] += gain[k] * (surprise / alpha)
-    for i in range(arms):
+    for i in range(n_arms):
         variance[i] = 0.0
     before = 1.0
     for row in range(size):  # the same update, of Sᵀφ_i instead of Sᵀ
         after = before + f[row] * f[row]
         shrink = math.sqrt(before / after)
         remove = f[row] / math.sqrt(before * after)
-        for i in range(arms):
+        for i in range(n_arms):
             value = spread[row, i]
             less = shrink * value - remove * common[i]
             common[i] += f[row] * value

@@ -17,7 +17,7 @@ from influential_bandits.policies.model_lcb.posterior import place, unknowns
 __all__ = ["LossPrior"]
 
 FORMAT = "influential-bandits/prior/1"
-LEAST = 1e-100  # noise and memory of a prior: its covariance is divided by the noise's square
+LEAST = 1e-100  # sigma and memory of a prior: its covariance is divided by the noise's square
 ASYMMETRY = 1e-9  # relative to the standard deviations: what rounding may leave
 
 
@@ -30,7 +30,7 @@ class LossPrior:
     ----------
     mean : array (unknowns,)
     covariance : array (unknowns, unknowns)
-    noise : float
+    sigma : float
         Standard deviation σ of the noise.
     events : int
         How many losses that is known from: the policy goes on counting from there.
@@ -39,22 +39,22 @@ class LossPrior:
 
     Examples
     --------
-    >>> LossPrior.around([[0.5]], [1.0], sd=0.1, noise=1.0)
-    LossPrior(1 arm, noise 1.0, memory 1.0)
+    >>> LossPrior.around([[0.5]], [1.0], sd=0.1, sigma=1.0)
+    LossPrior(1 arm, sigma 1.0, memory 1.0)
     """
 
     def __init__(
         self,
         mean: npt.ArrayLike,
         covariance: npt.ArrayLike,
-        noise: float,
+        sigma: float,
         events: int = 100,
         memory: float = 1.0,
     ) -> None:
         self.mean, self.covariance = _numbers(mean), _numbers(covariance)
         size = self.mean.size
-        self.arms = next((k for k in range(1, size + 1) if unknowns(k) == size), 0)
-        if self.mean.ndim != 1 or not self.arms or self.covariance.shape != (size, size):
+        self.n_arms = next((k for k in range(1, size + 1) if unknowns(k) == size), 0)
+        if self.mean.ndim != 1 or not self.n_arms or self.covariance.shape != (size, size):
             raise InvalidInput(
                 "a prior has K + K(K + 1)/2 means and a square of as many covariances, got shapes "
                 f"{self.mean.shape} and {self.covariance.shape}"
@@ -65,17 +65,17 @@ class LossPrior:
         gap = np.abs(self.covariance - self.covariance.T)
         if (gap > ASYMMETRY * np.outer(deviations, deviations)).any():
             raise InvalidInput("the covariance of a prior must be symmetric")
-        for name, value, top in (("noise", noise, LARGEST_LOSS), ("memory", memory, 1.0)):
+        for name, value, top in (("sigma", sigma, LARGEST_LOSS), ("memory", memory, 1.0)):
             if not is_real(value) or not LEAST <= float(value) <= top:
                 raise InvalidInput(
                     f"{name} must be above 0 ({LEAST:g} or more) and at most {top:g}, got "
                     f"{shown(value)}"
                 )
-        self.noise, self.memory = float(noise), float(memory)
-        if np.abs(self.covariance).max() > LARGEST_LOSS * self.noise**2:
+        self.sigma, self.memory = float(sigma), float(memory)
+        if np.abs(self.covariance).max() > LARGEST_LOSS * self.sigma**2:
             raise InvalidInput(
                 f"the deviations of a prior must be at most {math.sqrt(LARGEST_LOSS):g} times the "
-                f"noise of {self.noise:g}, got one of {deviations.max():g}"
+                f"noise of {self.sigma:g}, got one of {deviations.max():g}"
             )
         self.events = whole_number("events", events, 1, 2**53)
         self.mean.setflags(write=False)
@@ -87,7 +87,7 @@ class LossPrior:
         interaction: npt.ArrayLike,
         initial_loss: npt.ArrayLike,
         sd: float,
-        noise: float,
+        sigma: float,
         *,
         memory: float = 1.0,
     ) -> LossPrior:
@@ -106,11 +106,11 @@ class LossPrior:
                 f"interaction is not symmetric: |A[{i},{j}] − A[{j},{i}]| = {gap[i, j]:.3g}"
             )
         mean = in_order(matrix, loss)
-        return cls(mean, sd**2 * np.eye(mean.size), noise, memory=memory)
+        return cls(mean, sd**2 * np.eye(mean.size), sigma, memory=memory)
 
     def root(self) -> Floats:
         """Return the lower triangular R with RᵀR = covariance / noise², by Cholesky."""
-        scaled = self.covariance[::-1, ::-1] / self.noise**2
+        scaled = self.covariance[::-1, ::-1] / self.sigma**2
         spots = np.arange(len(scaled))
         scaled[spots, spots] += 1e-12 * max(float(np.trace(scaled)) / len(scaled), 1e-300)
         try:
@@ -125,7 +125,7 @@ class LossPrior:
             "format": FORMAT,
             "mean": self.mean.tolist(),
             "covariance": self.covariance.tolist(),
-            "noise": self.noise,
+            "sigma": self.sigma,
             "events": self.events,
             "memory": self.memory,
         }
@@ -147,7 +147,7 @@ class LossPrior:
         return (
             self.mean.tobytes(),
             self.covariance.tobytes(),
-            self.noise,
+            self.sigma,
             self.events,
             self.memory,
         )
@@ -162,8 +162,8 @@ class LossPrior:
 
     def __repr__(self) -> str:
         """Say how many arms it is about."""
-        arms = f"{self.arms} arm{'s' * (self.arms > 1)}"
-        return f"LossPrior({arms}, noise {self.noise}, memory {self.memory})"
+        arms = f"{self.n_arms} arm{'s' * (self.n_arms > 1)}"
+        return f"LossPrior({arms}, sigma {self.sigma}, memory {self.memory})"
 
 
 def _numbers(values: npt.ArrayLike) -> Floats:
@@ -175,9 +175,9 @@ def _numbers(values: npt.ArrayLike) -> Floats:
 
 def in_order(matrix: Floats, loss: Floats) -> Floats:
     """Return (l1, A) in the order of the unknowns."""
-    arms = loss.size
-    mean = np.zeros(unknowns(arms))
-    for i in range(arms):
+    n_arms = loss.size
+    mean = np.zeros(unknowns(n_arms))
+    for i in range(n_arms):
         mean[unknowns(i)] = loss[i]
         for j in range(i + 1):
             mean[place(i, j)] = matrix[i, j]

@@ -71,7 +71,7 @@ def compare(
     Parameters
     ----------
     policies : Policy or str, or several, optional
-        A text is as on the command line: ``"InfluentialLCB(scale=2.0)"``, ``"mine.py:Greedy"``. By
+        A text is as on the command line: ``"MOSS(loss_range=2.0)"``, ``"mine.py:Greedy"``. By
         default all policies of the package, and two oracles as references.
     instances : Instance, Family or str, or several, optional
         Instances of your own, with one number of arms; or families of instances, by name

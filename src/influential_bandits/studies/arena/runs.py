@@ -11,11 +11,9 @@ from typing import Any
 import numpy as np
 
 from influential_bandits import __version__
-from influential_bandits.errors import NotApplicable, NotCertified
+from influential_bandits.errors import NotApplicable
 from influential_bandits.learning.planning import best_schedule, schedule_loss
-from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.optima.fading import fading_lower_bound
-from influential_bandits.optima.regret import regret
 from influential_bandits.policies.contract import Policy
 from influential_bandits.policies.oracles import (
     EachArmOnceOracle,
@@ -146,7 +144,7 @@ def _play_instances(
             )
             for way in ways
         ]
-    rows = concatenate(tidy(run, numbers, loss=run.loss(), regret=_regrets(run)) for run in runs)
+    rows = concatenate(tidy(run, numbers) for run in runs)
     del rows["seed"]  # one of each instance
     order = np.argsort(rows["instance"], kind="stable")
     return {name: values[order] for name, values in rows.items()}
@@ -159,28 +157,6 @@ def _follow_plan(
     seeds = np.zeros(1, np.uint64)
     counts = np.array(plans)[:, None]
     return Trajectory(tuple(worlds), policy, noise, seeds, np.array(marks), counts)
-
-
-def _regrets(run: Trajectory) -> Floats:
-    """Return (instances, 1, checkpoints): NaN where no optimum is defined or proved."""
-    pairs = zip(run.instances, run.counts[:, 0], strict=True)
-    return np.array([[_regret(world, counts)] for world, counts in pairs])
-
-
-def _regret(world: Instance, counts: Ints) -> Floats:
-    if world.memory < 1.0:
-        return np.full(len(counts), np.nan)
-    try:
-        return np.asarray(regret(world, counts))
-    except NotCertified:
-        return np.array([_regret_if_proved(world, row) for row in counts])
-
-
-def _regret_if_proved(world: Instance, counts: Ints) -> float:
-    try:
-        return float(regret(world, counts))
-    except NotCertified:
-        return float("nan")
 
 
 def _compute_benchmarks(

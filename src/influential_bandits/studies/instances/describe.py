@@ -35,7 +35,7 @@ def describe_file(path: Path, horizon: int) -> str:
     try:
         judged = difficulty(instance)
         lines.append(f"Difficulty: {judged.verdict} (leaning {judged.leaning}): {judged.reason}")
-        shares = sorted(zip(judged.mix, instance.arms, strict=True), reverse=True)[:8]
+        shares = sorted(zip(judged.mix, instance.arm_names, strict=True), reverse=True)[:8]
         lines.append(
             "Best mix p*: " + ", ".join(f"{arm} {share:.1%}" for share, arm in shares if share > 0)
         )
@@ -45,7 +45,7 @@ def describe_file(path: Path, horizon: int) -> str:
         best = optimum(instance, horizon)
         order = np.argsort(-best.counts, kind="stable")[:8]
         counts = ", ".join(
-            f"{instance.arms[i]} {best.counts[i]:,.6g}" for i in order if best.counts[i] > 0
+            f"{instance.arm_names[i]} {best.counts[i]:,.6g}" for i in order if best.counts[i] > 0
         )
         lines.append(f"Optimum for T = {horizon:,}: loss {best.loss:,.6g}; counts {counts}")
         lines.append(f"Certificate: {_describe_certificate(best.certificate)}")

@@ -222,13 +222,9 @@ def _compute(
     Rows do not say which file they are of: it may be renamed, or have another place next time.
     """
     run = settings.play(file.parse(), policy, threads, progress=False)
-    try:
-        regrets = run.regret()
-    except NotApplicable:
-        regrets = np.full(run.counts.shape[:-1], np.nan)
-    rows = tidy(run, [0], loss=run.loss(), regret=regrets)
+    rows = tidy(run, [0], policy=np.array(repr(policy), object))
     del rows["instance"]
-    return rows | {"policy": np.array([repr(policy)] * len(rows["seed"]), object)}
+    return rows
 
 
 def _format_means(rows: Rows, players: list[Policy]) -> str:

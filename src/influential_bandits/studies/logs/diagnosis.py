@@ -139,7 +139,7 @@ def described(model: InfluenceModel) -> str:
     fading = f"memory {model.memory:g} per event"
     if model.half_life is not None:
         fading = f"half-life {model.half_life:g} days"
-    noise = model.noise().scale
+    noise = model.noise().sigma
     drift = "on" if model.drift else "off"
     kind = f"{model.interaction} interaction of {len(model.arms_)} arms, {fading}"
     lines = [f"{kind}, ridge {model.ridge:g}, drift {drift}, noise {noise:.3g}; {model.status_}"]

@@ -102,11 +102,11 @@ def fit_partitions(
     --------
     >>> import tempfile, influential_bandits as ib
     >>> from pathlib import Path
-    >>> events = ib.synthetic_log(6, 20, 2, seed=0).to_frame()
+    >>> events = ib.data.synthetic_log(6, 20, 2, seed=0).to_frame()
     >>> options = {"instance": "instance", "arm": "item", "time": "time", "loss": "loss"}
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     events.to_parquet(f"{folder}/events.parquet")
-    ...     log = ib.open_partitions(folder, **options)
+    ...     log = ib.logs.open_partitions(folder, **options)
     ...     out = Path(folder) / "fit" / "model.json"
     ...     model = ib.fit_partitions(ib.DriftModel(pooled=True), log, out)
     ...     [file.name for file in out.parent.glob("instances/*.parquet")]

@@ -87,7 +87,6 @@ def _play(
     rows = tidy(
         run,
         numbers,
-        regret=run.regret(),
         verdict=by_instance([d.verdict for d in judged]),
         leaning=by_instance([d.leaning for d in judged]),
         smallest_share=by_instance([d.mix.min() for d in judged]),

@@ -33,7 +33,7 @@ def _play(policy: Policy, max_horizon: int, threads: int | None) -> Rows:
     run = simulate(
         counterexample(), policy, max_horizon, checkpoints=marks, execution=threads, progress=False
     )
-    return tidy(run, [0], regret=run.regret(), pulls_of_arm_2=run.counts[..., 1])
+    return tidy(run, [0], pulls_of_arm_2=run.counts[..., 1])
 
 
 def analyse(settings: Settings, rows: Rows) -> Analysis:

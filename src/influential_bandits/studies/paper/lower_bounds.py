@@ -64,9 +64,9 @@ def _play(
 
 def _pull_times(max_horizon: int, seeds: int, threads: int | None) -> Rows:
     """Row n: the round t_n of the n-th pull of arm 2 as value, its count n as horizon."""
-    run = _play(counterexample(), LCB(), [min(max_horizon, 10**6)], threads, record="arms")
-    assert run.arms is not None
-    times = np.flatnonzero(run.arms[0, 0] == 1) + 1
+    run = _play(counterexample(), LCB(), [min(max_horizon, 10**6)], threads, record="choices")
+    assert run.choices is not None
+    times = np.flatnonzero(run.choices[0, 0] == 1) + 1
     n = np.arange(1, len(times) + 1)
     return {
         "instance": np.zeros(len(n), np.int64),
@@ -88,7 +88,7 @@ def _proposition_2_2(max_horizon: int, seeds: int, threads: int | None) -> Rows:
 def _proposition_2_3(max_horizon: int, seeds: int, threads: int | None) -> Rows:
     tables = []
     for policy in POLICIES:
-        first = simulate(linear_lower_bound(0), policy, 1, record="arms").arms
+        first = simulate(linear_lower_bound(0), policy, 1, record="choices").choices
         assert first is not None
         instance = linear_lower_bound(int(first[0, 0, 0]))
         run = _play(instance, policy, decades(max_horizon), threads)
@@ -113,9 +113,9 @@ def _per_state(max_horizon: int, seeds: int, threads: int | None) -> Rows:
     instance, tables = linear_lower_bound(0), []
     for policy in (LCB(), InfluentialLCB()):
         marks = decades(min(max_horizon, 10**6), 10)
-        run = _play(instance, policy, marks, threads, record="arms")
-        assert run.arms is not None
-        excess = per_state_excess(instance, run.arms[0, 0], run.checkpoints)
+        run = _play(instance, policy, marks, threads, record="choices")
+        assert run.choices is not None
+        excess = per_state_excess(instance, run.choices[0, 0], run.checkpoints)
         tables.append(tidy(run, [0], value=excess, bound=run.regret()))
     return concatenate(tables)
 

@@ -46,7 +46,7 @@ def _play(policy: Policy, max_horizon: int, numbers: range, threads: int | None)
         progress=False,
         instance_numbers=numbers,
     )
-    return tidy(run, numbers, regret=run.regret())
+    return tidy(run, numbers)
 
 
 def make_slope_figure(series: list[Series]) -> Figure:

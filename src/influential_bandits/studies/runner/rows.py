@@ -24,17 +24,11 @@ def tidy(run: Trajectory, numbers: Sequence[int], **values: npt.ArrayLike) -> Ro
     checkpoints) or one that fits it.
     """
     shape = run.counts.shape[:-1]
-
-    def column(each: npt.ArrayLike) -> npt.NDArray[Any]:
-        return np.broadcast_to(np.asarray(each), shape).ravel()
-
-    return {
-        "instance": column(np.asarray(numbers, np.int64)[:, None, None]),
-        "seed": column(run.seeds.astype(np.int64)[:, None]),
-        "policy": column(np.array(run.policy.label, object)),
-        "horizon": column(run.checkpoints),
-        **{name: column(value) for name, value in values.items()},
-    }
+    # Signed: NumPy makes floats of signed and unsigned numbers together.
+    instance, seed = np.asarray(numbers, np.int64), run.seeds.astype(np.int64)
+    values = {"instance": instance[:, None, None], "seed": seed[:, None], **values}
+    more = {name: np.broadcast_to(value, shape).ravel() for name, value in values.items()}
+    return run.to_columns() | more
 
 
 def concatenate(parts: Iterable[Columns]) -> Rows:

@@ -1,0 +1,242 @@
+"""When runs are played in lanes, and the tasks that do so; :func:`lane_tasks` is the entry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from typing import Any, cast
+
+import numba
+import numpy as np
+from llvmlite.binding import get_host_cpu_features  # type: ignore[import-untyped]
+
+from influential_bandits.execution.base import Task
+from influential_bandits.numerics.arrays import Floats, Ints
+from influential_bandits.policies.contract import Policy
+from influential_bandits.policies.influential_lcb import InfluentialLCB
+from influential_bandits.policies.lcb import LCB
+from influential_bandits.simulation.simd.kernels import advance_lanes, fill_keys
+from influential_bandits.simulation.simd.layout import (
+    ROUNDS_PER_BLOCK,
+    Words,
+    allocate_aligned,
+    lanes_for,
+    slots_for,
+)
+from influential_bandits.world.dynamics import DENSE
+from influential_bandits.world.instance import Instance
+from influential_bandits.world.noise import RECORDED, Noise, NoiseSource, Source
+
+__all__ = ["lane_tasks"]
+
+MOST_ARMS = 12  # picking takes K² loads; at 12 lanes are still 3 to 4 times as fast
+LEAST_ROUNDS = 1 << 22  # of all runs; fewer take no longer than compiling for one more K
+GROUP_COST = 5  # runs that the general loop plays in the time of a group (measured: 1.6 to 4.6)
+ROUNDS_PER_STEP = 1 << 21  # of all runs in a task: 4 to 60 ms
+BYTES_PER_TASK = 1 << 24
+
+
+def lane_tasks(
+    policy: Policy,
+    instances: Sequence[Instance],
+    noise: Noise,
+    seeds: Words,
+    numbers: Sequence[int],
+    counts: Ints,
+    checkpoints: Ints,
+    horizon: int,
+    threads: int,
+) -> list[Task] | None:
+    """Return tasks that play every instance with every seed in lanes; None where that is no gain.
+
+    Parameters
+    ----------
+    counts : array (instances, seeds, checkpoints, arms)
+        Where the results go.
+    numbers : sequence of int
+        The instances' numbers, for their random streams.
+    """
+    if not _apply(policy, instances, noise, horizon, len(seeds), threads):
+        return None
+    n_arms, runs = instances[0].n_arms, len(instances) * len(seeds)
+    lanes = lanes_for(n_arms)
+    most = min(ROUNDS_PER_STEP // horizon, BYTES_PER_TASK // (8 * slots_for(n_arms)))
+    size = max(1, most // lanes) * lanes
+    of_run = counts.reshape(runs, len(checkpoints), n_arms)
+    own_numbers = np.array(numbers, np.uint64)
+    return [
+        LaneTask(
+            policy,
+            instances,
+            noise,
+            seeds,
+            own_numbers,
+            range(start, min(start + size, runs)),
+            of_run[start : start + size],
+            checkpoints,
+            horizon,
+        )
+        for start in range(0, runs, size)
+    ]
+
+
+def _apply(
+    policy: Policy,
+    instances: Sequence[Instance],
+    noise: Noise,
+    horizon: int,
+    seeds: int,
+    threads: int,
+) -> bool:
+    """Tell whether runs can be played in lanes, and whether that pays.
+
+    A subclass may choose otherwise than its base, hence the exact types.
+    """
+    known = type(policy) is LCB or (
+        type(policy) is InfluentialLCB and policy.influence_bound != "estimate"
+    )
+    n_arms, runs = instances[0].n_arms, len(instances) * seeds
+    return (
+        known
+        and not numba.config.DISABLE_JIT
+        and n_arms <= MOST_ARMS
+        and wide_registers()
+        and _can_be_laned(noise.source())
+        and horizon * runs >= LEAST_ROUNDS
+        and _pays(runs, lanes_for(n_arms), threads)
+        and all(i.memory == 1.0 and i.world.kind == DENSE for i in instances)
+    )
+
+
+def _can_be_laned(noise: Source) -> bool:
+    return isinstance(noise, NoiseSource) and noise.kind != RECORDED
+
+
+@cache
+def wide_registers() -> bool:
+    """Tell whether a register holds four numbers or more; with two, many arms lose time."""
+    features = get_host_cpu_features()
+    return bool(features.get("avx2") or features.get("avx512f"))
+
+
+def _pays(runs: int, lanes: int, threads: int) -> bool:
+    """Compare how long the busiest thread takes: a group is not shared among threads."""
+    groups = -(-runs // lanes)
+    return -(-groups // threads) * GROUP_COST < -(-runs // threads)
+
+
+class LaneTask:
+    """Some runs of all, played in lanes group after group, step by step until the horizon.
+
+    Parameters
+    ----------
+    policy : LCB or InfluentialLCB
+    instances : sequence of Instance
+        Dense, with memory 1.
+    noise : Noise
+        Not recorded.
+    seeds : array (seeds,) of uint64
+    numbers : array (instances,) of uint64
+    runs : range
+        Which runs are played here: run n has instance n // seeds and seed n % seeds.
+    counts : array (runs, checkpoints, arms)
+        Where the results of these runs go.
+    checkpoints : array (checkpoints,)
+        Increasing rounds.
+    horizon : int
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        instances: Sequence[Instance],
+        noise: Noise,
+        seeds: Words,
+        numbers: Words,
+        runs: range,
+        counts: Ints,
+        checkpoints: Ints,
+        horizon: int,
+    ) -> None:
+        self.policy, self.instances, self.noise = policy, instances, noise
+        self.seeds, self.numbers, self.runs = seeds, numbers, runs
+        self.counts, self.checkpoints, self.horizon = counts, checkpoints, horizon
+        self.n_arms = instances[0].n_arms
+        self.lanes = lanes_for(self.n_arms)
+
+    def steps(self) -> Iterable[int]:
+        """Play; yield the number of rounds done after each step."""
+        play = self._player()
+        rounds = max(1, ROUNDS_PER_STEP // len(self.runs))
+        for before in range(0, self.horizon, rounds):
+            last = min(before + rounds, self.horizon)
+            play(before + 1, last)
+            yield (last - before) * len(self.runs)
+
+    def results(self) -> Ints:
+        """Return what was played."""
+        return self.counts
+
+    def accept(self, results: Ints) -> None:
+        """Take what was played elsewhere."""
+        self.counts[...] = results
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Travel light: with the instances of these runs only, and without counts to be filled."""
+        first, last = (run // len(self.seeds) for run in (self.runs[0], self.runs[-1]))
+        before = first * len(self.seeds)
+        return self.__dict__ | {
+            "instances": self.instances[first : last + 1],
+            "numbers": self.numbers[first : last + 1],
+            "runs": range(self.runs.start - before, self.runs.stop - before),
+            "counts": self.counts.shape,
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Make room for the counts again."""
+        self.__dict__.update(state)
+        self.counts = np.zeros(state["counts"], np.int64)
+
+    def _player(self) -> Callable[[int, int], None]:
+        """Return what plays from one round to another."""
+        noise = cast(NoiseSource, self.noise.source())  # lanes are for no others
+        state, keys = self._fresh_state(), self._keys()
+        known = isinstance(self.policy, InfluentialLCB)
+        bound = float(self.policy.influence_bound) if known else None  # type: ignore[attr-defined]
+        scratch = allocate_aligned((3, ROUNDS_PER_BLOCK * self.lanes), np.float64)
+        arms, counts, marks = (0,) * self.n_arms, self.counts, self.checkpoints
+
+        def play(first: int, last: int) -> None:
+            advance_lanes(arms, bound, noise, state, keys, scratch, counts, marks, first, last)
+
+        return play
+
+    def _by_lane(self) -> Ints:
+        """Return the runs, (groups, lanes); idle lanes repeat the last one."""
+        groups = -(-len(self.runs) // self.lanes)
+        runs = np.arange(self.runs.start, self.runs.start + groups * self.lanes)
+        return np.minimum(runs, self.runs.stop - 1).reshape(groups, self.lanes)
+
+    def _fresh_state(self) -> Floats:
+        """Return the slots of each group, (groups, slots · lanes), before the first round."""
+        of_lane = self._by_lane() // len(self.seeds)
+        first, last = of_lane[0, 0], of_lane[-1, -1]
+        given = np.stack([_constants(i) for i in self.instances[first : last + 1]])
+        state = allocate_aligned((len(of_lane), slots_for(self.n_arms) * self.lanes), np.float64)
+        slots = state.reshape(len(of_lane), -1, self.lanes)
+        slots[:, : given.shape[1]] = given[of_lane - first].swapaxes(1, 2)
+        return state
+
+    def _keys(self) -> Words:
+        """Return the noise keys of each group, (groups, 2 · lanes): the first ones, the second."""
+        of_lane = self._by_lane()
+        keys = allocate_aligned((len(of_lane), 2 * self.lanes), np.uint64)
+        fill_keys(
+            self.seeds[of_lane % len(self.seeds)], self.numbers[of_lane // len(self.seeds)], keys
+        )
+        return keys
+
+
+def _constants(instance: Instance) -> Floats:
+    """Return what never changes, in the order of the slots: A row by row, initial losses."""
+    return np.concatenate([instance.world.values.ravel(), instance.world.initial_loss])
