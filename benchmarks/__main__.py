@@ -22,6 +22,7 @@ from benchmarks import (
     model,
     path,
     peers,
+    reading,
     scaling,
     start,
 )
@@ -34,6 +35,7 @@ SUBJECTS = {
     "model": model.rows,
     "path": path.rows,
     "learning": learning.rows,
+    "reading": reading.rows,
     "start": start.rows,
     "scaling": scaling.rows,
     "growth": growth.rows,
@@ -43,6 +45,7 @@ PACKAGES = (
     "numba",
     "numpy",
     "distributed",
+    "duckdb",
     "river",
     "coba",
     "mabwiser",

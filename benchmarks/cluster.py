@@ -26,13 +26,13 @@ from benchmarks import whole_log
 from benchmarks.measuring import Row, fastest
 from benchmarks.scheduler import Costs, makespan, saturation, smallest_piece
 from influential_bandits.files import write_atomically
-from influential_bandits.learning.solvers.partial import estimated_prior, posterior_work
-from influential_bandits.learning.statistics.log_scan import sample
+from influential_bandits.learning.solvers.partial import estimate_prior, posterior_work
+from influential_bandits.learning.statistics.log_scan import sample_instances
 from influential_bandits.learning.statistics.pooled_sums import (
-    arm_means,
+    arm_sums,
     pooled_gram,
-    random_effects,
 )
+from influential_bandits.learning.statistics.random_effects import estimate_random_effects
 from influential_bandits.learning.statistics.reduction import single_threaded_algebra
 
 NOISE = ib.GaussianNoise(1.0)
@@ -498,10 +498,10 @@ def row_costs():
 def posterior_seconds():
     """Return seconds on one core that the posterior of one user takes in a partially pooled fit."""
     log = ib.data.synthetic_log(128, **whole_log.SETTINGS)
-    baseline = arm_means([log], whole_log.ARMS)
-    plan, effects = whole_log.design(baseline, 0), random_effects([log], baseline)
+    baseline = arm_sums(log, whole_log.ARMS).means
+    plan, effects = whole_log.design(baseline, 0), estimate_random_effects([log], baseline)
     with single_threaded_algebra():
-        prior = estimated_prior(sample([log], 0), plan, effects)
+        prior = estimate_prior(sample_instances([log], 0), plan, effects)
         work = posterior_work(plan, True, prior)
         times, _ = fastest({"all": lambda: work(log)}, 2)
     return times["all"] / log.n_instances

@@ -14,17 +14,22 @@ from benchmarks.measuring import Bar, Row, fastest, within
 from benchmarks.plain_statistics import plain_gram
 from benchmarks.whole_log import ARMS, EFFECTS, SETTINGS, USERS, design
 from influential_bandits.execution.local import LocalExecution, map_in_order
-from influential_bandits.learning.solvers.partial import estimated_prior, posterior_work
+from influential_bandits.learning.solvers.partial import estimate_prior, posterior_work
+from influential_bandits.learning.solvers.penalised import penalty_weights, solve_penalised
 from influential_bandits.learning.solvers.psd import solve_psd
-from influential_bandits.learning.solvers.separate import penalties, solved
-from influential_bandits.learning.statistics.design import Design, Kind, events_of, history_gram
-from influential_bandits.learning.statistics.log_scan import sample
-from influential_bandits.learning.statistics.pooled_sums import (
-    arm_means,
-    pooled_gram,
-    random_effects,
+from influential_bandits.learning.statistics.design import (
+    SYMMETRIC,
+    Design,
+    event_columns,
+    history_gram,
 )
-from influential_bandits.learning.statistics.reduction import pieces, single_threaded_algebra
+from influential_bandits.learning.statistics.log_scan import sample_instances
+from influential_bandits.learning.statistics.pooled_sums import (
+    arm_sums,
+    pooled_gram,
+)
+from influential_bandits.learning.statistics.random_effects import estimate_random_effects
+from influential_bandits.learning.statistics.reduction import single_threaded_algebra, split_evenly
 
 PAPER_SCALE = 1e-3  # largest entry: 20 of the paper's 73 users have a norm above this
 STRONG = 0.05  # the cone hardly binds, and a first-order method needs few steps
@@ -49,7 +54,7 @@ def rows(quick):
 def statistics(users, repetitions):
     """Compare rows per second with NumPy, in memory, on the first users of the log."""
     log = ib.data.synthetic_log(users, **SETTINGS)
-    plan = design(arm_means([log], ARMS))
+    plan = design(arm_sums(log, ARMS).means)
 
     def ours(threads):
         with single_threaded_algebra():
@@ -117,8 +122,10 @@ def definite_fits(users, compared, repetitions, strength, scale, musts):
     def cone(S, h):
         return solve_psd(S, h, ARMS, GAP)
 
+    plan = Design(ARMS, SYMMETRIC, 1.0, 0.0, 0, 0.9, np.zeros(ARMS))
+
     def fit(gram, weights):
-        return solved(gram, weights, ARMS, 0, Kind.SYMMETRIC, True, 1.0, np.zeros(1))
+        return solve_penalised(plan, gram, weights, True, 1.0, np.zeros(1))
 
     jobs = {
         ("solve_psd", threads): lambda threads=threads: batch(cone, programmes, threads)
@@ -128,7 +135,7 @@ def definite_fits(users, compared, repetitions, strength, scale, musts):
         ("solved", threads): lambda threads=threads: batch(fit, cases, threads)
         for threads in (1, 2)
     }
-    jobs["fit", 2] = lambda: ib.InfluenceModel(threads=2).fit(log)
+    jobs["fit", 2] = lambda: ib.InfluenceModel().fit(log, execution=2)
     peers = {}
     if find_spec("cvxpy"):
         peers = {
@@ -183,10 +190,10 @@ def definite_fits(users, compared, repetitions, strength, scale, musts):
 
 def statistics_of(log, user):
     """Return the statistics of one user in the paper's model, and the penalties."""
-    plan = Design(ARMS, Kind.SYMMETRIC, 1.0, 0.0, 0, 0.9, np.zeros(ARMS))
+    plan = Design(ARMS, SYMMETRIC, 1.0, 0.0, 0, 0.9, np.zeros(ARMS))
     gram = np.empty((plan.size + 1, plan.size + 1))
-    history_gram(plan, events_of(log), user, plan.size, gram)
-    return gram, penalties(gram, ARMS, 0, plan.kind, int(log.lengths[user]), 1.0, 1.0)
+    history_gram(plan, event_columns(log), user, plan.size, gram)
+    return gram, penalty_weights(plan, gram, int(log.lengths[user]), 1.0, 1.0)
 
 
 def reduced(gram, weights):
@@ -237,16 +244,16 @@ def require_same_minimum(ours, matrix, programme, name):
 def partial_pooling(users):
     """Extrapolate the time of the whole log: one prior, and a posterior for each user."""
     log = ib.data.synthetic_log(users, **SETTINGS)
-    baseline = arm_means([log], ARMS)
-    plan, effects = design(baseline, 0), random_effects([log], baseline)
+    baseline = arm_sums(log, ARMS).means
+    plan, effects = design(baseline, 0), estimate_random_effects([log], baseline)
     with single_threaded_algebra():
         few = ib.data.synthetic_log(8, **SETTINGS)
-        prior = estimated_prior(sample([few], 0), plan, effects)
+        prior = estimate_prior(sample_instances([few], 0), plan, effects)
         posterior_work(plan, True, prior)(few)  # may compile
         start, before = time.perf_counter(), time.process_time()
-        prior = estimated_prior(sample([log], 0), plan, effects)
+        prior = estimate_prior(sample_instances([log], 0), plan, effects)
         middle, between = time.perf_counter(), time.process_time()
-        list(LocalExecution().map(posterior_work(plan, True, prior), pieces([log], 10**6)))
+        list(LocalExecution().map(posterior_work(plan, True, prior), split_evenly([log], 10**6)))
         end, after = time.perf_counter(), time.process_time()
     each = (end - middle) / users
     minutes = (middle - start + each * USERS) / 60

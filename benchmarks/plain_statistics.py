@@ -12,7 +12,7 @@ BLOCK = 50_000  # events
 
 
 def plain_gram(log, design, effects):
-    arms, offsets = design.arms, log.offsets
+    arms, offsets = design.n_arms, log.offsets
     rows, columns = np.tril_indices(arms)
     size = arms + 1 + len(rows)
     precision = 1.0 / effects.arm
@@ -63,16 +63,16 @@ def regressors_by_arm(log, design, low, high):
     number, begins = last - first, log.offsets[low:high] - first
     user = np.repeat(np.arange(users), np.diff(log.offsets[low : high + 1]))
     key = arm * users + user
-    few = design.arms * users < 2**16  # sixteen bits are sorted by radix
+    few = design.n_arms * users < 2**16  # sixteen bits are sorted by radix
     order = np.argsort(key.astype(np.uint16) if few else key, kind="stable")
-    pulls, surprises = np.zeros((design.arms, number + 1)), np.zeros(number + 1)
+    pulls, surprises = np.zeros((design.n_arms, number + 1)), np.zeros(number + 1)
     pulls[arm, np.arange(1, number + 1)] = 1.0
     surprises[1:] = (1.0 - design.level_memory) * (loss - design.baseline[arm])
     counts = np.ascontiguousarray(lfilter([1.0], [1.0, -design.memory], pulls).T)
     level = lfilter([1.0], [1.0, -design.level_memory], surprises)
     before = begins[user[order]]
     age = order - before
-    out = np.empty((number, design.arms + 3))
+    out = np.empty((number, design.n_arms + 3))
     out[:, 0], out[:, -1] = 1.0, loss[order]
     out[:, 1] = level[order] - design.level_memory**age * level[before]
     out[:, 2:-1] = counts[order]

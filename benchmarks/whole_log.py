@@ -13,20 +13,22 @@ import numpy as np
 
 import influential_bandits as ib
 from benchmarks.memory import status
-from influential_bandits.learning.solvers.partial import partial_population, posterior_work
-from influential_bandits.learning.statistics.design import Design, Kind
-from influential_bandits.learning.statistics.log_scan import sample
+from influential_bandits.learning.solvers.partial import estimate_population, posterior_work
+from influential_bandits.learning.statistics.design import SYMMETRIC, Design
+from influential_bandits.learning.statistics.log_scan import sample_instances
 from influential_bandits.learning.statistics.pooled_sums import (
-    CHUNK,
-    RandomEffects,
-    arm_means,
+    arm_sums,
     pooled_gram,
-    random_effects,
+)
+from influential_bandits.learning.statistics.random_effects import (
+    RandomEffects,
+    estimate_random_effects,
 )
 from influential_bandits.learning.statistics.reduction import (
-    on_part,
-    pieces,
+    add_over_parts,
+    apply_to_part,
     single_threaded_algebra,
+    split_evenly,
 )
 
 USERS = 200_948  # of MovieLens 32M
@@ -65,7 +67,7 @@ class Parts:
 
 
 def design(baseline, controls=1):
-    return Design(ARMS, Kind.SYMMETRIC, MEMORY, 0.0, controls, 0.9, baseline)
+    return Design(ARMS, SYMMETRIC, MEMORY, 0.0, controls, 0.9, baseline)
 
 
 def main(what, users):
@@ -77,12 +79,12 @@ def main(what, users):
         if what == "statistics":
             pooled_gram(parts, design(np.zeros(ARMS)), EFFECTS)
         else:
-            baseline = arm_means(parts, ARMS)
-            effects = random_effects(parts, baseline)
+            baseline = add_over_parts(partial(arm_sums, arms=ARMS), parts).means
+            effects = estimate_random_effects(parts, baseline)
             plan, here = design(baseline, 0), ib.LocalExecution()
-            prior = partial_population(sample(parts, 0), plan, True, effects, here)[1]
-            work = partial(on_part, posterior_work(plan, True, prior))
-            list(here.map(work, pieces(parts, CHUNK)))
+            prior = estimate_population(sample_instances(parts, 0), plan, True, effects, here)[1]
+            work = partial(apply_to_part, posterior_work(plan, True, prior))
+            list(here.map(work, split_evenly(parts)))
     seconds = time.perf_counter() - start - parts.seconds
     print(json.dumps({"rows": parts.rows, "seconds": seconds, "peak": status("VmHWM")}))
 

@@ -24,9 +24,9 @@ def p_values(settings: dict[str, float], size: tuple[int, int], seed: int) -> li
     """Return the p-values of the three looks at one log without influence."""
     popularity = np.random.default_rng(1).dirichlet(np.full(ARMS, 2.0))
     log = ib.data.synthetic_log(
-        *size, ARMS, spread=0.3, popularity=popularity, seed=seed, threads=1, **settings
+        *size, ARMS, spread=0.3, popularity=popularity, seed=seed, execution=1, **settings
     )
-    found = ib.influence_test(log, permutations=199, seed=seed, threads=1, progress=False)
+    found = ib.influence_test(log, permutations=199, seed=seed, execution=1, progress=False)
     return [look.p_value for look in (found.overall, found.self_influence, found.cross_influence)]
 
 

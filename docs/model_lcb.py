@@ -128,7 +128,7 @@ def logged_prior(world: ib.Instance, number: int) -> ib.LossPrior:
         losses.append(env.pull(ticket.arm))
     log = ib.EventLog(["log"] * 500, arms, losses)
     model = ib.InfluenceModel(ridge=1e-3, shrinkage=0.0).fit(log)
-    return model.prior(arms=[str(k) for k in range(world.n_arms)])
+    return model.prior(arm_names=[str(k) for k in range(world.n_arms)])
 
 
 def practice(size: float) -> Iterator[str]:

@@ -9,13 +9,13 @@ from typing import NamedTuple
 import numpy as np
 from hypothesis import strategies as st
 
-from influential_bandits.learning.statistics.design import Design, Kind
+from influential_bandits.learning.statistics.design import DIAGONAL, FREE, NONE, SYMMETRIC, Design
 from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.membership import Membership
 
 UNIT = 2.0**-53
 HOUR = 3600.0
-KINDS = (Kind.NONE, Kind.DIAGONAL, Kind.SYMMETRIC, Kind.FREE)
+KINDS = (NONE, DIAGONAL, SYMMETRIC, FREE)
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -96,11 +96,11 @@ def weights_of(log):
 
 def entries_of(kind, arms):
     """Return which entries of the matrix each coefficient stands for."""
-    if kind == Kind.NONE:
+    if kind == NONE:
         return []
-    if kind == Kind.DIAGONAL:
+    if kind == DIAGONAL:
         return [[(i, i)] for i in range(arms)]
-    if kind == Kind.FREE:
+    if kind == FREE:
         return [[(i, j)] for i in range(arms) for j in range(arms)]
     return [
         [(i, j), (j, i)] if i != j else [(i, i)] for i in range(arms) for j in range(arms) if j <= i
@@ -140,5 +140,5 @@ def slow_regression(design, log, u):
     # A term of d or level is scaled and added to at most twice per event, here and there; numbers
     # of half-lives are rounded before they are exponents; a regressor has few more operations.
     halves = (time[-1] - time[0]) / design.half_life if len(loss) and design.half_life > 0 else 0.0
-    rounding = (4 * len(loss) + 2 * halves + 2 * design.arms + 10) * UNIT
+    rounding = (4 * len(loss) + 2 * halves + 2 * design.n_arms + 10) * UNIT
     return Regression(np.reshape(signed, shape), np.reshape(absolute, shape), rounding)

@@ -222,11 +222,9 @@ ALLOWED = {
     "datasets/download.py",  # parts of downloads, which get their name when they are whole
     "datasets/writing.py",
     "numerics/code_cache.py",  # a cache: checked when it is read, and best effort
-    "logs/addresses.py",  # any file system, by the same rule
-    "logs/repartitioning.py",
-    "logs/shuffling.py",
-    "logs/spilling.py",
-    "logs/streaming.py",
+    "logs/remote_folder.py",  # any file system, by the same rule
+    "logs/repartition.py",
+    "logs/shuffle.py",
 }
 WRITERS = {
     "write_text",
@@ -313,7 +311,7 @@ LOADERS = {
     "json": files.read_json,
     "instance": ib.Instance.load,
     "agent": lambda path: ib.Agent.load(path, ib.LCB()),
-    "model": ib.load_model,
+    "model": ib.InfluenceModel.load,
 }
 
 

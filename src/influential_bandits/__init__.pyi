@@ -8,13 +8,12 @@ from . import random as random
 from . import testing as testing
 from .execution.dask import DaskExecution as DaskExecution
 from .execution.local import LocalExecution as LocalExecution
-from .learning.influence_test import InfluenceTest as InfluenceTest
 from .learning.influence_test import influence_test as influence_test
-from .learning.model_files import load_model as load_model
-from .learning.model_files import save_model as save_model
+from .learning.influence_test_result import InfluenceTest as InfluenceTest
 from .learning.models import DriftModel as DriftModel
 from .learning.models import InfluenceModel as InfluenceModel
 from .learning.models import StationaryModel as StationaryModel
+from .learning.partitioned_fit import fit_partitions as fit_partitions
 from .learning.planning import Plan as Plan
 from .learning.planning import plan as plan
 from .learning.selection import Validation as Validation
@@ -61,7 +60,6 @@ from .simulation.trajectory import Trajectory as Trajectory
 from .studies.arena.compare import Comparison as Comparison
 from .studies.arena.compare import compare as compare
 from .studies.arena.families import Family as Family
-from .studies.logs.partitioned_fit import fit_partitions as fit_partitions
 from .world.environment import Environment as Environment
 from .world.generators import block_instance as block_instance
 from .world.generators import counterexample as counterexample

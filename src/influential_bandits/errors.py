@@ -6,6 +6,7 @@
     ├── InvalidInput (also a ValueError)    what was given cannot be used
     │   ├── InvalidInstance                 an interaction, a loss vector, an instance file
     │   ├── InvalidLog                      a log file, or columns of events
+    │   ├── MissingFile (FileNotFoundError) there is no such file or folder
     │   └── InvalidPolicy                   a policy that breaks the contract, or cannot be compiled
     ├── NotApplicable (also a ValueError)   the question has no answer here (memory < 1, indefinite)
     ├── NotCertified (also ArithmeticError) an optimum was found but could not be proved
@@ -32,6 +33,7 @@ __all__ = [
     "InvalidLog",
     "InvalidPolicy",
     "MissingExtra",
+    "MissingFile",
     "NotApplicable",
     "NotCertified",
     "TaskLost",
@@ -53,6 +55,10 @@ class InvalidInstance(InvalidInput):
 
 class InvalidLog(InvalidInput):
     """A log cannot be read; the message says which lines are bad, how many, and why."""
+
+
+class MissingFile(InvalidInput, FileNotFoundError):
+    """There is no such file or folder."""
 
 
 class InvalidPolicy(InvalidInput):

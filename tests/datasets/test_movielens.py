@@ -12,7 +12,7 @@ import pytest
 from influential_bandits.datasets import movielens as module
 from influential_bandits.datasets.archive import Archive
 from influential_bandits.datasets.movielens import movielens, movielens_genres
-from influential_bandits.errors import InvalidInput, InvalidLog, MissingExtra
+from influential_bandits.errors import InvalidInput, InvalidLog, MissingExtra, MissingFile
 from influential_bandits.logs.membership import Membership
 
 MOVIES = [
@@ -108,7 +108,7 @@ def packed(request, tmp_path):
 def test_every_layout_reads_as_the_same_log(packed, layout):
     log = movielens(packed(LAYOUTS[layout]))
     assert log.instances == ("9", "10")
-    assert log.arms == ("(no genres listed)", "Adventure", "Comedy", "Drama", "IMAX")
+    assert log.arm_names == ("(no genres listed)", "Adventure", "Comedy", "Drama", "IMAX")
     assert log.membership.items == ("1", "3", "20", "193609")
     assert log.offsets.tolist() == [0, 3, 5]
     assert log.item.tolist() == [0, 2, 1, 0, 1]  # by time; the two of one second in file order
@@ -174,7 +174,7 @@ def test_the_order_of_the_movies_file_changes_nothing(tmp_path):
         movielens_genres(in_folder(tmp_path / str(n), f), choose="random", seed=3)
         for n, f in enumerate(files)
     )
-    assert (one.items, one.arms) == (two.items, two.arms)
+    assert (one.items, one.arm_names) == (two.items, two.arm_names)
     assert one.arm.tolist() == two.arm.tolist()
     assert one.single
     other = movielens_genres(tmp_path / "0", choose="random", seed=4)
@@ -184,7 +184,7 @@ def test_the_order_of_the_movies_file_changes_nothing(tmp_path):
 def test_empty_genres_count_as_none_listed(tmp_path):
     files = {"movies.csv": b"movieId,title,genres\n1,A,\n2,B,Drama|\n"}
     membership = movielens_genres(in_folder(tmp_path, files))
-    assert membership.arms == ("(no genres listed)", "Drama")
+    assert membership.arm_names == ("(no genres listed)", "Drama")
 
 
 def test_batches_and_huge_ids_change_nothing(tmp_path, monkeypatch):
@@ -215,7 +215,7 @@ def test_few_ratings_are_left_out(tmp_path):
     log = movielens(in_folder(tmp_path, csv_release()), min_ratings=3)
     assert (log.instances, log.loss.tolist()) == (("9",), [4.0, 1.5, 1.0])
     assert (log.about["users"], log.about["ratings"]) == (2, 5)
-    assert log.arms == movielens(tmp_path).arms
+    assert log.arm_names == movielens(tmp_path).arm_names
 
 
 def test_a_threshold_that_nobody_meets(tmp_path, refused):
@@ -236,7 +236,7 @@ def test_an_unknown_choice(tmp_path, refused):
 
 class TestMissingFiles:
     def test_no_such_path(self, tmp_path, refused):
-        with refused(InvalidInput, "no folder and no file", "nowhere"):
+        with refused(MissingFile, "no folder and no file", "nowhere"):
             movielens(tmp_path / "nowhere")
 
     @pytest.mark.parametrize("path", [None, 3, b"bytes"])
@@ -540,8 +540,8 @@ class TestRealReleases:
             Archive, "verified", lambda *given: noted.extend(found := said(*given)) or found
         )
         genres = movielens_genres(data / "ml-32m-movies-only", choose="random", seed=1)
-        assert (len(genres.items), len(genres.arms)) == (87_585, 20)
-        assert genres.arms[0] == "(no genres listed)"
+        assert (len(genres.items), len(genres.arm_names)) == (87_585, 20)
+        assert genres.arm_names[0] == "(no genres listed)"
         # Official files end lines with CRLF; a copy that went through git may not.
         assert [note.split()[0] for note in noted] == ["movies.csv"]
 

@@ -43,7 +43,7 @@ def history(log, u):
 
 def assert_same_bits(one, other):
     assert one.instances == other.instances
-    assert one.arms == other.arms
+    assert one.arm_names == other.arm_names
     for name in ("offsets", "item", "loss", "time"):
         assert getattr(one, name).tobytes() == getattr(other, name).tobytes(), name
 
@@ -53,7 +53,7 @@ def assert_same_bits(one, other):
 
 def deviations(truth, arms, times):
     """Return d before each event, from the closed form: every past event, faded by its age."""
-    d = np.zeros((len(arms), truth.arms))
+    d = np.zeros((len(arms), truth.n_arms))
     for n in range(len(arms)):
         for m in range(n):
             if truth.half_life is None:
@@ -93,7 +93,7 @@ class SlowHistory:
 
     def __init__(self, truth, u):
         self.truth, self.keys = truth, stream_keys(np.uint64(truth.seed), np.uint64(u), HISTORY)
-        rng, arms = self.stream(PERSON), truth.arms
+        rng, arms = self.stream(PERSON), truth.n_arms
         self.l1 = truth.initial_loss + truth.spread * np.array(
             [normal(rng, i) for i in range(arms)]
         )
@@ -110,7 +110,7 @@ class SlowHistory:
 
     def softmax(self, past):
         t = self.truth
-        steer = np.zeros(t.arms)
+        steer = np.zeros(t.n_arms)
         for j in {i for i, _ in past}:
             steer[j] = np.mean([x for i, x in past if i == j]) - np.mean([x for _, x in past])
         weight = np.log(t.popularity) - t.taste * (self.l1 - self.l1.mean()) - t.steering * steer
@@ -118,7 +118,7 @@ class SlowHistory:
         return chance / chance.sum()
 
     def events(self, number):
-        t, d, now, g, past = self.truth, np.zeros(self.truth.arms), 0.0, 0.0, []
+        t, d, now, g, past = self.truth, np.zeros(self.truth.n_arms), 0.0, 0.0, []
         for n in range(1, number + 1):
             rng = self.stream(n)
             burst = n > 1 and uniform(rng, BURST) < t.bursts
@@ -134,7 +134,7 @@ class SlowHistory:
             if t.grid is not None:
                 loss = np.clip(np.round(loss / t.grid) * t.grid, *t.grid_range)
             past.append((arm, loss))
-            d = t.memory * d + np.eye(t.arms)[arm]
+            d = t.memory * d + np.eye(t.n_arms)[arm]
             yield arm, loss, now
 
 
@@ -331,7 +331,7 @@ def test_the_same_seed_gives_the_same_bits_and_another_seed_does_not():
 def test_threads_do_not_change_a_bit(threads, monkeypatch):
     whole = synthetic_log(30, 40, 3, **RICH)
     monkeypatch.setattr(synthetic, "EVENTS_PER_TASK", 100)
-    cut = synthetic_log(30, 40, 3, **RICH, threads=threads)
+    cut = synthetic_log(30, 40, 3, **RICH, execution=threads)
     assert_same_bits(whole, cut)
     for name in ("initial_losses", "interactions"):
         one, other = (getattr(log.about["truth"], name) for log in (whole, cut))
@@ -394,7 +394,7 @@ def test_a_planted_interaction_shares_no_randomness_with_the_log_of_its_seed():
 def test_the_log_is_an_ordinary_immutable_one_that_knows_its_truth():
     log = synthetic_log(3, [5, 1, 2], 2, half_life=3.0, noise=0.5, seed=11)
     assert log.instances == ("0", "1", "2")
-    assert log.arms == ("0", "1")
+    assert log.arm_names == ("0", "1")
     assert log.lengths.tolist() == [5, 1, 2]
     assert (np.diff(log.time[:5]) > 0).all()
     for column in (log.offsets, log.item, log.loss, log.time):
@@ -403,7 +403,7 @@ def test_the_log_is_an_ordinary_immutable_one_that_knows_its_truth():
     assert isinstance(truth, PlantedTruth)
     assert (truth.half_life, truth.memory, truth.noise, truth.seed) == (3.0, 1.0, 0.5, 11)
     assert truth.interaction.tolist() == [[0, 0], [0, 0]]
-    assert truth.arms == 2
+    assert truth.n_arms == 2
     assert len(repr(truth)) < 1000
     with pytest.raises(dataclasses.FrozenInstanceError):
         truth.noise = 2.0
@@ -483,9 +483,9 @@ def test_numbers_at_the_end_of_their_ranges_leave_finite_losses_and_lawful_arms(
         ({"events": [3.5, 4.0, 1.0]}, ("events", "float64")),
         ({"events": [3, 0, 4]}, ("events", "got 0")),
         ({"events": [3, 2**31, 4]}, ("events", "2147483648")),
-        ({"arms": 0}, ("arms", "0")),
-        ({"arms": 10_001}, ("arms", "10001")),
-        ({"arms": True}, ("arms", "True")),
+        ({"n_arms": 0}, ("n_arms", "0")),
+        ({"n_arms": 10_001}, ("n_arms", "10001")),
+        ({"n_arms": True}, ("n_arms", "True")),
         ({"interaction": np.eye(3)}, ("interaction", "(3, 3)", "2 × 2")),
         ({"initial_loss": [1, 2, 3]}, ("initial_loss", "(3,)")),
         ({"initial_loss": [1, math.nan]}, ("initial_loss", "finite")),
@@ -514,14 +514,15 @@ def test_numbers_at_the_end_of_their_ranges_leave_finite_losses_and_lawful_arms(
         ({"gap": 0.0}, ("gap", "0.0")),
         ({"seed": -1}, ("seed", "-1")),
         ({"seed": 2**64}, ("seed",)),
-        ({"threads": 0}, ("threads", "0")),
+        ({"execution": 0}, ("threads", "0")),
+        ({"execution": "all"}, ("execution", "all")),
         ({"events": 2**31 - 1, "instances": 2**12}, ("synthetic_parts",)),
     ],
     ids=str,
 )
 def test_what_makes_no_sense_is_refused(settings, mentions, refused):
     with refused(InvalidInput, *mentions):
-        synthetic_log(**({"instances": 3, "events": 4, "arms": 2} | settings))
+        synthetic_log(**({"instances": 3, "events": 4, "n_arms": 2} | settings))
 
 
 def test_an_interaction_of_larger_entries_than_a_loss_may_have_is_refused(refused):

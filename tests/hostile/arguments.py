@@ -43,8 +43,8 @@ OWN = {  # where the same name means something else
     "EventLog.last": {"share": 0.5},
     "EventLog.without_last": {"events": 1},
     "RecordedNoise": {"values": [0.1, 0.2]},
-    "InfluenceModel": {"interaction": "psd", "pooled": True},
-    "LossPrior": {"mean": [0.1] * 9, "covariance": np.eye(9), "sigma": 0.3},
+    "InfluenceModel": {"interaction": "psd", "pooling": "full"},
+    "LossPrior": {"mean": [0.1] * 9, "covariance": np.eye(9), "noise": 0.3},
 }
 LEFT_OUT = {"fetch_movielens", "movielens", "DaskExecution", "Membership", "EventLog"}  # no numbers
 LEFT_OUT |= {"InfluenceModel.told"}  # takes what is checked
@@ -54,7 +54,7 @@ LEFT_OUT |= {"InfluenceModel.told"}  # takes what is checked
 def calls():
     """Return (name, function, arguments, the numeric one) for all that is public."""
     log = ib.data.synthetic_log(14, 20, 2, seed=0)
-    model = ib.InfluenceModel("symmetric", pooled=True).fit(log)
+    model = ib.InfluenceModel("symmetric", pooling="full").fit(log)
     NEEDED.update(log=log, model=model, models={"none": ib.StationaryModel()})
     NEEDED.update(candidates=[ib.StationaryModel(), ib.DriftModel()])
     objects = [WORLD, log, model, ib.optimal_path(WORLD), ib.Environment(WORLD)]
@@ -150,7 +150,7 @@ def options():
     home.mkdir()
     log.to_frame().rename(columns={"instance": "user"}).to_csv(home / "log.csv", index=False)
     WORLD.save(home / "instance.json")
-    ib.save_model(ib.InfluenceModel(pooled=True).fit(log), home / "model.json")
+    ib.InfluenceModel(pooling="full").fit(log).save(home / "model.json")
     every = [app, *(group.typer_instance for group in app.registered_groups)]
     entries = [entry for part in every for entry in part.registered_commands]
     named = ((entry.name or entry.callback.__name__, entry.callback) for entry in entries)

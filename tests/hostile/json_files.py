@@ -11,6 +11,7 @@ from hostile.agents import ARMS, policy_named
 from hostile.judging import OTHER, demand, prepared, shared, tell
 from hostile.mutating import differs, mutate_json, mutate_numbers
 from hostile.pieces import run_study
+from influential_bandits.learning.loss_model import LossModel
 
 SPARSE, INDICES = 3, ("columns", "offsets")  # which of the instances is sparse
 
@@ -69,17 +70,18 @@ def models():
     log = ib.data.synthetic_log(4, 25, 2, seed=3)
     kinds = [
         ib.StationaryModel(),
-        ib.DriftModel(pooled=True),
-        ib.InfluenceModel(pooled=True),
+        ib.DriftModel(pooling="full"),
+        ib.InfluenceModel(pooling="full"),
         ib.InfluenceModel("symmetric", memory=0.8, drift=True),
-        ib.InfluenceModel(pooled="partial"),
-        ib.InfluenceModel("diagonal", half_life=3.0, pooled=True),
+        ib.InfluenceModel(pooling="partial"),
+        ib.InfluenceModel("diagonal", half_life=3.0, pooling="full"),
     ]
     found = []
     for number, model in enumerate(kinds):
         path = shared / f"model {number} {os.getpid()}.json"
-        ib.save_model(model.fit(log), path, {"logged_mix": [0.5, 0.5]})
-        use_model(ib.load_model(path)[0], log)
+        model.fit(log).about_ = {"logged_mix": [0.5, 0.5]}
+        model.save(path)
+        use_model(type(model).load(path), log)
         found.append(json.loads(path.read_text()))
     return log, found
 
@@ -106,8 +108,8 @@ def play_model(draw, home):
     tell(f"{data.get('model')}: {said}")
     path = home / "model.json"
     path.write_text(json.dumps(data))
-    model, about = ib.load_model(path)
-    ib.save_model(model, path, about)
+    model = LossModel.load(path)
+    model.save(path)
     made = json.loads(path.read_text())
     where = differs({key: made[key] for key in made if key != "checksum"}, data)
     demand(where is None, OTHER, f"loaded, but not as the file says: {where}")
@@ -132,7 +134,7 @@ def play_bomb(draw, home):
     readers = {
         "agent": (load_agent, agent.to_json()),
         "instance": (ib.Instance.load, instances()[0]),
-        "model": (ib.load_model, models()[1][0]),
+        "model": (LossModel.load, models()[1][0]),
         "settings": (load_settings, {"study": "figure-1b"}),
     }
     name = draw.choice(sorted(readers))

@@ -66,7 +66,7 @@ def savers():
     return {
         "Agent.save": [agent.save for agent in agents],
         "Instance.save": [world.save for world in worlds],
-        "save_model": [lambda path, model=model: ib.save_model(model, path) for model in models],
+        "LossModel.save": [model.save for model in models],
         "Trajectory.save": [run.save for run in runs],
     }
 

@@ -16,12 +16,12 @@ from influential_bandits.errors import InvalidInput, InvalidLog
 from influential_bandits.learning.models import DriftModel, InfluenceModel, StationaryModel
 from influential_bandits.logs.reading import read_log
 
-MODEL = InfluenceModel(memory=0.8, pooled=True)
+MODEL = InfluenceModel(memory=0.8, pooling="full")
 MODELS = [
-    StationaryModel(pooled=True),
-    DriftModel(pooled=True),
+    StationaryModel(pooling="full"),
+    DriftModel(pooling="full"),
     MODEL,
-    InfluenceModel("symmetric", memory=0.8, drift=True, pooled=True),
+    InfluenceModel("symmetric", memory=0.8, drift=True, pooling="full"),
     InfluenceModel("diagonal", memory=0.8),
 ]
 
@@ -51,7 +51,7 @@ def y(frame):
 def test_a_table_is_fitted_as_the_log_that_it_is(model, frame, table, y):
     log = read_log(frame, arm="item", loss="loss")
     expected, found = clone(model).fit(log), clone(model).fit(table, y)
-    assert found.arms_ == expected.arms_
+    assert found.arm_names_ == expected.arm_names_
     assert found.instances_ == expected.instances_
     assert found.population_.tolist() == expected.population_.tolist()
     rows = frame.assign(found=found.predict(table, y)).set_index(["instance", "time"])["found"]
@@ -107,7 +107,7 @@ def test_two_columns_of_text_are_two_columns_of_text():
     """What fitted the weights of two arms: the names of users and items, read as numbers."""
     frame = pd.DataFrame({"instance": ["1", "1", "2"], "item": ["3", "4", "3"], "loss": [1, 2, 3]})
     model = StationaryModel().fit(frame[["instance", "item"]], frame["loss"])
-    assert model.arms_ == ("3", "4")
+    assert model.arm_names_ == ("3", "4")
     assert model.instances_ == ("1", "2")
 
 
@@ -174,7 +174,7 @@ def test_tables_that_lack_a_role_are_refused(table, y, frame):
     with pytest.raises(InvalidInput, match="pass them as y"):
         StationaryModel().fit(np.eye(2), [1, 2]).score(np.eye(2))
     with pytest.raises(InvalidInput, match="pass y too"):
-        DriftModel(pooled=True).fit(table, y).predict(table)
+        DriftModel(pooling="full").fit(table, y).predict(table)
 
 
 def test_losses_that_cannot_be_used_are_refused(table, y):

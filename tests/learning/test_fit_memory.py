@@ -10,9 +10,8 @@ import pytest
 from influential_bandits import memory
 from influential_bandits.errors import NotApplicable
 from influential_bandits.execution.local import LocalExecution
-from influential_bandits.learning.fit_memory import fit_memory
+from influential_bandits.learning.fit_memory import fit_memory, memory_of_fit, require_memory_for
 from influential_bandits.learning.influence_test import influence_test
-from influential_bandits.learning.loss_model import memory_of_fit, require_memory_for
 from influential_bandits.learning.models import DriftModel, InfluenceModel, StationaryModel
 from influential_bandits.learning.selection import choose, ladder, validate
 from influential_bandits.logs.log import EventLog
@@ -21,9 +20,8 @@ ARMS = 40
 MEASURED = """
 import ctypes, json, sys
 from pathlib import Path
-from influential_bandits import InfluenceModel, LocalExecution
-from influential_bandits.data import synthetic_log
-from influential_bandits.learning.loss_model import memory_of_fit
+from influential_bandits import InfluenceModel, LocalExecution, synthetic_log
+from influential_bandits.learning.fit_memory import memory_of_fit
 
 def peak():
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
@@ -31,15 +29,15 @@ def peak():
 
 log, small = (synthetic_log(2, 60, arms, seed=0) for arms in (int(sys.argv[1]), 3))
 where = LocalExecution(threads=2)
-for kind, pooled in (("psd", True), ("symmetric", True), ("psd", False)):
-    model = InfluenceModel(kind, memory=0.8, pooled=pooled)
+for kind, pooling in (("psd", "full"), ("symmetric", "full"), ("psd", "none")):
+    model = InfluenceModel(kind, memory=0.8, pooling=pooling)
     model.fit(small, execution=where)
     need = memory_of_fit(model, log.n_arms, log.n_instances, where).work
     ctypes.CDLL(None).malloc_trim(0)  # what earlier fits left would not be taken anew
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
     before = peak()["VmRSS"]
     model.fit(log, execution=where)
-    print(json.dumps([kind, pooled, need, peak()["VmHWM"] - before]))
+    print(json.dumps([kind, pooling, need, peak()["VmHWM"] - before]))
 """
 
 
@@ -49,22 +47,22 @@ def test_the_formula_is_near_what_is_measured():
     )
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(rows) == 3
-    for kind, pooled, need, measured in rows:
-        assert 0.4 * need < measured < 1.1 * need, (kind, pooled, need / 2**20, measured / 2**20)
+    for kind, pooling, need, measured in rows:
+        assert 0.4 * need < measured < 1.1 * need, (kind, pooling, need / 2**20, measured / 2**20)
 
 
 def test_the_formula_grows_as_the_equations_do():
     def work(arms, **options):
         size = arms + arms * (arms + 1) // 2
-        return fit_memory(size, 1, 1, **({"definite": True, "pooled": True} | options)).work
+        return fit_memory(size, 1, 1, **({"definite": True, "pooling": "full"} | options)).work
 
     assert work(200) / work(100) == pytest.approx(16, rel=0.1)
     assert work(240) > 70 * 2**30
     assert work(100, definite=False) < work(100)
-    many = fit_memory(100, 10_000, 4, definite=False, pooled=False)
+    many = fit_memory(100, 10_000, 4, definite=False, pooling="none")
     assert many.kept == pytest.approx(8 * (101**2 + 3 * 100 * 10_000))
-    assert fit_memory(100, 500, 1, definite=False, pooled="partial").work > 300 * 8 * 101**2
-    workers = [fit_memory(500, 8, n, definite=True, pooled=False).work for n in (1, 2, 8, 16)]
+    assert fit_memory(100, 500, 1, definite=False, pooling="partial").work > 300 * 8 * 101**2
+    workers = [fit_memory(500, 8, n, definite=True, pooling="none").work for n in (1, 2, 8, 16)]
     assert workers[0] < workers[1] < workers[2] == workers[3]
 
 
@@ -82,23 +80,22 @@ def no_fits(monkeypatch):
     def fail(*_, **__):
         raise AssertionError("nothing should be computed")
 
-    for name in ("surveyed", "pooled_population", "separate_fits"):
-        monkeypatch.setattr(f"influential_bandits.learning.loss_model.{name}", fail)
+    monkeypatch.setattr("influential_bandits.learning.loss_model.scan_log", fail)
 
 
 @pytest.mark.parametrize("kind", ["psd", "symmetric", "free"])
-@pytest.mark.parametrize("pooled", [False, True, "partial"])
-def test_too_many_arms_are_refused_before_anything_is_computed(kind, pooled, many_arms, no_fits):
+@pytest.mark.parametrize("pooling", ["none", "full", "partial"])
+def test_too_many_arms_are_refused_before_anything_is_computed(kind, pooling, many_arms, no_fits):
     pairs = 90_000 if kind == "free" else 45_150
     told = rf"300 arms with {pairs:,} interactions to 3 instances would take about .* [GT]B of mem"
     with pytest.raises(NotApplicable, match=told + r".*16.0 GB are.*--interaction diagonal"):
-        InfluenceModel(kind, pooled=pooled).fit(many_arms)
+        InfluenceModel(kind, pooling=pooling).fit(many_arms)
 
 
 def test_comparisons_are_refused_before_the_first_fit(many_arms, no_fits):
     for use in (
         lambda: validate(many_arms, ladder()),
-        lambda: choose(many_arms, [StationaryModel(), InfluenceModel("symmetric", pooled=True)]),
+        lambda: choose(many_arms, [StationaryModel(), InfluenceModel("symmetric", pooling="full")]),
     ):
         with pytest.raises(NotApplicable, match="300 arms with 45,150 interactions"):
             use()
@@ -106,12 +103,12 @@ def test_comparisons_are_refused_before_the_first_fit(many_arms, no_fits):
 
 def test_models_that_are_kept_count(monkeypatch):
     log = EventLog(["ann"] * 200, [f"{n % 100}" for n in range(200)], np.arange(200.0) % 3)
-    model = InfluenceModel("symmetric", pooled=True)
+    model = InfluenceModel("symmetric", pooling="full")
     one = memory_of_fit(model, 100, 1, LocalExecution(1))
     monkeypatch.setattr(memory, "available_memory", lambda: 1.01 * one.work / memory.SHARE)
     require_memory_for([model], 100, 1, LocalExecution(1))
     several = {
-        str(ridge): InfluenceModel("symmetric", pooled=True, ridge=ridge) for ridge in (1, 2)
+        str(ridge): InfluenceModel("symmetric", pooling="full", ridge=ridge) for ridge in (1, 2)
     }
     with pytest.raises(NotApplicable, match="would take about"):
         validate(log, several, execution=LocalExecution(1))
@@ -119,9 +116,9 @@ def test_models_that_are_kept_count(monkeypatch):
 
 def test_models_of_few_coefficients_are_fitted(many_arms, monkeypatch):
     monkeypatch.setattr(memory, "available_memory", lambda: 2.0 * 2**30)
-    model = InfluenceModel("diagonal", pooled=True).fit(many_arms)
+    model = InfluenceModel("diagonal", pooling="full").fit(many_arms)
     assert model.interaction_.shape == (300, 300)
-    assert DriftModel(pooled=True).fit(many_arms).initial_loss_.shape == (300,)
+    assert DriftModel(pooling="full").fit(many_arms).initial_loss_.shape == (300,)
 
 
 def test_arms_without_interactions_have_a_limit_too(monkeypatch):
@@ -144,6 +141,6 @@ def test_fits_that_run_out_of_memory_say_so(monkeypatch):
     def fail(*_, **__):
         raise MemoryError
 
-    monkeypatch.setattr("influential_bandits.learning.loss_model.random_effects", fail)
+    monkeypatch.setattr("influential_bandits.learning.fitting.estimate_random_effects", fail)
     with pytest.raises(NotApplicable, match=r"the fit of 2 arms .*more memory than there is"):
         InfluenceModel().fit(log)

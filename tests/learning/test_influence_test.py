@@ -13,14 +13,14 @@ import scipy.stats
 
 from influential_bandits.datasets.synthetic import planted_interaction, synthetic_log
 from influential_bandits.errors import InvalidInput, InvalidLog, NotApplicable
-from influential_bandits.learning import influence_test as module
-from influential_bandits.learning.influence_test import (
+from influential_bandits.learning.influence_test import influence_test
+from influential_bandits.learning.influence_test_result import (
     InfluenceTest,
-    Look,
     PairEstimate,
-    influence_test,
+    ScoreTest,
 )
-from influential_bandits.logs.log import EventLog
+from influential_bandits.learning.kalman import Components
+from influential_bandits.logs.log import EventLog, sort_into_log
 from influential_bandits.logs.membership import Membership
 
 LEVEL = 0.05
@@ -38,7 +38,7 @@ def false_alarm_rates(scenario, replications, instances=60, events=30, arms=3, f
     alarms = np.zeros(4)
     for seed in range(replications):
         log = synthetic_log(instances, events, arms, seed=1000 + seed, **SCENARIOS[scenario])
-        found = influence_test(log, permutations=flips, seed=seed, threads=1)
+        found = influence_test(log, permutations=flips, seed=seed, execution=1)
         looks = (found.overall, found.self_influence, found.cross_influence)
         smallest = min(pair.p_adjusted for pair in found.pairs)
         alarms += [*(look.p_value <= LEVEL for look in looks), smallest <= LEVEL]
@@ -191,18 +191,18 @@ def test_the_level_with_items_of_several_arms():
 def test_neither_the_order_of_instances_nor_threads_change_anything():
     log = synthetic_log(60, 40, 3, interaction=np.diag([0.1, 0, 0]), seed=2, **HARD)
     reordered = log.take(np.random.default_rng(0).permutation(60))
-    one, other = influence_test(log, seed=4, threads=1), influence_test(reordered, seed=4)
+    one, other = influence_test(log, seed=4, execution=1), influence_test(reordered, seed=4)
     assert other.p_value == one.p_value
     assert other.self_influence.p_value == one.self_influence.p_value
     assert [p.p_adjusted for p in other.pairs] == [p.p_adjusted for p in one.pairs]
     np.testing.assert_allclose(other.interaction, one.interaction, rtol=1e-6)
-    assert influence_test(log, seed=4, threads=2).to_json() == one.to_json()
+    assert influence_test(log, seed=4, execution=2).to_json() == one.to_json()
     assert influence_test(log, seed=5).to_json() != one.to_json()
 
 
 def test_results_do_not_depend_on_the_number_of_threads_where_there_is_work_for_several():
     log = synthetic_log(1500, 80, 3, seed=2, **HARD)
-    one, two = (influence_test(log, permutations=99, threads=n).to_json() for n in (1, 2))
+    one, two = (influence_test(log, permutations=99, execution=n).to_json() for n in (1, 2))
     assert one == two
 
 
@@ -212,7 +212,7 @@ def test_the_order_of_arms_does_not_change_p_values():
     names = [str(arm) for arm in order]
     place = np.argsort(order)
     who = np.repeat(np.arange(60), log.lengths)
-    renamed = EventLog.of_codes(
+    renamed = sort_into_log(
         log.instances,
         who,
         place[log.arm].astype(np.int32),
@@ -288,7 +288,7 @@ def test_refusals(refused):
     with refused(InvalidInput, "confidence"):
         influence_test(log, confidence=95)
     with refused(InvalidInput, "threads"):
-        influence_test(log, threads=0)
+        influence_test(log, execution=0)
     untimed = EventLog(["u"] * 400, ["a", "b"] * 200, np.arange(400.0))
     with refused(InvalidInput, "half_life", "no"):
         influence_test(untimed, half_life=1.0)
@@ -313,7 +313,7 @@ def test_arms_never_met_empty_histories_and_single_events_do_no_harm():
     lengths = np.where(np.arange(60) % 6 == 0, 19, 0)
     kept = log.without_last(events=19).take(np.flatnonzero(lengths))
     who = np.concatenate([np.repeat(np.arange(60), log.lengths), 100 + np.arange(10)])
-    more = EventLog.of_codes(
+    more = sort_into_log(
         [str(n) for n in range(120)],
         who,
         np.concatenate([log.item, kept.item]),
@@ -362,7 +362,7 @@ def test_extreme_memories(memory):
 
 
 def made(p=0.5, effect=0.001, pairs=6):
-    look = Look(pairs, 10.0, p, min(1.0, 3 * p))
+    look = ScoreTest(pairs, 10.0, p, min(1.0, 3 * p))
     return InfluenceTest(
         ("a", "b", "c"),
         *(1000, 10, 60, "instances"),
@@ -371,7 +371,7 @@ def made(p=0.5, effect=0.001, pairs=6):
         np.zeros((3, 3)),
         np.zeros((3, 3), bool),
         (PairEstimate("a", "b", -0.1, -0.2, 0.0, 0.04),),
-        module.Components(0.1, 0.1, 0.1, 0.5, 1.0),
+        Components(0.1, 0.1, 0.1, 0.5, 1.0),
         *(0.8, None, 999, 0.95, 0),
     )
 

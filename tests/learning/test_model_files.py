@@ -10,25 +10,25 @@ import pytest
 import influential_bandits as ib
 from influential_bandits.errors import InfluentialBanditsError, InvalidInput
 from influential_bandits.learning import model_files as module
-from influential_bandits.learning.model_files import load_model, save_model
+from influential_bandits.learning.loss_model import LossModel
 from influential_bandits.learning.models import DriftModel, InfluenceModel, StationaryModel
 from influential_bandits.learning.planning import plan
 
 TRUTH = [[0.4, 0.1], [0.1, 0.2]]
 MODELS = {
     "stationary": StationaryModel(),
-    "stationary, pooled": StationaryModel(pooled=True),
+    "stationary, pooled": StationaryModel(pooling="full"),
     "drift": DriftModel(level_memory=0.7),
-    "drift, pooled": DriftModel(pooled=True),
+    "drift, pooled": DriftModel(pooling="full"),
     "psd": InfluenceModel(memory=0.8),
-    "psd, pooled": InfluenceModel(memory=0.8, pooled=True, drift=True),
-    "psd, partial": InfluenceModel(memory=0.8, pooled="partial", seed=3),
-    "psd, memory 1": InfluenceModel(pooled=True),
+    "psd, pooled": InfluenceModel(memory=0.8, pooling="full", drift=True),
+    "psd, partial": InfluenceModel(memory=0.8, pooling="partial", seed=3),
+    "psd, memory 1": InfluenceModel(pooling="full"),
     "psd, gradient": InfluenceModel(memory=0.8, solver="gradient", max_iter=50),
     "symmetric": InfluenceModel("symmetric", memory=0.8, ridge=0.0),
-    "diagonal": InfluenceModel("diagonal", memory=0.8, pooled=True),
-    "free": InfluenceModel("free", memory=0.8, pooled=True),
-    "half-life": InfluenceModel(half_life=1.5, pooled=True),
+    "diagonal": InfluenceModel("diagonal", memory=0.8, pooling="full"),
+    "free": InfluenceModel("free", memory=0.8, pooling="full"),
+    "half-life": InfluenceModel(half_life=1.5, pooling="full"),
 }
 
 
@@ -45,7 +45,8 @@ def fitted(request):
 
 @pytest.fixture
 def saved(fitted, tmp_path):
-    save_model(fitted, tmp_path / "model.json", {"log": {"source": "here"}, "logged_mix": [1, 2]})
+    fitted.about_ = {"log": {"source": "here"}, "logged_mix": [1, 2]}
+    fitted.save(tmp_path / "model.json")
     return tmp_path / "model.json"
 
 
@@ -53,7 +54,7 @@ def saved(fitted, tmp_path):
 def written(tmp_path):
     """A pooled model as data, and how to write it back changed."""
     path = tmp_path / "model.json"
-    save_model(InfluenceModel(memory=0.8, pooled="partial").fit(log_of()), path)
+    InfluenceModel(memory=0.8, pooling="partial").fit(log_of()).save(path)
     data = json.loads(path.read_text(encoding="utf-8"))
     del data["checksum"]  # every change would be noticed, and nothing else tested
 
@@ -68,22 +69,22 @@ def written(tmp_path):
 
 
 def test_a_loaded_model_predicts_to_the_last_bit(fitted, saved):
-    again, about = load_model(saved)
+    again = type(fitted).load(saved)
     assert type(again) is type(fitted)
     assert again.get_params() == fitted.get_params()
-    assert about == {"log": {"source": "here"}, "logged_mix": [1, 2]}
+    assert again.about_ == {"log": {"source": "here"}, "logged_mix": [1, 2]}
     np.testing.assert_array_equal(again.predict(log_of()), fitted.predict(log_of()))
-    if fitted.pooled is not False:  # new instances, too
+    if fitted.pooling != "none":  # new instances, too
         other = log_of(1, 20)
         np.testing.assert_array_equal(again.predict(other), fitted.predict(other))
     assert again.score(log_of()) == fitted.score(log_of())
 
 
 def test_everything_that_was_learned_is_kept(fitted, saved):
-    again, _ = load_model(saved)
+    again = LossModel.load(saved)
     for name in module.ARRAYS:
         np.testing.assert_array_equal(getattr(again, name), getattr(fitted, name), err_msg=name)
-    for name in (*module.PLAIN, "arms_", "instances_", "effects_"):
+    for name in (*module.PLAIN, "arm_names_", "instances_", "effects_"):
         assert getattr(again, name) == getattr(fitted, name), name
     for one, other in zip(again.prior_ or (), fitted.prior_ or (), strict=True):
         np.testing.assert_array_equal(one, other)
@@ -92,7 +93,7 @@ def test_everything_that_was_learned_is_kept(fitted, saved):
 
 
 def test_intervals_worlds_and_plans_are_the_same(fitted, saved):
-    again, _ = load_model(saved)
+    again = LossModel.load(saved)
     if not isinstance(fitted, InfluenceModel):
         return
     for instance in (None, "3"):
@@ -110,28 +111,27 @@ def test_intervals_worlds_and_plans_are_the_same(fitted, saved):
 
 
 def test_saving_what_was_loaded_writes_the_same_bytes(saved, tmp_path):
-    again, about = load_model(saved)
-    save_model(again, tmp_path / "again.json", about)
+    LossModel.load(saved).save(tmp_path / "again.json")
     assert (tmp_path / "again.json").read_bytes() == saved.read_bytes()
 
 
 def test_a_loaded_model_can_be_fitted_anew(saved, fitted):
-    again, _ = load_model(saved)
+    again = LossModel.load(saved)
     again.fit(log_of())
     np.testing.assert_array_equal(again.coefficients_, fitted.coefficients_)
 
 
 def test_without_a_clock_there_are_no_days(tmp_path):
     log = ib.EventLog(["u"] * 6, ["a", "b"] * 3, [1.0, 2.0, 1.5, 2.5, 1.0, 2.0])
-    save_model(StationaryModel().fit(log), tmp_path / "m.json")
-    assert load_model(tmp_path / "m.json")[0].days_between_events_ is None
+    StationaryModel().fit(log).save(tmp_path / "m.json")
+    assert LossModel.load(tmp_path / "m.json").days_between_events_ is None
 
 
 def test_names_of_any_script_are_kept(tmp_path):
     log = ib.EventLog(["ünï"] * 4, ["茶", 'a"b', "茶", 'a"b'], [1.0, 2.0, 1.5, 2.5])
-    save_model(StationaryModel().fit(log), tmp_path / "m.json")
-    again, _ = load_model(tmp_path / "m.json")
-    assert (set(again.arms_), again.instances_) == ({"茶", 'a"b'}, ("ünï",))
+    StationaryModel().fit(log).save(tmp_path / "m.json")
+    again = LossModel.load(tmp_path / "m.json")
+    assert (set(again.arm_names_), again.instances_) == ({"茶", 'a"b'}, ("ünï",))
 
 
 def test_the_file_is_plain_strict_json(saved):
@@ -148,8 +148,8 @@ def test_nothing_is_pickled(fitted, tmp_path, monkeypatch):
 
     for name in ("dump", "dumps", "load", "loads"):
         monkeypatch.setattr(pickle, name, forbidden)
-    save_model(fitted, tmp_path / "m.json")
-    load_model(tmp_path / "m.json")
+    fitted.save(tmp_path / "m.json")
+    LossModel.load(tmp_path / "m.json")
 
 
 # Saving that cannot be
@@ -158,7 +158,7 @@ def test_nothing_is_pickled(fitted, tmp_path, monkeypatch):
 @pytest.mark.parametrize("model", [StationaryModel(), DriftModel(), InfluenceModel()])
 def test_an_unfitted_model_is_refused(model, tmp_path, refused):
     with refused(InvalidInput, "fit"):
-        save_model(model, tmp_path / "m.json")
+        model.save(tmp_path / "m.json")
     assert not (tmp_path / "m.json").exists()
 
 
@@ -166,7 +166,7 @@ def test_an_unfitted_model_is_refused(model, tmp_path, refused):
 def test_a_path_that_cannot_be_written_is_refused(where, tmp_path, refused):
     (tmp_path / "file").touch()
     with refused(InvalidInput, "cannot write", str(tmp_path / where)):
-        save_model(StationaryModel().fit(log_of()), tmp_path / where)
+        StationaryModel().fit(log_of()).save(tmp_path / where)
 
 
 @pytest.mark.parametrize("number", [np.nan, np.inf])
@@ -174,7 +174,7 @@ def test_a_model_of_no_numbers_is_refused(number, tmp_path, refused):
     model = StationaryModel().fit(log_of())
     model.standard_errors_[0, 0] = number
     with refused(InvalidInput, "standard_errors"):
-        save_model(model, tmp_path / "m.json")
+        model.save(tmp_path / "m.json")
 
 
 def test_a_refused_model_leaves_the_file_alone(tmp_path):
@@ -183,14 +183,14 @@ def test_a_refused_model_leaves_the_file_alone(tmp_path):
     model = StationaryModel().fit(log_of())
     model.coefficients_[0, 0] = np.nan
     with pytest.raises(ValueError, match=r".*"):
-        save_model(model, path)
+        model.save(path)
     assert path.read_text(encoding="utf-8") == "precious"
 
 
 @pytest.mark.parametrize("settings", [{"seed": np.int64(3)}, {"ridge": np.float32(2.0)}])
 def test_parameters_may_be_numbers_of_numpy(settings, tmp_path):
-    save_model(InfluenceModel(**settings).fit(log_of()), tmp_path / "m.json")
-    again, _ = load_model(tmp_path / "m.json")
+    InfluenceModel(**settings).fit(log_of()).save(tmp_path / "m.json")
+    again = LossModel.load(tmp_path / "m.json")
     assert again.get_params() == InfluenceModel(**settings).get_params()
 
 
@@ -214,19 +214,26 @@ def test_parameters_may_be_numbers_of_numpy(settings, tmp_path):
 def test_a_foreign_file_is_refused(content, mention, tmp_path, refused):
     (tmp_path / "m.json").write_bytes(content)
     with refused(InvalidInput, "m.json", mention):
-        load_model(tmp_path / "m.json")
+        LossModel.load(tmp_path / "m.json")
 
 
 def test_an_instance_file_is_no_model_file(tmp_path, refused):
     ib.counterexample().save(tmp_path / "i.json")
     with refused(InvalidInput, "no model file"):
-        load_model(tmp_path / "i.json")
+        LossModel.load(tmp_path / "i.json")
 
 
 def test_a_missing_file_and_a_folder_are_refused(tmp_path, refused):
-    for path in (tmp_path / "nowhere.json", tmp_path):
-        with refused(InvalidInput, "cannot read", str(path)):
-            load_model(path)
+    with pytest.raises(FileNotFoundError, match=r"nowhere\.json"):
+        InfluenceModel.load(tmp_path / "nowhere.json")
+    with refused(InvalidInput, "cannot read", str(tmp_path)):
+        LossModel.load(tmp_path)
+
+
+def test_a_model_of_another_kind_is_refused(tmp_path, refused):
+    DriftModel().fit(log_of()).save(tmp_path / "m.json")
+    with refused(InvalidInput, "m.json", "'DriftModel'", "no InfluenceModel"):
+        InfluenceModel.load(tmp_path / "m.json")
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.999])
@@ -234,7 +241,7 @@ def test_a_truncated_file_is_refused(share, saved, refused):
     text = saved.read_bytes()
     saved.write_bytes(text[: int(share * (len(text) - 2))])
     with refused(InvalidInput, "not a JSON file"):
-        load_model(saved)
+        LossModel.load(saved)
 
 
 def test_every_missing_entry_is_named(written, refused):
@@ -248,7 +255,7 @@ def test_every_missing_entry_is_named(written, refused):
             encoding="utf-8",
         )
         with refused(InvalidInput, "damaged", name):
-            load_model(path)
+            LossModel.load(path)
 
 
 @pytest.mark.parametrize(
@@ -273,7 +280,7 @@ def test_every_missing_entry_is_named(written, refused):
 def test_a_damaged_file_is_refused(changes, written, refused):
     _, write = written
     with refused(InvalidInput, "m", "damaged"):
-        load_model(write(**changes))
+        LossModel.load(write(**changes))
 
 
 @pytest.mark.parametrize(
@@ -306,7 +313,7 @@ def test_a_damaged_file_is_refused(changes, written, refused):
 def test_a_damaged_file_is_refused_and_not_only_met_later(changes, written, refused):
     _, write = written
     with refused(InvalidInput, "damaged"):
-        load_model(write(**changes))
+        LossModel.load(write(**changes))
 
 
 def test_nothing_that_is_not_ours_comes_out_of_loading(written):
@@ -317,7 +324,7 @@ def test_nothing_that_is_not_ours_comes_out_of_loading(written):
         for value in strange:
             path = write(**{name: value})
             try:
-                load_model(path)
+                LossModel.load(path)
             except InfluentialBanditsError:
                 continue
             except (IndexError, AttributeError) as error:
@@ -337,17 +344,18 @@ def test_every_changed_entry_of_a_covariance_is_noticed_or_harmless(written, ref
                 covariance[row, column] *= factor
                 path = write(population_covariance_=covariance.tolist())
                 if factor > 0.0 and row == column:  # a larger variance is one, too
-                    model, _ = load_model(path)
+                    model = LossModel.load(path)
                     assert np.isrealobj(plan(model, 20).low)
                 elif covariance[row, column] != 0.0:
                     with refused(InvalidInput, "damaged", "covariance"):
-                        load_model(path)
+                        LossModel.load(path)
 
 
 def test_a_plan_from_what_is_no_covariance_is_refused(refused):
-    model = InfluenceModel(memory=0.8, pooled=True).fit(log_of())
+    model = InfluenceModel(memory=0.8, pooling="full").fit(log_of())
     half = {"population": model.population_, "covariance": model.population_covariance_}
-    good = plan(model, 20, halves=[half, half])
+    model.about_ = {"halves": [half, half]}
+    good = plan(model, 20)
     assert good.cross_fitted
     wrong = -np.eye(model.design_.size)
     for halves in (
@@ -357,7 +365,9 @@ def test_a_plan_from_what_is_no_covariance_is_refused(refused):
         [half, half | {"covariance": None}],
     ):
         with refused(InvalidInput, "halves", "covariance"):
-            plan(model, 20, halves=halves)
+            model.about_ = {"halves": halves}
+            plan(model, 20)
+    model.about_ = {}
     model.population_covariance_ = wrong
     with refused(InvalidInput, "no covariance"):
         plan(model, 20)
@@ -368,4 +378,4 @@ def test_a_changed_number_is_noticed_by_the_checksum(fitted, saved, refused):
     data["population_"][0] += 1e-9
     saved.write_text(json.dumps(data), encoding="utf-8")
     with refused(InvalidInput, "checksum", "on purpose"):
-        load_model(saved)
+        LossModel.load(saved)

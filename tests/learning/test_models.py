@@ -13,13 +13,13 @@ import influential_bandits as ib
 from influential_bandits import DriftModel, EventLog, InfluenceModel, StationaryModel
 from influential_bandits.data import synthetic_log
 from influential_bandits.errors import InvalidInput, InvalidLog, NotApplicable
-from influential_bandits.learning.statistics import pooled_sums as pooling
-from influential_bandits.learning.statistics.design import events_of
+from influential_bandits.learning.statistics import random_effects
+from influential_bandits.learning.statistics.design import event_columns
 from influential_bandits.logs import Membership, stream_log
 
 TRUTH = np.array([[0.3, -0.1, 0.05], [-0.1, 0.2, 0.0], [0.05, 0.0, 0.15]])  # positive definite
 LOSSES = np.array([1.0, 2.0, 1.5])
-POOLS = [False, True, "partial"]
+POOLS = ["none", "full", "partial"]
 POOL_NAMES = ["separate", "pooled", "partial"]
 ROUNDED = 2.0**-53
 
@@ -36,7 +36,7 @@ def log():
 
 @pytest.fixture(scope="module")
 def fitted(log):
-    return {pooled: InfluenceModel(memory=0.8, pooled=pooled).fit(log) for pooled in POOLS}
+    return {pooling: InfluenceModel(memory=0.8, pooling=pooling).fit(log) for pooling in POOLS}
 
 
 # Rules of scikit-learn
@@ -67,10 +67,10 @@ INFLUENCE = {
 }
 CONVENTIONAL = [
     (StationaryModel(), {}),
-    (StationaryModel(pooled=True), {}),
+    (StationaryModel(pooling="full"), {}),
     (DriftModel(), DRIFTING),
     (InfluenceModel(), INFLUENCE),
-    (InfluenceModel("symmetric", pooled=True), INFLUENCE),
+    (InfluenceModel("symmetric", pooling="full"), INFLUENCE),
     (InfluenceModel(drift=True), DRIFTING | INFLUENCE),
 ]
 
@@ -85,13 +85,13 @@ def test_models_keep_the_rules_of_scikit_learn(model, expected):
 
 MODELS = [
     StationaryModel(shrinkage=2.0),
-    StationaryModel(pooled=True),
+    StationaryModel(pooling="full"),
     DriftModel(level_memory=0.7),
     InfluenceModel("symmetric", memory=0.8, ridge=0.5),
-    InfluenceModel(memory=0.8, pooled=True, drift=True),
-    InfluenceModel(memory=0.8, pooled="partial", seed=5),
-    InfluenceModel("diagonal", half_life=3.0, threads=1),
-    InfluenceModel("free", memory=0.9, pooled=True),
+    InfluenceModel(memory=0.8, pooling="full", drift=True),
+    InfluenceModel(memory=0.8, pooling="partial", seed=5),
+    InfluenceModel("diagonal", half_life=3.0),
+    InfluenceModel("free", memory=0.9, pooling="full"),
 ]
 
 
@@ -128,9 +128,9 @@ def test_unknown_parameters_are_refused():
 
 
 def test_the_score_is_r_squared(log, fitted):
-    predicted = fitted[True].predict(log)
+    predicted = fitted["full"].predict(log)
     left = ((log.loss - predicted) ** 2).sum() / ((log.loss - log.loss.mean()) ** 2).sum()
-    assert fitted[True].score(log) == pytest.approx(1 - left, rel=1e-12)
+    assert fitted["full"].score(log) == pytest.approx(1 - left, rel=1e-12)
     drifting = DriftModel().fit(log)
     assert drifting.score(log) > StationaryModel(shrinkage=0).fit(log).score(log) - 0.05
 
@@ -207,10 +207,10 @@ def test_without_noise_the_truth_is_found(kind, fading):
     assert model.status_ == "solved"
 
 
-@pytest.mark.parametrize("pooled", [True, "partial"], ids=POOL_NAMES[1:])
-def test_without_noise_pools_find_the_truth(pooled):
+@pytest.mark.parametrize("pooling", ["full", "partial"], ids=POOL_NAMES[1:])
+def test_without_noise_pools_find_the_truth(pooling):
     clean = planted(30, 100, noise=0.0, spread=0.5)
-    model = InfluenceModel("symmetric", memory=0.8, ridge=1e-9, pooled=pooled).fit(clean)
+    model = InfluenceModel("symmetric", memory=0.8, ridge=1e-9, pooling=pooling).fit(clean)
     # Initial losses are thought to come from a population whose spread is estimated with what
     # influence adds to them, so that a pool does not fit to the last digit.
     np.testing.assert_allclose(model.interaction_, TRUTH, rtol=0, atol=2e-3)
@@ -218,25 +218,25 @@ def test_without_noise_pools_find_the_truth(pooled):
 
 def test_one_arm():
     single = planted(5, 80, interaction=[[0.25]], initial_loss=[1.0], spread=0.3, noise=0.1)
-    for pooled in POOLS:
-        model = InfluenceModel(memory=0.8, ridge=1e-3, shrinkage=1e-3, pooled=pooled).fit(single)
+    for pooling in POOLS:
+        model = InfluenceModel(memory=0.8, ridge=1e-3, shrinkage=1e-3, pooling=pooling).fit(single)
         assert model.interaction_.shape == (1, 1)
         assert model.interaction_[0, 0] == pytest.approx(0.25, abs=0.05)
         assert model.instance().n_arms == 1
 
 
 @pytest.mark.parametrize("kind", [StationaryModel, DriftModel, InfluenceModel])
-@pytest.mark.parametrize("pooled", POOLS, ids=POOL_NAMES)
-def test_one_event(kind, pooled):
-    model = kind(pooled=pooled).fit(EventLog(["u"], ["a"], [2.0]))
+@pytest.mark.parametrize("pooling", POOLS, ids=POOL_NAMES)
+def test_one_event(kind, pooling):
+    model = kind(pooling=pooling).fit(EventLog(["u"], ["a"], [2.0]))
     assert model.predict(EventLog(["u"], ["a"], [2.0]))[0] == pytest.approx(2.0, abs=1e-6)
 
 
 def test_an_arm_met_by_nobody_here_stays_finite():
     films = Membership.of_arms(["a", "b", "never"])
     two = EventLog(["u"] * 20, np.tile([0, 1], 10), np.arange(20.0), membership=films)
-    for pooled in POOLS:
-        model = InfluenceModel(memory=0.5, pooled=pooled).fit(two)
+    for pooling in POOLS:
+        model = InfluenceModel(memory=0.5, pooling=pooling).fit(two)
         assert np.isfinite(model.coefficients_).all()
         assert np.isfinite(model.standard_errors_).all()
         assert model.interaction_.shape == (3, 3)
@@ -252,10 +252,10 @@ def one_empty():
     return whole.without_last(events=1), whole
 
 
-@pytest.mark.parametrize("pooled", POOLS, ids=POOL_NAMES)
-def test_an_empty_history_is_not_in_the_fit(pooled, one_empty, refused):
+@pytest.mark.parametrize("pooling", POOLS, ids=POOL_NAMES)
+def test_an_empty_history_is_not_in_the_fit(pooling, one_empty, refused):
     short, _ = one_empty
-    model = InfluenceModel(memory=0.8, pooled=pooled)
+    model = InfluenceModel(memory=0.8, pooling=pooling)
     rest = short.take([n for n in range(10) if n != 4])
     one, other = clone(model).fit(short), clone(model).fit(rest)
     assert one.instances_ == rest.instances == tuple("012356789")
@@ -267,10 +267,10 @@ def test_an_empty_history_is_not_in_the_fit(pooled, one_empty, refused):
             getattr(one, what)(instance="4")
 
 
-@pytest.mark.parametrize("pooled", [True, "partial"])
-def test_an_empty_history_gets_the_population(pooled, one_empty):
+@pytest.mark.parametrize("pooling", ["full", "partial"])
+def test_an_empty_history_gets_the_population(pooling, one_empty):
     short, whole = one_empty
-    model = InfluenceModel(memory=0.8, pooled=pooled).fit(short)
+    model = InfluenceModel(memory=0.8, pooling=pooling).fit(short)
     (only,) = whole.history("4").arm  # its only event, before which nothing was pulled
     assert model.predict(whole)[whole.offsets[4]] == model.initial_loss_[only]
 
@@ -294,7 +294,7 @@ def test_an_empty_history_does_not_lower_the_noise():
 
 def renamed(log, order):
     """The same log, where arm i of it stands at place order[i]."""
-    names = [log.arms[i] for i in np.argsort(order)]
+    names = [log.arm_names[i] for i in np.argsort(order)]
     table = Membership.of_arms(names)
     items = np.asarray(order)[log.arm]
     who = np.repeat(np.array(log.instances), log.lengths)
@@ -306,10 +306,10 @@ INVARIANT = [
     InfluenceModel("symmetric", memory=0.8),
     InfluenceModel("free", memory=0.8, ridge=0.1),
     InfluenceModel("diagonal", memory=0.8, drift=True),
-    InfluenceModel(memory=0.8, pooled=True),
-    InfluenceModel("symmetric", memory=0.8, pooled=True, drift=True),
-    InfluenceModel(memory=0.8, pooled="partial"),
-    InfluenceModel("symmetric", half_life=2.0, pooled="partial"),
+    InfluenceModel(memory=0.8, pooling="full"),
+    InfluenceModel("symmetric", memory=0.8, pooling="full", drift=True),
+    InfluenceModel(memory=0.8, pooling="partial"),
+    InfluenceModel("symmetric", half_life=2.0, pooling="partial"),
 ]
 NAMED = {"argnames": "model", "argvalues": INVARIANT, "ids": lambda m: " ".join(repr(m).split())}
 
@@ -320,9 +320,9 @@ def close(model):
     # (the levels do not differ here) rounding decides which way the search goes. A share s of its
     # own data in an estimate changes by s·(1 − s) ≤ ¼ of that, times a distance below 1 from the
     # population: 5e-4 at most; how far rounding takes it is below a fifth of that.
-    if model.interaction == "psd" or model.pooled == "partial":
+    if model.interaction == "psd" or model.pooling == "partial":
         return {"rtol": 0, "atol": 1e-4}
-    return {"rtol": 0, "atol": SEARCHED if model.pooled else 1e-8}
+    return {"rtol": 0, "atol": SEARCHED if model.pooling != "none" else 1e-8}
 
 
 # Pools search for variances until the deviance changes by less than 1e-4. That of the levels is
@@ -336,7 +336,7 @@ SEARCHED = 1e-6
 def test_the_order_of_arms_does_not_matter(model, log):
     order = [2, 0, 1]
     one, other = clone(model).fit(log), clone(model).fit(renamed(log, order))
-    assert other.arms_ != one.arms_
+    assert other.arm_names_ != one.arm_names_
     back = np.ix_(order, order)
     np.testing.assert_allclose(other.interaction_[back], one.interaction_, **close(model))
     np.testing.assert_allclose(other.initial_losses_[:, order], one.initial_losses_, **close(model))
@@ -356,15 +356,15 @@ def test_the_order_of_instances_does_not_matter(model, log):
     np.testing.assert_allclose(other.predict(log), one.predict(log), rtol=0, atol=1e-3)
 
 
-@pytest.mark.parametrize("pooled", POOLS, ids=POOL_NAMES)
-def test_the_clock_may_start_anywhere(pooled, log):
+@pytest.mark.parametrize("pooling", POOLS, ids=POOL_NAMES)
+def test_the_clock_may_start_anywhere(pooling, log):
     whole = EventLog(
         np.repeat(np.array(log.instances), log.lengths), log.arm, log.loss, np.floor(log.time)
     )
     later = EventLog(
         np.repeat(np.array(log.instances), log.lengths), log.arm, log.loss, whole.time + 2.0**31
     )
-    model = InfluenceModel(half_life=2.0, pooled=pooled)
+    model = InfluenceModel(half_life=2.0, pooling=pooling)
     one, other = clone(model).fit(whole), clone(model).fit(later)
     assert one.coefficients_.tobytes() == other.coefficients_.tobytes()
 
@@ -375,7 +375,7 @@ def test_losses_in_another_unit_give_the_same_model(model, log):
     larger = EventLog(who, log.arm, 1024 * log.loss, log.time)
     same = EventLog(who, log.arm, log.loss, log.time)
     one, other = clone(model).fit(same), clone(model).fit(larger)
-    exact = not model.drift and model.pooled is False
+    exact = not model.drift and model.pooling == "none"
     # Multiplying by a power of two is exact; only the level's tiny pull of 1e-12, and the search
     # for variances by logarithms, know the unit.
     bound = {"rtol": 0, "atol": 0.0 if exact else close(model)["atol"]}
@@ -386,7 +386,7 @@ def test_losses_in_another_unit_give_the_same_model(model, log):
 
 @pytest.mark.parametrize(**NAMED)
 def test_threads_do_not_change_a_bit(model, log):
-    fits = [clone(model).set_params(threads=threads).fit(log) for threads in (1, 2, 3)]
+    fits = [clone(model).fit(log, execution=threads) for threads in (1, 2, 3)]
     for other in fits[1:]:
         for name in ("coefficients_", "standard_errors_", "population_covariance_", "noise_"):
             assert getattr(other, name).tobytes() == getattr(fits[0], name).tobytes(), name
@@ -403,31 +403,31 @@ def streamed(log, events_per_part, **options):
         time="time",
         loss="loss",
         events_per_part=events_per_part,
-        arms=list(log.arms),
+        arm_names=list(log.arm_names),
         **options,
     )
 
 
-@pytest.mark.parametrize("grouped", [False, True], ids=["sorted", "grouped"])
+@pytest.mark.parametrize("grouped", ["none", "full"], ids=["sorted", "grouped"])
 def test_a_pooled_fit_takes_a_stream(log, grouped, fitted):
     with streamed(log, 200, grouped=grouped) as stream:
         assert len(list(stream)) > 1
-        model = InfluenceModel(memory=0.8, pooled=True).fit(stream)
+        model = InfluenceModel(memory=0.8, pooling="full").fit(stream)
     order = [model.row(label) for label in log.instances]
-    np.testing.assert_allclose(model.interaction_, fitted[True].interaction_, rtol=0, atol=1e-4)
+    np.testing.assert_allclose(model.interaction_, fitted["full"].interaction_, rtol=0, atol=1e-4)
     np.testing.assert_allclose(
-        model.coefficients_[order], fitted[True].coefficients_, rtol=0, atol=1e-4
+        model.coefficients_[order], fitted["full"].coefficients_, rtol=0, atol=1e-4
     )
-    free, whole = model.unconstrained_population_, fitted[True].unconstrained_population_
+    free, whole = model.unconstrained_population_, fitted["full"].unconstrained_population_
     np.testing.assert_allclose(free, whole, rtol=0, atol=SEARCHED)
     np.testing.assert_allclose(
-        model.population_covariance_, fitted[True].population_covariance_, rtol=1e-3
+        model.population_covariance_, fitted["full"].population_covariance_, rtol=1e-3
     )
 
 
 def test_a_partially_pooled_fit_takes_a_stream(log, fitted):
     with streamed(log, 10**6, grouped=True) as stream:
-        model = InfluenceModel(memory=0.8, pooled="partial").fit(stream)
+        model = InfluenceModel(memory=0.8, pooling="partial").fit(stream)
     np.testing.assert_allclose(
         model.coefficients_, fitted["partial"].coefficients_, rtol=0, atol=1e-6
     )
@@ -435,32 +435,35 @@ def test_a_partially_pooled_fit_takes_a_stream(log, fitted):
 
 def test_a_partial_pool_of_a_stream_in_parts_is_that_of_the_whole_log(log, fitted):
     with streamed(log, 200, grouped=True) as stream:
-        model = InfluenceModel(memory=0.8, pooled="partial").fit(stream)
+        model = InfluenceModel(memory=0.8, pooling="partial").fit(stream)
     np.testing.assert_allclose(
         model.coefficients_, fitted["partial"].coefficients_, rtol=0, atol=1e-4
     )
 
 
 def test_separate_fits_refuse_a_stream(log, refused):
-    with streamed(log, 200) as stream, refused(InvalidInput, "stream", "pooled=True", "read_log"):
+    with (
+        streamed(log, 200) as stream,
+        refused(InvalidInput, "stream", "pooling='full'", "read_log"),
+    ):
         InfluenceModel().fit(stream)
 
 
 def test_predicting_a_stream_is_refused_clearly(log, refused, fitted):
     with streamed(log, 200) as stream, refused(InvalidInput, "part by part"):
-        fitted[True].predict(stream)
+        fitted["full"].predict(stream)
 
 
 # The learned world
 
 
-@pytest.mark.parametrize("pooled", POOLS, ids=POOL_NAMES)
+@pytest.mark.parametrize("pooling", POOLS, ids=POOL_NAMES)
 @pytest.mark.parametrize("kind", ["psd", "symmetric", "diagonal"])
-def test_the_learned_world_carries_everything_over(kind, pooled, log):
-    model = InfluenceModel(kind, memory=0.8, pooled=pooled).fit(log)
+def test_the_learned_world_carries_everything_over(kind, pooling, log):
+    model = InfluenceModel(kind, memory=0.8, pooling=pooling).fit(log)
     world = model.instance()
     assert world.memory == 0.8
-    assert world.arm_names == log.arms
+    assert world.arm_names == log.arm_names
     np.testing.assert_allclose(world.interaction.to_dense(), model.interaction_, atol=1e-12)
     np.testing.assert_array_equal(world.initial_loss, model.initial_loss_)
     own = model.instance("3")
@@ -475,15 +478,15 @@ def test_the_learned_world_carries_everything_over(kind, pooled, log):
 
 def test_an_indefinite_world_stays_indefinite():
     reinforcing = planted(40, 200, interaction=[[-0.3, 0.1], [0.1, -0.2]], initial_loss=[1, 1])
-    world = InfluenceModel("symmetric", memory=0.8, pooled=True).fit(reinforcing).instance()
+    world = InfluenceModel("symmetric", memory=0.8, pooling="full").fit(reinforcing).instance()
     assert not world.definite
     assert world.interaction.to_dense()[0, 0] < -0.2
-    psd = InfluenceModel(memory=0.8, pooled=True).fit(reinforcing).instance()
+    psd = InfluenceModel(memory=0.8, pooling="full").fit(reinforcing).instance()
     assert psd.definite
 
 
 def test_policies_can_be_simulated_in_the_learned_world(fitted):
-    world, noise = fitted[True].instance(), fitted[True].noise()
+    world, noise = fitted["full"].instance(), fitted["full"].noise()
     found = ib.simulate(world, ib.Uniform(), 200, noise, seeds=[1])
     assert found.horizon == 200
 
@@ -495,7 +498,7 @@ def test_predictions_are_the_dynamics_of_the_learned_world(memory, kind):
     environment = ib.Environment(model.instance("1"))
     arms = np.random.default_rng(0).integers(0, 3, 300)
     losses = [environment.pull(int(arm)) for arm in arms]
-    played = EventLog(["1"] * 300, arms, losses, membership=Membership.of_arms(model.arms_))
+    played = EventLog(["1"] * 300, arms, losses, membership=Membership.of_arms(model.arm_names_))
     # Both sum at most 300 terms a loss; the world has its hair below zero cut off.
     size = 300 * np.abs(model.interactions_[1]).max() + np.abs(losses).max()
     np.testing.assert_allclose(model.predict(played), losses, rtol=0, atol=2000 * ROUNDED * size)
@@ -514,7 +517,7 @@ def test_a_half_life_becomes_a_memory():
     environment = ib.Environment(model.instance("4", days_between_rounds=3.0))
     arms = np.random.default_rng(1).integers(0, 3, 100)
     losses = [environment.pull(int(arm)) for arm in arms]
-    table = Membership.of_arms(model.arms_)
+    table = Membership.of_arms(model.arm_names_)
     played = EventLog(["4"] * 100, arms, losses, np.arange(100) * 3 * 86400.0, membership=table)
     np.testing.assert_allclose(model.predict(played), losses, rtol=0, atol=1e-12)
 
@@ -531,10 +534,10 @@ def test_worlds_that_are_no_influential_bandits_say_so(log, refused):
 def test_unknown_labels_are_refused(fitted, refused):
     for what in ("instance", "noise", "row"):
         with refused(InvalidInput, "'nobody'", "12 instances"):
-            getattr(fitted[False], what)("nobody")
+            getattr(fitted["none"], what)("nobody")
     with refused(InvalidInput, "'nobody'"):
-        fitted[False].interval(instance="nobody")
-    assert fitted[False].row(3) == 3  # labels are kept as text
+        fitted["none"].interval(instance="nobody")
+    assert fitted["none"].row(3) == 3  # labels are kept as text
 
 
 @pytest.mark.parametrize("days", [-1.0, np.inf, np.nan])
@@ -552,7 +555,7 @@ def test_days_in_words_are_refused(log, refused):
 @pytest.mark.parametrize("confidence", [0.0, 1.0, -1, np.nan, "a", True, None])
 def test_bad_confidence_is_refused(confidence, fitted, refused):
     with refused(InvalidInput, "confidence"):
-        fitted[True].interval(confidence)
+        fitted["full"].interval(confidence)
 
 
 def test_intervals_hold_the_estimate_and_grow_with_confidence(fitted):
@@ -576,9 +579,9 @@ def test_instances_that_were_not_in_the_fit(log, fitted, refused):
     who = np.repeat(np.array(["x", "3", "y"]), new.lengths)
     other = EventLog(who, new.arm, new.loss, membership=new.membership)
     with refused(InvalidInput, "2 instances", "'x'", "pooled"):
-        fitted[False].predict(other)
-    for pooled in (True, "partial"):
-        model = fitted[pooled]
+        fitted["none"].predict(other)
+    for pooling in ("full", "partial"):
+        model = fitted[pooling]
         rows = np.array([model.population_, model.coefficients_[3], model.population_])
         l1, A = (
             rows[:, :3],
@@ -594,7 +597,7 @@ def test_instances_that_were_not_in_the_fit(log, fitted, refused):
 def test_other_arms_are_refused(fitted, refused):
     other = EventLog(["0"] * 3, ["a", "b", "c"], [1, 2, 3])
     with refused(InvalidInput, "arms 0, 1, 2", "a, b, c"):
-        fitted[False].predict(other)
+        fitted["none"].predict(other)
 
 
 BAD = [
@@ -618,9 +621,9 @@ BAD = [
     ("shrinkage", -1.0),
     ("shrinkage", np.nan),
     ("shrinkage", "x"),
-    ("pooled", "all"),
-    ("pooled", None),
-    ("pooled", 1),
+    ("pooling", "all"),
+    ("pooling", None),
+    ("pooling", 1),
     ("level_memory", 1.0),
     ("level_memory", -0.1),
     ("level_memory", "x"),
@@ -630,8 +633,6 @@ BAD = [
     ("max_iter", 1.5),
     ("seed", -1),
     ("seed", "x"),
-    ("threads", 0),
-    ("threads", "x"),
 ]
 
 
@@ -653,12 +654,12 @@ def test_parameters_of_a_wrong_type_are_refused(name, value, log, refused):
     ("model", "mentions"),
     [
         (InfluenceModel(memory=0.5, half_life=1.0), ["memory", "half_life", "not both"]),
-        (InfluenceModel(solver="gradient", pooled=True), ["gradient", "pooled=False"]),
+        (InfluenceModel(solver="gradient", pooling="full"), ["gradient", "pooling='none'"]),
         (InfluenceModel("free", solver="gradient"), ["gradient", "'psd'"]),
         (DriftModel(level_memory=1.0), ["level_memory"]),
-        (DriftModel(pooled="some"), ["pooled"]),
+        (DriftModel(pooling="some"), ["pooling"]),
         (StationaryModel(shrinkage=-1), ["shrinkage"]),
-        (StationaryModel(pooled=2), ["pooled"]),
+        (StationaryModel(pooling=2), ["pooling"]),
     ],
 )
 def test_parameters_that_do_not_go_together_are_refused(model, mentions, log, refused):
@@ -699,15 +700,15 @@ def test_an_event_of_no_arm_stays_within_bounds():
     # arm, so that its place is past the end.
     table = Membership.of_weights(["0", "1"], np.array([[1.0, 0], [0, 1], [0, 0]]))
     odd = EventLog(["u"] * 3, np.arange(3), [1.0, 2.0, 3.0], membership=table)
-    sizes, sums, squares = pooling._cells.py_func(events_of(odd), odd.loss, np.zeros(2))
+    sizes, sums, squares = random_effects._cells.py_func(event_columns(odd), odd.loss, np.zeros(2))
     assert (sizes.tolist(), sums.tolist(), squares) == ([[1.0, 1.0]], [[1.0, 2.0]], 5.0)
 
 
-@pytest.mark.parametrize("pooled", POOLS, ids=POOL_NAMES)
+@pytest.mark.parametrize("pooling", POOLS, ids=POOL_NAMES)
 @pytest.mark.parametrize("kind", [StationaryModel, InfluenceModel])
-def test_an_event_of_no_arm_is_predicted_as_nothing(kind, pooled):
+def test_an_event_of_no_arm_is_predicted_as_nothing(kind, pooling):
     X = np.array([[1.0, 0], [0, 1], [0, 0], [1, 0], [0, 0]])
-    model = kind(pooled=pooled).fit(X, [1.0, 2.0, 0.5, 1.5, 3.0])
+    model = kind(pooling=pooling).fit(X, [1.0, 2.0, 0.5, 1.5, 3.0])
     assert np.isfinite(model.coefficients_).all()
     assert np.isfinite(model.standard_errors_).all()
     predicted = model.predict(X)

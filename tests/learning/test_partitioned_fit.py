@@ -19,22 +19,22 @@ from sklearn.base import clone
 import influential_bandits as ib
 from influential_bandits.cli import main
 from influential_bandits.errors import InvalidInput, Unfinished
-from influential_bandits.learning.statistics import log_scan as survey
-from influential_bandits.learning.statistics import pooled_sums as pooling
-from influential_bandits.learning.statistics import reduction as parts_module
+from influential_bandits.learning.fitting import fit_scan
+from influential_bandits.learning.partitioned_fit import choose_and_fit_partitions, fit_partitions
 from influential_bandits.learning.statistics.log_scan import (
-    Sampling,
-    log_digest,
-    lowest,
-    ranks_of,
-    sample,
-    surveyed,
+    HistorySample,
+    SampleSize,
+    choose_lowest,
+    digest_log,
+    hash_labels,
+    sample_instances,
+    scan_log,
 )
-from influential_bandits.learning.statistics.reduction import summed, tree_sum
-from influential_bandits.logs import surveying
-from influential_bandits.logs.log import joined
-from influential_bandits.studies.logs.partitioned_fit import fit_partitioned_log, fit_partitions
-from influential_bandits.studies.logs.unfinished_fit import UnfinishedFit
+from influential_bandits.learning.statistics.pooled_sums import arm_sums
+from influential_bandits.learning.statistics.reduction import add_over_parts, tree_sum
+from influential_bandits.learning.unfinished_fit import UnfinishedFit
+from influential_bandits.logs.log import concatenate_logs
+from influential_bandits.logs.options import ChunkSizes
 
 ARRAYS = (
     "coefficients_",
@@ -45,7 +45,8 @@ ARRAYS = (
     "unconstrained_population_",
     "population_covariance_",
 )
-POOLED = [False, True, "partial"]
+EACH_FILE = ChunkSizes(group=1)  # a partition for each file
+POOLINGS = ["none", "full", "partial"]
 OPTIONS = {"instance": "user", "arm": "ad", "time": "time", "loss": "loss"}
 INTERACTION = [[0.3, -0.1, 0.0], [-0.1, 0.2, 0.0], [0.0, 0.0, 0.1]]
 
@@ -64,7 +65,7 @@ class Part:
             count.write_text(str(done + 1))
             if done >= self.loads:
                 raise InvalidInput("the file is damaged")
-        return ib.read_log(self.path, **OPTIONS, arms=["a", "b", "c"])
+        return ib.read_log(self.path, **OPTIONS, arm_names=["a", "b", "c"])
 
 
 class Parts:
@@ -72,14 +73,14 @@ class Parts:
 
     def __init__(self, partitions):
         self.partitions = tuple(partitions)
-        self.arms = ("a", "b", "c")
+        self.arm_names = ("a", "b", "c")
         self.n_instances = sum(part.load().n_instances for part in partitions if part.loads is None)
         self.about = {"source": "test"}
 
 
 def frame_of(log):
     frame = log.to_frame().rename(columns={"instance": "user", "item": "ad"})
-    return frame.assign(ad=frame.ad.map(dict(zip(log.arms, "abc", strict=True))))
+    return frame.assign(ad=frame.ad.map(dict(zip(log.arm_names, "abc", strict=True))))
 
 
 @pytest.fixture(scope="module")
@@ -115,14 +116,8 @@ def cluster():
         yield execution
 
 
-@pytest.fixture
-def small_chunks(monkeypatch):
-    """Sums of many chunks, as of a log thousands of times as large."""
-    monkeypatch.setattr(pooling, "CHUNK", 70)
-
-
-def model_of(pooled, **settings):
-    return ib.InfluenceModel(memory=0.8, drift=True, pooled=pooled, **settings)
+def model_of(pooling, **settings):
+    return ib.InfluenceModel(memory=0.8, drift=True, pooling=pooling, **settings)
 
 
 def bits(model):
@@ -187,15 +182,14 @@ def test_nothing_has_no_sum():
 
 
 def test_many_partitions_travel_in_groups(partitioned, monkeypatch):
-    work = partial(pooling.arm_sums, arms=3)
-    one = summed(work, partitioned.partitions, 70)
-    monkeypatch.setattr(parts_module, "MOST_TASKS", 2)
+    work = partial(arm_sums, arms=3)
+    one = add_over_parts(work, partitioned.partitions, chunk=70)
     asked = []
     here = ib.LocalExecution(1)
     monkeypatch.setattr(
         here, "map", lambda work, tasks: (asked.append(len(t)) or work(t) for t in tasks)
     )
-    grouped = summed(work, partitioned.partitions, 70, here)
+    grouped = add_over_parts(work, partitioned.partitions, here, chunk=70, most_tasks=2)
     assert asked == [4, 3]
     for name in one._fields:
         assert (
@@ -208,35 +202,32 @@ def test_many_partitions_travel_in_groups(partitioned, monkeypatch):
 
 @given(st.integers(0, 99), st.integers(1, 60), st.integers(1, 7), st.permutations(range(7)))
 def test_samples_of_parts_make_the_sample_of_all(seed, most, cuts, order):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(survey, "INSTANCES", most)
-        patch.setattr(survey, "EVENTS", 200)
-        patch.setattr(survey, "FEWEST", 3)
-        log = ib.data.synthetic_log(50, 9, 2, seed=seed)
-        expected = log.take(lowest(ranks_of(log.instances, seed), log.lengths))
-        drawn = Sampling()
-        parts = np.array_split(np.arange(50), cuts)
-        for number in [n for n in order if n < cuts]:
-            part = log.take(parts[number])
-            ranks = ranks_of(part.instances, seed)
-            few = lowest(ranks, part.lengths)
-            drawn.add(number, ranks[few], part.take(few))
-        found = drawn.log()
+    size = SampleSize(most, 200, 3)
+    log = ib.data.synthetic_log(50, 9, 2, seed=seed)
+    expected = log.take(choose_lowest(hash_labels(log.instances, seed), log.lengths, size))
+    drawn = HistorySample(size)
+    parts = np.array_split(np.arange(50), cuts)
+    for number in [n for n in order if n < cuts]:
+        part = log.take(parts[number])
+        ranks = hash_labels(part.instances, seed)
+        few = choose_lowest(ranks, part.lengths, size)
+        drawn.add(number, ranks[few], part.take(few))
+    found = drawn.log()
     assert found.instances == expected.instances
     assert found.loss.tobytes() == expected.loss.tobytes()
     assert found.n_instances == min(most, max(3, 200 // 9))
 
 
 def test_a_sample_depends_on_the_seed_and_on_labels_alone(whole):
-    one, other = (set(sample([whole], seed, 10).instances) for seed in (0, 1))
+    one, other = (set(sample_instances([whole], seed, 10).instances) for seed in (0, 1))
     assert len(one) == len(other) == 10
     assert one != other
     turned = whole.take(np.arange(40)[::-1])
-    assert set(sample([turned], 0, 10).instances) == one
+    assert set(sample_instances([turned], 0, 10).instances) == one
 
 
 def test_ranks_look_uniform():
-    ranks = ranks_of(map(str, range(10_000)), 5) / 2.0**64
+    ranks = hash_labels(map(str, range(10_000)), 5) / 2.0**64
     assert len(set(ranks)) == 10_000
     # The largest distance from the uniform law exceeds this with probability 1e-6 (Kolmogorov).
     assert np.abs(np.sort(ranks) - np.arange(10_000) / 10_000).max() < 2.7 / 100
@@ -244,7 +235,7 @@ def test_ranks_look_uniform():
 
 def test_the_survey_of_partitions_is_that_of_the_whole_log(whole, partitioned):
     here = ib.LocalExecution(2)
-    one, parts = surveyed(whole, 0, here), surveyed(partitioned, 0, here)
+    one, parts = scan_log(whole, 0, here), scan_log(partitioned, 0, here)
     np.testing.assert_allclose(parts.sums.means, one.sums.means, rtol=1e-13)
     assert parts.sums[2:] == one.sums[2:] == (1200, 40, 0)
     assert parts.sample.instances == one.sample.instances
@@ -252,23 +243,23 @@ def test_the_survey_of_partitions_is_that_of_the_whole_log(whole, partitioned):
 
 
 def test_few_of_many_instances_are_sent(partitioned, monkeypatch):
-    monkeypatch.setattr(survey, "INSTANCES", 2)
-    monkeypatch.setattr(survey, "FEWEST", 1)
-    monkeypatch.setattr(survey, "_threshold", lambda _: np.uint64(2**62))
+    size = SampleSize(2, fewest=1)
+    monkeypatch.setattr(SampleSize, "threshold", lambda *_: np.uint64(2**62))
     sent = []
-    add = Sampling.add
-    monkeypatch.setattr(Sampling, "add", lambda *a: (sent.append(a[3].n_instances), add(*a)))
-    found = surveyed(partitioned, 0, ib.LocalExecution(1))
-    everyone = joined([part.load() for part in partitioned.partitions])
-    expected = everyone.take(lowest(ranks_of(everyone.instances, 0), everyone.lengths, 2))
+    add = HistorySample.add
+    monkeypatch.setattr(HistorySample, "add", lambda *a: (sent.append(a[3].n_instances), add(*a)))
+    found = scan_log(partitioned, 0, ib.LocalExecution(1), size=size)
+    everyone = concatenate_logs([part.load() for part in partitioned.partitions])
+    ranks = hash_labels(everyone.instances, 0)
+    expected = everyone.take(choose_lowest(ranks, everyone.lengths, size))
     assert found.sample.instances == expected.instances
     assert sum(sent) < 20
 
 
-def test_the_threshold_lets_enough_through(monkeypatch):
-    monkeypatch.setattr(survey, "INSTANCES", 100)
-    assert survey._threshold(None) == survey._threshold(120) == 2**64 - 1
-    share = float(survey._threshold(10_000)) / 2**64
+def test_the_threshold_lets_enough_through():
+    size = SampleSize(100)
+    assert size.threshold(None) == size.threshold(120) == 2**64 - 1
+    share = float(size.threshold(10_000)) / 2**64
     # Binomial with mean 180 and deviation 13.3: below 100 with a probability of 1e-9.
     assert share == pytest.approx(0.018)
 
@@ -276,33 +267,31 @@ def test_the_threshold_lets_enough_through(monkeypatch):
 # The same bits everywhere
 
 
-@pytest.mark.parametrize("pooled", POOLED, ids=str)
-@pytest.mark.usefixtures("small_chunks")
-def test_a_log_in_memory_gives_the_same_bits_everywhere(whole, cluster, pooled):
-    found = [
-        model_of(pooled).fit(whole, execution=where)
-        for where in (ib.LocalExecution(1), ib.LocalExecution(2), cluster, None)
-    ]
+@pytest.mark.parametrize("pooling", POOLINGS, ids=str)
+def test_a_log_in_memory_gives_the_same_bits_everywhere(whole, cluster, pooling):
+    """Sums of many chunks, as of a log thousands of times as large."""
+    found = []
+    for where in (ib.LocalExecution(1), ib.LocalExecution(2), cluster):
+        found.append(model_of(pooling))
+        fit_scan(found[-1], scan_log(whole, 0, where, chunk=70), whole.arm_names, where)
     for model in found[1:]:
         assert bits(model) == bits(found[0])
 
 
-@pytest.mark.parametrize("pooled", POOLED, ids=str)
-def test_partitions_give_the_same_bits_everywhere(partitioned, cluster, pooled, monkeypatch):
+@pytest.mark.parametrize("pooling", POOLINGS, ids=str)
+def test_partitions_give_the_same_bits_everywhere(partitioned, cluster, pooling):
     found = [
-        model_of(pooled).fit(partitioned, execution=where)
+        model_of(pooling).fit(partitioned, execution=where)
         for where in (ib.LocalExecution(1), ib.LocalExecution(2), cluster)
     ]
-    monkeypatch.setattr(parts_module, "MOST_TASKS", 2)
-    found.append(model_of(pooled).fit(partitioned, execution=cluster))
     for model in found[1:]:
         assert bits(model) == bits(found[0])
 
 
-@pytest.mark.parametrize("pooled", POOLED, ids=str)
-def test_partitions_agree_with_the_whole_log(whole, partitioned, pooled):
+@pytest.mark.parametrize("pooling", POOLINGS, ids=str)
+def test_partitions_agree_with_the_whole_log(whole, partitioned, pooling):
     # Sums of a thousand terms in another order differ by 1e-13; equations are well-conditioned.
-    model = model_of(pooled, interaction="symmetric")
+    model = model_of(pooling, interaction="symmetric")
     one, parts = clone(model).fit(whole), clone(model).fit(partitioned)
     assert parts.instances_ == one.instances_
     for name in ARRAYS:
@@ -332,15 +321,10 @@ def test_validation_gives_the_same_bits_on_a_cluster(whole, cluster):
     assert bits(chosen[0]) == bits(chosen[1])
 
 
-def test_threads_and_an_execution_are_one_too_many(whole, refused, cluster):
-    with refused(InvalidInput, "threads", "execution"):
-        model_of(True, threads=2).fit(whole, execution=cluster)
-
-
 def test_a_damaged_partition_stops_a_fit_in_memory_by_name(partitioned, refused):
     first, *others = partitioned.partitions
     with refused(Unfinished, "seventh", "damaged"):
-        model_of(True).fit(Parts([*others, Part(first.path, "seventh", loads=0)]))
+        model_of("full").fit(Parts([*others, Part(first.path, "seventh", loads=0)]))
 
 
 # Pieces on disk
@@ -350,17 +334,17 @@ def pieces_of(out):
     return {path.name: path.read_bytes() for path in (out.parent / "instances").glob("*.parquet")}
 
 
-@pytest.mark.parametrize("pooled", POOLED, ids=str)
-def test_pieces_hold_what_a_fit_in_memory_holds(partitioned, cluster, tmp_path, pooled):
-    memory = model_of(pooled).fit(partitioned)
-    model = model_of(pooled)
+@pytest.mark.parametrize("pooling", POOLINGS, ids=str)
+def test_pieces_hold_what_a_fit_in_memory_holds(partitioned, cluster, tmp_path, pooling):
+    memory = model_of(pooling).fit(partitioned)
+    model = model_of(pooling)
     assert fit_partitions(model, partitioned, tmp_path / "model.json", cluster) is model
     files = sorted((tmp_path / "instances").glob("*.parquet"))
     assert len(files) == 7
     rows = [row for file in files for row in parquet.read_table(file).to_pylist()]
     assert [row["instance"] for row in rows] == list(memory.instances_)
     kept = len(rows[0]["coefficients"])
-    assert kept == (3 if pooled is True else memory.design_.size)
+    assert kept == (3 if pooling == "full" else memory.design_.size)
     own = np.array([row["coefficients"] for row in rows])
     errors = np.array([row["standard_errors"] for row in rows])
     assert own.tobytes() == memory.coefficients_[:, :kept].copy().tobytes()
@@ -372,13 +356,14 @@ def test_pieces_hold_what_a_fit_in_memory_holds(partitioned, cluster, tmp_path, 
     assert about["coefficients"][:3] == [f"initial loss of {arm}" for arm in "abc"]
 
 
-@pytest.mark.parametrize("pooled", POOLED, ids=str)
-def test_the_population_alone_can_do_what_a_population_can(partitioned, whole, tmp_path, pooled):
-    memory = model_of(pooled).fit(partitioned)
-    fit_partitions(model_of(pooled), partitioned, tmp_path / "model.json")
-    model, about = ib.load_model(tmp_path / "model.json")
+@pytest.mark.parametrize("pooling", POOLINGS, ids=str)
+def test_the_population_alone_can_do_what_a_population_can(partitioned, whole, tmp_path, pooling):
+    memory = model_of(pooling).fit(partitioned)
+    fit_partitions(model_of(pooling), partitioned, tmp_path / "model.json")
+    model = ib.InfluenceModel.load(tmp_path / "model.json")
+    about = model.about_
     assert model.instances_ == ()
-    assert model.elsewhere_.instances == 40
+    assert model._instance_summary.instances == 40
     assert about["logged_mix"] == pytest.approx([1 / 3] * 3, abs=0.1)
     for name in ARRAYS[4:]:
         np.testing.assert_allclose(getattr(model, name), getattr(memory, name), atol=1e-12)
@@ -387,10 +372,11 @@ def test_the_population_alone_can_do_what_a_population_can(partitioned, whole, t
     one, other = model.prior(), memory.prior()
     np.testing.assert_allclose(one.mean, other.mean, atol=1e-12)
     np.testing.assert_allclose(one.covariance, other.covariance, atol=1e-12)
-    plans = [ib.plan(each, 50, halves=about["halves"]) for each in (model, memory)]
+    memory.about_ = about
+    plans = [ib.plan(each, 50) for each in (model, memory)]
     np.testing.assert_allclose(plans[0].mix, plans[1].mix, atol=1e-9)
     new = partitioned.partitions[0].load()
-    if pooled is False:
+    if pooling == "none":
         with pytest.raises(InvalidInput, match="not in the fit"):
             model.predict(new)
     else:
@@ -422,12 +408,12 @@ def test_other_settings_are_refused_and_another_population_is_fitted_anew(
 ):
     out = tmp_path / "model.json"
     first, *others = partitioned.partitions
-    fit_partitions(model_of(True), Parts([first, *others]), out)
+    fit_partitions(model_of("full"), Parts([first, *others]), out)
     before = pieces_of(out)
     with refused(InvalidInput, "another fit", "remove"):
-        fit_partitions(model_of(True, ridge=3.0), partitioned, out)
+        fit_partitions(model_of("full", ridge=3.0), partitioned, out)
     assert pieces_of(out) == before
-    fit_partitions(model_of(True), Parts([others[0], *others]), out)  # other events
+    fit_partitions(model_of("full"), Parts([others[0], *others]), out)  # other events
     after = pieces_of(out)
     assert after.keys() == before.keys()
     assert all(after[name] != before[name] for name in before)
@@ -440,18 +426,16 @@ def test_events_that_changed_are_fitted_anew_even_if_the_population_is_the_same(
     options = {"instance": "user", "arm": "ad", "time": "time", "loss": "loss"}
     for n, users in enumerate((range(3), range(3, 6))):
         frame_of(whole.take(np.array(users))).to_parquet(source / f"{n}.parquet")
-    small = {"execution": ib.LocalExecution(1), **options}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(surveying, "GROUP_BYTES", 1)  # a partition for each file
-        fit_partitions(model_of(False), ib.logs.open_partitions(source, **small), out)
-        before = pieces_of(out)
-        frame = frame_of(whole.take(np.arange(3)))
-        frame.assign(time=-frame.time).to_parquet(source / "0.parquet")  # the same, backwards
-        fit_partitions(model_of(False), ib.logs.open_partitions(source, **small), out)
-        after = pieces_of(out)
-        fit_partitions(
-            model_of(False), ib.logs.open_partitions(source, **small), tmp_path / "a" / "m.json"
-        )
+    small = {"execution": 1, "sizes": EACH_FILE, **options}
+    fit_partitions(model_of("none"), ib.logs.open_partitions(source, **small), out)
+    before = pieces_of(out)
+    frame = frame_of(whole.take(np.arange(3)))
+    frame.assign(time=-frame.time).to_parquet(source / "0.parquet")  # the same, backwards
+    fit_partitions(model_of("none"), ib.logs.open_partitions(source, **small), out)
+    after = pieces_of(out)
+    fit_partitions(
+        model_of("none"), ib.logs.open_partitions(source, **small), tmp_path / "a" / "m.json"
+    )
     assert len(before) == 2
     assert before["partition-000000.parquet"] != after["partition-000000.parquet"]
     assert after == pieces_of(tmp_path / "a" / "m.json")
@@ -463,12 +447,13 @@ def test_a_poisoned_partition_is_named_and_the_others_are_kept(
     *others, last = partitioned.partitions
     log = Parts([*others, Part(last.path, "poisoned", loads=0)])
     with refused(Unfinished, "1 of 7", "poisoned", "damaged"):
-        fit_partitions(model_of(True), log, tmp_path / "model.json", cluster)
+        fit_partitions(model_of("full"), log, tmp_path / "model.json", cluster)
     assert len(pieces_of(tmp_path / "model.json")) == 6
-    model, about = ib.load_model(tmp_path / "model.json")
-    assert model.elsewhere_.instances == 33
+    model = ib.InfluenceModel.load(tmp_path / "model.json")
+    about = model.about_
+    assert model._instance_summary.instances == 33
     assert "poisoned" in about["failed"][0]
-    expected = model_of(True).fit(Parts(others))
+    expected = model_of("full").fit(Parts(others))
     assert model.population_.tobytes() == expected.population_.tobytes()
 
 
@@ -476,7 +461,7 @@ def test_a_partition_that_fails_late_is_named_too(partitioned, tmp_path, refused
     first, *others = partitioned.partitions
     late = Part(first.path, "late", loads=1)  # good for the survey
     with refused(Unfinished, "late", "damaged"):
-        fit_partitions(model_of(False), Parts([late, *others]), tmp_path / "model.json")
+        fit_partitions(model_of("none"), Parts([late, *others]), tmp_path / "model.json")
     assert len(pieces_of(tmp_path / "model.json")) == 6
 
 
@@ -484,18 +469,16 @@ def test_no_good_partition_at_all(partitioned, tmp_path, refused):
     first = partitioned.partitions[0]
     with refused(Unfinished, "no partition", "worst"):
         log = Parts([Part(first.path, "worst", loads=0)])
-        fit_partitions(model_of(False), log, tmp_path / "model.json")
+        fit_partitions(model_of("none"), log, tmp_path / "model.json")
 
 
 # What comes before the pieces
 
 
 @pytest.fixture
-def opened(folder, monkeypatch):
-    monkeypatch.setattr(surveying, "GROUP_BYTES", 1)  # a partition for each file
-    return ib.logs.open_partitions(
-        folder, instance="user", arm="ad", time="time", loss="loss", execution=ib.LocalExecution(1)
-    )
+def opened(folder):
+    columns = {"instance": "user", "arm": "ad", "time": "time", "loss": "loss"}
+    return ib.logs.open_partitions(folder, **columns, execution=1, sizes=EACH_FILE)
 
 
 class Dying(ib.LocalExecution):
@@ -521,19 +504,20 @@ class Dying(ib.LocalExecution):
             self._live()
 
 
-@pytest.mark.parametrize(("pooled", "results"), [(True, 60), ("partial", 45)])
+@pytest.mark.parametrize(("pooling", "results"), [("full", 60), ("partial", 45)])
 def test_a_fit_whose_cluster_dies_again_and_again_comes_to_its_end(
-    pooled, results, opened, tmp_path
+    pooling, results, opened, tmp_path
 ):
     """Each attempt comes further; no bit is another in the end."""
     here, there = tmp_path / "here" / "model.json", tmp_path / "there" / "model.json"
-    settings = {"pooled": pooled, "memory": None if pooled is True else 0.8}
-    expected = fit_partitioned_log(opened, here, execution=ib.LocalExecution(1), **settings)
+    model = ib.InfluenceModel(pooling=pooling, memory=1.0 if pooling == "full" else 0.8)
+    left_out = ["memory", "ridge"] if pooling == "full" else ["ridge"]
+    expected = choose_and_fit_partitions(clone(model), opened, here, left_out, 1)
     deaths, found = 0, None
     while found is None:
         try:
-            found = fit_partitioned_log(opened, there, execution=Dying(results), **settings)
-        except ib.ClusterLost:
+            found = choose_and_fit_partitions(clone(model), opened, there, left_out, Dying(results))
+        except ib.errors.ClusterLost:
             deaths += 1
             assert deaths < 20
             assert not there.exists()
@@ -545,17 +529,17 @@ def test_a_fit_whose_cluster_dies_again_and_again_comes_to_its_end(
 
 
 def test_surveys_of_parts_are_kept_to_the_bit_and_not_made_twice(opened, tmp_path):
-    plain = surveyed(opened, 3, ib.LocalExecution(1))
+    plain = scan_log(opened, 3, ib.LocalExecution(1))
     for results, known in ((2, 0), (2, 3), (100, 6)):
         kept = UnfinishedFit(tmp_path, opened, 3)
         found = [kept.find(*each) is not None for each in enumerate(opened.partitions)]
         assert sum(found) == known
         with contextlib.suppress(ib.errors.ClusterLost):
-            again = surveyed(opened, 3, Dying(results), kept)
-    assert len(list(tmp_path.glob("survey-*.parquet"))) == 7
-    once_more = surveyed(opened, 3, Dying(0), UnfinishedFit(tmp_path, opened, 3))
+            again = scan_log(opened, 3, Dying(results), kept)
+    assert len(list(tmp_path.glob("scan-*.parquet"))) == 7
+    once_more = scan_log(opened, 3, Dying(0), UnfinishedFit(tmp_path, opened, 3))
     for found in (again, once_more):
-        assert log_digest(found.sample) == log_digest(plain.sample)
+        assert digest_log(found.sample) == digest_log(plain.sample)
         assert found.digests == plain.digests
         for one, other in zip(found.sums, plain.sums, strict=True):
             assert np.asarray(one).tobytes() == np.asarray(other).tobytes()
@@ -567,7 +551,7 @@ def test_surveys_of_other_files_seeds_or_settings_do_not_count(opened, whole, tm
     how = {"instance": "user", "arm": "ad", "time": "time", "loss": "loss"}
     how["execution"] = ib.LocalExecution(1)
     log = ib.logs.open_partitions(source, **how)
-    surveyed(log, 3, ib.LocalExecution(1), UnfinishedFit(tmp_path / "kept", log, 3))
+    scan_log(log, 3, ib.LocalExecution(1), UnfinishedFit(tmp_path / "kept", log, 3))
 
     def known(log, seed=3):
         kept = UnfinishedFit(tmp_path / "kept", log, seed)
@@ -582,14 +566,14 @@ def test_surveys_of_other_files_seeds_or_settings_do_not_count(opened, whole, tm
 
 def test_damaged_notes_of_an_unfinished_fit_are_made_anew(opened, tmp_path):
     kept = UnfinishedFit(tmp_path, opened, 0)
-    some = surveyed(opened, 0, ib.LocalExecution(1), kept).sample
-    errors = kept.tuning(some)
-    errors["one"] = 0.25
-    assert dict(kept.tuning(some)) == {"one": 0.25}
-    text = (tmp_path / "tuning.json").read_text(encoding="utf-8")
-    (tmp_path / "tuning.json").write_text(text.replace("0.25", "0.26"), encoding="utf-8")
-    assert dict(kept.tuning(some)) == {}
-    one, *others = sorted(tmp_path.glob("survey-*.parquet"))
+    some = scan_log(opened, 0, ib.LocalExecution(1), kept).sample
+    errors = kept.errors(some)
+    errors["one"] = np.array([0.25])
+    assert dict(kept.errors(some)) == {"one": [0.25]}
+    text = (tmp_path / "errors.json").read_text(encoding="utf-8")
+    (tmp_path / "errors.json").write_text(text.replace("0.25", "0.26"), encoding="utf-8")
+    assert dict(kept.errors(some)) == {}
+    one, *others = sorted(tmp_path.glob("scan-*.parquet"))
     one.write_bytes(one.read_bytes()[:-1])
     others[0].write_bytes(others[1].read_bytes())
     found = [kept.find(*each) is not None for each in enumerate(opened.partitions)]
@@ -610,7 +594,8 @@ def run(monkeypatch, *arguments):
 
 
 def test_the_command_fits_by_partition_on_a_cluster(folder, cluster, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(surveying, "GROUP_BYTES", 1)  # a partition for each file
+    cut = partial(ib.logs.open_partitions, sizes=EACH_FILE)
+    monkeypatch.setattr("influential_bandits.studies.logs.options.open_partitions", cut)
     address = cluster._client.scheduler.address
     common = ["fit", folder, "--by-partition", "--pooling", "partial"]
     there, here = tmp_path / "there" / "model.json", tmp_path / "here" / "model.json"

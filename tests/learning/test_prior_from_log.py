@@ -81,10 +81,10 @@ def test_the_prior_of_one_of_many_has_its_own_errors():
     assert prior.sigma == model.noise_[2]
 
 
-@pytest.mark.parametrize("pooled", [False, True, "partial"])
-def test_an_instance_that_the_log_has_not_met_is_as_unsure_as_instances_differ(pooled):
+@pytest.mark.parametrize("pooling", ["none", "full", "partial"])
+def test_an_instance_that_the_log_has_not_met_is_as_unsure_as_instances_differ(pooling):
     log = ib.data.synthetic_log(30, 100, 2, interaction=TRUTH, memory=0.8, seed=1)
-    model = ib.InfluenceModel(memory=0.8, pooled=pooled).fit(log)
+    model = ib.InfluenceModel(memory=0.8, pooling=pooling).fit(log)
     prior = model.prior()
     between = np.cov(model.coefficients_, rowvar=False)
     expected = reordered(model.population_covariance_ + between, "psd", 2)
@@ -121,7 +121,7 @@ def test_arms_are_numbered_as_the_policy_numbers_them():
     log = ib.data.synthetic_log(1, 2000, 3, interaction=truth, seed=3)
     model = ib.InfluenceModel(ridge=1e-3).fit(log)
     order = [2, 0, 1]
-    plain, moved = model.prior(), model.prior(arms=[log.arms[k] for k in order])
+    plain, moved = model.prior(), model.prior(arm_names=[log.arm_names[k] for k in order])
     names = named_unknowns(3)
     back = [
         names.index(
@@ -139,4 +139,4 @@ def test_arms_that_are_not_those_of_the_log_are_refused(refused):
     log = ib.data.synthetic_log(1, 100, 2, seed=0)
     model = ib.InfluenceModel().fit(log)
     with refused(ib.errors.InvalidInput, "those of the log in some order"):
-        model.prior(arms=["a", "b"])
+        model.prior(arm_names=["a", "b"])

@@ -117,10 +117,10 @@ def test_intervals_draw_instances_anew(log):
 
 def test_models_predict_from_the_events_just_before():
     log = synthetic_log(20, 60, 2, interaction=0.4 * np.eye(2), memory=0.8, spread=0.5, seed=3)
-    model = InfluenceModel(memory=0.8, pooled=True, drift=True)
+    model = InfluenceModel(memory=0.8, pooling="full", drift=True)
     found = validate(log, {"model": model, "drift": DriftModel()}, last=0.25)
     first = log.without_last(0.25)
-    fitted = InfluenceModel(memory=0.8, pooled=True, drift=True).fit(first)
+    fitted = InfluenceModel(memory=0.8, pooling="full", drift=True).fit(first)
     assert found.models["model"].coefficients_.tobytes() == fitted.coefficients_.tobytes()
     assert not hasattr(model, "coefficients_")
     total = 0.0
@@ -136,7 +136,7 @@ def test_later_events_change_neither_fit_nor_earlier_predictions():
     changed[np.arange(39, 400, 40)] += 1000.0
     who = np.repeat(np.array(log.instances), log.lengths)
     other = EventLog(who, log.item, changed, log.time, membership=log.membership)
-    models = ladder(pooled="partial")
+    models = ladder(pooling="partial")
     one, two = validate(log, models, last=4), validate(other, models, last=4)
     predicted = np.ones(400, bool)
     predicted[39::40] = False
@@ -161,12 +161,12 @@ def test_the_planted_memory_is_chosen(truth):
     log = synthetic_log(
         100, 100, 2, interaction=strength * np.eye(2), memory=truth, spread=0.5, seed=4
     )
-    candidates = [InfluenceModel(memory=m, pooled=True) for m in (0.5, 0.8, 1.0)]
+    candidates = [InfluenceModel(memory=m, pooling="full") for m in (0.5, 0.8, 1.0)]
     model, found = choose(log, candidates)
     assert model.memory == truth
     assert min(found.names, key=found.mse) == " ".join(repr(model).split())
     assert len(found.names) == 3
-    whole = InfluenceModel(memory=truth, pooled=True).fit(log)
+    whole = InfluenceModel(memory=truth, pooling="full").fit(log)
     assert model.coefficients_.tobytes() == whole.coefficients_.tobytes()
 
 
@@ -184,11 +184,11 @@ def test_the_ladder_finds_what_was_planted():
     assert validate(full, ladder()).gains()[2].low > 0
 
 
-@pytest.mark.parametrize("pooled", [False, True, "partial"])
-def test_the_ladder_has_four_rungs(pooled):
-    rungs = ladder(0.7, ridge=3.0, pooled=pooled, level_memory=0.6)
+@pytest.mark.parametrize("pooling", ["none", "full", "partial"])
+def test_the_ladder_has_four_rungs(pooling):
+    rungs = ladder(0.7, ridge=3.0, pooling=pooling, level_memory=0.6)
     assert list(rungs) == ["stationary", "drift", "self-fatigue", "full"]
-    assert rungs["stationary"].pooled is (pooled is not False)
+    assert rungs["stationary"].pooling == ("none" if pooling == "none" else "full")
     assert [rungs[name].level_memory for name in list(rungs)[1:]] == [0.6] * 3
     assert [rungs[name].interaction for name in ("self-fatigue", "full")] == [
         "diagonal",

@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 from influential_bandits.errors import InvalidInput, InvalidLog
-from influential_bandits.logs.addresses import JOB, MARKER, Folder, describe_files
 from influential_bandits.logs.partitions import open_partitions
 from influential_bandits.logs.reading import read_log
-from influential_bandits.logs.repartitioning import repartition_log
+from influential_bandits.logs.remote_folder import JOB, MARKER, RemoteFolder, describe_files
+from influential_bandits.logs.repartition import repartition_log
 from influential_bandits.logs.streaming import stream_log
 from influential_bandits.studies.logs.options import read_for_command
 from influential_bandits.studies.logs.sections import log_section
@@ -276,14 +276,14 @@ def test_an_interrupted_repartitioning_is_not_read_but_goes_on(last, tmp_path, m
     parquet(tmp_path / "log" / "a.parquet", "ann", "bob")
     out = tmp_path / "out"
     step = "remove" if last else "write_json"
-    whole = getattr(Folder, step)
+    whole = getattr(RemoteFolder, step)
 
     def fail(folder, *arguments):
         if last or arguments[0] == MARKER:
             raise ZeroDivisionError
         return whole(folder, *arguments)
 
-    monkeypatch.setattr(Folder, step, fail)
+    monkeypatch.setattr(RemoteFolder, step, fail)
     with pytest.raises(ZeroDivisionError):
         repartition_log(tmp_path / "log", out, **OPTIONS)
     monkeypatch.undo()

@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from influential_bandits.errors import InfluentialBanditsError, InvalidInput, InvalidLog
-from influential_bandits.logs import sources
 from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.membership import Membership
+from influential_bandits.logs.options import ChunkSizes
 from influential_bandits.logs.partitions import open_partitions
 from influential_bandits.logs.reading import read_log
 from influential_bandits.logs.streaming import stream_log
@@ -109,29 +109,31 @@ def outcome_of(path, **options):
     return None
 
 
+SIZES = ChunkSizes(text=1 << 14)  # so that some lines are too long
+
+
 def check_mutation(data, write):
     packed = len(data) % 2
     path = write(gzip.compress(data) if packed else data)
-    log = outcome_of(path, bad_rows="drop")
+    log = outcome_of(path, bad_rows="drop", sizes=SIZES)
     if log is None:
-        assert outcome_of(path) is None
+        assert outcome_of(path, sizes=SIZES) is None
         return 0
     dropped = sum(log.about["dropped"].values())
     assert len(log) + dropped == number_of_rows(data)
     assert np.isfinite(log.loss).all()
     if not dropped:
-        assert len(outcome_of(path)) == len(log)
+        assert len(outcome_of(path, sizes=SIZES)) == len(log)
         return 1
     with pytest.raises(InvalidLog, match=rf"has {dropped} bad row") as raised:
-        read_log(path, loss="loss")
+        read_log(path, loss="loss", sizes=SIZES)
     lines = [int(line) for line in re.findall(r"lines? (\d+)", str(raised.value))]
     assert all(1 < line <= data.count(b"\n") + data.count(b"\r") + 1 for line in lines)
     return 1
 
 
 @pytest.mark.parametrize("text", [PLAIN, QUOTED], ids=["plain", "quoted"])
-def test_every_row_of_a_mutated_file_is_accounted_for(text, write, monkeypatch):
-    monkeypatch.setattr(sources, "BLOCK", 1 << 14)  # so that some lines are too long
+def test_every_row_of_a_mutated_file_is_accounted_for(text, write):
     random = np.random.default_rng(len(text))
     read = sum(check_mutation(mutated(random, text), write) for _ in range(200))
     assert read > 80, "most mutations leave a file that can be read"
@@ -221,11 +223,10 @@ def test_millions_of_blank_lines_take_no_memory_of_their_own(write):
         read_log(inside, loss="loss")
 
 
-def test_many_rows_of_the_wrong_length_take_linear_time(write, monkeypatch):
-    monkeypatch.setattr(sources, "BLOCK", 4096)
+def test_many_rows_of_the_wrong_length_take_linear_time(write):
     path = write(HEADER + "a\nann,a,1,\n" * 20_000 + "ann,a,1,1\n")
     start = clock.monotonic()
-    log = read_log(path, loss="loss", bad_rows="drop")
+    log = read_log(path, loss="loss", bad_rows="drop", sizes=ChunkSizes(text=4096))
     assert clock.monotonic() - start < 10.0
     assert log.about["dropped"] == {"missing value": 20_000, "wrong number of fields": 20_000}
 
@@ -418,12 +419,12 @@ GOOD = {"instance": ["u"], "arm": ["a"], "time": [1], "loss": [1]}
         lambda: Membership({HALF: ["a"]}),
         lambda: Membership({"film": [HALF]}),
         lambda: Membership({HALF: ["a", "b"]}, choose="random"),
-        lambda: Membership({"film": ["a"]}, arms=["a", HALF]),
+        lambda: Membership({"film": ["a"]}, arm_names=["a", HALF]),
         lambda: read_log(GOOD | {"arm": [HALF]}, loss="loss"),
         lambda: read_log(GOOD | {"instance": [HALF]}, loss="loss"),
         lambda: read_log(pd.DataFrame(GOOD | {"arm": [HALF]}, dtype=object), loss="loss"),
         lambda: read_log(GOOD | {HALF: [1]}, loss="loss"),
-        lambda: read_log(GOOD, loss="loss", arms=["a", HALF]),
+        lambda: read_log(GOOD, loss="loss", arm_names=["a", HALF]),
         lambda: read_log(GOOD, loss="loss", items={"a": [HALF]}),
         lambda: read_log(GOOD, loss="loss", items={"a": ["a"], HALF: ["a"]}),
         lambda: read_log(GOOD, loss=HALF),

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from influential_bandits.errors import InvalidInput, InvalidLog
-from influential_bandits.logs.log import EventLog, require_log
+from influential_bandits.logs.log import EventLog, require_log, sort_into_log
 from influential_bandits.logs.membership import Membership
 from influential_bandits.logs.reading import read_log
 
@@ -34,8 +34,8 @@ def histories(log):
     made = {}
     for label in log.instances:
         one = log.history(label)
-        arms = [log.arms[arm] for arm in one.arm]
-        made[label] = (arms, one.loss.tolist(), None if one.time is None else one.time.tolist())
+        items = [log.membership.items[item] for item in one.item]
+        made[label] = (items, one.loss.tolist(), None if one.time is None else one.time.tolist())
     return made
 
 
@@ -49,7 +49,7 @@ def test_events_stand_by_instance_then_time_then_as_given(rows, timed):
     assert log.lengths.tolist() == [len(mine) for mine in expected.values()]
     in_order = [event for mine in expected.values() for event in sorted(mine)]
     assert log.loss.tolist() == [number for _, number, _ in in_order]
-    assert [log.arms[arm] for arm in log.arm] == [what for *_, what in in_order]
+    assert [log.arm_names[arm] for arm in log.arm] == [what for *_, what in in_order]
     if timed:
         assert log.time.tolist() == [time for time, *_ in in_order]
     else:
@@ -62,7 +62,7 @@ def test_taking_instances_keeps_their_histories_in_the_order_asked_for(rows, ran
     chosen = random.sample(range(log.n_instances), random.randint(0, log.n_instances))
     taken = log.take(chosen)
     assert taken.instances == tuple(log.instances[number] for number in chosen)
-    assert taken.arms == log.arms
+    assert taken.arm_names == log.arm_names
     assert taken.membership is log.membership
     expected = histories(log)
     assert histories(taken) == {label: expected[label] for label in taken.instances}
@@ -122,7 +122,7 @@ def test_a_log_of_numbers_and_its_columns_cannot_be_changed():
 
 def test_a_log_of_codes_is_the_log_of_labels():
     by_label = EventLog(["b", "a", "b"], ["y", "x", "x"], [1.0, 2.0, 3.0], [5.0, 1.0, 4.0])
-    by_code = EventLog.of_codes(
+    by_code = sort_into_log(
         ["b", "a"],
         np.array([0, 1, 0]),
         np.array([0, 1, 1], np.int32),
@@ -147,13 +147,22 @@ def test_a_log_becomes_a_frame_of_any_library_that_can_be_read_again(library):
     log = EventLog(["b", "a", "b"], ["y", "x", "x"], [1, 2, 3], [5, 1, 4])
     frame = log.to_frame(library)
     assert type(frame).__module__.startswith(library)
-    again = read_log(frame, instance="instance", arm="item", time="time", loss="loss")
-    assert again.loss.tolist() == log.loss.tolist()
-    assert again.instances == log.instances
-    assert set(again.arms) == set(log.arms)
-    bare = EventLog(["b"], ["y"], [1]).to_frame(library)
-    names = bare.column_names if library == "pyarrow" else list(bare.columns)
+    assert_same(read_log(frame), log)
+    bare = EventLog(["b"], ["y"], [1])
+    names = bare.to_frame("pyarrow").column_names
     assert names == ["instance", "item", "loss"]
+    assert_same(read_log(bare.to_frame(library)), bare)
+    films = EventLog(["b", "a"], ["Ghost", "Alien"], [1, 2], membership=Membership(FILMS))
+    again = read_log(films.to_frame(library))
+    assert_same(again, films)
+    assert again.membership.weights("Ghost") == films.membership.weights("Ghost")
+
+
+def assert_same(one, other):
+    """Compare events by their labels: a log that is read has its arms in order of name."""
+    assert one.instances == other.instances
+    assert set(one.arm_names) <= set(other.arm_names)
+    assert histories(one) == histories(other)
 
 
 def test_a_frame_of_another_library_is_refused(refused):
@@ -165,7 +174,7 @@ def test_items_of_several_arms():
     log = EventLog(["a", "a"], ["Alien", "Ghost"], [1, 2], membership=Membership(FILMS))
     assert log.item.tolist() == [0, 2]
     assert "items of several arms" in repr(log)
-    assert log.arms == ("Comedy", "Drama", "Horror", "Sci-Fi")
+    assert log.arm_names == ("Comedy", "Drama", "Horror", "Sci-Fi")
     by_number = EventLog(["a", "a"], [0, 2], [1, 2], membership=Membership(FILMS))
     assert by_number.item.tolist() == [0, 2]
 
@@ -214,7 +223,7 @@ members = st.dictionaries(
 @given(members)
 def test_the_weights_of_an_item_are_equal_and_sum_to_one(items):
     membership = Membership(items)
-    assert membership.arms == tuple(sorted({arm for many in items.values() for arm in many}))
+    assert membership.arm_names == tuple(sorted({arm for many in items.values() for arm in many}))
     for item, arms in items.items():
         weights = membership.weights(item)
         assert set(weights) == set(arms)
@@ -229,7 +238,7 @@ def test_a_random_arm_depends_on_seed_and_item_alone(items, seed, random):
     order = random.sample(list(items), len(items))
     again = Membership(
         {item: items[item] for item in order[: len(order) // 2 + 1]},
-        arms=chosen.arms,
+        arm_names=chosen.arm_names,
         choose="random",
         seed=seed,
     )
@@ -252,7 +261,7 @@ def test_memberships_that_are_refused(refused):
     with refused(InvalidInput, "'Jaws'", "no arm"):
         Membership({"Jaws": []})
     with refused(InvalidInput, "'Alien'", "unknown arm 'Horror'"):
-        Membership(FILMS, arms=["Comedy"])
+        Membership(FILMS, arm_names=["Comedy"])
     with refused(InvalidInput, "no item 'Jaws'"):
         Membership(FILMS).weights("Jaws")
     assert repr(Membership(FILMS)).endswith("2 items belong to several)")

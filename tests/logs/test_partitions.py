@@ -7,6 +7,7 @@ import subprocess
 import sys
 import uuid
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import fsspec
@@ -21,11 +22,12 @@ from hypothesis import strategies as st
 from influential_bandits.errors import InvalidInput, InvalidLog
 from influential_bandits.execution.dask import DaskExecution
 from influential_bandits.execution.local import LocalExecution
-from influential_bandits.logs import partitions, shuffling, sources, surveying
-from influential_bandits.logs.log import joined
-from influential_bandits.logs.partitions import open_partitions
+from influential_bandits.logs import partitions
+from influential_bandits.logs import repartition as module
+from influential_bandits.logs.log import concatenate_logs
+from influential_bandits.logs.options import ChunkSizes
 from influential_bandits.logs.reading import read_log
-from influential_bandits.logs.repartitioning import MARKER, repartition_log
+from influential_bandits.logs.remote_folder import MARKER, RemoteFolder
 
 ONE = LocalExecution(threads=1)
 SMALL, LARGE = 200_000, 1_000_000  # events; to hold the difference would take 40 MB or more
@@ -33,28 +35,27 @@ ALLOWED = 20 << 10  # KiB by which the large log may need more memory
 MEASURED = """
 import json, sys
 from pathlib import Path
-from influential_bandits.logs import partitions, shuffling, sources, surveying
-from influential_bandits.execution.local import LocalExecution
+from influential_bandits.logs.options import ChunkSizes
+from influential_bandits.logs.partitions import open_partitions
 
-shuffling.EVENTS_PER_PARTITION = shuffling.ROWS_PER_RUN = sources.ROWS = 50_000
-surveying.GROUP_BYTES = 1
-with partitions.open_partitions(
-    sys.argv[1], loss="loss", execution=LocalExecution(threads=1), key="loss"
-) as log:
+sizes = ChunkSizes(rows=50_000, held=50_000, partition=50_000, group=1)
+with open_partitions(sys.argv[1], loss="loss", execution=1, key="loss", sizes=sizes) as log:
     events = sum(len(part) for part in log)
 status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
 print(json.dumps([events, len(log.partitions), int(status["VmHWM"].split()[0])]))
 """
 
 
-@pytest.fixture(autouse=True)
-def small_pieces(monkeypatch):
-    """Groups, batches, runs and buckets so small that a little log has many of them."""
-    monkeypatch.setattr(surveying, "GROUP_BYTES", 1)
-    monkeypatch.setattr(surveying, "FEWEST_MERGED", 5)
-    monkeypatch.setattr(sources, "ROWS", 40)
-    monkeypatch.setattr(shuffling, "ROWS_PER_RUN", 50)
-    monkeypatch.setattr(shuffling, "EVENTS_PER_PARTITION", 100)
+# Groups, chunks and partitions so small that a little log has many of them.
+SIZES = ChunkSizes(rows=40, held=50, hashes=5, group=1, partition=100)
+
+
+def open_partitions(address, **options):
+    return partitions.open_partitions(address, **{"sizes": SIZES} | options)
+
+
+def repartition_log(address, out, **options):
+    return module.repartition_log(address, out, **{"sizes": SIZES} | options)
 
 
 @pytest.fixture(autouse=True)
@@ -140,9 +141,9 @@ def assert_same(log, expected):
     assert len(labels) == len(set(labels)) == log.n_instances
     assert [part.n_events for part in log.partitions] == [part.n_events for part in logs]
     assert (log.n_events, log.about) == (expected.n_events, expected.about)
-    mine, theirs = by_label(joined(logs)), by_label(expected)
+    mine, theirs = by_label(concatenate_logs(logs)), by_label(expected)
     assert mine.instances == theirs.instances
-    assert log.arms == theirs.arms
+    assert log.arm_names == theirs.arm_names
     assert log.membership.items == theirs.membership.items
     for name in ("offsets", "item", "loss"):
         np.testing.assert_array_equal(getattr(mine, name), getattr(theirs, name))
@@ -162,7 +163,7 @@ def assert_same(log, expected):
         {},
         {"categories": "|"},
         {"categories": "|", "choose": "random", "seed": 3},
-        {"time": None, "arms": ["z", "x", "y|z", "w|x", "none"]},
+        {"time": None, "arm_names": ["z", "x", "y|z", "w|x", "none"]},
         {"items": {"x": ["b"], "y|z": "a", "z": ["c", "a"], "w|x": ["b"], "q": ["d"]}},
     ],
 )
@@ -177,7 +178,7 @@ def test_partitions_have_the_events_of_read_log(cut, options, tmp_path):
 def test_histories_are_those_of_the_slow_version(cut, tmp_path):
     folder = write(tmp_path / "log", *cut(rows()))
     with open_partitions(folder, loss="loss") as log:
-        assert histories(joined(list(log))) == plain(folder)
+        assert histories(concatenate_logs(list(log))) == plain(folder)
 
 
 @settings(
@@ -203,27 +204,25 @@ def test_files_by_instance_are_taken_as_they_are(tmp_path, home):
     assert repr(log) == "PartitionedLog(400 events, 23 instances, 4 arms, 5 partitions)"
 
 
-def test_small_neighbours_are_one_partition(tmp_path, home, monkeypatch):
-    monkeypatch.setattr(surveying, "GROUP_BYTES", 1 << 20)
+def test_small_neighbours_are_one_partition(tmp_path, home):
     folder = write(tmp_path / "log", *interleaved(rows()))
-    log = open_partitions(folder, loss="loss")
+    log = open_partitions(folder, loss="loss", sizes=replace(SIZES, group=1 << 20))
     assert not list(home.iterdir())
     assert len(log.partitions) == 1
     assert_same(log, read_log(folder, loss="loss"))
 
 
-def test_large_files_are_repartitioned(tmp_path, home, monkeypatch):
-    monkeypatch.setattr(shuffling, "MOST_EVENTS", 50)
+def test_large_files_are_repartitioned(tmp_path, home):
     folder = write(tmp_path / "log", *by_instance(rows()))
-    with open_partitions(folder, loss="loss") as log:
+    sizes = replace(SIZES, largest_partition=50)
+    with open_partitions(folder, loss="loss", sizes=sizes) as log:
         assert list(home.iterdir())
         assert_same(log, read_log(folder, loss="loss"))
 
 
 @pytest.mark.parametrize("users", ["anywhere", "one after the other", "apart"])
-def test_large_files_are_read_by_several_workers(users, tmp_path, monkeypatch):
-    monkeypatch.setattr(shuffling, "MOST_EVENTS", 200)
-    monkeypatch.setattr(surveying, "SPLIT_BYTES", 1)
+def test_large_files_are_read_by_several_workers(users, tmp_path):
+    sizes = replace(SIZES, largest_partition=200, split=1)
     frame = rows(401)
     frame["instance"] = {
         "anywhere": frame["instance"],
@@ -233,15 +232,15 @@ def test_large_files_are_read_by_several_workers(users, tmp_path, monkeypatch):
     (tmp_path / "log").mkdir()
     for name, part in (("a", frame[:1]), ("b", frame), ("c", frame[-1:])):
         part.to_parquet(tmp_path / "log" / f"{name}.parquet", index=False, row_group_size=20)
-    with open_partitions(tmp_path / "log", loss="loss") as log:
+    with open_partitions(tmp_path / "log", loss="loss", sizes=sizes) as log:
         assert_same(log, read_log(tmp_path / "log", loss="loss"))
-    with open_partitions(tmp_path / "log" / "b.parquet", loss="loss") as log:
+    with open_partitions(tmp_path / "log" / "b.parquet", loss="loss", sizes=sizes) as log:
         assert len(log.partitions) == 5
         assert_same(log, read_log(tmp_path / "log" / "b.parquet", loss="loss"))
     frame.loc[[133, 250], "loss"] = None
     frame.to_parquet(tmp_path / "log" / "b.parquet", index=False, row_group_size=20)
     with pytest.raises(InvalidLog, match=r"rows 133 of b.parquet, 250 of b.parquet: loss"):
-        open_partitions(tmp_path / "log", loss="loss")
+        open_partitions(tmp_path / "log", loss="loss", sizes=sizes)
 
 
 @pytest.mark.parametrize("label", ["{}", "ä{}", "日本 {}"])
@@ -316,7 +315,7 @@ def test_bad_rows_are_named_by_file(tmp_path):
     assert str(failed.value) == (
         "log has 42 bad rows: 41 × missing value (rows 0 of day=01/events.parquet, 2 of "
         "day=01/events.parquet, 4 of day=01/events.parquet, …: loss nan); 1 × not finite (row 0 of "
-        "day=03/events.parquet: loss inf), counted from 0. Mend them, or leave them out with "
+        "day=03/events.parquet: loss inf), counted from 0. Fix them, or leave them out with "
         "bad_rows='drop' (--drop-bad-rows on the command line)"
     ).replace("nan", "None")
     with open_partitions(folder, loss="loss", bad_rows="drop") as log:
@@ -326,7 +325,7 @@ def test_bad_rows_are_named_by_file(tmp_path):
 
 def test_unknown_arms_are_bad_rows(tmp_path):
     folder = write(tmp_path / "log", *by_instance(rows()))
-    options = {"loss": "loss", "arms": ["x", "z"], "bad_rows": "drop"}
+    options = {"loss": "loss", "arm_names": ["x", "z"], "bad_rows": "drop"}
     with open_partitions(folder, **options) as log:
         assert log.about["dropped"]["unknown arm"] > 50
         assert_same(log, read_log(folder, **options))
@@ -370,9 +369,9 @@ def test_what_cannot_be_opened_is_said(tmp_path):
         open_partitions(folder, loss="Loss")
     with pytest.raises(InvalidInput, match=r"no option colour, separator"):
         open_partitions(folder, loss="loss", separator=",", colour="red")
-    with pytest.raises(InvalidInput, match=r"there is no file or folder .*/nowhere"):
+    with pytest.raises(FileNotFoundError, match=r"there is no file or folder .*/nowhere"):
         open_partitions(tmp_path / "nowhere", loss="loss")
-    with pytest.raises(InvalidInput, match=r"there is no file or folder memory://nowhere"):
+    with pytest.raises(FileNotFoundError, match=r"there is no file or folder memory://nowhere"):
         open_partitions("memory://nowhere", loss="loss")
     with pytest.raises(InvalidInput, match=r"foo://bar cannot be reached: Protocol not known"):
         open_partitions("foo://bar", loss="loss")
@@ -509,15 +508,14 @@ def test_a_cluster_says_what_is_wrong_with_rows(tmp_path, cluster):
         open_partitions(folder, loss="loss", execution=cluster)
 
 
-def test_a_cluster_writes_the_same_files(tmp_path, cluster, monkeypatch):
-    monkeypatch.setattr(sources, "ROWS", 1 << 18)  # workers have their own, and cut row groups so
+def test_a_cluster_writes_the_same_files(tmp_path, cluster):
     folder = write(tmp_path / "log", *interleaved(rows()))
     for name, execution in (("here", None), ("there", cluster)):
         repartition_log(folder, tmp_path / name, execution=execution, loss="loss")
     assert files(tmp_path / "here") == files(tmp_path / "there")
 
 
-def test_repartitioned_files_stay_and_are_complete(tmp_path, monkeypatch):
+def test_repartitioned_files_stay_and_are_complete(tmp_path):
     folder = write(tmp_path / "log", *interleaved(rows()))
     out = tmp_path / "out"
     made = repartition_log(folder, out, rating="loss", best=4)
@@ -526,10 +524,10 @@ def test_repartitioned_files_stay_and_are_complete(tmp_path, monkeypatch):
     assert sorted(files(out)) == [MARKER, *(f"part-{n:06d}.parquet" for n in range(4))]
     assert all(path.is_file() for path in out.iterdir())
     expected = read_log(folder, rating="loss", best=4)
-    monkeypatch.setattr(shuffling, "MOST_EVENTS", 50)  # the marker says that they are as they are
-    log = open_partitions(out, loss="loss")
+    sizes = replace(SIZES, largest_partition=50)  # the marker says that they are as they are
+    log = open_partitions(out, loss="loss", sizes=sizes)
     assert log.partitions[0].group.folder.address == str(out)
-    assert histories(by_label(joined(list(log)))) == histories(expected)
+    assert histories(by_label(concatenate_logs(list(log)))) == histories(expected)
     before = files(out)
     assert repartition_log(folder, out, rating="loss", best=4) == made
     assert files(out) == before
@@ -543,7 +541,9 @@ def test_repartitioning_goes_on_where_it_was(tmp_path, monkeypatch):
     for least in ("events-000003.json", "part-000002.parquet"):
         out = tmp_path / least
         with monkeypatch.context() as patch:
-            patch.setattr("influential_bandits.logs.addresses.Folder.writing", _failing(least))
+            patch.setattr(
+                "influential_bandits.logs.remote_folder.RemoteFolder.writing", _failing(least)
+            )
             with pytest.raises(OSError, match=r"no space"):
                 repartition_log(folder, out, **options)
         assert not (out / MARKER).exists()
@@ -555,14 +555,12 @@ def test_repartitioning_goes_on_where_it_was(tmp_path, monkeypatch):
 
 
 def _failing(name):
-    from influential_bandits.logs.addresses import Folder
+    writing = RemoteFolder.writing
 
-    writing = Folder.writing
-
-    def fail(folder, file, meanwhile=""):
+    def fail(folder, file, *rest, **options):
         if file == name:
             raise OSError("no space")
-        return writing(folder, file, meanwhile)
+        return writing(folder, file, *rest, **options)
 
     return fail
 

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from influential_bandits.errors import InvalidInput, InvalidLog
-from influential_bandits.logs import sources
+from influential_bandits.errors import InvalidInput, InvalidLog, MissingFile
+from influential_bandits.logs.label_codes import LabelCodes, hash_rows
 from influential_bandits.logs.log import EventLog
-from influential_bandits.logs.numbering import Numbering, hashes
+from influential_bandits.logs.options import ChunkSizes
 from influential_bandits.logs.reading import read_log
 
 HEADER = "instance,arm,time,loss\n"
@@ -28,7 +28,7 @@ COLUMNS = {
     "time": [2, 1, 1],
     "loss": [0.5, 1.0, -2.0],
 }
-AGAIN = "Mend them, or leave them out with bad_rows='drop'"
+AGAIN = "Fix them, or leave them out with bad_rows='drop'"
 
 
 @pytest.fixture
@@ -169,7 +169,7 @@ def test_every_source_gives_the_same_log(source, write):
     log = read_log(source(write), loss="loss")
     assert rows(log) == EXPECTED
     assert log.instances == ("ann", "bob")
-    assert log.arms == ("x", "y")
+    assert log.arm_names == ("x", "y")
     assert log.about["dropped"] == {}
     assert log.about["repeated"] == 0
     assert log.about["conversion"] == "loss = loss"
@@ -201,10 +201,10 @@ def test_labels_are_the_same_whatever_their_type():
     for labels in kinds:
         log = read_log({"who": labels, "what": labels, "loss": [1, 2]}, instance="who", arm="what",
                        time=None, loss="loss")  # fmt: skip
-        assert log.instances == log.arms == ("1", "20")
+        assert log.instances == log.arm_names == ("1", "20")
 
 
-def test_rows_in_many_blocks_are_read_as_in_one(write, monkeypatch):
+def test_rows_in_many_blocks_are_read_as_in_one(write):
     lines = [f"user {n % 7},{'xyz'[n % 3]},{n * 37 % 101},{n}" for n in range(500)]
     lines[50:50] = ["", "too,few"]
     lines[300:300] = ["a,b,1,2,3", "user 1,x,1,bad"]
@@ -216,12 +216,12 @@ def test_rows_in_many_blocks_are_read_as_in_one(write, monkeypatch):
     assert "(lines 53, 302: text 'too,few')" in str(caught.value)
     assert "(line 303: loss 'bad')" in str(caught.value)
     for size in (64, 100, 1000):
-        monkeypatch.setattr(sources, "BLOCK", size)
-        blocks = read_log(path, loss="loss", bad_rows="drop")
+        sizes = ChunkSizes(text=size)
+        blocks = read_log(path, loss="loss", bad_rows="drop", sizes=sizes)
         assert rows(blocks) == rows(whole)
         assert blocks.about == whole.about
         with pytest.raises(InvalidLog) as again:
-            read_log(path, loss="loss")
+            read_log(path, loss="loss", sizes=sizes)
         assert str(again.value) == str(caught.value)
 
 
@@ -300,10 +300,10 @@ def test_without_times_the_order_of_rows_is_kept():
 def test_arms_do_not_depend_on_the_order_of_rows(write):
     lines = GOOD.splitlines()
     turned = read_log(write("\n".join([lines[0], *lines[:0:-1]])), loss="loss")
-    assert turned.arms == ("x", "y")
-    fixed = read_log(COLUMNS, loss="loss", arms=["z", "y", "x"])
-    assert fixed.arms == ("z", "y", "x")
-    assert [fixed.arms[arm] for arm in fixed.arm] == ["x", "y", "x"]
+    assert turned.arm_names == ("x", "y")
+    fixed = read_log(COLUMNS, loss="loss", arm_names=["z", "y", "x"])
+    assert fixed.arm_names == ("z", "y", "x")
+    assert [fixed.arm_names[arm] for arm in fixed.arm] == ["x", "y", "x"]
 
 
 FILMS = {
@@ -315,19 +315,19 @@ FILMS = {
 
 def test_several_categories_in_text():
     log = read_log(FILMS, time=None, loss="loss", categories="|")
-    assert log.arms == ("Comedy", "Drama", "Horror")
+    assert log.arm_names == ("Comedy", "Drama", "Horror")
     assert log.membership.weights("Horror| Comedy |") == {"Horror": 0.5, "Comedy": 0.5}
     assert [item for _, item, *_ in rows(log)] == FILMS["arm"]
     chosen = read_log(FILMS, time=None, loss="loss", categories="|", choose="random", seed=5)
     assert chosen.membership.single
-    assert chosen.arms == log.arms
+    assert chosen.arm_names == log.arm_names
 
 
 def test_items_of_a_catalogue():
     log = {"instance": ["a", "b"], "arm": [10, 7], "loss": [1, 2]}
     items = {7: ["Comedy"], 8: ["Western"], 10: ["Drama", "Comedy"]}
     read = read_log(log, time=None, loss="loss", items=items)
-    assert read.arms == ("Comedy", "Drama", "Western")
+    assert read.arm_names == ("Comedy", "Drama", "Western")
     assert read.membership.items == ("7", "8", "10")
     assert read.item.tolist() == [2, 0]
     texts = {7: "Comedy", 8: "Western", 10: "Drama|Comedy"}
@@ -397,7 +397,7 @@ def test_every_kind_of_bad_row_is_named_with_its_lines(reason, write, refused):
     if reason == "unreadable time":
         good = GOOD.replace(",2,", ",1970-01-02,").replace(",1,", ",1970-01-01,").encode()
     path = write(good + line + b"\n" + good.splitlines()[1].replace(b"ann", b"zoe") + b"\n")
-    options = {"loss": "loss", "arms": ["x", "y"], "key": ["instance", "time", "arm"]}
+    options = {"loss": "loss", "arm_names": ["x", "y"], "key": ["instance", "time", "arm"]}
     with refused(InvalidLog, "log.csv has 1 bad row: ", f"1 × {reason} (line 5", example, AGAIN):
         read_log(path, **options)
     log = read_log(path, **options, bad_rows="drop")
@@ -444,12 +444,11 @@ def test_rows_that_are_wrong_in_two_ways(write, refused):
     assert rows(read_log(path, loss="loss", bad_rows="drop")) == EXPECTED
 
 
-def test_characters_across_blocks(write, monkeypatch):
-    monkeypatch.setattr(sources, "BLOCK", 64)
+def test_characters_across_blocks(write):
     names = ["é" * n + "€" * (n % 5) + "😀" for n in range(1, 9)]
     lines = "".join(f"{name},x,1,1\n" for name in names)
     path = write((HEADER + lines).encode() + b"\xf0\x9f\x98,x,1,1\n" + "é,x,1,1".encode())
-    log = read_log(path, loss="loss", bad_rows="drop")
+    log = read_log(path, loss="loss", bad_rows="drop", sizes=ChunkSizes(text=64))
     assert log.instances == (*names, "é")
     assert log.about["dropped"] == {"invalid UTF-8": 1}
 
@@ -464,7 +463,7 @@ def test_lines_that_end_in_carriage_returns(write, refused):
 def test_arms_of_bad_rows_are_no_arms(write):
     path = write(GOOD + "ann,w,1,bad\nzoe,x,1,\n")
     log = read_log(path, loss="loss", bad_rows="drop")
-    assert log.arms == ("x", "y")
+    assert log.arm_names == ("x", "y")
     assert log.instances == ("ann", "bob")
     assert log.about["dropped"] == {"missing value": 1, "not a number": 1}
 
@@ -475,9 +474,9 @@ def test_unknown_items_and_arms_of_items(refused):
     with refused(
         InvalidLog, "1 × unknown item (row 1: arm '9')", "1 × unknown arm (row 2: arm '8')"
     ):
-        read_log(log, time=None, loss="loss", items=items, arms=["Comedy"])
+        read_log(log, time=None, loss="loss", items=items, arm_names=["Comedy"])
     with refused(InvalidLog, "1 × unknown arm (row 1: arm 'Drama')"):
-        read_log(FILMS, time=None, loss="loss", categories="|", arms=["Comedy", "Horror"])
+        read_log(FILMS, time=None, loss="loss", categories="|", arm_names=["Comedy", "Horror"])
     with refused(InvalidLog, "1 × missing value (row 0: arm '|')"):
         read_log(FILMS | {"arm": ["|", "x", "y"]}, time=None, loss="loss", categories="|")
 
@@ -488,7 +487,7 @@ def test_unknown_items_and_arms_of_items(refused):
 @pytest.mark.parametrize(
     ("options", "mentions"),
     [
-        ({}, ["loss=", "rating=", "reward=", "none"]),
+        ({"best": 5}, ["best="]),
         ({"loss": "loss", "reward": "loss"}, ["exactly one", "loss and reward"]),
         ({"rating": "loss"}, ["best="]),
         ({"loss": "loss", "best": 5}, ["best="]),
@@ -498,9 +497,9 @@ def test_unknown_items_and_arms_of_items(refused):
         ({"loss": "loss", "categories": ""}, ["categories", "''"]),
         ({"loss": "loss", "separator": ",,"}, ["one character", "',,'"]),
         ({"loss": 3}, ["loss must be the name of a column", "3"]),
-        ({"loss": "loss", "arms": "xy"}, ["list of names", "'xy'"]),
-        ({"loss": "loss", "arms": 3}, ["arms must be a list of names", "3"]),
-        ({"loss": "loss", "arms": ["x", "x"]}, ["different"]),
+        ({"loss": "loss", "arm_names": "xy"}, ["list of names", "'xy'"]),
+        ({"loss": "loss", "arm_names": 3}, ["arm_names must be a list of names", "3"]),
+        ({"loss": "loss", "arm_names": ["x", "x"]}, ["different"]),
         ({"loss": "loss", "items": ["x"]}, ["items must map", "['x']"]),
         ({"loss": "loss", "items": {"x": 3}}, ["item 'x'", "list of arms", "3"]),
         ({"loss": "loss", "key": 3}, ["key must be a list of names", "3"]),
@@ -509,6 +508,11 @@ def test_unknown_items_and_arms_of_items(refused):
 def test_options_that_are_refused(options, mentions, refused):
     with refused(InvalidInput, *mentions):
         read_log(COLUMNS, **options)
+
+
+def test_a_table_without_losses_needs_a_column_of_outcomes(refused):
+    with refused(InvalidInput, "loss=", "rating=", "reward=", "none"):
+        read_log({"instance": ["a"], "arm": ["x"], "stars": [1]})
 
 
 def test_missing_columns(write, refused):
@@ -532,7 +536,7 @@ def test_separators_that_do_not_fit(write, refused):
 
 
 def test_files_that_cannot_be_read(write, tmp_path, refused):
-    with refused(InvalidInput, "there is no file", "nowhere.csv"):
+    with refused(MissingFile, "there is no file", "nowhere.csv"):
         read_log(tmp_path / "nowhere.csv", loss="loss")
     with refused(InvalidInput, "folder without Parquet"):
         read_log(write(GOOD).parent, loss="loss")
@@ -552,10 +556,10 @@ def test_files_that_cannot_be_read(write, tmp_path, refused):
         read_log(write(HEADER + "a,x,1,bad\n" * 2), loss="loss", bad_rows="drop")
 
 
-def test_lines_that_are_too_long(write, monkeypatch, refused):
-    monkeypatch.setattr(sources, "BLOCK", 64)
+def test_lines_that_are_too_long(write, refused):
+    path, sizes = write(GOOD + 'ann,"x,1,1\n' + "bob,x,2,2\n" * 100), ChunkSizes(text=64)
     with refused(InvalidLog, "quoted value without an end, or a line of more than"):
-        read_log(write(GOOD + 'ann,"x,1,1\n' + "bob,x,2,2\n" * 100), loss="loss")
+        read_log(path, loss="loss", sizes=sizes)
 
 
 def test_compressed_files_that_are_cut_or_broken(write, refused):
@@ -607,22 +611,22 @@ def test_a_progress_bar_can_be_asked_for(write, capfd):
 
 @given(st.lists(st.lists(st.text(max_size=4), max_size=30), max_size=5))
 def test_labels_are_numbered_by_first_appearance(batches):
-    numbering, expected = Numbering(), {}
+    codes_of, expected = LabelCodes(), {}
     for batch in batches:
-        codes = numbering.numbers(pa.array(batch, pa.string()))
+        codes = codes_of.encode(pa.array(batch, pa.string()))
         assert codes.tolist() == [expected.setdefault(text, len(expected)) for text in batch]
-    assert numbering.labels == list(expected)
+    assert codes_of.labels == list(expected)
 
 
 def test_many_labels_make_the_table_of_numbers_grow():
     texts = pa.array([str(n * n % 30_011) for n in range(40_000)])
-    numbering = Numbering()
-    codes = numbering.numbers(texts)
-    assert [numbering.labels[code] for code in codes] == texts.to_pylist()
-    assert len(set(numbering.labels)) == len(numbering)
-    assert numbering.numbers(texts[100:200]).tolist() == codes[100:200].tolist()
+    codes_of = LabelCodes()
+    codes = codes_of.encode(texts)
+    assert [codes_of.labels[code] for code in codes] == texts.to_pylist()
+    assert len(set(codes_of.labels)) == len(codes_of)
+    assert codes_of.encode(texts[100:200]).tolist() == codes[100:200].tolist()
 
 
 def test_columns_of_a_key_do_not_run_into_one_another():
-    one = hashes([pa.array(["a", "ab"]), pa.array(["bc", "c"])])
+    one = hash_rows([pa.array(["a", "ab"]), pa.array(["bc", "c"])])
     assert (one[0] != one[1]).all()

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from influential_bandits.errors import InvalidInput, InvalidLog
-from influential_bandits.logs import sources, streaming
+from influential_bandits.errors import InvalidInput, InvalidLog, MissingFile
+from influential_bandits.logs.options import ChunkSizes
 from influential_bandits.logs.reading import read_log
 from influential_bandits.logs.streaming import stream_log
 
@@ -25,12 +25,15 @@ ALLOWED = 24 << 10  # KiB by which the large file may need more memory
 MEASURED = """
 import json, sys
 from pathlib import Path
-from influential_bandits.logs import sources
+from influential_bandits.logs.options import ChunkSizes
 from influential_bandits.logs.streaming import stream_log
 
-sources.BLOCK = 1 << 18  # Arrow reads some dozens of blocks ahead
 stream = stream_log(
-    sys.argv[1], loss="loss", events_per_part=50_000, grouped=bool(int(sys.argv[2]))
+    sys.argv[1],
+    loss="loss",
+    events_per_part=50_000,
+    grouped=bool(int(sys.argv[2])),
+    sizes=ChunkSizes(text=1 << 18),  # Arrow reads some dozens of blocks ahead
 )
 events = sum(len(part) for part in stream)
 status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
@@ -68,26 +71,26 @@ def write_csv(path, columns):
     return path
 
 
-@pytest.fixture
-def small_pieces(monkeypatch):
-    """Blocks and runs so small that a little file has many of them."""
-    monkeypatch.setattr(sources, "BLOCK", 4096)
-    monkeypatch.setattr(sources, "ROWS", 300)
-    monkeypatch.setattr(streaming, "FEWEST_HELD", 500)
+# Chunks so small that a little file has many of them.
+SIZES = ChunkSizes(text=4096, rows=300, held=500)
 
 
-OPTIONS = [{}, {"categories": "|"}, {"time": None}, {"arms": ["z", "y|z", "w|x", "x"]}]
+def small_stream(source, **options):
+    return stream_log(source, sizes=SIZES, **options)
+
+
+OPTIONS = [{}, {"categories": "|"}, {"time": None}, {"arm_names": ["z", "y|z", "w|x", "x"]}]
 
 
 @pytest.mark.parametrize("grouped", [False, True])
 @pytest.mark.parametrize("options", OPTIONS, ids=["plain", "categories", "timeless", "arms"])
-def test_parts_have_the_histories_of_the_log(grouped, options, tmp_path, small_pieces):
+def test_parts_have_the_histories_of_the_log(grouped, options, tmp_path):
     columns = table(3000, grouped=grouped)
     path = write_csv(tmp_path / "log.csv", columns)
     whole = read_log(path, loss="loss", **options)
     for source in (path, columns):
-        stream = stream_log(source, loss="loss", events_per_part=200, grouped=grouped, **options)
-        assert stream.arms == whole.arms
+        stream = small_stream(source, loss="loss", events_per_part=200, grouped=grouped, **options)
+        assert stream.arm_names == whole.arm_names
         for _ in range(2):
             parts = list(stream)
             assert histories(*parts) == histories(whole)
@@ -111,31 +114,31 @@ def test_parts_of_any_size_are_the_log(rows, size, grouped):
     rows = sorted(rows, key=lambda row: row[0]) if grouped else rows
     who, what, time = map(list, zip(*rows, strict=True))
     columns = {"instance": who, "arm": what, "time": time, "loss": list(range(len(rows)))}
-    with stream_log(columns, loss="loss", events_per_part=size, grouped=grouped) as stream:
+    with small_stream(columns, loss="loss", events_per_part=size, grouped=grouped) as stream:
         parts = list(stream)
     assert histories(*parts) == histories(read_log(columns, loss="loss"))
     assert all(len(part) for part in parts)
 
 
-def test_a_folder_of_parquet_files(tmp_path, small_pieces):
+def test_a_folder_of_parquet_files(tmp_path):
     columns = pa.table(table(2000))
     for number in range(4):
         part = columns[number * 500 : number * 500 + 500]
         pq.write_table(part, tmp_path / f"{number}.parquet", row_group_size=100)
-    with stream_log(tmp_path, loss="loss", events_per_part=300) as stream:
+    with small_stream(tmp_path, loss="loss", events_per_part=300) as stream:
         assert histories(*stream) == histories(read_log(tmp_path, loss="loss"))
 
 
 @pytest.mark.parametrize("grouped", [False, True])
-def test_bad_rows_are_counted_over_the_whole_file(grouped, tmp_path, small_pieces, refused):
+def test_bad_rows_are_counted_over_the_whole_file(grouped, tmp_path, refused):
     columns = {name: column.tolist() for name, column in table(3000, grouped=grouped).items()}
     for row, value in ((5, "bad"), (1500, "worse"), (2999, "")):
         columns["loss"][row] = value
     path = write_csv(tmp_path / "log.csv", columns)
     options = {"loss": "loss", "events_per_part": 200, "grouped": grouped}
     with refused(InvalidLog, "2 × not a number (lines 7, 1502: loss 'bad')", "(line 3001: loss"):
-        stream_log(path, **options)
-    stream = stream_log(path, **options, bad_rows="drop")
+        small_stream(path, **options)
+    stream = small_stream(path, **options, bad_rows="drop")
     assert stream.about["dropped"] == {"missing value": 1, "not a number": 2}
     assert stream.n_events == 2997
     whole = read_log(path, loss="loss", bad_rows="drop")
@@ -143,101 +146,101 @@ def test_bad_rows_are_counted_over_the_whole_file(grouped, tmp_path, small_piece
     assert all(part.about["dropped"] == whole.about["dropped"] for part in stream)
 
 
-def test_with_known_arms_a_grouped_file_is_read_once(tmp_path, small_pieces, refused):
+def test_with_known_arms_a_grouped_file_is_read_once(tmp_path, refused):
     columns = {name: column.tolist() for name, column in table(3000, grouped=True).items()}
     columns["loss"][2500] = "bad"
     path = write_csv(tmp_path / "log.csv", columns)
     arms = ["x", "y|z", "z", "w|x"]
-    options = {"loss": "loss", "events_per_part": 200, "grouped": True, "arms": arms}
-    stream = stream_log(path, **options)
+    options = {"loss": "loss", "events_per_part": 200, "grouped": True, "arm_names": arms}
+    stream = small_stream(path, **options)
     assert repr(stream) == "LogStream(4 arms)"
     parts = iter(stream)
     assert len(next(parts)) >= 200
     with refused(InvalidLog, "1 × not a number (line 2502: loss 'bad')"):
         list(parts)
-    dropping = stream_log(path, **options, bad_rows="drop")
+    dropping = small_stream(path, **options, bad_rows="drop")
     assert sum(len(part) for part in dropping) == dropping.n_events == 2999
     assert dropping.about["dropped"] == {"not a number": 1}
 
 
 @pytest.mark.parametrize("grouped", [False, True])
 @pytest.mark.parametrize("key", [["instance", "time"], ["instance", "arm", "time"]])
-def test_duplicate_keys(grouped, key, small_pieces, refused):
+def test_duplicate_keys(grouped, key, refused):
     columns = table(3000, grouped=grouped)
     options = {"loss": "loss", "key": key}
     whole = read_log(columns, **options, bad_rows="drop")
     assert whole.about["dropped"]["duplicate key"] > 100
-    stream = stream_log(columns, events_per_part=200, grouped=grouped, **options, bad_rows="drop")
+    stream = small_stream(columns, events_per_part=200, grouped=grouped, **options, bad_rows="drop")
     assert histories(*stream) == histories(whole)
     assert stream.about["dropped"] == whole.about["dropped"]
     assert stream.n_events == len(whole)
     with pytest.raises(InvalidLog) as all_at_once:
         read_log(columns, **options)
     with pytest.raises(InvalidLog) as in_parts:
-        stream_log(columns, events_per_part=200, grouped=grouped, **options)
+        small_stream(columns, events_per_part=200, grouped=grouped, **options)
     assert str(in_parts.value) == str(all_at_once.value)
 
 
-def test_keys_across_instances(small_pieces, refused):
+def test_keys_across_instances(refused):
     columns = table(3000) | {"id": np.arange(3000) % 2900}
     whole = read_log(columns, loss="loss", key="id", bad_rows="drop")
-    stream = stream_log(columns, loss="loss", key="id", bad_rows="drop", events_per_part=200)
+    stream = small_stream(columns, loss="loss", key="id", bad_rows="drop", events_per_part=200)
     assert histories(*stream) == histories(whole)
     assert stream.about["dropped"] == {"duplicate key": 100}
     with refused(InvalidInput, "key must contain", "'instance'", "id"):
-        stream_log(columns, loss="loss", key="id", grouped=True)
+        small_stream(columns, loss="loss", key="id", grouped=True)
 
 
-def test_an_instance_that_comes_back_is_no_group(tmp_path, small_pieces, refused):
+def test_an_instance_that_comes_back_is_no_group(tmp_path, refused):
     columns = {name: column.tolist() for name, column in table(3000, grouped=True).items()}
     columns["instance"][2000] = 3
     path = write_csv(tmp_path / "log.csv", columns)
     with refused(InvalidLog, "instance '3' comes back in line 2002", "grouped=False"):
-        stream_log(path, loss="loss", grouped=True, bad_rows="drop")
+        small_stream(path, loss="loss", grouped=True, bad_rows="drop")
     with refused(InvalidLog, "comes back in row 2000"):
-        stream_log(columns, loss="loss", grouped=True)
+        small_stream(columns, loss="loss", grouped=True)
 
 
-def test_an_instance_larger_than_a_part_stays_whole(small_pieces):
+def test_an_instance_larger_than_a_part_stays_whole():
     columns = table(2000, grouped=True) | {"instance": ["a"] * 10 + ["b"] * 1980 + ["c"] * 10}
     for grouped in (False, True):
-        with stream_log(columns, loss="loss", events_per_part=5, grouped=grouped) as stream:
+        with small_stream(columns, loss="loss", events_per_part=5, grouped=grouped) as stream:
             parts = {part.instances: len(part) for part in stream}
         assert parts == {("a",): 10, ("b",): 1980, ("c",): 10}
 
 
-def test_temporary_files_vanish(tmp_path, small_pieces):
+def test_temporary_files_vanish(tmp_path):
     columns = table(3000)
     options = {"loss": "loss", "events_per_part": 200, "folder": tmp_path}
 
     def left():
         return list(tmp_path.rglob("*"))
 
-    with stream_log(columns, **options) as stream:
+    with small_stream(columns, **options) as stream:
         assert left()
         next(iter(stream))
     assert not left()
-    stream = stream_log(columns, **options)
+    stream = small_stream(columns, **options)
     assert left()
     del stream
     gc.collect()
     assert not left()
     with pytest.raises(InvalidLog, match="missing value"):
-        stream_log(columns | {"loss": [None, *columns["loss"][1:]]}, **options)
+        small_stream(columns | {"loss": [None, *columns["loss"][1:]]}, **options)
     assert not left()
 
 
 def test_temporary_files_vanish_if_the_reader_fails(tmp_path):
     with (
         pytest.raises(ZeroDivisionError),
-        stream_log(table(3000), loss="loss", folder=tmp_path) as stream,
+        small_stream(table(3000), loss="loss", folder=tmp_path) as stream,
     ):
         divmod(len(next(iter(stream))), 0)
     assert not list(tmp_path.rglob("*"))
 
 
 def test_a_closed_stream_says_so(refused):
-    stream = stream_log(table(10), loss="loss")
+    stream = small_stream(table(10), loss="loss")
     stream.close()
     stream.close()
     with refused(InvalidInput, "closed"):
@@ -249,17 +252,17 @@ def test_streams_that_are_refused(grouped, tmp_path, refused):
     columns = table(10, grouped=True)
     options = {"loss": "loss", "grouped": grouped}
     with refused(InvalidInput, "events_per_part must be at least 1", "0"):
-        stream_log(columns, **options, events_per_part=0)
+        small_stream(columns, **options, events_per_part=0)
     with refused(InvalidInput, "no option colour"):
-        stream_log(columns, **options, colour="red")
+        small_stream(columns, **options, colour="red")
     with refused(InvalidLog, "no column 'Loss'"):
-        stream_log(columns, loss="Loss", grouped=grouped)
+        small_stream(columns, loss="Loss", grouped=grouped)
     with refused(InvalidLog, "has columns, but no rows"):
-        stream_log(table(0), **options)
+        small_stream(table(0), **options)
     with refused(InvalidLog, "all rows of the mapping are bad"):
-        list(stream_log(columns, **options, arms=["q"], bad_rows="drop"))
-    with refused(InvalidInput, "there is no folder", "nowhere"):
-        stream_log(columns, loss="loss", folder=tmp_path / "nowhere")
+        list(small_stream(columns, **options, arm_names=["q"], bad_rows="drop"))
+    with refused(MissingFile, "there is no folder", "nowhere"):
+        small_stream(columns, loss="loss", folder=tmp_path / "nowhere")
 
 
 # Not from getrusage, where a process starts with the peak of the one that started it.

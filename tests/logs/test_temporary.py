@@ -21,9 +21,9 @@ else:
     os.mkdir(sys.argv[2] + "/log")
     events[:50].to_parquet(sys.argv[2] + "/log/a.parquet")
     events[50:].to_parquet(sys.argv[2] + "/log/b.parquet")
-    from influential_bandits.logs import surveying
-    surveying.GROUP_BYTES = 1
-    log = open_partitions(sys.argv[2] + "/log", time=None, loss="loss", folder=sys.argv[2])
+    from influential_bandits.logs.options import ChunkSizes
+    options = {"time": None, "loss": "loss", "folder": sys.argv[2], "sizes": ChunkSizes(group=1)}
+    log = open_partitions(sys.argv[2] + "/log", **options)
 print("made", flush=True)
 time.sleep(60)
 """

@@ -161,7 +161,7 @@ def test_a_world_is_learned_from_a_release(monkeypatch, tmp_path):
     (family,), notes = choose_families([LEARNED], tmp_path)
     ((model, log),) = fitted
     assert notes == []
-    assert (model.interaction, model.pooled, model.drift) == ("psd", True, True)
+    assert (model.interaction, model.pooling, model.drift) == ("psd", "full", True)
     assert len(log) == 6
     firsts = [family.make(n).initial_loss[0] for n in range(4)]
     assert firsts == [2.0, 3.0, 1.0, 2.0], "users by their number of ratings, in turn"

@@ -141,9 +141,6 @@ def fit(
 
     With --by-partition, run it again after an interruption, and it continues where it was.
     """
-    ways: dict[str, bool | str] = {"full": True, "partial": "partial", "none": False}
-    if pooling not in ways:
-        raise InvalidInput(f"--pooling must be full, partial or none, got {pooling!r}")
     kept = "nothing was written"
     if not by_partition and "://" in log:
         raise InvalidInput(f"{log} is an address: add --by-partition, or name a file")
@@ -151,30 +148,27 @@ def fit(
         kept = f"finished instances are kept beside {out}: run the same command again to continue"
     require_installed(engine, "pyarrow", "sklearn", *(["fsspec"] if "://" in log else []))
     with stoppable(kept):
-        from influential_bandits.studies.logs.diagnosis import described, fit_log
+        from influential_bandits.learning.models import InfluenceModel
+        from influential_bandits.studies.logs.diagnosis import describe_model, fit_log
 
         roles = (instance, arm, time, loss, rating, reward)
         how = (best, categories, separator, drop_bad_rows, seed)
-        settings: dict[str, Any] = {
-            "interaction": interaction,
-            "memory": memory,
-            "half_life": half_life,
-            "ridge": ridge,
-            "drift": drift,
-            "pooled": ways[pooling],
-            "seed": seed,
-        }
+        given = {"memory": memory, "ridge": ridge}
+        settings: dict[str, Any] = {name: x for name, x in given.items() if x is not None}
+        left_out = [name for name in given if name not in settings]
+        settings |= {"half_life": half_life, "drift": drift, "pooling": pooling, "seed": seed}
+        model = InfluenceModel(interaction, **settings)
+        model.check_settings()
         with choose_execution(engine, scheduler, jobs) as where:
             if by_partition:
-                from influential_bandits.studies.logs.partitioned_fit import fit_partitioned_log
+                from influential_bandits.learning.partitioned_fit import choose_and_fit_partitions
 
                 parts = _read(log, roles, *how, execution=where, temporary=temporary)
-                model, notes = fit_partitioned_log(parts, out, execution=where, **settings)
+                model, notes = choose_and_fit_partitions(model, parts, out, left_out, where)
                 typer.echo("\n".join(notes))
             else:
-                events = _read(Path(log), roles, *how)
-                model = fit_log(events, out, execution=where, **settings)
-        typer.echo(described(model))
+                model = fit_log(_read(Path(log), roles, *how), out, model, left_out, where)
+        typer.echo(describe_model(model))
     typer.echo(f"\nModel: {out}  (next: influential-bandits plan {out} --horizon 100)")
 
 
@@ -192,9 +186,14 @@ def plan(
 ) -> None:
     """Recommend a mix of arms, or a spaced schedule, and say what it should gain."""
     require_installed(Engine.local, "pyarrow", "sklearn")
-    from influential_bandits.studies.logs.diagnosis import plan_file
+    from influential_bandits.files import write_json
+    from influential_bandits.learning.models import InfluenceModel
+    from influential_bandits.learning.planning import plan as make_plan
 
-    found = plan_file(model, horizon, instance, days_between_rounds, out)
+    how: dict[str, Any] = {"instance": instance, "days_between_rounds": days_between_rounds}
+    found = make_plan(InfluenceModel.load(model), horizon, **how)
+    if out is not None:
+        write_json(out, found.to_json(), indent=2)
     typer.echo(str(found))
 
 
@@ -210,7 +209,7 @@ def _read(
     temporary: str | None = None,
 ) -> Any:
     """Read a log for a command, or open its partitions, and say what was taken for what."""
-    from influential_bandits.logs.addresses import describe_files
+    from influential_bandits.logs.remote_folder import describe_files
     from influential_bandits.studies.logs.options import open_for_command, read_for_command
 
     names = ("instance", "arm", "time", "loss", "rating", "reward")

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from influential_bandits.errors import InvalidInput, InvalidLog
+from influential_bandits.errors import InvalidInput, InvalidLog, MissingFile
 
 __all__ = ["Archive", "Watched", "sums_in"]
 
@@ -52,13 +52,15 @@ class Archive:
             ) from None
         self._zip: zipfile.ZipFile | None = None
         with self._reading():
-            if self.path.is_dir():
+            there = self.path.is_dir(), self.path.is_file()
+        if not any(there):
+            raise MissingFile(f"there is no folder and no file {str(self.path)!r}")
+        with self._reading():
+            if there[0]:
                 self.names = _files(self.path)
-            elif self.path.is_file():
+            else:
                 self._zip = self._opened()
                 self.names = [name for name in self._zip.namelist() if not name.endswith("/")]
-            else:
-                raise InvalidInput(f"there is no folder and no file {str(self.path)!r}")
 
     def _opened(self) -> zipfile.ZipFile:
         try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 import os
 import re
 from collections.abc import Iterator
@@ -20,7 +19,8 @@ from influential_bandits.datasets.archive import Archive, Watched, beside
 from influential_bandits.datasets.download import TERMS
 from influential_bandits.errors import InvalidInput, InvalidLog
 from influential_bandits.execution.progress import Progress
-from influential_bandits.logs.log import EventLog
+from influential_bandits.logs.log import EventLog, sort_into_log
+from influential_bandits.logs.log_builder import GrowingColumn
 from influential_bandits.logs.membership import Membership
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
@@ -86,7 +86,7 @@ def movielens(
     ...     log = movielens(folder)
     >>> log
     EventLog(3 events, 2 instances, 3 arms, items of several arms)
-    >>> log.arms
+    >>> log.arm_names
     ('Crime', 'Horror', 'Sci-Fi')
     >>> log.history(1).loss
     array([2. , 0.5])
@@ -115,7 +115,7 @@ def movielens(
         users, who = _filtered(users, who, ratings, least)
     labels = [str(user) for user in users.tolist()]
     columns = (ratings.pop("movie"), ratings.pop("loss"), ratings.pop("time"))
-    return EventLog.of_codes(labels, who, *columns, membership, about)
+    return sort_into_log(labels, who, *columns, membership, about)
 
 
 def movielens_genres(
@@ -428,10 +428,8 @@ class _Reading:
     def __init__(self, movies: _Numbers) -> None:
         self.movies = movies
         self.columns = {
-            "user": _Column(np.int32),
-            "movie": _Column(np.int32),
-            "loss": _Column(np.float64),
-            "time": _Column(np.float64),
+            name: GrowingColumn(np.empty(0, kind))
+            for name, kind in (("user", "i4"), ("movie", "i4"), ("loss", "f8"), ("time", "f8"))
         }
         self.bad: dict[str, list[int]] = {}
         self.counts: dict[str, int] = {}
@@ -471,25 +469,6 @@ class _Reading:
 def _listed(lines: list[int], count: int) -> str:
     many = "line" if count == 1 else "lines"
     return f"{many} {', '.join(map(str, lines))}{', …' if count > len(lines) else ''}"
-
-
-class _Column:
-    """A column that grows in place: the system moves pages, not numbers, where it can."""
-
-    def __init__(self, kind: type[np.generic]) -> None:
-        self._values: npt.NDArray[Any] = np.empty(0, kind)
-        self.size = 0
-
-    def extend(self, part: npt.NDArray[Any]) -> None:
-        size = self.size + len(part)
-        if size > len(self._values):
-            self._values.resize(max(size, math.ceil(1.25 * len(self._values))), refcheck=False)
-        self._values[self.size : size] = part
-        self.size = size
-
-    def whole(self) -> npt.NDArray[Any]:
-        self._values.resize(self.size, refcheck=False)
-        return self._values
 
 
 class _Numbers:

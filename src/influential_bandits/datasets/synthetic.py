@@ -13,9 +13,10 @@ import numpy.typing as npt
 from influential_bandits.checks import LARGEST_LOSS, is_real, shown, whole_number
 from influential_bandits.datasets.histories import Model, movielens_lengths, write_histories
 from influential_bandits.errors import InvalidInput
-from influential_bandits.execution.local import run_tasks
+from influential_bandits.execution.base import Execution
+from influential_bandits.execution.local import chosen_execution
 from influential_bandits.execution.progress import Progress
-from influential_bandits.logs.log import EventLog
+from influential_bandits.logs.log import EventLog, make_sorted_log
 from influential_bandits.logs.membership import Membership
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.world.generators import random_instance
@@ -43,7 +44,7 @@ RANGES = {
 }
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class PlantedTruth:
     """The numbers from which a synthetic log was drawn, in ``log.about["truth"]``.
 
@@ -53,7 +54,9 @@ class PlantedTruth:
 
     Examples
     --------
-    >>> truth = synthetic_log(10, 20, arms=2, initial_loss=[1, 2], spread=0.5).about["truth"]
+    >>> truth = synthetic_log(10, 20, n_arms=2, initial_loss=[1, 2], spread=0.5).about["truth"]
+    >>> truth
+    PlantedTruth(2 arms, spread=0.5)
     >>> truth.initial_loss, truth.initial_losses.shape, truth.memory
     (array([1., 2.]), (10, 2), 1.0)
     """
@@ -76,19 +79,28 @@ class PlantedTruth:
     gap: float = SECONDS_PER_DAY
     seed: int = 0
     first_instance: int = 0
-    initial_losses: Floats | None = dataclasses.field(default=None, repr=False)  # (instances, arms)
-    interactions: Floats | None = dataclasses.field(default=None, repr=False)  # (…, arms, arms)
+    initial_losses: Floats | None = None  # (instances, arms)
+    interactions: Floats | None = None  # (instances, arms, arms)
 
     @property
-    def arms(self) -> int:
+    def n_arms(self) -> int:
         """Number of arms K."""
         return len(self.initial_loss)
+
+    def __repr__(self) -> str:
+        """Say the size, and the settings that are not the usual ones."""
+        others = [
+            f", {field.name}={getattr(self, field.name)}"
+            for field in dataclasses.fields(self)[3:-2]
+            if getattr(self, field.name) != field.default
+        ]
+        return f"PlantedTruth({self.n_arms} arms{''.join(others)})"
 
 
 def synthetic_log(
     instances: int = 100,
     events: int | str | npt.ArrayLike = 200,
-    arms: int = 5,
+    n_arms: int = 5,
     *,
     interaction: Interaction | npt.ArrayLike | None = None,
     initial_loss: npt.ArrayLike | None = None,
@@ -107,7 +119,7 @@ def synthetic_log(
     popularity: npt.ArrayLike | None = None,
     gap: float = SECONDS_PER_DAY,
     seed: int = 0,
-    threads: int | None = None,
+    execution: Execution | int | None = None,
 ) -> EventLog:
     """Return a log drawn from known numbers, with what makes real logs hard to learn from.
 
@@ -122,7 +134,7 @@ def synthetic_log(
     events : int, array (instances,) of int, or "movielens"
         Lengths of the histories. "movielens" draws 20 + a lognormal number, 159 on average: about
         32 million events for the 200,948 users of MovieLens 32M.
-    arms : int
+    n_arms : int
         K ≥ 1.
     interaction : array (arms, arms) or Interaction, optional
         Symmetric; by default zeros, no influence. See :func:`planted_interaction`.
@@ -160,8 +172,9 @@ def synthetic_log(
     seed : int
         Names the log. Logs of the same seed and other settings share their random numbers: event n
         of instance u has the same noise in all of them.
-    threads : int, optional
-        By default all cores. Does not change a bit of the log.
+    execution : Execution or int, optional
+        Where to draw: so many threads of this computer, by default all cores. Does not change a bit
+        of the log.
 
     Returns
     -------
@@ -170,15 +183,15 @@ def synthetic_log(
 
     Examples
     --------
-    >>> A = planted_interaction(arms=3, strength=0.2, seed=1)
-    >>> log = synthetic_log(50, 100, arms=3, interaction=A, memory=0.9, noise=0.5, seed=1)
+    >>> A = planted_interaction(n_arms=3, strength=0.2, seed=1)
+    >>> log = synthetic_log(50, 100, n_arms=3, interaction=A, memory=0.9, noise=0.5, seed=1)
     >>> log
     EventLog(5,000 events, 50 instances, 3 arms)
     >>> bool((log.about["truth"].interaction == A).all())
     True
     """
     truth = _checked_truth(
-        arms,
+        n_arms,
         interaction,
         initial_loss,
         popularity,
@@ -197,16 +210,16 @@ def synthetic_log(
         gap=gap,
         seed=seed,
     )
-    return _drawn(truth, 0, _checked_offsets(instances, events, truth.seed), threads)
+    return _draw(truth, 0, _checked_offsets(instances, events, truth.seed), execution)
 
 
 def synthetic_parts(
     instances: int = 100,
     events: int | str | npt.ArrayLike = 200,
-    arms: int = 5,
+    n_arms: int = 5,
     *,
     events_per_part: int = 1 << 22,
-    threads: int | None = None,
+    execution: Execution | int | None = None,
     **settings: Any,
 ) -> Iterator[EventLog]:
     """Return the log of :func:`synthetic_log` in parts, each drawn when it is asked for.
@@ -224,22 +237,22 @@ def synthetic_parts(
     [90, 90, 90, 30]
     """
     size = whole_number("events_per_part", events_per_part, 1)
-    truth = _checked_truth(arms, **settings)
+    truth = _checked_truth(n_arms, **settings)
     offsets = _checked_offsets(instances, events, truth.seed)
     return (
-        _drawn(truth, start, offsets[start : stop + 1] - offsets[start], threads)
+        _draw(truth, start, offsets[start : stop + 1] - offsets[start], execution)
         for start, stop in _ranges(offsets, size)
     )
 
 
-def planted_interaction(arms: int, strength: float, seed: int = 0) -> Floats:
+def planted_interaction(n_arms: int, strength: float, seed: int = 0) -> Floats:
     """Return a random positive semi-definite matrix whose largest entry is ``strength``.
 
     That of :func:`random_instance`, scaled.
 
     Parameters
     ----------
-    arms : int
+    n_arms : int
     strength : float
         Not negative.
     seed : int
@@ -250,28 +263,49 @@ def planted_interaction(arms: int, strength: float, seed: int = 0) -> Floats:
 
     Examples
     --------
-    >>> float(planted_interaction(arms=4, strength=0.3).max())
+    >>> float(planted_interaction(n_arms=4, strength=0.3).max())
     0.3
     """
     scale = _in_range("strength", strength, 0.0, LARGEST, "[]")
-    return scale * random_instance(arms, seed).interaction.to_dense()
+    return scale * random_instance(n_arms, seed).interaction.to_dense()
 
 
 class _Histories:
-    """Neighbouring instances, drawn in one step."""
+    """Neighbouring instances, drawn in one step into the columns that they are given."""
 
-    def __init__(self, events: int, arguments: tuple[Any, ...]) -> None:
-        self.events, self.arguments = events, arguments
+    def __init__(
+        self, model: Model, first: int, offsets: Ints, columns: tuple[npt.NDArray[Any], ...]
+    ) -> None:
+        self.model, self.first, self.offsets, self.columns = model, first, offsets, columns
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Send no empty columns to other processes."""
+        return self.__dict__ | {"columns": [(part.shape, part.dtype) for part in self.columns]}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Make columns of the same shape."""
+        self.__dict__.update(state, columns=tuple(np.empty(*part) for part in state["columns"]))
 
     def steps(self) -> Iterable[int]:
         """Draw all events, and say how many."""
-        write_histories(*self.arguments)
-        yield self.events
+        write_histories(self.model, self.first, self.offsets, *self.columns)
+        yield int(self.offsets[-1])
+
+    def results(self) -> tuple[npt.NDArray[Any], ...]:
+        """Return the columns."""
+        return self.columns
+
+    def accept(self, results: tuple[npt.NDArray[Any], ...]) -> None:
+        """Take columns that were drawn elsewhere."""
+        for mine, theirs in zip(self.columns, results, strict=True):
+            mine[:] = theirs
 
 
-def _drawn(truth: PlantedTruth, first: int, offsets: Ints, threads: int | None) -> EventLog:
+def _draw(
+    truth: PlantedTruth, first: int, offsets: Ints, execution: Execution | int | None
+) -> EventLog:
     """Return the log of the instances first, first + 1, …, whose histories begin at offsets."""
-    count, total, arms = len(offsets) - 1, int(offsets[-1]), truth.arms
+    count, total, arms = len(offsets) - 1, int(offsets[-1]), truth.n_arms
     try:
         arm, loss, time = np.empty(total, np.int32), np.empty(total), np.empty(total)
     except (MemoryError, ValueError):
@@ -282,10 +316,11 @@ def _drawn(truth: PlantedTruth, first: int, offsets: Ints, threads: int | None) 
     matrices = np.empty((count if count * arms**2 <= KEPT_NUMBERS else 0, arms, arms))
     model, tasks = _model(truth), []
     for start, stop in _ranges(offsets, EVENTS_PER_TASK):
-        columns = (arm, loss, time, losses[start:stop], matrices[start:stop])
-        arguments = (model, first + start, offsets[start : stop + 1], *columns)
-        tasks.append(_Histories(int(offsets[stop] - offsets[start]), arguments))
-    run_tasks(tasks, threads, Progress("synthetic log", total))
+        mine = slice(offsets[start], offsets[stop])
+        columns = (arm[mine], loss[mine], time[mine], losses[start:stop], matrices[start:stop])
+        local = offsets[start : stop + 1] - offsets[start]
+        tasks.append(_Histories(model, first + start, local, columns))
+    chosen_execution(execution).run(tasks, Progress("synthetic log", total))
     planted = dataclasses.replace(
         truth,
         first_instance=first,
@@ -295,7 +330,7 @@ def _drawn(truth: PlantedTruth, first: int, offsets: Ints, threads: int | None) 
     for column in (offsets, arm, loss, time, losses, matrices):
         column.flags.writeable = False
     # Histories are in order as they are drawn; numbering and sorting them would triple the memory.
-    return EventLog._of_sorted(
+    return make_sorted_log(
         tuple(str(number) for number in range(first, first + count)),
         offsets,
         arm,
@@ -369,14 +404,14 @@ def _checked_offsets(instances: object, events: int | str | npt.ArrayLike, seed:
 
 
 def _checked_truth(
-    arms: object,
+    n_arms: object,
     interaction: Interaction | npt.ArrayLike | None = None,
     initial_loss: npt.ArrayLike | None = None,
     popularity: npt.ArrayLike | None = None,
     **settings: Any,
 ) -> PlantedTruth:
     """Return all numbers but those drawn per instance, or say what is wrong with them."""
-    count = whole_number("arms", arms, 1, 10_001)
+    count = whole_number("n_arms", n_arms, 1, 10_001)
     unknown = settings.keys() - RANGES.keys() - {"grid_range", "seed"}
     if unknown:
         raise InvalidInput(f"there is no setting {min(unknown)!r} of synthetic logs")

@@ -71,12 +71,12 @@ def _table(arrow: Any, log: EventLog) -> Any:
     columns = {"instance": arrow.array(log.instances, arrow.string()).take(arrow.array(who))}
     if log.time is not None:
         columns["time"] = arrow.array(log.time)
-    columns["arm"] = arrow.array(log.arms, arrow.string()).take(arrow.array(log.arm))
+    columns["arm"] = arrow.array(log.arm_names, arrow.string()).take(arrow.array(log.arm))
     columns["loss"] = arrow.array(log.loss)
     return arrow.table(columns)
 
 
 def _quoting(log: EventLog) -> str:
     """Return "none" unless a label demands quotes: Arrow would quote every label otherwise."""
-    labels = (*log.instances, *log.arms)
+    labels = (*log.instances, *log.arm_names)
     return "needed" if any(set(label) & set('",\r\n') for label in labels) else "none"

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from influential_bandits.errors import InvalidInput, InvalidLog
-from influential_bandits.logs.log import EventLog
+from influential_bandits.logs.log import EventLog, make_sorted_log
+from influential_bandits.logs.options import USUAL_NAMES, guess_column
 from influential_bandits.logs.reading import read_log
-from influential_bandits.logs.roles import USUAL, guess_column
 from influential_bandits.numerics.arrays import Floats, Ints
 
 __all__ = ["EventFrame", "event_frame", "holds_text"]
@@ -46,7 +46,7 @@ class EventFrame(NamedTuple):
                 arm=self.arm,
                 time=self.time,
                 loss=ROW,
-                arms=arms,
+                arm_names=arms,
             )
         except InvalidLog as error:
             raise InvalidLog(
@@ -55,7 +55,7 @@ class EventFrame(NamedTuple):
             ) from None
         rows = log.loss.astype(np.int64)
         sorted_columns = (log.instances, log.offsets, log.item, losses[rows], log.time)
-        return EventLog._of_sorted(*sorted_columns, log.membership, {}), rows
+        return make_sorted_log(*sorted_columns, log.membership, {}), rows
 
     def losses(self, y: Any) -> Floats | None:
         """Return the losses of the rows: y, or what a column says; None if there is neither."""
@@ -94,7 +94,7 @@ def event_frame(X: Any) -> EventFrame | None:
     listed = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
     if instance is not None or arm is not None:
         role = "arms" if arm is None else "instances (a constant, if there is one history)"
-        usual = ", ".join(USUAL["arm" if arm is None else "instance"])
+        usual = ", ".join(USUAL_NAMES["arm" if arm is None else "instance"])
         raise InvalidInput(
             f"X looks like a table of events, but which column holds {role}? It has {listed}; name "
             f"one of {usual}, or read it with read_log and fit the log; weights of arms of that "

@@ -1,4 +1,4 @@
-"""One-step-ahead prediction of every loss from the same history's past, and what is left of it.
+"""A Kalman filter that predicts every loss from the same history's past, and what is left of it.
 
 The loss of event n of an instance, of an item with weights w over the arms, is
 
@@ -34,18 +34,26 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from influential_bandits.learning.statistics.design import Events, place
-from influential_bandits.learning.statistics.pooled_sums import random_effects
+from influential_bandits.learning.statistics.design import (
+    SYMMETRIC,
+    Design,
+    Events,
+    add_transposed,
+    count_event,
+    fade_counts,
+    list_entries,
+    place,
+)
+from influential_bandits.learning.statistics.random_effects import estimate_random_effects
 from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import inlined, kernel
 
-__all__ = ["CONTROLS", "Components", "Model", "Units", "fitted_components", "size_of"]
+__all__ = ["CONTROLS", "Components", "Model", "Units", "fit_components"]
 
 CONTROLS = 4  # b̂·w, ĝ, and twice what choices say about b
 SMOOTHING = 20.0  # events of average taste that every history is credited with
 CAUTION = 100.0  # the same, where shares are to tell how much an instance likes an arm
-SYMMETRIC = 2  # Kind.SYMMETRIC, as compiled code reads it
 LEAST, MOST = 1e-7, 1e5  # of variances relative to the noise
 EVALUATIONS = 160
 
@@ -63,10 +71,7 @@ class Components(NamedTuple):
 class Model(NamedTuple):
     """What predictions and regressors depend on; all that compiled code needs to know."""
 
-    arms: int
-    memory: float  # γ, by events
-    half_life: float  # seconds; 0: memory is by events
-    baseline: Floats  # (arms,): typical losses
+    design: Design  # symmetric, with CONTROLS controls, typical losses as the baseline
     popularity: Floats  # (arms,): shares in all events
     arm: float
     common: float
@@ -101,11 +106,6 @@ class Work(NamedTuple):
     dense: Floats  # (pairs,): zeros between two events
 
 
-def size_of(arms: int) -> int:
-    """Return how many regressors there are."""
-    return arms + CONTROLS + arms * (arms + 1) // 2
-
-
 @kernel
 def workspace(arms: int, size: int) -> Work:
     """Return work arrays of the right sizes."""
@@ -129,7 +129,7 @@ def workspace(arms: int, size: int) -> Work:
 @inlined
 def begin(model: Model, work: Work) -> None:
     """Forget everything: a new history begins."""
-    arms = model.arms
+    arms = model.design.n_arms
     for i in range(arms):
         for j in range(arms):
             work.covariance[i, j] = model.common
@@ -148,13 +148,13 @@ def begin(model: Model, work: Work) -> None:
 @inlined
 def predict(model: Model, events: Events, n: int, work: Work) -> tuple[float, float, float]:
     """Return the surprise at the typical loss, the filter's b̂·w, and the variance F."""
-    arms = model.arms
+    arms = model.design.n_arms
     item = events.item[n]
     surprise, own = events.loss[n], 0.0
     work.gain[:] = work.covariance[arms]
     for p in range(events.members[item], events.members[item + 1]):
         i, weight = events.arm[p], events.weight[p]
-        surprise -= weight * model.baseline[i]
+        surprise -= weight * model.design.baseline[i]
         own += weight * work.mean[i]
         row = work.covariance[i]
         for j in range(arms + 1):
@@ -168,7 +168,7 @@ def predict(model: Model, events: Events, n: int, work: Work) -> tuple[float, fl
 @inlined
 def learn(model: Model, work: Work, innovation: float, variance: float) -> None:
     """Take the innovation into the state, and let the drift go on."""
-    arms, keep = model.arms, model.drift_memory
+    arms, keep = model.design.n_arms, model.drift_memory
     for a in range(arms + 1):
         share, row = work.gain[a] / variance, work.covariance[a]
         work.mean[a] += share * innovation
@@ -185,11 +185,8 @@ def learn(model: Model, work: Work, innovation: float, variance: float) -> None:
 @inlined
 def contrasts(model: Model, events: Events, n: int, first: int, work: Work) -> None:
     """Let the past fade until event n, and fill x."""
-    arms = model.arms
-    if model.half_life > 0.0 and n > first:
-        keep = 2.0 ** (-(events.time[n] - events.time[n - 1]) / model.half_life)
-        for j in range(arms):
-            work.counts[j] *= keep
+    arms = model.design.n_arms
+    fade_counts(model.design, events, n, first, work.counts)
     total = 0.0
     for j in range(arms):
         total += work.counts[j]
@@ -203,16 +200,13 @@ def contrasts(model: Model, events: Events, n: int, first: int, work: Work) -> N
 def meet(model: Model, events: Events, n: int, work: Work) -> None:
     """Take event n into the counts."""
     item = events.item[n]
-    if model.half_life == 0.0 and model.memory < 1.0:
-        for j in range(model.arms):
-            work.counts[j] *= model.memory
+    count_event(model.design, events, n, work.counts)
     for p in range(events.members[item], events.members[item + 1]):
         i, weight = events.arm[p], events.weight[p]
-        work.counts[i] += weight
         work.met[i] += weight
         work.liking[0, i] = math.log1p(work.met[i] / (CAUTION * model.popularity[i]))
         row = work.past[i]
-        for j in range(model.arms):
+        for j in range(model.design.n_arms):
             row[j] += weight * work.contrast[j]
     work.times[0] += 1.0
 
@@ -237,7 +231,7 @@ def notice(model: Model, events: Events, n: int, first: int, work: Work) -> None
 @inlined
 def unlearnt_taste(model: Model, which: int, work: Work) -> float:
     """Return Cov(b·w + g, b)·Cov₀(b)⁻¹·ℓ."""
-    arms = model.arms
+    arms = model.design.n_arms
     level = math.log1p(work.times[which] / CAUTION)
     total, everything, product = 0.0, 0.0, 0.0
     for j in range(arms):
@@ -255,7 +249,7 @@ def regressors(
     model: Model, events: Events, n: int, own: float, surprise: float, work: Work
 ) -> int:
     """Write the non-zero regressors of event n, and last the loss; return how many there are."""
-    arms = model.arms
+    arms = model.design.n_arms
     item = events.item[n]
     low, high = events.members[item], events.members[item + 1]
     index, value, dense = work.column, work.value, work.dense
@@ -269,7 +263,6 @@ def regressors(
         index[size + 2 + which] = arms + 2 + which
         value[size + 2 + which] = unlearnt_taste(model, which, work)
     size += 4
-    start = arms + CONTROLS
     # An item of several arms meets the same symmetric entry twice: sum first, then list.
     for p in range(low, high):
         i, weight = events.arm[p], events.weight[p]
@@ -277,14 +270,8 @@ def regressors(
             share, row = weight / work.met[i], work.past[i]
             for j in range(arms):
                 dense[place(SYMMETRIC, arms, i, j)] += weight * work.contrast[j] - share * row[j]
-    for p in range(low, high):
-        for j in range(arms):
-            spot = place(SYMMETRIC, arms, events.arm[p], j)
-            if dense[spot] != 0.0:
-                index[size], value[size] = start + spot, dense[spot]
-                dense[spot] = 0.0
-                size += 1
-    index[size], value[size] = start + arms * (arms + 1) // 2, surprise
+    size = list_entries(model.design, events, n, dense, index, value, size)
+    index[size], value[size] = arms + CONTROLS + arms * (arms + 1) // 2, surprise
     return size
 
 
@@ -296,7 +283,7 @@ def likelihood(model: Model, events: Events, chosen: Ints, work: Work) -> tuple[
         begin(model, work)
         for n in range(events.offsets[u], events.offsets[u + 1]):
             surprise, own, variance = predict(model, events, n, work)
-            innovation = surprise - own - work.mean[model.arms]
+            innovation = surprise - own - work.mean[model.design.n_arms]
             squares += innovation * innovation / variance
             logs += math.log(variance)
             learn(model, work, innovation, variance)
@@ -307,7 +294,7 @@ def likelihood(model: Model, events: Events, chosen: Ints, work: Work) -> tuple[
 @kernel
 def add_gram(model: Model, events: Events, instances: Ints, size: int, out: Floats) -> None:
     """Add Σ (z, y)(z, y)ᵀ/F of these instances, (size + 1, size + 1)."""
-    work = workspace(model.arms, size)
+    work = workspace(model.design.n_arms, size)
     index, value = work.column, work.value
     for u in instances:
         begin(model, work)
@@ -321,12 +308,9 @@ def add_gram(model: Model, events: Events, instances: Ints, size: int, out: Floa
                 row, factor = out[index[a]], value[a] / variance
                 for b in range(a, used + 1):
                     row[index[b]] += factor * value[b]
-            learn(model, work, surprise - own - work.mean[model.arms], variance)
+            learn(model, work, surprise - own - work.mean[model.design.n_arms], variance)
             meet(model, events, n, work)
-    for a in range(size + 1):
-        for b in range(a):
-            both = out[a, b] + out[b, a]
-            out[a, b] = out[b, a] = both
+    add_transposed(out)
 
 
 @kernel
@@ -344,7 +328,7 @@ def add_scores(
     ``out`` is (units, size), where the first unit is that of instance ``low`` in the units' order.
     """
     size = coefficients.size
-    work = workspace(model.arms, size)
+    work = workspace(model.design.n_arms, size)
     index, value = work.column, work.value
     for r in range(low, high):
         u = units.order[r]
@@ -364,7 +348,7 @@ def add_scores(
             residual /= variance
             for a in range(used):
                 out[unit, index[a]] += value[a] * residual
-            learn(model, work, surprise - own - work.mean[model.arms], variance)
+            learn(model, work, surprise - own - work.mean[model.design.n_arms], variance)
             meet(model, events, n, work)
 
 
@@ -396,7 +380,7 @@ def add_moments(events: Events, gram: Floats, loss: Floats) -> None:
                 gram[i, events.arm[q]] += weight * events.weight[q]
 
 
-def fitted_components(log: EventLog, model: Model, events: Events, chosen: Ints) -> Components:
+def fit_components(log: EventLog, model: Model, events: Events, chosen: Ints) -> Components:
     """Return the variance components of largest likelihood, on the chosen instances.
 
     By the simplex method of Nelder and Mead, for a bounded number of evaluations: they need not be
@@ -404,8 +388,8 @@ def fitted_components(log: EventLog, model: Model, events: Events, chosen: Ints)
     """
     from scipy.optimize import minimize
 
-    start = random_effects([log.take(chosen)], model.baseline)
-    work = workspace(model.arms, 1)
+    start = estimate_random_effects([log.take(chosen)], model.design.baseline)
+    work = workspace(model.design.n_arms, 1)
 
     def at(point: Floats) -> Components:
         arm, common, drift = np.exp(np.clip(point[:3], math.log(LEAST), math.log(MOST)))
@@ -416,12 +400,12 @@ def fitted_components(log: EventLog, model: Model, events: Events, chosen: Ints)
         squares, logs, number = likelihood(with_components(model, at(point)), events, chosen, work)
         return number * math.log(max(squares / number, 1e-300)) + logs
 
-    begin_at = np.array(
+    start_at = np.array(
         [math.log(max(start.arm, 0.01)), math.log(max(start.common, 0.01)), -2.3, 2]
     )
-    corners = begin_at + np.vstack([np.zeros(4), 1.5 * np.diag([1.0, 1.0, 1.0, -1.0])])
+    corners = start_at + np.vstack([np.zeros(4), 1.5 * np.diag([1.0, 1.0, 1.0, -1.0])])
     options = {"maxfev": EVALUATIONS, "xatol": 0.02, "fatol": 0.1, "initial_simplex": corners}
-    best = at(minimize(deviance, begin_at, method="Nelder-Mead", options=options).x)
+    best = at(minimize(deviance, start_at, method="Nelder-Mead", options=options).x)
     squares, _, number = likelihood(with_components(model, best), events, chosen, work)
     return best._replace(noise=squares / number)
 
@@ -432,11 +416,11 @@ def with_components(model: Model, components: Components) -> Model:
     return model._replace(arm=arm, common=common, drift=drift, drift_memory=memory)
 
 
-def gathered_gram(
+def gather_gram(
     model: Model, events: Events, units: Units, in_order: Callable[..., Any], tasks: Any
 ) -> Floats:
     """Return the Gram matrix of regressors and loss, (size + 1, size + 1)."""
-    size = size_of(model.arms)
+    size = model.design.size
 
     def work(task: tuple[int, int]) -> Floats:
         out = np.zeros((size + 1, size + 1))
@@ -449,7 +433,7 @@ def gathered_gram(
     return total
 
 
-def gathered_scores(
+def gather_scores(
     model: Model,
     events: Events,
     units: Units,

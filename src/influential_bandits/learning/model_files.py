@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +11,16 @@ import numpy as np
 from influential_bandits.checks import is_real
 from influential_bandits.errors import InvalidInput
 from influential_bandits.files import read_json, write_json
-from influential_bandits.learning.loss_model import Elsewhere, LossModel, is_covariance
-from influential_bandits.learning.models import DriftModel, InfluenceModel, StationaryModel
+from influential_bandits.learning.solvers.estimates import InstanceSummary
 from influential_bandits.learning.solvers.partial import Prior
-from influential_bandits.learning.statistics.pooled_sums import RandomEffects
+from influential_bandits.learning.solvers.psd import is_covariance
+from influential_bandits.learning.statistics.design import Design
+from influential_bandits.learning.statistics.random_effects import RandomEffects
+from influential_bandits.numerics.arrays import Floats
 
-__all__ = ["load_model", "save_model"]
+__all__ = ["plain", "plain_settings", "read_model", "write_model"]
 
 FORMAT = "influential-bandits/model/1"
-MODELS = {model.__name__: model for model in (StationaryModel, DriftModel, InfluenceModel)}
 ARRAYS = (
     "coefficients_",
     "unconstrained_",
@@ -32,27 +33,13 @@ ARRAYS = (
 PLAIN = ("gap_", "determined_", "status_", "days_between_events_", "n_features_in_")
 
 
-def save_model(model: LossModel, path: str | Path, about: Mapping[str, Any] | None = None) -> None:
-    """Write a fitted model to a JSON file.
+def plain_settings(model: Any) -> dict[str, Any]:
+    """Return the settings of a model as JSON data."""
+    return {name: plain(value) for name, value in model.get_params().items()}
 
-    Parameters
-    ----------
-    model : StationaryModel, DriftModel or InfluenceModel
-    path : path
-    about : mapping, optional
-        What to keep beside the model: where the log came from, the mix of arms in it.
 
-    Examples
-    --------
-    >>> import tempfile, influential_bandits as ib
-    >>> from pathlib import Path
-    >>> model = ib.StationaryModel().fit(ib.data.synthetic_log(3, 10, 2, seed=0))
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     ib.save_model(model, Path(folder) / "model.json")
-    ...     again, _ = ib.load_model(Path(folder) / "model.json")
-    >>> bool((again.coefficients_ == model.coefficients_).all())
-    True
-    """
+def write_model(model: Any, path: str | Path) -> None:
+    """Write a fitted model to a JSON file."""
     if not hasattr(model, "coefficients_"):
         raise InvalidInput("only a fitted model can be saved; call fit first")
     for name in ARRAYS:
@@ -61,60 +48,52 @@ def save_model(model: LossModel, path: str | Path, about: Mapping[str, Any] | No
     data = {
         "format": FORMAT,
         "model": type(model).__name__,
-        "parameters": {name: _plain(value) for name, value in model.get_params().items()},
-        "arms": list(model.arms_),
+        "parameters": plain_settings(model),
+        "arms": list(model.arm_names_),
         "instances": list(model.instances_),
         "baseline": model.design_.baseline.tolist(),
-        "effects": [float(value) for value in model.effects_],
-        "prior": _prior_as_data(model.prior_),
-        **_elsewhere_as_data(model.elsewhere_),
-        **{name: np.asarray(getattr(model, name)).tolist() for name in ARRAYS},
+        "effects": plain(model.effects_),
+        "prior": plain(model.prior_),
+        **{name: plain(getattr(model, name)) for name in ARRAYS},
         **{name: getattr(model, name) for name in PLAIN},
-        "about": dict(about or {}),
+        "about": model.about_,
     }
+    if model._instance_summary is not None:
+        data["elsewhere"] = plain(model._instance_summary)
     write_json(path, data, sealed=True)
 
 
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def load_model(path: str | Path) -> tuple[Any, dict[str, Any]]:
-    """Read a model written by :func:`save_model`; return it and what was kept beside it.
-
-    Examples
-    --------
-    See :func:`save_model`.
-
-    >>> import influential_bandits as ib
-    >>> ib.load_model("nowhere.json")
-    Traceback (most recent call last):
-    influential_bandits.errors.InvalidInput: cannot read nowhere.json: No such file or directory
-    """
-    try:
-        data = read_json(path)
-    except FileNotFoundError as error:
-        raise InvalidInput(f"cannot read {path}: {error.strerror}") from None
+def read_model(
+    path: str | Path, kinds: Mapping[str, Any], design_of: Callable[[Any, Floats], Design]
+) -> Any:
+    """Read a model of one of these kinds."""
+    data = read_json(path)
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise InvalidInput(f'{path} is no model file: expected "format": "{FORMAT}"')
+    kind = data.get("model")
+    if not isinstance(kind, str) or kind not in kinds:
+        wanted = " or ".join(kinds)
+        raise InvalidInput(
+            f"{path} holds the model {kind!r:.40}, and no {wanted}: load that, or it is damaged"
+        )
     try:
-        return _restored(data), dict(data["about"].items())
+        return _restore(kinds[kind](**data["parameters"]), data, design_of)
     except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise InvalidInput(f"{path} is a damaged model file: {error!r}") from None
 
 
-def _restored(data: dict[str, Any]) -> LossModel:
-    model: Any = MODELS[data["model"]](**data["parameters"])
-    model._check()
+def _restore(model: Any, data: dict[str, Any], design_of: Callable[[Any, Floats], Design]) -> Any:
+    model.check_settings()
     for name in ARRAYS:
         setattr(model, name, np.array(data[name], np.float64))
     for name in PLAIN:
         setattr(model, name, data[name])
-    model.arms_, model.instances_ = tuple(data["arms"]), tuple(data["instances"])
+    model.arm_names_, model.instances_ = tuple(data["arms"]), tuple(data["instances"])
     model.effects_ = RandomEffects(*data["effects"])
-    model.prior_ = _prior_of_data(data["prior"])
-    model.elsewhere_ = _elsewhere_of_data(data.get("elsewhere"))
-    model.design_ = model._design(np.array(data["baseline"], np.float64))
+    model.prior_ = _tuple_of(Prior, data["prior"])
+    model._instance_summary = _tuple_of(InstanceSummary, data.get("elsewhere"))
+    model.design_ = design_of(model, np.array(data["baseline"], np.float64))
+    model.about_ = dict(data["about"].items())
     instances, size = len(model.instances_), model.design_.size
     for name in ARRAYS[:3]:
         if instances == 0 and getattr(model, name).size == 0:
@@ -132,9 +111,9 @@ def _restored(data: dict[str, Any]) -> LossModel:
     days = model.days_between_events_
     if not isinstance(model.status_, str) or not (days is None or _at_least_zero(days)):
         raise ValueError("status_ must be a text, and days_between_events_ a number or null")
-    if len(model.arms_) != model.design_.arms or len(set(model.instances_)) != instances:
+    if len(model.arm_names_) != model.design_.n_arms or len(set(model.instances_)) != instances:
         raise ValueError("names of arms or instances do not fit the numbers")
-    if not all(isinstance(name, str) for name in (*model.arms_, *model.instances_)):
+    if not all(isinstance(name, str) for name in (*model.arm_names_, *model.instances_)):
         raise ValueError("names of arms and instances must be texts")
     _check_ranges(model)
     return model
@@ -151,9 +130,9 @@ def _check_ranges(model: Any) -> None:
         raise ValueError("standard_errors_ and noise_ must not be negative")
     if not all(map(_at_least_zero, (*model.effects_, model.gap_))):
         raise ValueError("effects and gap_ must be numbers that are not negative")
-    if not isinstance(model.determined_, bool) or model.n_features_in_ != len(model.arms_):
+    if not isinstance(model.determined_, bool) or model.n_features_in_ != len(model.arm_names_):
         raise ValueError("determined_ must be true or false, n_features_in_ the number of arms")
-    prior, elsewhere = model.prior_, model.elsewhere_
+    prior, summary = model.prior_, model._instance_summary
     if prior is not None and not (
         np.shape(prior.mean) == (size,)
         and np.isfinite(prior.mean).all()
@@ -162,11 +141,11 @@ def _check_ranges(model: Any) -> None:
         and isinstance(prior.settled, bool)
     ):
         raise ValueError(f"prior must be a mean and a covariance of {size} coefficients, variances")
-    if elsewhere is not None and not (
-        elsewhere.instances >= 1
-        and _at_least_zero(elsewhere.noise)
-        and elsewhere.covariance.shape == (size, size)
-        and np.isfinite(elsewhere.covariance).all()
+    if summary is not None and not (
+        summary.instances >= 1
+        and _at_least_zero(summary.noise)
+        and summary.covariance.shape == (size, size)
+        and np.isfinite(summary.covariance).all()
     ):
         raise ValueError(f"elsewhere must be a number, a noise and a covariance of {size}")
 
@@ -175,28 +154,15 @@ def _at_least_zero(value: object) -> bool:
     return is_real(value) and 0.0 <= value < np.inf  # type: ignore[operator]
 
 
-def _prior_as_data(prior: Prior | None) -> list[Any] | None:
-    if prior is None:
-        return None
-    return [prior.mean.tolist(), prior.covariance.tolist(), *map(float, prior[2:8]), *prior[8:]]
+def plain(value: Any) -> Any:
+    """Return numbers, arrays and tuples of them as JSON data."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.tolist()
+    return [plain(each) for each in value] if isinstance(value, tuple) else value
 
 
-def _elsewhere_as_data(elsewhere: Elsewhere | None) -> dict[str, Any]:
-    if elsewhere is None:
-        return {}
-    number, noise, covariance = elsewhere
-    return {"elsewhere": [int(number), float(noise), np.asarray(covariance).tolist()]}
-
-
-def _elsewhere_of_data(data: list[Any] | None) -> Elsewhere | None:
+def _tuple_of(kind: Any, data: list[Any] | None) -> Any:
+    """Return such a tuple again: lists are its arrays."""
     if data is None:
         return None
-    number, noise, covariance = data
-    return Elsewhere(int(number), float(noise), np.array(covariance, np.float64))
-
-
-def _prior_of_data(data: list[Any] | None) -> Prior | None:
-    if data is None:
-        return None
-    mean, covariance = (np.array(numbers, np.float64) for numbers in data[:2])
-    return Prior(mean, covariance, *data[2:])
+    return kind(*(np.array(x, np.float64) if isinstance(x, list) else x for x in data))

@@ -14,8 +14,11 @@ from influential_bandits.learning.loss_model import (
     check_share,
     require_fitted,
 )
-from influential_bandits.learning.solvers.separate import interactions
-from influential_bandits.learning.statistics.design import KINDS, labels_of
+from influential_bandits.learning.statistics.design import (
+    KINDS,
+    interaction_entries,
+    interaction_matrices,
+)
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.policies.model_lcb.posterior import place, unknowns
 from influential_bandits.policies.model_lcb.prior import LossPrior, in_order
@@ -33,9 +36,9 @@ class StationaryModel(LossModel):
     shrinkage : float
         Pseudo-events that pull each arm's mean towards the instance's own. 0 gives plain means, as
         in the paper (an arm never met gets the instance's mean).
-    pooled : bool
-        True: arms' means of all instances are shared as far as the log calls for (random effects).
-    threads : int, optional
+    pooling : "none", "partial" or "full"
+        Other than "none": arms' means of all instances are shared as far as the log calls for
+        (random effects).
 
     Examples
     --------
@@ -45,12 +48,9 @@ class StationaryModel(LossModel):
     array([[1.5, 3.5]])
     """
 
-    def __init__(
-        self, shrinkage: float = 1.0, pooled: bool = False, threads: int | None = None
-    ) -> None:
+    def __init__(self, shrinkage: float = 1.0, pooling: str = "none") -> None:
         self.shrinkage = shrinkage
-        self.pooled = pooled
-        self.threads = threads
+        self.pooling = pooling
 
 
 class DriftModel(LossModel):
@@ -60,7 +60,7 @@ class DriftModel(LossModel):
     ----------
     level_memory : float in [0, 1)
         Of the exponential average of past surprises.
-    shrinkage, pooled, threads
+    shrinkage, pooling
         As in :class:`StationaryModel`.
 
     Examples
@@ -72,28 +72,23 @@ class DriftModel(LossModel):
     True
     """
 
+    drift = True
+
     def __init__(
-        self,
-        level_memory: float = 0.9,
-        shrinkage: float = 1.0,
-        pooled: bool = False,
-        threads: int | None = None,
+        self, level_memory: float = 0.9, shrinkage: float = 1.0, pooling: str = "none"
     ) -> None:
         self.level_memory = level_memory
         self.shrinkage = shrinkage
-        self.pooled = pooled
-        self.threads = threads
+        self.pooling = pooling
 
     @property
     def level_coefficients_(self) -> Floats:
         """How much of the recent level carries over, (instances,)."""
-        return self.coefficients_[:, self.design_.arms]
+        return self.coefficients_[:, self.design_.n_arms]
 
-    def _drifts(self) -> bool:
-        return True
-
-    def _check(self) -> None:
-        super()._check()
+    def check_settings(self) -> None:
+        """Raise unless all settings are what they may be."""
+        super().check_settings()
         check_share("level_memory", self.level_memory)
 
 
@@ -115,11 +110,11 @@ class InfluenceModel(LossModel):
     ridge : float
         Pseudo-events of average counts that pull every entry of A towards zero. With 0 the log has
         to determine A; if it does not, ``status_`` says so.
-    pooled : False, True or "partial"
-        False: each instance has its own A. True: one A for all, initial losses of each. "partial":
-        the population gives a prior, each instance its own posterior (empirical Bayes), and
-        ``ridge`` is not used.
-    level_memory, shrinkage, threads
+    pooling : "none", "partial" or "full"
+        "none": each instance has its own A. "full": one A for all, initial losses of each.
+        "partial": the population gives a prior, each instance its own posterior (empirical Bayes),
+        and ``ridge`` is not used.
+    level_memory, shrinkage
         As in :class:`DriftModel`.
     solver : "convex" or "gradient"
         "gradient" is the paper's descent on A = BBᵀ with momentum, for comparison: it is not
@@ -135,7 +130,7 @@ class InfluenceModel(LossModel):
     >>> import influential_bandits as ib
     >>> truth = [[0.2, -0.1], [-0.1, 0.1]]
     >>> log = ib.data.synthetic_log(200, 100, 2, interaction=truth, memory=0.8, seed=1)
-    >>> model = ib.InfluenceModel(memory=0.8, pooled=True).fit(log)
+    >>> model = ib.InfluenceModel(memory=0.8, pooling="full").fit(log)
     >>> model.interaction_.round(1)
     array([[ 0.2, -0.1],
            [-0.1,  0.1]])
@@ -150,10 +145,9 @@ class InfluenceModel(LossModel):
         half_life: float | None = None,
         drift: bool = False,
         ridge: float = 1.0,
-        pooled: bool | str = False,
+        pooling: str = "none",
         level_memory: float = 0.9,
         shrinkage: float = 1.0,
-        threads: int | None = None,
         solver: str = "convex",
         max_iter: int = 5000,
         seed: int = 0,
@@ -163,22 +157,16 @@ class InfluenceModel(LossModel):
         self.half_life = half_life
         self.drift = drift
         self.ridge = ridge
-        self.pooled = pooled
+        self.pooling = pooling
         self.level_memory = level_memory
         self.shrinkage = shrinkage
-        self.threads = threads
         self.solver = solver
         self.max_iter = max_iter
         self.seed = seed
 
-    def _kind(self) -> str:
-        return self.interaction
-
-    def _drifts(self) -> bool:
-        return bool(self.drift)
-
-    def _check(self) -> None:
-        super()._check()
+    def check_settings(self) -> None:
+        """Raise unless all settings are what they may be."""
+        super().check_settings()
         named = isinstance(self.interaction, str) and self.interaction in KINDS
         if not named or self.interaction == "none":
             raise InvalidInput(
@@ -198,20 +186,20 @@ class InfluenceModel(LossModel):
             raise InvalidInput(f"drift must be True or False, got {self.drift!r}")
         if self.solver not in ("convex", "gradient"):
             raise InvalidInput(f"solver must be 'convex' or 'gradient', got {self.solver!r}")
-        if self.solver == "gradient" and (self.interaction != "psd" or self.pooled is not False):
-            raise InvalidInput("solver='gradient' is for interaction='psd' and pooled=False")
+        if self.solver == "gradient" and (self.interaction != "psd" or self.pooling != "none"):
+            raise InvalidInput("solver='gradient' is for interaction='psd' and pooling='none'")
         whole_number("max_iter", self.max_iter, 1)
         whole_number("seed", self.seed)
 
     @property
     def interaction_(self) -> Floats:
         """The population's interaction, (arms, arms): shared, or the mean over instances."""
-        return interactions(self.design_, self.population_)
+        return interaction_matrices(self.design_, self.population_)
 
     @property
     def interactions_(self) -> Floats:
         """The interaction of each instance, (instances, arms, arms)."""
-        return interactions(self.design_, self.coefficients_)
+        return interaction_matrices(self.design_, self.coefficients_)
 
     def interval(
         self, confidence: float = 0.95, instance: object = None
@@ -245,8 +233,11 @@ class InfluenceModel(LossModel):
             free = self.unconstrained_[row]
         low = np.minimum(free - wide * error, centre)
         high = np.maximum(free + wide * error, centre)
-        arms = self.design_.arms
-        lows, highs = interactions(self.design_, low), interactions(self.design_, high)
+        arms = self.design_.n_arms
+        lows, highs = (
+            interaction_matrices(self.design_, low),
+            interaction_matrices(self.design_, high),
+        )
         if self.interaction == "psd":
             spots = np.arange(arms)
             lows[spots, spots] = np.maximum(lows[spots, spots], 0.0)
@@ -287,7 +278,7 @@ class InfluenceModel(LossModel):
                 "fit with drift=False, or pass without_drift=True to let drift count as noise"
             )
         row = self.population_ if instance is None else self.coefficients_[self.row(instance)]
-        matrix, loss = interactions(self.design_, row), row[: self.design_.arms]
+        matrix, loss = interaction_matrices(self.design_, row), row[: self.design_.n_arms]
         memory = float(self.memory)
         if self.half_life is not None:
             days = self.days_between_events_ if days_between_rounds is None else days_between_rounds
@@ -303,9 +294,9 @@ class InfluenceModel(LossModel):
             values, vectors = np.linalg.eigh(matrix)
             matrix = (vectors * np.maximum(values, 0.0)) @ vectors.T
             matrix = 0.5 * (matrix + matrix.T)
-        return Instance(matrix, loss, self.arms_, memory, definite=definite)
+        return Instance(matrix, loss, self.arm_names_, memory, definite=definite)
 
-    def prior(self, instance: object = None, arms: Sequence[str] | None = None) -> LossPrior:
+    def prior(self, instance: object = None, arm_names: Sequence[str] | None = None) -> LossPrior:
         """Return what the log says about (l1, A), for a policy to start from.
 
         Without a label it is about an instance that the log has not met: as unsure as the
@@ -315,9 +306,9 @@ class InfluenceModel(LossModel):
         ----------
         instance : label, optional
             Of the log. Its entries then count as independent, each with its own standard error.
-        arms : sequence of str, optional
+        arm_names : sequence of str, optional
             The arms in the order in which the policy is to number them; by default that of the log,
-            ``arms_``.
+            ``arm_names_``.
 
         Examples
         --------
@@ -333,19 +324,19 @@ class InfluenceModel(LossModel):
             )
         if instance is None:
             covariance = self.population_covariance_
-            if self.elsewhere_ is not None:
-                covariance = covariance + self.elsewhere_.covariance
+            if self._instance_summary is not None:
+                covariance = covariance + self._instance_summary.covariance
             elif len(self.coefficients_) > 1:
                 covariance = covariance + np.cov(self.coefficients_, rowvar=False)
         else:
             covariance = np.diag(self.standard_errors_[self.row(instance)] ** 2)
-        names = list(self.arms_ if arms is None else arms)
-        if sorted(names) != sorted(self.arms_):
-            raise InvalidInput(f"arms must be those of the log in some order, got {names}")
-        number = [names.index(name) for name in self.arms_]  # of each arm of the log
-        size, start = unknowns(world.n_arms), self.design_.arms + self.design_.controls
+        names = list(self.arm_names_ if arm_names is None else arm_names)
+        if sorted(names) != sorted(self.arm_names_):
+            raise InvalidInput(f"arm_names must be those of the log in some order, got {names}")
+        number = [names.index(name) for name in self.arm_names_]  # of each arm of the log
+        size, start = unknowns(world.n_arms), self.design_.start
         spots = np.full(size, -1)  # where each unknown is among the coefficients, if it is
-        for spot, (i, j) in enumerate(labels_of(self.design_.kind, world.n_arms)):
+        for spot, (i, j) in enumerate(interaction_entries(self.design_.kind, world.n_arms)):
             spots[place(number[i], number[j])] = start + spot
         for i in range(world.n_arms):
             spots[unknowns(number[i])] = i
@@ -364,8 +355,8 @@ class InfluenceModel(LossModel):
     def noise(self, instance: object = None) -> GaussianNoise:
         """Return the noise of an instance, or the population's."""
         require_fitted(self)
-        if instance is None and self.elsewhere_ is not None:
-            return GaussianNoise(self.elsewhere_.noise)
+        if instance is None and self._instance_summary is not None:
+            return GaussianNoise(self._instance_summary.noise)
         if instance is None:
             return GaussianNoise(float(np.sqrt(np.mean(self.noise_**2))))
         return GaussianNoise(float(self.noise_[self.row(instance)]))

@@ -1,117 +1,258 @@
-"""Fits of more instances than one memory holds: what they share first, then part by part.
+"""Fits of more instances than memory holds: the population in one file, the instances beside it.
 
-The model keeps the population. What becomes of the instances is up to the caller, who fits them one
-part at a time and tells in the end what their coefficients add up to.
+The instances of each partition go into a Parquet file of their own. It gets its name when it is
+complete, and is kept as long as settings and population stay the same: a fit that was interrupted
+continues. So does what comes before the instances (``unfinished_fit.py``).
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from influential_bandits.errors import NotApplicable
+from influential_bandits.errors import ClusterError, NotApplicable, Unfinished
 from influential_bandits.execution.base import Execution
-from influential_bandits.execution.local import LocalExecution
-from influential_bandits.learning.loss_model import (
-    TOO_LITTLE,
-    Elsewhere,
-    LossModel,
-    Once,
-    at_once,
-    require_memory_for,
+from influential_bandits.execution.local import LocalExecution, chosen_execution
+from influential_bandits.execution.progress import Progress
+from influential_bandits.learning.fit_memory import require_memory_for
+from influential_bandits.learning.fitting import (
+    PopulationFit,
+    fit_instances,
+    fit_population,
+    store_fit,
 )
-from influential_bandits.learning.solvers.separate import Fit, Own, Shared, empty, together
-from influential_bandits.learning.statistics import pooled_sums as pooling
-from influential_bandits.learning.statistics.design import labels_of
-from influential_bandits.learning.statistics.log_scan import Survey
+from influential_bandits.learning.instance_folder import InstanceFolder, PartFit
+from influential_bandits.learning.loss_model import LossModel
+from influential_bandits.learning.model_files import plain_settings
+from influential_bandits.learning.models import InfluenceModel
+from influential_bandits.learning.planning import fit_halves
+from influential_bandits.learning.selection import choosable, choose
+from influential_bandits.learning.solvers.estimates import (
+    InstanceFits,
+    InstanceSummary,
+    PopulationEstimate,
+    allocate_fits,
+)
+from influential_bandits.learning.statistics.design import interaction_entries
+from influential_bandits.learning.statistics.log_scan import LogScan, draw_instances, scan_log
 from influential_bandits.learning.statistics.reduction import (
-    loaded,
-    on_part,
-    pieces,
+    load_part,
+    name_part,
     single_threaded_algebra,
     tree_sum,
 )
-from influential_bandits.logs.log import EventLog
+from influential_bandits.learning.unfinished_fit import UnfinishedFit
 from influential_bandits.numerics.arrays import Floats
+from influential_bandits.numerics.fingerprints import package_digest
+from influential_bandits.piece_store import require_writable
 
-__all__ = ["Begun", "PartFit", "begin_fit", "end_fit", "fit_part", "names_of"]
+__all__ = ["PartitionedFit", "choose_and_fit_partitions", "fit_partitions"]
 
-
-class Begun(NamedTuple):
-    """A model whose population is fitted, and how to go on."""
-
-    work: Callable[[EventLog], Own]
-    shared: Shared | None  # None: the population is the mean of the instances
-    kept: int  # coefficients that differ between instances: the first so many
-
-    @property
-    def digest(self) -> str:
-        """A number for all that decides the coefficients of an instance, beside its history."""
-        digest = hashlib.sha256()
-        _digest_into(digest, self.work)
-        return digest.hexdigest()[:16]
+FOLDER = "instances"
+UNFINISHED = "unfinished"  # folder of what a fit found out before it comes to the instances
+TUNING_EVENTS = 1_000_000  # of the sample that memory and ridge are chosen on
+PLAIN = (str, int, float, bool, type(None))
 
 
-class PartFit(NamedTuple):
-    """The coefficients of the instances of one part."""
+class PartitionedFit(NamedTuple):
+    """A model of the population, and what to say about how it was made."""
 
-    instances: tuple[str, ...]
-    coefficients: Floats  # (instances, kept)
-    unconstrained: Floats  # (instances, kept): the same without the cone
-    errors: Floats  # (instances, kept)
-    noise: Floats  # (instances,)
-    gap: Floats  # (instances,)
-    determined: bool
+    model: Any
+    notes: list[str]
 
 
-def begin_fit(
+def fit_partitions(
     model: LossModel,
-    survey: Survey,
-    arms: tuple[str, ...],
+    log: Any,
+    out: str | Path,
+    execution: Execution | int | None = None,
+    *,
+    progress: bool | None = None,
+    scan: LogScan | None = None,
+) -> LossModel:
+    """Fit a model to a partitioned log, and write it: the population, and the instances beside it.
+
+    The file ``out`` holds the population (``load`` of the model reads it; ``instances_`` is empty).
+    Coefficients, standard errors, noise and duality gap of the instances go into the folder
+    ``instances`` beside it, one Parquet file for each partition. Finished files found there are
+    kept. Memory does not grow with the number of partitions.
+
+    Parameters
+    ----------
+    model : StationaryModel, DriftModel or InfluenceModel
+        Is fitted in place.
+    log : PartitionedLog
+    out : path
+        File for the model.
+    execution : int, LocalExecution or DaskExecution, optional
+        Where to compute, or on how many threads; by default on all cores here. Changes no bit.
+    progress : bool, optional
+        Whether to show a bar; by default on terminals if it takes long.
+    scan : LogScan, optional
+        What a first pass over the log has found, if there was one.
+
+    Returns
+    -------
+    The model itself.
+
+    Raises
+    ------
+    Unfinished
+        If some partitions failed: names them, when all others are finished and kept.
+
+    Examples
+    --------
+    >>> import tempfile, influential_bandits as ib
+    >>> from pathlib import Path
+    >>> events = ib.data.synthetic_log(6, 20, 2, seed=0).to_frame()
+    >>> options = {"instance": "instance", "arm": "item", "time": "time", "loss": "loss"}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     events.to_parquet(f"{folder}/events.parquet")
+    ...     log = ib.logs.open_partitions(folder, **options)
+    ...     out = Path(folder) / "fit" / "model.json"
+    ...     model = ib.fit_partitions(ib.DriftModel(pooling="full"), log, out)
+    ...     [file.name for file in out.parent.glob("instances/*.parquet")]
+    ['partition-000000.parquet']
+    """
+    out = Path(out)
+    require_writable(out.parent)
+    where = chosen_execution(execution)
+    model.check_settings()
+    folder = InstanceFolder(out.parent / FOLDER, _settings(model, log))
+    unfinished = UnfinishedFit(out.parent / UNFINISHED, log, model.seed)
+    scan = scan_log(log, model.seed, where, unfinished) if scan is None else scan
+    arm_names = tuple(log.arm_names)
+    require_memory_for([model], len(arm_names), 0, where)
+    once = unfinished.population(model, scan)
+    population = fit_population(model, scan, arm_names, where, once)
+    parts = dict(enumerate(log.partitions))
+    state = {n: f"{package_digest()} {population.digest} {scan.digests.get(n)}" for n in parts}
+    failed = dict(scan.failed)
+    bar = Progress("instances", len(parts), progress)
+    try:
+        failed |= dict(_fit_parts(folder, population, parts, failed, state, model, where, bar))
+    finally:
+        bar.close()
+    finished = [number for number in parts if number not in failed]
+    if not finished:
+        raise Unfinished(f"all {len(parts)} partitions failed: {_list_failed(failed)}")
+    _store_population(
+        model, population, (folder.read(n, state[n], population.kept) for n in finished)
+    )
+    model.about_ = _about(log, model, scan, failed, where)
+    model.save(out)
+    if failed:
+        raise Unfinished(
+            f"{len(failed)} of {len(parts)} partitions failed: {_list_failed(failed)}. The "
+            f"instances of the others are in {folder.path}; fix these and run the same again"
+        )
+    unfinished.remove()
+    return model
+
+
+def choose_and_fit_partitions(
+    model: InfluenceModel,
+    log: Any,
+    out: Path,
+    settings: Sequence[str] = ("memory", "ridge"),
+    execution: Execution | int | None = None,
+) -> PartitionedFit:
+    """Choose settings on a sample of histories, and fit the model (:func:`fit_partitions`)."""
+    where = chosen_execution(execution)
+    require_writable(out.parent)
+    model.check_settings()
+    unfinished = UnfinishedFit(out.parent / UNFINISHED, log, model.seed)
+    scan = scan_log(log, model.seed, where, unfinished)
+    notes = []
+    if choosable(model, settings):
+        some = draw_instances(scan.sample, TUNING_EVENTS, model.seed)
+        how: dict[str, Any] = {"settings": settings, "known": unfinished.errors(some)}
+        model, _ = choose(some, model, fit=False, progress=False, execution=where, **how)
+        notes.append(
+            f"What was not given was chosen on {some.n_instances:,} of "
+            f"{scan.sums.instances:,} instances ({len(some):,} of {scan.sums.events:,} events)."
+        )
+    fit_partitions(model, log, out, where, scan=scan)
+    notes.append(f"The {scan.sums.instances:,} instances are in {out.parent / FOLDER}.")
+    return PartitionedFit(model, notes)
+
+
+def _fit_parts(
+    folder: InstanceFolder,
+    population: PopulationFit,
+    parts: dict[int, Any],
+    failed: dict[int, str],
+    state: dict[int, str],
+    model: LossModel,
     execution: Execution,
-    once: Once = at_once,
-) -> Begun:
-    """Fit what all instances share; ``once`` may know it from an earlier attempt."""
-    model._check()
-    require_memory_for([model], len(arms), 0, execution)
-    try:
-        work, shared = model._begin(survey, arms, execution, once)
-    except np.linalg.LinAlgError:
-        raise NotApplicable(TOO_LITTLE) from None
-    design = model.design_
-    return Begun(work, shared, design.arms if model.pooled is True else design.size)
+    bar: Progress,
+) -> Iterator[tuple[int, str]]:
+    """Fit and write the partitions that are not there yet; yield those that fail, and why."""
+    wanted = [n for n in parts if n not in failed and not folder.has(n, state[n])]
+    bar.done = len(parts) - len(wanted)
+    names = _name_coefficients(model, population.kept)
+    work = partial(_fit_part, work=population.work, kept=population.kept)
+    for outcome in execution.outcomes(work, ((n, parts[n]) for n in wanted)):
+        number, part = outcome.task
+        if isinstance(outcome.error, ClusterError):
+            raise outcome.error
+        if outcome.error is not None:
+            yield number, f"{name_part(part, number)}: {outcome.error}"
+        else:
+            folder.write(number, outcome.result, state[number], name_part(part, number), names)
+        bar.done += 1
+        bar.show()
 
 
-def fit_part(
-    task: tuple[int, Any], threads: int | None, work: Callable[[EventLog], Own], kept: int
-) -> PartFit:
-    """Fit the instances of a part, task = (number, part); can be sent away."""
-    here, parts = LocalExecution(threads), pieces([loaded(task[1])], pooling.CHUNK)
-    try:
-        with single_threaded_algebra():
-            found = list(here.map(partial(on_part, work), parts))
-    except np.linalg.LinAlgError:
-        raise NotApplicable(TOO_LITTLE) from None
-    own = together(own for _, own in found)
-    if not np.isfinite(own.coefficients).all():
-        raise NotApplicable(TOO_LITTLE)
-    labels = tuple(label for labels, _ in found for label in labels)
-    first, second, third = (column[:, :kept].copy() for column in own[:3])
-    return PartFit(labels, first, second, third, own.noise, own.gap, own.determined)
+def _fit_part(task: tuple[int, Any], threads: int | None, work: Any, kept: int) -> PartFit:
+    """Fit the instances of a partition, task = (number, partition); can be sent away."""
+    labels, fits = fit_instances(work, [load_part(task[1])], LocalExecution(threads))
+    own, free, errors = (column[:, :kept].copy() for column in fits[:3])
+    return PartFit(tuple(labels), own, free, errors, fits.noise, fits.gap, fits.determined)
 
 
-def names_of(model: LossModel, kept: int) -> list[str]:
+def _name_coefficients(model: LossModel, kept: int) -> list[str]:
     """Return what the coefficients of an instance are, in words."""
-    arms, design = model.arms_, model.design_
+    arms, design = model.arm_names_, model.design_
     names = [f"initial loss of {arm}" for arm in arms]
     names += ["recent level"] * design.controls
-    pairs = labels_of(design.kind, design.arms)
+    pairs = interaction_entries(design.kind, design.n_arms)
     return [*names, *(f"A[{arms[i]}, {arms[j]}]" for i, j in pairs)][:kept]
+
+
+def _list_failed(failed: dict[int, str]) -> str:
+    some = [failed[number] for number in sorted(failed)[:5]]
+    more = f"; and {len(failed) - len(some)} more" if len(failed) > len(some) else ""
+    return "; ".join(some) + more
+
+
+def _settings(model: LossModel, log: Any) -> dict[str, Any]:
+    """Return what decides the files of instances, as far as the user has it in hand."""
+    return {
+        "model": type(model).__name__,
+        "parameters": plain_settings(model),
+        "arms": list(log.arm_names),
+        "partitions": len(log.partitions),
+        "log": {key: value for key, value in log.about.items() if isinstance(value, str)},
+    }
+
+
+def _about(
+    log: Any, model: LossModel, scan: LogScan, failed: dict[int, str], execution: Execution
+) -> dict[str, Any]:
+    """Return what a plan needs beside the model; the halves are those of the sample."""
+    about = {
+        "log": {key: value for key, value in log.about.items() if isinstance(value, PLAIN)},
+        "logged_mix": scan.sums.shares.tolist(),
+        "halves": fit_halves(model, scan.sample, execution),
+        "instances": FOLDER,
+    }
+    return about | ({"failed": [failed[n] for n in sorted(failed)]} if failed else {})
 
 
 class _Moments(NamedTuple):
@@ -122,18 +263,21 @@ class _Moments(NamedTuple):
     free_squares: Floats
     errors: Floats  # sums of squares
     noise: float
-    undetermined: int  # parts whose statistics do not determine the interaction
+    undetermined: int  # partitions whose statistics do not determine the interaction
 
 
-def end_fit(model: LossModel, begun: Begun, parts: Iterable[PartFit]) -> None:
-    """Give the model its population; the parts are read once, in order, one at a time."""
-    size, kept = model.design_.size, begun.kept
+def _store_population(model: LossModel, fit: PopulationFit, parts: Iterable[PartFit]) -> None:
+    """Give the model its population; the fits are read once, in order, one at a time."""
+    size, kept = model.design_.size, fit.kept
     remaining = iter(parts)
     first = next(remaining, None)
     if first is None:
         raise NotApplicable("no instance was fitted")
-    own = first.coefficients.mean(axis=0)
-    centre = own if begun.shared is None else begun.shared.population[:kept]
+    centre = (
+        first.coefficients.mean(axis=0)
+        if fit.population is None
+        else fit.population.population[:kept]
+    )
     gaps = []
 
     def moments(part: PartFit) -> _Moments:
@@ -145,7 +289,7 @@ def end_fit(model: LossModel, begun: Begun, parts: Iterable[PartFit]) -> None:
     number = total.instances
     between = np.zeros((size, size))
     between[:kept, :kept] = _covariance(number, total.coefficients, total.squares)
-    shared = begun.shared or Shared(
+    population = fit.population or PopulationEstimate(
         centre + total.coefficients / number,
         centre + total.free / number,
         _covariance(number, total.free, total.free_squares) / number
@@ -155,12 +299,10 @@ def end_fit(model: LossModel, begun: Begun, parts: Iterable[PartFit]) -> None:
         0.0,
         True,
     )
-    columns = empty(0, size)
-    determined = shared.determined and total.undetermined == 0
-    fit = Fit(*columns, determined, shared.population, shared.free_population, shared.covariance)
-    model._take(fit, [])
+    summary = InstanceSummary(number, float(np.sqrt(total.noise / number)), between)
+    nobody = InstanceFits(*allocate_fits(0, size), total.undetermined == 0)
+    store_fit(model, population, nobody, [], summary)
     model.gap_ = max(gaps)
-    model.elsewhere_ = Elsewhere(number, float(np.sqrt(total.noise / number)), between)
 
 
 def _moments(part: PartFit, centre: Floats) -> _Moments:
@@ -181,20 +323,3 @@ def _covariance(number: int, sums: Floats, squares: Floats) -> Floats:
     if number < 2:
         return np.zeros_like(squares)
     return (squares - np.outer(sums, sums) / number) / (number - 1)
-
-
-def _digest_into(digest: Any, value: Any) -> None:
-    """Take a value into a digest: functions by name, arrays by their bytes, the rest as text."""
-    if isinstance(value, partial):
-        digest.update(value.func.__name__.encode())
-        for name, each in sorted(value.keywords.items()):
-            digest.update(name.encode())
-            _digest_into(digest, each)
-    elif isinstance(value, tuple):
-        for each in value:
-            _digest_into(digest, each)
-    elif isinstance(value, np.ndarray):
-        digest.update(value.tobytes())
-    else:
-        digest.update(repr(value).encode())
-    digest.update(b";")

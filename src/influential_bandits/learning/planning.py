@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,29 +12,32 @@ import numpy.typing as npt
 
 from influential_bandits.checks import checked_horizon, optional_module, whole_number
 from influential_bandits.errors import InvalidInput, NotApplicable
-from influential_bandits.learning.loss_model import is_covariance
+from influential_bandits.execution.base import Execution
+from influential_bandits.learning.loss_model import LossModel
 from influential_bandits.learning.models import InfluenceModel
-from influential_bandits.learning.statistics.design import labels_of
+from influential_bandits.learning.solvers.psd import is_covariance
+from influential_bandits.learning.statistics.design import interaction_entries
+from influential_bandits.learning.statistics.pooled_sums import arm_sums
+from influential_bandits.logs.log import EventLog, require_log
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.optima.path import optimum
-from influential_bandits.world.instance import Instance, require_instance
+from influential_bandits.optima.schedules import find_schedule
+from influential_bandits.world.dynamics import Progress, World, advance, fresh
+from influential_bandits.world.instance import Instance
 
-__all__ = ["Plan", "best_schedule", "plan", "schedule_loss"]
+__all__ = ["Plan", "fit_halves", "plan", "plan_evidence"]
 
-PERIOD = 240  # rounds of a schedule at most; it repeats after that
-SHORT_PERIODS = 12  # all periods up to here are tried too, if a schedule is to be the best found
-SWEEPS = 50
 LONG_RUN = 100_000  # rounds after which the start no longer shows
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Plan:
     """What to play for a number of rounds, and what it should gain.
 
     Attributes
     ----------
-    arms : tuple of str
+    arm_names : tuple of str
     mix : array (arms,)
         Share of the rounds for each arm.
     schedule : array (rounds,) of int, or None
@@ -43,24 +47,23 @@ class Plan:
     loss, logged_loss : float
         Expected loss per round of the plan and of the logged mix, by the model.
     gain, low, high : float
-        Loss saved per round, and its 95 % interval. Cross-fitted where the model holds fits of two
-        halves of the log: each half judges the plan that the other half made, so that a plan which
-        only suits the noise of its own half shows no gain.
+        Loss saved per round, and its 95 % interval. Cross-fitted where the log is known: each half
+        of it judges the plan that the other half made, so that a plan which only suits the noise of
+        its own half shows no gain.
     cross_fitted : bool
     warnings : tuple of str
 
     Examples
     --------
     >>> import influential_bandits as ib
-    >>> log = ib.data.synthetic_log(
-    ...     300, 60, 2, interaction=[[0.5, 0], [0, 0.2]], memory=0.8, seed=0
-    ... )
-    >>> found = ib.plan(ib.InfluenceModel(memory=0.8, pooled=True).fit(log), 100)
+    >>> truth = [[0.5, 0], [0, 0.2]]
+    >>> log = ib.data.synthetic_log(300, 60, 2, interaction=truth, memory=0.8, seed=0)
+    >>> found = ib.plan(ib.InfluenceModel(memory=0.8, pooling="full").fit(log), 100)
     >>> found.loss < found.logged_loss
     True
     """
 
-    arms: tuple[str, ...]
+    arm_names: tuple[str, ...]
     horizon: int
     mix: Floats
     schedule: Ints | None
@@ -78,17 +81,25 @@ class Plan:
         """Whether the whole interval of the gain lies above zero."""
         return self.low > 0.0
 
+    def __repr__(self) -> str:
+        """Say the size and the gain."""
+        how = ", cross-fitted" if self.cross_fitted else ""
+        return (
+            f"Plan({self.horizon:,} rounds of {len(self.arm_names)} arms, gain {self.gain:.3g} "
+            f"({self.low:.3g} … {self.high:.3g}){how})"
+        )
+
     def __str__(self) -> str:
         """Say the plan in words."""
         order = np.argsort(-self.mix, kind="stable")
         lines = [f"Recommended mix for {self.horizon:,} rounds (logged mix in brackets):"]
         lines += [
-            f"  {self.arms[i]:24} {100 * self.mix[i]:5.1f} %  ({100 * self.logged_mix[i]:.1f} %)"
-            for i in order
+            f"  {name:24} {100 * self.mix[i]:5.1f} %  ({100 * self.logged_mix[i]:.1f} %)"
+            for i, name in ((i, self.arm_names[i]) for i in order)
             if self.mix[i] >= 0.001
         ]
         if self.schedule is not None:
-            names = ", ".join(self.arms[i] for i in self.schedule[:12])
+            names = ", ".join(self.arm_names[i] for i in self.schedule[:12])
             lines.append(f"In this order, repeating after {len(self.schedule)}: {names}, …")
         how = "judged across two halves of the log" if self.cross_fitted else "by the model itself"
         lines.append(
@@ -103,11 +114,11 @@ class Plan:
         """Return the plan as JSON data."""
         return {
             "horizon": self.horizon,
-            "mix": dict(zip(self.arms, self.mix.tolist(), strict=True)),
+            "mix": dict(zip(self.arm_names, self.mix.tolist(), strict=True)),
             "schedule": None
             if self.schedule is None
-            else [self.arms[i] for i in self.schedule.tolist()],
-            "logged_mix": dict(zip(self.arms, self.logged_mix.tolist(), strict=True)),
+            else [self.arm_names[i] for i in self.schedule.tolist()],
+            "logged_mix": dict(zip(self.arm_names, self.logged_mix.tolist(), strict=True)),
             "loss": self.loss,
             "logged_loss": self.logged_loss,
             "gain": self.gain,
@@ -123,10 +134,12 @@ def plan(
     model: InfluenceModel,
     horizon: int,
     *,
+    log: EventLog | None = None,
     instance: object = None,
     logged_mix: npt.ArrayLike | None = None,
-    halves: Sequence[Mapping[str, Any]] = (),
     days_between_rounds: float | None = None,
+    longest: int = 240,
+    execution: Execution | int | None = None,
 ) -> Plan:
     """Recommend what to play in the world that a model learned.
 
@@ -136,14 +149,20 @@ def plan(
         Fitted; "psd" or "symmetric" or "diagonal".
     horizon : int
         Number of rounds.
+    log : EventLog, optional
+        That the model was fitted to. Its mix is compared with, and the same model is fitted to each
+        half of its instances, so that each half judges the plan of the other. Models that the
+        commands ``fit`` and ``diagnose`` wrote bring both along.
     instance : label, optional
         For whom; by default the population.
     logged_mix : array (arms,), optional
-        Shares of the arms to compare with; by default uniform.
-    halves : sequence of two mappings, optional
-        "population" and "covariance" of the same model fitted to each half of the instances.
+        Shares of the arms to compare with; by default those of the log, if it is known, or uniform.
     days_between_rounds : float, optional
         For memory by the clock, see :meth:`InfluenceModel.instance`.
+    longest : int
+        Rounds after which a schedule repeats, at most.
+    execution : int, LocalExecution or DaskExecution, optional
+        Where to fit the halves, or on how many threads; by default on all cores here.
 
     Returns
     -------
@@ -154,8 +173,10 @@ def plan(
     >>> import influential_bandits as ib
     >>> truth = [[0.5, 0.0], [0.0, 0.2]]
     >>> log = ib.data.synthetic_log(300, 60, 2, interaction=truth, memory=0.8, seed=0)
-    >>> model = ib.InfluenceModel(memory=0.8, pooled=True).fit(log)
-    >>> found = ib.plan(model, 100)
+    >>> model = ib.InfluenceModel(memory=0.8, pooling="full").fit(log)
+    >>> found = ib.plan(model, 100, log=log)
+    >>> found
+    Plan(100 rounds of 2 arms, gain 0.3... (0.3... … 0.3...), cross-fitted)
     >>> found.supported, found.mix.round(1)
     (True, array([0.3, 0.7]))
     """
@@ -163,12 +184,15 @@ def plan(
         raise NotApplicable(
             f"{type(model).__name__} has no influence to plan for; fit an InfluenceModel"
         )
-    horizon = checked_horizon(horizon)
+    horizon, longest = checked_horizon(horizon), whole_number("longest", longest, 1)
     world = model.instance(instance, days_between_rounds, without_drift=True)
-    logged = _mix(logged_mix, world.n_arms)
-    mix, schedule = _best(world, horizon)
+    known = model.about_ if log is None else plan_evidence(model, log, execution, instance is None)
+    logged = _mix(known.get("logged_mix") if logged_mix is None else logged_mix, world.n_arms)
+    halves = known.get("halves", ())
+    mix, schedule = _best(world, horizon, longest)
     value = _functional(world, model, horizon, mix, schedule, logged)
-    loss, logged_loss = _loss(world, horizon, mix, schedule), _mixed_loss(world, horizon, logged)
+    loss = _loss(world, mix, _pair_weights(world, horizon, mix, schedule))
+    logged_loss = _loss(world, logged, _mixed_weights(world, horizon, logged))
     if instance is None:
         centre, covariance = model.population_, model.population_covariance_
     else:
@@ -187,11 +211,11 @@ def plan(
         )
     crossed = instance is None and len(halves) == 2
     if crossed:
-        gain, spread = _cross_fitted(model, horizon, logged, halves, days_between_rounds)
+        gain, spread = _cross_fitted(model, horizon, logged, halves, days_between_rounds, longest)
     wide = float(optional_module("scipy.stats").norm.ppf(0.975))
     low, high = gain - wide * spread, gain + wide * spread
     return Plan(
-        world.arm_names,
+        model.arm_names_,
         horizon,
         mix,
         schedule,
@@ -206,63 +230,37 @@ def plan(
     )
 
 
-def best_schedule(instance: Instance, longest: int = PERIOD) -> Ints:
-    """Return the best periodic schedule that a search finds for a world whose influence fades.
-
-    A local search from a greedy start for every short period and some long ones; the schedule with
-    the smallest loss in the long run is kept. A benchmark that is played, not a bound.
-
-    Parameters
-    ----------
-    instance : Instance
-        With memory < 1.
-    longest : int
-        Rounds after which the schedule repeats, at most.
-
-    Returns
-    -------
-    array (period,), int64
-
-    Examples
-    --------
-    >>> import influential_bandits as ib
-    >>> best_schedule(ib.Instance([[1, 0], [0, 1]], [0, 0], memory=0.5)).tolist()
-    [0, 1]
-    """
-    if require_instance(instance).memory == 1.0:
-        raise NotApplicable("with memory = 1 the order of the pulls does not matter: see optimum")
-    longest = whole_number("longest", longest, 1)
-    matrix, loss = instance.interaction.to_dense(), instance.initial_loss
-    periods = [*range(1, min(SHORT_PERIODS, longest) + 1), longest // 4, longest // 2, longest]
-    best, lowest = np.zeros(1, np.int64), np.inf
-    for period in sorted({period for period in periods if period >= 1}):
-        found = _schedule(matrix, loss, instance.memory, period, True)
-        value = _long_run_loss(matrix, loss, instance.memory, found)
-        if value < lowest - 1e-12 * (1.0 + abs(value)):
-            best, lowest = found, value
-    return best
-
-
-def schedule_loss(instance: Instance, schedule: npt.ArrayLike, horizon: int) -> float:
-    """Return the expected total loss of a schedule, repeated to the horizon from a fresh start.
-
-    Examples
-    --------
-    >>> import influential_bandits as ib
-    >>> schedule_loss(ib.Instance([[1, 0], [0, 1]], [0, 0], memory=0.5), [0, 1], 4)
-    1.0
-    """
-    require_instance(instance)
-    try:
-        arms = np.atleast_1d(np.asarray(schedule, np.int64))
-    except (TypeError, ValueError, OverflowError):
-        arms = np.zeros(0, np.int64)
-    if arms.ndim != 1 or not len(arms) or arms.min() < 0 or arms.max() >= instance.n_arms:
+def plan_evidence(
+    model: LossModel,
+    log: EventLog,
+    execution: Execution | int | None = None,
+    with_halves: bool = True,
+) -> dict[str, Any]:
+    """Return what a plan needs beside the model: the logged mix, and the halves' own estimates."""
+    log = require_log(log)
+    if log.arm_names != model.arm_names_:
         raise InvalidInput(
-            f"a schedule must be arms 0 … {instance.n_arms - 1}, got {schedule!r:.80}"
+            f"log must be the one that the model was fitted to, of the arms "
+            f"{', '.join(model.arm_names_[:5])}, got {log!r}"
         )
-    matrix, loss = instance.interaction.to_dense(), instance.initial_loss
-    return float(_played_loss(matrix, loss, instance.memory, arms, checked_horizon(horizon)))
+    shares = arm_sums(log, log.n_arms).shares
+    halves = fit_halves(model, log, execution) if with_halves else []
+    return {"logged_mix": shares.tolist(), "halves": halves}
+
+
+def fit_halves(
+    model: LossModel, log: EventLog, execution: Execution | int | None = None
+) -> list[dict[str, Any]]:
+    """Return the population as each half of the instances sees it; nothing if nothing is shared."""
+    if log.n_instances < 4 or model.pooling == "none" or not isinstance(model, InfluenceModel):
+        return []
+    halves = []
+    for half in (0, 1):
+        numbers = np.arange(half, log.n_instances, 2)
+        fitted = InfluenceModel(**model.get_params()).fit(log.take(numbers), execution=execution)
+        population, covariance = fitted.population_, fitted.population_covariance_
+        halves.append({"population": population.tolist(), "covariance": covariance.tolist()})
+    return halves
 
 
 def _fit_the_model(halves: Any, size: int) -> bool:
@@ -303,8 +301,9 @@ def _warnings(
         out.append("the model does not support this plan: its gain may well be zero or negative")
     if instance is None and not crossed:
         out.append(
-            "the gain is judged by the same data that made the plan, and so is flattered: halves "
-            "of the log that could judge each other's plans are missing"
+            "the gain is judged by the same data that made the plan, and so is flattered: pass "
+            "log=, of four instances or more and a pooled model, so that two halves of it judge "
+            "each other's plans"
         )
     if model.drift:
         out.append("the model has drift, which the plan treats as noise")
@@ -318,13 +317,12 @@ def _warnings(
     return out
 
 
-def _best(world: Instance, horizon: int) -> tuple[Floats, Ints | None]:
+def _best(world: Instance, horizon: int, longest: int) -> tuple[Floats, Ints | None]:
     """Return the best shares, and a schedule where the order matters."""
     if world.memory == 1.0:
         return optimum(world, horizon).counts / horizon, None
-    length = min(horizon, PERIOD)
-    matrix = world.interaction.to_dense()
-    found = _schedule(matrix, world.initial_loss, world.memory, length, horizon > length)
+    length = min(horizon, longest)
+    found = find_schedule(world, length, repeats=horizon > length)
     return np.bincount(found, minlength=world.n_arms) / length, found
 
 
@@ -334,27 +332,21 @@ def _cross_fitted(
     logged: Floats,
     halves: Sequence[Mapping[str, Any]],
     days: float | None,
+    longest: int,
 ) -> tuple[float, float]:
     """Return the mean gain of each half's plan by the other half's estimate, and its error."""
     gains, variances = [], []
     for maker, judge in ((0, 1), (1, 0)):
-        half = _with_population(model, halves[maker])
+        half = copy(model)
+        half.population_ = np.asarray(halves[maker]["population"], np.float64)
         world = half.instance(None, days, without_drift=True)
-        mix, schedule = _best(world, horizon)
+        mix, schedule = _best(world, horizon, longest)
         value = _functional(world, model, horizon, mix, schedule, logged)
         theta = np.asarray(halves[judge]["population"], np.float64)
         covariance = np.asarray(halves[judge]["covariance"], np.float64)
         gains.append(float(value @ theta))
         variances.append(_spread(value, covariance) ** 2)
     return float(np.mean(gains)), float(np.sqrt(sum(variances)) / 2.0)
-
-
-def _with_population(model: InfluenceModel, half: Mapping[str, Any]) -> InfluenceModel:
-    other = InfluenceModel(**model.get_params())
-    for name in ("design_", "arms_", "days_between_events_", "coefficients_"):
-        setattr(other, name, getattr(model, name))
-    other.population_ = np.asarray(half["population"], np.float64)
-    return other
 
 
 def _functional(
@@ -376,19 +368,14 @@ def _functional(
         pairs = world.memory * pairs
     out = np.zeros(model.design_.size)
     out[:arms] = logged - mix
-    for n, (i, j) in enumerate(labels_of(model.design_.kind, arms)):
+    for n, (i, j) in enumerate(interaction_entries(model.design_.kind, arms)):
         both = pairs[i, j] if i == j else pairs[i, j] + pairs[j, i]
-        out[arms + model.design_.controls + n] = both
+        out[model.design_.start + n] = both
     return out
 
 
-def _loss(world: Instance, horizon: int, mix: Floats, schedule: Ints | None) -> float:
-    weights = _pair_weights(world, horizon, mix, schedule)
-    return float(world.initial_loss @ mix + (world.interaction.to_dense() * weights).sum())
-
-
-def _mixed_loss(world: Instance, horizon: int, mix: Floats) -> float:
-    weights = _mixed_weights(world, horizon, mix)
+def _loss(world: Instance, mix: Floats, weights: Floats) -> float:
+    """Return l1·mix + Σ W_ij·A_ij."""
     return float(world.initial_loss @ mix + (world.interaction.to_dense() * weights).sum())
 
 
@@ -398,7 +385,7 @@ def _pair_weights(world: Instance, horizon: int, mix: Floats, schedule: Ints | N
         # Prop. 2.1: ½·xᵀAx − ½·diag(A)·x, whatever the order.
         return 0.5 * horizon * np.outer(mix, mix) - 0.5 * np.diag(mix)
     rounds = min(horizon, LONG_RUN)
-    return _schedule_weights(schedule, world.memory, world.n_arms, rounds)
+    return _schedule_weights(world.world, fresh(world.world), schedule, rounds)
 
 
 def _mixed_weights(world: Instance, horizon: int, mix: Floats) -> Floats:
@@ -412,90 +399,13 @@ def _mixed_weights(world: Instance, horizon: int, mix: Floats) -> Floats:
 
 
 @kernel
-def _schedule_weights(schedule: Ints, memory: float, arms: int, rounds: int) -> Floats:
+def _schedule_weights(world: World, progress: Progress, schedule: Ints, rounds: int) -> Floats:
     """Return how much of pair (i, j) a repeated schedule meets per round, from a fresh start."""
-    counts, out = np.zeros(arms), np.zeros((arms, arms))
+    arms = world.initial_loss.size
+    out = np.zeros((arms, arms))
     for n in range(rounds):
         i = schedule[n % schedule.size]
-        for j in range(arms):
-            out[i, j] += counts[j] / rounds
-            counts[j] *= memory
-        counts[i] += 1.0
+        for j in range(arms):  # the weights of a dense world are its faded counts
+            out[i, j] += progress.weights[j] / rounds
+        advance(world, progress, i, n + 1)
     return out
-
-
-@kernel
-def _played_loss(A: Floats, loss: Floats, memory: float, schedule: Ints, rounds: int) -> float:
-    """Return the total loss of a repeated schedule from a fresh start."""
-    deviation = np.zeros(loss.size)
-    total = 0.0
-    for n in range(rounds):
-        i = schedule[n % schedule.size]
-        total += loss[i] + deviation[i]
-        for j in range(loss.size):
-            deviation[j] = memory * deviation[j] + A[i, j]
-    return total
-
-
-@kernel
-def _long_run_loss(A: Floats, loss: Floats, memory: float, schedule: Ints) -> float:
-    """Return the loss per round of a schedule that has been repeated for ever."""
-    deviation = np.zeros(loss.size)
-    for i in schedule:
-        deviation = memory * deviation + A[i]
-    deviation /= 1.0 - memory**schedule.size
-    total = 0.0
-    for i in schedule:
-        total += loss[i] + deviation[i]
-        deviation = memory * deviation + A[i]
-    return total / schedule.size
-
-
-@kernel
-def _schedule(A: Floats, loss: Floats, memory: float, length: int, repeats: bool) -> Ints:
-    """Return a schedule: greedy, then improved round by round until nothing helps.
-
-    If it repeats, each place also meets its neighbours of the repeats before and after.
-    """
-    arms = loss.size
-    schedule = np.empty(length, np.int64)
-    deviation = np.zeros(arms)
-    for n in range(length):
-        best = 0
-        for i in range(1, arms):
-            if loss[i] + deviation[i] < loss[best] + deviation[best]:
-                best = i
-        schedule[n] = best
-        deviation = memory * deviation + A[best]
-    reach = length - 1
-    if memory**reach < 1e-9:
-        reach = int(np.ceil(np.log(1e-9) / np.log(memory)))
-    often = 1.0 / (1.0 - memory**length) if repeats else 1.0
-    again = memory ** (length - 1) * often if repeats else 0.0  # the same place in other repeats
-    for _ in range(SWEEPS):
-        changed = False
-        for n in range(length):
-            cost = loss.copy()
-            weight = often
-            for k in range(1, reach + 1):
-                if repeats or n >= k:
-                    before = schedule[(n - k) % length]
-                    for i in range(arms):
-                        cost[i] += weight * A[before, i]
-                if repeats or n + k < length:
-                    behind = schedule[(n + k) % length]
-                    for i in range(arms):
-                        cost[i] += weight * A[i, behind]
-                weight *= memory
-            for i in range(arms):
-                cost[i] += again * A[i, i]
-            best = schedule[n]
-            for i in range(arms):
-                if cost[i] < cost[best] - 1e-12 * (1.0 + abs(cost[best])):
-                    best = i
-            if best != schedule[n]:
-                schedule[n] = best
-                changed = True
-        if not changed:
-            break
-    return schedule

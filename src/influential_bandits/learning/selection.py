@@ -1,8 +1,8 @@
-"""Honest comparisons: predict what comes next, never what was before, and compare in pairs."""
+"""Honest comparisons: predict what comes next, never what was before; and choose by them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
@@ -13,13 +13,19 @@ from influential_bandits.checks import is_real, make_frame, optional_module, sho
 from influential_bandits.errors import InvalidInput
 from influential_bandits.execution.base import Execution
 from influential_bandits.execution.progress import Progress
-from influential_bandits.learning.loss_model import LossModel, require_memory_for
+from influential_bandits.learning.fit_memory import require_memory_for
+from influential_bandits.learning.loss_model import LossModel
 from influential_bandits.learning.models import DriftModel, InfluenceModel, StationaryModel
 from influential_bandits.logs.log import EventLog, require_log
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.resampling import bootstrap_interval
 
-__all__ = ["Gain", "Validation", "choose", "ladder", "validate"]
+__all__ = ["Gain", "Validation", "choosable", "choose", "ladder", "validate"]
+
+MEMORIES = (0.5, 0.8, 0.9, 0.98, 1.0)
+HALF_LIVES = (1.0 / 24.0, 1.0, 30.0)  # days
+RIDGES = (10.0, 100.0, 1000.0, 10_000.0)
+FIRST_RIDGE = 1000.0  # with which memories are compared, if the ridge is still to be chosen
 
 
 @dataclass(frozen=True)
@@ -40,7 +46,7 @@ class Gain:
         )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Validation:
     """Errors of several models on the last part of each history, predicted one step ahead.
 
@@ -52,7 +58,7 @@ class Validation:
     events : array (instances,)
         Number of predicted events.
     models : dict
-        The fitted models by name.
+        The models by name: fitted by :func:`validate`, not fitted by :func:`choose`.
 
     Examples
     --------
@@ -68,6 +74,11 @@ class Validation:
     events: Ints
     models: Mapping[str, Any]
     instances: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        """Say the errors."""
+        errors = ", ".join(f"{name}: {self.mse(name):.4g}" for name in self.names)
+        return f"Validation(mean squared error of {self.events.sum():,} events: {errors})"
 
     def mse(self, name: str) -> float:
         """Return the mean squared error of a model over all predicted events."""
@@ -134,7 +145,7 @@ def validate(
     *,
     last: float | int = 0.2,
     progress: bool | None = None,
-    execution: Execution | None = None,
+    execution: Execution | int | None = None,
 ) -> Validation:
     """Fit models to the first part of each history, and predict the last part one step ahead.
 
@@ -151,8 +162,8 @@ def validate(
         leave-last-out.
     progress : bool, optional
         Whether to show a bar; by default on terminals if it takes long.
-    execution : LocalExecution or DaskExecution, optional
-        Where to fit; by default here. Changes no bit.
+    execution : int, LocalExecution or DaskExecution, optional
+        Where to fit, or on how many threads; by default on all cores here. Changes no bit.
 
     Returns
     -------
@@ -166,7 +177,7 @@ def validate(
     ... )
     >>> models = {
     ...     "stationary": ib.StationaryModel(),
-    ...     "full": ib.InfluenceModel(memory=0.8, pooled=True),
+    ...     "full": ib.InfluenceModel(memory=0.8, pooling="full"),
     ... }
     >>> found = ib.validate(log, models)
     >>> found.gain("full", "stationary").low > 0
@@ -175,57 +186,76 @@ def validate(
     log = require_log(log)
     ours = [model for model in models.values() if isinstance(model, LossModel)]
     require_memory_for(ours, log.n_arms, log.n_instances, execution)
-    if not is_real(last):
-        raise InvalidInput(f"last must be a share of each history or a number, got {shown(last)}")
-    part: dict[str, Any] = {"share": last}
-    if isinstance(last, Integral) and not isinstance(last, bool):
-        part = {"events": whole_number("last", last, 1)}
-    lasts, first = log.last(**part), log.without_last(**part)
-    known = first.lengths > 0
-    if not known.any():
-        raise InvalidInput("no history is long enough to predict its last part from the first")
-    log, first = log.take(np.flatnonzero(known)), first.take(np.flatnonzero(known))
-    lasts = lasts[known]
-    where = np.repeat(np.arange(log.n_instances), log.lengths)
-    position = np.arange(len(log)) - log.offsets[:-1][where]
-    predicted = position >= (log.lengths - lasts)[where]
-    squares, fitted = np.zeros((len(models), log.n_instances)), {}
+    held_out = _HeldOut(log, last, execution)
+    fitted: dict[str, Any] = {}
+    squares = []
     bar = Progress("validation", len(models), progress)
-    clone = optional_module("sklearn.base").clone
-    options = {} if execution is None else {"execution": execution}  # other models may know none
-    for row, (name, model) in enumerate(models.items()):
-        fitted[name] = clone(model).fit(first, **options)
-        error = (log.loss - fitted[name].predict(log))[predicted]
-        squares[row] = np.bincount(where[predicted], error**2, minlength=log.n_instances)
+    for name, model in models.items():
+        fitted[name], errors = held_out.predict(model)
+        squares.append(errors)
         bar.done += 1
         bar.show()
     bar.close()
-    return Validation(tuple(models), squares, lasts, fitted, log.instances)
+    return held_out.validation(squares, fitted)
+
+
+class _HeldOut:
+    """A log whose last part is held out, and where models are fitted to the first."""
+
+    def __init__(self, log: EventLog, last: Any, execution: Execution | int | None) -> None:
+        if not is_real(last):
+            raise InvalidInput(
+                f"last must be a share of each history or a number, got {shown(last)}"
+            )
+        part: dict[str, Any] = {"share": last}
+        if isinstance(last, Integral) and not isinstance(last, bool):
+            part = {"events": whole_number("last", last, 1)}
+        lasts, first = log.last(**part), log.without_last(**part)
+        known = np.flatnonzero(first.lengths > 0)
+        if not len(known):
+            raise InvalidInput("no history is long enough to predict its last part from the first")
+        self.log, self.first, self.lasts = log.take(known), first.take(known), lasts[known]
+        self.who = np.repeat(np.arange(self.log.n_instances), self.log.lengths)
+        position = np.arange(len(self.log)) - self.log.offsets[:-1][self.who]
+        self.predicted = position >= (self.log.lengths - self.lasts)[self.who]
+        self.options = {} if execution is None else {"execution": execution}  # others know none
+
+    def predict(self, model: Any) -> tuple[Any, Floats]:
+        """Return the model fitted to the first part, and its squared errors, (instances,)."""
+        fitted = _clone(model).fit(self.first, **self.options)
+        error = (self.log.loss - fitted.predict(self.log))[self.predicted]
+        who = self.who[self.predicted]
+        squares = np.bincount(who, error**2, minlength=self.log.n_instances)
+        return fitted, squares.astype(np.float64)
+
+    def validation(self, squares: Sequence[Any], models: dict[str, Any]) -> Validation:
+        rows = np.array(squares, np.float64).reshape(len(models), self.log.n_instances)
+        return Validation(tuple(models), rows, self.lasts, models, self.log.instances)
 
 
 def ladder(
     memory: float = 0.8,
     half_life: float | None = None,
     ridge: float = 10.0,
-    pooled: bool | str = True,
+    pooling: str = "full",
     level_memory: float = 0.9,
 ) -> dict[str, Any]:
     """Return the models to compare, each with one thing more than the one before.
 
     Stationary; drift, the recent level of the own history; self-fatigue, a diagonal interaction;
-    and the full one: so that drift is never sold as influence, nor fatigue as interaction.
+    and the full one: so that drift is not mistaken for influence, nor fatigue for interaction.
 
     Examples
     --------
     >>> list(ladder())
     ['stationary', 'drift', 'self-fatigue', 'full']
     """
-    same: dict[str, Any] = {"pooled": pooled, "level_memory": level_memory}
+    same: dict[str, Any] = {"pooling": pooling, "level_memory": level_memory}
     fading: dict[str, Any] = {"memory": memory} if half_life is None else {"half_life": half_life}
-    shared = pooled is not False
+    shared = "none" if pooling == "none" else "full"
     return {
-        "stationary": StationaryModel(pooled=shared),
-        "drift": DriftModel(level_memory, pooled=shared),
+        "stationary": StationaryModel(pooling=shared),
+        "drift": DriftModel(level_memory, pooling=shared),
         "self-fatigue": InfluenceModel("diagonal", drift=True, ridge=ridge, **fading, **same),
         "full": InfluenceModel("symmetric", drift=True, ridge=ridge, **fading, **same),
     }
@@ -233,21 +263,31 @@ def ladder(
 
 def choose(
     log: EventLog,
-    candidates: Sequence[Any] | Iterable[Any],
+    candidates: InfluenceModel | Iterable[Any],
     *,
+    settings: Sequence[str] = ("memory", "ridge"),
+    fit: bool = True,
     last: float | int = 0.2,
+    known: MutableMapping[str, Any] | None = None,
     progress: bool | None = None,
-    execution: Execution | None = None,
+    execution: Execution | int | None = None,
 ) -> tuple[Any, Validation]:
     """Choose among models by their error on the last part of each history, and fit the best.
 
     Parameters
     ----------
     log : EventLog
-    candidates : sequence of models
-        For example the same model with several values of ``memory`` and ``ridge``.
+    candidates : sequence of models, or one InfluenceModel
+        For example the same model with several values of ``memory`` and ``ridge``. One model alone
+        stands for itself with usual values of ``settings``, first of one, then of the other.
+    settings : sequence of str
+        Of a model alone: "memory", by events or, if the log has a clock, by the clock; "ridge".
+    fit : bool
+        Whether to fit the best one to the whole log.
     last, progress, execution
         As for :func:`validate`.
+    known : mapping of str to array (instances,), optional
+        Squared errors by candidate that need not be found out again; new ones are added.
 
     Returns
     -------
@@ -257,23 +297,78 @@ def choose(
     Examples
     --------
     >>> import influential_bandits as ib
-    >>> log = ib.data.synthetic_log(
-    ...     200, 100, 2, interaction=[[0.5, 0], [0, 0.5]], memory=0.8, seed=0
-    ... )
-    >>> candidates = [ib.InfluenceModel(memory=m, pooled=True) for m in (0.5, 0.8, 1.0)]
+    >>> truth = [[0.5, 0], [0, 0.5]]
+    >>> log = ib.data.synthetic_log(200, 100, 2, interaction=truth, memory=0.8, seed=0)
+    >>> candidates = [ib.InfluenceModel(memory=m, pooling="full") for m in (0.5, 0.8, 1.0)]
     >>> model, _ = ib.choose(log, candidates)
     >>> model.memory
     0.8
+    >>> model, _ = ib.choose(log, ib.InfluenceModel(pooling="full"))
+    >>> model.memory, model.ridge
+    (0.8, 10.0)
     """
-    models = {_name(model): model for model in candidates}
-    if not models:
-        raise InvalidInput("choose needs at least one candidate")
-    found = validate(log, models, last=last, progress=progress, execution=execution)
-    best = min(found.names, key=found.mse)
-    clone = optional_module("sklearn.base").clone
-    options = {} if execution is None else {"execution": execution}
-    return clone(models[best]).fit(log, **options), found
+    log = require_log(log)
+    held_out = _HeldOut(log, last, execution)
+    errors: MutableMapping[str, Any] = {} if known is None else known
+    models: dict[str, Any] = {}
+
+    def best_of(several: list[Any]) -> Any:
+        ours = [model for model in several if isinstance(model, LossModel)]
+        for model in ours:
+            require_memory_for([model], log.n_arms, log.n_instances, execution)
+        named = {" ".join(repr(model).split()): model for model in several}
+        if not named:
+            raise InvalidInput("choose needs at least one candidate")
+        bar = Progress("validation", len(named), progress)
+        for name, model in named.items():
+            if name not in errors:
+                errors[name] = held_out.predict(model)[1]
+            bar.done += 1
+            bar.show()
+        bar.close()
+        models.update(named)
+        return named[min(named, key=lambda name: float(np.sum(errors[name])))]
+
+    if isinstance(candidates, InfluenceModel):
+        best = _choose_settings(candidates, settings, log.time is not None, best_of)
+    else:
+        best = best_of(list(candidates))
+    if fit:
+        best = _clone(best).fit(log, **held_out.options)
+    return best, held_out.validation([errors[name] for name in models], models)
 
 
-def _name(model: Any) -> str:
-    return " ".join(repr(model).split())
+def choosable(model: InfluenceModel, settings: Sequence[str]) -> list[str]:
+    """Return which of these settings can be chosen: a partial pool, for one, uses no ridge."""
+    wrong = set(settings) - {"memory", "ridge"}
+    if wrong:
+        raise InvalidInput(f"settings to choose are 'memory' and 'ridge', got {sorted(wrong)}")
+    fixed = {"memory": model.half_life is not None, "ridge": model.pooling == "partial"}
+    return [name for name in settings if not fixed[name]]
+
+
+def _choose_settings(
+    model: InfluenceModel, settings: Sequence[str], clock: bool, best_of: Callable[..., Any]
+) -> InfluenceModel:
+    wanted = choosable(model, settings)
+    if not wanted:
+        raise InvalidInput(f"none of {', '.join(settings) or 'no settings'} can be chosen")
+    model = _clone(model)
+    if "memory" in wanted:
+        trial = _clone(model).set_params(memory=1.0)
+        if model.pooling == "partial":  # takes long, and the memory of the full pool will do
+            trial.set_params(pooling="full")
+        if "ridge" in settings:
+            trial.set_params(ridge=FIRST_RIDGE)
+        choices: list[dict[str, float]] = [{"memory": value} for value in MEMORIES]
+        if clock:
+            choices += [{"half_life": value} for value in HALF_LIVES]
+        found = best_of([_clone(trial).set_params(**choice) for choice in choices])
+        model.set_params(memory=found.memory, half_life=found.half_life)
+    if "ridge" in wanted:
+        model = best_of([_clone(model).set_params(ridge=ridge) for ridge in RIDGES])
+    return model
+
+
+def _clone(model: Any) -> Any:
+    return optional_module("sklearn.base").clone(model)

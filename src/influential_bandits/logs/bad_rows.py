@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from influential_bandits.errors import InvalidLog
-from influential_bandits.logs.sources import Source
+from influential_bandits.logs.tables import Source
 from influential_bandits.numerics.arrays import Ints
 
 __all__ = ["BadRows", "Found"]
@@ -69,6 +69,6 @@ class BadRows:
         counted = "" if self.source.place == "line" else ", counted from 0"
         raise InvalidLog(
             f"{self.source.name} has {total} bad row{'s' if total > 1 else ''}: {self.describe()}"
-            f"{counted}. Mend them, or leave them out with bad_rows='drop' "
+            f"{counted}. Fix them, or leave them out with bad_rows='drop' "
             "(--drop-bad-rows on the command line)"
         )

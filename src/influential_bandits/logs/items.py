@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from influential_bandits.errors import InvalidInput
+from influential_bandits.logs.label_codes import Codes, LabelCodes
 from influential_bandits.logs.membership import Membership, require_utf8
-from influential_bandits.logs.numbering import Codes, Numbering
 from influential_bandits.logs.options import ReadingOptions
 
 __all__ = ["ItemCodes"]
@@ -24,19 +24,19 @@ class ItemCodes:
 
     def __init__(self, plan: ReadingOptions) -> None:
         self.plan = plan
-        self.arms = None if plan.arms is None else [str(arm) for arm in plan.arms]
-        if self.arms is not None and len(set(self.arms)) != len(self.arms):
-            raise InvalidInput("arms must be different from one another")
+        self.arm_names = None if plan.arm_names is None else [str(arm) for arm in plan.arm_names]
+        if self.arm_names is not None and len(set(self.arm_names)) != len(self.arm_names):
+            raise InvalidInput("arm_names must be different from one another")
         self.members: dict[str, list[str]] = {}
         self.unusable: dict[int, str] = {}  # number of an item → reason
         if plan.items is not None:
             given = {str(item): self._arms_of(item, arms) for item, arms in plan.items.items()}
-        elif self.arms is not None and plan.categories is None:
-            given = {arm: [arm] for arm in self.arms}
+        elif self.arm_names is not None and plan.categories is None:
+            given = {arm: [arm] for arm in self.arm_names}
         else:
             given = {}
         require_utf8("item", given)
-        self.numbering = Numbering(given)
+        self.known = LabelCodes(given)
         for number, (item, names) in enumerate(given.items()):
             self._admit(number, item, names)
 
@@ -44,7 +44,7 @@ class ItemCodes:
     def fixed(self) -> bool:
         """Whether all items are known before any row is read."""
         return self.plan.items is not None or (
-            self.arms is not None and self.plan.categories is None
+            self.arm_names is not None and self.plan.categories is None
         )
 
     def _arms_of(self, item: object, arms: Sequence[str] | str) -> list[str]:
@@ -67,17 +67,17 @@ class ItemCodes:
         names = [str(arm) for arm in arms]
         if not names:
             self.unusable[number] = "missing value"
-        elif self.arms is not None and not set(names) <= set(self.arms):
+        elif self.arm_names is not None and not set(names) <= set(self.arm_names):
             self.unusable[number] = "unknown arm"
         else:
             self.members[item] = names
 
-    def numbers(self, items: Any) -> Codes:
+    def encode(self, items: Any) -> Codes:
         """Return the numbers of items, an Arrow column of text, (rows,)."""
-        known = len(self.numbering)
-        codes = self.numbering.numbers(items)
-        for number in range(known, len(self.numbering)):
-            item = self.numbering.labels[number]
+        before = len(self.known)
+        codes = self.known.encode(items)
+        for number in range(before, len(self.known)):
+            item = self.known.labels[number]
             if self.fixed:
                 self.unusable[number] = "unknown arm" if self.plan.items is None else "unknown item"
             else:
@@ -87,14 +87,14 @@ class ItemCodes:
     def places(self, membership: Membership) -> Codes:
         """Return the number of each of our numbers in a membership made elsewhere, or −1."""
         position = {item: place for place, item in enumerate(membership.items)}
-        return np.array([position.get(item, -1) for item in self.numbering.labels], np.int32)
+        return np.array([position.get(item, -1) for item in self.known.labels], np.int32)
 
     def membership(self) -> tuple[Membership, Codes]:
         """Return the membership of all items met, and the number in it of each of our numbers."""
         ordered = list(self.members) if self.fixed else sorted(self.members)
         position = {item: place for place, item in enumerate(ordered)}
-        final = np.array([position.get(item, -1) for item in self.numbering.labels], np.int32)
+        final = np.array([position.get(item, -1) for item in self.known.labels], np.int32)
         if self.plan.items is None and self.plan.categories is None:
             return Membership.of_arms(ordered), final
         members = {item: self.members[item] for item in ordered}
-        return Membership(members, self.arms, self.plan.choose, self.plan.seed), final
+        return Membership(members, self.arm_names, self.plan.choose, self.plan.seed), final

@@ -22,7 +22,7 @@ from influential_bandits.logs.membership import Membership, require_utf8
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
 
-__all__ = ["EventLog"]
+__all__ = ["EventLog", "concatenate_logs", "make_sorted_log", "require_log", "sort_into_log"]
 
 
 class _NoRows(InvalidInput, TypeError):
@@ -56,7 +56,7 @@ class EventLog(Frozen):
     >>> log = EventLog(["ann", "bob", "ann"], ["news", "news", "sport"], [0.5, 1.0, 0.0])
     >>> log
     EventLog(3 events, 2 instances, 2 arms)
-    >>> log.instances, log.arms
+    >>> log.instances, log.arm_names
     (('ann', 'bob'), ('news', 'sport'))
     >>> log.history("ann").loss
     array([0.5, 0. ])
@@ -82,26 +82,8 @@ class EventLog(Frozen):
                     f"{name} must have one entry for each of the {len(who)} events of instance, "
                     f"got shape {column.shape}"
                 )
-        self._fill(labels, who, what, numbers, clock, membership, dict(about or {}))
-
-    def _fill(
-        self,
-        labels: tuple[str, ...],
-        who: Ints,
-        what: npt.NDArray[np.int32],
-        loss: Floats,
-        time: Floats | None,
-        membership: Membership,
-        about: dict[str, Any],
-    ) -> None:
-        offsets = np.zeros(len(labels) + 1, np.int64)
-        np.cumsum(np.bincount(who, minlength=len(labels)), out=offsets[1:])
-        in_order = bool((who[1:] >= who[:-1]).all())
-        if not in_order or time is not None:
-            order = _order(who, np.zeros(0) if time is None else time, offsets)
-            what, loss = what[order], loss[order]
-            time = None if time is None else time[order]
-        self._keep(labels, offsets, what, loss, time, membership, about)
+        columns = _sort(labels, who, what, numbers, clock)
+        self._keep(labels, *columns, membership, dict(about or {}))
 
     def _keep(
         self,
@@ -135,48 +117,15 @@ class EventLog(Frozen):
     membership: Membership
     about: dict[str, Any]
 
-    @classmethod
-    def _of_sorted(cls, *columns: Any) -> EventLog:
-        """Make a log of columns that are in order already; the arguments of :meth:`_keep`."""
-        log = cls.__new__(cls)
-        log._keep(*columns)
-        return log
-
-    @classmethod
-    def of_codes(
-        cls,
-        instances: Sequence[str],
-        who: Ints,
-        item: npt.NDArray[np.int32],
-        loss: Floats,
-        time: Floats | None,
-        membership: Membership,
-        about: Mapping[str, Any] | None = None,
-    ) -> EventLog:
-        """Make a log of columns that were checked and numbered by a reader.
-
-        Parameters
-        ----------
-        instances : sequence of str
-            Labels, unique.
-        who : array (events,) of int64
-            Numbers of instances, in file order.
-        item : array (events,) of int32
-            Numbers of items of ``membership``.
-        """
-        log = cls.__new__(cls)
-        log._fill(tuple(instances), who, item, loss, time, membership, dict(about or {}))
-        return log
-
     @property
-    def arms(self) -> tuple[str, ...]:
+    def arm_names(self) -> tuple[str, ...]:
         """Names of the arms."""
-        return self.membership.arms
+        return self.membership.arm_names
 
     @property
     def n_arms(self) -> int:
         """Number of arms K."""
-        return len(self.membership.arms)
+        return len(self.membership.arm_names)
 
     @property
     def n_instances(self) -> int:
@@ -273,7 +222,7 @@ class EventLog(Frozen):
             aim = int(self.offsets[start]) + many
             stop = max(start + 1, int(np.searchsorted(self.offsets, aim, "right")) - 1)
             low, high = self.offsets[start], self.offsets[stop]
-            yield self._of_sorted(
+            yield make_sorted_log(
                 self.instances[start:stop],
                 self.offsets[start : stop + 1] - low,
                 self.item[low:high],
@@ -285,7 +234,7 @@ class EventLog(Frozen):
             start = stop
 
     def _part(self, chosen: Ints, events: Ints, lengths: Ints) -> EventLog:
-        return self._of_sorted(
+        return make_sorted_log(
             tuple(self.instances[number] for number in chosen),
             np.concatenate([[0], np.cumsum(lengths)]),
             self.item[events],
@@ -296,16 +245,29 @@ class EventLog(Frozen):
         )
 
     def to_frame(self, library: str = "pandas") -> Any:
-        """Return the log as a data frame: instance, item, time (if known) and loss.
+        """Return the log as a data frame, which :func:`read_log` takes as it is.
+
+        Its columns are instance, item, arms (a list of names, unless every item is an arm), time
+        (if it is known) and loss.
 
         Parameters
         ----------
         library : {"pandas", "polars", "pyarrow"}
+
+        Examples
+        --------
+        >>> import influential_bandits as ib
+        >>> log = EventLog(["ann", "bob"], ["news", "sport"], [0.5, 1.0])
+        >>> log.to_frame().columns.tolist(), ib.read_log(log.to_frame())
+        (['instance', 'item', 'loss'], EventLog(2 events, 2 instances, 2 arms))
         """
-        columns: dict[str, Any] = {
-            "instance": np.repeat(np.array(self.instances, object), self.lengths).tolist(),
-            "item": np.array(self.membership.items, object)[self.item].tolist(),
-        }
+        members, item = self.membership, self.item.tolist()
+        who = np.repeat(np.array(self.instances, object), self.lengths).tolist()
+        columns: dict[str, Any] = {"instance": who}
+        columns["item"] = [members.items[n] for n in item]
+        if not members.single or members.items != members.arm_names:
+            arms = [list(members.weights_of(n)) for n in range(len(members.items))]
+            columns["arms"] = [arms[n] for n in item]
         if self.time is not None:
             columns["time"] = self.time
         return make_frame(columns | {"loss": self.loss}, library)
@@ -319,13 +281,13 @@ class EventLog(Frozen):
         )
 
 
-def joined(logs: Sequence[EventLog]) -> EventLog:
+def concatenate_logs(logs: Sequence[EventLog]) -> EventLog:
     """Return several logs of the same arms as one; their instances follow each other."""
     first = logs[0]
     ends = np.cumsum([0, *(len(log) for log in logs)])
     offsets = [log.offsets[:-1] + start for log, start in zip(logs, ends, strict=False)]
     clocks = [log.time for log in logs if log.time is not None]
-    return EventLog._of_sorted(
+    return make_sorted_log(
         tuple(label for log in logs for label in log.instances),
         np.concatenate([*offsets, ends[-1:]]),
         np.concatenate([log.item for log in logs]),
@@ -334,6 +296,63 @@ def joined(logs: Sequence[EventLog]) -> EventLog:
         first.membership,
         first.about,
     )
+
+
+def make_sorted_log(
+    instances: tuple[str, ...],
+    offsets: Ints,
+    item: npt.NDArray[np.int32],
+    loss: Floats,
+    time: Floats | None,
+    membership: Membership,
+    about: dict[str, Any],
+) -> EventLog:
+    """Return a log of columns that were checked, and are in the order of a log, as they are."""
+    log = EventLog.__new__(EventLog)
+    log._keep(instances, offsets, item, loss, time, membership, about)
+    return log
+
+
+def sort_into_log(
+    instances: Sequence[str],
+    who: Ints,
+    item: npt.NDArray[np.int32],
+    loss: Floats,
+    time: Floats | None,
+    membership: Membership,
+    about: Mapping[str, Any] | None = None,
+) -> EventLog:
+    """Return a log of columns that a reader has checked, in file order.
+
+    Parameters
+    ----------
+    instances : sequence of str
+        Labels, unique.
+    who : array (events,) of int64
+        Numbers of instances.
+    item : array (events,) of int32
+        Numbers of items of ``membership``.
+    """
+    labels = tuple(instances)
+    columns = _sort(labels, who, item, loss, time)
+    return make_sorted_log(labels, *columns, membership, dict(about or {}))
+
+
+def _sort(
+    labels: tuple[str, ...],
+    who: Ints,
+    what: npt.NDArray[np.int32],
+    loss: Floats,
+    time: Floats | None,
+) -> tuple[Ints, npt.NDArray[np.int32], Floats, Floats | None]:
+    """Return where each history begins, and items, losses and times by instance, then by time."""
+    offsets = np.zeros(len(labels) + 1, np.int64)
+    np.cumsum(np.bincount(who, minlength=len(labels)), out=offsets[1:])
+    if time is not None or not bool((who[1:] >= who[:-1]).all()):
+        order = _order(who, np.zeros(0) if time is None else time, offsets)
+        what, loss = what[order], loss[order]
+        time = None if time is None else time[order]
+    return offsets, what, loss, time
 
 
 def require_log(given: object) -> EventLog:

@@ -28,7 +28,7 @@ class Membership(Frozen):
     ----------
     items : mapping of str to a sequence of str
         The arms of each item.
-    arms : sequence of str, optional
+    arm_names : sequence of str, optional
         All arms, in the order wanted; by default sorted by name.
     choose : "fractional" or "random"
         What becomes of an item of several arms: a share for each, or one of them drawn at random,
@@ -51,13 +51,14 @@ class Membership(Frozen):
     def __init__(
         self,
         items: Mapping[str, Sequence[str]],
-        arms: Sequence[str] | None = None,
+        arm_names: Sequence[str] | None = None,
         choose: str = "fractional",
         seed: int = 0,
     ) -> None:
         if choose not in {"fractional", "random"}:
             raise InvalidInput(f"choose must be 'fractional' or 'random', got {choose!r}")
-        known = sorted({arm for many in items.values() for arm in many}) if arms is None else arms
+        met = {arm for many in items.values() for arm in many}
+        known = sorted(met) if arm_names is None else arm_names
         number = {arm: n for n, arm in enumerate(known)}
         chosen: list[list[int]] = []
         key = np.uint64(whole_number("seed", seed))
@@ -91,10 +92,10 @@ class Membership(Frozen):
     ) -> None:
         require_utf8("item", items)
         require_utf8("arm", arms)
-        self._set(items=items, arms=arms, offsets=offsets, arm=arm, weight=weight)
+        self._set(items=items, arm_names=arms, offsets=offsets, arm=arm, weight=weight)
 
     items: tuple[str, ...]
-    arms: tuple[str, ...]
+    arm_names: tuple[str, ...]
     offsets: Ints  # (items + 1,): where the arms of each item begin in the two arrays below
     arm: npt.NDArray[np.int32]
     weight: Floats
@@ -146,15 +147,19 @@ class Membership(Frozen):
             number = self.items.index(item)
         except ValueError:
             raise InvalidInput(f"there is no item {item!r}") from None
+        return self.weights_of(number)
+
+    def weights_of(self, number: int) -> dict[str, float]:
+        """Return the weights of an item, given by its number, by arm."""
         places = range(int(self.offsets[number]), int(self.offsets[number + 1]))
-        return {self.arms[self.arm[p]]: float(self.weight[p]) for p in places}
+        return {self.arm_names[self.arm[p]]: float(self.weight[p]) for p in places}
 
     def __repr__(self) -> str:
         """Say the size."""
         several = int((np.diff(self.offsets) > 1).sum())
         more = f", {several} item{'' if several == 1 else 's'} belong" if several else ""
         more = more.replace("item belong", "item belongs") + (" to several" if several else "")
-        return f"Membership({len(self.items)} items, {len(self.arms)} arms{more})"
+        return f"Membership({len(self.items)} items, {len(self.arm_names)} arms{more})"
 
 
 @kernel

@@ -13,7 +13,53 @@ from influential_bandits.checks import is_real, shown
 from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.arrays import Floats
 
-__all__ = ["ReadingOptions", "reading_options"]
+__all__ = ["USUAL_NAMES", "ChunkSizes", "ReadingOptions", "guess_column", "reading_options"]
+
+USUAL_NAMES = {  # of columns, by what they hold
+    "instance": ("instance", "user", "user_id", "userid", "session", "session_id", "campaign"),
+    "time": ("time", "timestamp", "date", "datetime", "created_at", "ts"),
+    "arm": ("arm", "action", "item", "ad", "advert", "category", "genre", "genres", "topic"),
+    "loss": ("loss", "cost"),
+    "rating": ("rating", "stars", "score"),
+    "reward": ("reward", "click", "clicked", "conversion"),
+}
+
+
+def guess_column(columns: Sequence[str], role: str) -> str | None:
+    """Return the column whose name says that it has this role, if there is one.
+
+    Examples
+    --------
+    >>> guess_column(["User_ID", "film", "stars"], "instance")
+    'User_ID'
+    """
+    by_lower = {column.strip().lower(): column for column in reversed(columns)}
+    return next((by_lower[name] for name in USUAL_NAMES[role] if name in by_lower), None)
+
+
+@dataclass(frozen=True)
+class ChunkSizes:
+    """How much is read, held and written at a time, and how large partitions are.
+
+    Only ``partition`` and what is below it change how a log is cut; nothing changes its events.
+
+    Examples
+    --------
+    >>> import influential_bandits as ib
+    >>> sizes = ChunkSizes(text=64)
+    >>> events = {"instance": [1, 1], "arm": ["a", "b"], "loss": [0.5, 1.0]}
+    >>> ib.read_log(events, time=None, loss="loss", sizes=sizes)
+    EventLog(2 events, 1 instances, 2 arms)
+    """
+
+    text: int = 1 << 20  # bytes of CSV that are parsed at once; no line may be longer
+    rows: int = 1 << 18  # of a table that are read at once
+    held: int = 1 << 19  # rows that wait in memory until they are written
+    hashes: int = 1 << 20  # that wait until they are sorted into the others
+    group: int = 8 << 20  # bytes up to which small files are read as one
+    split: int = 32 << 20  # bytes beyond which a file may be read by several workers
+    partition: int = 1_000_000  # events, about
+    largest_partition: int = 4_000_000  # events; larger files are repartitioned
 
 
 @dataclass(frozen=True)
@@ -27,13 +73,14 @@ class ReadingOptions:
     rating: str | None = None
     reward: str | None = None
     best: float | None = None
-    arms: Sequence[str] | None = None
+    arm_names: Sequence[str] | None = None
     items: Mapping[Any, Sequence[str] | str] | None = None
     categories: str | None = None
     choose: str = "fractional"
     seed: int = 0
     key: str | Sequence[str] | None = None
     bad_rows: str = "error"
+    sizes: ChunkSizes = ChunkSizes()
 
     def __post_init__(self) -> None:
         """Check the options that need no look at the data."""
@@ -68,9 +115,9 @@ class ReadingOptions:
     def _check_names(self) -> None:
         if not isinstance(self.items, Mapping | None):
             raise InvalidInput(f"items must map each item to its arms, got {self.items!r:.60}")
-        for name, names in (("arms", self.arms), ("key", self.key)):
+        for name, names in (("arm_names", self.arm_names), ("key", self.key)):
             listed = isinstance(names, Sequence | np.ndarray | None)
-            if not listed or (isinstance(names, str) and name == "arms"):
+            if not listed or (isinstance(names, str) and name == "arm_names"):
                 raise InvalidInput(f"{name} must be a list of names, got {names!r:.60}")
         for name in ("instance", "arm", "time", "loss", "rating", "reward"):
             column = getattr(self, name)

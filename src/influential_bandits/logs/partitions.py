@@ -6,40 +6,38 @@ import uuid
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from influential_bandits.checks import Closing
-from influential_bandits.errors import InvalidInput, InvalidLog
+from influential_bandits.errors import InvalidInput, InvalidLog, MissingFile
 from influential_bandits.execution.base import Execution
-from influential_bandits.execution.local import LocalExecution
-from influential_bandits.logs import shuffling
-from influential_bandits.logs.addresses import MARKER, Folder
-from influential_bandits.logs.gathering import Gathering, about_source
+from influential_bandits.execution.local import chosen_execution
 from influential_bandits.logs.log import EventLog
+from influential_bandits.logs.log_builder import collect_events, describe_source
 from influential_bandits.logs.membership import Membership
-from influential_bandits.logs.numbering import Numbering
-from influential_bandits.logs.options import reading_options
-from influential_bandits.logs.repartitioning import (
-    PIECES,
-    check,
+from influential_bandits.logs.options import ChunkSizes, reading_options
+from influential_bandits.logs.partition_scan import (
+    FolderFiles,
+    FolderScan,
+    GroupReader,
+    scan_partitions,
+)
+from influential_bandits.logs.remote_folder import MARKER, RemoteFolder, listed
+from influential_bandits.logs.repartition import (
+    CHUNKS,
+    check_scan,
     event_plan,
     event_schema,
+    find_repeated,
     job_digest,
-    repeated_rows,
-    shuffled,
+    shuffle_events,
 )
-from influential_bandits.logs.surveying import (
-    FileGroup,
-    FolderSource,
-    Reading,
-    Survey,
-    surveyed,
-)
+from influential_bandits.logs.streaming import LogInParts
+from influential_bandits.logs.tables import FileGroup
 from influential_bandits.logs.temporary import PREFIX, TemporaryFolder
 from influential_bandits.numerics.arrays import Ints
 
@@ -49,7 +47,7 @@ __all__ = ["Partition", "PartitionedLog", "columns_at", "open_partitions"]
 def open_partitions(
     address: str | Path,
     *,
-    execution: Execution | None = None,
+    execution: Execution | int | None = None,
     folder: str | Path | None = None,
     progress: bool | None = None,
     **options: Any,
@@ -73,9 +71,9 @@ def open_partitions(
         ``_`` or ``.`` are left out, as ``about`` says. Any address that fsspec knows:
         ``s3://bucket/folder``, ``gs://…``. Storage options and credentials are those of fsspec's
         own configuration, on every worker.
-    execution : Execution, optional
-        Where the work is done; by default on all cores of this computer. Changes no event and no
-        order.
+    execution : Execution or int, optional
+        Where the work is done: so many threads of this computer, by default all cores.
+        Changes no event and no order.
     folder : path or URL, optional
         Where temporary files go: a folder that exists and that all workers reach. By default
         where the system puts them, if the log is on this computer; logs elsewhere need it if they
@@ -113,56 +111,57 @@ def open_partitions(
     >>> home.cleanup()
     """
     plan = reading_options("open_partitions", options)
-    where = LocalExecution() if execution is None else execution
-    source = Folder.at(address)
-    survey = surveyed(source, plan, where, progress)
-    temporary = _Temporary(source, None if folder is None else Folder.at(folder))
+    where = chosen_execution(execution)
+    source = RemoteFolder.at(address)
+    scan = scan_partitions(source, plan, where, progress)
+    temporary = _Temporary(source, None if folder is None else RemoteFolder.at(folder))
     try:
         repeated = np.zeros(0, np.int64)
         if plan.keys:
-            pieces = temporary.made("to compare keys").below(PIECES)
-            repeated = repeated_rows(survey, pieces, where, progress)
-        check(survey, repeated)
-        if _usable(survey, repeated):
+            chunks = temporary.made("to compare keys").below(CHUNKS)
+            repeated = find_repeated(scan, chunks, where, progress)
+        check_scan(scan, repeated)
+        if _is_usable(scan, repeated):
             temporary.remove()
-            return PartitionedLog(_files(survey), survey.instances)
+            return PartitionedLog(_take_files(scan), scan.instances)
         home = temporary.made("to bring the events of each instance together")
-        buckets = shuffled(survey, repeated, home, where, progress)
-        home.below(PIECES).remove()
+        files = shuffle_events(scan, repeated, home, where, progress)
+        home.below(CHUNKS).remove()
     except BaseException:
         temporary.remove()
         raise
-    instances = sum(instances for _, _, instances in buckets)
-    return PartitionedLog(_buckets(survey, buckets, temporary), instances)
+    instances = sum(instances for _, _, instances in files)
+    return PartitionedLog(_take_shuffled(scan, files, temporary), instances)
 
 
 def columns_at(address: str | Path) -> list[str]:
     """Return the columns of a folder of Parquet files, those in the names of folders among them."""
-    return FolderSource(Folder.at(address)).columns
+    return FolderFiles.at(RemoteFolder.at(address), ChunkSizes(), counted=False).columns
 
 
-def _usable(survey: Survey, repeated: Ints) -> bool:
+def _is_usable(scan: FolderScan, repeated: Ints) -> bool:
     """Tell whether files can be the partitions: whole, not too large, and nothing to leave out."""
-    large = max(survey.events) > shuffling.MOST_EVENTS and not survey.source.folder.exists(MARKER)
-    return survey.whole and not large and len(repeated) == 0
+    large = max(scan.events) > scan.reader.plan.sizes.largest_partition
+    large = large and not scan.source.folder.exists(MARKER)
+    return scan.whole and not large and len(repeated) == 0
 
 
 class _Temporary:
     """A folder for temporary files, made when it is needed and removed when nobody uses it."""
 
-    def __init__(self, source: Folder, parent: Folder | None) -> None:
+    def __init__(self, source: RemoteFolder, parent: RemoteFolder | None) -> None:
         self.source, self.parent = source, parent
-        self._folder: Folder | None = None
+        self._folder: RemoteFolder | None = None
         self._finalizer: Any = None
 
-    def made(self, why: str) -> Folder:
+    def made(self, why: str) -> RemoteFolder:
         """Return the folder."""
         if self._folder is None:
             self._folder, remove = self._new(why)
             self._finalizer = weakref.finalize(self, remove)
         return self._folder
 
-    def _new(self, why: str) -> tuple[Folder, Callable[[], None]]:
+    def _new(self, why: str) -> tuple[RemoteFolder, Callable[[], None]]:
         """Return a new folder, and how to remove it."""
         if self.parent is None and not self.source.local:
             raise InvalidInput(
@@ -171,10 +170,10 @@ class _Temporary:
                 "(--temporary on the command line)"
             )
         if self.parent is not None and not self.parent.exists():
-            raise InvalidInput(f"there is no folder {self.parent.address} for temporary files")
+            raise MissingFile(f"there is no folder {self.parent.address} for temporary files")
         if self.parent is None or self.parent.local:
             made = TemporaryFolder(None if self.parent is None else self.parent.address)
-            return Folder(str(made.path)), made.remove
+            return RemoteFolder(str(made.path)), made.remove
         folder = self.parent.below(f"{PREFIX}{uuid.uuid4().hex}")
         folder.make()
         return folder, partial(_remove_elsewhere, folder)
@@ -190,7 +189,7 @@ class _Temporary:
         return self._finalizer is not None and not self._finalizer.alive
 
 
-def _remove_elsewhere(folder: Folder) -> None:
+def _remove_elsewhere(folder: RemoteFolder) -> None:
     with suppress(OSError, InvalidInput):  # nobody can do anything about it any more
         folder.remove()
 
@@ -199,7 +198,7 @@ def _remove_elsewhere(folder: Folder) -> None:
 class _Common:
     """What all partitions of a log share."""
 
-    reading: Reading
+    reader: GroupReader
     membership: Membership
     about: dict[str, Any]
     job: str  # tells one reading of one state of the files from another; "" if nothing does
@@ -210,7 +209,7 @@ class _Common:
         return self.__dict__ | {"temporary": None}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Partition:
     """Some whole instances of a log: where they are, not the events themselves.
 
@@ -231,13 +230,18 @@ class Partition:
     >>> with tempfile.TemporaryDirectory() as home:
     ...     clicks.to_parquet(f"{home}/clicks.parquet")
     ...     (part,) = ib.logs.open_partitions(home, time=None, loss="loss").partitions
-    ...     print(part.n_events, pickle.loads(pickle.dumps(part)).load())
-    1 EventLog(1 events, 1 instances, 1 arms)
+    ...     print(part, pickle.loads(pickle.dumps(part)).load())
+    Partition(1 events of clicks.parquet) EventLog(1 events, 1 instances, 1 arms)
     """
 
     group: FileGroup
     n_events: int
-    common: _Common = field(repr=False)
+    common: _Common
+
+    def __repr__(self) -> str:
+        """Say how many events there are, and in which files."""
+        names = [name or self.group.folder.name for name in self.group.files]
+        return f"Partition({self.n_events:,} events of {listed(names)})"
 
     @property
     def identity(self) -> str:
@@ -249,57 +253,55 @@ class Partition:
         """Read the events; arms and items have the same numbers in all partitions."""
         if self.common.temporary is not None and self.common.temporary.removed:
             raise InvalidInput("the log is closed; open it anew with open_partitions")
-        pipeline = self.common.reading.pipeline(self.group)
-        instances, gathering = Numbering(), Gathering()
-        for events in pipeline:
-            gathering.append(instances.numbers(events.who), replace(events, key=None))
+        scan = self.common.reader.scan(self.group)
+        instances, builder = collect_events(replace(events, key=None) for events in scan)
         membership = self.common.membership
-        places = pipeline.codes.places(membership)
-        good = [n for n in range(len(places)) if n not in pipeline.codes.unusable]
-        if gathering.size != self.n_events or (places[good] < 0).any():
+        places = scan.codes.places(membership)
+        good = [n for n in range(len(places)) if n not in scan.codes.unusable]
+        if builder.size != self.n_events or (places[good] < 0).any():
             raise InvalidLog(
                 f"{', '.join(self.group.files[:3])} of {self.group.folder.name} changed since the "
-                f"log was opened: {gathering.size:,} good rows, not {self.n_events:,}; open it anew"
+                f"log was opened: {builder.size:,} good rows, not {self.n_events:,}; open it anew"
             )
-        return gathering.log(instances.labels, membership, places, dict(self.common.about))
+        return builder.build(instances.labels, membership, places, dict(self.common.about))
 
 
-def _files(survey: Survey) -> list[Partition]:
+def _take_files(scan: FolderScan) -> list[Partition]:
     """Return the files themselves as partitions."""
-    common = _Common(survey.reading, *_about(survey), _job(survey))
+    common = _Common(scan.reader, *_describe(scan), _job(scan))
     return [
         Partition(group, events, common)
-        for group, events in zip(survey.groups, survey.events, strict=True)
+        for group, events in zip(scan.groups, scan.events, strict=True)
         if events
     ]
 
 
-def _buckets(
-    survey: Survey, buckets: Sequence[tuple[str, int, int]], temporary: _Temporary
+def _take_shuffled(
+    scan: FolderScan, files: Sequence[tuple[str, int, int]], temporary: _Temporary
 ) -> list[Partition]:
     """Return the files that were written as partitions."""
-    folder, plan = temporary.made(""), survey.reading.plan
-    common = _Common(Reading(event_plan(plan), True), *_about(survey), _job(survey), temporary)
+    folder, plan = temporary.made(""), scan.reader.plan
+    common = _Common(GroupReader(event_plan(plan), True), *_describe(scan), _job(scan), temporary)
     schema = event_schema(plan)
     return [
-        Partition(FileGroup(folder, (name,), schema), events, common) for name, events, _ in buckets
+        Partition(FileGroup(folder, (name,), schema), events, common) for name, events, _ in files
     ]
 
 
-def _about(survey: Survey) -> tuple[Membership, dict[str, Any]]:
-    membership, _ = survey.codes.membership()
-    return membership, about_source(survey.source, survey.reading.plan, survey.bad)
+def _describe(scan: FolderScan) -> tuple[Membership, dict[str, Any]]:
+    membership, _ = scan.codes.membership()
+    return membership, describe_source(scan.source, scan.reader.plan, scan.bad)
 
 
-def _job(survey: Survey) -> str:
+def _job(scan: FolderScan) -> str:
     """Return a digest of files, by size and time, and options; "" if files do not tell the time."""
-    source = survey.source
-    if not all(file.changed for file in source.files):
+    files = scan.source.listing.taken if scan.source.listing else []
+    if not all(file.changed for file in files):
         return ""
-    return job_digest(source.folder, source.files, survey.reading.plan)
+    return job_digest(scan.source.folder, files, scan.reader.plan)
 
 
-class PartitionedLog(Closing):
+class PartitionedLog(LogInParts):
     """A log in partitions of whole instances; made by :func:`open_partitions`.
 
     Attributes
@@ -308,7 +310,8 @@ class PartitionedLog(Closing):
         The same ones in the same order, wherever they were made.
     membership : Membership
         The same for all partitions.
-    n_events, n_instances : int
+    arm_names : tuple of str
+    n_arms, n_events, n_instances : int
     about : dict
         As of :class:`EventLog`, for the whole log; "repeated" is known after a full iteration.
 
@@ -321,7 +324,7 @@ class PartitionedLog(Closing):
     >>> with tempfile.TemporaryDirectory() as home:
     ...     clicks.to_parquet(f"{home}/clicks.parquet")
     ...     with ib.logs.open_partitions(home, time=None, loss="loss") as log:
-    ...         print(log.arms, log.n_events, [part.instances for part in log])
+    ...         print(log.arm_names, log.n_events, [part.instances for part in log])
     ('a', 'b') 2 [('ann', 'bob')]
     """
 
@@ -333,19 +336,8 @@ class PartitionedLog(Closing):
         self.n_events = sum(part.n_events for part in self.partitions)
         self.n_instances = instances
 
-    @property
-    def arms(self) -> tuple[str, ...]:
-        """Names of the arms."""
-        return self.membership.arms
-
-    def __iter__(self) -> Iterator[EventLog]:
-        """Yield the logs of all partitions, one at a time; each instance is in one of them."""
-        repeated = 0
-        for partition in self.partitions:
-            log = partition.load()
-            repeated += log.about["repeated"]
-            yield log
-        self.about["repeated"] = repeated
+    def _parts(self) -> Iterator[EventLog]:
+        return (partition.load() for partition in self.partitions)
 
     def close(self) -> None:
         """Remove temporary files, if there are any; the partitions are gone then."""
@@ -355,7 +347,4 @@ class PartitionedLog(Closing):
     def __repr__(self) -> str:
         """Say the size."""
         parts = len(self.partitions)
-        return (
-            f"PartitionedLog({self.n_events:,} events, {self.n_instances:,} instances, "
-            f"{len(self.arms)} arms, {parts} partition{'' if parts == 1 else 's'})"
-        )
+        return f"PartitionedLog({self._sizes()}, {parts} partition{'' if parts == 1 else 's'})"

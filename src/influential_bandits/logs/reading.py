@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from influential_bandits.logs.gathering import Gathering, about_source, require_rows
+from influential_bandits.logs.event_scan import EventScan
 from influential_bandits.logs.items import ItemCodes
 from influential_bandits.logs.log import EventLog
-from influential_bandits.logs.numbering import Numbering
-from influential_bandits.logs.options import ReadingOptions
-from influential_bandits.logs.pipeline import Pipeline
+from influential_bandits.logs.log_builder import collect_events, describe_source, require_rows
+from influential_bandits.logs.options import ChunkSizes, ReadingOptions
 from influential_bandits.logs.sources import open_source
 
 __all__ = ["read_log"]
@@ -27,7 +26,7 @@ def read_log(
     rating: str | None = None,
     reward: str | None = None,
     best: float | None = None,
-    arms: Sequence[str] | None = None,
+    arm_names: Sequence[str] | None = None,
     items: Mapping[Any, Sequence[str] | str] | None = None,
     categories: str | None = None,
     choose: str = "fractional",
@@ -36,6 +35,7 @@ def read_log(
     separator: str | None = None,
     bad_rows: str = "error",
     progress: bool | None = None,
+    sizes: ChunkSizes | None = None,
 ) -> EventLog:
     """Read a log of events: one row each, with an instance, an arm, a time and an outcome.
 
@@ -52,10 +52,11 @@ def read_log(
         order of rows is the order of time.
     loss, rating, reward : str
         Column of outcomes, exactly one of them: a loss; a rating, loss = ``best`` − rating; or a
-        reward, loss = −reward.
+        reward, loss = −reward. If none is named, the columns are those of
+        :meth:`EventLog.to_frame`, and neither arm nor time need be named.
     best : float
         The best rating there is; with ``rating`` only.
-    arms : sequence of str, optional
+    arm_names : sequence of str, optional
         All arms, in the order wanted; rows of others are bad. By default those of the log, sorted.
     items : mapping of items to a sequence of arms, optional
         The arms of each item, if the column ``arm`` holds items; rows of others are bad.
@@ -76,6 +77,8 @@ def read_log(
         out and count them in ``about["dropped"]``, by reason.
     progress : bool, optional
         Whether to show a progress bar; by default on terminals, if it takes long.
+    sizes : ChunkSizes, optional
+        How much is read at a time, which changes no result; the longest line of CSV.
 
     Returns
     -------
@@ -111,6 +114,8 @@ def read_log(
     >>> log.about["conversion"]
     'loss = 5 − stars'
     """
+    if loss is None and rating is None and reward is None and items is None:
+        loss, arm, time, items = _find_columns(source, separator, arm, time)
     plan = ReadingOptions(
         instance=instance,
         arm=arm,
@@ -119,24 +124,42 @@ def read_log(
         rating=rating,
         reward=reward,
         best=best,
-        arms=arms,
+        arm_names=arm_names,
         items=items,
         categories=categories,
         choose=choose,
         seed=seed,
         key=key,
         bad_rows=bad_rows,
+        sizes=sizes or ChunkSizes(),
     )
     codes = ItemCodes(plan)
-    opened = open_source(source, plan.columns, separator)
-    pipeline = Pipeline(opened, plan, codes, progress)
-    instances = Numbering()
-    gathering = Gathering()
-    for events in pipeline:
-        gathering.append(instances.numbers(events.who), events)
-    gathering.drop_repeated_keys(pipeline.bad)
-    pipeline.bad.check(bad_rows)
-    require_rows(opened, pipeline.bad, gathering.size)
+    opened = open_source(source, plan.columns, separator, plan.sizes)
+    scan = EventScan(opened, plan, codes, progress)
+    instances, builder = collect_events(scan)
+    builder.drop_repeated_keys(scan.bad)
+    scan.bad.check(bad_rows)
+    require_rows(opened, scan.bad, builder.size)
     membership, final = codes.membership()
-    about = about_source(opened, plan, pipeline.bad)
-    return gathering.log(instances.labels, membership, final, about)
+    about = describe_source(opened, plan, scan.bad)
+    return builder.build(instances.labels, membership, final, about)
+
+
+def _find_columns(
+    source: Any, separator: str | None, arm: str, time: str | None
+) -> tuple[str | None, str, str | None, dict[str, list[str]] | None]:
+    """Return loss, arm, time and items of a source whose columns are those of a log's frame."""
+    opened = open_source(source, (), separator, ChunkSizes())
+    if "loss" not in opened.columns:
+        return None, arm, time, None
+    time = time if time in opened.columns else None
+    if arm in opened.columns or "item" not in opened.columns:
+        return "loss", arm, time, None
+    if "arms" not in opened.columns:
+        return "loss", "item", time, None
+    members: dict[str, list[str]] = {}
+    for chunk in opened.chunks(["item", "arms"], lambda *_: None):
+        for item, arms in zip(*map(list, chunk.columns), strict=True):
+            if str(item) not in members:
+                members[str(item)] = arms.as_py()
+    return "loss", "item", time, members

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,21 +13,35 @@ import numpy as np
 from influential_bandits.checks import Closing, whole_number
 from influential_bandits.errors import InvalidInput, InvalidLog
 from influential_bandits.logs.columns import Mask, arrow
-from influential_bandits.logs.gathering import Gathering, about_source, require_rows
+from influential_bandits.logs.event_scan import Events, EventScan
 from influential_bandits.logs.items import ItemCodes
+from influential_bandits.logs.label_codes import Codes, LabelCodes, hash_labels
 from influential_bandits.logs.log import EventLog
+from influential_bandits.logs.log_builder import (
+    LogBuilder,
+    collect_events,
+    describe_source,
+    require_rows,
+)
 from influential_bandits.logs.membership import Membership
-from influential_bandits.logs.numbering import Codes, Numbering, hashes, repeated_keys
 from influential_bandits.logs.options import ReadingOptions, reading_options
-from influential_bandits.logs.pipeline import Events, Pipeline
-from influential_bandits.logs.sources import Source, open_source
-from influential_bandits.logs.spilling import Spill
+from influential_bandits.logs.remote_folder import RemoteFolder
+from influential_bandits.logs.shuffle import (
+    ChunkWriter,
+    ShuffledPartition,
+    find_partitions,
+    find_repeated_rows,
+    read_partitions,
+)
+from influential_bandits.logs.sources import open_source
+from influential_bandits.logs.tables import Source
 from influential_bandits.logs.temporary import TemporaryFolder
 from influential_bandits.numerics.arrays import Ints
 
-__all__ = ["LogStream", "stream_log"]
+__all__ = ["LogInParts", "LogStream", "stream_log"]
 
-FEWEST_HELD, MOST_HELD = 100_000, 1_000_000  # rows that are held before they go to disk
+FINER = 8  # partitions on disk for each part, so that parts can be filled up well
+MOST_PARTITIONS = 1 << 14
 
 
 def stream_log(
@@ -54,7 +68,7 @@ def stream_log(
         About how many events a part has; more if an instance alone has more.
     grouped : bool
         Whether the rows of an instance follow one another in the file. If an instance comes back
-        later, that is an error, whatever ``bad_rows``. If ``arms`` or ``items`` are given, bad
+        later, that is an error, whatever ``bad_rows``. If ``arm_names`` or ``items`` are given, bad
         rows are an error only when the first part with one is due, and ``about["dropped"]``
         counts those met so far; otherwise they are known beforehand. The labels of all instances
         are kept in memory.
@@ -82,7 +96,7 @@ def stream_log(
     ... }
     >>> options = {"instance": "user", "arm": "theme", "time": None, "reward": "clicked"}
     >>> with stream_log(events, events_per_part=2, **options) as stream:
-    ...     print(stream.arms, stream.n_events, sum(len(log) for log in stream))
+    ...     print(stream.arm_names, stream.n_events, sum(len(log) for log in stream))
     ('news', 'sport') 4 4
     """
     size = whole_number("events_per_part", events_per_part, 1)
@@ -94,16 +108,55 @@ def stream_log(
         )
     kind = _GroupedStream if grouped else _SortedStream
     codes = ItemCodes(plan)
-    opened = open_source(source, plan.columns, separator)
+    opened = open_source(source, plan.columns, separator, plan.sizes)
     return kind(opened, plan, codes, size, progress, folder)
 
 
-class LogStream(Closing, ABC):
+class LogInParts(Closing, ABC):
+    """A log that is read part by part; each part is an EventLog of whole instances."""
+
+    membership: Membership
+    n_events: int | None = None
+    n_instances: int | None = None
+    about: dict[str, Any]
+
+    @abstractmethod
+    def _parts(self) -> Iterator[EventLog]:
+        """Yield the parts."""
+
+    @property
+    def arm_names(self) -> tuple[str, ...]:
+        """Names of the arms."""
+        return self.membership.arm_names
+
+    @property
+    def n_arms(self) -> int:
+        """Number of arms K."""
+        return len(self.membership.arm_names)
+
+    def __iter__(self) -> Iterator[EventLog]:
+        """Yield logs of whole instances, one at a time; each instance is in one of them."""
+        events = instances = repeated = 0
+        for part in self._parts():
+            events += part.n_events
+            instances += part.n_instances
+            repeated += part.about["repeated"]
+            yield part
+        self.n_events, self.n_instances = events, instances
+        self.about["repeated"] = repeated
+
+    def _sizes(self) -> str:
+        sizes = ((self.n_events, "events"), (self.n_instances, "instances"), (self.n_arms, "arms"))
+        return ", ".join(f"{number:,} {what}" for number, what in sizes if number is not None)
+
+
+class LogStream(LogInParts):
     """Parts of a log, one after the other; made by :func:`stream_log`.
 
     Attributes
     ----------
-    arms : tuple of str
+    arm_names : tuple of str
+    n_arms : int
         The same for all parts.
     n_events, n_instances : int or None
         None until they are known: after the first full iteration at the latest.
@@ -125,8 +178,6 @@ class LogStream(Closing, ABC):
     LogStream(3 events, 2 instances, 2 arms)
     """
 
-    membership: Membership
-
     def __init__(
         self,
         source: Source,
@@ -139,126 +190,99 @@ class LogStream(Closing, ABC):
         self._source, self._plan, self._codes = source, plan, codes
         self._progress, self._folder = progress, folder
         self.events_per_part = events_per_part
-        self.n_events: int | None = None
-        self.n_instances: int | None = None
-        self.about: dict[str, Any] = {}
-        self._final: Codes = np.zeros(0, np.int32)
+        self.about = {}
         self._prepare()
+        self._final: Codes
+        self.membership, self._final = self._codes.membership()
 
     @abstractmethod
     def _prepare(self) -> None:
         """Do what has to be done before the first part is known."""
 
-    @abstractmethod
-    def _parts(self) -> Iterator[EventLog]:
-        """Yield the parts."""
+    def _scan(self) -> EventScan:
+        return EventScan(self._source, self._plan, self._codes, self._progress)
 
-    @property
-    def arms(self) -> tuple[str, ...]:
-        """Names of the arms."""
-        return self.membership.arms
-
-    def __iter__(self) -> Iterator[EventLog]:
-        """Yield logs of whole instances; each instance is in one of them."""
-        events = instances = repeated = 0
-        for part in self._parts():
-            events += part.n_events
-            instances += part.n_instances
-            repeated += part.about["repeated"]
-            yield part
-        self.n_events, self.n_instances = events, instances
-        self.about["repeated"] = repeated
-
-    def _set_arms(self) -> None:
-        self.membership, self._final = self._codes.membership()
+    def _check(self, scan: EventScan, events: int) -> None:
+        """Raise an error for bad rows, unless they are to be dropped, and for no rows at all."""
+        scan.bad.check(self._plan.bad_rows)
+        require_rows(self._source, scan.bad, events)
+        self.about |= describe_source(self._source, self._plan, scan.bad)
 
     def __repr__(self) -> str:
         """Say the size, as far as it is known."""
-        sizes = ((self.n_events, "events"), (self.n_instances, "instances"))
-        known = [f"{number:,} {what}" for number, what in sizes if number is not None]
-        return f"LogStream({', '.join([*known, f'{len(self.arms)} arms'])})"
+        return f"LogStream({self._sizes()})"
 
 
 class _SortedStream(LogStream):
-    """Parts of rows in any order, sorted into buckets by instance beforehand."""
+    """Parts of rows in any order, brought together by instance beforehand."""
 
     def _prepare(self) -> None:
         folder = TemporaryFolder(self._folder)
-        self._home = folder.path
+        self._home = RemoteFolder(str(folder.path))
         self._finalizer = weakref.finalize(self, folder.remove)
         try:
-            self._sort()
+            self._shuffle()
         except BaseException:
             self.close()
             raise
 
-    def _sort(self) -> None:
-        """Check all rows and put them into buckets."""
-        held = min(max(self.events_per_part, FEWEST_HELD), MOST_HELD)
-        self._events = Spill(self._home, "events", held)
-        keys = Spill(self._home, "keys", held)
-        pipeline = Pipeline(self._source, self._plan, self._codes, self._progress)
+    def _shuffle(self) -> None:
+        """Check all rows and write them by instance."""
         seen = 0
-        for events in pipeline:
+
+        def partitions() -> int:
+            """Extrapolate from the rows seen, and the share of the source that they took."""
+            share = min(max(self._source.done, 1) / max(self._source.total, 1), 1.0)
+            parts = seen / share / self.events_per_part
+            return min(max(1, int(np.ceil(FINER * parts))), MOST_PARTITIONS)
+
+        held = min(max(self.events_per_part, 100_000), self._plan.sizes.held)
+        rows, keys = (
+            ChunkWriter(self._home, name, partitions, held, lasting=False)
+            for name in ("events", "keys")
+        )
+        scan = self._scan()
+        for events in scan:
             seen += len(events.who)
-            if self._spill(events, keys):
-                for spill in (self._events, keys):
-                    spill.flush(self._expected_parts(seen))
-        for spill in (self._events, keys):
-            spill.flush(seen / self.events_per_part)
-        self._repeated_rows = self._rows_of_repeated_keys(keys)
-        if len(self._repeated_rows):
-            pipeline.bad.add("duplicate key", self._repeated_rows)
-        pipeline.bad.check(self._plan.bad_rows)
-        self.n_events = seen - len(self._repeated_rows)
-        require_rows(self._source, pipeline.bad, self.n_events)
-        self.about = about_source(self._source, self._plan, pipeline.bad)
-        self._set_arms()
+            columns = {"who": events.who, "what": events.what, "loss": events.loss}
+            if events.time is not None:
+                columns["time"] = events.time
+            if events.key is not None:
+                columns["row"] = events.row
+                first, second = events.key[:, 0].copy(), events.key[:, 1].copy()
+                keys.add(first, {"first": first, "second": second, "row": events.row})
+            rows.add(hash_labels(events.who), columns)
+        self._partitions = find_partitions([(rows.name, rows.finish())])
+        self._repeated = self._repeated_rows(find_partitions([(keys.name, keys.finish())]))
+        if len(self._repeated):
+            scan.bad.add("duplicate key", self._repeated)
+        self.n_events = seen - len(self._repeated)
+        self._check(scan, self.n_events)
 
-    def _spill(self, events: Events, keys: Spill) -> bool:
-        columns = {"who": events.who, "what": events.what, "loss": events.loss}
-        if events.time is not None:
-            columns["time"] = events.time
-        if events.key is not None:
-            columns["row"] = events.row
-            first, second = events.key[:, 0].copy(), events.key[:, 1].copy()
-            keys.add(first, {"first": first, "second": second, "row": events.row})
-        return self._events.add(hashes([events.who])[:, 0], columns)
-
-    def _expected_parts(self, seen: int) -> float:
-        """Extrapolate from the rows seen, and the share of the source that they took."""
-        share = max(self._source.done, 1) / max(self._source.total, 1)
-        return seen / min(share, 1.0) / self.events_per_part
-
-    def _rows_of_repeated_keys(self, keys: Spill) -> Ints:
-        """Return rows, in order, whose key an earlier row has; a key is in one bucket only."""
-        found = [np.zeros(0, np.int64)]
-        for buckets in keys.parts(MOST_HELD):
-            table = arrow().Table.from_batches(keys.read(buckets))
-            first, second, row = (table[name].to_numpy() for name in ("first", "second", "row"))
-            by_row = np.argsort(row)
-            again = repeated_keys(np.stack([first, second], axis=1)[by_row])
-            found.append(row[by_row][again])
-        for path in keys.files:
-            path.unlink()
-        return np.sort(np.concatenate(found))
+    def _repeated_rows(self, keys: Sequence[ShuffledPartition]) -> Ints:
+        """Return rows, in order, whose key an earlier row has; a key is in one partition only."""
+        found = [
+            find_repeated_rows(read_partitions(self._home, some))
+            for some in _fill(keys, self._plan.sizes.held)
+        ]
+        for name in {name for key in keys for name in key.files}:
+            Path(self._home.path(name)).unlink()
+        return np.sort(np.concatenate([np.zeros(0, np.int64), *found]))
 
     def _parts(self) -> Iterator[EventLog]:
         if not self._finalizer.alive:
             raise InvalidInput("the stream is closed; make a new one with stream_log")
-        for buckets in self._events.parts(self.events_per_part):
-            instances, gathering = Numbering(), Gathering()
-            for batch in self._events.read(buckets):
-                events = self._read_back(batch)
-                gathering.append(instances.numbers(events.who), events)
-            if gathering.size:
-                yield gathering.log(
+        for some in _fill(self._partitions, self.events_per_part):
+            batches = read_partitions(self._home, some)
+            instances, builder = collect_events(map(self._events, batches))
+            if builder.size:
+                yield builder.build(
                     instances.labels, self.membership, self._final, dict(self.about)
                 )
 
-    def _read_back(self, batch: Any) -> Events:
-        if len(self._repeated_rows):
-            repeated = np.isin(batch["row"].to_numpy(), self._repeated_rows)
+    def _events(self, batch: Any) -> Events:
+        if len(self._repeated):
+            repeated = np.isin(batch["row"].to_numpy(), self._repeated)
             batch = batch.filter(arrow().array(~repeated))
         return Events(
             batch["who"],
@@ -274,68 +298,70 @@ class _SortedStream(LogStream):
         self._finalizer()
 
 
+def _fill(partitions: Sequence[ShuffledPartition], rows: int) -> Iterator[list[ShuffledPartition]]:
+    """Yield neighbours that have about so many rows together."""
+    some: list[ShuffledPartition] = []
+    for partition in partitions:
+        if some and sum(one.rows for one in some) + partition.rows > rows:
+            yield some
+            some = []
+        some.append(partition)
+    if some:
+        yield some
+
+
 class _GroupedStream(LogStream):
     """Parts of a source in which the rows of an instance follow one another."""
 
     def _prepare(self) -> None:
-        self._surveyed = not self._codes.fixed
-        if self._surveyed:
-            self._survey()
-        self._set_arms()
-
-    def _survey(self) -> None:
-        """Read everything once for the arms, and for all errors there may be."""
-        pipeline = Pipeline(self._source, self._plan, self._codes, self._progress)
-        self.n_events = self.n_instances = 0
-        for labels, gathering in self._walk(pipeline):
-            self.n_events += gathering.size
-            self.n_instances += len(labels)
-        self._check(pipeline, self.n_events)
-
-    def _check(self, pipeline: Pipeline, events: int) -> None:
-        pipeline.bad.check(self._plan.bad_rows)
-        require_rows(self._source, pipeline.bad, events)
-        self.about |= about_source(self._source, self._plan, pipeline.bad)
+        self._known = not self._codes.fixed  # whether the arms and all bad rows are, by now
+        if self._known:
+            scan = self._scan()
+            self.n_events = self.n_instances = 0
+            for labels, builder in self._walk(scan):
+                self.n_events += builder.size
+                self.n_instances += len(labels)
+            self._check(scan, self.n_events)
 
     def _parts(self) -> Iterator[EventLog]:
-        pipeline = Pipeline(self._source, self._plan, self._codes, self._progress)
+        scan = self._scan()
         events = 0
-        for labels, gathering in self._walk(pipeline):
-            events += gathering.size
-            if not self._surveyed:
-                self._check(pipeline, events)
-            yield gathering.log(labels, self.membership, self._final, dict(self.about))
-        self._check(pipeline, events)
+        for labels, builder in self._walk(scan):
+            events += builder.size
+            if not self._known:
+                self._check(scan, events)
+            yield builder.build(labels, self.membership, self._final, dict(self.about))
+        self._check(scan, events)
 
-    def _walk(self, pipeline: Pipeline) -> Iterator[tuple[list[str], Gathering]]:
+    def _walk(self, scan: EventScan) -> Iterator[tuple[list[str], LogBuilder]]:
         """Yield whole instances and their labels, cut where a part is full."""
-        seen, gathering = Numbering(), Gathering()
-        first, last = 0, -1  # numbers of the first instance of this part, and of the latest
-        for events in pipeline:
-            numbers = seen.numbers(events.who)
-            before = np.concatenate([[last], numbers[:-1]])
-            self._check_grouped(numbers < before, events)
-            starts = np.flatnonzero(numbers != before)
-            done, last = 0, int(numbers[-1])
+        seen, builder = LabelCodes(), LogBuilder()
+        first, last = 0, -1  # codes of the first instance of this part, and of the latest
+        for events in scan:
+            codes = seen.encode(events.who)
+            before = np.concatenate([[last], codes[:-1]])
+            self._check_grouped(codes < before, events)
+            starts = np.flatnonzero(codes != before)
+            done, last = 0, int(codes[-1])
             while True:
-                full = done + self.events_per_part - gathering.size
+                full = done + self.events_per_part - builder.size
                 place = int(np.searchsorted(starts, full))
-                stop = int(starts[place]) if place < len(starts) else len(numbers)
-                gathering.append(numbers[done:stop] - first, events.part(done, stop))
+                stop = int(starts[place]) if place < len(starts) else len(codes)
+                builder.append(codes[done:stop] - first, events.take(slice(done, stop)))
                 done = stop
                 if place == len(starts):
                     break
-                gathering.drop_repeated_keys(pipeline.bad)
-                yield seen.labels[first : numbers[stop]], gathering
-                gathering, first = Gathering(), int(numbers[stop])
-        if gathering.size:
-            gathering.drop_repeated_keys(pipeline.bad)
-            yield seen.labels[first:], gathering
+                builder.drop_repeated_keys(scan.bad)
+                yield seen.labels[first : codes[stop]], builder
+                builder, first = LogBuilder(), int(codes[stop])
+        if builder.size:
+            builder.drop_repeated_keys(scan.bad)
+            yield seen.labels[first:], builder
         elif last < 0:
-            self._check(pipeline, 0)
+            self._check(scan, 0)
 
     def _check_grouped(self, back: Mask, events: Events) -> None:
-        """Raise an error if an instance comes back: numbers are given at first appearance."""
+        """Raise an error if an instance comes back: codes are given at first appearance."""
         rows = np.flatnonzero(back)
         if len(rows):
             (line,) = self._source.lines(self._source.places(events.row[rows[:1]]))

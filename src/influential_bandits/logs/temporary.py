@@ -12,7 +12,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from influential_bandits.errors import InvalidInput
+from influential_bandits.errors import MissingFile
 
 try:
     import fcntl
@@ -37,7 +37,7 @@ class TemporaryFolder:
     def __init__(self, parent: str | Path | None = None) -> None:
         home = Path(tempfile.gettempdir() if parent is None else parent)
         if not home.is_dir():
-            raise InvalidInput(f"there is no folder {home} for temporary files")
+            raise MissingFile(f"there is no folder {home} for temporary files")
         _sweep(home)
         # The lock is taken before the folder has the name by which others would sweep it.
         self.path = Path(tempfile.mkdtemp(prefix=f".{PREFIX}", dir=home))

@@ -8,8 +8,8 @@ from influential_bandits import InfluenceModel
 from influential_bandits.data import planted_interaction, synthetic_log
 from influential_bandits.errors import InvalidInput
 from influential_bandits.learning.model_files import ARRAYS
-from influential_bandits.learning.solvers.gradient import descended, descent
-from influential_bandits.learning.solvers.separate import Penalty
+from influential_bandits.learning.solvers.gradient import fit_by_descent, trace_descent
+from influential_bandits.learning.solvers.penalised import Penalty
 
 MARKS = [1, 10, 100, 1000, 10_000]
 
@@ -28,7 +28,7 @@ def design(log):
 
 
 def test_the_descent_goes_down_to_the_optimum_and_never_below(log, design):
-    for history in descent(log, design, Penalty(1.0, 1.0), MARKS):
+    for history in trace_descent(log, design, Penalty(1.0, 1.0), MARKS):
         assert history.steps.tolist() == MARKS
         assert (history.excess >= 0).all()
         # Momentum overshoots within the first steps; from mark to mark it goes down.
@@ -39,7 +39,7 @@ def test_the_descent_goes_down_to_the_optimum_and_never_below(log, design):
 
 @pytest.mark.parametrize("steps", [1, 50, 20_000])
 def test_the_objective_is_measured_against_another_solver(log, design, steps):
-    fit = descended(log, design, Penalty(1.0, 1.0), steps, seed=3)
+    fit = fit_by_descent(log, design, Penalty(1.0, 1.0), steps, seed=3)
     (whole,) = {len(fit.coefficients)}
     assert whole == log.n_instances
     for u, label in enumerate(log.instances):
@@ -85,7 +85,7 @@ def test_with_drift_and_empty_histories(log):
     assert short.lengths.min() == 0
     model = InfluenceModel(memory=0.8, solver="gradient", max_iter=50, drift=True).fit(short)
     assert np.isfinite(model.coefficients_).all()
-    assert len(descent(short, model.design_, Penalty(1.0, 1.0), [10])) == 3
+    assert len(trace_descent(short, model.design_, Penalty(1.0, 1.0), [10])) == 3
 
 
 def test_it_is_for_definite_interactions_alone(log, refused):
@@ -101,7 +101,7 @@ def test_an_undetermined_descent_says_so():
 
 def test_threads_do_not_change_a_bit(log):
     settings = {"memory": 0.8, "ridge": 0.1, "solver": "gradient", "max_iter": 100, "seed": 3}
-    fits = [InfluenceModel(**settings, threads=threads).fit(log) for threads in (1, 2, 3)]
+    fits = [InfluenceModel(**settings).fit(log, execution=threads) for threads in (1, 2, 3)]
     for other in fits[1:]:
         for name in (*ARRAYS, "gap_", "determined_"):
             one, two = getattr(fits[0], name), getattr(other, name)

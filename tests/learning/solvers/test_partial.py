@@ -30,7 +30,7 @@ def planted(instances, events, **settings):
 
 
 def partial(kind="symmetric", **settings):
-    return InfluenceModel(kind, pooled="partial", **{"memory": 0.8} | settings)
+    return InfluenceModel(kind, pooling="partial", **{"memory": 0.8} | settings)
 
 
 def population_covariance(prior):
@@ -135,7 +135,7 @@ def test_short_histories_are_better_pooled_partially(events):
         alone = InfluenceModel("symmetric", memory=0.8, ridge=ridge).fit(log)
         for what in ("interaction", "initial_loss"):
             assert root_mean_square(pool, truth, what) < 0.8 * root_mean_square(alone, truth, what)
-    shared = InfluenceModel("symmetric", memory=0.8, pooled=True).fit(log)
+    shared = InfluenceModel("symmetric", memory=0.8, pooling="full").fit(log)
     assert root_mean_square(pool, truth, "interaction") < root_mean_square(
         shared, truth, "interaction"
     )
@@ -187,7 +187,7 @@ def test_definite_fits_are_definite_for_everyone():
 
 
 def test_threads_do_not_change_the_prior(log):
-    priors = [partial(threads=threads).fit(log).prior_ for threads in (1, 2, 3)]
+    priors = [partial().fit(log, execution=threads).prior_ for threads in (1, 2, 3)]
     for other in priors[1:]:
         for name in Prior._fields:
             same = np.asarray(getattr(other, name)).tobytes()
@@ -205,9 +205,9 @@ def test_many_instances_are_sampled_and_all_are_fitted():
 
 def test_stationary_and_drifting_models_pool_partially_too():
     log = planted(60, 40, interaction=np.zeros((3, 3)), interaction_spread=0.0, drift=0.7, seed=5)
-    stationary = StationaryModel(pooled="partial").fit(log)
+    stationary = StationaryModel(pooling="partial").fit(log)
     assert stationary.prior_.arm == pytest.approx(0.25, abs=0.15)
-    drifting = DriftModel(pooled="partial").fit(log)
+    drifting = DriftModel(pooling="partial").fit(log)
     assert (drifting.level_coefficients_ > 0).all()
 
 
@@ -264,7 +264,7 @@ LITTLE = [(1, 20, 10), (20, 5, 8)]
 def test_errors_are_finite_however_little_there_is(instances, events, arms):
     for seed in range(10):
         log = synthetic_log(instances, events, arms, spread=0.5, seed=seed)
-        model = InfluenceModel("symmetric", pooled="partial").fit(log)
+        model = InfluenceModel("symmetric", pooling="partial").fit(log)
         assert np.isfinite(model.coefficients_).all()
         assert (np.diag(model.population_covariance_) >= 0).all()
         assert np.isfinite(model.standard_errors_).all()
@@ -272,8 +272,8 @@ def test_errors_are_finite_however_little_there_is(instances, events, arms):
 
 TINY = [(1, 1, 1), (1, 1, 3), (5, 1, 2), (1, 2, 2), (3, 2, 3), (2, 2, 5), (1, 5, 3), (4, 3, 1)]
 EVERY = {
-    "stationary": StationaryModel(pooled="partial"),
-    "drift": DriftModel(pooled="partial"),
+    "stationary": StationaryModel(pooling="partial"),
+    "drift": DriftModel(pooling="partial"),
     "diagonal": partial("diagonal"),
     "symmetric": partial("symmetric"),
     "free": partial("free"),

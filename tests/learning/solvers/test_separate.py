@@ -19,16 +19,15 @@ from dense_learning import (
 
 from influential_bandits import EventLog, InfluenceModel, LocalExecution, StationaryModel
 from influential_bandits.data import synthetic_log
-from influential_bandits.learning.solvers.separate import (
-    interactions,
-    pooled_fits,
-    pooled_population,
-    shared_by,
+from influential_bandits.learning.solvers.pooled import (
+    fit_pooled_instances,
+    fit_pooled_population,
 )
-from influential_bandits.learning.statistics.pooled_sums import (
+from influential_bandits.learning.statistics.design import interaction_matrices
+from influential_bandits.learning.statistics.pooled_sums import pooled_gram
+from influential_bandits.learning.statistics.random_effects import (
     RandomEffects,
-    pooled_gram,
-    random_effects,
+    estimate_random_effects,
 )
 from influential_bandits.logs import Membership
 
@@ -113,20 +112,22 @@ EFFECTS = [
 def fit_pooled(log, design, ridge, effects):
     """Fit a log in memory, variances beginning with these."""
     here = LocalExecution()
-    shared, used = pooled_population([log], design, False, ridge, effects, log, len(log), here)
-    return shared_by(pooled_fits(log, design, used, shared), shared), used
+    shared, used = fit_pooled_population([log], design, False, ridge, effects, log, len(log), here)
+    return fit_pooled_instances(log, design, used, shared), shared, used
 
 
 @pytest.mark.parametrize("effects", EFFECTS, ids=str)
 @pytest.mark.parametrize("kind", ["symmetric", "diagonal", "free"])
 def test_the_pooled_fit_is_generalised_least_squares(kind, effects):
     log = planted(8, [1, 3, 10, 20, 30, 30, 40, 50], spread=0.5, seed=6)
-    model = InfluenceModel(kind, memory=0.8, pooled=True).fit(log)
-    fit, used = fit_pooled(log, model.design_, 0.3, effects)
+    model = InfluenceModel(kind, memory=0.8, pooling="full").fit(log)
+    fit, shared, used = fit_pooled(log, model.design_, 0.3, effects)
     beta, _, own = generalised_least_squares(log, kind, used, 0.8, ridge=0.3)
-    np.testing.assert_allclose(fit.population[:3], beta[:3], rtol=0, atol=1e-7)
+    np.testing.assert_allclose(shared.population[:3], beta[:3], rtol=0, atol=1e-7)
     np.testing.assert_allclose(
-        interactions(model.design_, fit.population), matrix_of(kind, 3, beta[3:]), atol=1e-7
+        interaction_matrices(model.design_, shared.population),
+        matrix_of(kind, 3, beta[3:]),
+        atol=1e-7,
     )
     np.testing.assert_allclose(fit.coefficients[:, :3], beta[:3] + own, rtol=0, atol=1e-7)
 
@@ -140,15 +141,15 @@ def test_pooled_items_of_several_arms_are_generalised_least_squares_too():
         random.normal(size=90),
         membership=films,
     )
-    model = InfluenceModel("symmetric", memory=0.8, pooled=True).fit(log)
-    fit, effects = fit_pooled(log, model.design_, 0.3, EFFECTS[1])
+    model = InfluenceModel("symmetric", memory=0.8, pooling="full").fit(log)
+    fit, _, effects = fit_pooled(log, model.design_, 0.3, EFFECTS[1])
     beta, _, own = generalised_least_squares(log, "symmetric", effects, 0.8, ridge=0.3)
     np.testing.assert_allclose(fit.coefficients[:, :3], beta[:3] + own, rtol=0, atol=1e-6)
 
 
 def test_the_pooled_definite_fit_is_optimal():
     log = planted(6, 30, interaction=INDEFINITE, spread=0.5, seed=6)
-    model = InfluenceModel("psd", memory=0.8, pooled=True, ridge=0.3).fit(log)
+    model = InfluenceModel("psd", memory=0.8, pooling="full", ridge=0.3).fit(log)
     assert model.gap_ <= 1e-8
     beta, inverse, _ = generalised_least_squares(log, "symmetric", model.effects_, 0.8, ridge=0.3)
     H = np.linalg.inv(inverse)
@@ -159,7 +160,7 @@ def test_the_pooled_definite_fit_is_optimal():
 
 def test_the_pooled_errors_are_the_sandwich():
     log = planted(30, 40, spread=0.5, seed=8)
-    model = InfluenceModel("symmetric", memory=0.8, pooled=True, ridge=0.1).fit(log)
+    model = InfluenceModel("symmetric", memory=0.8, pooling="full", ridge=0.1).fit(log)
     beta, bread, own = generalised_least_squares(log, "symmetric", model.effects_, 0.8, ridge=0.1)
     X, meat = design(log, "symmetric", 0.8), 0.0
     for u in range(log.n_instances):
@@ -172,7 +173,7 @@ def test_the_pooled_errors_are_the_sandwich():
 
 def test_variance_components_are_found():
     log = synthetic_log(4000, 40, 3, initial_loss=LOSSES, spread=0.5, noise=2.0, seed=3)
-    found = random_effects([log], LOSSES)
+    found = estimate_random_effects([log], LOSSES)
     assert found.noise == pytest.approx(4.0, rel=4.4 * np.sqrt(2 / (160_000 - 12_000)))
     # A cell mean has variance 0.25 + 4 / 13; 8000 of them.
     assert found.arm * found.noise == pytest.approx(
@@ -183,7 +184,7 @@ def test_variance_components_are_found():
 
 def test_the_stationary_pool_is_generalised_least_squares():
     log = synthetic_log(6, 15, 3, initial_loss=LOSSES, spread=0.5, seed=3)
-    model = StationaryModel(pooled=True).fit(log)
+    model = StationaryModel(pooling="full").fit(log)
     prior = model.effects_.arm * np.eye(3) + model.effects_.common
     information, right, blocks = np.zeros((3, 3)), np.zeros(3), []
     for label in log.instances:
@@ -208,18 +209,18 @@ UNDETERMINED = [
 ]
 
 
-@pytest.mark.parametrize("pooled", [False, True], ids=["separate", "pooled"])
+@pytest.mark.parametrize("pooling", ["none", "full"], ids=["separate", "pooled"])
 @pytest.mark.parametrize("kind", ["psd", "symmetric", "free"])
 @pytest.mark.parametrize(("arms", "why"), UNDETERMINED, ids=[why for _, why in UNDETERMINED])
-def test_without_ridge_an_undetermined_fit_says_so(arms, why, kind, pooled):
+def test_without_ridge_an_undetermined_fit_says_so(arms, why, kind, pooling):
     losses = np.random.default_rng(0).normal(size=len(arms))
     log = EventLog(["u"] * len(arms), arms, losses)
-    model = InfluenceModel(kind, ridge=0, pooled=pooled).fit(log)
+    model = InfluenceModel(kind, ridge=0, pooling=pooling).fit(log)
     assert not model.determined_
     assert "does not determine" in model.status_
     assert "ridge > 0" in model.status_
     assert np.isfinite(model.coefficients_).all()
-    solved = InfluenceModel(kind, ridge=1e-3, pooled=pooled).fit(log)
+    solved = InfluenceModel(kind, ridge=1e-3, pooling=pooling).fit(log)
     assert solved.determined_
     assert solved.status_ == "solved"
     assert np.isfinite(solved.coefficients_).all()
@@ -228,8 +229,8 @@ def test_without_ridge_an_undetermined_fit_says_so(arms, why, kind, pooled):
 @pytest.mark.parametrize("kind", ["psd", "symmetric", "diagonal", "free"])
 def test_without_ridge_a_long_log_is_enough(kind):
     log = planted(5, 150, seed=1)
-    for pooled in (False, True):
-        model = InfluenceModel(kind, memory=0.8, ridge=0, pooled=pooled).fit(log)
+    for pooling in ("none", "full"):
+        model = InfluenceModel(kind, memory=0.8, ridge=0, pooling=pooling).fit(log)
         assert model.determined_
         assert model.status_ == "solved"
 
@@ -288,7 +289,7 @@ def pooled_hits(replications, instances, events, **settings):
     A, l1, own, errors = [], [], [], []
     for seed in range(replications):
         log = planted(instances, events, spread=0.5, seed=100 + seed, **settings)
-        model = InfluenceModel("symmetric", memory=0.8, ridge=1e-6, pooled=True)
+        model = InfluenceModel("symmetric", memory=0.8, ridge=1e-6, pooling="full")
         found = model.fit(log).interval()
         A.append(inside(found["interaction"], TRUTH)[LOW])
         l1.append(inside(found["initial_loss"], LOSSES))
@@ -319,7 +320,7 @@ def test_pooled_intervals_hold_the_truth_where_losses_drift(bursts):
     A = []
     for seed in range(80):
         log = planted(60, 100, spread=0.5, seed=100 + seed, drift=0.7, bursts=bursts)
-        model = InfluenceModel("symmetric", memory=0.8, ridge=1e-6, pooled=True, drift=True)
+        model = InfluenceModel("symmetric", memory=0.8, ridge=1e-6, pooling="full", drift=True)
         A.append(inside(model.fit(log).interval()["interaction"], TRUTH)[LOW])
     # The level follows an autoregressive drift up to its noise only: A is some 0.02 too small.
     assert np.mean(A) >= at_least(80, 0.93)
@@ -336,11 +337,11 @@ def test_variances_are_right_where_losses_steer_choices():
     found = []
     for seed in range(12):
         log = planted(600, 60, spread=0.5, steering=1.0, seed=1000 + seed)
-        model = InfluenceModel("symmetric", memory=0.8, ridge=1e-6, pooled=True).fit(log)
+        model = InfluenceModel("symmetric", memory=0.8, ridge=1e-6, pooling="full").fit(log)
         effects = model.effects_
         found.append([effects.noise, effects.noise * effects.arm])
         # The fit and its variances fit each other: once more changes little.
-        again = fit_pooled(log, model.design_, 1e-6, effects)[1]
+        again = fit_pooled(log, model.design_, 1e-6, effects)[2]
         assert again.arm == pytest.approx(effects.arm, rel=0.02)
     errors = np.std(found, axis=0, ddof=1) / np.sqrt(12)
     away = (np.mean(found, axis=0) - [1.0, 0.25]) / errors
@@ -351,11 +352,11 @@ def test_with_the_right_variances_steered_choices_do_no_harm():
     hits, errors = [], []
     for seed in range(12):
         log = planted(600, 60, spread=0.5, steering=1.0, seed=100 + seed)
-        model = InfluenceModel("symmetric", memory=0.8, ridge=1e-6, pooled=True).fit(log)
+        model = InfluenceModel("symmetric", memory=0.8, ridge=1e-6, pooling="full").fit(log)
         gram = pooled_gram([log], model.design_, RandomEffects(0.25, 0.0, 1.0))
         inverse = np.linalg.inv(gram[:-1, :-1])  # the covariance, as the noise's variance is 1
-        A = interactions(model.design_, inverse @ gram[:-1, -1])
-        error = interactions(model.design_, np.sqrt(np.diag(inverse)))
+        A = interaction_matrices(model.design_, inverse @ gram[:-1, -1])
+        error = interaction_matrices(model.design_, np.sqrt(np.diag(inverse)))
         hits.append((np.abs(A - TRUTH) <= 1.96 * error)[LOW])
         errors.append((A - TRUTH)[LOW])
     assert np.mean(hits) >= at_least(12, 0.95)

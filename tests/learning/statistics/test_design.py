@@ -17,16 +17,16 @@ from hypothesis import strategies as st
 
 from influential_bandits import EventLog
 from influential_bandits.learning.statistics.design import (
+    SYMMETRIC,
     Design,
-    Kind,
     as_matrix,
-    events_of,
-    histories_predicted,
+    event_columns,
     history_gram,
     history_predictions,
+    interaction_entries,
     interaction_size,
-    labels_of,
     place,
+    predict_histories,
 )
 
 # Coefficients
@@ -35,7 +35,7 @@ from influential_bandits.learning.statistics.design import (
 @pytest.mark.parametrize("arms", [1, 2, 5])
 @pytest.mark.parametrize("kind", KINDS)
 def test_labels_places_and_matrices_agree(kind, arms):
-    labels, entries = labels_of(kind, arms), entries_of(kind, arms)
+    labels, entries = interaction_entries(kind, arms), entries_of(kind, arms)
     assert interaction_size(kind, arms) == len(labels) == len(entries)
     numbers = 1.0 + np.arange(2 * len(labels)).reshape(2, -1)
     matrices = as_matrix(kind, arms, numbers)
@@ -50,7 +50,7 @@ def test_labels_places_and_matrices_agree(kind, arms):
 
 
 def test_matrices_of_no_leading_axes():
-    assert (as_matrix(Kind.SYMMETRIC, 2, np.array([1.0, 2.0, 3.0])) == [[1, 2], [2, 3]]).all()
+    assert (as_matrix(SYMMETRIC, 2, np.array([1.0, 2.0, 3.0])) == [[1, 2], [2, 3]]).all()
 
 
 @pytest.mark.parametrize(("kind", "size"), list(zip(KINDS, [4, 7, 10, 13], strict=True)))
@@ -63,7 +63,7 @@ def test_size_counts_initial_losses_controls_and_interaction(kind, size):
 
 def gram(design, log, u):
     out = np.full((design.size + 1,) * 2, np.nan)  # whatever is there is to be overwritten
-    history_gram(design, events_of(log), u, design.size, out)
+    history_gram(design, event_columns(log), u, design.size, out)
     return out
 
 
@@ -85,7 +85,7 @@ def test_predictions(log_and_design, seed):
     log, design = log_and_design
     coefficients = np.random.default_rng(seed).normal(size=(log.n_instances, design.size))
     everything = np.full(log.n_events, np.nan)
-    histories_predicted(design, events_of(log), coefficients, everything)
+    predict_histories(design, event_columns(log), coefficients, everything)
     for u in range(log.n_instances):
         x, magnitude, rounding = slow_regression(design, log, u)
         part = slice(log.offsets[u], log.offsets[u + 1])
@@ -94,7 +94,7 @@ def test_predictions(log_and_design, seed):
         )
         assert (np.abs(everything[part] - x[:, :-1] @ coefficients[u]) <= allowed).all()
         alone = np.full(log.n_events, np.nan)
-        history_predictions(design, events_of(log), u, coefficients[u], alone)
+        history_predictions(design, event_columns(log), u, coefficients[u], alone)
         assert (alone[part] == everything[part]).all()
         assert np.isnan(np.delete(alone, np.arange(log.n_events)[part])).all()
 
@@ -106,11 +106,11 @@ def test_predictions_do_not_look_ahead(seed, kind, single):
     design = Design(3, kind, 0.9, 0.0, 1, 0.5, np.zeros(3))
     coefficients = np.random.default_rng(seed).normal(size=(1, design.size))
     whole, beginning = np.empty(9), np.empty(5)
-    histories_predicted(design, events_of(log), coefficients, whole)
-    changed = events_of(log.without_last(events=4))
+    predict_histories(design, event_columns(log), coefficients, whole)
+    changed = event_columns(log.without_last(events=4))
     last = np.arange(5) == 4  # the last known, and so in the future of all predictions
     changed = changed._replace(loss=changed.loss + last)
-    histories_predicted(design, changed, coefficients, beginning)
+    predict_histories(design, changed, coefficients, beginning)
     assert (whole[:5] == beginning).all()
 
 
@@ -118,7 +118,7 @@ def test_predictions_do_not_look_ahead(seed, kind, single):
 @pytest.mark.parametrize("kind", KINDS)
 def test_without_times_memory_goes_by_events(kind, single):
     log = random_log(3, 3, [6, 5], single=single)
-    timeless = events_of(log)._replace(time=np.zeros(0))
+    timeless = event_columns(log)._replace(time=np.zeros(0))
     design = Design(3, kind, 0.5, 0.0, 0, 0.0, np.zeros(3))
     out = np.empty((design.size + 1,) * 2)
     history_gram(design, timeless, 1, design.size, out)
@@ -128,7 +128,7 @@ def test_without_times_memory_goes_by_events(kind, single):
 def test_an_example_by_hand():
     """Arms 0, 1, 0 with losses 1, 2, 4; memory ½ makes d (0, 0), (1, 0), (½, 1)."""
     log = EventLog(["u"] * 3, ["0", "1", "0"], [1.0, 2.0, 4.0])
-    design = Design(2, Kind.SYMMETRIC, 0.5, 0.0, 1, 0.75, np.array([2.0, 1.0]))
+    design = Design(2, SYMMETRIC, 0.5, 0.0, 1, 0.75, np.array([2.0, 1.0]))
     # Surprises −1 and 1; the level is 0, then −¼, then −¾·¼ + ¼·1 = 1/16.
     x = np.array(
         [

@@ -4,6 +4,7 @@ Statistical tests use fixed seeds; each would fail for a right estimator with pr
 """
 
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -22,20 +23,22 @@ from event_logs import (
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from influential_bandits.learning.statistics import pooled_sums as pooling
-from influential_bandits.learning.statistics.design import Design, Kind, events_of
+from influential_bandits.learning.statistics.design import FREE, SYMMETRIC, Design, event_columns
 from influential_bandits.learning.statistics.pooled_sums import (
-    RandomEffects,
-    _cells,
-    _deviance,
-    arm_means,
+    arm_sums,
     effect_variances,
     instance_effects,
     instance_scores,
     pooled_gram,
-    random_effects,
 )
-from influential_bandits.logs.log import EventLog
+from influential_bandits.learning.statistics.random_effects import (
+    RandomEffects,
+    _cells,
+    _deviance,
+    estimate_random_effects,
+)
+from influential_bandits.learning.statistics.reduction import add_over_parts
+from influential_bandits.logs.log import EventLog, make_sorted_log
 from influential_bandits.logs.membership import Membership
 
 effects = st.builds(
@@ -95,7 +98,7 @@ def condition(matrix, variances):
 
 @given(logs())
 def test_arm_means(log):
-    means = arm_means(log.parts(5), log.n_arms)
+    means = add_over_parts(partial(arm_sums, arms=log.n_arms), log.parts(5)).means
     w = weights_of(log)
     never = ~w.any(axis=0)
     w[:, never] = 1.0
@@ -107,8 +110,8 @@ def test_arm_means(log):
 
 
 def test_arm_means_of_no_events():
-    assert (arm_means([random_log(0, 2, [0, 0])], 2) == 0.0).all()
-    assert (arm_means([], 3) == 0.0).all()
+    assert (arm_sums(random_log(0, 2, [0, 0]), 2).means == 0.0).all()
+    assert add_over_parts(partial(arm_sums, arms=3), []) is None
 
 
 # Variance components
@@ -182,7 +185,7 @@ def test_the_deviance_is_that_of_the_dense_likelihood(log, arm, common):
     dense = TwoLevels(log, log.loss - baseline[first_arms(log)])
     assume(len(dense.y) > dense.X.shape[1])
     expected, noise = dense.deviance(arm, common)
-    sizes, sums, squares = _cells(events_of(log), log.loss, baseline)
+    sizes, sums, squares = _cells(event_columns(log), log.loss, baseline)
     assume(noise > 1e-6 * squares)
     ours = _deviance(sizes, sums, squares, arm, common)
     # Sums of squares are subtracted that are as large as all of them; the means have a tiny ridge,
@@ -203,7 +206,7 @@ def test_random_effects_maximise_the_likelihood(log):
     # Where every cell is one event, or the means fit the cells, noise may be 0 and anything goes.
     what = groups(log)[1]
     assume(len(what) - len(set(what)) >= 3)
-    ours = random_effects(list(log.parts(9)), baseline)
+    ours = estimate_random_effects(list(log.parts(9)), baseline)
     assert np.isfinite(ours).all()
     assert min(ours) >= 0.0
     found, noise = dense.deviance(ours.arm, ours.common)
@@ -218,7 +221,7 @@ def test_random_effects_maximise_the_likelihood(log):
 @pytest.mark.parametrize("seed", range(10))
 def test_random_effects_of_more_instances_maximise_the_likelihood(seed, single):
     log = random_log(seed, 3, [9, 3, 12, 5, 1, 7, 10, 4], single=single)
-    ours = random_effects([log], np.zeros(3))
+    ours = estimate_random_effects([log], np.zeros(3))
     dense = TwoLevels(log, log.loss)
     # The search stops when the deviance changes by 1e-4, and a few times that before the top.
     assert dense.deviance(ours.arm, ours.common)[0] <= dense.least() + 1e-3
@@ -231,10 +234,10 @@ def test_residuals_take_the_place_of_losses(log, seed):
     left = np.random.default_rng(seed).normal(size=len(log))
     parts = list(log.parts(9))
     cuts = np.cumsum([len(part) for part in parts])[:-1]
-    found = random_effects(parts, np.ones(log.n_arms), np.split(left, cuts))
+    found = estimate_random_effects(parts, np.ones(log.n_arms), np.split(left, cuts))
     who = np.repeat(np.arange(log.n_instances), log.lengths)
     same = EventLog(who, log.item, left, membership=log.membership)
-    expected = random_effects([same], np.zeros(log.n_arms))
+    expected = estimate_random_effects([same], np.zeros(log.n_arms))
     # The same search; where it goes along a flat way, sums in another order may turn it.
     dense = TwoLevels(same, left)
     if found.noise > 1e-6 and len(left) > dense.X.shape[1]:
@@ -246,8 +249,8 @@ def test_residuals_take_the_place_of_losses(log, seed):
 def test_the_baseline_does_not_matter():
     """The means of arms are profiled out."""
     log = random_log(3, 3, [9, 14, 6, 12, 8])
-    one = random_effects([log], np.zeros(3))
-    other = random_effects([log], np.array([5.0, -2.0, 1.0]))
+    one = estimate_random_effects([log], np.zeros(3))
+    other = estimate_random_effects([log], np.array([5.0, -2.0, 1.0]))
     # Up to where the search stops: √(1e-4 · 2 / information) in logarithms, information ~ 1.
     np.testing.assert_allclose(other, one, rtol=2e-2, atol=1e-4)
 
@@ -260,7 +263,7 @@ def test_planted_variances_are_recovered(spread, level, steering):
     """Unbalanced: histories of 2 to 32 events, arms of different popularity, or chosen by loss."""
     means = np.array([1.0, 2.0, -1.0])
     log = two_level_log(120, means, spread, level, steering, seed=7)
-    ours = random_effects([log], means)
+    ours = estimate_random_effects([log], means)
     dense = TwoLevels(log, log.loss)
     # With choices steered by past losses, the likelihood of the losses is the same product of
     # conditional densities, and so is its information at the truth, up to the choices met.
@@ -296,7 +299,7 @@ def two_level_log(instances, means, spread, level, steering, seed):
 def test_instances_of_one_arm_differ_in_one_way():
     """Between arms or in level: only the sum of the two variances shows."""
     log = random_log(0, 1, [15, 6, 27, 12])
-    ours = random_effects([log], np.zeros(1))
+    ours = estimate_random_effects([log], np.zeros(1))
     dense = TwoLevels(log, log.loss)
     best = scipy.optimize.minimize_scalar(
         lambda x: dense.deviance(np.exp(x), 0.0)[0], bounds=(-14, 6), method="bounded"
@@ -306,9 +309,9 @@ def test_instances_of_one_arm_differ_in_one_way():
 
 
 def test_random_effects_of_degenerate_logs():
-    one_instance = random_effects([random_log(0, 3, [12])], np.zeros(3))
+    one_instance = estimate_random_effects([random_log(0, 3, [12])], np.zeros(3))
     assert one_instance.common == 0.0
-    nothing = random_effects([random_log(0, 2, [0, 0])], np.zeros(2))
+    nothing = estimate_random_effects([random_log(0, 2, [0, 0])], np.zeros(2))
     assert nothing == (1e-6, 0.0, 0.0)
 
 
@@ -319,23 +322,23 @@ def test_constant_losses_have_no_noise(value, baseline, lengths):
     log = random_log(0, 2, lengths)
     who = np.repeat(np.arange(len(lengths)), lengths)
     log = EventLog(who, log.item, np.full(len(log), value), membership=log.membership)
-    found = random_effects([log], np.full(2, baseline))
+    found = estimate_random_effects([log], np.full(2, baseline))
     assert np.isfinite(found).all()
     # But for the tiny ridge of 1e-12 on the means, which keeps that share of the squares.
     assert 0.0 <= found.noise <= 1e-11 * (value - baseline) ** 2
     assert min(found) >= 0.0
     # From their means, nothing but the rounding of these is left.
-    found = random_effects([log], arm_means([log], 2))
+    found = estimate_random_effects([log], arm_sums(log, 2).means)
     assert 0.0 <= found.noise <= (8 * len(log) * UNIT * value) ** 2
 
 
 def test_one_event_has_finite_effects():
     log = random_log(2, 2, [1])
-    assert np.isfinite(random_effects([log], np.zeros(2))).all()
+    assert np.isfinite(estimate_random_effects([log], np.zeros(2))).all()
 
 
 def test_no_parts_have_no_effects():
-    assert random_effects([], np.zeros(2)) == (1e-6, 0.0, 0.0)
+    assert estimate_random_effects([], np.zeros(2)) == (1e-6, 0.0, 0.0)
 
 
 # Pooled statistics
@@ -343,7 +346,7 @@ def test_no_parts_have_no_effects():
 
 def slow_pooled(log, design, variances):
     """Return Σ G − G_lᵀ(N + Ω)⁻¹G_l, and a bound of the rounding errors there and in the kernel."""
-    arms = design.arms
+    arms = design.n_arms
     total = np.zeros((design.size + 1,) * 2)
     allowed = np.zeros_like(total)
     for u in range(log.n_instances):
@@ -366,7 +369,7 @@ def slow_pooled(log, design, variances):
 @settings(max_examples=150)
 def test_pooled_gram(single, data, variances):
     log, design = data.draw(logs_and_designs(single=single))
-    ours = pooled_gram([log], design, variances, threads=1)
+    ours = pooled_gram([log], design, variances, execution=1)
     expected, allowed = slow_pooled(log, design, variances)
     assert (np.abs(ours - expected) <= allowed).all()
     # Halves are mirrored or added alike, up to the order of two factors.
@@ -380,7 +383,7 @@ def test_moderate_variances_lose_no_digits(kind, single):
     log = random_log(11, 4, [12, 0, 9, 1], single=single)
     design = Design(4, kind, 0.9, 0.0, 1, 0.5, np.array([0.5, -1.0, 2.0, 0.0]))
     variances = RandomEffects(0.5, 0.25, 1.0)
-    ours = pooled_gram([log], design, variances, threads=1)
+    ours = pooled_gram([log], design, variances, execution=1)
     expected, allowed = slow_pooled(log, design, variances)
     assert allowed.max() < 1e-8 * np.abs(expected).max()
     assert (np.abs(ours - expected) <= allowed).all()
@@ -390,14 +393,15 @@ def test_both_paths_agree():
     """An item of several arms that nobody met sends the same events the general way."""
     log = random_log(4, 3, [8, 5, 0, 12])
     table = log.membership
-    items = {name: list(table.weights(name)) for name in table.items} | {"both": table.arms[:2]}
-    general = EventLog._of_sorted(
+    items = {name: list(table.weights(name)) for name in table.items}
+    items |= {"both": table.arm_names[:2]}
+    general = make_sorted_log(
         log.instances,
         log.offsets,
         log.item,
         log.loss,
         log.time,
-        Membership(items, table.arms),
+        Membership(items, table.arm_names),
         {},
     )
     assert not general.membership.single
@@ -405,20 +409,19 @@ def test_both_paths_agree():
         design = Design(3, kind, 1.0, 0.0, 1, 0.5, np.zeros(3))
         variances = RandomEffects(0.7, 0.2, 1.0)
         allowed = slow_pooled(log, design, variances)[1]
-        one = pooled_gram([log], design, variances, threads=1)
-        two = pooled_gram([general], design, variances, threads=1)
+        one = pooled_gram([log], design, variances, execution=1)
+        two = pooled_gram([general], design, variances, execution=1)
         assert (np.abs(one - two) <= allowed).all()
 
 
 @pytest.mark.parametrize("single", [True, False])
-def test_threads_do_not_change_a_bit(single, monkeypatch):
-    monkeypatch.setattr(pooling, "CHUNK", 40)
+def test_threads_do_not_change_a_bit(single):
     log = random_log(2, 4, [11, 0, 30, 7, 50, 12, 0, 23] * 5, single=single)
     assert len(list(log.parts(40))) > 10
-    design = Design(4, Kind.SYMMETRIC, 0.9, 0.0, 1, 0.5, np.zeros(4))
+    design = Design(4, SYMMETRIC, 0.9, 0.0, 1, 0.5, np.zeros(4))
     variances = RandomEffects(0.5, 0.1, 1.0)
     one, two, three = (
-        pooled_gram([log], design, variances, threads=threads).tobytes() for threads in (1, 2, 3)
+        pooled_gram([log], design, variances, threads, chunk=40).tobytes() for threads in (1, 2, 3)
     )
     assert one == two == three
 
@@ -440,12 +443,12 @@ def test_chunks_are_as_large_as_they_may_be():
 @pytest.mark.parametrize("single", [True, False])
 def test_order_and_division_of_instances_do_not_matter(single):
     log = random_log(6, 3, [5, 12, 0, 7, 3, 9], single=single)
-    design = Design(3, Kind.FREE, 0.9, 0.0, 1, 0.5, np.zeros(3))
+    design = Design(3, FREE, 0.9, 0.0, 1, 0.5, np.zeros(3))
     variances = RandomEffects(0.5, 2.0, 1.0)
     allowed = 2 * slow_pooled(log, design, variances)[1]
-    one = pooled_gram([log], design, variances, threads=1)
-    turned = pooled_gram([log.take([4, 0, 5, 2, 1, 3])], design, variances, threads=1)
-    parted = pooled_gram(log.parts(10), design, variances, threads=1)
+    one = pooled_gram([log], design, variances, execution=1)
+    turned = pooled_gram([log.take([4, 0, 5, 2, 1, 3])], design, variances, execution=1)
+    parted = pooled_gram(log.parts(10), design, variances, execution=1)
     assert (np.abs(one - turned) <= allowed).all()
     assert (np.abs(one - parted) <= allowed).all()
 
@@ -457,16 +460,16 @@ def test_order_of_arms_permutes_coefficients(kind, single):
     order = [2, 0, 3, 1]  # what was arm order[k] is arm k
     table = log.membership
     items = {name: list(table.weights(name)) for name in table.items}
-    names = [table.arms[i] for i in order]
-    other = EventLog._of_sorted(
+    names = [table.arm_names[i] for i in order]
+    other = make_sorted_log(
         log.instances, log.offsets, log.item, log.loss, log.time, Membership(items, names), {}
     )
     baseline = np.array([0.5, -1.0, 2.0, 0.0])
     design = Design(4, kind, 0.9, 0.0, 1, 0.5, baseline)
     variances = RandomEffects(0.5, 2.0, 1.0)
     allowed = 2 * slow_pooled(log, design, variances)[1]
-    one = pooled_gram([log], design, variances, threads=1)
-    two = pooled_gram([other], design._replace(baseline=baseline[order]), variances, threads=1)
+    one = pooled_gram([log], design, variances, execution=1)
+    two = pooled_gram([other], design._replace(baseline=baseline[order]), variances, execution=1)
     old = {frozenset(spots): n for n, spots in enumerate(entries_of(kind, 4))}
     moved = [
         5 + old[frozenset((order[i], order[j]) for i, j in spots)] for spots in entries_of(kind, 4)
@@ -476,7 +479,7 @@ def test_order_of_arms_permutes_coefficients(kind, single):
 
 
 def test_no_events_have_no_statistics():
-    design = Design(2, Kind.SYMMETRIC, 1.0, 0.0, 0, 0.0, np.zeros(2))
+    design = Design(2, SYMMETRIC, 1.0, 0.0, 0, 0.0, np.zeros(2))
     for parts in ([], [random_log(0, 2, [0, 0])], [random_log(0, 2, [0], single=False)]):
         assert (pooled_gram(parts, design, RandomEffects(1.0, 1.0, 1.0)) == 0.0).all()
 
@@ -490,7 +493,7 @@ def test_instance_effects_are_best_predictions(log, variances, seed):
     log = log.take(np.arange(min(log.n_instances, 2)))
     residual = np.random.default_rng(seed).normal(size=log.n_events)
     ours = np.full((log.n_instances, log.n_arms), np.nan)
-    instance_effects(events_of(log), residual, variances.arm, variances.common, ours)
+    instance_effects(event_columns(log), residual, variances.arm, variances.common, ours)
     V = np.array(covariance(log.n_arms, variances), object)
     for u in range(log.n_instances):
         part = slice(log.offsets[u], log.offsets[u + 1])
@@ -515,7 +518,7 @@ def test_instance_scores(log_and_design, seed):
     residual = random.normal(size=log.n_events)
     before = random.normal(size=(log.n_instances, design.size))
     ours = before.copy()
-    instance_scores(design, events_of(log), residual, design.size, ours)
+    instance_scores(design, event_columns(log), residual, design.size, ours)
     for u in range(log.n_instances):
         x, magnitude, rounding = slow_regression(design, log, u)
         r = residual[log.offsets[u] : log.offsets[u + 1]]
@@ -532,12 +535,12 @@ def test_effect_variances(log_and_design, variances, seed):
     random = np.random.default_rng(seed)
     root = random.normal(size=(design.size, design.size))
     shared, noise, spread = root @ root.T, 0.7, variances.arm + variances.common
-    ours = np.full((log.n_instances, design.arms), np.nan)
-    effect_variances(design, events_of(log), spread, noise, shared, design.size, ours)
+    ours = np.full((log.n_instances, design.n_arms), np.nan)
+    effect_variances(design, event_columns(log), spread, noise, shared, design.size, ours)
     for u in range(log.n_instances):
         x, magnitude, rounding = slow_regression(design, log, u)
         w = weights_of(log)[log.offsets[u] : log.offsets[u + 1]]
-        for i in range(design.arms):
+        for i in range(design.n_arms):
             share = 1.0 / (w[:, i] @ w[:, i] + 1.0 / spread)
             row = np.eye(design.size)[i] - share * (w[:, i] @ x[:, :-1])
             size = np.eye(design.size)[i] + share * (w[:, i] @ magnitude[:, :-1])

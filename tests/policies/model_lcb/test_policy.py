@@ -416,7 +416,7 @@ def test_a_prior_from_a_log_saves_regret_and_a_horizon_more():
     cold, warm, ahead = [], [], []
     for seed, instance in enumerate(paper(3, 20)):
         log = uniform_log(instance, 500, seed=10_000 + seed)
-        assert log.arms == ("0", "1", "2")
+        assert log.arm_names == ("0", "1", "2")
         prior = ib.InfluenceModel(ridge=1e-3, shrinkage=0.0).fit(log).prior()
         for policy, regret in (
             (ib.ModelLCB(), cold),

@@ -13,26 +13,25 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.learning.solvers.separate import (
-    Own,
+from influential_bandits.learning.solvers.estimates import InstanceFits, allocate_fits
+from influential_bandits.learning.solvers.penalised import (
     Penalty,
-    _centred,
-    empty,
-    penalties,
-    solved,
+    centre_losses,
+    penalty_weights,
+    solve_penalised,
 )
 from influential_bandits.learning.statistics.design import (
     Design,
-    as_matrix,
-    events_of,
+    event_columns,
     history_gram,
+    interaction_matrices,
 )
 from influential_bandits.learning.statistics.reduction import single_threaded_algebra
 from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
 
-__all__ = ["Descent", "descended", "descent"]
+__all__ = ["Descent", "fit_by_descent", "trace_descent"]
 
 MOMENTUM = 0.9
 
@@ -45,50 +44,42 @@ class Descent(NamedTuple):
     norm: Floats  # (marks,): Frobenius norm of A
 
 
-def descended(log: EventLog, design: Design, penalty: Penalty, steps: int, seed: int) -> Own:
+def fit_by_descent(
+    log: EventLog, design: Design, penalty: Penalty, steps: int, seed: int
+) -> InstanceFits:
     """Fit each instance of a part by gradient descent."""
-    out = empty(log.n_instances, design.size)
+    out = allocate_fits(log.n_instances, design.size)
     coefficients, free, errors, noise, gap = out
-    marks = np.array([steps], np.int64)
-    shape = (design.arms, design.controls, design.kind)
     all_determined = True
     for u in np.flatnonzero(log.lengths).tolist():
         gram, weights, mean = _statistics(log, design, penalty, u)
-        best, unbound, spread, left, determined = solved(
-            gram, weights, *shape, True, penalty.ridge, gap[u : u + 1]
+        best, unbound, spread, _, determined = solve_penalised(
+            design, gram, weights, True, penalty.ridge, gap[u : u + 1]
         )
-        path = _descent(gram, weights, design.arms, design.controls, marks, _start(design, seed))
+        path = _descend(design, gram, weights, np.array([steps]), _start(design, seed))
         coefficients[u], free[u] = path[0], unbound
         gap[u] += _excess(gram, weights, path, best)[0]
-        left = _left(gram, path[0])
         freedom = max(log.lengths[u] - (design.size - (weights * spread).sum()), 1.0)
-        noise[u] = np.sqrt(max(left, 0.0) / freedom)
+        noise[u] = np.sqrt(max(_left(gram, path[0]), 0.0) / freedom)
         errors[u] = noise[u] * np.sqrt(spread)
-        coefficients[u, : design.arms] += mean
-        free[u, : design.arms] += mean
+        coefficients[u, : design.n_arms] += mean
+        free[u, : design.n_arms] += mean
         all_determined &= bool(determined)
-    return Own(*out, all_determined)
+    return InstanceFits(*out, all_determined)
 
 
-def descent(
+def trace_descent(
     log: EventLog, design: Design, penalty: Penalty, marks: npt.ArrayLike, seed: int = 0
 ) -> list[Descent]:
     """Return how far the descent is from the certified optimum after so many steps, by instance."""
     found = []
     steps = np.asarray(marks, np.int64)
-    start = design.arms + design.controls
     with single_threaded_algebra():
-        for u in np.flatnonzero(log.lengths):
-            gram, weights, _ = _statistics(log, design, penalty, int(u))
-            gap = np.zeros(1)
-            best = solved(
-                gram, weights, design.arms, design.controls, design.kind, True, penalty.ridge, gap
-            )[0]
-            path = _descent(
-                gram, weights, design.arms, design.controls, steps, _start(design, seed)
-            )
-            matrices = as_matrix(design.kind, design.arms, path[:, start:])
-            norms = np.sqrt((matrices**2).sum(axis=(1, 2)))
+        for u in np.flatnonzero(log.lengths).tolist():
+            gram, weights, _ = _statistics(log, design, penalty, u)
+            best = solve_penalised(design, gram, weights, True, penalty.ridge, np.zeros(1))[0]
+            path = _descend(design, gram, weights, steps, _start(design, seed))
+            norms = np.sqrt((interaction_matrices(design, path) ** 2).sum(axis=(1, 2)))
             found.append(Descent(steps, _excess(gram, weights, path, best), norms))
     return found
 
@@ -97,18 +88,15 @@ def _statistics(
     log: EventLog, design: Design, penalty: Penalty, u: int
 ) -> tuple[Floats, Floats, float]:
     gram = np.empty((design.size + 1, design.size + 1))
-    history_gram(design, events_of(log), u, design.size, gram)
+    history_gram(design, event_columns(log), u, design.size, gram)
     number = int(log.lengths[u])
-    mean = float(gram[: design.arms, -1].sum() / number) if log.membership.normalised else 0.0
-    _centred(gram, design.arms, mean, number)
-    weights = penalties(
-        gram, design.arms, design.controls, design.kind, number, penalty.ridge, penalty.shrinkage
-    )
-    return gram, weights, mean
+    mean = float(gram[: design.n_arms, -1].sum() / number) if log.membership.normalised else 0.0
+    centre_losses(gram, design.n_arms, mean, number)
+    return gram, penalty_weights(design, gram, number, *penalty), mean
 
 
 def _start(design: Design, seed: int) -> Floats:
-    return 1e-3 * np.random.default_rng(seed).standard_normal((design.arms, design.arms))
+    return 1e-3 * np.random.default_rng(seed).standard_normal((design.n_arms, design.n_arms))
 
 
 def _left(gram: Floats, solution: Floats) -> float:
@@ -127,12 +115,10 @@ def _excess(gram: Floats, weights: Floats, path: Floats, best: Floats) -> Floats
 
 
 @kernel
-def _descent(
-    gram: Floats, weights: Floats, arms: int, controls: int, marks: Ints, B: Any
-) -> Floats:
+def _descend(design: Design, gram: Floats, weights: Floats, marks: Ints, B: Any) -> Floats:
     """Return the coefficients after each number of steps in ``marks``, (marks, size)."""
     size = gram.shape[0] - 1
-    start = arms + controls
+    arms, start = design.n_arms, design.n_arms + design.controls
     H = np.ascontiguousarray(gram[:size, :size]) + np.diag(weights)
     g = gram[:size, size].copy()
     theta = np.zeros(size)

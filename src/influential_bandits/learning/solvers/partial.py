@@ -5,7 +5,7 @@ with normal noise σ. Λ has one variance each for the level, the interaction's 
 of it, and arm·I + common·11ᵀ for the initial losses. m, Λ and σ maximise the likelihood of
 the log (EM, with m solved for exactly in each round, which EM alone would approach slowly), on as
 many instances as fit into a moderate memory; then every instance gets its posterior. The instances
-are a sample that one pass over the log brings home, whatever its parts and wherever they are.
+are a sample that one pass over the log draws, whatever its parts and wherever they are.
 """
 
 from __future__ import annotations
@@ -17,36 +17,37 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from influential_bandits.execution.base import Execution
-from influential_bandits.execution.local import LocalExecution, map_in_order
+from influential_bandits.execution.local import map_in_order
+from influential_bandits.learning.solvers.estimates import (
+    InstanceFits,
+    PopulationEstimate,
+    allocate_fits,
+)
 from influential_bandits.learning.solvers.psd import (
     cholesky_solved,
     solve_psd,
     svec,
+    svec_scale,
     triangular_inverse,
-)
-from influential_bandits.learning.solvers.separate import (
-    Own,
-    Shared,
-    _svec_scale,
-    empty,
 )
 from influential_bandits.learning.statistics.design import (
     Design,
     Events,
-    Kind,
-    events_of,
+    event_columns,
     history_gram,
+    interaction_entries,
 )
-from influential_bandits.learning.statistics.log_scan import FEWEST
-from influential_bandits.learning.statistics.pooled_sums import RandomEffects
-from influential_bandits.learning.statistics.reduction import single_threaded_algebra
+from influential_bandits.learning.statistics.random_effects import RandomEffects
+from influential_bandits.learning.statistics.reduction import (
+    local_threads,
+    single_threaded_algebra,
+)
 from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
 
-__all__ = ["Prior", "estimated_prior", "partial_population", "posterior_work"]
+__all__ = ["Prior", "estimate_population", "estimate_prior", "posterior_work"]
 
-INSTANCES = FEWEST  # that the prior is estimated from
 ROUNDS = 25
 SETTLED = 2e-3  # relative change of every variance in one step of EM, when the rounds end
 VARIANCES = ("arm", "common", "level", "diagonal", "off_diagonal", "noise")
@@ -67,26 +68,26 @@ class Prior(NamedTuple):
     settled: bool
 
 
-def partial_population(
+def estimate_population(
     some: EventLog, design: Design, definite: bool, effects: RandomEffects, execution: Execution
-) -> tuple[Shared, Prior]:
+) -> tuple[PopulationEstimate, Prior]:
     """Estimate the prior from a sample of instances, on this computer."""
-    threads = execution.threads if isinstance(execution, LocalExecution) else None
+    threads = local_threads(execution)
     with single_threaded_algebra():
-        prior = estimated_prior(some, design, effects, threads)
+        prior = estimate_prior(some, design, effects, threads)
         population = prior.mean.copy()
         if definite:
-            start = design.arms + design.controls
-            population[start:] = _nearest_definite(population[start:], design.arms)
+            start = design.n_arms + design.controls
+            population[start:] = _nearest_definite(population[start:], design.n_arms)
     noise = float(np.sqrt(prior.noise))
-    return Shared(population, prior.mean, prior.covariance, noise, 0.0, True), prior
+    return PopulationEstimate(population, prior.mean, prior.covariance, noise, 0.0, True), prior
 
 
-def estimated_prior(
+def estimate_prior(
     log: EventLog, design: Design, effects: RandomEffects, threads: int | None = None
 ) -> Prior:
     """Estimate the population from instances."""
-    events, size, arms = events_of(log), design.size, design.arms
+    events, size, arms = event_columns(log), design.size, design.n_arms
     grams = np.empty((log.n_instances, size + 1, size + 1))
 
     def gather(u: int) -> None:
@@ -133,7 +134,7 @@ def _accelerated(improved: Callable[[Prior], Prior], prior: Prior) -> Prior:
 
 
 def _first_guess(grams: Floats, design: Design, effects: RandomEffects, least: float) -> Prior:
-    arms, size = design.arms, design.size
+    arms, size = design.n_arms, design.size
     total = grams.sum(axis=0)
     start = arms + design.controls
     noise = max(effects.noise, least)
@@ -147,19 +148,8 @@ def _first_guess(grams: Floats, design: Design, effects: RandomEffects, least: f
 
 def _groups(design: Design) -> Ints:
     """Return the group of each coefficient: 0 initial loss, 1 level, 2 diagonal, 3 off it."""
-    arms = design.arms
-    out = np.zeros(design.size, np.int64)
-    out[arms : arms + design.controls] = 1
-    start = arms + design.controls
-    out[start:] = 3
-    own = {
-        Kind.NONE: [],
-        Kind.DIAGONAL: list(range(arms)),
-        Kind.SYMMETRIC: [i * (i + 1) // 2 + i for i in range(arms)],
-        Kind.FREE: [i * arms + i for i in range(arms)],
-    }[design.kind]
-    out[start + np.array(own, np.int64)] = 2
-    return out
+    entries = [2 if i == j else 3 for i, j in interaction_entries(design.kind, design.n_arms)]
+    return np.array([0] * design.n_arms + [1] * design.controls + entries, np.int64)
 
 
 def _covariance(prior: Prior, design: Design) -> Any:
@@ -168,7 +158,7 @@ def _covariance(prior: Prior, design: Design) -> Any:
     arm = max(prior.arm, 1e-8 * (prior.common + prior.noise))
     values = np.array([arm, prior.level, prior.diagonal, prior.off_diagonal])
     out = np.diag(np.maximum(values, 1e-12 * prior.noise)[_groups(design)])
-    out[: design.arms, : design.arms] += prior.common
+    out[: design.n_arms, : design.n_arms] += prior.common
     return out
 
 
@@ -223,7 +213,7 @@ def _maximised(
         mine = groups == number
         return float(squares[mine].mean() / instances) if mine.any() else before
 
-    arms = design.arms
+    arms = design.n_arms
     diagonal = float(np.trace(losses)) / arms / instances
     common = prior.common
     if arms > 1:
@@ -243,14 +233,16 @@ def _maximised(
     )
 
 
-def posterior_work(design: Design, definite: bool, prior: Prior) -> Callable[[EventLog], Own]:
+def posterior_work(
+    design: Design, definite: bool, prior: Prior
+) -> Callable[[EventLog], InstanceFits]:
     """Return the function from a log to the posteriors of its instances; it can be sent away."""
     with single_threaded_algebra():
         covariance = _covariance(prior, design)
         precision: Any = np.linalg.inv(covariance)
     unsure = np.maximum(np.diag(prior.covariance), 0.0) / np.diag(covariance) ** 2
     return partial(
-        posteriors,
+        compute_posteriors,
         design=design,
         definite=definite,
         precision=precision,
@@ -261,7 +253,7 @@ def posterior_work(design: Design, definite: bool, prior: Prior) -> Callable[[Ev
     )
 
 
-def posteriors(
+def compute_posteriors(
     log: EventLog,
     design: Design,
     definite: bool,
@@ -270,13 +262,13 @@ def posteriors(
     unsure: Floats,
     mean: Floats,
     noise: float,
-) -> Own:
+) -> InstanceFits:
     """Return the posterior of each instance of a part."""
-    coefficients, free, errors, deviation, gap = empty(log.n_instances, design.size)
+    coefficients, free, errors, deviation, gap = allocate_fits(log.n_instances, design.size)
     deviation[:] = np.sqrt(noise)
     _posterior_range(
         design,
-        events_of(log),
+        event_columns(log),
         0,
         log.n_instances,
         definite,
@@ -291,7 +283,7 @@ def posteriors(
         errors,
         gap,
     )
-    return Own(coefficients, free, errors, deviation, gap, True)
+    return InstanceFits(coefficients, free, errors, deviation, gap, True)
 
 
 @kernel
@@ -317,7 +309,7 @@ def _posterior_range(
     ``unsure`` is the variance of the population's mean relative to the squared prior variance: what
     a posterior takes over from its prior, it takes over with the prior's own error.
     """
-    arms = design.arms
+    arms = design.n_arms
     start = arms + design.controls
     gram = np.empty((size + 1, size + 1))
     active = np.empty(size, np.int64)
@@ -358,7 +350,7 @@ def _made_definite(
     H: Any, lower: Any, right: Floats, mean: Floats, arms: int, start: int, out: Floats
 ) -> float:
     """Find the most likely coefficients whose interaction is positive semi-definite."""
-    scale = _svec_scale(arms)
+    scale = svec_scale(arms)
     below = np.ascontiguousarray(lower[start:, :start])
     reduced = H[start:, start:] - below @ below.T
     target = reduced @ out[start:]
@@ -373,6 +365,6 @@ def _made_definite(
 
 def _nearest_definite(coefficients: Floats, arms: int) -> Floats:
     """Return the nearest positive semi-definite interaction."""
-    scale = _svec_scale(arms)
+    scale = svec_scale(arms)
     best = solve_psd(np.eye(len(scale)), coefficients / scale, arms, 1e-9)
     return svec(best.matrix) * scale

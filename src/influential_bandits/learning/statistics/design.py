@@ -22,30 +22,39 @@ from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import inlined, kernel
 
-__all__ = ["Design", "Events", "Kind", "events_of", "interaction_size", "labels_of"]
+__all__ = [
+    "DIAGONAL",
+    "FREE",
+    "KINDS",
+    "NONE",
+    "SYMMETRIC",
+    "Design",
+    "Events",
+    "event_columns",
+    "interaction_entries",
+    "interaction_matrices",
+    "interaction_size",
+    "predict_losses",
+]
 
 DAY = 86400.0
 
 
-class Kind:
-    """Shapes of the interaction matrix; numbers, because compiled code reads them."""
-
-    NONE, DIAGONAL, SYMMETRIC, FREE = 0, 1, 2, 3
-
-
+# Shapes of the interaction matrix; numbers, because compiled code reads them.
+NONE, DIAGONAL, SYMMETRIC, FREE = 0, 1, 2, 3
 KINDS = {
-    "none": Kind.NONE,
-    "diagonal": Kind.DIAGONAL,
-    "symmetric": Kind.SYMMETRIC,
-    "psd": Kind.SYMMETRIC,
-    "free": Kind.FREE,
+    "none": NONE,
+    "diagonal": DIAGONAL,
+    "symmetric": SYMMETRIC,
+    "psd": SYMMETRIC,
+    "free": FREE,
 }
 
 
 class Design(NamedTuple):
     """Which regressors there are; all that compiled code needs to know."""
 
-    arms: int
+    n_arms: int
     kind: int
     memory: float  # γ, by events
     half_life: float  # seconds; 0: memory is by events
@@ -54,9 +63,14 @@ class Design(NamedTuple):
     baseline: Floats  # (arms,): typical losses, from which surprises are measured
 
     @property
+    def start(self) -> int:
+        """Where the coefficients of the interaction begin."""
+        return self.n_arms + self.controls
+
+    @property
     def size(self) -> int:
         """Number of coefficients: initial losses, controls, interaction."""
-        return self.arms + self.controls + interaction_size(self.kind, self.arms)
+        return self.start + interaction_size(self.kind, self.n_arms)
 
 
 class Events(NamedTuple):
@@ -71,7 +85,7 @@ class Events(NamedTuple):
     weight: Floats
 
 
-def events_of(log: EventLog) -> Events:
+def event_columns(log: EventLog) -> Events:
     """Return the columns of a log."""
     table = log.membership
     time = np.zeros(0) if log.time is None else log.time
@@ -89,29 +103,29 @@ def _read_only(column: Any) -> Any:
 def interaction_size(kind: int, arms: int) -> int:
     """Return how many numbers an interaction of this kind has."""
     sizes = {
-        Kind.NONE: 0,
-        Kind.DIAGONAL: arms,
-        Kind.SYMMETRIC: arms * (arms + 1) // 2,
-        Kind.FREE: arms * arms,
+        NONE: 0,
+        DIAGONAL: arms,
+        SYMMETRIC: arms * (arms + 1) // 2,
+        FREE: arms * arms,
     }
     return sizes[kind]
 
 
-def labels_of(kind: int, arms: int) -> list[tuple[int, int]]:
+def interaction_entries(kind: int, arms: int) -> list[tuple[int, int]]:
     """Return which entry (i, j) of the matrix each interaction coefficient is."""
-    if kind == Kind.DIAGONAL:
+    if kind == DIAGONAL:
         return [(i, i) for i in range(arms)]
-    if kind == Kind.SYMMETRIC:
+    if kind == SYMMETRIC:
         return [(i, j) for i in range(arms) for j in range(i + 1)]
-    return [(i, j) for i in range(arms) for j in range(arms)] if kind == Kind.FREE else []
+    return [(i, j) for i in range(arms) for j in range(arms)] if kind == FREE else []
 
 
 def as_matrix(kind: int, arms: int, coefficients: Floats) -> Floats:
     """Return interaction coefficients (..., m) as matrices (..., arms, arms)."""
     out = np.zeros((*coefficients.shape[:-1], arms, arms))
-    for n, (i, j) in enumerate(labels_of(kind, arms)):
+    for n, (i, j) in enumerate(interaction_entries(kind, arms)):
         out[..., i, j] = coefficients[..., n]
-        if kind == Kind.SYMMETRIC:
+        if kind == SYMMETRIC:
             out[..., j, i] = coefficients[..., n]
     return out
 
@@ -119,34 +133,41 @@ def as_matrix(kind: int, arms: int, coefficients: Floats) -> Floats:
 @inlined
 def place(kind: int, arms: int, i: int, j: int) -> int:
     """Return which coefficient is entry (i, j) of the matrix."""
-    if kind == 1:
+    if kind == DIAGONAL:
         return i
-    if kind == 2:
+    if kind == SYMMETRIC:
         return i * (i + 1) // 2 + j if i >= j else j * (j + 1) // 2 + i
     return i * arms + j
 
 
 @inlined
-def faded(design: Design, events: Events, n: int, first: int, counts: Floats) -> None:
+def fade_counts(design: Design, events: Events, n: int, first: int, counts: Floats) -> None:
     """Let the past fade between the event before n and event n, if memory goes by the clock."""
     if design.half_life > 0.0 and n > first:
         keep = 2.0 ** (-(events.time[n] - events.time[n - 1]) / design.half_life)
-        for j in range(design.arms):
+        for j in range(design.n_arms):
             counts[j] *= keep
 
 
 @inlined
-def after(design: Design, events: Events, n: int, counts: Floats, level: float) -> float:
-    """Take event n into the counts; return the new level."""
+def count_event(design: Design, events: Events, n: int, counts: Floats) -> None:
+    """Take event n into the counts."""
     item = events.item[n]
     if design.half_life == 0.0 and design.memory < 1.0:
-        for j in range(design.arms):
+        for j in range(design.n_arms):
             counts[j] *= design.memory
+    for p in range(events.members[item], events.members[item + 1]):
+        counts[events.arm[p]] += events.weight[p]
+
+
+@inlined
+def take_event(design: Design, events: Events, n: int, counts: Floats, level: float) -> float:
+    """Take event n into the counts; return the new level."""
+    count_event(design, events, n, counts)
+    item = events.item[n]
     surprise = events.loss[n]
     for p in range(events.members[item], events.members[item + 1]):
-        i, weight = events.arm[p], events.weight[p]
-        counts[i] += weight
-        surprise -= weight * design.baseline[i]
+        surprise -= events.weight[p] * design.baseline[events.arm[p]]
     return design.level_memory * level + (1.0 - design.level_memory) * surprise
 
 
@@ -165,7 +186,7 @@ def regressors(
 
     ``dense`` is a work array of zeros, (interaction coefficients,), left as zeros.
     """
-    arms, kind = design.arms, design.kind
+    arms, kind = design.n_arms, design.kind
     item = events.item[n]
     low, high = events.members[item], events.members[item + 1]
     size = 0
@@ -177,12 +198,12 @@ def regressors(
         index[size], value[size] = arms, level
         size += 1
     start = arms + design.controls
-    if kind == 0:
+    if kind == NONE:
         return size
-    if high - low == 1 or kind == 1:
+    if high - low == 1 or kind == DIAGONAL:
         for p in range(low, high):
             i, weight = events.arm[p], events.weight[p]
-            for j in range(i if kind == 1 else 0, i + 1 if kind == 1 else arms):
+            for j in range(i if kind == DIAGONAL else 0, i + 1 if kind == DIAGONAL else arms):
                 if counts[j] != 0.0:
                     index[size], value[size] = start + place(kind, arms, i, j), weight * counts[j]
                     size += 1
@@ -192,20 +213,39 @@ def regressors(
         i, weight = events.arm[p], events.weight[p]
         for j in range(arms):
             dense[place(kind, arms, i, j)] += weight * counts[j]
-    for p in range(low, high):
+    return list_entries(design, events, n, dense, index, value, size)
+
+
+@inlined
+def list_entries(
+    design: Design, events: Events, n: int, dense: Floats, index: Ints, value: Floats, size: int
+) -> int:
+    """List what was summed up in ``dense`` for the arms of event n; return how long the list is."""
+    arms, kind = design.n_arms, design.kind
+    item = events.item[n]
+    for p in range(events.members[item], events.members[item + 1]):
         for j in range(arms):
             spot = place(kind, arms, events.arm[p], j)
             if dense[spot] != 0.0:
-                index[size], value[size] = start + spot, dense[spot]
+                index[size], value[size] = arms + design.controls + spot, dense[spot]
                 dense[spot] = 0.0
                 size += 1
     return size
 
 
+@inlined
+def add_transposed(out: Floats) -> None:
+    """Make a sum symmetric of which each pair was added on one side, the diagonal once."""
+    for a in range(out.shape[0]):
+        for b in range(a):
+            both = out[a, b] + out[b, a]
+            out[a, b] = out[b, a] = both
+
+
 @kernel
 def history_gram(design: Design, events: Events, u: int, size: int, out: Floats) -> None:
     """Fill the Gram matrix of one history: Σ (x, y)(x, y)ᵀ, (size + 1, size + 1), symmetric."""
-    arms = design.arms
+    arms = design.n_arms
     counts = np.zeros(arms)
     index, value = np.empty(size + 2, np.int64), np.empty(size + 2)
     dense = np.zeros(size)
@@ -213,18 +253,15 @@ def history_gram(design: Design, events: Events, u: int, size: int, out: Floats)
     out[:] = 0.0
     first, last = events.offsets[u], events.offsets[u + 1]
     for n in range(first, last):
-        faded(design, events, n, first, counts)
+        fade_counts(design, events, n, first, counts)
         used = regressors(design, events, n, counts, level, index, value, dense)
         index[used], value[used] = size, events.loss[n]
         for a in range(used + 1):
             row, factor = out[index[a]], value[a]
             for b in range(a, used + 1):
                 row[index[b]] += factor * value[b]
-        level = after(design, events, n, counts, level)
-    for a in range(size + 1):
-        for b in range(a):
-            both = out[a, b] + out[b, a]
-            out[a, b] = out[b, a] = both
+        level = take_event(design, events, n, counts, level)
+    add_transposed(out)
 
 
 @kernel
@@ -232,24 +269,37 @@ def history_predictions(
     design: Design, events: Events, u: int, coefficients: Floats, out: Floats
 ) -> None:
     """Predict every event of one history from what came before it."""
-    arms, size = design.arms, coefficients.size
+    arms, size = design.n_arms, coefficients.size
     counts = np.zeros(arms)
     index, value = np.empty(size + 2, np.int64), np.empty(size + 2)
     dense = np.zeros(size)
     level = 0.0
     first, last = events.offsets[u], events.offsets[u + 1]
     for n in range(first, last):
-        faded(design, events, n, first, counts)
+        fade_counts(design, events, n, first, counts)
         used = regressors(design, events, n, counts, level, index, value, dense)
         total = 0.0
         for a in range(used):
             total += value[a] * coefficients[index[a]]
         out[n] = total
-        level = after(design, events, n, counts, level)
+        level = take_event(design, events, n, counts, level)
 
 
 @kernel
-def histories_predicted(design: Design, events: Events, coefficients: Floats, out: Floats) -> None:
+def predict_histories(design: Design, events: Events, coefficients: Floats, out: Floats) -> None:
     """Predict all events; ``coefficients`` (instances, size)."""
     for u in range(events.offsets.size - 1):
         history_predictions(design, events, u, coefficients[u], out)
+
+
+def predict_losses(log: EventLog, design: Design, coefficients: Floats) -> Floats:
+    """Return one-step-ahead predictions; coefficients (instances, size), or (size,) for all."""
+    out = np.empty(len(log))
+    table = np.ascontiguousarray(np.broadcast_to(coefficients, (log.n_instances, design.size)))
+    predict_histories(design, event_columns(log), table, out)
+    return out
+
+
+def interaction_matrices(design: Design, coefficients: Floats) -> Any:
+    """Return the interaction matrices in coefficients (..., size)."""
+    return as_matrix(design.kind, design.n_arms, coefficients[..., design.start :])

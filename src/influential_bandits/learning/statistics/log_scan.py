@@ -17,65 +17,83 @@ import numpy.typing as npt
 
 from influential_bandits.errors import ClusterError, Unfinished
 from influential_bandits.execution.base import Execution, Outcome
-from influential_bandits.execution.local import LocalExecution
-from influential_bandits.learning.statistics import pooled_sums as pooling
-from influential_bandits.learning.statistics.pooled_sums import Sums, arm_sums
+from influential_bandits.learning.statistics.pooled_sums import ArmSums, arm_sums
 from influential_bandits.learning.statistics.reduction import (
-    leaves,
-    loaded,
-    name_of,
+    CHUNK,
+    add_over_chunks,
+    add_over_parts,
+    load_part,
+    local_threads,
+    name_part,
     require_events,
-    summed,
+    split_in_chunks,
     tree_sum,
 )
-from influential_bandits.logs.log import EventLog, joined
+from influential_bandits.logs.log import EventLog, concatenate_logs
 from influential_bandits.numerics.arrays import Ints
 
 __all__ = [
-    "KeptSurveys",
-    "PartSurvey",
-    "Sampling",
-    "Survey",
-    "log_digest",
-    "lowest",
-    "ranks_of",
-    "sample",
-    "surveyed",
+    "HistorySample",
+    "KnownScans",
+    "LogScan",
+    "PartScan",
+    "SampleSize",
+    "choose_lowest",
+    "digest_log",
+    "draw_instances",
+    "hash_labels",
+    "sample_instances",
+    "scan_log",
 ]
 
 Ranks = npt.NDArray[np.uint64]
-
-INSTANCES = 20_000  # of the sample, at most
-EVENTS = 4_000_000  # of the sample, at most, as long as it has the fewest instances
-FEWEST = 300
+PartScan: TypeAlias = "tuple[ArmSums, Ranks, EventLog, str]"
 
 
-PartSurvey: TypeAlias = "tuple[Sums, Ranks, EventLog, str]"
+class SampleSize(NamedTuple):
+    """How large a sample of histories may be."""
+
+    instances: int = 20_000
+    events: int = 4_000_000  # as long as the sample has the fewest instances
+    fewest: int = 300
+
+    def threshold(self, instances: int | None) -> np.uint64:
+        """Return the rank above which none of so many instances is drawn: parts need not send more.
+
+        The sample is then short of its size with a probability below 1e-8.
+        """
+        most = self.instances + 6.0 * np.sqrt(self.instances) + 20.0
+        if instances is None or instances <= most:
+            return np.uint64(2**64 - 1)
+        return np.uint64(int(most / instances * 2**64))
 
 
-class KeptSurveys(Protocol):
-    """What an earlier attempt has found out about single parts, for a survey that goes on."""
+class KnownScans(Protocol):
+    """What an earlier attempt has found out about single parts, for a scan that goes on."""
 
-    def find(self, number: int, part: Any) -> PartSurvey | None:
+    def find(self, number: int, part: Any) -> PartScan | None:
         """Return what is known of a part, if anything is."""
 
-    def keep(self, number: int, part: Any, found: PartSurvey) -> None:
+    def keep(self, number: int, part: Any, found: PartScan) -> None:
         """Keep it for the next attempt."""
 
 
-class Survey(NamedTuple):
+class LogScan(NamedTuple):
     """What one pass over a log has found."""
 
     parts: Any  # what can be worked on, again and again
-    sums: Sums
+    sums: ArmSums
     sample: EventLog  # of all instances, if they are few enough
     digests: dict[int, str]  # of the contents of parts, by number; of a log in memory none
     failed: dict[int, str]  # numbers of parts that cannot be used, their names and why
+    chunk: int = CHUNK  # events that later passes work on at a time
 
 
-def ranks_of(labels: Iterable[str], seed: int) -> Ranks:
-    """Return a number for each label, as good as random, (labels,)."""
-    key = hashlib.blake2b(str(seed).encode(), digest_size=16).digest()
+def hash_labels(labels: Iterable[str], seed: int | None = None) -> Ranks:
+    """Return a number for each label, as good as random, (labels,); with a seed, other ones."""
+    key = b""
+    if seed is not None:
+        key = hashlib.blake2b(str(seed).encode(), digest_size=16).digest()
     data = b"".join(
         hashlib.blake2b(label.encode("utf-8", "surrogatepass"), digest_size=8, key=key).digest()
         for label in labels
@@ -83,53 +101,62 @@ def ranks_of(labels: Iterable[str], seed: int) -> Ranks:
     return np.frombuffer(data, "<u8").astype(np.uint64)
 
 
-def lowest(
-    ranks: Ranks, lengths: Ints, instances: int | None = None, events: int | None = None
-) -> Ints:
+def choose_lowest(ranks: Ranks, lengths: Ints, size: SampleSize) -> Ints:
     """Return the numbers, in order, of the instances that a sample of all of these holds."""
-    order = np.argsort(ranks, kind="stable")[: INSTANCES if instances is None else instances]
-    within = np.cumsum(lengths[order]) <= (EVENTS if events is None else events)
-    within[:FEWEST] = True
+    order = np.argsort(ranks, kind="stable")[: size.instances]
+    within = np.cumsum(lengths[order]) <= size.events
+    within[: size.fewest] = True
     return np.sort(order[within])
 
 
-def sample(parts: Iterable[EventLog], seed: int, instances: int = FEWEST) -> EventLog:
+def sample_instances(
+    parts: Iterable[EventLog], seed: int, instances: int = SampleSize().fewest
+) -> EventLog:
     """Return the log of some instances, those of the smallest ranks, of logs in memory."""
-    drawn = Sampling(instances)
+    drawn = HistorySample(SampleSize(instances))
     for number, log in enumerate(parts):
         met = log.take(np.flatnonzero(log.lengths))
-        drawn.add(number, ranks_of(met.instances, seed), met)
+        drawn.add(number, hash_labels(met.instances, seed), met)
     return drawn.log()
 
 
-class Sampling:
+def draw_instances(log: EventLog, events: int, seed: int) -> EventLog:
+    """Return a log of at most so many events: of instances drawn at random, if need be."""
+    if len(log) <= events:
+        return log
+    order = np.random.default_rng(seed).permutation(log.n_instances)
+    within = np.cumsum(log.lengths[order]) <= events
+    return log.take(np.sort(order[within]))
+
+
+class HistorySample:
     """A sample that grows part by part, in any order, and is cut back when it is too large."""
 
-    def __init__(self, instances: int | None = None) -> None:
-        self._instances = INSTANCES if instances is None else instances
+    def __init__(self, size: SampleSize) -> None:
+        self._size = size
         self._held: list[tuple[int, Ranks, EventLog]] = []
-        self._size = self._events = 0
+        self._instances = self._events = 0
 
     def add(self, number: int, ranks: Ranks, log: EventLog) -> None:
         """Take candidates of part ``number``."""
         self._held.append((number, ranks, log))
-        self._size += log.n_instances
+        self._instances += log.n_instances
         self._events += len(log)
-        if self._size > 2 * self._instances or self._events > 2 * EVENTS:
+        if self._instances > 2 * self._size.instances or self._events > 2 * self._size.events:
             self._cut()
 
     def log(self) -> EventLog:
         """Return the sample, instances in the order of the parts."""
         self._cut()
         logs = [log for _, _, log in self._held]
-        return logs[0] if len(logs) == 1 else joined(logs)
+        return logs[0] if len(logs) == 1 else concatenate_logs(logs)
 
     def _cut(self) -> None:
         held = sorted(self._held, key=lambda each: each[0])
         ranks = np.concatenate([ranks for _, ranks, _ in held])
         lengths = np.concatenate([log.lengths for _, _, log in held])
         kept = np.zeros(len(ranks), bool)
-        kept[lowest(ranks, lengths, self._instances)] = True
+        kept[choose_lowest(ranks, lengths, self._size)] = True
         self._held, start = [], 0
         for number, mine, log in held:
             chosen = np.flatnonzero(kept[start : start + len(mine)])
@@ -137,31 +164,40 @@ class Sampling:
             if len(chosen) or not self._held:
                 left = log if len(chosen) == len(mine) else log.take(chosen)
                 self._held.append((number, mine[chosen], left))
-        self._size = sum(log.n_instances for _, _, log in self._held)
+        self._instances = sum(log.n_instances for _, _, log in self._held)
         self._events = sum(len(log) for _, _, log in self._held)
 
 
-def surveyed(log: Any, seed: int, execution: Execution, kept: KeptSurveys | None = None) -> Survey:
-    """Survey a log: in memory, a stream, or partitions, of which some may be known already."""
+def scan_log(
+    log: Any,
+    seed: int,
+    execution: Execution,
+    known: KnownScans | None = None,
+    *,
+    chunk: int = CHUNK,
+    size: SampleSize = SampleSize(),  # noqa: B008 - immutable
+) -> LogScan:
+    """Scan a log: in memory, a stream, or partitions, of which some may be known already."""
     if isinstance(log, EventLog):
-        return _surveyed_memory(log, seed, execution)
+        return _scan_memory(log, seed, execution, chunk, size)
     parts: Any = getattr(log, "partitions", log)
-    threshold = _threshold(getattr(log, "n_instances", None))
-    work = partial(_survey_part, arms=len(log.arms), seed=seed, threshold=threshold)
-    tasks = enumerate(leaves(parts, pooling.CHUNK))
+    threshold = size.threshold(getattr(log, "n_instances", None))
+    how: dict[str, Any] = {"seed": seed, "threshold": threshold, "chunk": chunk, "size": size}
+    work = partial(_scan_part, arms=len(log.arm_names), **how)
+    tasks = enumerate(split_in_chunks(parts, chunk))
     digests: dict[int, str] = {}
     failed: dict[int, str] = {}
-    drawn = Sampling()
+    drawn = HistorySample(size)
 
-    def in_order() -> Iterator[Sums]:
-        early: dict[int, Sums | None] = {}  # of parts that were finished before their turn
+    def in_order() -> Iterator[ArmSums]:
+        early: dict[int, ArmSums | None] = {}  # of parts that were finished before their turn
         turn = 0
-        for outcome in _outcomes(work, tasks, execution, kept):
+        for outcome in _outcomes(work, tasks, execution, known):
             number, part = outcome.task
             if outcome.error is not None:
                 if isinstance(part, EventLog) or isinstance(outcome.error, ClusterError):
                     raise outcome.error
-                failed[number] = f"{name_of(part, number)}: {outcome.error}"
+                failed[number] = f"{name_part(part, number)}: {outcome.error}"
                 early[number] = None
             else:
                 early[number], ranks, histories, digests[number] = outcome.result
@@ -178,19 +214,19 @@ def surveyed(log: Any, seed: int, execution: Execution, kept: KeptSurveys | None
     require_events(0 if sums is None else sums.events)
     if failed:
         parts = [part for number, part in enumerate(parts) if number not in failed]
-    return Survey(parts, sums, drawn.log(), digests, failed)
+    return LogScan(parts, sums, drawn.log(), digests, failed, chunk)
 
 
 def _outcomes(
-    work: Any, tasks: Iterable[tuple[int, Any]], execution: Execution, kept: KeptSurveys | None
+    work: Any, tasks: Iterable[tuple[int, Any]], execution: Execution, known: KnownScans | None
 ) -> Iterator[Outcome]:
     """Yield what is known first, then what has to be found out, which is kept as it comes."""
-    if kept is None:
+    if known is None:
         yield from execution.outcomes(work, tasks)
         return
     missing = []
     for task in tasks:
-        found = kept.find(*task)
+        found = known.find(*task)
         if found is None:
             missing.append(task)
         else:
@@ -198,46 +234,41 @@ def _outcomes(
     for outcome in execution.outcomes(work, missing):
         if outcome.error is None:
             number, part = outcome.task
-            kept.keep(number, part, outcome.result)
+            known.keep(number, part, outcome.result)
         yield outcome
 
 
-def _surveyed_memory(log: EventLog, seed: int, execution: Execution) -> Survey:
-    """Survey a log that is here already, whatever the execution: sending it would take longer."""
-    threads = execution.threads if isinstance(execution, LocalExecution) else None
+def _scan_memory(
+    log: EventLog, seed: int, execution: Execution, chunk: int, size: SampleSize
+) -> LogScan:
+    """Scan a log that is here already, whatever the execution: sending it would take longer."""
     work = partial(arm_sums, arms=log.n_arms)
-    sums: Any = summed(work, [log], pooling.CHUNK, LocalExecution(threads))
+    sums = add_over_parts(work, [log], local_threads(execution), chunk)
     drawn = log
-    if log.n_instances > INSTANCES or len(log) > EVENTS:
-        drawn = log.take(lowest(ranks_of(log.instances, seed), log.lengths))
-    return Survey([log], sums, drawn, {}, {})
+    if log.n_instances > size.instances or len(log) > size.events:
+        drawn = log.take(choose_lowest(hash_labels(log.instances, seed), log.lengths, size))
+    return LogScan([log], sums, drawn, {}, {}, chunk)
 
 
-def _threshold(instances: int | None) -> np.uint64:
-    """Return the rank above which no instance is drawn, so that parts need not send more.
-
-    The sample of so many instances is short of its size with a probability below 1e-8.
-    """
-    most = INSTANCES + 6.0 * np.sqrt(INSTANCES) + 20.0
-    if instances is None or instances <= most:
-        return np.uint64(2**64 - 1)
-    return np.uint64(int(most / instances * 2**64))
-
-
-def _survey_part(
-    task: tuple[int, Any], threads: int | None, arms: int, seed: int, threshold: np.uint64
-) -> PartSurvey:
+def _scan_part(
+    task: tuple[int, Any],
+    threads: int | None,
+    arms: int,
+    seed: int,
+    threshold: np.uint64,
+    chunk: int,
+    size: SampleSize,
+) -> PartScan:
     """Return the sums of a part, its candidates for the sample, and a digest of its contents."""
-    log = loaded(task[1])
-    sums = tree_sum(arm_sums(chunk, arms) for chunk in log.parts(pooling.CHUNK))
-    ranks = ranks_of(log.instances, seed)
+    log = load_part(task[1])
+    sums = add_over_chunks(partial(arm_sums, arms=arms), log, chunk)
+    ranks = hash_labels(log.instances, seed)
     low = np.flatnonzero(ranks <= threshold)
-    chosen = low[lowest(ranks[low], log.lengths[low])]
-    sums = arm_sums(log, arms) if sums is None else sums
-    return sums, ranks[chosen], log.take(chosen), log_digest(log)
+    chosen = low[choose_lowest(ranks[low], log.lengths[low], size)]
+    return sums, ranks[chosen], log.take(chosen), digest_log(log)
 
 
-def log_digest(log: EventLog) -> str:
+def digest_log(log: EventLog) -> str:
     """Return a number for all events of a log, in order."""
     digest = hashlib.blake2b(
         "\0".join(log.instances).encode("utf-8", "surrogatepass"), digest_size=8

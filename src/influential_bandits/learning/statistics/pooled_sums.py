@@ -20,39 +20,31 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from influential_bandits.checks import optional_module
 from influential_bandits.execution.base import Execution
-from influential_bandits.execution.local import chosen_execution
 from influential_bandits.learning.statistics.design import (
+    DIAGONAL,
+    NONE,
     Design,
     Events,
-    after,
-    events_of,
-    faded,
+    event_columns,
+    fade_counts,
     history_gram,
     place,
     regressors,
+    take_event,
 )
-from influential_bandits.learning.statistics.reduction import summed
+from influential_bandits.learning.statistics.random_effects import RandomEffects
+from influential_bandits.learning.statistics.reduction import CHUNK, add_over_parts
 from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
 
-__all__ = ["RandomEffects", "Sums", "arm_means", "arm_sums", "pooled_gram", "random_effects"]
+__all__ = ["CHUNK", "ArmSums", "arm_sums", "pooled_gram"]
 
-CHUNK = 500_000  # events
 WAITING = 128  # vectors that one matrix product sums up the squares of
 
 
-class RandomEffects(NamedTuple):
-    """How much the initial losses of instances differ, as variances relative to the noise's."""
-
-    arm: float  # between arms of one instance
-    common: float  # between the levels of instances
-    noise: float  # σ², the variance within an instance and arm
-
-
-class Sums(NamedTuple):
+class ArmSums(NamedTuple):
     """What a pass over a log adds up."""
 
     loss: Floats  # (arms,): of the events of each arm
@@ -68,18 +60,17 @@ class Sums(NamedTuple):
         everything = self.loss.sum() / max(self.weight.sum(), 1.0)
         return np.where(met, self.loss / np.where(met, self.weight, 1.0), everything)
 
+    @property
+    def shares(self) -> Floats:
+        """The share of each arm among the events, (arms,)."""
+        return self.weight / self.weight.sum()
 
-def arm_sums(log: EventLog, arms: int) -> Sums:
+
+def arm_sums(log: EventLog, arms: int) -> ArmSums:
     """Add up losses and events of a log."""
     total, weight = np.zeros(arms), np.zeros(arms)
-    _add_means(events_of(log), total, weight)
-    return Sums(total, weight, len(log), log.n_instances, len(log) if log.time is None else 0)
-
-
-def arm_means(parts: Iterable[Any], arms: int, execution: Execution | None = None) -> Floats:
-    """Return the mean loss of each arm, (arms,); of arms never met, the mean of all events."""
-    sums: Any = summed(partial(arm_sums, arms=arms), parts, CHUNK, execution)
-    return np.zeros(arms) if sums is None else sums.means
+    _add_means(event_columns(log), total, weight)
+    return ArmSums(total, weight, len(log), log.n_instances, len(log) if log.time is None else 0)
 
 
 @kernel
@@ -91,126 +82,28 @@ def _add_means(events: Events, total: Floats, weight: Floats) -> None:
             weight[events.arm[p]] += events.weight[p]
 
 
-def random_effects(
-    parts: Iterable[EventLog], baseline: Floats, residuals: Iterable[Floats] | None = None
-) -> RandomEffects:
-    """Estimate the variance components by maximum likelihood.
-
-    Variances from sums of squares (the analysis of variance) go wrong where past losses steer
-    choices: arms that went well by chance are met more often. The likelihood does not mind.
-
-    Parameters
-    ----------
-    residuals : iterable of arrays (events,), optional
-        What to explain, for each part; by default the losses less the baseline. An event of several
-        arms counts for the first of them here.
-    """
-    if residuals is None:
-        tables = [_cells(events_of(log), log.loss, baseline) for log in parts]
-    else:
-        centre = np.zeros_like(baseline)
-        pairs = zip(parts, residuals, strict=True)
-        tables = [_cells(events_of(log), left, centre) for log, left in pairs]
-    if not tables:
-        return RandomEffects(1e-6, 0.0, 0.0)
-    sizes, sums = (np.concatenate([table[n] for table in tables]) for n in (0, 1))
-    squares = float(sum(table[2] for table in tables))
-    events = max(float(sizes.sum()), 1.0)
-    scale = squares / events
-    if scale == 0.0:
-        return RandomEffects(1e-6, 0.0, 0.0)
-    search = optional_module("scipy.optimize").minimize(
-        lambda x: _deviance(sizes, sums, squares, *np.exp(x))[0],
-        np.log([0.1, 0.1]),
-        method="Nelder-Mead",
-        options={"xatol": 1e-3, "fatol": 1e-4, "maxfev": 200},
-    )
-    arm, common = (float(value) for value in np.exp(np.clip(search.x, -14.0, 14.0)))
-    noise = _deviance(sizes, sums, squares, arm, common)[1]
-    if noise <= 1e-20 * scale:
-        noise = 0.0  # losses are constant but for rounding
-    # A little variance between arms keeps Ω finite, and shrinks what is not seen to the mean.
-    return RandomEffects(max(arm, 1e-6), common if len(sizes) > 1 else 0.0, noise)
-
-
-@kernel
-def _cells(events: Events, values: Floats, baseline: Floats) -> tuple[Floats, Floats, float]:
-    """Return numbers of events and sums by instance and arm, and the sum of all squares."""
-    instances, arms = events.offsets.size - 1, baseline.size
-    sizes, sums, squares = np.zeros((instances, arms)), np.zeros((instances, arms)), 0.0
-    for u in range(instances):
-        for n in range(events.offsets[u], events.offsets[u + 1]):
-            place = events.members[events.item[n]]
-            if place == events.members[events.item[n] + 1]:
-                continue
-            arm = events.arm[place]
-            value = values[n] - baseline[arm]
-            sizes[u, arm] += 1.0
-            sums[u, arm] += value
-            squares += value * value
-    return sizes, sums, squares
-
-
-@kernel
-def _deviance(
-    sizes: Floats, sums: Floats, squares: float, arm: float, common: float
-) -> tuple[float, float]:
-    """Return −2·log-likelihood, means and noise at their best, and that noise's variance."""
-    instances, arms = sizes.shape
-    normal, right = np.zeros((arms, arms)), np.zeros(arms)
-    explained, determinant, events = 0.0, 0.0, 0.0
-    m, r = np.empty(arms), np.empty(arms)
-    for u in range(instances):
-        total, mean = 0.0, 0.0
-        for i in range(arms):
-            shrunk = 1.0 / (1.0 + arm * sizes[u, i])
-            m[i], r[i] = sizes[u, i] * shrunk, sums[u, i] * shrunk
-            explained += arm * sums[u, i] * r[i]
-            determinant += np.log1p(arm * sizes[u, i])
-            total += m[i]
-            mean += r[i]
-            events += sizes[u, i]
-        factor = common / (1.0 + common * total)
-        explained += factor * mean * mean
-        determinant += np.log1p(common * total)
-        for i in range(arms):
-            if m[i] == 0.0:
-                continue
-            normal[i, i] += m[i]
-            right[i] += r[i] - factor * m[i] * mean
-            for j in range(arms):
-                normal[i, j] -= factor * m[i] * m[j]
-    for i in range(arms):
-        normal[i, i] += 1e-12 * (1.0 + normal[i, i])
-    left = squares - explained - right @ np.linalg.solve(normal, right)
-    noise = max(float(left), 1e-300) / max(events, 1.0)
-    return events * np.log(noise) + determinant, noise
-
-
 def pooled_gram(
     parts: Iterable[Any],
     design: Design,
     effects: RandomEffects,
-    threads: int | None = None,
-    execution: Execution | None = None,
+    execution: Execution | int | None = None,
+    chunk: int = CHUNK,
 ) -> Floats:
     """Return the statistics of all instances together, (size + 1, size + 1); the loss comes last.
 
     Coefficients are those of :class:`Design`: mean initial losses μ, controls, interaction.
     """
     work = partial(_gram_of, design=design, effects=effects)
-    found = summed(
-        work, parts, CHUNK, chosen_execution(threads if execution is None else execution)
-    )
+    found = add_over_parts(work, parts, execution, chunk)
     return np.zeros((design.size + 1, design.size + 1)) if found is None else found[0]
 
 
 def _gram_of(log: EventLog, design: Design, effects: RandomEffects) -> tuple[Floats]:
-    events, task = events_of(log), (0, log.n_instances)
+    events, task = event_columns(log), (0, log.n_instances)
     out = np.zeros((design.size + 1, design.size + 1))
     spread, common = effects.arm, effects.common
     if log.membership.single:
-        blocks = np.zeros((design.arms, *(2 * (_width(design),))))
+        blocks = np.zeros((design.n_arms, *(2 * (_width(design),))))
         _add_blocks(design, events, *task, spread, common, design.size, blocks, out)
         _assemble(design, design.size, blocks, out)
     else:
@@ -220,7 +113,7 @@ def _gram_of(log: EventLog, design: Design, effects: RandomEffects) -> tuple[Flo
 
 def _width(design: Design) -> int:
     """Return the length of (1, controls, counts, y), or with the own count alone if diagonal."""
-    columns = {0: 0, 1: 1}.get(design.kind, design.arms)
+    columns = {NONE: 0, DIAGONAL: 1}.get(design.kind, design.n_arms)
     return 2 + design.controls + columns
 
 
@@ -241,7 +134,7 @@ def _add_blocks(
     Events of arm i share a block Σ vvᵀ of v = (1, controls, counts, y). Vectors wait until there
     are enough of them for a matrix product, which takes a fraction of the time of single ones.
     """
-    arms, controls, kind = design.arms, design.controls, design.kind
+    arms, controls, kind = design.n_arms, design.controls, design.kind
     width = blocks.shape[1]
     seen, n_seen = np.empty((arms, WAITING, width)), np.zeros(arms, np.int64)
     own, n_own = np.empty((arms, WAITING, width)), np.zeros(arms, np.int64)
@@ -253,15 +146,15 @@ def _add_blocks(
         level = 0.0
         first, last = events.offsets[u], events.offsets[u + 1]
         for n in range(first, last):
-            faded(design, events, n, first, counts)
+            fade_counts(design, events, n, first, counts)
             i = events.arm[events.members[events.item[n]]]
             v = seen[i, n_seen[i]]
             v[0] = 1.0
             if controls > 0:
                 v[1] = level
-            if kind == 1:
+            if kind == DIAGONAL:
                 v[1 + controls] = counts[i]
-            elif kind > 1:
+            elif kind != NONE:
                 for j in range(arms):
                     v[1 + controls + j] = counts[j]
             v[width - 1] = events.loss[n]
@@ -271,7 +164,7 @@ def _add_blocks(
             if n_seen[i] == WAITING:
                 blocks[i] += seen[i].T @ seen[i]
                 n_seen[i] = 0
-            level = after(design, events, n, counts, level)
+            level = take_event(design, events, n, counts, level)
         if n_shared == WAITING:
             cross -= shared.T @ shared
             shared[:] = 0.0
@@ -301,7 +194,7 @@ def _integrate_out(
 
     (N + Ω)⁻¹ = E + f·(E1)(E1)ᵀ with E = 1/(N + κ) diagonal: blockwise, and one cross term zzᵀ.
     """
-    arms, controls, kind = design.arms, design.controls, design.kind
+    arms, controls, kind = design.n_arms, design.controls, design.kind
     width = sums.shape[1]
     precision = 1.0 / spread
     coupling = precision * common / (spread + arms * common)
@@ -322,9 +215,9 @@ def _integrate_out(
         for c in range(controls):
             z[arms + c] += share * row[1 + c]
         start = arms + controls
-        if kind == 1:
+        if kind == DIAGONAL:
             z[start + i] = share * row[1 + controls]
-        elif kind > 1:
+        elif kind != NONE:
             for j in range(arms):
                 z[start + place(kind, arms, i, j)] += share * row[1 + controls + j]
         z[size] += share * row[width - 1]
@@ -334,7 +227,7 @@ def _integrate_out(
 @kernel
 def _assemble(design: Design, size: int, blocks: Floats, out: Floats) -> None:
     """Add the blocks of all arms into the Gram matrix of the coefficients."""
-    arms, controls, width = design.arms, design.controls, blocks.shape[1]
+    arms, controls, width = design.n_arms, design.controls, blocks.shape[1]
     spot = np.empty(width, np.int64)
     for i in range(arms):
         spot[0] = i
@@ -362,7 +255,7 @@ def _add_grams(
     out: Floats,
 ) -> None:
     """Add the statistics of instances low … high − 1, items of any number of arms."""
-    arms = design.arms
+    arms = design.n_arms
     gram = np.empty((size + 1, size + 1))
     for u in range(low, high):
         if events.offsets[u] == events.offsets[u + 1]:
@@ -423,7 +316,7 @@ def effect_variances(
     the own loss: through μ where there are few events, through A and the level where there are
     many.
     """
-    arms = design.arms
+    arms = design.n_arms
     index, value = np.empty(size + 2, np.int64), np.empty(size + 2)
     counts, dense = np.zeros(arms), np.zeros(size)
     rows, own = np.zeros((arms, size)), np.zeros(arms)
@@ -434,7 +327,7 @@ def effect_variances(
         level = 0.0
         first = events.offsets[u]
         for n in range(first, events.offsets[u + 1]):
-            faded(design, events, n, first, counts)
+            fade_counts(design, events, n, first, counts)
             used = regressors(design, events, n, counts, level, index, value, dense)
             item = events.item[n]
             for p in range(events.members[item], events.members[item + 1]):
@@ -442,7 +335,7 @@ def effect_variances(
                 own[i] += weight * weight
                 for a in range(used):
                     rows[i, index[a]] += weight * value[a]
-            level = after(design, events, n, counts, level)
+            level = take_event(design, events, n, counts, level)
         for i in range(arms):
             share = 1.0 / (own[i] + 1.0 / spread)
             row = rows[i]
@@ -464,14 +357,14 @@ def instance_scores(
 ) -> None:
     """Add the score Σ x·residual of each instance, (instances, size); residuals without b_u."""
     index, value = np.empty(size + 2, np.int64), np.empty(size + 2)
-    counts, dense = np.zeros(design.arms), np.zeros(size)
+    counts, dense = np.zeros(design.n_arms), np.zeros(size)
     for u in range(events.offsets.size - 1):
         counts[:] = 0.0
         level = 0.0
         first = events.offsets[u]
         for n in range(first, events.offsets[u + 1]):
-            faded(design, events, n, first, counts)
+            fade_counts(design, events, n, first, counts)
             used = regressors(design, events, n, counts, level, index, value, dense)
             for a in range(used):
                 out[u, index[a]] += value[a] * residual[n]
-            level = after(design, events, n, counts, level)
+            level = take_event(design, events, n, counts, level)

@@ -1,9 +1,9 @@
 """A log in parts: one part is worked on at a time, here or on a cluster, and sums keep their bits.
 
-A part is a log in memory, or anything small and picklable with ``load()``: a partition of a log
-that nobody has room for. Results of parts are added along a binary tree over their numbers, so
-that the order of additions depends on the number of parts alone: neither on threads or workers,
-nor on how many parts travel together.
+A *part* is a log in memory, or a *partition*: anything small and picklable with ``load()``, of a
+log that nobody has room for. A *chunk* is a part of a log in memory, of about so many events.
+Results are added along a binary tree over their numbers, so that the order of additions depends on
+the data alone: neither on threads or workers, nor on how many partitions travel together.
 """
 
 from __future__ import annotations
@@ -19,27 +19,30 @@ import numpy as np
 from influential_bandits.checks import optional_module
 from influential_bandits.errors import InvalidLog
 from influential_bandits.execution.base import Execution
-from influential_bandits.execution.local import LocalExecution
-from influential_bandits.logs.log import EventLog
+from influential_bandits.execution.local import LocalExecution, chosen_execution
+from influential_bandits.logs.log import EventLog, make_sorted_log
 
 __all__ = [
-    "InParts",
-    "leaves",
-    "loaded",
-    "name_of",
-    "on_part",
-    "pieces",
+    "CHUNK",
+    "HasPartitions",
+    "add_over_parts",
+    "apply_to_part",
+    "load_part",
+    "local_threads",
+    "name_part",
     "single_threaded_algebra",
-    "summed",
+    "split_evenly",
+    "split_in_chunks",
     "tree_sum",
 ]
 
-MOST_TASKS = 1024  # of one pass; beyond, parts travel together
-PIECES = 128  # of a log in memory whose instances are fitted one by one
+CHUNK = 500_000  # events
+MOST_TASKS = 1024  # of one pass; beyond, partitions travel together
+EVEN_CHUNKS = 128  # of a log in memory whose instances are fitted one by one
 
 
 @runtime_checkable
-class InParts(Protocol):
+class HasPartitions(Protocol):
     """A log that is never whole: partitions of whole instances, loaded where they are needed."""
 
     @property
@@ -47,7 +50,7 @@ class InParts(Protocol):
         """Small, picklable objects with ``load() -> EventLog``."""
 
     @property
-    def arms(self) -> tuple[str, ...]:
+    def arm_names(self) -> tuple[str, ...]:
         """Names of the arms, the same in all partitions."""
 
 
@@ -87,7 +90,12 @@ def single_threaded_algebra() -> _SingleThreadedAlgebra:
     return _algebra
 
 
-def loaded(part: Any) -> EventLog:
+def local_threads(execution: Execution | None) -> int | None:
+    """Return the threads for work that stays on this computer; None: all cores."""
+    return execution.threads if isinstance(execution, LocalExecution) else None
+
+
+def load_part(part: Any) -> EventLog:
     """Return the log of a part; instances without events are left out of partitions."""
     if isinstance(part, EventLog):
         return part
@@ -95,63 +103,58 @@ def loaded(part: Any) -> EventLog:
     return log.take(np.flatnonzero(log.lengths)) if (log.lengths == 0).any() else log
 
 
-def name_of(part: Any, number: int) -> str:
-    """Return what to call a part when it is spoken of."""
+def name_part(part: Any, number: int) -> str:
+    """Return what to call a part in a message."""
     files = getattr(getattr(part, "group", None), "files", ())
     return str(getattr(part, "name", None) or ", ".join(files[:3]) or f"partition {number}")
 
 
-def leaves(parts: Iterable[Any], events: int) -> Iterator[Any]:
-    """Yield what one task works on: of logs in memory chunks of so many events, else the part."""
+def split_in_chunks(parts: Iterable[Any], chunk: int) -> Iterator[Any]:
+    """Yield what one task works on: chunks of logs in memory, and partitions as they are."""
     for part in parts:
         if isinstance(part, EventLog):
-            yield from _bare(part).parts(events)
+            yield from _without_notes(part).parts(chunk)
         else:
             yield part
 
 
-def pieces(parts: Iterable[Any], events: int) -> Iterator[Any]:
-    """Yield parts to fit instance by instance: logs in memory in small pieces, for even work."""
+def split_evenly(parts: Iterable[Any], chunk: int = CHUNK) -> Iterator[Any]:
+    """Yield the same to fit instance by instance: small chunks, for even work."""
     for part in parts:
         if isinstance(part, EventLog):
-            yield from _bare(part).parts(max(1, min(events, len(part) // PIECES)))
+            yield from split_in_chunks([part], max(1, min(chunk, len(part) // EVEN_CHUNKS)))
         else:
             yield part
 
 
-def _bare(log: EventLog) -> EventLog:
+def _without_notes(log: EventLog) -> EventLog:
     """Return a log without what is kept beside it, which may be large, and would travel along."""
     columns = (log.instances, log.offsets, log.item, log.loss, log.time, log.membership)
-    return EventLog._of_sorted(*columns, {})
+    return make_sorted_log(*columns, {})
 
 
-def on_part(work: Callable[[EventLog], Any], part: Any) -> tuple[tuple[str, ...], Any]:
+def apply_to_part(work: Callable[[EventLog], Any], part: Any) -> tuple[tuple[str, ...], Any]:
     """Return the labels of a part's instances, and what ``work`` makes of its log."""
-    log = loaded(part)
+    log = load_part(part)
     with single_threaded_algebra():
         return log.instances, work(log)
 
 
-def summed(
+def add_over_parts(
     work: Callable[[EventLog], tuple[Any, ...]],
     parts: Iterable[Any],
-    events: int,
-    execution: Execution | None = None,
-) -> tuple[Any, ...] | None:
+    execution: Execution | int | None = None,
+    chunk: int = CHUNK,
+    most_tasks: int = MOST_TASKS,
+) -> Any:
     """Return the sum of ``work(log)`` over chunks of all parts, or None if there are no parts."""
-    execution = execution or LocalExecution()
-    task = partial(_summed_task, work, events)
-    with single_threaded_algebra():
-        return tree_sum(execution.map(task, _batches(leaves(parts, events), _together(parts))))
-
-
-def _together(parts: Iterable[Any]) -> int:
-    """Return how many parts travel together: a power of two, so that no sum changes."""
     number = len(parts) if isinstance(parts, Sized) else 1
-    together = 1
-    while number > MOST_TASKS * together:
+    together = 1  # partitions of one task: a power of two, so that no sum changes
+    while number > most_tasks * together:
         together *= 2
-    return together
+    tasks = _batches(split_in_chunks(parts, chunk), together)
+    with single_threaded_algebra():
+        return tree_sum(chosen_execution(execution).map(partial(_add_parts, work, chunk), tasks))
 
 
 def _batches(items: Iterator[Any], size: int) -> Iterator[list[Any]]:
@@ -159,18 +162,14 @@ def _batches(items: Iterator[Any], size: int) -> Iterator[list[Any]]:
         yield batch
 
 
-def _summed_task(
-    work: Callable[[EventLog], tuple[Any, ...]], events: int, parts: list[Any]
-) -> tuple[Any, ...] | None:
+def _add_parts(work: Callable[[EventLog], Any], chunk: int, parts: list[Any]) -> Any:
     with single_threaded_algebra():
-        return tree_sum(_summed_part(work, events, part) for part in parts)
+        return tree_sum(add_over_chunks(work, load_part(part), chunk) for part in parts)
 
 
-def _summed_part(
-    work: Callable[[EventLog], tuple[Any, ...]], events: int, part: Any
-) -> tuple[Any, ...]:
-    log = loaded(part)
-    total = tree_sum(work(chunk) for chunk in log.parts(events))
+def add_over_chunks(work: Callable[[EventLog], Any], log: EventLog, chunk: int) -> Any:
+    """Return the sum of ``work`` over the chunks of a log."""
+    total = tree_sum(work(each) for each in log.parts(chunk))
     return work(log) if total is None else total
 
 
@@ -190,18 +189,18 @@ def tree_sum(results: Iterable[Any]) -> Any:
     for one in results:
         size, total = 1, one
         while waiting and waiting[-1][0] == size:
-            total = _added(waiting.pop()[1], total)
+            total = _add(waiting.pop()[1], total)
             size *= 2
         waiting.append((size, total))
     if not waiting:
         return None
     total = waiting.pop()[1]
     while waiting:
-        total = _added(waiting.pop()[1], total)
+        total = _add(waiting.pop()[1], total)
     return total
 
 
-def _added(one: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...]:
+def _add(one: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...]:
     total = [a + b for a, b in zip(one, other, strict=True)]
     return type(one)(*total) if hasattr(one, "_fields") else tuple(total)
 

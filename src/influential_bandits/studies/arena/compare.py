@@ -13,6 +13,7 @@ from influential_bandits.errors import InvalidInput
 from influential_bandits.execution.base import Execution
 from influential_bandits.execution.local import chosen_execution
 from influential_bandits.memory import require_memory
+from influential_bandits.piece_store import require_writable
 from influential_bandits.policies.contract import Policy, require_labels
 from influential_bandits.policies.registry import policy_from_text
 from influential_bandits.studies.arena.comparison import Comparison, describe_settings
@@ -35,11 +36,7 @@ from influential_bandits.studies.runner.running import (
     describe_failures,
     raise_if_failed,
 )
-from influential_bandits.studies.runner.store import (
-    RowStore,
-    StudyFolder,
-    require_writable,
-)
+from influential_bandits.studies.runner.store import RowStore, StudyFolder
 from influential_bandits.world.instance import Instance
 from influential_bandits.world.noise import Noise, require_noise
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from influential_bandits.checks import make_frame, optional_module
 from influential_bandits.errors import InvalidInput
 from influential_bandits.files import write_json
+from influential_bandits.piece_store import make_folder
 from influential_bandits.studies.arena.families import FIRST_INSTANCE, LEARNED, Family
 from influential_bandits.studies.arena.report_sections import (
     format_html,
@@ -24,7 +25,7 @@ from influential_bandits.studies.report.content import Section
 from influential_bandits.studies.report.results import draw_figures, write_results
 from influential_bandits.studies.report.static import draw_on
 from influential_bandits.studies.runner.rows import concatenate
-from influential_bandits.studies.runner.store import make_folder, write_rows
+from influential_bandits.studies.runner.store import write_rows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

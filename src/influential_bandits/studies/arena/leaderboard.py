@@ -11,8 +11,8 @@ import numpy as np
 
 from influential_bandits.errors import InvalidInput
 from influential_bandits.files import read_json, write_atomically, write_text
+from influential_bandits.piece_store import make_folder
 from influential_bandits.studies.report.text import format_table, number
-from influential_bandits.studies.runner.store import make_folder
 
 __all__ = ["write_leaderboard"]
 

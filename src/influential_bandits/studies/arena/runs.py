@@ -12,8 +12,8 @@ import numpy as np
 
 from influential_bandits import __version__
 from influential_bandits.errors import NotApplicable
-from influential_bandits.learning.planning import best_schedule, schedule_loss
 from influential_bandits.optima.fading import fading_lower_bound
+from influential_bandits.optima.schedules import best_schedule, schedule_loss
 from influential_bandits.policies.contract import Policy
 from influential_bandits.policies.oracles import (
     EachArmOnceOracle,

@@ -19,6 +19,7 @@ from influential_bandits.files import parse_json, read_regular, write_atomically
 from influential_bandits.memory import require_memory
 from influential_bandits.numerics.arrays import Ints
 from influential_bandits.numerics.fingerprints import package_digest
+from influential_bandits.piece_store import make_folder
 from influential_bandits.policies.contract import Policy
 from influential_bandits.policies.registry import code_digest, policy_from_text
 from influential_bandits.simulation.engine import log_spaced, simulate
@@ -28,7 +29,7 @@ from influential_bandits.studies.instances.describe import load_instance
 from influential_bandits.studies.report.text import format_table, number
 from influential_bandits.studies.runner.rows import Rows, tidy
 from influential_bandits.studies.runner.running import compute_rows, raise_if_failed
-from influential_bandits.studies.runner.store import StudyFolder, make_folder, write_rows
+from influential_bandits.studies.runner.store import StudyFolder, write_rows
 from influential_bandits.studies.runner.study import Piece, make_file_name
 from influential_bandits.world.instance import Instance
 from influential_bandits.world.noise import GaussianNoise, Noise, NoNoise, UniformNoise

@@ -14,21 +14,21 @@ from influential_bandits.execution.base import Execution
 from influential_bandits.execution.progress import Progress
 from influential_bandits.learning.influence_test import influence_test
 from influential_bandits.learning.models import InfluenceModel, StationaryModel
-from influential_bandits.learning.selection import Validation, validate
-from influential_bandits.learning.solvers.gradient import descent
-from influential_bandits.learning.solvers.separate import Penalty
+from influential_bandits.learning.selection import RIDGES, Validation, choose, validate
+from influential_bandits.learning.solvers.gradient import trace_descent
+from influential_bandits.learning.solvers.penalised import Penalty
+from influential_bandits.learning.statistics.log_scan import draw_instances
 from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.resampling import bootstrap_interval
+from influential_bandits.piece_store import make_folder, require_writable
 from influential_bandits.studies.logs.sections import (
-    RIDGES,
     heat_map,
     interaction_section,
     ladder_section,
     log_section,
-    or_reason,
-    some_instances,
     test_section,
+    try_section,
 )
 from influential_bandits.studies.report.content import (
     Analysis,
@@ -39,7 +39,6 @@ from influential_bandits.studies.report.content import (
     Series,
 )
 from influential_bandits.studies.report.results import draw_figures, write_results
-from influential_bandits.studies.runner.store import make_folder, require_writable
 
 __all__ = ["study_movielens"]
 
@@ -94,9 +93,9 @@ def study_movielens(
     step()
     sections.append(_gradient_section(drawn.at_least(least), execution))
     step()
-    base = InfluenceModel("symmetric", drift=True, pooled=True)
-    shared = some_instances(shared, most_events, seed)
-    drawn = some_instances(drawn, most_events, seed)
+    base = InfluenceModel("symmetric", drift=True, pooling="full")
+    shared = draw_instances(shared, most_events, seed)
+    drawn = draw_instances(drawn, most_events, seed)
     by_share, shared_found, chosen = ladder_section(shared, base, execution=execution)
     step()
     by_draw, drawn_found, _ = ladder_section(
@@ -105,8 +104,10 @@ def study_movielens(
     sections += [_compared(by_share, shared_found, drawn_found), by_draw]
     step()
     sections.append(
-        or_reason(
-            lambda: test_section(influence_test(shared, permutations=permutations, seed=seed)),
+        try_section(
+            lambda: test_section(
+                influence_test(shared, permutations=permutations, seed=seed, execution=execution)
+            ),
             "influence-test",
             "Is there influence beyond drift, taste and chance?",
         )
@@ -151,9 +152,7 @@ def _paper_sections(
     """Leave-last-out as in the paper, and rolling, on users with many ratings."""
     same = log.about.get("release") == "ml-32m" and least == PAPER_RATINGS
     before = log.without_last(events=1)
-    ridges = {
-        kind: _best_ridge(before, InfluenceModel(kind), execution) for kind in ("psd", "symmetric")
-    }
+    ridges = {kind: _best_ridge(before, kind, execution) for kind in ("psd", "symmetric")}
     models: dict[str, Any] = {
         "stationary": StationaryModel(shrinkage=0.0),
         "psd": InfluenceModel("psd", ridge=ridges["psd"]),
@@ -177,13 +176,11 @@ def _paper_sections(
     )
 
 
-def _best_ridge(log: EventLog, model: InfluenceModel, execution: Execution | None) -> float:
+def _best_ridge(log: EventLog, kind: str, execution: Execution | None) -> float:
     """Choose the ridge by predicting the last fifth of what may be seen."""
-    models = {
-        str(ridge): InfluenceModel(model.interaction, ridge=ridge) for ridge in (1.0, *RIDGES)
-    }
-    found = validate(log, models, progress=False, execution=execution)
-    return float(min(found.names, key=found.mse))
+    models = [InfluenceModel(kind, ridge=ridge) for ridge in (1.0, *RIDGES)]
+    best, _ = choose(log, models, fit=False, progress=False, execution=execution)
+    return float(best.ridge)
 
 
 def _errors(last: Validation, rolling: Validation, name: str, same_data: bool) -> list[Finding]:
@@ -250,10 +247,10 @@ def _definite(
             _count(f"users with a {label} norm of A below 1e-5", values < 1e-5, 7, same)
         )
     mean = matrices.mean(axis=0)
-    findings += _named_entries(log.arms, matrices, same)
+    findings += _named_entries(log.arm_names, matrices, same)
     figures: list[Picture] = [
         _norm_histogram("norms", "Norms of A, one for each user", norms),
-        heat_map("mean-matrix", "Mean of the users' own A", log.arms, mean),
+        heat_map("mean-matrix", "Mean of the users' own A", log.arm_names, mean),
     ]
     one = (
         "The paper says neither which norm it shows nor how long it descended; all three norms are "
@@ -390,7 +387,7 @@ def _gradient_section(log: EventLog, execution: Execution | None) -> Section:
     """Show how far the paper's descent stays from the optimum, and what stopping early does."""
     some = log.take(np.argsort(-log.lengths, kind="stable")[:20])
     model = InfluenceModel("psd", ridge=1.0).fit(some, execution=execution)
-    found = descent(some, model.design_, Penalty(1.0, 1.0), STEPS)
+    found = trace_descent(some, model.design_, Penalty(1.0, 1.0), STEPS)
     excess = np.median([d.excess for d in found], axis=0)
     norm = np.median([d.norm for d in found], axis=0)
     optimum = np.sqrt((model.interactions_**2).sum(axis=(1, 2)))

@@ -8,9 +8,9 @@ from typing import Any
 from influential_bandits.errors import InvalidInput, InvalidLog
 from influential_bandits.execution.base import Execution
 from influential_bandits.logs.log import EventLog
+from influential_bandits.logs.options import USUAL_NAMES, guess_column
 from influential_bandits.logs.partitions import PartitionedLog, columns_at, open_partitions
 from influential_bandits.logs.reading import read_log
-from influential_bandits.logs.roles import USUAL, guess_column
 from influential_bandits.logs.sources import column_names
 
 __all__ = ["open_for_command", "read_for_command"]
@@ -22,9 +22,9 @@ def read_for_command(path: Path, named: dict[str, str | None], **options: Any) -
     What was taken for what is kept in ``log.about["columns"]``.
     """
     columns = column_names(path, options.get("separator"))
-    found = _found(str(path), columns, named, options)
-    log = read_log(path, **(options | {role: found.get(role) for role in USUAL}))
-    log.about["columns"] = _told(found)
+    found = _find_columns(str(path), columns, named, options)
+    log = read_log(path, **(options | {role: found.get(role) for role in USUAL_NAMES}))
+    log.about["columns"] = _describe(found)
     return log
 
 
@@ -42,20 +42,20 @@ def open_for_command(
         raise InvalidInput(
             f"--by-partition reads Parquet files, but {address} is text; leave it out"
         )
-    found = _found(address, columns_at(address), named, options)
-    chosen = options | {role: found.get(role) for role in USUAL}
+    found = _find_columns(address, columns_at(address), named, options)
+    chosen = options | {role: found.get(role) for role in USUAL_NAMES}
     log = open_partitions(address, execution=execution, folder=temporary, **chosen)
-    log.about["columns"] = _told(found)
+    log.about["columns"] = _describe(found)
     return log
 
 
-def _found(
+def _find_columns(
     path: str, columns: list[str], named: dict[str, str | None], options: dict[str, Any]
 ) -> dict[str, str]:
     """Return the column of each role, as it was named or by its usual name."""
     found = {role: name for role, name in named.items() if name is not None}
     value_named = any(role in found for role in ("loss", "rating", "reward"))
-    for role in USUAL:
+    for role in USUAL_NAMES:
         value = role in {"loss", "rating", "reward"}
         if role in found or (value and value_named):
             continue
@@ -82,5 +82,5 @@ def _found(
     return found
 
 
-def _told(found: dict[str, str]) -> str:
+def _describe(found: dict[str, str]) -> str:
     return ", ".join(f"{role} = {name}" for role, name in found.items())

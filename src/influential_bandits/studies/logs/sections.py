@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,11 +10,12 @@ import numpy as np
 from influential_bandits.checks import optional_module
 from influential_bandits.errors import InvalidLog, NotApplicable
 from influential_bandits.execution.base import Execution
-from influential_bandits.learning.influence_test import InfluenceTest
+from influential_bandits.learning.influence_test_result import InfluenceTest
 from influential_bandits.learning.models import InfluenceModel
-from influential_bandits.learning.selection import Validation, ladder, validate
-from influential_bandits.logs.addresses import describe_files
+from influential_bandits.learning.selection import Validation, choose, ladder, validate
+from influential_bandits.learning.statistics.pooled_sums import arm_sums
 from influential_bandits.logs.log import EventLog
+from influential_bandits.logs.remote_folder import describe_files
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.studies.report.content import (
     Analysis,
@@ -27,10 +28,8 @@ from influential_bandits.studies.report.content import (
     Series,
 )
 
-MEMORIES = (0.5, 0.8, 0.9, 0.98, 1.0)
-HALF_LIVES = (1.0 / 24.0, 1.0, 30.0)  # days
-RIDGES = (10.0, 100.0, 1000.0, 10_000.0)
 SHOWN_PAIRS = 12
+SHORT = (str, int, float, type(None))
 BEYOND_DRIFT = (("drift", "self-fatigue"), ("drift", "full"), ("self-fatigue", "full"))
 LADDER_LINES = {
     "stationary": "each arm of each instance has its own constant loss",
@@ -69,24 +68,22 @@ def log_section(log: EventLog) -> Section:
                 Bars(
                     "arms",
                     "The arms",
-                    list(log.arms),
-                    mix_of(log),
+                    list(log.arm_names),
+                    arm_sums(log, log.n_arms).shares,
                     "share of the events",
                     caption="How often each arm was met.",
                 ),
             ],
-            [f"Where it comes from: {_told(log.about)}."] if log.about else [],
+            [f"Where it comes from: {_describe(log.about)}."] if log.about else [],
         ),
     )
 
 
-def _is_short(value: Any) -> bool:
-    return isinstance(value, (str, int, float)) or value is None
-
-
-def _told(about: dict[str, Any]) -> str:
+def _describe(about: dict[str, Any]) -> str:
     parts = [
-        f"{key}: {value}" for key, value in about.items() if _is_short(value) and key != "files"
+        f"{key}: {value}"
+        for key, value in about.items()
+        if isinstance(value, SHORT) and key != "files"
     ]
     parts += describe_files(about)
     dropped = about.get("dropped") or {}
@@ -94,68 +91,12 @@ def _told(about: dict[str, Any]) -> str:
     return "; ".join(parts)
 
 
-def mix_of(log: EventLog) -> Floats:
-    """Return the share of each arm among the events, (arms,)."""
-    table = log.membership
-    counts = np.bincount(log.item, minlength=len(table.items)).astype(float)
-    weight = np.repeat(counts, np.diff(table.offsets)) * table.weight
-    total = np.bincount(table.arm, weight, minlength=log.n_arms)
-    return total / total.sum()
-
-
-def tuned(
-    log: EventLog,
-    base: InfluenceModel,
-    memory: float | None = None,
-    execution: Execution | None = None,
-    known: MutableMapping[str, float] | None = None,
-) -> InfluenceModel:
-    """Return the model whose memory, then ridge, predict the log's last part best.
-
-    Memory goes by events or, if the log has a clock, by the clock. The last part is that of the log
-    given: leave out what is to be judged afterwards. ``known`` are errors of models, by all that
-    they are made of, that need not be found out again; new ones are added as they come.
-    """
-    clone = optional_module("sklearn.base").clone
-    errors: MutableMapping[str, float] = {} if known is None else known
-
-    def error(model: InfluenceModel) -> float:
-        name = repr(sorted(model.get_params().items()))
-        if name not in errors:
-            found = validate(log, {name: model}, progress=False, execution=execution)
-            errors[name] = found.mse(name)
-        return errors[name]
-
-    def best(model: InfluenceModel, choices: list[dict[str, float]]) -> InfluenceModel:
-        models: list[InfluenceModel] = [clone(model).set_params(**choice) for choice in choices]
-        return min(models, key=error)
-
-    model = clone(base)
-    if memory is not None:
-        model.set_params(memory=memory)
-    elif base.half_life is None:
-        choices = [{"memory": value} for value in MEMORIES]
-        if log.time is not None:
-            choices += [{"half_life": value} for value in HALF_LIVES]
-        model = best(model.set_params(ridge=1000.0, memory=1.0), choices)
-    return best(model, [{"ridge": ridge} for ridge in RIDGES])
-
-
-def some_instances(log: EventLog, most: int, seed: int) -> EventLog:
-    """Return a log of at most so many events: of instances drawn at random, if need be."""
-    if len(log) <= most:
-        return log
-    order = np.random.default_rng(seed).permutation(log.n_instances)
-    within = np.cumsum(log.lengths[order]) <= most
-    return log.take(np.sort(order[within]))
-
-
 def ladder_section(
     log: EventLog,
     base: InfluenceModel,
     last: float = 0.2,
     name: str = "ladder",
-    execution: Execution | None = None,
+    execution: Execution | int | None = None,
 ) -> tuple[Section, Validation, InfluenceModel]:
     """Compare the ladder of models on the last part of each history.
 
@@ -166,11 +107,12 @@ def ladder_section(
             f"no history is long enough: the longest of {log.n_instances} has "
             f"{log.lengths.max(initial=0)} events, and to fit, choose and judge takes three"
         )
-    chosen = tuned(log.without_last(last), base, execution=execution)
+    first = log.without_last(last)
+    chosen, _ = choose(first, base, fit=False, progress=False, execution=execution)
     fading: dict[str, Any] = {"memory": chosen.memory}
     if chosen.half_life is not None:
         fading = {"half_life": chosen.half_life}
-    models = ladder(ridge=chosen.ridge, pooled=chosen.pooled, **fading)
+    models = ladder(ridge=chosen.ridge, pooling=chosen.pooling, **fading)
     found = validate(log, models, last=last, progress=False, execution=execution)
     findings = []
     for model in found.names:
@@ -200,7 +142,7 @@ def ladder_section(
         "memory": chosen.memory,
         "half_life_days": chosen.half_life,
         "ridge": chosen.ridge,
-        "pooled": chosen.pooled,
+        "pooling": chosen.pooling,
         "last_part": last,
     }
     figure = Bars(
@@ -216,7 +158,7 @@ def ladder_section(
     note = (
         f"The last {100 * last:.0f} % of each history were predicted one step ahead by models that "
         "were fitted to the rest. Each rung has one thing more than the rung before, so that drift "
-        f"is not sold as influence. Memory {_memory(chosen)} and ridge {chosen.ridge:g} were "
+        f"is not mistaken for influence. Memory {_memory(chosen)} and ridge {chosen.ridge:g} were "
         "chosen by predicting the last part of the rest."
     )
     line = "A ladder of models, from constant losses to full influence"
@@ -244,12 +186,12 @@ def test_section(found: InfluenceTest) -> Section:
         Finding(
             "p-value: arms on themselves",
             found.self_influence.p_value,
-            reason=f"adjusted for looking three times: {found.self_influence.p_adjusted:.3g}",
+            reason=f"Holm-adjusted for three tests: {found.self_influence.p_adjusted:.3g}",
         ),
         Finding(
             "p-value: arms on each other",
             found.cross_influence.p_value,
-            reason=f"adjusted for looking three times: {found.cross_influence.p_adjusted:.3g}",
+            reason=f"Holm-adjusted for three tests: {found.cross_influence.p_adjusted:.3g}",
         ),
         Finding(
             "share of the error that influence explains, in %",
@@ -292,7 +234,7 @@ def interaction_section(
     log: EventLog,
     model: InfluenceModel,
     name: str = "interaction",
-    execution: Execution | None = None,
+    execution: Execution | int | None = None,
 ) -> tuple[Section, Any]:
     """Fit the shared positive semi-definite matrix to the whole log, and show it."""
     clone = optional_module("sklearn.base").clone
@@ -302,7 +244,7 @@ def interaction_section(
     order = np.argsort(-np.diag(matrix), kind="stable")[:5]
     findings = [
         Finding(
-            f"fatigue of {log.arms[i]}: A[{log.arms[i]}, {log.arms[i]}]",
+            f"fatigue of {log.arm_names[i]}: A[{log.arm_names[i]}, {log.arm_names[i]}]",
             float(matrix[i, i]),
             low=float(low[i, i]),
             high=float(high[i, i]),
@@ -322,7 +264,7 @@ def interaction_section(
     )
     eigenvalues = np.linalg.eigvalsh(matrix)[::-1]
     figures: list[Picture] = [
-        heat_map("matrix", "The shared interaction", log.arms, matrix),
+        heat_map("matrix", "The shared interaction", log.arm_names, matrix),
         Bars(
             "eigenvalues",
             "Eigenvalues of the shared interaction",
@@ -356,27 +298,7 @@ def cluster_order(matrix: Floats) -> Ints:
     return np.asarray(hierarchy.leaves_list(tree))
 
 
-def halves_of(
-    log: EventLog, model: InfluenceModel, execution: Execution | None = None
-) -> list[dict[str, Any]]:
-    """Return the population as each half of the instances sees it, to judge plans honestly."""
-    if log.n_instances < 4 or model.pooled is False:
-        return []
-    clone = optional_module("sklearn.base").clone
-    out = []
-    for half in (0, 1):
-        numbers = np.arange(half, log.n_instances, 2)
-        fitted = clone(model).fit(log.take(numbers), execution=execution)
-        out.append(
-            {
-                "population": fitted.population_.tolist(),
-                "covariance": fitted.population_covariance_.tolist(),
-            }
-        )
-    return out
-
-
-def or_reason(make: Callable[[], Section], name: str, line: str) -> Section:
+def try_section(make: Callable[[], Section], name: str, line: str) -> Section:
     """Return a section, or one that says why there is none."""
     try:
         return make()

@@ -1,4 +1,4 @@
-"""Folder: files at a path or any fsspec address, reached in the same way from every process."""
+"""RemoteFolder: files at a path or any fsspec address, reached alike from every process."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from influential_bandits.checks import optional_module, printable
-from influential_bandits.errors import InvalidInput, MissingExtra
+from influential_bandits.errors import InvalidInput, MissingExtra, MissingFile
 from influential_bandits.files import parse_json
 
 __all__ = [
     "FileEntry",
     "FileListing",
-    "Folder",
+    "RemoteFolder",
     "describe_files",
     "listed",
     "require_file_or_folder",
@@ -127,8 +127,8 @@ def describe_files(about: Mapping[str, Any]) -> list[str]:
     if "files" not in about:
         return []
     left = about.get("left") or []
-    told = f", {len(left):,} left: {listed(left)}" if left else ""
-    return [f"{about['files']:,} file{'' if about['files'] == 1 else 's'} taken{told}"]
+    others = f", {len(left):,} left: {listed(left)}" if left else ""
+    return [f"{about['files']:,} file{'' if about['files'] == 1 else 's'} taken{others}"]
 
 
 def _walk(top: Path, found: _Listing) -> None:
@@ -161,7 +161,7 @@ def _walk(top: Path, found: _Listing) -> None:
             except FileNotFoundError:
                 raise InvalidInput(
                     f"{name} of {found.address} is a link that leads nowhere: its events would be "
-                    "missing; mend it, or remove it"
+                    "missing; fix it, or remove it"
                 ) from None
             if stat.S_ISDIR(status.st_mode):
                 note(path, name)
@@ -179,7 +179,7 @@ def require_file_or_folder(path: Path) -> None:
         status = path.stat()
     except FileNotFoundError:
         broken = " (it is a link that leads nowhere)" if path.is_symlink() else ""
-        raise InvalidInput(f"there is no file or folder {printable(str(path))}{broken}") from None
+        raise MissingFile(f"there is no file or folder {printable(str(path))}{broken}") from None
     except (OSError, ValueError) as error:
         raise _unreachable(printable(str(path)), error) from None
     if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
@@ -190,7 +190,7 @@ def require_file_or_folder(path: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Folder:
+class RemoteFolder:
     """A folder by its address alone, so that it can be sent to other processes.
 
     Each process opens the file system itself; credentials and other storage options are those of
@@ -200,7 +200,7 @@ class Folder:
     address: str
 
     @classmethod
-    def at(cls, address: object) -> Folder:
+    def at(cls, address: object) -> RemoteFolder:
         """Return the folder of an address; paths of this computer become absolute."""
         if not isinstance(address, (str, Path)) or not str(address):
             raise InvalidInput(
@@ -246,18 +246,16 @@ class Folder:
         root = self._place[1]
         return f"{root}/{name}" if name else root
 
-    def below(self, name: str) -> Folder:
+    def below(self, name: str) -> RemoteFolder:
         """Return a folder in this one."""
-        return Folder(f"{self.address}/{name}")
+        return RemoteFolder(f"{self.address}/{name}")
 
     def exists(self, name: str = "") -> bool:
         """Tell whether there is such a file, or the folder itself."""
         kinds = optional_module("pyarrow.fs").FileType
         self._forget_listings()
-        try:
+        with _reaching(self.address):
             return bool(self.system.get_file_info(self.path(name)).type != kinds.NotFound)
-        except OSError as error:
-            raise _unreachable(self.address, error) from None
 
     def _forget_listings(self) -> None:
         """See what another process wrote a moment ago."""
@@ -270,19 +268,18 @@ class Folder:
         self._forget_listings()
         if self.local:
             require_file_or_folder(Path(self.address))
-        try:
+        with _reaching(self.address):
             here = self.system.get_file_info(self.path())
-            if here.type == kinds.NotFound:
-                raise InvalidInput(f"there is no file or folder {self.address}")
-            if here.type == kinds.File:
-                return FileListing([_entry("", here)], [])
-            found = _Listing(self.address)
+        if here.type == kinds.NotFound:
+            raise MissingFile(f"there is no file or folder {self.address}")
+        if here.type == kinds.File:
+            return FileListing([_entry("", here)], [])
+        found = _Listing(self.address)
+        with _reaching(self.address):
             if self.local:
                 _walk(Path(self.address), found)
             else:
                 self._list(found)
-        except (OSError, UnicodeError) as error:
-            raise _unreachable(self.address, error) from None
         return found.finished()
 
     def _list(self, found: _Listing) -> None:
@@ -302,10 +299,8 @@ class Folder:
 
     def make(self) -> None:
         """Make the folder unless it is there."""
-        try:
+        with _reaching(self.address):
             self.system.create_dir(self.path(), recursive=True)
-        except OSError as error:
-            raise _unreachable(self.address, error) from None
 
     def remove(self) -> None:
         """Remove the folder and all that is in it, if it is there."""
@@ -318,17 +313,17 @@ class Folder:
         return not self.system.get_file_info(systems.FileSelector(self.path()))
 
     @contextmanager
-    def writing(self, name: str, meanwhile: str = "") -> Iterator[Any]:
+    def writing(self, name: str, meanwhile: str = "", *, synced: bool = True) -> Iterator[Any]:
         """Open a file for writing that gets its name when it is complete.
 
-        Until then it is in the folder ``meanwhile`` of this one.
+        Until then it is in the folder ``meanwhile`` of this one. If ``synced``, it is on disk then.
         """
         where = f"{meanwhile}/" if meanwhile else ""
         unfinished = self.path(f"{where}{name}.{uuid.uuid4().hex}.unfinished")
         try:
             with self.system.open_output_stream(unfinished) as file:
                 yield file
-            if self.local:
+            if self.local and synced:
                 with Path(unfinished).open("rb+") as written:
                     os.fsync(written.fileno())
             self.system.move(unfinished, self.path(name))
@@ -363,6 +358,15 @@ def _from_url(address: str) -> tuple[Any, str]:
     except (OSError, ValueError) as error:
         raise _unreachable(address, error) from None
     return fs, path
+
+
+@contextmanager
+def _reaching(address: str) -> Iterator[None]:
+    """Say in one line why a file system cannot be reached."""
+    try:
+        yield
+    except (OSError, UnicodeError) as error:
+        raise _unreachable(address, error) from None
 
 
 def _unreachable(address: str, error: Exception) -> InvalidInput:

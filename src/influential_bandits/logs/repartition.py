@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,30 +15,31 @@ import numpy as np
 from influential_bandits.checks import optional_module
 from influential_bandits.errors import InvalidInput
 from influential_bandits.execution.base import Execution
-from influential_bandits.execution.local import LocalExecution
+from influential_bandits.execution.local import chosen_execution
 from influential_bandits.execution.progress import Progress
-from influential_bandits.logs import shuffling, sources
-from influential_bandits.logs.addresses import JOB, MARKER, FileEntry, Folder
 from influential_bandits.logs.columns import arrow
-from influential_bandits.logs.gathering import about_source, require_rows
-from influential_bandits.logs.numbering import hashes, repeated_keys
-from influential_bandits.logs.options import ReadingOptions, reading_options
-from influential_bandits.logs.pipeline import Events
-from influential_bandits.logs.shuffling import Bucket, Pieces, buckets_of, rows_of
-from influential_bandits.logs.surveying import (
-    Distinct,
-    FileGroup,
-    Reading,
-    Survey,
-    surveyed,
+from influential_bandits.logs.event_scan import Events
+from influential_bandits.logs.label_codes import DistinctHashes, hash_labels
+from influential_bandits.logs.log_builder import describe_source, require_rows
+from influential_bandits.logs.options import ChunkSizes, ReadingOptions, reading_options
+from influential_bandits.logs.partition_scan import FolderScan, GroupReader, scan_partitions
+from influential_bandits.logs.remote_folder import JOB, MARKER, FileEntry, RemoteFolder
+from influential_bandits.logs.shuffle import (
+    ChunkWriter,
+    Counts,
+    ShuffledPartition,
+    find_partitions,
+    find_repeated_rows,
+    read_partitions,
 )
+from influential_bandits.logs.tables import FileGroup
 from influential_bandits.numerics.arrays import Ints
 
 __all__ = ["repartition_log"]
 
-PIECES = "_pieces"  # the folder for what is temporary, in one that is being written
+CHUNKS = "_chunks"  # the folder for what is temporary, in one that is being written
 VERSION = 1
-HASH_RULE = "upper half of 64 bits of FNV-1a with avalanche of the label in UTF-8, modulo buckets"
+HASH_RULE = "upper half of 64 bits of FNV-1a with avalanche of the label in UTF-8, modulo modulus"
 INSTANCES = b"influential_bandits.instances"  # the key of their number in a file's metadata
 
 
@@ -45,7 +47,7 @@ def repartition_log(
     address: str | Path,
     out: str | Path,
     *,
-    execution: Execution | None = None,
+    execution: Execution | int | None = None,
     progress: bool | None = None,
     **options: Any,
 ) -> dict[str, Any]:
@@ -63,10 +65,10 @@ def repartition_log(
     out : path or URL
         Another folder, empty or new, which all workers reach. While the work is going on it takes
         up to twice the space of the result.
-    execution : Execution, optional
-        Where the work is done; by default on all cores of this computer. Changes nothing in the
-        files. A worker holds a row group or some 500,000 rows at a time, however large files or
-        instances are.
+    execution : Execution or int, optional
+        Where the work is done: so many threads of this computer, by default all cores.
+        Changes nothing in the files. A worker holds a row group or some 500,000 rows at a time,
+        however large files or instances are.
     progress, **options
         As for :func:`open_partitions`.
 
@@ -92,7 +94,7 @@ def repartition_log(
     2 PartitionedLog(3 events, 2 instances, 2 arms, 1 partition)
     """
     plan = reading_options("repartition_log", options)
-    source, target = Folder.at(address), Folder.at(out)
+    source, target = RemoteFolder.at(address), RemoteFolder.at(out)
     if f"{target.address}/".startswith(f"{source.address}/"):
         raise InvalidInput(f"{target.address} lies within {source.address}; choose another folder")
     job = job_digest(source, source.parquet_files().taken, plan)
@@ -100,19 +102,19 @@ def repartition_log(
     if done is not None:
         _tidy(target)
         return done
-    where = LocalExecution() if execution is None else execution
-    survey = surveyed(source, plan, where, progress)
-    repeated = repeated_rows(survey, target.below(PIECES), where, progress)
-    check(survey, repeated)
-    buckets = shuffled(survey, repeated, target, where, progress)
+    where = chosen_execution(execution)
+    scan = scan_partitions(source, plan, where, progress)
+    repeated = find_repeated(scan, target.below(CHUNKS), where, progress)
+    check_scan(scan, repeated)
+    files = shuffle_events(scan, repeated, target, where, progress)
     made = {
         "version": VERSION,
         "job": job,
-        **about_source(survey.source, plan, survey.bad),
-        "events": sum(events for _, events, _ in buckets),
-        "instances": sum(instances for _, _, instances in buckets),
-        "buckets": shuffling.number_of_buckets(sum(survey.events) - len(repeated)),
-        "partitions": len(buckets),
+        **describe_source(scan.source, plan, scan.bad),
+        "events": sum(events for _, events, _ in files),
+        "instances": sum(instances for _, _, instances in files),
+        "modulus": _number_of_partitions(sum(scan.events) - len(repeated), plan.sizes),
+        "partitions": len(files),
         "hash": HASH_RULE,
     }
     target.write_json(MARKER, made)
@@ -120,14 +122,14 @@ def repartition_log(
     return made
 
 
-def _tidy(target: Folder) -> None:
+def _tidy(target: RemoteFolder) -> None:
     """Remove what a finished folder needs no more."""
-    target.below(PIECES).remove()
+    target.below(CHUNKS).remove()
     if target.exists(JOB):
         target.system.delete_file(target.path(JOB))
 
 
-def _begin(target: Folder, job: str) -> dict[str, Any] | None:
+def _begin(target: RemoteFolder, job: str) -> dict[str, Any] | None:
     """Return what is known if all is done; else make the folder, if it is ours to write to."""
     done: dict[str, Any] | None = target.read_json(MARKER)
     going_on = target.read_json(JOB)
@@ -145,14 +147,14 @@ def _begin(target: Folder, job: str) -> dict[str, Any] | None:
     return done
 
 
-def job_digest(source: Folder, files: Sequence[FileEntry], plan: ReadingOptions) -> str:
-    """Return what tells one job from another: files, options, and how many rows a bucket gets."""
+def job_digest(source: RemoteFolder, files: Sequence[FileEntry], plan: ReadingOptions) -> str:
+    """Return what tells one job from another: files, options, and how large partitions are."""
     columns = {name: getattr(plan, name) for name in ReadingOptions.__dataclass_fields__}
     columns["items"] = None if plan.items is None else [*map(_item, plan.items.items())]
-    columns["arms"] = None if plan.arms is None else [str(arm) for arm in plan.arms]
+    columns["arm_names"] = None if plan.arm_names is None else [*map(str, plan.arm_names)]
     columns["key"] = plan.keys
-    told = [VERSION, shuffling.EVENTS_PER_PARTITION, source.address, files, columns]
-    return hashlib.sha256(json.dumps(told, default=str).encode()).hexdigest()[:16]
+    inputs = [VERSION, source.address, files, columns]
+    return hashlib.sha256(json.dumps(inputs, default=str).encode()).hexdigest()[:16]
 
 
 def _item(item: tuple[Any, Any]) -> list[Any]:
@@ -160,37 +162,44 @@ def _item(item: tuple[Any, Any]) -> list[Any]:
     return [str(name), arms if isinstance(arms, str) else [str(arm) for arm in arms]]
 
 
-def check(survey: Survey, repeated: Ints) -> None:
+def check_scan(scan: FolderScan, repeated: Ints) -> None:
     """Raise an error for bad rows, unless they are to be dropped, and for a log without events."""
     if len(repeated):
-        survey.bad.add("duplicate key", repeated)
-    survey.bad.check(survey.reading.plan.bad_rows)
-    require_rows(survey.source, survey.bad, sum(survey.events) - len(repeated))
+        scan.bad.add("duplicate key", repeated)
+    scan.bad.check(scan.reader.plan.bad_rows)
+    require_rows(scan.source, scan.bad, sum(scan.events) - len(repeated))
 
 
-def repeated_rows(
-    survey: Survey, pieces: Folder, execution: Execution, progress: bool | None
+def find_repeated(
+    scan: FolderScan, chunks: RemoteFolder, execution: Execution, progress: bool | None
 ) -> Ints:
     """Return the rows of the folder, in order, whose key an earlier row has.
 
-    Keys of all files are brought together by their hashes: nobody holds more than a bucket of
+    Keys of all files are brought together by their hashes: nobody holds more than a partition of
     them, and the client no more than the rows that repeat a key.
     """
-    if not survey.reading.plan.keys:
+    if not scan.reader.plan.keys:
         return np.zeros(0, np.int64)
-    pieces.make()
-    number = shuffling.number_of_buckets(sum(survey.events))
-    split = _KeySplitter(survey.reading, pieces, number)
-    label = f"comparing keys of {survey.source.name}"
-    counts = _mapped(execution, split, _tasks(survey), label, progress)
-    names = [split.name(task.number) for task in _tasks(survey)]
-    buckets = buckets_of(list(zip(names, counts, strict=True)))
-    found = _mapped(execution, _KeyComparison(pieces), buckets, label, progress)
+    chunks.make()
+    number = _number_of_partitions(sum(scan.events), scan.reader.plan.sizes)
+    split = _Splitter(scan.reader, chunks, number, "keys")
+    label = f"comparing keys of {scan.source.name}"
+    written = _map(execution, split, _tasks(scan), label, progress)
+    compare = partial(_find_repeated_rows, chunks)
+    found = _map(execution, compare, find_partitions(written), label, progress)
     return np.sort(np.concatenate([np.zeros(0, np.int64), *found]))
 
 
-def shuffled(
-    survey: Survey, repeated: Ints, out: Folder, execution: Execution, progress: bool | None
+def _find_repeated_rows(chunks: RemoteFolder, partition: ShuffledPartition) -> Ints:
+    return find_repeated_rows(read_partitions(chunks, [partition]))
+
+
+def shuffle_events(
+    scan: FolderScan,
+    repeated: Ints,
+    out: RemoteFolder,
+    execution: Execution,
+    progress: bool | None,
 ) -> list[tuple[str, int, int]]:
     """Write the events of a log by instance; return names of files, events and instances of each.
 
@@ -199,20 +208,25 @@ def shuffled(
     repeated : array of int64
         Rows to leave out, because their key came before.
     """
-    pieces = out.below(PIECES)
-    pieces.make()
-    number = shuffling.number_of_buckets(sum(survey.events) - len(repeated))
-    split = _EventSplitter(survey.reading, pieces, number)
-    tasks = list(_tasks(survey, repeated))
-    label = f"repartitioning {survey.source.name}"
-    counts = _mapped(execution, split, tasks, label, progress)
-    named = [(split.name(task.number), found) for task, found in zip(tasks, counts, strict=True)]
-    join = _Joiner(pieces, out, event_schema(survey.reading.plan))
-    made: list[tuple[str, int, int]] = _mapped(execution, join, buckets_of(named), label, progress)
+    chunks, plan = out.below(CHUNKS), scan.reader.plan
+    chunks.make()
+    number = _number_of_partitions(sum(scan.events) - len(repeated), plan.sizes)
+    split = _Splitter(scan.reader, chunks, number, "events")
+    label = f"repartitioning {scan.source.name}"
+    written = _map(execution, split, _tasks(scan, repeated), label, progress)
+    join = _Joiner(chunks, out, event_schema(plan), plan.sizes)
+    made: list[tuple[str, int, int]] = _map(
+        execution, join, find_partitions(written), label, progress
+    )
     return made
 
 
-def _mapped(
+def _number_of_partitions(rows: int, sizes: ChunkSizes) -> int:
+    """Return how many partitions so many rows need; workers have no say in it."""
+    return max(1, -(-rows // sizes.partition))
+
+
+def _map(
     execution: Execution, work: Any, tasks: Any, label: str, progress: bool | None
 ) -> list[Any]:
     tasks = list(tasks)
@@ -227,85 +241,56 @@ class _SplitTask:
     repeated: Ints  # rows of the group to leave out
 
 
-def _tasks(survey: Survey, repeated: Ints | None = None) -> Iterator[_SplitTask]:
+def _tasks(scan: FolderScan, repeated: Ints | None = None) -> Iterator[_SplitTask]:
     rows = np.zeros(0, np.int64) if repeated is None else repeated
     files = start = 0
-    for number, group in enumerate(survey.groups):
+    ends = [*(first for first, _, _ in scan.source.spans[1:]), scan.source.n_rows]
+    for number, group in enumerate(scan.groups):
         files += len(group.files)
-        end = survey.source.ends[files - 1]
+        end = ends[files - 1]
         mine = rows[np.searchsorted(rows, start) : np.searchsorted(rows, end)] - start
         yield _SplitTask(number, group, start, mine)
         start = end
 
 
 @dataclass(frozen=True)
-class _KeySplitter:
-    reading: Reading
-    folder: Folder
-    buckets: int
+class _Splitter:
+    """Cuts the keys or the events of a group of files into partitions."""
 
-    @staticmethod
-    def name(number: int) -> str:
-        return f"keys-{number:06d}"
+    reader: GroupReader
+    folder: RemoteFolder
+    partitions: int
+    what: str  # "keys" or "events"
 
-    def __call__(self, task: _SplitTask) -> list[list[int]]:
-        pieces = Pieces(self.folder, self.name(task.number), self.buckets)
-        counts = pieces.written()
+    def __call__(self, task: _SplitTask) -> tuple[str, Counts]:
+        name = f"{self.what}-{task.number:06d}"
+        held = self.reader.plan.sizes.held
+        writer = ChunkWriter(self.folder, name, lambda: self.partitions, held)
+        counts = writer.written()
         if counts is not None:
-            return counts
-        for events in self.reading.pipeline(task.group):
-            if events.key is not None:
+            return name, counts
+        scan = self.reader.scan(task.group)
+        for events in scan:
+            if self.what == "events":
+                kept = events
+                if len(task.repeated):
+                    kept = events.take(~np.isin(events.row, task.repeated))
+                if len(kept.who):
+                    columns = _event_columns(kept, scan.codes.known.labels)
+                    writer.add(hash_labels(kept.who), columns)
+            elif events.key is not None:
                 first, second = events.key[:, 0].copy(), events.key[:, 1].copy()
                 columns = {"first": first, "second": second, "row": events.row + task.start}
-                pieces.add(first, columns)
-        return pieces.finish()
+                writer.add(first, columns)
+        return name, writer.finish()
 
 
-@dataclass(frozen=True)
-class _KeyComparison:
-    folder: Folder
-
-    def __call__(self, bucket: Bucket) -> Ints:
-        table = arrow().Table.from_batches(list(rows_of(self.folder, bucket)))
-        first, second, row = (table[name].to_numpy() for name in ("first", "second", "row"))
-        again: Ints = row[repeated_keys(np.stack([first, second], axis=1))]
-        return again
-
-
-@dataclass(frozen=True)
-class _EventSplitter:
-    reading: Reading
-    folder: Folder
-    buckets: int
-
-    @staticmethod
-    def name(number: int) -> str:
-        return f"events-{number:06d}"
-
-    def __call__(self, task: _SplitTask) -> list[list[int]]:
-        pieces = Pieces(self.folder, self.name(task.number), self.buckets)
-        counts = pieces.written()
-        if counts is not None:
-            return counts
-        pipeline = self.reading.pipeline(task.group)
-        for events in pipeline:
-            kept = _without(events, task.repeated)
-            if len(kept.who):
-                pieces.add(*_columns(kept, pipeline.codes.numbering.labels))
-        return pieces.finish()
-
-
-def _without(events: Events, repeated: Ints) -> Events:
-    return events.kept(~np.isin(events.row, repeated)) if len(repeated) else events
-
-
-def _columns(events: Events, items: list[str]) -> tuple[Any, dict[str, Any]]:
-    """Return the hashes of instances, and the columns to write."""
+def _event_columns(events: Events, items: list[str]) -> dict[str, Any]:
+    """Return the columns to write."""
     pa = arrow()
     arms = pa.array(items, pa.string()).take(pa.array(events.what))
     columns = {"instance": events.who, "arm": arms, "time": events.time, "loss": events.loss}
-    kept = {name: column for name, column in columns.items() if column is not None}
-    return hashes([events.who])[:, 0], kept
+    return {name: column for name, column in columns.items() if column is not None}
 
 
 def event_plan(plan: ReadingOptions) -> ReadingOptions:
@@ -326,35 +311,36 @@ def event_schema(plan: ReadingOptions) -> Any:
 
 @dataclass(frozen=True)
 class _Joiner:
-    """Puts a bucket together; holds some hundred thousand rows of it at a time."""
+    """Puts a partition together; holds some hundred thousand rows of it at a time."""
 
-    pieces: Folder
-    out: Folder
+    chunks: RemoteFolder
+    out: RemoteFolder
     schema: Any
+    sizes: ChunkSizes
 
-    def __call__(self, bucket: Bucket) -> tuple[str, int, int]:
+    def __call__(self, partition: ShuffledPartition) -> tuple[str, int, int]:
         parquet = optional_module("pyarrow.parquet")
-        name = f"part-{bucket.number:06d}.parquet"
+        name = f"part-{partition.number:06d}.parquet"
         if self.out.exists(name):
             with self.out.system.open_input_file(self.out.path(name)) as file:
-                return name, bucket.rows, int(parquet.read_metadata(file).metadata[INSTANCES])
-        met = Distinct()
+                return name, partition.rows, int(parquet.read_metadata(file).metadata[INSTANCES])
+        met = DistinctHashes(self.sizes.hashes)
         with (
-            self.out.writing(name, PIECES) as file,
+            self.out.writing(name, CHUNKS) as file,
             parquet.ParquetWriter(file, self.schema, compression="zstd") as writer,
         ):
-            for table in self._tables(bucket):
-                met.add(hashes([table["instance"].combine_chunks()])[:, 0])
+            for table in self._tables(partition):
+                met.add(hash_labels(table["instance"].combine_chunks()))
                 writer.write_table(table)
             writer.add_key_value_metadata({INSTANCES: str(len(met.values()))})
-        return name, bucket.rows, len(met.values())
+        return name, partition.rows, len(met.values())
 
-    def _tables(self, bucket: Bucket) -> Iterator[Any]:
+    def _tables(self, partition: ShuffledPartition) -> Iterator[Any]:
         """Yield the rows in larger tables, for each becomes a row group."""
         held: list[Any] = []
-        for batch in rows_of(self.pieces, bucket):
+        for batch in read_partitions(self.chunks, [partition]):
             held.append(batch)
-            if sum(map(len, held)) >= sources.ROWS:
+            if sum(map(len, held)) >= self.sizes.rows:
                 yield arrow().Table.from_batches(held)
                 held = []
         if held:

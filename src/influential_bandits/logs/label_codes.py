@@ -1,4 +1,4 @@
-"""Labels as numbers: texts are hashed and looked up in compiled code, whole columns at a time.
+"""Labels as numbers (codes): texts are hashed and looked up in compiled code, column by column.
 
 Labels are told apart by 128 bits of hash: among a billion different ones, two would be taken for
 the same with a probability of about 10⁻²⁰.
@@ -16,10 +16,18 @@ from influential_bandits.logs.columns import arrow
 from influential_bandits.numerics.arrays import Ints
 from influential_bandits.numerics.compiling import kernel
 
-__all__ = ["Hashes", "Numbering", "hashes", "repeated_keys"]
+__all__ = [
+    "DistinctHashes",
+    "Hashes",
+    "LabelCodes",
+    "find_repeated_keys",
+    "hash_labels",
+    "hash_rows",
+]
 
 Codes = npt.NDArray[np.int32]
 Hashes = npt.NDArray[np.uint64]  # (rows, 2)
+Hashes64 = npt.NDArray[np.uint64]  # (rows,)
 
 FNV_OFFSET = np.uint64(0xCBF29CE484222325)
 FNV_PRIME = np.uint64(0x100000001B3)
@@ -27,8 +35,8 @@ OTHER_OFFSET = np.uint64(0x9E3779B97F4A7C15)
 OTHER_PRIME = np.uint64(0xD6E8FEB86659FD93)
 
 
-class Numbering:
-    """Different labels, numbered in the order of their first appearance.
+class LabelCodes:
+    """Different labels, coded in the order of their first appearance.
 
     Parameters
     ----------
@@ -40,15 +48,15 @@ class Numbering:
         self.labels: list[str] = []
         self._keys: Hashes = np.zeros((1 << 10, 2), np.uint64)
         self._slots: Codes = np.full(1 << 10, -1, np.int32)
-        self.numbers(arrow().array(list(labels), arrow().string()))
+        self.encode(arrow().array(list(labels), arrow().string()))
 
     def __len__(self) -> int:
         """Return the number of different labels."""
         return len(self.labels)
 
-    def numbers(self, texts: Any) -> Codes:
-        """Return the number of each text of an Arrow column without nulls, (rows,)."""
-        keys = hashes([texts])
+    def encode(self, texts: Any) -> Codes:
+        """Return the code of each text of an Arrow column without nulls, (rows,)."""
+        keys = hash_rows([texts])
         codes = np.empty(len(keys), np.int32)
         fresh = np.empty(len(keys), np.int64)
         done = news = 0
@@ -115,7 +123,7 @@ def _rehash(keys: Hashes, slots: Codes, new_keys: Hashes, new_slots: Codes) -> N
             new_keys[place] = keys[old]
 
 
-def hashes(columns: Sequence[Any]) -> Hashes:
+def hash_rows(columns: Sequence[Any]) -> Hashes:
     """Return 128 bits that stand for the texts of each row of several Arrow columns, (rows, 2)."""
     state = np.empty((len(columns[0]), 2), np.uint64)
     state[:] = FNV_OFFSET, OTHER_OFFSET
@@ -124,6 +132,11 @@ def hashes(columns: Sequence[Any]) -> Hashes:
         ends = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1]
         _absorb(state, ends, np.frombuffer(data or b"\0", np.uint8))
     return state
+
+
+def hash_labels(texts: Any) -> Hashes64:
+    """Return 64 bits that stand for each text of an Arrow column, (rows,)."""
+    return hash_rows([texts])[:, 0]
 
 
 @kernel
@@ -144,8 +157,47 @@ def _absorb(state: Hashes, ends: npt.NDArray[np.int32], data: npt.NDArray[np.uin
         state[n, 1] = two ^ (two >> np.uint64(29))
 
 
-def repeated_keys(keys: Hashes) -> Ints:
+def find_repeated_keys(keys: Hashes) -> Ints:
     """Return the rows, in order, whose key (rows, 2) an earlier row has."""
     order = np.lexsort((keys[:, 1], keys[:, 0]))  # stable: the first occurrence comes first
     ranked = keys[order]
     return np.sort(order[1:][(ranked[1:] == ranked[:-1]).all(axis=1)])
+
+
+class DistinctHashes:
+    """Different hashes of many; sorted now and then, when there are twice as many.
+
+    Parameters
+    ----------
+    waiting : int
+        How many wait at least until they are sorted into the others.
+    """
+
+    def __init__(self, waiting: int) -> None:
+        self.waiting = waiting
+        self._sorted: Hashes64 = np.zeros(0, np.uint64)
+        self._added: list[Hashes64] = []
+        self._size = 0
+
+    def add(self, values: Hashes64) -> bool:
+        """Add hashes, in any order; tell whether all are sorted now."""
+        self._added.append(_sort_different(values.copy()))
+        self._size += len(self._added[-1])
+        if self._size > max(self.waiting, len(self._sorted)):
+            self.values()
+        return not self._added
+
+    def values(self) -> Hashes64:
+        """Return those met so far, ascending."""
+        if self._added:
+            self._sorted = _sort_different(np.concatenate([self._sorted, *self._added]))
+            self._added, self._size = [], 0
+        return self._sorted
+
+
+def _sort_different(values: Hashes64) -> Hashes64:
+    """Sort values where they are, and return each once; NumPy's own way is many times slower."""
+    values.sort()
+    new = np.ones(len(values), bool)
+    np.not_equal(values[1:], values[:-1], out=new[1:])
+    return values[new]

@@ -1,8 +1,10 @@
-"""From batches of raw columns to checked events: one way for logs read at once or in parts."""
+"""From chunks of raw columns to checked events: one way for logs read at once or in parts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,18 +26,21 @@ from influential_bandits.logs.columns import (
     unusable,
     valid_texts,
 )
+from influential_bandits.logs.csv_files import MARK, CsvFile
 from influential_bandits.logs.items import ItemCodes
-from influential_bandits.logs.numbering import Codes, Hashes, hashes
+from influential_bandits.logs.label_codes import Codes, Hashes, hash_rows
 from influential_bandits.logs.options import ReadingOptions
-from influential_bandits.logs.sources import MARK, Source, TextSource
+from influential_bandits.logs.tables import Source
 from influential_bandits.numerics.arrays import Floats, Ints
 
-__all__ = ["Events", "Pipeline", "numeric_times"]
+__all__ = ["EventScan", "Events", "has_numeric_times"]
+
+AHEAD = 2  # chunks that are parsed while the one before is checked
 
 
 @dataclass
 class Events:
-    """Checked events of one batch, in file order."""
+    """Checked events of one chunk, in file order."""
 
     who: Any  # Arrow text, (events,): labels of instances
     what: Codes  # (events,): numbers of ItemCodes
@@ -44,21 +49,11 @@ class Events:
     row: Ints  # (events,): numbers of rows among those that the source yielded
     key: Hashes | None  # (events, 2)
 
-    def part(self, start: int, stop: int) -> Events:
-        """Return the events from start to before stop."""
+    def take(self, wanted: slice | Mask) -> Events:
+        """Return the events of a range, or those for which this is true."""
+        who = self.who[wanted] if isinstance(wanted, slice) else _filter(self.who, wanted)
         return Events(
-            self.who[start:stop],
-            self.what[start:stop],
-            self.loss[start:stop],
-            None if self.time is None else self.time[start:stop],
-            self.row[start:stop],
-            None if self.key is None else self.key[start:stop],
-        )
-
-    def kept(self, wanted: Mask) -> Events:
-        """Return the events for which this is true."""
-        return Events(
-            _filtered(wanted)(self.who),
+            who,
             self.what[wanted],
             self.loss[wanted],
             None if self.time is None else self.time[wanted],
@@ -67,8 +62,8 @@ class Events:
         )
 
 
-class Pipeline:
-    """Reads a source through a plan: yields checked events and keeps count of bad rows."""
+class EventScan:
+    """Reads a source by a plan: yields checked events and keeps count of bad rows."""
 
     def __init__(
         self,
@@ -85,14 +80,13 @@ class Pipeline:
         self._blank = _Blank()  # lines that may be the end of the file
 
     def __iter__(self) -> Iterator[Events]:
-        """Yield the good rows batch by batch."""
+        """Yield the good rows chunk by chunk."""
         bar = Progress(f"reading {self.source.name}", max(self.source.total, 1), self.progress)
         first = 0
         try:
-            for batch in self.source.batches(self.plan.columns, self._wrong_fields):
-                size = batch.num_rows
-                events = self._events(batch, np.arange(first, first + size))
-                first += size
+            for chunk in _read_ahead(self.source.chunks(self.plan.columns, self._wrong_fields)):
+                events = self._events(chunk, np.arange(first, first + chunk.num_rows))
+                first += chunk.num_rows
                 if events is not None and len(events.who):
                     yield events
                 bar.done = self.source.done
@@ -103,14 +97,14 @@ class Pipeline:
     def _wrong_fields(self, place: int, text: str) -> None:
         self.bad.add_places("wrong number of fields", [place], 1, "text", text)
 
-    def _events(self, batch: Any, rows: Ints) -> Events | None:
+    def _events(self, chunk: Any, rows: Ints) -> Events | None:
         plan = self.plan
-        if isinstance(self.source, TextSource):
-            batch, rows = self._without_blanks(batch, rows)
-        if batch.num_rows == 0:
+        if isinstance(self.source, CsvFile):
+            chunk, rows = self._without_blanks(chunk, rows)
+        if chunk.num_rows == 0:
             return None
         check = _Check(self.bad, rows)
-        columns = dict(zip(plan.columns, batch.columns, strict=True))
+        columns = dict(zip(plan.columns, chunk.columns, strict=True))
         self._check_texts(check, columns)
         texts = {
             name: self._cast(check, name, columns[name], "labels", label_texts)
@@ -124,26 +118,19 @@ class Pipeline:
             time = self._times(check, plan.time, columns[plan.time])
         what = self._item_numbers(check, texts[plan.arm])
         good = check.good
-        kept = slice(None) if good.all() else good
-        keep = (lambda column: column) if good.all() else _filtered(good)
-        return Events(
-            keep(texts[plan.instance]),
-            what[kept],
-            plan.losses(outcome[kept]),
-            None if time is None else time[kept],
-            rows[kept],
-            hashes([keep(texts[name]) for name in plan.keys]) if plan.keys else None,
-        )
+        key = hash_rows([texts[name] for name in plan.keys]) if plan.keys else None
+        events = Events(texts[plan.instance], what, plan.losses(outcome), time, rows, key)
+        return events if good.all() else events.take(good)
 
-    def _without_blanks(self, batch: Any, rows: Ints) -> tuple[Any, Ints]:
+    def _without_blanks(self, chunk: Any, rows: Ints) -> tuple[Any, Ints]:
         """Leave out blank lines; those at the end of the file are no fault."""
         pc = arrow().compute
         blank = np.ones(len(rows), bool)
-        for column in batch.columns:
+        for column in chunk.columns:
             if blank.any():
                 blank &= pc.equal(pc.binary_length(column), 0).to_numpy(zero_copy_only=False)
         if not blank.any() and not self._blank.count:
-            return batch, rows
+            return chunk, rows
         filled = np.flatnonzero(~blank)
         if len(filled):
             inside = blank.copy()
@@ -157,7 +144,7 @@ class Pipeline:
         else:
             blank_at_end = rows
         self._blank.add(blank_at_end)
-        return batch.filter(arrow().array(~blank)), rows[~blank]
+        return chunk.filter(arrow().array(~blank)), rows[~blank]
 
     def _cast(self, check: _Check, name: str, column: Any, expected: str, cast: Any) -> Any:
         pa = arrow()
@@ -171,7 +158,7 @@ class Pipeline:
 
     def _check_texts(self, check: _Check, columns: dict[str, Any]) -> None:
         """Note rows with bytes that are not UTF-8: replaced in CSV, as they are in tables."""
-        if not isinstance(self.source, TextSource):
+        if not isinstance(self.source, CsvFile):
             for name, column in list(columns.items()):
                 valid, broken = valid_texts(column)
                 check.fail("invalid UTF-8", broken, name, valid)
@@ -182,8 +169,8 @@ class Pipeline:
 
     def _times(self, check: _Check, name: str, column: Any) -> Floats:
         pa = arrow()
-        if self._numeric_time is None:  # the first batch decides for all
-            self._numeric_time = numeric_times(column)
+        if self._numeric_time is None:  # the first chunk decides for all
+            self._numeric_time = has_numeric_times(column)
         try:
             done = seconds(column, numeric=self._numeric_time)
         except pa.ArrowException as error:
@@ -199,14 +186,14 @@ class Pipeline:
         """Return numbers of the items of good rows; arms of bad rows are no arms."""
         what: Codes = np.full(len(items), -1, np.int32)
         good = check.good.copy()
-        what[good] = self.codes.numbers(items if good.all() else _filtered(good)(items))
+        what[good] = self.codes.encode(items if good.all() else _filter(items, good))
         for reason in sorted(set(self.codes.unusable.values())):
             bad = [n for n, why in self.codes.unusable.items() if why == reason]
             check.fail(reason, np.isin(what, bad), self.plan.arm, items)
         return what
 
 
-def numeric_times(column: Any) -> bool:
+def has_numeric_times(column: Any) -> bool:
     """Tell whether times are numbers, or text that looks like them."""
     kinds = arrow().types
     text = kinds.is_string(column.type) or kinds.is_large_string(column.type)
@@ -227,7 +214,7 @@ class _Blank:
 
 
 class _Check:
-    """Which rows of a batch are good so far; each bad row is counted for one reason."""
+    """Which rows of a chunk are good so far; each bad row is counted for one reason."""
 
     def __init__(self, bad: BadRows, rows: Ints) -> None:
         self.bad, self.rows = bad, rows
@@ -251,6 +238,21 @@ class _Check:
         self.fail("not finite", ~np.isfinite(values), column, values)
 
 
-def _filtered(good: Mask) -> Any:
-    mask = arrow().array(good)
-    return lambda column: column.filter(mask)
+def _filter(column: Any, wanted: Mask) -> Any:
+    return column.filter(arrow().array(wanted))
+
+
+def _read_ahead(chunks: Iterator[Any]) -> Iterator[Any]:
+    """Yield chunks that another thread reads meanwhile, one after the other."""
+    with ThreadPoolExecutor(1, "influential-bandits-reader") as reader:
+        waiting = deque(reader.submit(next, chunks, None) for _ in range(AHEAD))
+        try:
+            while (chunk := waiting.popleft().result()) is not None:
+                waiting.append(reader.submit(next, chunks, None))
+                yield chunk
+        finally:
+            for future in waiting:
+                future.cancel()
+            reader.shutdown()
+            if isinstance(chunks, Generator):
+                chunks.close()

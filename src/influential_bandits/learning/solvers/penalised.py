@@ -1,0 +1,106 @@
+"""Penalised least squares from sufficient statistics: where every fit ends up.
+
+Every fit minimises ½·θᵀHθ − g·θ over coefficients θ = (initial losses, level, interaction), where H
+is a Gram matrix plus a penalty, and the interaction may have to be positive semi-definite. What
+differs is where the penalty comes from: a ridge, or what the population says.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from influential_bandits.learning.solvers.psd import solve_psd, svec, svec_scale
+from influential_bandits.learning.statistics.design import SYMMETRIC, Design
+from influential_bandits.numerics.arrays import Floats
+from influential_bandits.numerics.compiling import kernel
+
+__all__ = ["Penalty", "centre_losses", "penalty_weights", "solve_penalised"]
+
+TOLERANCE = 1e-9  # relative duality gap
+SINGULAR = 1e-8  # smallest eigenvalue, relative to the largest, of statistics that determine A
+
+
+class Penalty(NamedTuple):
+    """What keeps coefficients small where the log says little."""
+
+    ridge: float  # pseudo-events of average counts, for each entry of the interaction
+    shrinkage: float  # pseudo-events that pull an initial loss towards the instance's mean loss
+
+
+@kernel
+def centre_losses(gram: Floats, arms: int, mean: float, number: int) -> None:
+    """Measure losses from their mean; the weights of an event sum to one."""
+    size = gram.shape[0] - 1
+    total = gram[:arms, size].sum()
+    for a in range(size):
+        shift = mean * gram[a, :arms].sum()
+        gram[a, size] -= shift
+        gram[size, a] -= shift
+    gram[size, size] += mean * mean * number - 2.0 * mean * total
+
+
+@kernel
+def penalty_weights(
+    design: Design, gram: Floats, number: float, ridge: float, shrinkage: float
+) -> Floats:
+    """Return the penalty of each coefficient, (size,), in units of the Gram matrix."""
+    arms, start, size = design.n_arms, design.n_arms + design.controls, gram.shape[0] - 1
+    out = np.empty(size)
+    out[:arms] = max(shrinkage, 1e-9)
+    for a in range(arms, start):
+        out[a] = 1e-9 * max(gram[a, a], 1e-300) + 1e-12
+    square = 0.0
+    for a in range(start, size):
+        square += gram[a, a]
+    average = square / max(number * arms, 1.0)
+    if average == 0.0:
+        average = 1.0
+    weight = max(ridge, 1e-10) * average
+    out[start:] = weight
+    if design.kind == SYMMETRIC:  # an entry off the diagonal stands for two of the matrix
+        for i in range(arms):
+            for j in range(i):
+                out[start + i * (i + 1) // 2 + j] = 2.0 * weight
+    return out
+
+
+@kernel
+def solve_penalised(
+    design: Design,
+    gram: Floats,
+    weights: Floats,
+    definite: bool,
+    ridge: float,
+    gap: Floats,
+) -> tuple[Floats, Floats, Floats, float, bool]:
+    """Return the minimiser, that without the cone, diag(H⁻¹), the squares left, if A is determined.
+
+    H = Gram matrix + penalty. With a ridge, A is determined.
+    """
+    size = gram.shape[0] - 1
+    plain = np.ascontiguousarray(gram[:size, :size])
+    H = plain + np.diag(weights)
+    g = gram[:size, size].copy()
+    inverse = np.linalg.inv(H)
+    solution = inverse @ g
+    free = solution.copy()
+    determined = True
+    arms, start = design.n_arms, design.n_arms + design.controls
+    if size > start:
+        nuisance = np.ascontiguousarray(H[:start, :start])
+        coupled = np.ascontiguousarray(H[:start, start:])
+        reduced = H[start:, start:] - coupled.T @ np.linalg.solve(nuisance, coupled)
+        if ridge == 0.0:
+            values = np.linalg.eigvalsh(reduced - np.diag(weights[start:]))
+            determined = values[0] > SINGULAR * max(values[-1], 0.0)
+        if definite:
+            right = reduced @ solution[start:]
+            scale = svec_scale(arms)
+            best = solve_psd(reduced * scale.reshape(-1, 1) * scale, right * scale, arms, TOLERANCE)
+            solution[start:] = svec(best.matrix) * scale
+            solution[:start] = np.linalg.solve(nuisance, g[:start] - coupled @ solution[start:])
+            gap[0] = best.gap / max(0.5 * gram[size, size], 1e-300)
+    left = gram[size, size] - 2.0 * (g @ solution) + solution @ (plain @ solution)
+    return solution, free, np.diag(inverse).copy(), left, determined

@@ -1,0 +1,139 @@
+"""One interaction for all instances, initial losses of each: random effects, integrated out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from influential_bandits.execution.base import Execution
+from influential_bandits.learning.solvers.estimates import InstanceFits, PopulationEstimate
+from influential_bandits.learning.solvers.penalised import penalty_weights, solve_penalised
+from influential_bandits.learning.statistics.design import (
+    NONE,
+    Design,
+    event_columns,
+    predict_losses,
+)
+from influential_bandits.learning.statistics.pooled_sums import (
+    effect_variances,
+    instance_effects,
+    instance_scores,
+    pooled_gram,
+)
+from influential_bandits.learning.statistics.random_effects import (
+    RandomEffects,
+    estimate_random_effects,
+)
+from influential_bandits.learning.statistics.reduction import (
+    CHUNK,
+    add_over_parts,
+    single_threaded_algebra,
+)
+from influential_bandits.logs.log import EventLog
+from influential_bandits.numerics.arrays import Floats
+
+__all__ = ["fit_pooled_instances", "fit_pooled_population"]
+
+REFINEMENTS = 3  # of the variances, at most: each brings them ten times as close
+
+
+def fit_pooled_population(
+    parts: Iterable[Any],
+    design: Design,
+    definite: bool,
+    ridge: float,
+    effects: RandomEffects,
+    sample: EventLog,
+    events: int,
+    execution: Execution,
+    chunk: int = CHUNK,
+) -> tuple[PopulationEstimate, RandomEffects]:
+    """Fit one interaction and one level for all.
+
+    The variances of the initial losses are estimated again from what each fit leaves of the sample,
+    until they stay: influence and tastes explain each other where past losses steer choices.
+    Standard errors of what is shared hold up when the errors of one instance depend on each other
+    (the sandwich over instances).
+    """
+    gap = np.zeros(1)
+    with single_threaded_algebra():
+        for again in (*[design.size > design.n_arms] * REFINEMENTS, False):
+            gram = pooled_gram(parts, design, effects, execution, chunk)
+            weights = penalty_weights(design, gram, events, ridge, 1e-9)
+            shared, free, _, _, determined = solve_penalised(
+                design, gram, weights, definite, ridge, gap
+            )
+            if not again:
+                break
+            left = sample.loss - predict_losses(sample, design, shared)
+            new = estimate_random_effects([sample], design.baseline, [left])
+            if max(abs(new.arm - effects.arm), abs(new.common - effects.common)) < 1e-3:
+                break
+            effects = new
+        bread = np.linalg.inv(gram[:-1, :-1] + np.diag(weights))
+        work = partial(_sandwich, design=design, effects=effects, shared=shared)
+        sums = add_over_parts(work, parts, execution, chunk)
+        covariance = bread @ sums.meat @ bread
+    spots = np.arange(design.size)
+    covariance[spots, spots] = np.maximum(covariance[spots, spots], 0.0)  # but for rounding
+    freedom = _freedom(sums.events, sums.instances * design.n_arms, effects)
+    noise = float(np.sqrt(sums.left / max(events - freedom, 1.0)))
+    found = PopulationEstimate(shared, free, covariance, noise, float(gap[0]), bool(determined))
+    return found, effects
+
+
+def fit_pooled_instances(
+    log: EventLog, design: Design, effects: RandomEffects, shared: PopulationEstimate
+) -> InstanceFits:
+    """Return each instance's own initial losses beside what is shared."""
+    number, arms = log.n_instances, design.n_arms
+    coefficients = np.tile(shared.population, (number, 1))
+    coefficients[:, :arms] += _own_effects(log, design, effects, shared.population)[0]
+    free = np.tile(shared.free, (number, 1))
+    free[:, :arms] = coefficients[:, :arms]
+    errors = np.tile(np.sqrt(np.diag(shared.covariance)), (number, 1))
+    variances = np.zeros((number, arms))
+    spread = effects.arm + effects.common
+    effect_variances(
+        design, event_columns(log), spread, shared.noise, shared.covariance, design.size, variances
+    )
+    errors[:, :arms] = np.sqrt(np.maximum(variances, 0.0))
+    return InstanceFits(
+        coefficients, free, errors, np.full(number, shared.noise), np.full(number, shared.gap), True
+    )
+
+
+class _Sandwich(NamedTuple):
+    meat: Floats  # (size, size): squares of the instances' scores
+    left: float  # squares that nothing explains
+    events: int
+    instances: int
+
+
+def _sandwich(log: EventLog, design: Design, effects: RandomEffects, shared: Floats) -> _Sandwich:
+    """Return what standard errors of what is shared are made of."""
+    _, residual = _own_effects(log, design, effects, shared)
+    scores = np.zeros((log.n_instances, design.size))
+    instance_scores(design, event_columns(log), residual, design.size, scores)
+    left = float(residual @ residual)
+    return _Sandwich(scores.T @ scores, left, len(log), log.n_instances)
+
+
+def _own_effects(
+    log: EventLog, design: Design, effects: RandomEffects, shared: Floats
+) -> tuple[Floats, Floats]:
+    """Return each instance's own part of the initial losses, and what is left of all losses."""
+    residual = log.loss - predict_losses(log, design, shared)
+    effect = np.zeros((log.n_instances, design.n_arms))
+    instance_effects(event_columns(log), residual, effects.arm, effects.common, effect)
+    residual -= predict_losses(log, design._replace(kind=NONE, controls=0), effect)
+    return effect, residual
+
+
+def _freedom(events: int, cells: int, effects: RandomEffects) -> float:
+    """Return the degrees of freedom that the instances' own losses take."""
+    each = events / max(cells, 1)
+    return cells * each / (each + 1.0 / effects.arm)

@@ -1,0 +1,167 @@
+"""LogBuilder: checked events become an EventLog, without repeated keys, repeats counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from influential_bandits.errors import InvalidLog
+from influential_bandits.logs.bad_rows import BadRows
+from influential_bandits.logs.columns import arrow
+from influential_bandits.logs.event_scan import Events
+from influential_bandits.logs.label_codes import Codes, LabelCodes, find_repeated_keys
+from influential_bandits.logs.log import EventLog, sort_into_log
+from influential_bandits.logs.membership import Membership
+from influential_bandits.logs.options import ReadingOptions
+from influential_bandits.logs.tables import Source
+from influential_bandits.numerics.arrays import Floats, Ints
+from influential_bandits.numerics.compiling import kernel
+
+__all__ = ["GrowingColumn", "LogBuilder", "collect_events", "describe_source", "require_rows"]
+
+
+class GrowingColumn:
+    """A column that grows in place: the system moves pages, not numbers, where it can."""
+
+    def __init__(self, values: npt.NDArray[Any]) -> None:
+        self._values: npt.NDArray[Any] = np.empty((0, *values.shape[1:]), values.dtype)
+        self.size = 0
+        self.extend(values)
+
+    def extend(self, values: npt.NDArray[Any]) -> None:
+        """Append values."""
+        size = self.size + len(values)
+        if size > len(self._values):
+            room = max(size, 5 * len(self._values) // 4)
+            self._values.resize((room, *self._values.shape[1:]), refcheck=False)
+        self._values[self.size : size] = values
+        self.size = size
+
+    def whole(self) -> npt.NDArray[Any]:
+        """Return all values; there is nothing to append to afterwards."""
+        self._values.resize((self.size, *self._values.shape[1:]), refcheck=False)
+        return self._values
+
+
+class LogBuilder:
+    """Columns of events that grow chunk by chunk, and become a log."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._columns: dict[str, GrowingColumn] = {}
+
+    def append(self, who: Codes, events: Events) -> None:
+        """Add events whose instances have these codes, (events,)."""
+        self.size += len(who)
+        columns: dict[str, Any] = {
+            "who": who,
+            "what": events.what,
+            "loss": events.loss,
+            "time": events.time,
+        }
+        if events.key is not None:
+            columns |= {"row": events.row, "key": events.key}
+        for name, values in columns.items():
+            if values is not None and name in self._columns:
+                self._columns[name].extend(values)
+            elif values is not None:
+                self._columns[name] = GrowingColumn(values)
+
+    def _take(self, name: str) -> Any:
+        """Return a column and forget it, for there may be much of it."""
+        return self._columns.pop(name).whole()
+
+    def drop_repeated_keys(self, bad: BadRows) -> None:
+        """Leave out events whose key came before, and note their rows as bad."""
+        if "key" not in self._columns:
+            return
+        again = find_repeated_keys(self._take("key"))
+        rows: Ints = self._take("row")
+        if len(again):
+            bad.add("duplicate key", rows[again])
+            kept = np.delete(np.arange(self.size), again)
+            self.size = len(kept)
+            for name in list(self._columns):
+                self._columns[name] = GrowingColumn(self._take(name)[kept])
+
+    def build(
+        self,
+        labels: Sequence[str],
+        membership: Membership,
+        final: Codes,
+        about: dict[str, Any],
+    ) -> EventLog:
+        """Return the log and forget the columns.
+
+        Parameters
+        ----------
+        labels : sequence of str
+            Instances by code; those that have no events are left out.
+        final : array of int32
+            The number in ``membership`` of each code of an item.
+        """
+        who: Ints = self._take("who").astype(np.int64)
+        present = np.bincount(who, minlength=len(labels)) > 0
+        if not present.all():
+            who = (np.cumsum(present) - 1)[who]
+            labels = [label for label, there in zip(labels, present, strict=True) if there]
+        what: Codes = final[self._take("what")]
+        loss: Floats = self._take("loss")
+        time: Floats | None = self._take("time") if "time" in self._columns else None
+        self.size = 0
+        # What was read is in Arrow's memory, which it would keep while the log is sorted.
+        arrow().default_memory_pool().release_unused()
+        log = sort_into_log(labels, who, what, loss, time, membership, about)
+        log.about["repeated"] = (
+            0
+            if log.time is None
+            else int(_count_repeats(log.offsets, log.time, log.item, log.loss))
+        )
+        return log
+
+
+def collect_events(scan: Iterable[Events]) -> tuple[LabelCodes, LogBuilder]:
+    """Read all events of a scan; return the codes of instances, and the events."""
+    instances, builder = LabelCodes(), LogBuilder()
+    for events in scan:
+        builder.append(instances.encode(events.who), events)
+    return instances, builder
+
+
+def describe_source(source: Source, plan: ReadingOptions, bad: BadRows) -> dict[str, Any]:
+    """Return where a log comes from and what was done to it."""
+    made = {"source": source.name, "conversion": plan.conversion, "dropped": bad.counts}
+    made |= {} if source.listing is None else source.listing.about()
+    return made if source.separator is None else made | {"separator": source.separator}
+
+
+def require_rows(source: Source, bad: BadRows, events: int) -> None:
+    """Raise an error if no event is left."""
+    if events:
+        return
+    if bad.found:
+        raise InvalidLog(f"all rows of {source.name} are bad: {bad.describe()}")
+    raise InvalidLog(f"{source.name} has columns, but no rows")
+
+
+@kernel
+def _count_repeats(offsets: Ints, time: Floats, item: Codes, loss: Floats) -> int:
+    """Count events that have instance, time, item and loss of another, all but the first."""
+    repeats = 0
+    for u in range(offsets.size - 1):
+        start, end = offsets[u], offsets[u + 1]
+        while start < end:
+            stop = start + 1
+            while stop < end and time[stop] == time[start]:
+                stop += 1
+            if stop - start > 1:
+                order = np.argsort(loss[start:stop], kind="mergesort") + start
+                order = order[np.argsort(item[order], kind="mergesort")]
+                for n in range(1, order.size):
+                    before, here = order[n - 1], order[n]
+                    repeats += item[before] == item[here] and loss[before] == loss[here]
+            start = stop
+    return repeats
