@@ -1,4 +1,4 @@
-"""Commands run in this process: what they print and their exit status, without a new interpreter."""
+"""Commands run in this process: what they print, and their exit status."""
 
 import contextlib
 import io
