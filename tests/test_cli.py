@@ -11,6 +11,8 @@ import time
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from command_line import PLAIN
+from command_line import run_command as run
 
 import influential_bandits as ib
 
@@ -50,10 +52,10 @@ from influential_bandits.cli import main
 signal.signal(signal.SIGINT, signal.default_int_handler)
 main()
 """
-PLAIN = {"PYTHONIOENCODING": "utf-8", "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
 
 
-def run(*arguments, command=COMMAND, cwd=None):
+def start(*arguments, command=COMMAND, cwd=None):
+    """Run a command in a process of its own."""
     return subprocess.run(
         [*command, *map(str, arguments)],
         capture_output=True,
@@ -173,7 +175,7 @@ def test_every_command_explains_itself(command, options):
 
 @pytest.mark.parametrize("command", [(), ("movielens",), ("diagnose",), ("compare",), ("plan",)])
 def test_help_does_not_wait_for_heavy_imports(command):
-    done = run(*command, "--help", command=(sys.executable, "-X", "importtime", *COMMAND[1:]))
+    done = start(*command, "--help", command=(sys.executable, "-X", "importtime", *COMMAND[1:]))
     assert done.returncode == 0
     imported = {line.split("|")[-1].strip() for line in done.stderr.splitlines()}
     assert "typer" in imported
@@ -182,7 +184,7 @@ def test_help_does_not_wait_for_heavy_imports(command):
 
 
 def test_version_is_that_of_the_package():
-    done = run("--version")
+    done = start("--version")
     assert (done.returncode, done.stdout) == (0, f"influential-bandits {ib.__version__}\n")
 
 
@@ -284,7 +286,7 @@ def test_a_folder_of_other_settings_gets_one_sentence_and_is_left_alone(reproduc
 
 
 def test_an_unknown_study_gets_one_sentence_with_the_known_ones(tmp_path):
-    line = refused(run("reproduce", "figure-1a", "figure-2", cwd=tmp_path))
+    line = refused(start("reproduce", "figure-1a", "figure-2", cwd=tmp_path))
     assert all(name in line for name in ("'figure-2'", *STUDIES))
     assert list(tmp_path.iterdir()) == []
 
@@ -500,7 +502,7 @@ def several(counterexample, tmp_path):
 def test_a_policy_of_ones_own_plays_here_and_in_other_processes(own_policy, several, tmp_path):
     policies = ("--policy", own_policy, "--policy", f"{own_policy}(arm=1)")
     plain = ("simulate", several[0], *several[2:], "--noise", "none", *policies)
-    rows = table(run(*plain, cwd=tmp_path).stdout)
+    rows = table(start(*plain, cwd=tmp_path).stdout)
     best = ib.optimum(ib.counterexample(), 100).loss
     only = [ib.counterexample().total_loss([100, 0]), ib.counterexample().total_loss([0, 100])]
     labels = ["Favourite", "Favourite(arm=1)"]
@@ -511,7 +513,7 @@ def test_a_policy_of_ones_own_plays_here_and_in_other_processes(own_policy, seve
     # The file goes along: workers start elsewhere, and could not import it.
     for engine in (("--processes", 2), ("--engine", "dask", "--jobs", 1)):
         options = ("--noise", "none", *policies, *engine, "--out", f"out{engine[0]}")
-        done = run("simulate", *several, *options, cwd=tmp_path)
+        done = start("simulate", *several, *options, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         wide = [line.split(" | ") for line in done.stdout.splitlines() if "all 2" in line]
         assert [(cells[0][2:], cells[-1][:-2]) for cells in wide] == [
@@ -521,12 +523,12 @@ def test_a_policy_of_ones_own_plays_here_and_in_other_processes(own_policy, seve
 
 def test_an_edited_policy_is_played_again(own_policy, several, tmp_path):
     options = ("simulate", *several, "--policy", own_policy, "--noise", "none", "--out", "out")
-    first = run(*options, cwd=tmp_path)
+    first = start(*options, cwd=tmp_path)
     kept = set((tmp_path / "out" / "runs" / "pieces").iterdir())
-    assert run(*options, cwd=tmp_path).stdout == first.stdout
+    assert start(*options, cwd=tmp_path).stdout == first.stdout
     assert set((tmp_path / "out" / "runs" / "pieces").iterdir()) == kept
     (tmp_path / "own" / "favourites.py").write_text(OWN.replace("return c.arm", "return 1 - c.arm"))
-    again = run(*options, cwd=tmp_path)
+    again = start(*options, cwd=tmp_path)
     assert again.returncode == 0, again.stderr
     assert again.stdout != first.stdout
     assert len(set((tmp_path / "out" / "runs" / "pieces").iterdir())) == 2 * len(kept)
@@ -546,12 +548,12 @@ def test_an_edited_policy_is_played_again(own_policy, several, tmp_path):
 def test_a_policy_of_ones_own_that_cannot_play_gets_one_sentence(
     policy, mention, own_policy, counterexample, tmp_path
 ):
-    done = run("simulate", counterexample, "--policy", policy, "--horizon", 10, cwd=tmp_path)
+    done = start("simulate", counterexample, "--policy", policy, "--horizon", 10, cwd=tmp_path)
     assert mention in refused(done)
 
 
 def test_warm_up_compiles_and_says_what(own_policy, tmp_path):
-    done = run("warm-up", "--policy", "LCB", "--policy", own_policy, cwd=tmp_path)
+    done = start("warm-up", "--policy", "LCB", "--policy", own_policy, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     assert lines[0] == "optima"
@@ -589,7 +591,7 @@ def test_what_is_missing_is_said_before_any_work_and_all_at_once(arguments, miss
         "from influential_bandits.cli import main\n"
         "main()\n"
     )
-    line = refused(run(*arguments, command=(sys.executable, "-c", code), cwd=tmp_path))
+    line = refused(start(*arguments, command=(sys.executable, "-c", code), cwd=tmp_path))
     assert f"try: pip install {missing}" in line
     assert list(tmp_path.iterdir()) == []
 
