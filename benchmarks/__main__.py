@@ -80,7 +80,7 @@ def main():
         title = "Growth of InfluentialLCB, Gaussian noise, one core (information)"
         console.print(table(title, [scaled], METHOD))
     if spread:
-        title = "Pieces on a cluster of this computer, and the model of larger ones (information)"
+        title = "Pieces on a cluster of this computer, and a formula for larger ones (information)"
         console.print(table(title, [spread], machine()))
     if options.json:
         rows = [as_data(name, row) for name, rows in everything.items() for row in rows]

@@ -1,4 +1,4 @@
-"""Pieces on a Dask cluster of this computer: what each station takes, scaling, and the model.
+"""Pieces on a Dask cluster of this computer: what each station takes, scaling, and the formula.
 
 The cluster is real: a scheduler and workers of one thread each, every one a process of its own, on
 the loopback address. Client and scheduler have to share the cores with the workers, which they
@@ -24,15 +24,7 @@ import numpy as np
 import influential_bandits as ib
 from benchmarks import whole_log
 from benchmarks.measuring import Row, fastest
-from benchmarks.scheduler import (
-    Costs,
-    closed_form,
-    drawn,
-    price,
-    saturation,
-    simulated,
-    smallest_piece,
-)
+from benchmarks.scheduler import Costs, makespan, saturation, smallest_piece
 from influential_bandits.files import write_atomically
 from influential_bandits.learning.solvers.partial import estimate_prior, posterior_work
 from influential_bandits.learning.statistics.log_scan import sample_instances
@@ -47,12 +39,10 @@ NOISE = ib.GaussianNoise(1.0)
 INSTANCES = 10  # of a piece
 MEGABYTE = 10**6
 SHARES = (0.0, 0.1, 0.5, 0.9, 1.0)
-PRICE = 0.04  # of a core-hour, in any currency: an assumption, nobody's quote
 BIG = {"instances": 10**5, "horizon": 10**7}
 LOG_ROWS = 32_000_000
 LOG_PART = 100_000  # rows of a piece
 PART_OF_USERS = 200
-SIZES = tuple(10**n for n in range(5))
 
 
 class Task(NamedTuple):
@@ -72,9 +62,8 @@ def rows(quick):
         yield from measured.overheads()
         yield from measured.work()
         yield from measured.scaling()
-        yield from measured.against_simulation()
+        yield from measured.against_formula()
     yield from limits(measured.costs)
-    yield from sizes(measured.costs, measured.quantiles, quick)
     yield from examples(measured.costs, measured.ns_per_round, measured.per_megabyte)
 
 
@@ -166,7 +155,7 @@ class Measured:
         self.horizon = 10**5 if quick else 10**6
         self.repetitions = 1 if quick else 3
         self.pieces = 8 if quick else 20
-        # (horizon, pieces, workers): [(makespan, times of pieces, share of cores others took), …]
+        # (horizon, pieces, workers): [(seconds, times of pieces, share of cores others took), …]
         self.runs = {}
 
     def overheads(self):
@@ -322,11 +311,11 @@ class Measured:
         with started(workers) as (execution, client):
             warm(client)
             before = busy(), sum(self.processors(client).values())
-            makespan, times = self.worked_off(execution, count, horizon)
+            span, times = self.worked_off(execution, count, horizon)
             after = busy(), sum(self.processors(client).values())
         others = after[0] - before[0] - (after[1] - before[1])
-        share = max(0.0, others / (makespan * os.cpu_count()))
-        self.runs.setdefault((horizon, count, workers), []).append((makespan, times, share))
+        share = max(0.0, others / (span * os.cpu_count()))
+        self.runs.setdefault((horizon, count, workers), []).append((span, times, share))
 
     def worked_off(self, execution, count, horizon):
         times = []
@@ -384,10 +373,10 @@ class Measured:
         mean = statistics.mean(self.best[*small, 1][1])
         yield faster(what, two, one, "1 worker", f"{1e3 * mean:.3g} ms of work each")
 
-    def against_simulation(self):
-        """Predict the measured makespans."""
+    def against_formula(self):
+        """Predict the measured seconds."""
         warm_costs = replace(self.costs, startup=0.0)
-        for (horizon, count, workers), (makespan, times, _) in self.best.items():
+        for (horizon, count, workers), (span, times, _) in self.best.items():
             _, alone, _ = max(
                 (run for key, run in self.best.items() if key[0] == horizon and key[2] == 1),
                 key=lambda run: len(run[1]),
@@ -396,17 +385,16 @@ class Measured:
             if workers > 1:
                 given = {"times of 1 worker": alone} | given
             for said, seconds in given.items():
-                predicted = simulated(seconds, workers, warm_costs).makespan
                 mean = statistics.mean(seconds)
-                formula = closed_form(count, mean, workers, warm_costs, np.std(seconds))
+                formula = makespan(count, mean, workers, warm_costs, np.std(seconds))
                 yield Row(
                     f"measured: {count} pieces, T = {horizon:,}, workers: {workers}",
-                    makespan,
+                    span,
                     "s",
-                    f"simulated, {said}",
-                    predicted,
-                    makespan / predicted,
-                    note=f"closed form {formula:.3g} s; {1e3 * mean:.3g} ms of work each",
+                    f"formula, {said}",
+                    formula,
+                    span / formula,
+                    note=f"{1e3 * mean:.3g} ms of work each",
                 )
 
 
@@ -436,12 +424,12 @@ def faster(what, ours, base, named, said=""):
 
 
 def spread(runs):
-    spans = sorted(makespan for makespan, _, _ in runs)
+    spans = sorted(span for span, _, _ in runs)
     said = f"runs: {len(spans)}, {spans[0]:.3g} to {spans[-1]:.3g} s"
     return f"{said}; in the shortest, other programs took {min(runs)[2]:.0%} of the cores"
 
 
-# The model.
+# The formula.
 
 
 def limits(costs):
@@ -456,41 +444,15 @@ def limits(costs):
         yield Row(f"smallest piece for {cores:,} cores", smallest_piece(cores, costs), "s")
 
 
-def sizes(costs, quantiles, quick):
-    """The simulation beside the closed form, for clusters that are not here."""
-    for seconds in (1.0, 10.0, 100.0):
-        for cores in SIZES[:4] if quick else SIZES:
-            pieces = 10 * cores
-            times = drawn(quantiles, seconds, pieces)
-            run = simulated(times, cores, costs)
-            formula = closed_form(pieces, seconds, cores, costs, times.std())
-            yield Row(
-                f"{cores:,} cores, {pieces:,} pieces of {seconds:g} s",
-                run.makespan,
-                "s",
-                "closed form",
-                formula,
-                run.makespan / formula,
-                note=described(run),
-            )
-
-
-def described(run):
-    return (
-        f"efficiency {run.efficiency:.0%}; busy: client {run.client:.0%}, "
-        f"scheduler {run.scheduler:.0%}; most results waiting {run.most_results_waiting:,}"
-    )
-
-
 def examples(costs, ns_per_round, per_megabyte):
-    """Time and price of work that is too much for one computer, and of work that is not."""
+    """Time of work that is too much for one computer, and of work that is not."""
     each = ns_per_round * 1e-9 * BIG["horizon"]
     what = "10^5 instances × 10^7 rounds, K = 3"
     note = f"{ns_per_round:.3g} ns/round, measured above"
     yield Row(f"{what}: work", each * BIG["instances"] / 3600, "core-hours", note=note)
     for instances in (1, 10, 100):
         pieces = BIG["instances"] // instances
-        yield priced(f"{what}, {instances} a piece", pieces, each * instances, costs)
+        yield predicted(f"{what}, {instances} a piece", pieces, each * instances, costs)
     per_row, row_bytes = row_costs()
     pieces = LOG_ROWS // LOG_PART
     seconds = LOG_PART * per_row
@@ -499,8 +461,8 @@ def examples(costs, ns_per_round, per_megabyte):
     what = "one pass over 32 million rows, K = 20"
     note = f"{1e9 * per_row:.3g} ns a row, measured on one core"
     yield Row(f"{what}: work", LOG_ROWS * per_row, "core-seconds", note=note)
-    yield priced(f"{what}, rows sent along", pieces, seconds, sending, 10)
-    yield priced(f"{what}, rows read by workers", pieces, seconds, costs, 10)
+    yield predicted(f"{what}, rows sent along", pieces, seconds, sending, 10)
+    yield predicted(f"{what}, rows read by workers", pieces, seconds, costs, 10)
     users = whole_log.USERS
     per_user = posterior_seconds()
     what = f"posteriors of {users:,} users, K = 20"
@@ -511,16 +473,16 @@ def examples(costs, ns_per_round, per_megabyte):
     more = per_megabyte * rows_of_piece * row_bytes / MEGABYTE
     sending = replace(costs, submit=costs.submit + more)
     for cores in (10, 100):
-        yield priced(f"{what}, rows sent along", pieces, per_user * PART_OF_USERS, sending, cores)
+        yield predicted(
+            f"{what}, rows sent along", pieces, per_user * PART_OF_USERS, sending, cores
+        )
 
 
-def priced(what, pieces, seconds, costs, cores=1_000):
-    run = simulated([seconds] * pieces, cores, costs)
-    formula = closed_form(pieces, seconds, cores, costs)
-    cost = price(cores, run.makespan, PRICE)
-    note = f"{pieces:,} pieces of {seconds:.3g} s; {described(run)}; price {cost:.2g}"
-    what, ratio = f"{what}, {cores:,} cores", run.makespan / formula
-    return Row(what, run.makespan, "s", "closed form", formula, ratio, note=note)
+def predicted(what, pieces, seconds, costs, cores=1_000):
+    formula = makespan(pieces, seconds, cores, costs)
+    share = pieces * seconds / (cores * formula)
+    note = f"{pieces:,} pieces of {seconds:.3g} s; efficiency {share:.0%}"
+    return Row(f"{what}, {cores:,} cores", formula, "s", note=note)
 
 
 def row_costs():

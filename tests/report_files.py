@@ -7,8 +7,8 @@ import struct
 import xml.etree.ElementTree as ET
 import zlib
 
+from influential_bandits.studies.report.results import summarise
 from influential_bandits.studies.report.text import interval, number
-from influential_bandits.studies.runner.running import summary_rows
 
 KEYS = ["study", "claim", "paper", "ours", "low", "high", "verdict"]
 ELSEWHERE = r"<(script|link|img|iframe)\b[^>]*\b(src|href)\s*=\s*[\"']?(https?:)?//"
@@ -55,7 +55,7 @@ def check_summary(out, sections):
     assert not re.search(r"\b(NaN|Infinity)\b", text)
     summary = json.loads(text)
     assert all(list(row) == KEYS for row in summary)
-    assert summary == json.loads(json.dumps(summary_rows(sections)))
+    assert summary == json.loads(json.dumps(summarise(sections)))
     for row in summary:
         assert isinstance(row["ours"], int | float | str)
         assert (row["low"] is None) == (row["high"] is None)
@@ -72,7 +72,7 @@ def check_report(out, sections):
     text = html.unescape(page)
     for section in sections:
         assert f'<section id="{section.name}">' in page
-        assert section.line in text
+        assert section.description in text
         for finding in section.analysis.findings:
             assert text.count(finding.claim) >= 2, "once in the summary, once in its section"
             for part in (finding.reason, number(finding.ours), interval(finding)):

@@ -438,7 +438,7 @@ def test_simulate_plays_scenarios(counterexample, tmp_path):
         (["--policy", "__import__('os').system('x')"], ["__import__"]),
         (["--horizon", "0"], ["horizon", "0"]),
         (["--seeds", "0"], ["seeds"]),
-        (["--sigma=-1"], ["sigma", "-1"]),
+        (["--sigma=-1"], ["-1"]),
         (["--jobs", "0"], ["jobs"]),
         (["--delay=-1"], ["delay", "-1"]),
         (["--batch", "0"], ["batch", "0"]),

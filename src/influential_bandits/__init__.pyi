@@ -57,6 +57,8 @@ from .policies.uniform import Uniform as Uniform
 from .simulation.engine import simulate as simulate
 from .simulation.scenario import Scenario as Scenario
 from .simulation.trajectory import Trajectory as Trajectory
+from .studies.arena.compare import Comparison as Comparison
+from .studies.arena.compare import compare as compare
 from .studies.arena.families import Family as Family
 from .world.environment import Environment as Environment
 from .world.generators import block_instance as block_instance

@@ -14,7 +14,7 @@ from hostile.judging import LOST, OTHER, demand, prepared, shared, tell
 from hostile.mutating import mutate_bytes
 from influential_bandits.studies.arena.compare import compare
 from influential_bandits.studies.runner.running import reproduce
-from influential_bandits.studies.runner.study import chosen_studies
+from influential_bandits.studies.runner.study import choose_studies
 
 
 def save_nothing(self, target, **_):
@@ -50,11 +50,12 @@ class Parts:
 
 
 def run_study(out, other=False):
-    reproduce(chosen_studies(["figure-1b"]), out, "tiny", seeds=4 if other else 15)
+    reproduce(choose_studies(["figure-1b"]), out, "tiny", seeds=4 if other else 15)
 
 
 def run_arena(out, other=False):
-    compare(["LCB,Uniform"], ["block" if other else "random-3"], [30], out, seeds=12)
+    families = ["block" if other else "random-3"]
+    compare(["LCB", "Uniform"], families, [30], out=out, n_instances=12)
 
 
 def run_fit(out, other=False):

@@ -503,11 +503,17 @@ def test_unknown_items_and_arms_of_items(refused):
         ({"loss": "loss", "items": ["x"]}, ["items must map", "['x']"]),
         ({"loss": "loss", "items": {"x": 3}}, ["item 'x'", "list of arms", "3"]),
         ({"loss": "loss", "key": 3}, ["key must be a list of names", "3"]),
+        ({"loss": "loss", "sizes": 3}, ["sizes must be ChunkSizes", "3"]),
     ],
 )
 def test_options_that_are_refused(options, mentions, refused):
     with refused(InvalidInput, *mentions):
         read_log(COLUMNS, **options)
+
+
+def test_sizes_that_are_refused(refused):
+    with refused(InvalidInput, "rows of ChunkSizes must be at least 1", "0"):
+        ChunkSizes(rows=0)
 
 
 def test_a_table_without_losses_needs_a_column_of_outcomes(refused):

@@ -10,11 +10,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from matplotlib import pyplot as plt
 from report_files import ELSEWHERE, check_pictures, png_size
 
 import influential_bandits as ib
 from influential_bandits.cli import main
 from influential_bandits.policies.registry import policy_from_text
+from influential_bandits.simulation import trajectory
 from influential_bandits.studies.arena import families as families_module
 from influential_bandits.studies.arena import runs as playing
 from influential_bandits.studies.arena.compare import compare
@@ -22,13 +24,16 @@ from influential_bandits.studies.arena.families import (
     FAMILIES,
     FIRST_INSTANCE,
     LEARNED,
-    all_lines,
-    chosen_families,
+    choose_families,
+    describe_families,
 )
 from influential_bandits.studies.arena.leaderboard import write_leaderboard
-from influential_bandits.studies.arena.report_sections import printed
-from influential_bandits.studies.arena.runs import default_policies, marks_of
-from influential_bandits.studies.arena.standings import resampled_rows, standings, win_shares
+from influential_bandits.studies.arena.runs import choose_checkpoints, list_default_policies
+from influential_bandits.studies.arena.standings import (
+    compute_standings,
+    count_wins,
+    draw_resamples,
+)
 
 COMMAND = (sys.executable, "-m", "influential_bandits.cli")
 POLICIES = ["LCB", "InfluentialLCB", "Uniform", "FrankWolfeOracle", "EachArmOnceOracle"]
@@ -37,7 +42,7 @@ KEYS = ["family", "policy", "horizon", "mean_regret", "low", "high"]
 
 
 def play(out, policies=POLICIES, families=("random-3", "fading-0.9"), horizons=HORIZONS, **more):
-    return compare(policies, families, horizons, out, **({"seeds": 4} | more))
+    return compare(policies, families, horizons, out=out, **({"n_instances": 4} | more))
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +83,7 @@ def test_every_family_can_be_played(name):
         family.largest_horizon
         == {3: 10**6, 2: 10**6, 10: 10**5, 20: 10**5, 50: 10**4}[worlds[0].n_arms]
     )
-    assert len(family.line) > 10
+    assert len(family.description) > 10
 
 
 def test_families_are_what_they_say():
@@ -116,16 +121,16 @@ def test_blocks_tire_together():
 
 def test_a_family_that_needs_data_is_left_out_with_a_line(monkeypatch, tmp_path, refused):
     monkeypatch.delenv("MOVIELENS_DATA", raising=False)
-    families, notes = chosen_families(())
+    families, notes = choose_families(())
     assert [family.name for family in families] == list(FAMILIES)
     (note,) = notes
     assert note.startswith(LEARNED)
     assert "--data" in note
     with refused(ib.errors.InvalidInput, LEARNED, "MOVIELENS_DATA"):
-        chosen_families([LEARNED])
+        choose_families([LEARNED])
     with refused(ib.errors.InvalidInput, str(tmp_path / "nowhere")):
-        chosen_families([LEARNED], tmp_path / "nowhere")
-    assert list(all_lines()) == [*FAMILIES, LEARNED]
+        choose_families([LEARNED], tmp_path / "nowhere")
+    assert list(describe_families()) == [*FAMILIES, LEARNED]
 
 
 def test_a_world_is_learned_from_a_release(monkeypatch, tmp_path):
@@ -153,7 +158,7 @@ def test_a_world_is_learned_from_a_release(monkeypatch, tmp_path):
     movies = ["movieId,title,genres", "10,film,Horror|Comedy", "20,film,Drama", "30,film,Drama"]
     (tmp_path / "movies.csv").write_text("\n".join([*movies, ""]), encoding="utf-8")
 
-    (family,), notes = chosen_families([LEARNED], tmp_path)
+    (family,), notes = choose_families([LEARNED], tmp_path)
     ((model, log),) = fitted
     assert notes == []
     assert (model.interaction, model.pooling, model.drift) == ("psd", "full", True)
@@ -179,7 +184,7 @@ def test_policies_meet_the_same_instances_and_the_same_noise(played):
             2000,
             ib.GaussianNoise(1.0),
             instance_numbers=range(FIRST_INSTANCE, FIRST_INSTANCE + 4),
-            checkpoints=marks_of(HORIZONS),
+            checkpoints=choose_checkpoints(HORIZONS),
         )
         mine = rows["policy"] == policy
         np.testing.assert_array_equal(rows["regret"][mine], run.regret().ravel())
@@ -204,8 +209,8 @@ def test_an_oracle_that_knows_the_horizon_is_played_anew_for_each(played):
 def test_any_other_policy_that_knows_the_horizon_is_simulated_for_each(monkeypatch):
     monkeypatch.setattr(ib.Uniform, "horizon_aware", True)
     family = FAMILIES["random-3"]
-    (part,) = playing.pieces(family, [ib.Uniform()], [30, 100], 2)
-    rows = part.rows(None)
+    (part,) = playing.cut_into_pieces(family, [ib.Uniform()], [30, 100], 2)
+    rows = part.compute(None)
     assert rows["horizon"].tolist() == [30, 100, 30, 100]
     worlds = [family.make(n) for n in range(2)]
     run = ib.simulate(
@@ -220,15 +225,15 @@ def test_any_other_policy_that_knows_the_horizon_is_simulated_for_each(monkeypat
 
 
 def test_a_policy_that_knows_the_horizon_can_play_where_memory_fades(monkeypatch, tmp_path):
-    usual = play(tmp_path / "usual", ["Uniform"], ["fading-0.9"], [30, 100], seeds=2)
+    usual = play(tmp_path / "usual", ["Uniform"], ["fading-0.9"], [30, 100], n_instances=2)
     monkeypatch.setattr(ib.Uniform, "horizon_aware", True)
-    aware = play(tmp_path / "aware", ["Uniform"], ["fading-0.9"], [30, 100], seeds=2)
+    aware = play(tmp_path / "aware", ["Uniform"], ["fading-0.9"], [30, 100], n_instances=2)
     assert aware.rows == usual.rows
 
 
 def test_oracles_are_left_out_where_they_have_no_answer(played):
     _, found = played
-    by_name = {contest.family.name: contest for contest in found.contests}
+    by_name = {result.family.name: result for result in found.results}
     assert by_name["random-3"].absent == []
     assert by_name["fading-0.9"].absent == ["EachArmOnceOracle"]
     section = next(s for s in found.sections if s.name == "fading-0.9")
@@ -238,12 +243,12 @@ def test_oracles_are_left_out_where_they_have_no_answer(played):
 def test_fading_worlds_are_compared_with_a_benchmark(played):
     out, found = played
     rows = table(out, "fading-0.9")
-    contest = found.contests[1]
-    assert contest.benchmark == playing.BOUND
-    base = rows["loss"][rows["policy"] == contest.benchmark]
+    result = found.results[1]
+    assert result.benchmark == playing.BOUND
+    base = rows["loss"][rows["policy"] == result.benchmark]
     mine = rows["loss"][rows["policy"] == "LCB"] - base
     last = mine.reshape(4, -1)[:, -1]
-    np.testing.assert_array_equal(contest.regrets["LCB"][:, -1], last)
+    np.testing.assert_array_equal(result.regrets["LCB"][:, -1], last)
     world = FAMILIES["fading-0.9"].make(0)
     schedule = rows["loss"][(rows["policy"] == playing.SCHEDULE) & (rows["instance"] == 0)]
     greedy = ib.simulate(world, ib.FrankWolfeOracle(), 2000).loss()[0, 0, -1]
@@ -251,35 +256,34 @@ def test_fading_worlds_are_compared_with_a_benchmark(played):
 
 
 def test_the_bound_for_each_horizon_is_the_benchmark_of_fading_worlds(tmp_path):
-    found = play(tmp_path, ["LCB"], ["fading-0.9"], [30], seeds=2)
-    (contest,) = found.contests
-    assert set(contest.regrets) == {"LCB", playing.SCHEDULE}
+    found = play(tmp_path, ["LCB"], ["fading-0.9"], [30], n_instances=2)
+    (result,) = found.results
+    assert set(result.regrets) == {"LCB", playing.SCHEDULE}
     loss = table(tmp_path, "fading-0.9")
     mine = (loss["policy"] == "LCB") & (loss["horizon"] == 30)
     worlds = [FAMILIES["fading-0.9"].make(n) for n in range(2)]
     bounds = [30 * ib.fading_lower_bound(world, 30) for world in worlds]
-    np.testing.assert_allclose(contest.regrets["LCB"][:, 0], loss["loss"][mine] - bounds)
+    np.testing.assert_allclose(result.regrets["LCB"][:, 0], loss["loss"][mine] - bounds)
 
 
 def test_unproved_optima_are_left_out_of_all_policies_alike(monkeypatch, tmp_path):
     real = ib.regret
 
     def sometimes(world, counts, *more):
-        rows = np.atleast_2d(counts)
-        if world == FAMILIES["random-3"].make(1) and (rows.sum(axis=1) == 100).any():
+        if world == FAMILIES["random-3"].make(1) and (np.sum(counts, axis=-1) == 100).any():
             raise ib.errors.NotCertified("for a test")
         return real(world, counts, *more)
 
-    monkeypatch.setattr(playing, "regret", sometimes)
-    found = play(tmp_path, ["LCB", "Uniform"], ["random-3"], [30, 100], seeds=3)
-    (contest,) = found.contests
-    assert (contest.instances, contest.left_out) == (2, 1)
-    assert all(value.shape == (2, 2) for value in contest.regrets.values())
+    monkeypatch.setattr(trajectory, "regret", sometimes)
+    found = play(tmp_path, ["LCB", "Uniform"], ["random-3"], [30, 100], n_instances=3)
+    (result,) = found.results
+    assert (result.n_instances, result.left_out) == (2, 1)
+    assert all(value.shape == (2, 2) for value in result.regrets.values())
     assert any("1 instances left out" in n for n in found.sections[1].analysis.notes)
 
 
 def test_the_default_policies_are_all_of_the_package_and_two_references():
-    policies = default_policies()
+    policies = list_default_policies()
     names = [policy.label for policy in policies]
     assert {"LCB", "InfluentialLCB", "Uniform"} <= set(names)
     assert names[-2:] == ["FrankWolfeOracle", "EachArmOnceOracle"]
@@ -330,9 +334,9 @@ def own_families(tmp_path, monkeypatch):
 
 def test_families_of_the_user_are_played_like_others(own_families):
     named = ["own_families.py:family", "own_families:two_arms", "prop-2.2"]
-    found = play(Path("out"), ["LCB"], named, [50], seeds=3)
-    assert [c.family.name for c in found.contests] == ["mine", "two-arms", "prop-2.2"]
-    assert found.contests[1].family.line == "Two arms, and more of them to come."
+    found = play(Path("out"), ["LCB"], named, [50], n_instances=3)
+    assert [c.family.name for c in found.results] == ["mine", "two-arms", "prop-2.2"]
+    assert found.results[1].family.description == "Two arms, and more of them to come."
     worlds = [ib.Instance(np.eye(2), [0.0, 0.1 * n]) for n in range(3)]
     numbers = range(FIRST_INSTANCE, FIRST_INSTANCE + 3)
     run = ib.simulate(worlds, ib.LCB(), 50, checkpoints=[50], instance_numbers=numbers)
@@ -342,7 +346,7 @@ def test_families_of_the_user_are_played_like_others(own_families):
 
 def test_an_edited_family_is_played_again(own_families):
     def regret():
-        found = play(Path("out"), ["LCB"], ["own_families.py:family"], [50], seeds=2)
+        found = play(Path("out"), ["LCB"], ["own_families.py:family"], [50], n_instances=2)
         return found.rows[0]["mean_regret"], stamps(Path("out") / "mine" / "pieces")
 
     first, kept = regret()
@@ -421,7 +425,7 @@ def test_what_was_played_is_not_played_again(tmp_path, monkeypatch):
     def again(policies, **more):
         return play(tmp_path, policies, ["random-3"], more.pop("horizons", [30, 100]), **more)
 
-    again(["LCB"], seeds=12)
+    again(["LCB"], n_instances=12)
     first = pieces_of(tmp_path)
     assert len(first) == 2
     summary = (tmp_path / "summary.json").read_bytes()
@@ -430,34 +434,34 @@ def test_what_was_played_is_not_played_again(tmp_path, monkeypatch):
         raise AssertionError("played again")
 
     monkeypatch.setattr(playing, "simulate", never)
-    again(["LCB"], seeds=12)
+    again(["LCB"], n_instances=12)
     assert pieces_of(tmp_path) == first
     assert (tmp_path / "summary.json").read_bytes() == summary
     monkeypatch.undo()
 
-    again(["LCB", "Uniform"], seeds=12)
+    again(["LCB", "Uniform"], n_instances=12)
     both = pieces_of(tmp_path)
     assert first.items() < both.items()
     assert len(both) == 4
-    again(["LCB"], seeds=20)
+    again(["LCB"], n_instances=20)
     assert len(pieces_of(tmp_path)) == 5, "the first ten were there already"
-    again(["LCB"], seeds=10, horizons=[30, 200])
-    again(["InfluentialLCB(influence_bound=2.0)"], seeds=10)
-    again(["InfluentialLCB"], seeds=10)
+    again(["LCB"], n_instances=10, horizons=[30, 200])
+    again(["InfluentialLCB(influence_bound=2.0)"], n_instances=10)
+    again(["InfluentialLCB"], n_instances=10)
     assert len(pieces_of(tmp_path)) == 8
-    again(["LCB"], seeds=12)
+    again(["LCB"], n_instances=12)
     assert (tmp_path / "summary.json").read_bytes() == summary
     assert len(pieces_of(tmp_path)) == 8
 
 
 def test_another_code_of_the_same_name_is_played(monkeypatch):
-    before = playing._file_name(ib.Uniform(), [30], [30])
+    before = playing._name_piece(ib.Uniform(), [30])
 
     def select(c, s, t, eligible, rng):
         return 0
 
     monkeypatch.setattr(ib.Uniform, "select", staticmethod(select))
-    assert playing._file_name(ib.Uniform(), [30], [30]) != before
+    assert playing._name_piece(ib.Uniform(), [30]) != before
 
 
 # --- measuring ---
@@ -474,8 +478,8 @@ def test_standings_are_those_of_a_slow_plain_computation():
         name: rng.gamma(2.0, scale, (15, 4)) * np.array([1.0, 5.0, 40.0, 300.0])
         for name, scale in (("a", 1.0), ("b", 1.1), ("c", 3.0), ("oracle", 0.1))
     }
-    found = standings(regrets, horizons, ["oracle"], "oracle", resamples=200)
-    drawn = resampled_rows(15, 200)
+    found = compute_standings(regrets, horizons, ["oracle"], "oracle", resamples=200)
+    drawn = draw_resamples(15, 200)
     for h in range(4):
         means = {name: float(np.mean(value[:, h])) for name, value in regrets.items()}
         contenders = ["a", "b", "c"]
@@ -514,7 +518,7 @@ def test_standings_are_those_of_a_slow_plain_computation():
 
 def test_equal_policies_share_their_rank_and_are_all_close():
     value = np.full((3, 1), 7.1)
-    found = standings({"a": value, "b": value, "c": value + 1}, [10])
+    found = compute_standings({"a": value, "b": value, "c": value + 1}, [10])
     assert found.rank[:, 0].tolist() == [1.5, 1.5, 3.0]
     assert found.close[:, 0].tolist() == [True, True, False]
     assert found.interval[0][0, 0] == pytest.approx(7.1)
@@ -523,7 +527,7 @@ def test_equal_policies_share_their_rank_and_are_all_close():
 
 def test_ratios_and_slopes_of_what_is_not_positive_are_not_defined():
     values = {"a": np.array([[-1.0, 2.0]]), "b": np.array([[3.0, 0.0]])}
-    found = standings(values, [1000, 2000])
+    found = compute_standings(values, [1000, 2000])
     assert np.isnan(found.ratio).all()
     assert np.isnan(found.slope).all()
     assert np.isnan(found.own_slope[0]).all()
@@ -533,7 +537,7 @@ def test_ratios_and_slopes_of_what_is_not_positive_are_not_defined():
 def test_wins_are_counted_pair_by_pair():
     rng = np.random.default_rng(2)
     values = {name: rng.integers(0, 4, 30).astype(float) for name in "abc"}
-    shares = win_shares(values)
+    shares = count_wins(values)
     for i, mine in enumerate(values.values()):
         for j, other in enumerate(values.values()):
             scores = [
@@ -592,28 +596,160 @@ def test_the_report_has_every_section_picture_and_table(played):
 
 def test_the_printed_tables_are_those_of_the_summary(played):
     _, found = played
-    text = printed(found.contests, ["a note"])
-    assert text.endswith("a note")
+    text = str(found)
     for name in ("random-3", "fading-0.9"):
-        assert f"{name}: {FAMILIES[name].line} (4 runs)" in text
+        assert f"{name}: {FAMILIES[name].description} (4 runs)" in text
     assert text.count("| LCB |") == 2
 
 
 def test_one_policy_alone_has_no_ranks_to_show(tmp_path):
-    found = play(tmp_path, ["LCB"], ["random-3"], [30], seeds=1)
+    found = play(tmp_path, ["LCB"], ["random-3"], [30], n_instances=1)
     assert found.sections[0].analysis.figures == []
     write_leaderboard(tmp_path, tmp_path / "page.md")
 
 
 def test_references_alone_can_be_played(tmp_path):
-    found = play(tmp_path, ["FrankWolfeOracle"], ["prop-2.2"], [30, 100], seeds=1)
+    found = play(tmp_path, ["FrankWolfeOracle"], ["prop-2.2"], [30, 100], n_instances=1)
     assert [row["mean_regret"] for row in found.rows] == [0.125, 0.125]
     write_leaderboard(tmp_path, tmp_path / "page.md")
 
 
 def test_a_repeated_policy_plays_once(tmp_path):
-    found = play(tmp_path, ["LCB,LCB()", "LCB"], ["prop-2.2"], [30], seeds=1)
+    found = play(tmp_path, ["LCB", "LCB()", ib.LCB()], ["prop-2.2"], [30], n_instances=1)
     assert len(found.rows) == 1
+
+
+# --- in Python ---
+
+
+def test_nothing_is_written_unless_a_folder_is_named(played, tmp_path, monkeypatch):
+    out, found = played
+    monkeypatch.chdir(tmp_path)
+    again = ib.compare(POLICIES, ["random-3", "fading-0.9"], HORIZONS, n_instances=4)
+    assert not list(tmp_path.iterdir())
+    assert again.rows == found.rows
+    assert repr(again) == str(again) == str(found)
+    again.save("results")
+    one = {p.relative_to("results") for p in Path("results").rglob("*") if p.is_file()}
+    other = {p.relative_to(out) for p in out.rglob("*") if p.is_file()}
+    kept = {path for path in other if "pieces" in path.parts or path.name == "settings.json"}
+    assert one == other - kept
+    assert Path("results/summary.json").read_bytes() == (out / "summary.json").read_bytes()
+    write_leaderboard(Path("results"), Path("board.md"))
+
+
+def test_frames_have_the_summary_or_every_run(played):
+    out, found = played
+    frame = found.to_frame()
+    assert frame["mean_regret"].tolist() == [row["mean_regret"] for row in found.rows]
+    runs = found.to_frame("pyarrow", runs=True)
+    data = [table(out, name) for name in ("random-3", "fading-0.9")]
+    assert len(runs) == sum(len(rows["loss"]) for rows in data)
+    np.testing.assert_array_equal(runs["loss"], np.concatenate([rows["loss"] for rows in data]))
+    assert set(runs["seed"].to_pylist()) == {0}
+    page = found._repr_html_()
+    assert page.count("<table>") == 2
+    assert page.count("<td>") == sum(
+        len(result.standings.policies) * (1 + len(HORIZONS)) for result in found.results
+    )
+
+
+def test_a_comparison_is_plotted_family_by_family(played, refused):
+    _, found = played
+    figure = found.plot()
+    assert [ax.get_title() for ax in figure.axes] == ["random-3: 4 runs", "fading-0.9: 4 runs"]
+    assert len(found.plot("random-3").axes[0].lines) == len(POLICIES)
+    plt.close("all")
+    with refused(ib.errors.InvalidInput, "'easy'", "random-3, fading-0.9"):
+        found.plot("easy")
+
+
+def test_one_instance_is_played_with_several_seeds():
+    instance = ib.random_instance(3, seed=6)
+    found = ib.compare([ib.LCB(), "Uniform"], instance, 100, seeds=3, noise=ib.UniformNoise(1.0))
+    numbers = range(FIRST_INSTANCE, FIRST_INSTANCE + 3)
+    run = ib.simulate([instance] * 3, ib.LCB(), 100, ib.UniformNoise(1.0), instance_numbers=numbers)
+    assert found.rows[0]["mean_regret"] == pytest.approx(run.regret()[:, 0, -1].mean())
+    assert found.rows[0]["instances"] == 3
+    runs = found.to_frame(runs=True)
+    assert set(runs["instance"]) == {0}
+    assert set(runs["seed"]) == {0, 1, 2}
+    assert str(found).startswith("instances: One instance of your own (3 runs)")
+
+
+def test_intervals_are_over_instances_and_not_over_their_seeds():
+    instances = [ib.random_instance(3, seed=seed) for seed in (6, 7)]
+    found = ib.compare(ib.LCB(), instances, [50, 100], seeds=3)
+    (result,) = found.results
+    assert (result.n_instances, result.n_arms) == (2, 3)
+    runs = found.to_frame(runs=True)
+    last = runs[runs["horizon"] == 100]
+    means = last.groupby("instance")["regret"].mean().tolist()
+    assert (len(last), result.n_runs) == (6, 6)
+    np.testing.assert_allclose(result.regrets["LCB"][:, -1], means)
+    assert found.rows[-1]["mean_regret"] == pytest.approx(np.mean(means))
+
+
+def test_instances_of_a_family_can_be_played_several_times(tmp_path):
+    once = ib.compare("LCB", "random-3", 30, n_instances=2, out=tmp_path)
+    found = ib.compare("LCB", "random-3", 30, n_instances=2, seeds=3, out=tmp_path)
+    assert ib.compare("LCB", "random-3", 30, n_instances=2, out=tmp_path).rows == once.rows
+    worlds = [FAMILIES["random-3"].make(n) for n in (0, 0, 0, 1, 1, 1)]
+    numbers = range(FIRST_INSTANCE, FIRST_INSTANCE + 6)
+    run = ib.simulate(worlds, ib.LCB(), 30, ib.GaussianNoise(1.0), instance_numbers=numbers)
+    expected = run.regret()[:, 0, -1].reshape(2, 3).mean(axis=1)
+    np.testing.assert_allclose(found.results[0].regrets["LCB"][:, 0], expected)
+
+
+def test_instances_and_families_can_be_compared_together():
+    tiring = ib.Family("tiring", "Two arms", lambda n: ib.Instance(np.eye(2), [0.0, 0.1 * n]))
+    found = ib.compare("LCB", [tiring, ib.counterexample(), "prop-2.2"], 30, n_instances=2)
+    assert [r.family.name for r in found.results] == ["tiring", "prop-2.2", "instances"]
+    assert [r.n_instances for r in found.results] == [2, 2, 10]
+
+
+@pytest.mark.parametrize(
+    ("given", "mentions"),
+    [
+        ({"policies": 7}, ["policies must be Policy or text", "7"]),
+        ({"policies": [ib.LCB(), 7]}, ["each of policies", "7"]),
+        ({"instances": [np.eye(2)]}, ["each of instances must be Instance or Family or text"]),
+        (
+            {"instances": [ib.Family("instances", "", ib.random_instance), ib.counterexample()]},
+            ["two families are called 'instances'"],
+        ),
+        ({"instances": "random-3", "noise": ib.NoNoise()}, ["noise", "instances of your own"]),
+        (
+            {"instances": [ib.counterexample(), ib.random_instance(3, 0)]},
+            ["one number of arms, got 2, 3"],
+        ),
+        ({"instances": ib.counterexample(), "seeds": 0}, ["seeds must be at least 1"]),
+        ({"instances": "random-3", "n_instances": 0}, ["n_instances must be at least 1"]),
+        ({"instances": ib.counterexample(), "noise": "loud"}, ["noise", "'loud'"]),
+        ({"instances": "random-3", "horizons": [10.5]}, ["horizon must be a whole number"]),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(given, mentions, refused):
+    with refused(ib.errors.InvalidInput, *mentions):
+        ib.compare(**({"policies": "LCB", "horizons": 30} | given))
+
+
+def test_what_is_left_of_a_comparison_comes_with_the_error(monkeypatch):
+    real = playing.simulate
+
+    def fail_on_one(worlds, *given, **named):
+        if any(world.initial_loss[1] > 0.25 for world in worlds):
+            raise ib.errors.NotCertified("no proof")
+        return real(worlds, *given, **named)
+
+    monkeypatch.setattr(playing, "simulate", fail_on_one)
+    family = ib.Family("mine", "Two arms", lambda n: ib.Instance(np.eye(2), [0.0, 0.1 * n]), 4)
+    with pytest.raises(ib.errors.Unfinished) as error:
+        ib.compare(ib.LCB(), family, 30)
+    assert "kept in" not in str(error.value)
+    (result,) = error.value.results.results
+    assert result.n_instances == 3
+    assert any("instance-00003" in note for note in result.failures)
 
 
 # --- the leaderboard ---
@@ -683,7 +819,7 @@ def test_the_command_compares_and_writes_a_leaderboard(tmp_path):
     assert (board.returncode, board.stderr) == (0, "")
     assert "LCB" in (tmp_path / "board.md").read_text(encoding="utf-8")
     listed = run("families")
-    assert [line.split()[0] for line in listed.stdout.splitlines()] == list(all_lines())
+    assert [line.split()[0] for line in listed.stdout.splitlines()] == list(describe_families())
 
 
 @pytest.mark.parametrize(

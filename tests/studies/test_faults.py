@@ -14,10 +14,13 @@ from cluster_processes import Cluster, environment, until
 
 import influential_bandits as ib
 from influential_bandits.studies.arena.compare import compare
-from influential_bandits.studies.instances.many_files import instance_files, play_files
-from influential_bandits.studies.instances.one_file import Rules
+from influential_bandits.studies.instances.play import (
+    PlaySettings,
+    list_instance_files,
+    play_files,
+)
 from influential_bandits.studies.runner.running import reproduce
-from influential_bandits.studies.runner.study import chosen_studies
+from influential_bandits.studies.runner.study import choose_studies
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="kills processes by POSIX signals")
 
@@ -37,7 +40,7 @@ def cluster(tmp_path):
 def here(tmp_path_factory):
     """The same study, played on this computer without any disturbance."""
     out = tmp_path_factory.mktemp("here")
-    reproduce(chosen_studies(["figure-1b"]), out, "quick", **SETTINGS)
+    reproduce(choose_studies(["figure-1b"]), out, "quick", **SETTINGS)
     return out
 
 
@@ -179,9 +182,11 @@ def test_files_of_any_name_and_kind_cost_the_others_nothing(tmp_path):
     (files / "link.json").symlink_to(files / "nowhere")
     (files / "deep.json").write_text("[" * 100_000, encoding="utf-8")
     (files / "digits.json").write_text("1" * 5000, encoding="utf-8")
-    rules = Rules.of(100, "none", 1.0, 2, {})
+    settings = PlaySettings(100, ib.NoNoise(), 2)
     with pytest.raises(ib.errors.Unfinished, match="5 pieces failed") as caught:
-        play_files(instance_files([files]), ["LCB"], rules, tmp_path / "out", ib.LocalExecution(1))
+        play_files(
+            list_instance_files([files]), ["LCB"], settings, tmp_path / "out", ib.LocalExecution(1)
+        )
     err = str(caught.value)
     for name in ("pipe.json: it is a pipe", "folder.json: it is a folder", "link.json: No such"):
         assert name in err
@@ -196,9 +201,9 @@ def test_files_of_any_name_and_kind_cost_the_others_nothing(tmp_path):
 @pytest.mark.parametrize("seeds", [10**9, 10**18])
 def test_more_seeds_than_memory_holds_are_refused_by_every_command(seeds, tmp_path, refused):
     with refused(ib.errors.InvalidInput, f"{seeds:,} seeds", "GB"):
-        Rules.of(10**6, "none", 1.0, seeds, {})
-    with refused(ib.errors.InvalidInput, f"{seeds:,} instances", "GB"):
-        compare(["LCB"], ["random-3"], [100], tmp_path / "out", seeds=seeds)
+        PlaySettings(10**6, ib.NoNoise(), seeds)
+    with refused(ib.errors.InvalidInput, f"{seeds:,} runs", "GB"):
+        compare(["LCB"], ["random-3"], [100], out=tmp_path / "out", n_instances=seeds)
     assert not list(tmp_path.iterdir())
 
 
@@ -214,7 +219,7 @@ def test_a_study_goes_on_without_an_instance_that_fails(tmp_path, monkeypatch):
         return whole(arms, seed)
 
     monkeypatch.setattr(random_runs, "random_instance", one_is_bad)
-    study = chosen_studies(["figure-1b"])
+    study = choose_studies(["figure-1b"])
     with pytest.raises(ib.errors.Unfinished) as error:
         reproduce(study, tmp_path, "tiny")
     text = str(error.value)

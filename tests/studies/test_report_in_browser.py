@@ -7,8 +7,8 @@ import time
 
 import pytest
 
+from influential_bandits.studies.report.content import Analysis, Bars, Finding, HeatMap, Section
 from influential_bandits.studies.report.html import write_report
-from influential_bandits.studies.runner.study import Analysis, Bars, Finding, HeatMap, Section
 
 FLAGS = (
     "--headless=new",

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 
 import pyarrow.parquet as pq
 import pytest
@@ -18,7 +19,7 @@ import influential_bandits as ib
 from influential_bandits import files
 from influential_bandits.studies.runner.running import reproduce
 from influential_bandits.studies.runner.store import StudyFolder
-from influential_bandits.studies.runner.study import Settings, chosen_studies
+from influential_bandits.studies.runner.study import choose_studies
 
 COMMAND = (sys.executable, "-m", "influential_bandits.cli", "reproduce", "figure-1b")
 # Eight pieces of a tenth of a second or more.
@@ -27,7 +28,7 @@ OPTIONS = ("--quick", "--seeds", "40", "--max-horizon", "100000")
 
 
 def play(out, size="tiny", **changes):
-    return reproduce(chosen_studies(["figure-1b"]), out, size, **changes)
+    return reproduce(choose_studies(["figure-1b"]), out, size, **changes)
 
 
 def same_table(one, other):
@@ -198,8 +199,8 @@ def open_all(held):
 def test_too_many_open_files_cost_no_piece(tmp_path, tiny, refused):
     out, _ = tiny
     shutil.copytree(out / "figure-1b", tmp_path / "figure-1b")
-    (study,) = chosen_studies(["figure-1b"])
-    folder = StudyFolder(tmp_path, study, study.settings["tiny"])
+    (study,) = choose_studies(["figure-1b"])
+    folder = StudyFolder(tmp_path, study.name, asdict(study.settings["tiny"]))
     before = stamps(tmp_path / "figure-1b" / "pieces")
     held = []
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -208,7 +209,7 @@ def test_too_many_open_files_cost_no_piece(tmp_path, tiny, refused):
         open_all(held)
         for name in before:
             with refused(ib.errors.InvalidInput, "Too many open files"):
-                folder.piece(name.removesuffix(".parquet"))
+                folder.read(name.removesuffix(".parquet"))
     finally:
         for descriptor in held:
             os.close(descriptor)
@@ -265,13 +266,12 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path, refused):
 
 
 def test_pieces_come_back_as_they_were_kept(tmp_path):
-    (study,) = chosen_studies(["figure-1b"])
-    folder = StudyFolder(tmp_path, study, Settings(2, 10**4))
+    folder = StudyFolder(tmp_path, "figure-1b", {"seeds": 2})
     rows = {"policy": ["LCB", "LCB"], "horizon": [1, 2], "regret": [0.1, float("nan")]}
     assert not folder.has("a")
-    folder.keep("a", rows)
+    folder.write("a", rows)
     assert folder.has("a")
-    back = folder.piece("a")
+    back = folder.read("a")
     assert back["policy"].tolist() == rows["policy"]
     assert back["horizon"].tolist() == rows["horizon"]
     assert [x.hex() for x in back["regret"].tolist()] == [x.hex() for x in rows["regret"]]

@@ -20,18 +20,12 @@ import pytest
 from report_files import KEYS, png_size
 
 import influential_bandits as ib
-import influential_bandits.studies
-from influential_bandits.studies.report.text import interval, markdown_table, number
-from influential_bandits.studies.runner.running import reproduce, summary_rows
-from influential_bandits.studies.runner.study import (
-    SIZES,
-    Analysis,
-    Finding,
-    Section,
-    Settings,
-    all_studies,
-    chosen_studies,
-)
+import influential_bandits.studies.paper
+from influential_bandits.studies.report.content import Analysis, Finding, Section
+from influential_bandits.studies.report.results import summarise
+from influential_bandits.studies.report.text import format_findings, interval, number
+from influential_bandits.studies.runner.running import reproduce
+from influential_bandits.studies.runner.study import Settings, choose_studies, find_studies
 
 NAMES = ["figure-1a", "figure-1b", "figure-4", "lower-bounds", "easy-instances"]
 
@@ -69,12 +63,12 @@ def findings(tiny):
 
 
 def test_the_studies_are_the_modules_that_have_one():
-    package = influential_bandits.studies
+    package = influential_bandits.studies.paper
     modules = [
         import_module(f"{package.__name__}.{module.name}")
         for module in pkgutil.iter_modules(package.__path__)
     ]
-    found = all_studies()
+    found = find_studies()
     theirs = {m.STUDY.name: m.STUDY for m in modules if hasattr(m, "STUDY")}
     assert theirs == found
     assert list(found) == NAMES, "in the order of the paper, ours last"
@@ -83,16 +77,16 @@ def test_the_studies_are_the_modules_that_have_one():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_study_has_every_size_and_one_line(name):
-    study = all_studies()[name]
-    assert set(study.settings) == set(SIZES)
-    assert 10 < len(study.line) < 100
-    assert "\n" not in study.line
+    study = find_studies()[name]
+    assert set(study.settings) == {"full", "quick", "tiny"}
+    assert 10 < len(study.description) < 100
+    assert "\n" not in study.description
     assert all(isinstance(settings, Settings) for settings in study.settings.values())
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_pieces_of_a_study_have_names_of_their_own_for_files(name):
-    study = all_studies()[name]
+    study = find_studies()[name]
     for settings in study.settings.values():
         pieces = [piece.name for piece in study.pieces(settings)]
         assert len(set(pieces)) == len(pieces) > 1
@@ -100,14 +94,14 @@ def test_the_pieces_of_a_study_have_names_of_their_own_for_files(name):
 
 
 def test_no_name_means_all_and_a_name_twice_means_once():
-    assert [study.name for study in chosen_studies([])] == NAMES
-    chosen = chosen_studies(["figure-4", "figure-1a", "figure-4"])
+    assert [study.name for study in choose_studies([])] == NAMES
+    chosen = choose_studies(["figure-4", "figure-1a", "figure-4"])
     assert [study.name for study in chosen] == ["figure-4", "figure-1a"]
 
 
 def test_an_unknown_study_is_refused_with_the_known_ones(refused):
     with refused(ib.errors.InvalidInput, "'figure-2'", *NAMES):
-        chosen_studies(["figure-1a", "figure-2"])
+        choose_studies(["figure-1a", "figure-2"])
 
 
 # --- what they find ---
@@ -118,7 +112,7 @@ def test_every_study_has_findings_with_the_right_fields(tiny):
     assert [part.name for part in results] == NAMES
     for part in results:
         analysis = part.analysis
-        assert part.settings == dataclasses.asdict(all_studies()[part.name].settings["tiny"])
+        assert part.settings == dataclasses.asdict(find_studies()[part.name].settings["tiny"])
         assert analysis.findings
         assert analysis.figures
         assert analysis.notes
@@ -275,7 +269,7 @@ def test_the_data_is_tidy(name, tiny):
 @pytest.mark.parametrize("name", NAMES)
 def test_the_data_is_what_the_pieces_hold_and_says_where_it_is_from(name, tiny):
     out, _ = tiny
-    study = all_studies()[name]
+    study = find_studies()[name]
     pieces = [
         columns(out / name / "pieces" / f"{piece.name}.parquet")
         for piece in study.pieces(study.settings["tiny"])
@@ -333,7 +327,7 @@ def test_the_summary_for_programs_has_every_finding(tiny):
     summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
     assert isinstance(summary, list)
     assert all(list(row) == KEYS for row in summary)
-    assert summary == json.loads(json.dumps(summary_rows(results)))
+    assert summary == json.loads(json.dumps(summarise(results)))
     expected = [(part.name, f.claim) for part in results for f in part.analysis.findings]
     assert [(row["study"], row["claim"]) for row in summary] == expected
     assert {row["verdict"] for row in summary} <= {"reproduced", "differs", "ours"}
@@ -346,7 +340,7 @@ def test_the_report_holds_everything(tiny):
     for study in results:
         analysis = study.analysis
         assert f'<section id="{study.name}">' in page
-        assert study.line in text
+        assert study.description in text
         for finding in analysis.findings:
             assert text.count(finding.claim) >= 2, "once in the summary, once in its section"
             for part in (finding.reason, finding.fitted, number(finding.ours), interval(finding)):
@@ -368,7 +362,7 @@ def test_nothing_temporary_is_left(tiny):
 
 def test_the_table_for_the_terminal_escapes_bars():
     analysis = Analysis([Finding("max|A| is small", 1.0, 2, 0.5, 1.5, "differs")], [])
-    table = markdown_table([Section("figure-1a", "", {}, analysis)])
+    table = format_findings([Section("figure-1a", "", {}, analysis)])
     expected = r"| figure-1a | max\|A\| is small | 2 | 1 | 0.5 … 1.5 | differs |"
     assert table.splitlines()[-1] == expected
 
@@ -386,7 +380,7 @@ def test_numbers_are_short(value, text):
 
 def test_another_folder_and_other_threads_give_the_same_bits(tiny, tmp_path):
     out, _ = tiny
-    chosen = chosen_studies(["figure-1a", "figure-1b"])
+    chosen = choose_studies(["figure-1a", "figure-1b"])
     for threads in (1, 2):
         again = reproduce(
             chosen, tmp_path / str(threads), "tiny", execution=ib.LocalExecution(threads)
@@ -402,7 +396,7 @@ def test_another_folder_and_other_threads_give_the_same_bits(tiny, tmp_path):
 
 
 def test_seeds_and_horizon_can_be_chosen(tmp_path):
-    (study,) = chosen_studies(["figure-1b"])
+    (study,) = choose_studies(["figure-1b"])
     (section,) = reproduce([study], tmp_path, "quick", seeds=3, max_horizon=10**4)
     assert (section.settings["seeds"], section.settings["max_horizon"]) == (3, 10**4)
     data = columns(tmp_path / "figure-1b" / "data.parquet")
@@ -423,5 +417,5 @@ def test_settings_without_meaning_are_refused_before_anything_is_written(
     changes, mentions, tmp_path, refused
 ):
     with refused(ib.errors.InvalidInput, *mentions):
-        reproduce(chosen_studies(["figure-1a"]), tmp_path / "out", "tiny", **changes)
+        reproduce(choose_studies(["figure-1a"]), tmp_path / "out", "tiny", **changes)
     assert not (tmp_path / "out").exists()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+from influential_bandits.errors import InvalidInput
 
 Out = Annotated[Path, typer.Option(help="Folder for the results.")]
 Jobs = Annotated[
@@ -79,3 +82,32 @@ class DelayLaw(Enum):
     fixed = "fixed"
     uniform = "uniform"
     geometric = "geometric"
+
+
+def split_list(texts: Iterable[str] | None) -> list[str]:
+    """Return what stands between commas, except for commas within brackets."""
+    parts = []
+    for text in texts or ():
+        part, depth = "", 0
+        for character in text + ",":
+            depth += (character in "([") - (character in ")]")
+            if character == "," and depth <= 0:
+                parts.append(part.strip())
+                part = ""
+            else:
+                part += character
+        parts.append(part.strip(" ,"))
+    return [part for part in parts if part]
+
+
+def parse_horizons(texts: Iterable[str] | None) -> list[int]:
+    """Return horizons, separated by commas and written as 1000, 1_000 or 1e3."""
+    horizons: list[Any] = []  # whole or not is checked with all other horizons
+    for text in split_list(texts):
+        try:
+            horizons.append(float(text.replace("_", "")))
+        except ValueError:
+            raise InvalidInput(
+                f"horizons must be whole numbers such as 1000 or 1e6, got {text!r}"
+            ) from None
+    return horizons

@@ -25,14 +25,18 @@ def require_installed(engine: Engine, *modules: str) -> None:
     require_packages(*modules, *(CLUSTER if engine is Engine.dask else ()))
 
 
+def check_count(option: str, value: int) -> None:
+    """Raise an error that names the option unless its value is at least 1."""
+    if value < 1:
+        raise InvalidInput(f"{option} must be at least 1, got {value}")
+
+
 def choose_execution(
     engine: Engine, scheduler: str | None, jobs: int | None, processes: int = 1
 ) -> Any:
     """Return where a command's work is to be done."""
-    from influential_bandits.checks import whole_number
-
     if jobs is not None:
-        jobs = whole_number("jobs", jobs, 1)
+        check_count("jobs", jobs)
     if engine is Engine.local:
         if scheduler is not None:
             raise InvalidInput("--scheduler is for --engine dask")

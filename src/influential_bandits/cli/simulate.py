@@ -1,4 +1,4 @@
-"""Commands for instances of one's own: play on them, and look into them."""
+"""Commands for instance files: simulate, inspect, and warm-up."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def simulate(
     horizon: Annotated[int, typer.Option(help="Number of rounds.")] = 10_000,
     noise: Annotated[NoiseKind, typer.Option(help="Noise on the losses.")] = NoiseKind.gaussian,
     sigma: Annotated[
-        float, typer.Option(help="Standard deviation of the noise; of uniform noise the bound.")
+        float, typer.Option(help="Standard deviation of Gaussian noise, bound of uniform noise.")
     ] = 1.0,
     seeds: Annotated[int, typer.Option(help="Number of seeds.")] = 10,
     delay: Annotated[int, typer.Option(help="Rounds until a loss is known.")] = 0,
@@ -76,25 +76,26 @@ def simulate(
     several = len(instances) > 1 or any(path.is_dir() for path in instances)
     require_installed(engine, *(["matplotlib", "pyarrow"] if several or out is not None else []))
     with stoppable(CONTINUES.format(folder) if several else "nothing was saved"):
-        from influential_bandits.studies.instances.many_files import instance_files, play_files
-        from influential_bandits.studies.instances.one_file import Rules, play_file
+        from influential_bandits.simulation.scenario import Scenario
+        from influential_bandits.studies.instances.play import (
+            PlaySettings,
+            list_instance_files,
+            make_noise,
+            play_file,
+            play_files,
+        )
 
-        practice = {
-            "delay": delay,
-            "delay_law": delay_law.value,
-            "batch": batch,
-            "eligible": eligible,
-        }
-        rules = Rules.of(horizon, noise.value, sigma, seeds, practice)
-        files = instance_files(instances)
+        scenario = Scenario(delay=delay, delay_law=delay_law.value, batch=batch, eligible=eligible)
+        settings = PlaySettings(horizon, make_noise(noise.value, sigma), seeds, scenario)
+        files = list_instance_files(instances)
         with (
             choose_execution(engine, scheduler, jobs, processes) as execution,
             print_rest_first(typer.echo),
         ):
             if len(files) == 1:
-                typer.echo(play_file(files[0], names, rules, out, execution))
+                typer.echo(play_file(files[0], names, settings, out, execution))
             else:
-                typer.echo(play_files(files, names, rules, folder, execution))
+                typer.echo(play_files(files, names, settings, folder, execution))
 
 
 @app.command(epilog="Example: influential-bandits inspect instance.json --horizon 1000")
@@ -103,7 +104,7 @@ def inspect(
     horizon: Annotated[int, typer.Option(help="Horizon of the optimum to show.")] = 10_000,
 ) -> None:
     """Show how hard an instance is, its optimum, and its spectrum."""
-    from influential_bandits.studies.instances.one_file import describe_file
+    from influential_bandits.studies.instances.describe import describe_file
 
     typer.echo(describe_file(instance, horizon))
 

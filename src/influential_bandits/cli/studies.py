@@ -15,10 +15,13 @@ from influential_bandits.cli.options import (
     Processes,
     Scheduler,
     Seed,
+    parse_horizons,
+    split_list,
 )
 from influential_bandits.cli.running import (
     CONTINUES,
     REPORT,
+    check_count,
     choose_execution,
     print_report_place,
     print_rest_first,
@@ -61,26 +64,26 @@ def reproduce(
     require_installed(engine, *REPORT)
     size = "tiny" if tiny else "quick" if quick else "full"
     with stoppable(CONTINUES.format(out)):
-        from influential_bandits.studies.report.text import markdown_table
+        from influential_bandits.studies.report.text import format_findings
         from influential_bandits.studies.runner.running import reproduce as run
-        from influential_bandits.studies.runner.study import chosen_studies
+        from influential_bandits.studies.runner.study import choose_studies
 
-        chosen = chosen_studies(studies or ())
+        chosen = choose_studies(studies or ())
         with (
             choose_execution(engine, scheduler, jobs, processes) as execution,
-            print_rest_first(lambda rest: print_results(markdown_table(rest), out)),
+            print_rest_first(lambda rest: print_results(format_findings(rest), out)),
         ):
             results = run(chosen, out, size, seeds, max_horizon, execution)
-    print_results(markdown_table(results), out)
+    print_results(format_findings(results), out)
 
 
 @app.command(name="studies")
 def list_studies() -> None:
     """List the studies that reproduce can run, with one line each."""
-    from influential_bandits.studies.runner.study import all_studies
+    from influential_bandits.studies.runner.study import find_studies
 
-    for name, study in all_studies().items():
-        typer.echo(f"{name:16} {study.line}")
+    for name, study in find_studies().items():
+        typer.echo(f"{name:16} {study.description}")
 
 
 @app.command(
@@ -134,34 +137,35 @@ def compare(
     that policy only.
     """
     require_installed(engine, *REPORT)
+    if seeds is not None:
+        check_count("seeds", seeds)
     with stoppable(CONTINUES.format(out)):
         from influential_bandits.studies.arena.compare import compare as run
-        from influential_bandits.studies.arena.report_sections import printed
 
         with (
             choose_execution(engine, scheduler, jobs, processes) as execution,
-            print_rest_first(lambda rest: print_results(printed(rest.contests, rest.notes), out)),
+            print_rest_first(lambda rest: print_results(str(rest), out)),
         ):
             found = run(
-                policies or (),
-                families or (),
-                horizons or (),
-                out,
-                seeds=seeds,
+                split_list(policies) or None,
+                split_list(families) or None,
+                parse_horizons(horizons) or None,
+                n_instances=seeds,
                 quick=quick,
                 data=data,
+                out=out,
                 execution=execution,
             )
-    print_results(printed(found.contests, found.notes), out)
+    print_results(str(found), out)
 
 
 @app.command(name="families")
 def list_families() -> None:
     """List the families of instances that compare can play, with one line each."""
-    from influential_bandits.studies.arena.families import all_lines
+    from influential_bandits.studies.arena.families import describe_families
 
-    for name, line in all_lines().items():
-        typer.echo(f"{name:18} {line}")
+    for name, description in describe_families().items():
+        typer.echo(f"{name:18} {description}")
 
 
 @app.command(
@@ -211,12 +215,12 @@ def movielens(
     with stoppable("nothing was written; a download continues where it was"):
         from influential_bandits.datasets.download import fetch_movielens
         from influential_bandits.studies.logs.movielens import study_movielens
-        from influential_bandits.studies.report.text import markdown_table
+        from influential_bandits.studies.report.text import format_findings
 
         path = data if data is not None else fetch_movielens(str(download))
         with choose_execution(engine, scheduler, jobs) as where:
             sections = study_movielens(
                 path, out, min_ratings, seed, permutations, most_events, execution=where
             )
-        typer.echo(markdown_table(sections))
+        typer.echo(format_findings(sections))
     print_report_place(out)

@@ -16,7 +16,7 @@ from rich.progress import (
     Progress as Bar,
 )
 
-__all__ = ["Progress"]
+__all__ = ["Progress", "is_watched"]
 
 LONG = 1.0  # seconds of work before a progress bar appears by itself
 
@@ -44,7 +44,7 @@ class Progress:
         """Draw the bar if it is time."""
         if self._bar is None:
             late = time.monotonic() - self._started > LONG
-            if self.wanted or (self.wanted is None and late and _is_watched()):
+            if self.wanted or (self.wanted is None and late and is_watched()):
                 columns = (
                     SpinnerColumn(),
                     TextColumn("{task.description}"),
@@ -65,6 +65,6 @@ class Progress:
             self._bar.stop()
 
 
-def _is_watched() -> bool:
+def is_watched() -> bool:
     """Tell whether a progress bar would be seen, and not fill a file."""
     return sys.stderr.isatty() or Console(stderr=True).is_jupyter

@@ -266,7 +266,7 @@ class EventLog(Frozen):
         columns: dict[str, Any] = {"instance": who}
         columns["item"] = [members.items[n] for n in item]
         if not members.single or members.items != members.arm_names:
-            arms = [list(members.weights_of(n)) for n in range(len(members.items))]
+            arms = [list(members.weights(n)) for n in range(len(members.items))]
             columns["arms"] = [arms[n] for n in item]
         if self.time is not None:
             columns["time"] = self.time
@@ -349,9 +349,9 @@ def _sort(
     offsets = np.zeros(len(labels) + 1, np.int64)
     np.cumsum(np.bincount(who, minlength=len(labels)), out=offsets[1:])
     if time is not None or not bool((who[1:] >= who[:-1]).all()):
-        order = _order(who, np.zeros(0) if time is None else time, offsets)
-        what, loss = what[order], loss[order]
-        time = None if time is None else time[order]
+        clock = np.zeros(0) if time is None else time
+        what, loss, clock = _sort_events(who, what, loss, clock, offsets)
+        time = None if time is None else clock
     return offsets, what, loss, time
 
 
@@ -425,22 +425,27 @@ def _ranges(starts: Ints, lengths: Ints) -> Ints:
 
 
 @kernel
-def _order(who: Ints, time: Floats, offsets: Ints) -> Ints:
-    """Return event numbers by instance, then time (if there is any), then as given."""
-    order = np.empty(who.size, np.int64)
+def _sort_events(
+    who: Ints, what: npt.NDArray[np.int32], loss: Floats, time: Floats, offsets: Ints
+) -> tuple[npt.NDArray[np.int32], Floats, Floats]:
+    """Return items, losses and times by instance, then time (if there is any), then as given."""
+    items, losses, times = np.empty_like(what), np.empty_like(loss), np.empty_like(time)
     cursor = offsets[:-1].copy()
     for n in range(who.size):
-        order[cursor[who[n]]] = n
+        place = cursor[who[n]]
         cursor[who[n]] += 1
+        items[place] = what[n]
+        losses[place] = loss[n]
+        if time.size > 0:
+            times[place] = time[n]
     if time.size > 0:
         for u in range(offsets.size - 1):
-            mine = order[offsets[u] : offsets[u + 1]]
-            clock = time[mine]
-            ordered = True
-            for n in range(1, clock.size):
-                if clock[n] < clock[n - 1]:
-                    ordered = False
+            start, end = offsets[u], offsets[u + 1]
+            for n in range(start + 1, end):
+                if times[n] < times[n - 1]:
+                    order = np.argsort(times[start:end], kind="mergesort")
+                    items[start:end] = items[start:end][order]
+                    losses[start:end] = losses[start:end][order]
+                    times[start:end] = times[start:end][order]
                     break
-            if not ordered:
-                order[offsets[u] : offsets[u + 1]] = mine[np.argsort(clock, kind="mergesort")]
-    return order
+    return items, losses, times

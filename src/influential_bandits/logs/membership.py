@@ -141,16 +141,12 @@ class Membership(Frozen):
         totals = np.bincount(items, self.weight, minlength=len(self.items))
         return bool((np.abs(totals - 1.0) < 1e-9).all())
 
-    def weights(self, item: str) -> dict[str, float]:
-        """Return the weights of an item by arm."""
+    def weights(self, item: str | int) -> dict[str, float]:
+        """Return the weights of an item, by its name or number, by arm."""
         try:
-            number = self.items.index(item)
+            number = self.items.index(item) if isinstance(item, str) else item
         except ValueError:
             raise InvalidInput(f"there is no item {item!r}") from None
-        return self.weights_of(number)
-
-    def weights_of(self, number: int) -> dict[str, float]:
-        """Return the weights of an item, given by its number, by arm."""
         places = range(int(self.offsets[number]), int(self.offsets[number + 1]))
         return {self.arm_names[self.arm[p]]: float(self.weight[p]) for p in places}
 

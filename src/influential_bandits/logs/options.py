@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 
-from influential_bandits.checks import is_real, shown
+from influential_bandits.checks import is_real, shown, whole_number
 from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.arrays import Floats
 
@@ -61,6 +61,11 @@ class ChunkSizes:
     partition: int = 1_000_000  # events, about
     largest_partition: int = 4_000_000  # events; larger files are repartitioned
 
+    def __post_init__(self) -> None:
+        """Check that all sizes are whole numbers."""
+        for size in fields(self):
+            whole_number(f"{size.name} of ChunkSizes", getattr(self, size.name), 1)
+
 
 @dataclass(frozen=True)
 class ReadingOptions:
@@ -105,6 +110,8 @@ class ReadingOptions:
     def _check_choices(self) -> None:
         if self.bad_rows not in {"error", "drop"}:
             raise InvalidInput(f"bad_rows must be 'error' or 'drop', got {shown(self.bad_rows)}")
+        if not isinstance(self.sizes, ChunkSizes):
+            raise InvalidInput(f"sizes must be ChunkSizes, got {shown(self.sizes)}")
         if self.choose not in {"fractional", "random"}:
             raise InvalidInput(f"choose must be 'fractional' or 'random', got {self.choose!r}")
         if self.categories is not None and not (

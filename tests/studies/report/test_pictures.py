@@ -8,10 +8,10 @@ import pytest
 from report_files import png_size, svg_texts
 
 from influential_bandits.studies.logs.sections import cluster_order, heat_map
+from influential_bandits.studies.report.content import Bars, Figure, Grid, HeatMap, Series
 from influential_bandits.studies.report.interactive import as_html
 from influential_bandits.studies.report.palette import BY_NAME, COLOURS, places
 from influential_bandits.studies.report.static import draw
-from influential_bandits.studies.runner.study import Bars, Figure, Grid, HeatMap, Series
 
 MATRIX = np.array([[2.0, -1.0, 0.5], [-1.0, 1.0, 0.0], [0.5, 0.0, 3.0]])
 PICTURES = {

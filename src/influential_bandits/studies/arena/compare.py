@@ -1,50 +1,44 @@
-"""Compare policies on families of instances: play, measure, and write it all down."""
+"""Compare policies on instances, or on families of instances: play, measure, and rank."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
-from influential_bandits.checks import checked_horizon, whole_number
+from influential_bandits.checks import checked_horizon, shown, whole_number
 from influential_bandits.errors import InvalidInput
 from influential_bandits.execution.base import Execution
 from influential_bandits.execution.local import chosen_execution
-from influential_bandits.files import write_json
 from influential_bandits.memory import require_memory
-from influential_bandits.piece_store import make_folder, require_writable
+from influential_bandits.piece_store import require_writable
 from influential_bandits.policies.contract import Policy, require_labels
 from influential_bandits.policies.registry import policy_from_text
-from influential_bandits.studies.arena.contest import Contest, contest_of, wins
+from influential_bandits.studies.arena.comparison import Comparison, describe_settings
 from influential_bandits.studies.arena.families import (
-    FIRST_INSTANCE,
-    LEARNED,
+    INSTANCES,
+    UNIT,
     Family,
-    chosen_families,
+    choose_families,
 )
-from influential_bandits.studies.arena.report_sections import family_section, overview_section
+from influential_bandits.studies.arena.results import FamilyResult, measure_family
 from influential_bandits.studies.arena.runs import (
-    applies,
-    default_policies,
-    marks_of,
-    pieces,
+    can_play,
+    choose_checkpoints,
+    cut_into_pieces,
+    list_default_policies,
 )
-from influential_bandits.studies.arena.standings import summary_rows
 from influential_bandits.studies.runner.running import (
     Failure,
-    draw_all,
-    finished_rows,
-    left_out,
-    progress_bar,
-    report_failures,
-    write_results,
+    compute_rows,
+    describe_failures,
+    raise_if_failed,
 )
-from influential_bandits.studies.runner.store import StudyFolder, provenance
-from influential_bandits.studies.runner.study import Section
+from influential_bandits.studies.runner.store import RowStore, StudyFolder
+from influential_bandits.world.instance import Instance
+from influential_bandits.world.noise import Noise, require_noise
 
 __all__ = ["Comparison", "compare"]
 
@@ -52,189 +46,251 @@ BYTES_PER_ROW = 40  # of memory at the least: five columns
 HORIZONS = (30, 100, 1000, 10**4, 10**5, 10**6)
 QUICK_INSTANCES = 10
 QUICK_HORIZON = 10**4
-TITLE = "Influential bandits: policies compared"
-INTRODUCTION = (
-    "Every policy meets the same instances and the same noise, so that differences are paired. "
-    "Intervals are 95 % and over instances; references know the instance and are not ranked."
-)
-
-
-@dataclass(frozen=True)
-class FamilySettings:
-    """What the rows of a family depend on beside the policies, instances and horizons."""
-
-    family: str
-    first_instance: int
-    noise: str
-    source: str
-
-
-@dataclass(frozen=True, eq=False)
-class Comparison:
-    """All families, played and measured."""
-
-    contests: list[Contest]
-    sections: list[Section]
-    rows: list[dict[str, Any]]  # of summary.json
-    notes: list[str]
+SEEDS = 10  # of a single instance
 
 
 def compare(
-    policies: Sequence[str],
-    families: Sequence[str],
-    horizons: Sequence[str | int],
-    out: Path,
+    policies: Policy | str | Iterable[Policy | str] | None = None,
+    instances: Instance | Family | str | Iterable[Instance | Family | str] | None = None,
+    horizons: int | Iterable[int] | None = None,
     *,
+    n_instances: int | None = None,
     seeds: int | None = None,
+    noise: Noise | None = None,
     quick: bool = False,
-    data: Path | None = None,
-    execution: Execution | None = None,
-    console: Console | None = None,
+    data: str | Path | None = None,
+    out: str | Path | None = None,
+    execution: Execution | int | None = None,
+    progress: bool | None = None,
 ) -> Comparison:
-    """Play policies on families into a folder; finished pieces found there are taken as they are.
+    """Compare policies on the same instances and the same noise: paired regrets, ranks and wins.
 
     Parameters
     ----------
-    policies, families, horizons
-        By name, those of one's own as ``file.py:name``; where none is named, the defaults.
+    policies : Policy or str, or several, optional
+        A text is as on the command line: ``"MOSS(loss_range=2.0)"``, ``"mine.py:Greedy"``. By
+        default all policies of the package, and two oracles as references.
+    instances : Instance, Family or str, or several, optional
+        Instances of your own, with one number of arms; or families of instances, by name
+        (``"random-3"``, ``"mine.py:tiring"``) or as :class:`Family`. By default all families.
+    horizons : int or iterable of int, optional
+        By default 30, 100, 1,000, … as far as each family goes.
+    n_instances : int, optional
+        Instances of each family; by default 10 to 100, as the family says.
     seeds : int, optional
-        Instances of each family; by default what the family says.
+        Runs of each instance, each with noise of its own: by default one, and ten if you give a
+        single instance. Intervals are over instances; of a single one, over its runs.
+    noise : Noise, optional
+        On the losses of instances of your own; by default normal with σ = 1. Families have theirs.
     quick : bool
-        Few instances and short horizons where none are named.
+        Ten instances and horizons to 10,000, where nothing else is asked for.
+    data : path, optional
+        MovieLens release from which the family ``"movielens"`` is learned.
+    out : path, optional
+        Folder for data, figures and report, as :meth:`Comparison.save` writes them. Finished pieces
+        are kept there too: the same call continues after an interruption, and with another policy
+        plays that policy only.
+    execution : Execution or int, optional
+        Where to compute: a number of threads, or an execution; by default all cores.
+    progress : bool, optional
+        Show a progress bar; by default on terminals and in notebooks.
+
+    Returns
+    -------
+    Comparison
+        Print it, or use ``to_frame()``, ``plot()`` and ``save(folder)``.
+
+    Raises
+    ------
+    Unfinished
+        Some instances failed; ``error.results`` is the comparison without them.
+
+    Examples
+    --------
+    >>> import influential_bandits as ib
+    >>> policies = [ib.LCB(), ib.InfluentialLCB()]
+    >>> found = ib.compare(policies, ib.random_instance(3, seed=6), [100, 10_000])
+    >>> for row in found.rows:
+    ...     print(row["policy"], row["horizon"], row["rank"])
+    LCB 100 2.0
+    LCB 10000 2.0
+    InfluentialLCB 100 1.0
+    InfluentialLCB 10000 1.0
     """
-    players = chosen_policies(policies)
-    wanted = _checked_horizons(horizons)
-    if seeds is not None:
-        seeds = whole_number("seeds", seeds, 1)
-        needed = seeds * len(players) * len(marks_of(wanted or HORIZONS)) * BYTES_PER_ROW
-        require_memory(needed, f"{seeds:,} instances of {len(players)} policies", "ask for fewer")
+    players = _choose_policies(policies)
+    wanted = _check_horizons(horizons)
     where = chosen_execution(execution)
-    named = list(_split(families))
-    require_writable(out)
-    played, notes = chosen_families(named, data)
-    plan = []
-    for family in played:
-        mine = _horizons_of(family, wanted, quick, bool(named))
+    folder = None if out is None else Path(out)
+    if folder is not None:
+        require_writable(folder)
+    families, notes = _choose_families(instances, data, wanted, seeds, noise)
+    matches, more = _plan(families, players, wanted, n_instances, quick, every=instances is None)
+    notes += more
+    stores: list[RowStore] = [
+        RowStore()
+        if folder is None
+        else StudyFolder(folder, match.family.name, describe_settings(match.family))
+        for match in matches
+    ]
+    results: list[FamilyResult] = []
+    failures: list[Failure] = []
+    for match, store in zip(matches, stores, strict=True):
+        able = match.policies
+        pieces = functools.partial(
+            cut_into_pieces, match.family, able, match.horizons, match.n_instances
+        )
+        rows, failed = compute_rows(match.family.name, pieces, store, where, progress)
+        failures += failed
+        if rows is not None:
+            absent = [policy.label for policy in players if policy not in able]
+            results.append(
+                measure_family(
+                    match.family,
+                    match.n_arms,
+                    rows,
+                    able,
+                    match.horizons,
+                    absent,
+                    describe_failures(failed),
+                )
+            )
+    if not results:
+        raise_if_failed(failures, folder)
+    found = Comparison(results, notes)
+    if folder is not None:
+        found.save(folder)
+    raise_if_failed(failures, folder, found)
+    return found
+
+
+@dataclass(frozen=True)
+class _Match:
+    """Who plays on a family, how long and on how many instances."""
+
+    family: Family
+    n_arms: int
+    policies: list[Policy]
+    horizons: list[int]
+    n_instances: int
+
+
+def _plan(
+    families: list[Family],
+    players: list[Policy],
+    wanted: list[int],
+    n_instances: int | None,
+    quick: bool,
+    every: bool,
+) -> tuple[list[_Match], list[str]]:
+    """Return what is to be played, and a line for each family that is left out."""
+    if n_instances is not None:
+        n_instances = whole_number("n_instances", n_instances, 1)
+    matches, notes = [], []
+    for family in families:
+        horizons = _choose_horizons(family, wanted, quick, every)
         first = family.make(0)
-        able = [policy for policy in players if applies(policy, first)]
-        if not mine:
+        able = [policy for policy in players if can_play(policy, first)]
+        if not horizons:
             notes.append(f"{family.name} was left out: it goes to T = {family.largest_horizon:,}")
         elif not able:
             notes.append(f"{family.name} was left out: no policy named has an answer there")
         else:
-            plan.append((family, first.n_arms, able, mine, seeds or _instances(family, quick)))
-    if not plan:
+            number = min(family.instances, QUICK_INSTANCES) if quick else family.instances
+            if n_instances is not None and family.name != INSTANCES:
+                number = n_instances
+            runs = number * family.seeds
+            needed = runs * len(able) * len(choose_checkpoints(horizons)) * BYTES_PER_ROW
+            require_memory(needed, f"{runs:,} runs of {len(able)} policies", "ask for fewer")
+            matches.append(_Match(family, first.n_arms, able, horizons, number))
+    if not matches:
         raise InvalidInput("nothing is left to play: " + "; ".join(notes))
-    folders = [StudyFolder(out, family, _settings(family)) for family, *_ in plan]
-    contests: list[Contest] = []
-    sections: list[Section] = []
-    failures: list[Failure] = []
-    with progress_bar(console) as bar:
-        for (family, arms, able, mine, instances), folder in zip(plan, folders, strict=True):
-            parts = functools.partial(pieces, family, able, mine, instances)
-            rows, failed = finished_rows(family.name, parts, folder, bar, where)
-            failures += failed
-            if rows is None:
-                continue
-            folder.write_rows(rows)
-            absent = [policy.label for policy in players if policy not in able]
-            contests.append(contest_of(family, arms, rows, able, mine, absent))
-            sections.append(family_section(contests[-1]))
-            sections[-1].analysis.notes.extend(left_out(failed))
-            draw_all(sections[-1], folder.path)
-    if not contests:
-        report_failures(failures, out)
-    overview = overview_section(contests, notes)
-    make_folder(out / overview.name)
-    draw_all(overview, out / overview.name)
-    sections.insert(0, overview)
-    summary = [row for contest in contests for row in _rows_of(contest)]
-    write_json(out / "arena.json", _as_data(contests, notes), indent=2)
-    write_results(out, sections, TITLE, INTRODUCTION, summary)
-    found = Comparison(contests, sections, summary, notes)
-    report_failures(failures, out, found)
-    return found
+    return matches, notes
 
 
-def chosen_policies(texts: Iterable[str]) -> list[Policy]:
-    """Return the policies that texts name, separated by commas, or the default ones."""
-    players = list(dict.fromkeys(policy_from_text(text) for text in _split(texts)))
+def _choose_policies(given: Policy | str | Iterable[Policy | str] | None) -> list[Policy]:
+    listed = _list("policies", given, Policy, str)
+    players = [policy_from_text(each) if isinstance(each, str) else each for each in listed]
+    players = list(dict.fromkeys(players))
     require_labels(players)
-    return players or default_policies()
+    return players or list_default_policies()
 
 
-def _split(texts: Iterable[str]) -> Iterable[str]:
-    """Yield the parts between commas, but not those within brackets."""
-    for text in texts:
-        part, depth = "", 0
-        for character in text + ",":
-            depth += (character in "([") - (character in ")]")
-            if character == "," and depth <= 0:
-                if part.strip():
-                    yield part.strip()
-                part = ""
-            else:
-                part += character
-        if part.strip():
-            yield part.strip(" ,")
-
-
-def _checked_horizons(given: Sequence[str | int]) -> list[int]:
-    out = []
-    for text in [part for item in given for part in str(item).split(",") if part.strip()]:
-        try:
-            number = float(text.replace("_", ""))
-        except ValueError:
+def _choose_families(
+    given: Instance | Family | str | Iterable[Instance | Family | str] | None,
+    data: str | Path | None,
+    wanted: list[int],
+    seeds: int | None,
+    noise: Noise | None,
+) -> tuple[list[Family], list[str]]:
+    """Return the families named, or all, and one of the instances given; and notes."""
+    listed = _list("instances", given, Instance, Family, str)
+    own = [each for each in listed if isinstance(each, Instance)]
+    named = [each for each in listed if not isinstance(each, Instance)]
+    if seeds is not None:
+        seeds = whole_number("seeds", seeds, 1)
+    families: list[Family] = []
+    notes: list[str] = []
+    if named or not own:
+        families, notes = choose_families(named, None if data is None else Path(data))
+        families = [replace(family, seeds=seeds or family.seeds) for family in families]
+    if own:
+        if INSTANCES in [family.name for family in families]:
+            raise InvalidInput(f"two families are called {INSTANCES!r}; give one another name")
+        if len({instance.n_arms for instance in own}) > 1:
+            numbers = ", ".join(str(instance.n_arms) for instance in own)
             raise InvalidInput(
-                f"horizons must be whole numbers such as 1000 or 1e6, got {text.strip()!r}"
-            ) from None
-        out.append(checked_horizon(number))
-    return sorted(set(out))
+                f"instances must have one number of arms, got {numbers}; compare them one by one"
+            )
+        families.append(
+            Family(
+                INSTANCES,
+                "One instance of your own" if len(own) == 1 else "Instances of your own",
+                own.__getitem__,
+                len(own),
+                max(wanted, default=10**5),
+                require_noise(noise or UNIT),
+                seeds=seeds or (SEEDS if len(own) == 1 else 1),
+            )
+        )
+    elif noise is not None:
+        raise InvalidInput("noise is for instances of your own; families have theirs")
+    return families, notes
 
 
-def _horizons_of(family: Family, wanted: list[int], quick: bool, named: bool) -> list[int]:
-    """Return the horizons to play; a family named by the user must go as far as they ask."""
+def _check_horizons(given: int | Iterable[int] | None) -> list[int]:
+    if given is None:
+        return []
+    listed: Iterable[object] = given if isinstance(given, Iterable) else [given]
+    return sorted({checked_horizon(each) for each in listed})
+
+
+def _choose_horizons(family: Family, wanted: list[int], quick: bool, every: bool) -> list[int]:
+    """Return the horizons to play; a family that the user named must go as far as they ask."""
     largest = family.largest_horizon
     if not wanted:
         most = min(largest, QUICK_HORIZON) if quick else largest
         return [horizon for horizon in HORIZONS if horizon <= most]
-    if named and wanted[-1] > largest:
+    if not every and wanted[-1] > largest:
         raise InvalidInput(
             f"the family {family.name} goes to T = {largest:,}, got the horizon {wanted[-1]:,}"
         )
     return [horizon for horizon in wanted if horizon <= largest]
 
 
-def _instances(family: Family, quick: bool) -> int:
-    return min(family.instances, QUICK_INSTANCES) if quick else family.instances
-
-
-def _settings(family: Family) -> FamilySettings:
-    return FamilySettings(family.name, FIRST_INSTANCE, repr(family.noise), family.source)
-
-
-def _rows_of(contest: Contest) -> list[dict[str, Any]]:
-    return summary_rows(contest.family.name, contest.found, contest.instances, contest.benchmark)
-
-
-def _as_data(contests: list[Contest], notes: list[str]) -> dict[str, Any]:
-    """Return what summary.json has no place for: families, wins and where it all comes from."""
-    return {
-        "provenance": provenance(),
-        "notes": notes,
-        "families": [
-            asdict(_settings(contest.family))
-            | {
-                "line": contest.family.line,
-                "arms": contest.arms,
-                "instances": contest.instances,
-                "left_out": contest.left_out,
-                "benchmark": contest.benchmark,
-                "horizons": contest.horizons,
-                "absent": contest.absent,
-                "learned": contest.family.name == LEARNED,
-            }
-            for contest in contests
-        ],
-        "wins": wins(contests),
-    }
+def _list(what: str, given: Any, *kinds: type) -> list[Any]:
+    """Return one thing, or several of these kinds, as a list."""
+    if given is None:
+        return []
+    listed = [given] if isinstance(given, kinds) else given
+    names = " or ".join("text" if kind is str else kind.__name__ for kind in kinds)
+    if not isinstance(listed, Iterable):
+        raise InvalidInput(f"{what} must be {names}, or several, got {shown(given)}")
+    listed = list(listed)
+    if not listed:
+        raise InvalidInput(f"{what} are empty; leave them out for all that the package has")
+    for each in listed:
+        if not isinstance(each, kinds):
+            raise InvalidInput(
+                f"each of {what} must be {names}, got {' '.join(shown(each).split())}"
+            )
+    return listed

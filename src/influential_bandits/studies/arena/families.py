@@ -28,17 +28,27 @@ from influential_bandits.world.generators import (
 from influential_bandits.world.instance import Instance
 from influential_bandits.world.noise import GaussianNoise, Noise, NoNoise, require_noise
 
-__all__ = ["FAMILIES", "FIRST_INSTANCE", "LEARNED", "Family", "chosen_families", "found_data"]
+__all__ = [
+    "FAMILIES",
+    "FIRST_INSTANCE",
+    "INSTANCES",
+    "LEARNED",
+    "Family",
+    "choose_families",
+    "describe_families",
+    "find_data",
+]
 
 FIRST_INSTANCE = 1_000_000  # seeds below are free for tuning: the arena never plays them
 LEARNED = "movielens"
+INSTANCES = "instances"  # the family of those that a user gave
 UNIT = GaussianNoise(1.0)
-LEARNED_LINE = (
+LEARNED_DESCRIPTION = (
     "Learned from MovieLens: genres are arms, users of the release the instances; γ = 0.8"
 )
 HOW_TO_GET = (
-    "it is learned from data: pass --data with the folder or zip of a MovieLens release "
-    "(ml-latest-small of grouplens.org will do), or name it in MOVIELENS_DATA"
+    "it is learned from data: pass the folder or zip of a MovieLens release (ml-latest-small of "
+    "grouplens.org will do) as --data (in Python data=), or name it in MOVIELENS_DATA"
 )
 
 
@@ -50,7 +60,7 @@ class Family:
     ----------
     name : str
         For the command line and for folders: letters, digits, ``_``, ``.`` and ``-``.
-    line : str
+    description : str
         What it is, in one line.
     make : function
         From the instance's number 0, 1, 2, … to an :class:`Instance`, always the same one; all
@@ -63,6 +73,8 @@ class Family:
         On the losses; by default normal with σ = 1.
     source : str
         The data that it was learned from, if any.
+    seeds : int
+        Runs of each instance, each with noise of its own.
 
     Examples
     --------
@@ -78,12 +90,13 @@ class Family:
     """
 
     name: str
-    line: str
+    description: str
     make: Callable[[int], Instance]
     instances: int = 30
     largest_horizon: int = 10**5
     noise: Noise = UNIT
     source: str = ""
+    seeds: int = 1
 
     @property
     def is_own(self) -> bool:
@@ -91,7 +104,7 @@ class Family:
         return self.name not in FAMILIES and self.name != LEARNED
 
 
-class Only:
+class OfVerdict:
     """The n-th of the paper's random instances with K = 3 whose difficulty is of one verdict."""
 
     def __init__(self, verdict: str) -> None:
@@ -108,11 +121,11 @@ class Only:
         return random_instance(3, self._found[number])
 
 
-def _random(arms: int, rank: int | None = None) -> Callable[[int], Instance]:
+def _make_random(arms: int, rank: int | None = None) -> Callable[[int], Instance]:
     return lambda number: random_instance(arms, FIRST_INSTANCE + number, rank)
 
 
-def _changed(factor: float = 1.0, memory: float = 1.0) -> Callable[[int], Instance]:
+def _make_changed(factor: float = 1.0, memory: float = 1.0) -> Callable[[int], Instance]:
     """Return the paper's random instances with K = 3, A times a factor, and fading memory."""
 
     def make(number: int) -> Instance:
@@ -122,120 +135,59 @@ def _changed(factor: float = 1.0, memory: float = 1.0) -> Callable[[int], Instan
     return make
 
 
+# name: (how to make an instance, instances by default, largest horizon, noise)
+_SETTINGS: dict[str, tuple[Callable[[int], Instance], int, int, Noise]] = {
+    "random-3": (_make_random(3), 100, 10**6, UNIT),
+    "random-3-quiet": (_make_random(3), 30, 10**6, GaussianNoise(0.1)),
+    "random-3-exact": (_make_random(3), 30, 10**6, NoNoise()),
+    "random-10": (_make_random(10), 50, 10**5, UNIT),
+    "random-20": (_make_random(20), 20, 10**5, UNIT),
+    "random-50": (_make_random(50), 20, 10**4, UNIT),
+    "low-rank": (_make_random(10, rank=3), 30, 10**5, UNIT),
+    "block": (lambda number: block_instance(20, 4, FIRST_INSTANCE + number), 20, 10**5, UNIT),
+    "recovery": (lambda number: recovery_instance(10, FIRST_INSTANCE + number), 30, 10**5, UNIT),
+    "easy": (OfVerdict("easy"), 50, 10**6, UNIT),
+    "hard": (OfVerdict("hard"), 50, 10**6, UNIT),
+    "stationary": (_make_changed(0.0), 30, 10**6, UNIT),
+    "nearly-stationary": (_make_changed(0.001), 30, 10**6, UNIT),
+    "indefinite": (lambda number: indefinite_instance(3, FIRST_INSTANCE + number), 30, 10**6, UNIT),
+    "fading-0.9": (_make_changed(memory=0.9), 30, 10**6, UNIT),
+    "fading-0.99": (_make_changed(memory=0.99), 30, 10**6, UNIT),
+    "prop-2.2": (lambda number: counterexample(), 10, 10**6, NoNoise()),
+    "prop-2.3": (lambda number: linear_lower_bound(number % 2), 10, 10**6, NoNoise()),
+}
+_DESCRIPTIONS = {
+    "random-3": "The paper's random instances, K = 3, σ = 1",
+    "random-3-quiet": "The paper's random instances, K = 3, with little noise: σ = 0.1",
+    "random-3-exact": "The paper's random instances, K = 3, without noise",
+    "random-10": "Random instances, K = 10",
+    "random-20": "Random instances, K = 20",
+    "random-50": "Random instances, K = 50",
+    "low-rank": "Random instances of rank 3, K = 10: some arms can stand in for others",
+    "block": "Twenty arms in four blocks that tire together, as genres may",
+    "recovery": "Ten arms: a pull tires its own arm and lets all others recover",
+    "easy": "Those of the paper's random instances, K = 3, that are certified easy",
+    "hard": "Those of the paper's random instances, K = 3, that are certified hard",
+    "stationary": "No influence: A = 0, K = 3",
+    "nearly-stationary": "Little influence: max|A| = 0.001, K = 3",
+    "indefinite": "Indefinite A, K = 3: some mixes of arms reinforce themselves (Sec. 5.1)",
+    "fading-0.9": "Influence that fades, γ = 0.9: the paper's random instances otherwise",
+    "fading-0.99": "Influence that fades slowly, γ = 0.99: the paper's random instances otherwise",
+    "prop-2.2": "The counterexample on which LCB is nearly quadratic (Prop. 2.2), without noise",
+    "prop-2.3": "The two instances of which one is linear for any policy (Prop. 2.3), in turn, "
+    "without noise",
+}
 FAMILIES = {
-    family.name: family
-    for family in (
-        Family("random-3", "The paper's random instances, K = 3, σ = 1", _random(3), 100, 10**6),
-        Family(
-            "random-3-quiet",
-            "The paper's random instances, K = 3, with little noise: σ = 0.1",
-            _random(3),
-            30,
-            10**6,
-            GaussianNoise(0.1),
-        ),
-        Family(
-            "random-3-exact",
-            "The paper's random instances, K = 3, without noise",
-            _random(3),
-            30,
-            10**6,
-            NoNoise(),
-        ),
-        Family("random-10", "Random instances, K = 10", _random(10), 50, 10**5),
-        Family("random-20", "Random instances, K = 20", _random(20), 20, 10**5),
-        Family("random-50", "Random instances, K = 50", _random(50), 20, 10**4),
-        Family(
-            "low-rank",
-            "Random instances of rank 3, K = 10: some arms can stand in for others",
-            _random(10, rank=3),
-            30,
-            10**5,
-        ),
-        Family(
-            "block",
-            "Twenty arms in four blocks that tire together, as genres may",
-            lambda number: block_instance(20, 4, FIRST_INSTANCE + number),
-            20,
-            10**5,
-        ),
-        Family(
-            "recovery",
-            "Ten arms: a pull tires its own arm and lets all others recover",
-            lambda number: recovery_instance(10, FIRST_INSTANCE + number),
-            30,
-            10**5,
-        ),
-        Family(
-            "easy",
-            "Those of the paper's random instances, K = 3, that are certified easy",
-            Only("easy"),
-            50,
-            10**6,
-        ),
-        Family(
-            "hard",
-            "Those of the paper's random instances, K = 3, that are certified hard",
-            Only("hard"),
-            50,
-            10**6,
-        ),
-        Family("stationary", "No influence: A = 0, K = 3", _changed(0.0), 30, 10**6),
-        Family(
-            "nearly-stationary",
-            "Little influence: max|A| = 0.001, K = 3",
-            _changed(0.001),
-            30,
-            10**6,
-        ),
-        Family(
-            "indefinite",
-            "Indefinite A, K = 3: some mixes of arms reinforce themselves (Sec. 5.1)",
-            lambda number: indefinite_instance(3, FIRST_INSTANCE + number),
-            30,
-            10**6,
-        ),
-        Family(
-            "fading-0.9",
-            "Influence that fades, γ = 0.9: the paper's random instances otherwise",
-            _changed(memory=0.9),
-            30,
-            10**6,
-        ),
-        Family(
-            "fading-0.99",
-            "Influence that fades slowly, γ = 0.99: the paper's random instances otherwise",
-            _changed(memory=0.99),
-            30,
-            10**6,
-        ),
-        Family(
-            "prop-2.2",
-            "The counterexample on which LCB is nearly quadratic (Prop. 2.2), without noise",
-            lambda number: counterexample(),
-            10,
-            10**6,
-            NoNoise(),
-        ),
-        Family(
-            "prop-2.3",
-            "The two instances of which one is linear for any policy (Prop. 2.3), in turn, "
-            "without noise",
-            lambda number: linear_lower_bound(number % 2),
-            10,
-            10**6,
-            NoNoise(),
-        ),
-    )
+    name: Family(name, _DESCRIPTIONS[name], *settings) for name, settings in _SETTINGS.items()
 }
 
 
-def learned_family(path: Path) -> Family:
+def learn_family(path: Path) -> Family:
     """Return the worlds of a MovieLens release's users, the busiest first.
 
-    One interaction is pooled over all users, positive semi-definite and fading by the event; drift
-    is fitted too, so that it is not sold as influence, and left out of the world as noise. Each
-    film has one genre, drawn once, as in the paper: a pull is the rating of one film.
+    One interaction is pooled over all users, positive semi-definite and fading by the event. Drift
+    is fitted too, so that it is not mistaken for influence, and left out of the world as noise.
+    Each film has one genre, drawn once, as in the paper: a pull is the rating of one film.
     """
     log = movielens(path, choose="random", progress=False)
     model = InfluenceModel("psd", memory=0.8, drift=True, ridge=100.0, pooling="full").fit(log)
@@ -245,10 +197,10 @@ def learned_family(path: Path) -> Family:
         return model.instance(busiest[number % len(busiest)], without_drift=True)
 
     source = f"{log.about['release']}, {len(log):,} ratings"
-    return Family(LEARNED, LEARNED_LINE, make, 20, 10**5, model.noise(), source)
+    return Family(LEARNED, LEARNED_DESCRIPTION, make, 20, 10**5, model.noise(), source)
 
 
-def found_data(given: Path | None) -> Path | None:
+def find_data(given: Path | None) -> Path | None:
     """Return the MovieLens release to learn from: the one given, or what the environment names."""
     if given is not None:
         if not given.exists():
@@ -261,73 +213,86 @@ def found_data(given: Path | None) -> Path | None:
     return small[-1] if small else Path(named)
 
 
-def chosen_families(
-    names: Iterable[str], data: Path | None = None
+def choose_families(
+    wanted: Iterable[str | Family], data: Path | None = None
 ) -> tuple[list[Family], list[str]]:
-    """Return the families of these names, or all, and a line for each that had to be left out.
+    """Return these families, or all, and a line for each that had to be left out.
 
-    Names are those of the package, or ``module:name`` and ``file.py:name`` of the user's.
+    A text is a name of the package, or ``module:name`` or ``file.py:name`` of the user's.
     """
-    wanted = list(dict.fromkeys(names))
-    own = {name: own_family(name) for name in wanted if split_reference(name) is not None}
-    for name in wanted:
-        if name not in (*FAMILIES, LEARNED, *own):
-            raise InvalidInput(
-                f"unknown family {name!r}; there are {', '.join(all_lines())}; one of your own is "
-                "named with its file or module, as in mine.py:tiring"
-            )
-    called = [own[name].name if name in own else name for name in wanted]
-    twice = [name for n, name in enumerate(called) if name in called[:n]]
+    named = list(dict.fromkeys(wanted))
+    path = find_data(data) if LEARNED in named or not named else None
+    if LEARNED in named and path is None:
+        raise InvalidInput(f"the family {LEARNED} is not at hand: {HOW_TO_GET}")
+    families = [
+        family if isinstance(family, Family) else _find_family(family, path)
+        for family in (named or (*FAMILIES, *([LEARNED] if path else ())))
+    ]
+    families = [_check_family(family) for family in families]
+    names = [family.name for family in families]
+    twice = [name for n, name in enumerate(names) if name in names[:n]]
     if twice:
         raise InvalidInput(f"two families are called {twice[0]!r}; give one another name")
-    path = found_data(data) if LEARNED in wanted or not wanted else None
-    if LEARNED in wanted and path is None:
-        raise InvalidInput(f"the family {LEARNED} is not at hand: {HOW_TO_GET}")
-    known = FAMILIES | own
-    families = [known[name] for name in wanted or FAMILIES if name != LEARNED]
-    if path is not None:
-        place = wanted.index(LEARNED) if wanted else len(families)
-        families.insert(place, learned_family(path))
-        return families, []
-    return families, [] if wanted else [f"{LEARNED} was left out: {HOW_TO_GET}"]
+    left_out = [] if named or path else [f"{LEARNED} was left out: {HOW_TO_GET}"]
+    return families, left_out
 
 
-def own_family(text: str) -> Family:
-    """Return the family that the user wrote: a :class:`Family`, or its ``make`` alone."""
-    home, name = split_reference(text) or ("", text)
+def _find_family(text: str, path: Path | None) -> Family:
+    """Return a family of the package, or the user's: a :class:`Family`, or its ``make`` alone."""
+    if text == LEARNED and path is not None:
+        return learn_family(path)
+    if text in FAMILIES:
+        return FAMILIES[text]
+    reference = split_reference(text)
+    if reference is None:
+        raise InvalidInput(
+            f"unknown family {text!r}; there are {', '.join(describe_families())}; one of your own "
+            "is named with its file or module, as in mine.py:tiring"
+        )
+    home, name = reference
     if not name.isidentifier():
         raise InvalidInput(f"name the family itself, as in {home}:tiring, got {text!r}")
     found = find_object(home, name)
-    if not isinstance(found, Family):
-        if not callable(found) or isinstance(found, type):
-            raise InvalidInput(
-                f"{text} is no family but {found!r:.60}; expected a Family, or a function from the "
-                "number 0, 1, 2, … to an Instance"
-            )
-        line = (inspect.getdoc(found) or f"{name} of {home}").splitlines()[0]
-        found = Family(name.replace("_", "-"), line, found)
-    if re.fullmatch(r"\w[\w.-]*", str(found.name), re.ASCII) is None:
+    if isinstance(found, Family):
+        return found
+    if not callable(found) or isinstance(found, type):
         raise InvalidInput(
-            f"{text} is called {found.name!r}, but its name becomes a folder: take letters, "
+            f"{text} is no family but {found!r:.60}; expected a Family, or a function from the "
+            "number 0, 1, 2, … to an Instance"
+        )
+    description = (inspect.getdoc(found) or f"{name} of {home}").splitlines()[0]
+    return Family(name.replace("_", "-"), description, found)
+
+
+def _check_family(family: Family) -> Family:
+    """Return a family that can be played: one of the user's with checks of what it makes."""
+    if family is FAMILIES.get(family.name) or family.name == LEARNED:
+        return family
+    if re.fullmatch(r"\w[\w.-]*", str(family.name), re.ASCII) is None:
+        raise InvalidInput(
+            f"a family is called {family.name!r}, but its name becomes a folder: take letters, "
             "digits, _, . and -"
         )
-    if not found.is_own:
-        raise InvalidInput(f"{text} is called {found.name!r}, like a family of the package")
+    if not family.is_own:
+        raise InvalidInput(
+            f"a family of yours is called {family.name!r}, like a family of the package"
+        )
     return replace(
-        found,
-        make=_Checked(text, found.make),
-        instances=whole_number(f"instances of {text}", found.instances, 1),
-        largest_horizon=checked_horizon(found.largest_horizon),
-        noise=require_noise(found.noise),
+        family,
+        make=_CheckedMake(family.name, family.make),
+        instances=whole_number(f"instances of {family.name}", family.instances, 1),
+        largest_horizon=checked_horizon(family.largest_horizon),
+        noise=require_noise(family.noise),
+        seeds=whole_number(f"seeds of {family.name}", family.seeds, 1),
     )
 
 
-class _Checked:
+class _CheckedMake:
     """Makes the user's instances, and says which one could not be made, and why."""
 
-    def __init__(self, text: str, make: Callable[[int], Instance]) -> None:
-        self.text, self.make = text, make
-        self.arms: int | None = None
+    def __init__(self, family: str, make: Callable[[int], Instance]) -> None:
+        self.family, self.make = family, make
+        self.n_arms: int | None = None
 
     def __call__(self, number: int) -> Instance:
         """Return the instance of this number."""
@@ -335,21 +300,23 @@ class _Checked:
             made = self.make(number)
         except Exception as error:
             raise InvalidInput(
-                f"{self.text} could not make instance {number}: {type(error).__name__}: {error}"
+                f"{self.family} could not make instance {number}: {type(error).__name__}: {error}"
             ) from error
         if not isinstance(made, Instance):
             raise InvalidInput(
-                f"{self.text} must make an Instance for each number, got {made!r:.60} for {number}"
+                f"{self.family} must make an Instance for each number, got {made!r:.60} for "
+                f"{number}"
             )
-        self.arms = self.arms or made.n_arms
-        if made.n_arms != self.arms:
+        self.n_arms = self.n_arms or made.n_arms
+        if made.n_arms != self.n_arms:
             raise InvalidInput(
-                f"{self.text} must make instances of one number of arms, got {self.arms}, and "
+                f"{self.family} must make instances of one number of arms, got {self.n_arms}, and "
                 f"{made.n_arms} for instance {number}"
             )
         return made
 
 
-def all_lines() -> dict[str, str]:
+def describe_families() -> dict[str, str]:
     """Return what each family is, by name."""
-    return {family.name: family.line for family in FAMILIES.values()} | {LEARNED: LEARNED_LINE}
+    own = {family.name: family.description for family in FAMILIES.values()}
+    return own | {LEARNED: LEARNED_DESCRIPTION}

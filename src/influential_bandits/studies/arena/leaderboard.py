@@ -12,7 +12,7 @@ import numpy as np
 from influential_bandits.errors import InvalidInput
 from influential_bandits.files import read_json, write_atomically, write_text
 from influential_bandits.piece_store import make_folder
-from influential_bandits.studies.report.text import number
+from influential_bandits.studies.report.text import format_table, number
 
 __all__ = ["write_leaderboard"]
 
@@ -122,17 +122,17 @@ def _overall(rows: list[Row], about: dict[str, Any]) -> str:
         return alone, sum(row["within_interval_of_lowest"] for row in mine)
 
     head = ["policy", "mean rank", "lowest", "lowest or within", *(f"T = {t:,}" for t in horizons)]
-    lines = [_line(head), "|---" + "|---:" * (len(head) - 1) + "|"]
+    lines = []
     for name in sorted(names, key=lambda name: mean_rank(name, None)):
         lowest, within = firsts(name)
         ranks = [f"{mean_rank(name, horizon):.1f}" for horizon in horizons]
         cells = [f"{mean_rank(name, None):.1f}", f"{lowest}/{len(last)}", f"{within}/{len(last)}"]
-        lines.append(_line([name, *cells, *ranks]))
-    told = (
+        lines.append([name, *cells, *ranks])
+    text = (
         "Mean ranks at the largest horizon of each family, on how many families a policy is the "
         "lowest, or not apart from the lowest by the paired interval; then mean ranks by horizon."
     )
-    return told + "\n\n" + "\n".join(lines)
+    return text + "\n\n" + format_table(head, lines)
 
 
 def _family(family: dict[str, Any], rows: list[Row], images: str) -> list[str]:
@@ -145,22 +145,22 @@ def _family(family: dict[str, Any], rows: list[Row], images: str) -> list[str]:
     shown = ranked[:SHOWN] + [row["policy"] for row in order if row["reference"]]
     cells = {(row["policy"], row["horizon"]): row for row in rows}
     head = ["policy", *(f"T = {t:,}" for t in family["horizons"]), "slope", "regret/T, 99 %"]
-    lines = [_line(head), "|---" + "|---:" * (len(head) - 1) + "|"]
+    lines = []
     for name in shown:
         final = cells[name, last]
         slope = "" if final["slope"] is None else f"{final['slope']:.2f}"
         tail = number(final["regret_per_round_99"])
         means = [_cell(cells[name, t]) for t in family["horizons"]]
-        lines.append(_line([_name(final), *means, slope, tail]))
+        lines.append([_name(final), *means, slope, tail])
     more = f" {len(ranked) - SHOWN} more are in the results." if len(ranked) > SHOWN else ""
-    told = (
-        f"{family['line']}. {family['instances']} runs, {family['noise']}; "
+    text = (
+        f"{family['description']}. {family['instances']} runs, {family['noise']}; "
         f"{AGAINST[family['benchmark']]}. Slopes from T = {rows[0]['slope_from']:,} on.{more}"
     )
     if family["source"]:
-        told += f" Learned from {family['source']}."
+        text += f" Learned from {family['source']}."
     picture = f"![Regret against the horizon, {family['family']}]({images}/{family['family']}.svg)"
-    return [f"## {family['family']}", told, "\n".join(lines), picture]
+    return [f"## {family['family']}", text, format_table(head, lines), picture]
 
 
 def _name(row: Row) -> str:
@@ -174,7 +174,3 @@ def _cell(row: Row) -> str:
     elif row["within_interval_of_lowest"]:
         mean += "\\*"
     return f"{mean} ({number(row['low'])} … {number(row['high'])})"
-
-
-def _line(cells: list[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from html import escape
+
 import numpy as np
 
-from influential_bandits.studies.arena.contest import (
-    Contest,
-    contenders,
-    horizon_ranks,
-    last_ranks,
-    wins,
+from influential_bandits.studies.arena.results import (
+    FamilyResult,
+    list_contenders,
+    rank_at_largest_horizon,
+    rank_by_horizon,
+    share_wins,
 )
 from influential_bandits.studies.arena.runs import BOUND
 from influential_bandits.studies.arena.standings import FITTED_FROM, mean_interval
-from influential_bandits.studies.report.text import number
-from influential_bandits.studies.runner.study import (
+from influential_bandits.studies.report.content import (
     Analysis,
     Figure,
     Finding,
@@ -24,23 +26,24 @@ from influential_bandits.studies.runner.study import (
     Series,
     Table,
 )
+from influential_bandits.studies.report.text import format_table, number
 
 SHOWN = 4  # lines of a figure that have a colour, and rows of a printed table
 ALWAYS_SHOWN = ("InfluentialLCB",)  # the paper's own
 
 
-def family_section(contest: Contest) -> Section:
-    """Tell how policies did on one family."""
-    family, found = contest.family, contest.found
+def make_family_section(result: FamilyResult) -> Section:
+    """Return the section of one family."""
+    family, found = result.family, result.standings
     settings = {
-        "arms": contest.arms,
-        "instances": contest.instances,
+        "arms": result.n_arms,
+        "instances": result.n_instances,
         "noise": family.noise,
-        "against": contest.benchmark,
+        "against": result.benchmark,
     }
     if family.source:
         settings["source"] = family.source
-    findings = [_lowest(contest, h) for h in _told(contest.horizons)]
+    findings = [_find_lowest(result, h) for h in _choose_rows(result.horizons)]
     last = len(found.horizons) - 1
     best = int(found.lowest[last])
     if np.isfinite(found.slope[best, last]):
@@ -55,14 +58,14 @@ def family_section(contest: Contest) -> Section:
         )
     analysis = Analysis(
         findings if found.contender.any() else [],
-        [_curves(contest)],
-        _notes(contest),
-        [_mean_table(contest), _detail_table(contest)],
+        [_draw_curves(result)],
+        _list_notes(result),
+        [_mean_table(result), _detail_table(result)],
     )
-    return Section(family.name, family.line, settings, analysis)
+    return Section(family.name, family.description, settings, analysis)
 
 
-def _told(horizons: list[int]) -> list[int]:
+def _choose_rows(horizons: list[int]) -> list[int]:
     """Return the places of the horizons worth a line: a short one, and the last."""
     short = [h for h, horizon in enumerate(horizons[:-1]) if horizon == FITTED_FROM]
     return [*short, len(horizons) - 1]
@@ -72,8 +75,8 @@ def _or_none(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def _lowest(contest: Contest, h: int) -> Finding:
-    found = contest.found
+def _find_lowest(result: FamilyResult, h: int) -> Finding:
+    found = result.standings
     best = int(found.lowest[h])
     low, high = (float(side[best, h]) for side in found.interval)
     close = [
@@ -87,43 +90,35 @@ def _lowest(contest: Contest, h: int) -> Finding:
     return Finding(claim, found.policies[best], reason=mean + beside)
 
 
-def ordered(contest: Contest) -> list[int]:
-    """Return the policies by mean regret at the largest horizon, contenders before references."""
-    found = contest.found
-    return sorted(
-        range(len(found.policies)), key=lambda p: (not found.contender[p], found.mean[p, -1])
-    )
-
-
-def _cell(contest: Contest, p: int, h: int) -> str:
-    found = contest.found
+def _cell(result: FamilyResult, p: int, h: int) -> str:
+    found = result.standings
     low, high = (side[p, h] for side in found.interval)
     return f"{found.mean[p, h]:.3g} ({low:.3g} … {high:.3g})"
 
 
-def _mean_table(contest: Contest) -> Table:
-    header = ["policy", *(f"T = {horizon:,}" for horizon in contest.horizons)]
+def _mean_table(result: FamilyResult) -> Table:
+    header = ["policy", *(f"T = {horizon:,}" for horizon in result.horizons)]
     rows = [
-        [_name(contest, p), *(_cell(contest, p, h) for h in range(len(contest.horizons)))]
-        for p in ordered(contest)
+        [_name(result, p), *(_cell(result, p, h) for h in range(len(result.horizons)))]
+        for p in result.order
     ]
-    return Table("Mean regret with 95 % intervals", header, rows, _against(contest))
+    return Table("Mean regret with 95 % intervals", header, rows, _against(result))
 
 
-def _name(contest: Contest, p: int) -> str:
-    name = contest.found.policies[p]
-    return name if contest.found.contender[p] else f"{name} (reference)"
+def _name(result: FamilyResult, p: int) -> str:
+    name = result.standings.policies[p]
+    return name if result.standings.contender[p] else f"{name} (reference)"
 
 
-def _against(contest: Contest) -> str:
+def _against(result: FamilyResult) -> str:
     return {
         "relaxation": "Regret is against the certified optimum over real counts.",
         BOUND: "Memory fades, so regret is the loss beyond the proved lower bound for T rounds.",
-    }[contest.benchmark]
+    }[result.benchmark]
 
 
-def _detail_table(contest: Contest) -> Table:
-    found, last = contest.found, len(contest.horizons) - 1
+def _detail_table(result: FamilyResult) -> Table:
+    found, last = result.standings, len(result.horizons) - 1
     header = [
         "policy",
         "rank",
@@ -137,7 +132,7 @@ def _detail_table(contest: Contest) -> Table:
         "largest",
     ]
     rows = []
-    for p in ordered(contest):
+    for p in result.order:
         ratios = (
             (found.ratio, found.ratio_interval),
             (found.reference_ratio, found.reference_interval),
@@ -145,14 +140,14 @@ def _detail_table(contest: Contest) -> Table:
         )
         rows.append(
             [
-                _name(contest, p),
+                _name(result, p),
                 f"{found.rank[p, last]:g}" if found.contender[p] else "",
                 *(_estimate(value[p, last], *(s[p, last] for s in both)) for value, both in ratios),
                 _estimate(found.own_slope[p, last], np.nan, np.nan),
                 *(number(float(tail[p, last])) for tail in found.tails),
             ]
         )
-    title = f"At T = {contest.horizons[last]:,}"
+    title = f"At T = {result.horizons[last]:,}"
     caption = "Ratios of mean regrets are paired: the same instances are drawn for both."
     return Table(title, header, rows, caption)
 
@@ -165,21 +160,21 @@ def _estimate(value: float, low: float, high: float) -> str:
     return f"{value:.3g} ({low:.3g} … {high:.3g})"
 
 
-def _notes(contest: Contest) -> list[str]:
+def _list_notes(result: FamilyResult) -> list[str]:
     notes = []
-    if contest.absent:
-        names = ", ".join(contest.absent)
+    if result.absent:
+        names = ", ".join(result.absent)
         notes.append(f"Without {names}: what they would play is not defined here.")
-    if contest.left_out:
-        notes.append(f"{contest.left_out} instances left out, whose optimum could not be proved.")
-    return notes
+    if result.left_out:
+        notes.append(f"{result.left_out} instances left out, whose optimum could not be proved.")
+    return notes + result.failures
 
 
-def _curves(contest: Contest) -> Figure:
+def _draw_curves(result: FamilyResult) -> Figure:
     """Draw the best policies and the references; the others stay in the background."""
-    found = contest.found
-    fading = contest.benchmark != "relaxation"
-    order = ordered(contest)
+    found = result.standings
+    fading = result.benchmark != "relaxation"
+    order = result.order
     best = [p for p in order if found.contender[p]][:SHOWN]
     best += [p for p in order if found.policies[p] in ALWAYS_SHOWN and p not in best]
     series = []
@@ -187,22 +182,22 @@ def _curves(contest: Contest) -> Figure:
         name = found.policies[p]
         kind = "dashed" if not found.contender[p] else "line" if p in best else "faint"
         banded = p in best[:1] or name in ALWAYS_SHOWN
-        series.append(_series(contest, name, kind, fading, banded))
-    what = f"loss per round beyond the {contest.benchmark}" if fading else "regret"
+        series.append(_series(result, name, kind, fading, banded))
+    what = f"loss per round beyond the {result.benchmark}" if fading else "regret"
     return Figure(
         "regret",
-        f"{contest.family.name}: {contest.instances} runs",
+        f"{result.family.name}: {result.size}",
         "horizon T",
         f"mean {what}",
         series,
-        caption=f"{contest.family.line}. In colour: the lowest at the largest horizon, and "
+        caption=f"{result.family.description}. In colour: the lowest at the largest horizon, and "
         f"{', '.join(ALWAYS_SHOWN)}; dashed: references; grey: the others. Bands: 95 % intervals "
         "of the mean, of the lowest and of the paper's policy.",
     )
 
 
-def _series(contest: Contest, name: str, kind: str, per_round: bool, banded: bool) -> Series:
-    marks, values = contest.curves[name]
+def _series(result: FamilyResult, name: str, kind: str, per_round: bool, banded: bool) -> Series:
+    marks, values = result.curves[name]
     if per_round:
         values = values / marks
     mean = values.mean(axis=0)
@@ -213,38 +208,38 @@ def _series(contest: Contest, name: str, kind: str, per_round: bool, banded: boo
     return Series(name, marks, mean, low, high, kind)
 
 
-def overview_section(contests: list[Contest], notes: list[str]) -> Section:
-    """Tell who does best over all families."""
-    names = contenders(contests)
-    settings = {"families": len(contests), "policies": len(contests[0].found.policies)}
+def make_overview(results: Sequence[FamilyResult], notes: list[str]) -> Section:
+    """Return the section that says who does best over all families."""
+    names = list_contenders(results)
+    settings = {"families": len(results), "policies": len(results[0].standings.policies)}
     line = "Who does best over all families, families counting alike"
     if len(names) < 2:
         return Section("overview", line, settings, Analysis([], [], notes))
-    last = last_ranks(contests)
+    last = rank_at_largest_horizon(results)
     mean = last.mean(axis=1)
     order = np.argsort(mean, kind="stable")
     findings = [
         Finding(
             f"mean rank of {names[p]} at the largest horizons",
             float(mean[p]),
-            reason=f"first in {int((last[p] == 1).sum())} of {len(contests)} families",
+            reason=f"first in {int((last[p] == 1).sum())} of {len(results)} families",
         )
         for p in order[:SHOWN]
     ]
-    figures = [_rank_grid(contests), _horizon_grid(contests), _win_grid(contests)]
+    figures = [_rank_grid(results), _horizon_grid(results), _win_grid(results)]
     return Section("overview", line, settings, Analysis(findings, figures, notes))
 
 
-def _rank_grid(contests: list[Contest]) -> Picture:
-    names = contenders(contests)
-    ranks = last_ranks(contests)
+def _rank_grid(results: Sequence[FamilyResult]) -> Picture:
+    names = list_contenders(results)
+    ranks = rank_at_largest_horizon(results)
     values = np.column_stack([ranks.mean(axis=1), ranks])
     order = np.argsort(values[:, 0], kind="stable")
     return Grid(
         "ranks",
         "Ranks by mean regret at the largest horizon",
         [names[p] for p in order],
-        ["mean rank", *(contest.family.name for contest in contests)],
+        ["mean rank", *(result.family.name for result in results)],
         values[order],
         1.0,
         float(len(names)),
@@ -253,10 +248,10 @@ def _rank_grid(contests: list[Contest]) -> Picture:
     )
 
 
-def _horizon_grid(contests: list[Contest]) -> Picture:
-    names = contenders(contests)
-    horizons, values = horizon_ranks(contests)
-    order = np.argsort(last_ranks(contests).mean(axis=1), kind="stable")
+def _horizon_grid(results: Sequence[FamilyResult]) -> Picture:
+    names = list_contenders(results)
+    horizons, values = rank_by_horizon(results)
+    order = np.argsort(rank_at_largest_horizon(results).mean(axis=1), kind="stable")
     return Grid(
         "ranks-by-horizon",
         "Mean ranks by horizon",
@@ -270,9 +265,9 @@ def _horizon_grid(contests: list[Contest]) -> Picture:
     )
 
 
-def _win_grid(contests: list[Contest]) -> Picture:
-    found = wins(contests)
-    order = np.argsort(last_ranks(contests).mean(axis=1), kind="stable")
+def _win_grid(results: Sequence[FamilyResult]) -> Picture:
+    found = share_wins(results)
+    order = np.argsort(rank_at_largest_horizon(results).mean(axis=1), kind="stable")
     names = [found["policies"][p] for p in order]
     shares = np.array(found["shares"])[np.ix_(order, order)]
     np.fill_diagonal(shares, np.nan)
@@ -288,27 +283,37 @@ def _win_grid(contests: list[Contest]) -> Picture:
     )
 
 
-def printed(contests: list[Contest], notes: list[str]) -> str:
+def format_results(results: Sequence[FamilyResult], notes: Sequence[str]) -> str:
     """Return a compact table for each family, for a terminal."""
-    lines = []
-    for contest in contests:
-        found = contest.found
-        head = [f"T = {horizon:,}" for horizon in contest.horizons]
-        lines += [
-            f"{contest.family.name}: {contest.family.line} ({contest.instances} runs)",
-            "",
-            f"| mean regret | {' | '.join(head)} | slope |",
-            f"|---{'|---:' * (len(head) + 1)}|",
-        ]
-        order = ordered(contest)
-        ranked = [p for p in order if found.contender[p]]
-        shown = ranked[: SHOWN + 1] + [p for p in order if not found.contender[p]]
+    parts = []
+    for result in results:
+        found = result.standings
+        header = ["mean regret", *(f"T = {horizon:,}" for horizon in result.horizons), "slope"]
+        ranked = [p for p in result.order if found.contender[p]]
+        shown = ranked[: SHOWN + 1] + [p for p in result.order if not found.contender[p]]
+        rows = []
         for p in shown:
-            means = [number(float(mean)) for mean in found.mean[p]]
             slope = found.slope[p, -1]
-            means.append(f"{slope:.2f}" if np.isfinite(slope) else "")
-            lines.append(f"| {_name(contest, p)} | {' | '.join(means)} |")
+            means = [number(float(mean)) for mean in found.mean[p]]
+            rows.append([_name(result, p), *means, f"{slope:.2f}" if np.isfinite(slope) else ""])
+        title = f"{result.family.name}: {result.family.description} ({result.size})"
+        parts.append(f"{title}\n\n{format_table(header, rows)}")
         if len(ranked) > SHOWN + 1:
-            lines.append(f"… and {len(ranked) - SHOWN - 1} more in the report")
-        lines.append("")
-    return "\n".join(lines + notes).rstrip()
+            parts[-1] += f"\n… and {len(ranked) - SHOWN - 1} more"
+    return "\n\n".join([*parts, "\n".join(notes)]).rstrip()
+
+
+def format_html(results: Sequence[FamilyResult], notes: Sequence[str]) -> str:
+    """Return the mean regrets of all policies as HTML, for notebooks."""
+    parts = []
+    for result in results:
+        table = _mean_table(result)
+        title = f"<b>{escape(result.family.name)}</b>: {escape(result.family.description)}"
+        rows = [f"<tr>{''.join(f'<th>{escape(cell)}</th>' for cell in table.header)}</tr>"]
+        rows += [
+            f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>"
+            for cells in table.rows
+        ]
+        caption = f"{escape(table.title)}, {result.size}. {escape(table.caption)}"
+        parts.append(f"<p>{title}</p><table>{''.join(rows)}</table><p>{caption}</p>")
+    return "".join([*parts, *(f"<p>{escape(note)}</p>" for note in notes)])

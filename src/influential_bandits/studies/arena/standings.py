@@ -14,7 +14,7 @@ from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.resampling import bootstrap_interval
 from influential_bandits.numerics.slopes import log_log_slopes
 
-__all__ = ["Standings", "mean_interval", "resampled_rows", "standings", "win_shares"]
+__all__ = ["Standings", "compute_standings", "count_wins", "draw_resamples", "mean_interval"]
 
 FITTED_FROM = 1000  # slopes are fitted to horizons from here on
 SMALLEST = 1e-12  # regrets below count as this on a log scale
@@ -49,34 +49,34 @@ class Standings:
     tails: Floats  # (tails, policies, horizons): quantiles of regret / T over instances
 
 
-def resampled_rows(rows: int, resamples: int = 1000, seed: int = 0) -> Ints:
+def draw_resamples(rows: int, resamples: int = 1000, seed: int = 0) -> Ints:
     """Return the row numbers of each resample, (resamples, rows), of the package's bootstrap."""
     drawn: list[Ints] = []
 
-    def remember(chosen: Floats) -> float:
+    def note(chosen: Floats) -> float:
         drawn.append(chosen.astype(np.int64))
         return 0.0
 
-    bootstrap_interval(np.arange(rows), remember, resamples, seed)
+    bootstrap_interval(np.arange(rows), note, resamples, seed)
     return np.array(drawn)
 
 
 def mean_interval(values: Floats, resamples: int = 1000) -> Interval:
     """Return the 95 % interval of the mean over rows, of every column of (rows, columns)."""
-    means = _resampled_means(values[None], resamples)
+    means = _resample_means(values[None], resamples)
     low, high = _interval(means, values.mean(axis=0)[None])
     return low[0], high[0]
 
 
-def _resampled_means(values: Floats, resamples: int) -> Floats:
+def _resample_means(values: Floats, resamples: int) -> Floats:
     """Return means over instances drawn anew, (policies, resamples, horizons)."""
     rows = values.shape[1]
-    weights = np.stack([np.bincount(r, minlength=rows) for r in resampled_rows(rows, resamples)])
+    weights = np.stack([np.bincount(r, minlength=rows) for r in draw_resamples(rows, resamples)])
     means: Floats = np.einsum("bi,pih->pbh", weights / rows, values)
     return means
 
 
-def standings(
+def compute_standings(
     regrets: Mapping[str, Floats],
     horizons: Sequence[int],
     references: Sequence[str] = (),
@@ -89,9 +89,9 @@ def standings(
     contender = np.array([name not in references for name in policies])
     marks = np.asarray(horizons, np.int64)
     mean = values.mean(axis=1)
-    means = _resampled_means(values, resamples)
+    means = _resample_means(values, resamples)
 
-    lowest = np.array([_lowest(mean[:, h], contender) for h in range(len(marks))])
+    lowest = np.array([_find_lowest(mean[:, h], contender) for h in range(len(marks))])
     every = np.arange(len(marks))
     of_lowest = means[lowest, :, every].T[None]  # (1, resamples, horizons)
     differences = _interval(means - of_lowest, mean - mean[lowest, every])
@@ -102,7 +102,7 @@ def standings(
         base = policies.index(reference)
         reference_ratio = _ratio(mean, mean[base])
         reference_interval = _interval(_ratio(means, means[base][None]), reference_ratio)
-    slope, slope_interval = _slopes(marks, mean, means)
+    slope, slope_interval = _fit_slopes(marks, mean, means)
     ratio = _ratio(mean, mean[lowest, every])
     return Standings(
         policies,
@@ -110,7 +110,7 @@ def standings(
         marks,
         mean,
         _interval(means, mean),
-        _ranks(mean, contender),
+        _rank(mean, contender),
         lowest,
         ratio,
         _interval(_ratio(means, of_lowest), ratio),
@@ -120,12 +120,12 @@ def standings(
         reference_interval,
         slope,
         slope_interval,
-        _own_slopes(marks, values),
+        _fit_own_slopes(marks, values),
         np.quantile(values / marks, TAILS, axis=1),
     )
 
 
-def _lowest(mean: Floats, contender: npt.NDArray[np.bool_]) -> int:
+def _find_lowest(mean: Floats, contender: npt.NDArray[np.bool_]) -> int:
     return int(np.argmin(np.where(contender, mean, np.inf)))
 
 
@@ -141,7 +141,7 @@ def _ratio(values: Floats, base: Floats) -> Floats:
     return np.where(sound, values / np.where(base > 0.0, base, 1.0), np.nan)
 
 
-def _ranks(mean: Floats, contender: npt.NDArray[np.bool_]) -> Floats:
+def _rank(mean: Floats, contender: npt.NDArray[np.bool_]) -> Floats:
     ranks = np.full_like(mean, np.nan)
     if contender.any():
         rank = optional_module("scipy.stats").rankdata
@@ -149,7 +149,7 @@ def _ranks(mean: Floats, contender: npt.NDArray[np.bool_]) -> Floats:
     return ranks
 
 
-def _slopes(horizons: Ints, mean: Floats, means: Floats) -> tuple[Floats, Interval]:
+def _fit_slopes(horizons: Ints, mean: Floats, means: Floats) -> tuple[Floats, Interval]:
     slope, low, high = (np.full_like(mean, np.nan) for _ in range(3))
     for h, last in enumerate(horizons):
         fitted = (horizons >= FITTED_FROM) & (horizons <= last)
@@ -164,7 +164,7 @@ def _slopes(horizons: Ints, mean: Floats, means: Floats) -> tuple[Floats, Interv
     return slope, (np.minimum(low, slope), np.maximum(high, slope))
 
 
-def _own_slopes(horizons: Ints, values: Floats) -> Floats:
+def _fit_own_slopes(horizons: Ints, values: Floats) -> Floats:
     """Return the median over instances of the slope of each: a mean follows the worst of them."""
     own = np.full((len(values), len(horizons)), np.nan)
     for h, last in enumerate(horizons):
@@ -176,7 +176,7 @@ def _own_slopes(horizons: Ints, values: Floats) -> Floats:
     return own
 
 
-def win_shares(values: Mapping[str, Floats]) -> Floats:
+def count_wins(values: Mapping[str, Floats]) -> Floats:
     """Return how often each policy (row) has less regret than each other (column); ties are half.
 
     From regrets (instances,) of each policy on the same instances.
@@ -227,11 +227,11 @@ def summary_rows(
                 "regret_per_round_99": found.tails[2][at],
                 "regret_per_round_max": found.tails[3][at],
             }
-            rows.append({key: _plain(value) for key, value in row.items()})
+            rows.append({key: _as_json(value) for key, value in row.items()})
     return rows
 
 
-def _plain(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
     """Return a value as strict JSON has it: NaN is none."""
     if isinstance(value, (float, np.floating)):
         return float(value) if np.isfinite(value) else None

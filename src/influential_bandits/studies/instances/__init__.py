@@ -1,1 +1,1 @@
-"""Policies on instances from files: one, or many in pieces."""
+"""Policies on instance files, and what is known of an instance."""

@@ -24,8 +24,8 @@ from influential_bandits.studies.logs.sections import (
     log_section,
     test_section,
 )
-from influential_bandits.studies.runner.running import draw_all, write_results
-from influential_bandits.studies.runner.study import Analysis, Section
+from influential_bandits.studies.report.content import Analysis, Section
+from influential_bandits.studies.report.results import draw_figures, write_results
 
 __all__ = ["Diagnosis", "describe_model", "diagnose_log", "fit_log"]
 
@@ -89,7 +89,7 @@ def diagnose_log(
         make_folder(out)
         for section in sections:
             make_folder(out / section.name)
-            draw_all(section, out / section.name)
+            draw_figures(section, out / section.name)
         write_results(out, sections, TITLE, f"In short: {words.splitlines()[0]}.")
         _save(model, log, out / "model.json", execution)
     _advance(bar)

@@ -30,8 +30,7 @@ from influential_bandits.studies.logs.sections import (
     test_section,
     try_section,
 )
-from influential_bandits.studies.runner.running import draw_all, write_results
-from influential_bandits.studies.runner.study import (
+from influential_bandits.studies.report.content import (
     Analysis,
     Figure,
     Finding,
@@ -39,6 +38,7 @@ from influential_bandits.studies.runner.study import (
     Section,
     Series,
 )
+from influential_bandits.studies.report.results import draw_figures, write_results
 
 __all__ = ["study_movielens"]
 
@@ -120,7 +120,7 @@ def study_movielens(
     for section in sections:
         folder = out / section.name
         make_folder(folder)
-        draw_all(section, folder)
+        draw_figures(section, folder)
     write_results(out, sections, TITLE, INTRODUCTION)
     return sections
 
@@ -455,7 +455,7 @@ def _compared(section: Section, shared: Validation, drawn: Validation) -> Sectio
     analysis = section.analysis
     return Section(
         section.name,
-        section.line + " (films count for all their genres)",
+        section.description + " (films count for all their genres)",
         section.settings,
         Analysis([*analysis.findings, finding], analysis.figures, analysis.notes),
     )

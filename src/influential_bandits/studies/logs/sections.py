@@ -17,7 +17,7 @@ from influential_bandits.learning.statistics.pooled_sums import arm_sums
 from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.remote_folder import describe_files
 from influential_bandits.numerics.arrays import Floats, Ints
-from influential_bandits.studies.runner.study import (
+from influential_bandits.studies.report.content import (
     Analysis,
     Bars,
     Figure,

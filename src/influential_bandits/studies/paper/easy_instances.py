@@ -16,16 +16,9 @@ from influential_bandits.optima.difficulty import difficulty
 from influential_bandits.policies.influential_lcb import InfluentialLCB
 from influential_bandits.simulation.engine import simulate
 from influential_bandits.studies.paper.random_runs import decades
-from influential_bandits.studies.runner.study import (
-    Analysis,
-    Figure,
-    Finding,
-    Piece,
-    Series,
-    Settings,
-    Study,
-    piece_of_instances,
-)
+from influential_bandits.studies.report.content import Analysis, Figure, Finding, Series
+from influential_bandits.studies.runner.rows import Rows, pivot, tidy
+from influential_bandits.studies.runner.study import Piece, Settings, Study, make_file_name
 from influential_bandits.world.generators import counterexample, random_instance
 from influential_bandits.world.instance import Instance
 from influential_bandits.world.noise import GaussianNoise
@@ -53,11 +46,11 @@ def pieces(settings: EasySettings) -> Iterator[Piece]:
         ("Prop. 2.2", 1, short, _counterexample),
     ]
     for family, number, horizon, make in families:
-        label = _file_name(family)
+        label = make_file_name(family)
         for start in range(0, number, CHUNK):
             numbers = range(start, min(start + CHUNK, number))
-            rows = partial(_rows, family, make, horizon)
-            yield piece_of_instances(f"{label}-{start:05d}", label, numbers, rows)
+            compute = partial(_play, family, make, horizon)
+            yield Piece.of_instances(f"{label}-{start:05d}", label, numbers, compute)
 
 
 def _counterexample(number: int) -> Instance:
@@ -68,17 +61,13 @@ def _stationary(number: int) -> Instance:
     return Instance(np.zeros((3, 3)), random_instance(3, number).initial_loss)
 
 
-def _file_name(family: str) -> str:
-    return "".join(c if c.isalnum() else "-" for c in family)
-
-
-def _rows(
+def _play(
     family: str,
     make: Callable[[int], Instance],
     horizon: int,
     numbers: range,
     threads: int | None,
-) -> dict[str, Any]:
+) -> Rows:
     instances = [make(n) for n in numbers]
     run = simulate(
         instances,
@@ -91,22 +80,22 @@ def _rows(
         instance_numbers=numbers,
     )
     judged = [difficulty(instance) for instance in instances]
-    marks = len(run.checkpoints)
-    return {
-        "family": [family] * (marks * len(instances)),
-        "instance": np.repeat(np.asarray(numbers), marks),
-        "seed": np.zeros(marks * len(instances), np.int64),
-        "policy": ["InfluentialLCB"] * (marks * len(instances)),
-        "horizon": np.tile(run.checkpoints, len(instances)),
-        "regret": run.regret().ravel(),
-        "verdict": np.repeat([d.verdict for d in judged], marks),
-        "leaning": np.repeat([d.leaning for d in judged], marks),
-        "smallest_share": np.repeat([d.mix.min() for d in judged], marks),
-        "largest_gap": np.repeat([d.gaps.max() for d in judged], marks),
-    }
+
+    def by_instance(values: list[Any]) -> npt.NDArray[Any]:
+        return np.array(values)[:, None, None]
+
+    rows = tidy(
+        run,
+        numbers,
+        verdict=by_instance([d.verdict for d in judged]),
+        leaning=by_instance([d.leaning for d in judged]),
+        smallest_share=by_instance([d.mix.min() for d in judged]),
+        largest_gap=by_instance([d.gaps.max() for d in judged]),
+    )
+    return {"family": np.array([family] * len(rows["instance"]), object), **rows}
 
 
-def analyse(settings: EasySettings, rows: dict[str, npt.NDArray[Any]]) -> Analysis:
+def analyse(settings: EasySettings, rows: Rows) -> Analysis:
     """Compare slopes with verdicts, family by family."""
     tables = {family: _slopes(settings, rows, family) for family in dict.fromkeys(rows["family"])}
     main = tables["K = 3"]
@@ -175,21 +164,18 @@ def analyse(settings: EasySettings, rows: dict[str, npt.NDArray[Any]]) -> Analys
     )
 
 
-def _slopes(
-    settings: EasySettings, rows: dict[str, npt.NDArray[Any]], family: str
-) -> dict[str, npt.NDArray[Any]]:
+def _slopes(settings: EasySettings, rows: Rows, family: str) -> Rows:
     mine = rows["family"] == family
-    horizons = np.unique(rows["horizon"][mine])
-    order = np.lexsort((rows["horizon"][mine], rows["instance"][mine]))
-    first = order[:: len(horizons)]
-    regret = rows["regret"][mine][order].reshape(-1, len(horizons))
+    horizons, regret = pivot(rows, mine, "regret")
+    verdict, leaning, share = (
+        pivot(rows, mine, name)[1][:, 0] for name in ("verdict", "leaning", "smallest_share")
+    )
+    above = np.maximum(regret, 1e-12)
     return {
-        "slope": log_log_slopes(
-            horizons, np.maximum(regret, 1e-12), settings.fitted_from, horizons.max()
-        ),
-        "verdict": rows["verdict"][mine][first],
-        "leaning": rows["leaning"][mine][first],
-        "share": rows["smallest_share"][mine][first],
+        "slope": log_log_slopes(horizons, above, settings.fitted_from, horizons.max()),
+        "verdict": verdict,
+        "leaning": leaning,
+        "share": share,
         "horizon": horizons,
     }
 
@@ -210,14 +196,16 @@ def _most(values: npt.NDArray[Any]) -> str:
     return str(names[np.argmax(counts)])
 
 
-def _fitted(settings: EasySettings, table: dict[str, npt.NDArray[Any]]) -> str:
+def _fitted(settings: EasySettings, table: Rows) -> str:
     return f"{settings.fitted_from:,} … {int(table['horizon'].max()):,}"
 
 
 STUDY = Study(
     name="easy-instances",
     order=5,
-    line="Which rule makes an instance easy, borderline cases, and how many are easy as K grows",
+    description=(
+        "Which rule makes an instance easy, borderline cases, and how many are easy as K grows"
+    ),
     settings={
         "full": EasySettings(seeds=10_000, max_horizon=10**6),
         "quick": EasySettings(seeds=1000, max_horizon=10**6),

@@ -4,25 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from influential_bandits.numerics.slopes import local_slopes, log_log_slope
 from influential_bandits.policies.contract import Policy
 from influential_bandits.policies.influential_lcb import InfluentialLCB
 from influential_bandits.policies.lcb import LCB
 from influential_bandits.simulation.engine import log_spaced, simulate
-from influential_bandits.studies.runner.study import (
-    Analysis,
-    Figure,
-    Finding,
-    Piece,
-    Series,
-    Settings,
-    Study,
-)
+from influential_bandits.studies.paper.random_runs import make_slope_figure
+from influential_bandits.studies.report.content import Analysis, Figure, Finding, Series
+from influential_bandits.studies.runner.rows import Rows, tidy
+from influential_bandits.studies.runner.study import Piece, Settings, Study
 from influential_bandits.world.generators import counterexample
 
 PAPER = {"InfluentialLCB": 1.02, "LCB": 1.73}
@@ -32,25 +25,18 @@ POLICIES: tuple[Policy, ...] = (LCB(), InfluentialLCB())
 def pieces(settings: Settings) -> Iterator[Piece]:
     """Play each policy once: there is no noise."""
     for policy in POLICIES:
-        yield Piece(type(policy).__name__, partial(_rows, policy, settings.max_horizon))
+        yield Piece(type(policy).__name__, partial(_play, policy, settings.max_horizon))
 
 
-def _rows(policy: Policy, max_horizon: int, threads: int | None) -> dict[str, Any]:
+def _play(policy: Policy, max_horizon: int, threads: int | None) -> Rows:
     marks = [int(t) for t in log_spaced(max_horizon) if t >= 10]
     run = simulate(
         counterexample(), policy, max_horizon, checkpoints=marks, execution=threads, progress=False
     )
-    return {
-        "instance": np.zeros(len(marks), np.int64),
-        "seed": np.zeros(len(marks), np.int64),
-        "policy": [type(policy).__name__] * len(marks),
-        "horizon": run.checkpoints,
-        "regret": run.regret()[0, 0],
-        "pulls_of_arm_2": run.counts[0, 0, :, 1],
-    }
+    return tidy(run, [0], pulls_of_arm_2=run.counts[..., 1])
 
 
-def analyse(settings: Settings, rows: dict[str, npt.NDArray[Any]]) -> Analysis:
+def analyse(settings: Settings, rows: Rows) -> Analysis:
     """Fit the slopes and show how they depend on the range."""
     findings, curves, local = [], [], []
     low, high = 100, settings.max_horizon
@@ -78,15 +64,7 @@ def analyse(settings: Settings, rows: dict[str, npt.NDArray[Any]]) -> Analysis:
         findings,
         [
             Figure("regret", "Regret on the counterexample", "horizon T", "regret", curves),
-            Figure(
-                "local-slope",
-                "Slope between neighbouring horizons",
-                "horizon T",
-                "local slope",
-                local,
-                log_y=False,
-                caption="The slope depends on the range; the paper does not state its own.",
-            ),
+            make_slope_figure(local),
         ],
         ["The counterexample has max|A| = 2, and B = 1 is played: outside Assumption 2.4."],
     )
@@ -106,7 +84,7 @@ def _reason(slope: float, paper: float, same: bool) -> str:
 STUDY = Study(
     name="figure-1a",
     order=1,
-    line="Prop. 2.2's counterexample: slopes of LCB and influential LCB",
+    description="Prop. 2.2's counterexample: slopes of LCB and influential LCB",
     settings={
         "full": Settings(seeds=1, max_horizon=10**7),
         "quick": Settings(seeds=1, max_horizon=10**7),

@@ -12,16 +12,10 @@ from influential_bandits.numerics.resampling import bootstrap_interval
 from influential_bandits.numerics.slopes import local_slopes, log_log_slope
 from influential_bandits.policies.influential_lcb import InfluentialLCB
 from influential_bandits.policies.lcb import LCB
-from influential_bandits.studies.paper.random_runs import random_runs, regrets_of
-from influential_bandits.studies.runner.study import (
-    Analysis,
-    Figure,
-    Finding,
-    Piece,
-    Series,
-    Settings,
-    Study,
-)
+from influential_bandits.studies.paper.random_runs import make_slope_figure, random_runs
+from influential_bandits.studies.report.content import Analysis, Figure, Finding, Series
+from influential_bandits.studies.runner.rows import Rows, pivot
+from influential_bandits.studies.runner.study import Piece, Settings, Study
 
 PAPER = {"InfluentialLCB": 1.14, "LCB": 1.72}
 
@@ -31,12 +25,12 @@ def pieces(settings: Settings) -> Iterator[Piece]:
     return random_runs((LCB(), InfluentialLCB()), settings.seeds, settings.max_horizon)
 
 
-def analyse(settings: Settings, rows: dict[str, npt.NDArray[Any]]) -> Analysis:
+def analyse(settings: Settings, rows: Rows) -> Analysis:
     """Fit slopes to the mean regret, with bootstrap intervals over instances; find the crossing."""
     low, high = min(10**4, settings.max_horizon // 100), settings.max_horizon
     findings, curves, local, means = [], [], [], {}
     for name, paper in PAPER.items():
-        horizons, regret = regrets_of(rows, name)
+        horizons, regret = pivot(rows, rows["policy"] == name, "regret")
         means[name] = regret.mean(axis=0)
 
         def slope(sample: npt.NDArray[Any], horizons: npt.NDArray[Any] = horizons) -> float:
@@ -74,15 +68,7 @@ def analyse(settings: Settings, rows: dict[str, npt.NDArray[Any]]) -> Analysis:
                 curves,
                 caption="Bands: 95 % confidence intervals of the mean.",
             ),
-            Figure(
-                "local-slope",
-                "Slope between neighbouring horizons",
-                "horizon T",
-                "local slope",
-                local,
-                log_y=False,
-                caption="The slope depends on the range; the paper does not state its own.",
-            ),
+            make_slope_figure(local),
         ],
         ["The noise is N(0, 1): not bounded, and so outside Assumption 2.5."],
     )
@@ -114,7 +100,7 @@ def _crossing(horizons: npt.NDArray[Any], means: dict[str, npt.NDArray[Any]]) ->
 STUDY = Study(
     name="figure-1b",
     order=2,
-    line="100 random instances: slopes of LCB and influential LCB, and where they cross",
+    description="100 random instances: slopes of LCB and influential LCB, and where they cross",
     settings={
         "full": Settings(seeds=100, max_horizon=10**7),
         "quick": Settings(seeds=100, max_horizon=10**6),

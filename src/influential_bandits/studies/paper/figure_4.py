@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from influential_bandits.numerics.resampling import bootstrap_interval
 from influential_bandits.numerics.slopes import log_log_slopes
 from influential_bandits.optima.difficulty import difficulty
 from influential_bandits.policies.influential_lcb import InfluentialLCB
-from influential_bandits.studies.paper.random_runs import random_runs, regrets_of
-from influential_bandits.studies.runner.study import (
-    Analysis,
-    Figure,
-    Finding,
-    Piece,
-    Series,
-    Settings,
-    Study,
-)
+from influential_bandits.studies.paper.random_runs import random_runs
+from influential_bandits.studies.report.content import Analysis, Figure, Finding, Series
+from influential_bandits.studies.runner.rows import Rows, pivot
+from influential_bandits.studies.runner.study import Piece, Settings, Study
 from influential_bandits.world.generators import random_instance
 
 BINS = np.arange(-1.0, 2.01, 0.1)
@@ -32,16 +24,13 @@ def pieces(settings: Settings) -> Iterator[Piece]:
     return random_runs((InfluentialLCB(),), settings.seeds, settings.max_horizon)
 
 
-def analyse(settings: Settings, rows: dict[str, npt.NDArray[Any]]) -> Analysis:
+def analyse(settings: Settings, rows: Rows) -> Analysis:
     """Split the slopes at ½, and compare with the verdicts."""
     low, high = min(10**3, settings.max_horizon // 100), settings.max_horizon
-    horizons, regret = regrets_of(rows, "InfluentialLCB")
+    horizons, regret = pivot(rows, rows["policy"] == "InfluentialLCB", "regret")
     slopes = log_log_slopes(horizons, regret, low, high)
     verdicts = np.array(
-        [
-            difficulty(random_instance(n_arms=3, seed=int(n))).verdict
-            for n in np.unique(rows["instance"])
-        ]
+        [difficulty(random_instance(3, int(n))).verdict for n in np.unique(rows["instance"])]
     )
     steep = 100.0 * float((slopes > 0.5).mean())
     interval = bootstrap_interval(slopes[:, None], lambda s: 100.0 * float((s > 0.5).mean()))
@@ -101,7 +90,7 @@ def analyse(settings: Settings, rows: dict[str, npt.NDArray[Any]]) -> Analysis:
 STUDY = Study(
     name="figure-4",
     order=3,
-    line="Slopes of single random instances: two clusters, and why",
+    description="Slopes of single random instances: two clusters, and why",
     settings={
         "full": Settings(seeds=100, max_horizon=10**7),
         "quick": Settings(seeds=100, max_horizon=10**6),

@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from influential_bandits.optima.bound import regret_bound
 from influential_bandits.optima.per_state import per_state_excess
@@ -16,30 +15,25 @@ from influential_bandits.policies.influential_lcb import InfluentialLCB
 from influential_bandits.policies.lcb import LCB
 from influential_bandits.policies.uniform import Uniform
 from influential_bandits.simulation.engine import simulate
+from influential_bandits.simulation.trajectory import Trajectory
 from influential_bandits.studies.paper.random_runs import decades
-from influential_bandits.studies.runner.study import (
-    Analysis,
-    Figure,
-    Finding,
-    Piece,
-    Series,
-    Settings,
-    Study,
-)
+from influential_bandits.studies.report.content import Analysis, Figure, Finding, Series
+from influential_bandits.studies.runner.rows import Rows, concatenate, tidy
+from influential_bandits.studies.runner.study import Piece, Settings, Study
 from influential_bandits.world.generators import (
     counterexample,
     linear_lower_bound,
     random_instance,
 )
+from influential_bandits.world.instance import Instance
 from influential_bandits.world.noise import UniformNoise
 
-Rows = dict[str, npt.NDArray[Any]]
 POLICIES: tuple[Policy, ...] = (LCB(), InfluentialLCB(), Uniform())
 
 
 def pieces(settings: Settings) -> Iterator[Piece]:
     """One piece for each bound: rows of a measured value and its bound."""
-    parts: dict[str, Callable[[Settings, int | None], dict[str, Any]]] = {
+    parts: dict[str, Callable[[int, int, int | None], Rows]] = {
         "pull-times": _pull_times,
         "proposition-2.2": _proposition_2_2,
         "proposition-2.3": _proposition_2_3,
@@ -47,125 +41,83 @@ def pieces(settings: Settings) -> Iterator[Piece]:
         "per-state": _per_state,
     }
     for name, part in parts.items():
-        yield Piece(name, partial(_rows, name, part, settings))
+        yield Piece(name, partial(_compute, name, part, settings))
 
 
-def _rows(
+def _compute(
     name: str,
-    part: Callable[[Settings, int | None], dict[str, Any]],
+    part: Callable[[int, int, int | None], Rows],
     settings: Settings,
     threads: int | None,
-) -> dict[str, Any]:
-    columns = part(settings, threads)
-    return {"part": [name] * len(columns["horizon"]), **columns}
+) -> Rows:
+    rows = part(settings.max_horizon, settings.seeds, threads)
+    return {"part": np.array([name] * len(rows["horizon"]), object), **rows}
 
 
-def _table(
-    policy: str | list[str], instance: Any, horizon: Any, value: Any, bound: Any
-) -> dict[str, Any]:
-    n = len(horizon)
+def _play(
+    instance: Instance, policy: Policy, marks: list[int], threads: int | None, **more: Any
+) -> Trajectory:
+    return simulate(
+        instance, policy, marks[-1], checkpoints=marks, execution=threads, progress=False, **more
+    )
+
+
+def _pull_times(max_horizon: int, seeds: int, threads: int | None) -> Rows:
+    """Row n: the round t_n of the n-th pull of arm 2 as value, its count n as horizon."""
+    run = _play(counterexample(), LCB(), [min(max_horizon, 10**6)], threads, record="choices")
+    assert run.choices is not None
+    times = np.flatnonzero(run.choices[0, 0] == 1) + 1
+    n = np.arange(1, len(times) + 1)
     return {
-        "policy": [policy] * n if isinstance(policy, str) else policy,
-        "instance": np.broadcast_to(np.asarray(instance, np.int64), n),
-        "seed": np.zeros(n, np.int64),
-        "horizon": np.asarray(horizon, np.int64),
-        "value": np.asarray(value, float),
-        "bound": np.asarray(bound, float),
+        "instance": np.zeros(len(n), np.int64),
+        "seed": np.zeros(len(n), np.int64),
+        "policy": np.array(["LCB"] * len(n), object),
+        "horizon": n,
+        "value": times.astype(float),
+        "bound": 20 * n * np.log(np.maximum(n, 2)),
     }
 
 
-def _lcb_on_counterexample(settings: Settings, threads: int | None) -> npt.NDArray[Any]:
-    horizon = min(settings.max_horizon, 10**6)
-    run = simulate(
-        counterexample(), LCB(), horizon, record="choices", execution=threads, progress=False
-    )
-    assert run.choices is not None
-    return run.choices[0, 0]
-
-
-def _pull_times(settings: Settings, threads: int | None) -> dict[str, Any]:
-    """Row n: the round t_n of the n-th pull of arm 2 as value, its count n as horizon."""
-    times = np.flatnonzero(_lcb_on_counterexample(settings, threads) == 1) + 1
-    n = np.arange(1, len(times) + 1)
-    return _table("LCB", 0, n, times, 20 * n * np.log(np.maximum(n, 2)))
-
-
-def _proposition_2_2(settings: Settings, threads: int | None) -> dict[str, Any]:
-    run = simulate(
-        counterexample(),
-        LCB(),
-        settings.max_horizon,
-        checkpoints=decades(settings.max_horizon),
-        execution=threads,
-        progress=False,
-    )
+def _proposition_2_2(max_horizon: int, seeds: int, threads: int | None) -> Rows:
+    run = _play(counterexample(), LCB(), decades(max_horizon), threads)
     t = run.checkpoints.astype(float)
     bound = t**2 / (800 * np.log(t) ** 2) - t / 2
-    return _table("LCB", 0, run.checkpoints, run.regret()[0, 0], bound)
+    return tidy(run, [0], value=run.regret(), bound=bound)
 
 
-def _proposition_2_3(settings: Settings, threads: int | None) -> dict[str, Any]:
+def _proposition_2_3(max_horizon: int, seeds: int, threads: int | None) -> Rows:
     tables = []
     for policy in POLICIES:
         first = simulate(linear_lower_bound(0), policy, 1, record="choices").choices
         assert first is not None
         instance = linear_lower_bound(int(first[0, 0, 0]))
-        marks = decades(settings.max_horizon)
-        run = simulate(
-            instance,
-            policy,
-            settings.max_horizon,
-            checkpoints=marks,
-            execution=threads,
-            progress=False,
-        )
-        bound = run.checkpoints / 4 + 1 / 8
-        tables.append(_table(type(policy).__name__, 0, run.checkpoints, run.regret()[0, 0], bound))
-    return _stacked(tables)
+        run = _play(instance, policy, decades(max_horizon), threads)
+        tables.append(tidy(run, [0], value=run.regret(), bound=run.checkpoints / 4 + 1 / 8))
+    return concatenate(tables)
 
 
-def _theorem_2_6(settings: Settings, threads: int | None) -> dict[str, Any]:
-    horizon = min(settings.max_horizon, 10**6)
+def _theorem_2_6(max_horizon: int, seeds: int, threads: int | None) -> Rows:
+    marks = decades(min(max_horizon, 10**6), 10)
     tables = []
-    for number in range(settings.seeds):
-        instance = random_instance(n_arms=2 + number % 9, seed=number)
-        run = simulate(
-            instance,
-            InfluentialLCB(),
-            horizon,
-            UniformNoise(1.0),
-            checkpoints=decades(horizon, 10),
-            execution=threads,
-            progress=False,
-            instance_numbers=[number],
-        )
+    for number in range(seeds):
+        instance = random_instance(2 + number % 9, number)
+        more = {"noise": UniformNoise(1.0), "instance_numbers": [number]}
+        run = _play(instance, InfluentialLCB(), marks, threads, **more)
         bound = regret_bound(instance, run.checkpoints)
-        tables.append(_table("InfluentialLCB", number, run.checkpoints, run.regret()[0, 0], bound))
-    return _stacked(tables)
+        tables.append(tidy(run, [number], value=run.regret(), bound=bound))
+    return concatenate(tables)
 
 
-def _per_state(settings: Settings, threads: int | None) -> dict[str, Any]:
+def _per_state(max_horizon: int, seeds: int, threads: int | None) -> Rows:
     """The invalid quantity as value, the true regret as bound; on Prop. 2.3's instance."""
-    horizon = min(settings.max_horizon, 10**6)
-    tables = []
+    instance, tables = linear_lower_bound(0), []
     for policy in (LCB(), InfluentialLCB()):
-        run = simulate(
-            linear_lower_bound(0),
-            policy,
-            horizon,
-            checkpoints=decades(horizon, 10),
-            record="choices",
-            execution=threads,
-            progress=False,
-        )
+        marks = decades(min(max_horizon, 10**6), 10)
+        run = _play(instance, policy, marks, threads, record="choices")
         assert run.choices is not None
-        excess = per_state_excess(linear_lower_bound(0), run.choices[0, 0], run.checkpoints)
-        tables.append(_table(type(policy).__name__, 0, run.checkpoints, excess, run.regret()[0, 0]))
-    return _stacked(tables)
-
-
-def _stacked(tables: list[dict[str, Any]]) -> dict[str, Any]:
-    return {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
+        excess = per_state_excess(instance, run.choices[0, 0], run.checkpoints)
+        tables.append(tidy(run, [0], value=excess, bound=run.regret()))
+    return concatenate(tables)
 
 
 def analyse(settings: Settings, rows: Rows) -> Analysis:
@@ -181,7 +133,7 @@ def analyse(settings: Settings, rows: Rows) -> Analysis:
     state = parts["per-state"]
     worst = float((t26["value"] / t26["bound"]).max())
     at_end = state["horizon"] == state["horizon"].max()
-    told = (p22["value"] / p22["bound"])[p22["bound"] > 0]
+    ratios = (p22["value"] / p22["bound"])[p22["bound"] > 0]
     findings = [
         _found(
             "LCB's n-th pull of arm 2 comes by 20·n·log n for n ≥ 19",
@@ -192,7 +144,7 @@ def analyse(settings: Settings, rows: Rows) -> Analysis:
         _found(
             "regret of LCB ≥ t²/(800·log² t) − t/2 on the counterexample",
             bool((p22["value"] >= p22["bound"]).all()),
-            float(told.min()) if len(told) else "no horizon has a positive bound",
+            float(ratios.min()) if len(ratios) else "no horizon has a positive bound",
             "smallest regret over the bound where that is positive",
         ),
         _found(
@@ -337,7 +289,9 @@ def _figures(parts: dict[str, Rows]) -> list[Figure]:
 STUDY = Study(
     name="lower-bounds",
     order=4,
-    line="Prop. 2.2 with its constants, Prop. 2.3, Theorem 2.6 and the invalid per-state quantity",
+    description=(
+        "Prop. 2.2 with its constants, Prop. 2.3, Theorem 2.6 and the invalid per-state quantity"
+    ),
     settings={
         "full": Settings(seeds=100, max_horizon=10**7),
         "quick": Settings(seeds=50, max_horizon=10**6),

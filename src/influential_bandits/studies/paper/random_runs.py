@@ -1,17 +1,15 @@
-"""Pieces that several studies are made of: a policy on many random instances of Sec. 4.1."""
+"""What several studies share: random instances of Sec. 4.1, and a figure of local slopes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
-
-import numpy as np
 
 from influential_bandits.policies.contract import Policy
 from influential_bandits.simulation.engine import simulate
-from influential_bandits.simulation.trajectory import Trajectory
-from influential_bandits.studies.runner.study import Piece, piece_of_instances
+from influential_bandits.studies.report.content import Figure, Series
+from influential_bandits.studies.runner.rows import Rows, tidy
+from influential_bandits.studies.runner.study import Piece
 from influential_bandits.world.generators import random_instance
 from influential_bandits.world.noise import GaussianNoise
 
@@ -31,15 +29,13 @@ def random_runs(policies: Sequence[Policy], instances: int, max_horizon: int) ->
         name = type(policy).__name__
         for start in range(0, instances, chunk):
             numbers = range(start, min(start + chunk, instances))
-            rows = partial(_random_rows, policy, max_horizon)
-            yield piece_of_instances(f"{name}-{start:05d}", name, numbers, rows)
+            compute = partial(_play, policy, max_horizon)
+            yield Piece.of_instances(f"{name}-{start:05d}", name, numbers, compute)
 
 
-def _random_rows(
-    policy: Policy, max_horizon: int, numbers: range, threads: int | None
-) -> dict[str, Any]:
+def _play(policy: Policy, max_horizon: int, numbers: range, threads: int | None) -> Rows:
     run = simulate(
-        [random_instance(n_arms=3, seed=n) for n in numbers],
+        [random_instance(3, n) for n in numbers],
         policy,
         max_horizon,
         GaussianNoise(1.0),
@@ -50,24 +46,17 @@ def _random_rows(
         progress=False,
         instance_numbers=numbers,
     )
-    return regret_rows(run, numbers)
+    return tidy(run, numbers)
 
 
-def regret_rows(run: Trajectory, numbers: Sequence[int]) -> dict[str, Any]:
-    """Return the regrets of a run, one row for each instance, seed and checkpoint."""
-    instances, seeds, marks, _ = run.counts.shape
-    return {
-        "instance": np.repeat(np.asarray(numbers), seeds * marks),
-        "seed": np.tile(np.repeat(run.seeds.astype(np.int64), marks), instances),
-        "policy": [type(run.policy).__name__] * (instances * seeds * marks),
-        "horizon": np.tile(run.checkpoints, instances * seeds),
-        "regret": run.regret().ravel(),
-    }
-
-
-def regrets_of(rows: dict[str, Any], policy: str) -> tuple[Any, Any]:
-    """Return the horizons, and the regrets of a policy as an array (instances, horizons)."""
-    mine = rows["policy"] == policy
-    horizons = np.unique(rows["horizon"][mine])
-    order = np.lexsort((rows["horizon"][mine], rows["instance"][mine]))
-    return horizons, rows["regret"][mine][order].reshape(-1, len(horizons))
+def make_slope_figure(series: list[Series]) -> Figure:
+    """Return the figure of slopes between neighbouring horizons."""
+    return Figure(
+        "local-slope",
+        "Slope between neighbouring horizons",
+        "horizon T",
+        "local slope",
+        series,
+        log_y=False,
+        caption="The slope depends on the range; the paper does not state its own.",
+    )

@@ -7,9 +7,9 @@ from typing import Any
 
 from influential_bandits.checks import optional_module
 from influential_bandits.files import write_text
+from influential_bandits.studies.report.content import Section
 from influential_bandits.studies.report.interactive import as_html
 from influential_bandits.studies.report.text import interval, number
-from influential_bandits.studies.runner.study import Section
 
 TEMPLATE = Path(__file__).with_name("report.html.j2")
 
@@ -38,7 +38,7 @@ def _as_data(section: Section) -> dict[str, Any]:
     markup = optional_module("markupsafe").Markup
     return {
         "name": section.name,
-        "line": section.line,
+        "description": section.description,
         "settings": section.settings,
         "findings": section.analysis.findings,
         "compared": any(finding.paper is not None for finding in section.analysis.findings),

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from influential_bandits.checks import optional_module
+from influential_bandits.studies.report.content import Bars, Figure, Grid, HeatMap, Picture, Series
 from influential_bandits.studies.report.palette import COLOURS, FAINT, places, rgba
 from influential_bandits.studies.report.text import grid_text
-from influential_bandits.studies.runner.study import Bars, Figure, Grid, HeatMap, Picture, Series
 
 
 def as_html(figure: Picture, name: str) -> str:

@@ -13,9 +13,9 @@ import numpy as np
 from influential_bandits import __version__
 from influential_bandits.checks import optional_module
 from influential_bandits.files import write_atomically
+from influential_bandits.studies.report.content import Bars, Figure, Grid, HeatMap, Picture, Series
 from influential_bandits.studies.report.palette import COLOURS, FAINT, MARKERS, places
 from influential_bandits.studies.report.text import grid_text
-from influential_bandits.studies.runner.study import Bars, Figure, Grid, HeatMap, Picture, Series
 
 FORMATS = ("png", "svg")
 
@@ -31,18 +31,7 @@ def draw(figure: Picture, folder: Path, settings: Mapping[str, Any]) -> None:
     ):
         warnings.filterwarnings("ignore", "Glyph")  # a name in a script that the font lacks
         canvas, ax = pyplot.subplots(figsize=_size(figure), layout="constrained")
-        if isinstance(figure, Grid):
-            canvas.suptitle(figure.title, fontsize=11)  # over the names of the rows too
-        else:
-            ax.set_title(figure.title)
-        if isinstance(figure, Figure):
-            _lines(ax, figure)
-        elif isinstance(figure, Bars):
-            _bars(ax, figure)
-        elif isinstance(figure, Grid):
-            _grid(ax, figure)
-        else:
-            _matrix(canvas, ax, figure)
+        draw_on(ax, figure)
         made_by = f"influential-bandits {__version__}, {settings}"
         for suffix in FORMATS:
             metadata = (
@@ -51,6 +40,22 @@ def draw(figure: Picture, folder: Path, settings: Mapping[str, Any]) -> None:
             save = partial(canvas.savefig, format=suffix, dpi=160, metadata=metadata)
             write_atomically(folder / f"{figure.name}.{suffix}", save)
         pyplot.close(canvas)
+
+
+def draw_on(ax: Any, figure: Picture) -> None:
+    """Draw a figure on matplotlib axes."""
+    if isinstance(figure, Grid):
+        ax.figure.suptitle(figure.title, fontsize=11)  # over the names of the rows too
+    else:
+        ax.set_title(figure.title)
+    if isinstance(figure, Figure):
+        _lines(ax, figure)
+    elif isinstance(figure, Bars):
+        _bars(ax, figure)
+    elif isinstance(figure, Grid):
+        _grid(ax, figure)
+    else:
+        _matrix(ax, figure)
 
 
 def _size(figure: Picture) -> tuple[float, float]:
@@ -102,14 +107,14 @@ def _lines(ax: Any, figure: Figure) -> None:
         ax.legend()
 
 
-def _matrix(canvas: Any, ax: Any, figure: HeatMap) -> None:
+def _matrix(ax: Any, figure: HeatMap) -> None:
     values = np.asarray(figure.values, float)
     most = float(np.abs(values).max(initial=0.0)) or 1.0
     image = ax.imshow(values, cmap="RdBu_r", vmin=-most, vmax=most)
     places = range(len(figure.labels))
     ax.set_xticks(places, _plain(figure.labels), rotation=90, fontsize=8)
     ax.set_yticks(places, _plain(figure.labels), fontsize=8)
-    canvas.colorbar(image, ax=ax, shrink=0.8)
+    ax.figure.colorbar(image, ax=ax, shrink=0.8)
 
 
 def _grid(ax: Any, figure: Grid) -> None:

@@ -1,10 +1,11 @@
-"""Numbers as a reader wants them."""
+"""Numbers and tables as a reader wants them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from influential_bandits.studies.runner.study import Finding, Section
+from influential_bandits.studies.report.content import Finding, Section
 
 
 def number(value: Any) -> str:
@@ -32,14 +33,22 @@ def interval(finding: Finding) -> str:
     return f"{number(finding.low)} … {number(finding.high)}"
 
 
-def markdown_table(sections: list[Section]) -> str:
-    """Return the summary as a Markdown table."""
-    lines = [
-        "| study | claim | paper | ours | 95 % interval | verdict |",
-        "|---|---|---|---|---|---|",
+def format_table(header: Sequence[str], rows: Iterable[Sequence[str]], words: int = 1) -> str:
+    """Return a table in Markdown; columns after the first ``words`` are numbers, to the right."""
+
+    def line(cells: Sequence[str]) -> str:
+        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+    rule = "|---" * words + "|---:" * (len(header) - words) + "|"
+    return "\n".join([line(header), rule, *map(line, rows)])
+
+
+def format_findings(sections: list[Section]) -> str:
+    """Return all findings as a table in Markdown."""
+    header = ("study", "claim", "paper", "ours", "95 % interval", "verdict")
+    rows = [
+        (section.name, f.claim, number(f.paper), number(f.ours), interval(f), f.verdict)
+        for section in sections
+        for f in section.analysis.findings
     ]
-    for section in sections:
-        for f in section.analysis.findings:
-            cells = (section.name, f.claim, number(f.paper), number(f.ours), interval(f), f.verdict)
-            lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
-    return "\n".join(lines)
+    return format_table(header, rows, len(header))

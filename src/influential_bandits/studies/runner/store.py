@@ -2,46 +2,50 @@
 
 from __future__ import annotations
 
-import dataclasses
-import platform
-import sys
-from datetime import UTC, datetime
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from influential_bandits import __version__, files
 from influential_bandits.checks import optional_module
 from influential_bandits.piece_store import PieceStore, require_same_settings
-from influential_bandits.studies.runner.study import Columns
+from influential_bandits.studies.provenance import collect_provenance
+from influential_bandits.studies.runner.rows import Columns, Rows
 
-__all__ = ["StudyFolder", "provenance"]
-
-
-class Named(Protocol):
-    """What has a folder of its own: a study, or a family of the arena."""
-
-    @property
-    def name(self) -> str:
-        """Its name, which is the folder's."""
+__all__ = ["RowStore", "StudyFolder", "write_rows"]
 
 
-class StudyFolder:
-    """The folder of one study: its settings, its finished pieces, its results.
+class RowStore:
+    """Rows of finished pieces by name: in memory, for results that need no folder."""
 
-    A run that was killed at any moment goes on where it was. A folder made with other settings is
+    def __init__(self) -> None:
+        self._rows: dict[str, Rows] = {}
+
+    def has(self, name: str) -> bool:
+        """Tell whether a piece is finished."""
+        return name in self._rows
+
+    def read(self, name: str) -> Rows | None:
+        """Return the rows of a piece, if it is finished."""
+        return self._rows.get(name)
+
+    def write(self, name: str, rows: Columns) -> None:
+        """Keep the rows of a finished piece."""
+        self._rows[name] = {column: np.asarray(values) for column, values in rows.items()}
+
+
+class StudyFolder(RowStore):
+    """Rows of finished pieces in the folder of a study, or of a family, with its settings.
+
+    A run that was killed at any moment continues where it was. A folder made with other settings is
     refused.
     """
 
-    def __init__(self, out: Path, study: Named, settings: Any) -> None:
-        self.path = out / study.name
-        self.settings = {
-            "study": study.name,
-            "version": __version__,
-            "settings": dataclasses.asdict(settings),
-        }
+    def __init__(self, out: Path, name: str, settings: Mapping[str, Any]) -> None:
+        self.path = out / name
+        self.settings = _describe_settings(name, settings)
         self._pieces = PieceStore(self.path / "pieces", self.settings)
         files.sweep(self.path)
         require_same_settings(
@@ -55,12 +59,8 @@ class StudyFolder:
         """Tell whether a piece is finished."""
         return self._pieces.has(name)
 
-    def keep(self, name: str, rows: Columns) -> None:
-        """Write a finished piece."""
-        self._pieces.write(name, _table(rows), {"provenance": provenance()})
-
-    def piece(self, name: str) -> dict[str, npt.NDArray[Any]] | None:
-        """Read a piece, if it is finished."""
+    def read(self, name: str) -> Rows | None:
+        """Return the rows of a piece, if it is finished."""
         found = self._pieces.read(name)
         if found is None:
             return None
@@ -69,26 +69,23 @@ class StudyFolder:
             column: table[column].to_numpy(zero_copy_only=False) for column in table.column_names
         }
 
-    def write_rows(self, rows: Columns) -> Path:
-        """Write all rows, with the settings and their provenance in the metadata; return where."""
-        path = self.path / "data.parquet"
-        files.write_table(path, _table(rows), self.settings | {"provenance": provenance()})
-        return path
+    def write(self, name: str, rows: Columns) -> None:
+        """Keep the rows of a finished piece."""
+        self._pieces.write(name, _make_table(rows), {"provenance": collect_provenance()})
 
 
-def _table(rows: Columns) -> Any:
+def write_rows(out: Path, name: str, settings: Mapping[str, Any], rows: Columns) -> Path:
+    """Write all rows of a study, with settings and provenance as metadata; return the file."""
+    path = out / name / "data.parquet"
+    about = _describe_settings(name, settings) | {"provenance": collect_provenance()}
+    files.write_table(path, _make_table(rows), about)
+    return path
+
+
+def _describe_settings(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {"study": name, "version": __version__, "settings": dict(settings)}
+
+
+def _make_table(rows: Columns) -> Any:
     pyarrow = optional_module("pyarrow")
     return pyarrow.table({name: np.asarray(values) for name, values in rows.items()})
-
-
-def provenance() -> dict[str, str]:
-    """Return where and when something was made."""
-    return {
-        "version": __version__,
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "numpy": np.__version__,
-        "numba": optional_module("numba").__version__,
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": " ".join(["influential-bandits", *sys.argv[1:]]),
-    }

@@ -1,0 +1,136 @@
+"""What a report is made of, as data: findings, figures, tables and sections."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy.typing as npt
+
+__all__ = [
+    "Analysis",
+    "Bars",
+    "Figure",
+    "Finding",
+    "Grid",
+    "HeatMap",
+    "Picture",
+    "Section",
+    "Series",
+    "Table",
+]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the summary: a claim of the paper, and what was measured."""
+
+    claim: str
+    ours: float | str
+    paper: float | str | None = None
+    low: float | None = None  # 95 % interval
+    high: float | None = None
+    # "reproduced", "differs", "other data", or "ours" for what the paper does not claim
+    verdict: str = "ours"
+    reason: str = ""
+    fitted: str = ""  # the range over which a slope was fitted
+
+
+@dataclass(frozen=True, eq=False)
+class Series:
+    """One line, cloud of points or set of bars of a figure."""
+
+    name: str
+    x: npt.ArrayLike
+    y: npt.ArrayLike
+    low: npt.ArrayLike | None = None  # band
+    high: npt.ArrayLike | None = None
+    kind: str = "line"  # "line", "dashed", "faint" (in the background), "points" or "bars"
+
+
+@dataclass(frozen=True, eq=False)
+class Figure:
+    """A picture as data, so that it can be drawn for print and for the browser alike."""
+
+    name: str  # file name
+    title: str
+    x: str
+    y: str
+    series: list[Series]
+    log_x: bool = True
+    log_y: bool = True
+    caption: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Bars:
+    """Named numbers with intervals, side by side."""
+
+    name: str  # file name
+    title: str
+    labels: list[str]
+    values: npt.ArrayLike  # (labels,)
+    x: str  # what the numbers are
+    low: npt.ArrayLike | None = None
+    high: npt.ArrayLike | None = None
+    caption: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class HeatMap:
+    """A matrix as a picture: red above zero, blue below."""
+
+    name: str  # file name
+    title: str
+    labels: list[str]  # of rows and columns
+    values: npt.ArrayLike  # (labels, labels)
+    caption: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """A table of numbers as a picture: good ones blue, bad ones red, missing ones empty."""
+
+    name: str  # file name
+    title: str
+    rows: list[str]
+    columns: list[str]
+    values: npt.ArrayLike  # (rows, columns); NaN is missing
+    good: float  # the value that is all blue …
+    bad: float  # … and the one that is all red
+    digits: int = 2  # after the point
+    caption: str = ""
+
+
+Picture: TypeAlias = Figure | Bars | HeatMap | Grid
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table for readers."""
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    caption: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Analysis:
+    """What a study found."""
+
+    findings: list[Finding]
+    figures: Sequence[Picture]
+    notes: list[str] = field(default_factory=list)  # paragraphs of the report
+    tables: Sequence[Table] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Section:
+    """A part of a report: what was looked at, with which settings, and what was found."""
+
+    name: str
+    description: str  # what it shows, in one line
+    settings: Mapping[str, Any]
+    analysis: Analysis

@@ -1,0 +1,42 @@
+"""Write what was found: figures for print, the report for readers, the summary for programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from influential_bandits.files import write_json
+from influential_bandits.studies.provenance import collect_provenance
+from influential_bandits.studies.report.content import Section
+from influential_bandits.studies.report.html import write_report
+from influential_bandits.studies.report.static import draw
+
+__all__ = ["draw_figures", "summarise", "write_results"]
+
+
+def draw_figures(section: Section, folder: Path) -> None:
+    """Write the figures of a section for print."""
+    for figure in section.analysis.figures:
+        draw(figure, folder, section.settings)
+
+
+def write_results(
+    out: Path,
+    sections: list[Section],
+    title: str,
+    introduction: str,
+    rows: list[dict[str, Any]] | None = None,
+) -> None:
+    """Write the report for readers, and the summary for programs: rows, by default the findings."""
+    write_report(out / "report.html", sections, collect_provenance(), title, introduction)
+    write_json(out / "summary.json", summarise(sections) if rows is None else rows, indent=2)
+
+
+def summarise(sections: list[Section]) -> list[dict[str, Any]]:
+    """Return a row for each finding."""
+    keys = ("claim", "paper", "ours", "low", "high", "verdict")
+    return [
+        {"study": section.name} | {key: getattr(finding, key) for key in keys}
+        for section in sections
+        for finding in section.analysis.findings
+    ]
