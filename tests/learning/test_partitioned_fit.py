@@ -233,7 +233,7 @@ def test_ranks_look_uniform():
     assert np.abs(np.sort(ranks) - np.arange(10_000) / 10_000).max() < 2.7 / 100
 
 
-def test_the_survey_of_partitions_is_that_of_the_whole_log(whole, partitioned):
+def test_the_scan_of_partitions_is_that_of_the_whole_log(whole, partitioned):
     here = ib.LocalExecution(2)
     one, parts = scan_log(whole, 0, here), scan_log(partitioned, 0, here)
     np.testing.assert_allclose(parts.sums.means, one.sums.means, rtol=1e-13)
@@ -459,7 +459,7 @@ def test_a_poisoned_partition_is_named_and_the_others_are_kept(
 
 def test_a_partition_that_fails_late_is_named_too(partitioned, tmp_path, refused):
     first, *others = partitioned.partitions
-    late = Part(first.path, "late", loads=1)  # good for the survey
+    late = Part(first.path, "late", loads=1)  # good for the scan
     with refused(Unfinished, "late", "damaged"):
         fit_partitions(model_of("none"), Parts([late, *others]), tmp_path / "model.json")
     assert len(pieces_of(tmp_path / "model.json")) == 6
@@ -528,7 +528,7 @@ def test_a_fit_whose_cluster_dies_again_and_again_comes_to_its_end(
     assert sorted(path.name for path in there.parent.iterdir()) == ["instances", "model.json"]
 
 
-def test_surveys_of_parts_are_kept_to_the_bit_and_not_made_twice(opened, tmp_path):
+def test_scans_of_parts_are_kept_to_the_bit_and_not_made_twice(opened, tmp_path):
     plain = scan_log(opened, 3, ib.LocalExecution(1))
     for results, known in ((2, 0), (2, 3), (100, 6)):
         kept = UnfinishedFit(tmp_path, opened, 3)
@@ -545,11 +545,11 @@ def test_surveys_of_parts_are_kept_to_the_bit_and_not_made_twice(opened, tmp_pat
             assert np.asarray(one).tobytes() == np.asarray(other).tobytes()
 
 
-def test_surveys_of_other_files_seeds_or_settings_do_not_count(opened, whole, tmp_path, folder):
+def test_scans_of_other_files_seeds_or_settings_do_not_count(opened, whole, tmp_path, folder):
     source = tmp_path / "log"
     shutil.copytree(folder, source)
     how = {"instance": "user", "arm": "ad", "time": "time", "loss": "loss"}
-    how["execution"] = ib.LocalExecution(1)
+    how |= {"execution": 1, "sizes": EACH_FILE}
     log = ib.logs.open_partitions(source, **how)
     scan_log(log, 3, ib.LocalExecution(1), UnfinishedFit(tmp_path / "kept", log, 3))
 
