@@ -102,7 +102,7 @@ def main(cases, seed, policies):
                 faulthandler.dump_traceback_later(SECONDS, exit=True)
                 try:
                     agent = ib.Agent.from_json(wrong, policy, **told)
-                except ib.InfluentialBanditsError:
+                except ib.errors.InfluentialBanditsError:
                     outcomes["refused"] += 1
                 else:
                     play(agent)

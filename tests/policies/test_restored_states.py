@@ -98,7 +98,7 @@ def test_a_tree_that_names_another_arm_is_refused(place, value):
         ({"pending": [["13", 0, [1.0]]]}, "memo of 1"),
         ({"pending": [["13", 0, [10**400]]]}, "memo"),
         ({"pending": [[["13"], 0, []]]}, "round of a ticket"),
-        ({"policy": [[[]]] * 3}, "saved by"),
+        ({"policy": [[[]]] * 3}, "names no policy"),
     ],
     ids=lambda value: str(value)[:30],
 )

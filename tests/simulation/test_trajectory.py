@@ -164,7 +164,8 @@ def test_the_regret_of_a_frame_is_missing_where_it_is_not_defined(fading, librar
     columns = as_columns(fading.to_frame(library), library)
     assert list(columns) == ["instance", "seed", "policy", "horizon", "loss", "regret"]
     assert columns["loss"] == fading.loss().ravel().tolist()
-    assert np.isnan(columns["regret"]).all()
+    assert np.isnan(columns["regret"][: len(columns["regret"]) // 2]).all()
+    assert not np.isnan(columns["regret"][len(columns["regret"]) // 2 :]).any()
 
 
 def test_columns_keep_the_regrets_that_are_proved(monkeypatch):
@@ -301,13 +302,21 @@ def test_a_run_with_numpy_parameters_can_be_saved(tmp_path, options):
     assert (loaded.policy, loaded.noise) == (run.policy, run.noise)
 
 
-def test_a_policy_that_was_not_imported_is_named(tmp_path):
+def test_a_policy_that_cannot_be_imported_is_named(tmp_path):
     run = ib.simulate(ib.counterexample(), Alternating(), 10)
     path = tmp_path / "run.parquet"
     run.save(path)
-    rewrite(path, lambda settings: settings["policy"].update({"class": "mine.Forgotten"}))
-    with pytest.raises(ib.errors.InvalidInput, match=r"Forgotten.*import"):
+    rewrite(path, lambda settings: settings["policy"].update({"name": "mine:Forgotten"}))
+    with pytest.raises(ib.errors.InvalidInput, match=r"mine:Forgotten cannot be imported"):
         ib.Trajectory.load(path)
+
+
+def test_a_policy_may_be_given_with_the_file(run, tmp_path):
+    path = tmp_path / "run.parquet"
+    run.save(path)
+    assert same(ib.Trajectory.load(path, run.policy), run)
+    with pytest.raises(ib.errors.InvalidInput, match="does not fit"):
+        ib.Trajectory.load(path, ib.LCB())
 
 
 def test_a_parameter_may_be_called_name(tmp_path):
@@ -626,7 +635,7 @@ def test_no_flipped_bit_gives_another_run(played, tmp_path):
         path.write_bytes(changed)
         try:
             loaded = ib.Trajectory.load(path)
-        except ib.InvalidInput:
+        except ib.errors.InvalidInput:
             continue
         # The name of the seal alone, without which the file is one of an earlier version.
         assert same(played, loaded)

@@ -115,8 +115,8 @@ class Agent:
     >>> agent.observe(first, loss=0.7)
     >>> agent.select()
     2
-    >>> agent.to_log()
-    EventLog(2 events, 1 instance, 3 arms)
+    >>> agent.to_log().loss
+    array([0.7, 0.5])
     """
 
     def __init__(

@@ -192,7 +192,8 @@ def _class_of(name: str) -> type[Policy]:
             return code
     module, colon, inside = name.partition(":")
     if not colon:
-        raise InvalidInput(f"there is no policy {name!r}; there are {', '.join(known_policies())}")
+        known = ", ".join(known_policies())
+        raise InvalidInput(f"there is no policy {shown(name)}; there are {known:.200}")
     hint = "give the policy, as in load(path, policy)"
     if module == "__main__" or not inside.isidentifier():
         raise InvalidInput(f"{name} is of a script, a notebook or a function: {hint}")

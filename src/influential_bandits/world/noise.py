@@ -145,7 +145,7 @@ class Noise:
     >>> from dataclasses import dataclass
     >>> from math import log
     >>> import influential_bandits as ib
-    >>> from influential_bandits import uniform
+    >>> from influential_bandits.random import uniform
     >>> @dataclass(frozen=True)
     ... class Laplace(ib.Noise):
     ...     scale: float = 1.0
