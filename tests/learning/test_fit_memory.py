@@ -20,7 +20,8 @@ ARMS = 40
 MEASURED = """
 import ctypes, json, sys
 from pathlib import Path
-from influential_bandits import InfluenceModel, LocalExecution, synthetic_log
+from influential_bandits import InfluenceModel, LocalExecution
+from influential_bandits.data import synthetic_log
 from influential_bandits.learning.fit_memory import memory_of_fit
 
 def peak():

@@ -549,7 +549,7 @@ def test_scans_of_other_files_seeds_or_settings_do_not_count(opened, whole, tmp_
     source = tmp_path / "log"
     shutil.copytree(folder, source)
     how = {"instance": "user", "arm": "ad", "time": "time", "loss": "loss"}
-    how["execution"] = ib.LocalExecution(1)
+    how |= {"execution": 1, "sizes": EACH_FILE}
     log = ib.logs.open_partitions(source, **how)
     scan_log(log, 3, ib.LocalExecution(1), UnfinishedFit(tmp_path / "kept", log, 3))
 

@@ -128,7 +128,7 @@ def test_a_family_that_needs_data_is_left_out_with_a_line(monkeypatch, tmp_path,
     assert "--data" in note
     with refused(ib.errors.InvalidInput, LEARNED, "MOVIELENS_DATA"):
         choose_families([LEARNED])
-    with refused(ib.errors.InvalidInput, str(tmp_path / "nowhere")):
+    with refused(ib.errors.MissingFile, str(tmp_path / "nowhere")):
         choose_families([LEARNED], tmp_path / "nowhere")
     assert list(describe_families()) == [*FAMILIES, LEARNED]
 
@@ -775,7 +775,7 @@ def test_the_leaderboard_is_made_of_the_results(played, tmp_path):
 
 
 def test_a_folder_without_results_has_no_leaderboard(tmp_path, refused):
-    with refused(ib.errors.InvalidInput, "summary.json", "compare"):
+    with refused(ib.errors.MissingFile, "summary.json", "compare"):
         write_leaderboard(tmp_path, tmp_path / "page.md")
     for name in ("summary.json", "arena.json"):
         (tmp_path / name).write_text("[]", encoding="utf-8")

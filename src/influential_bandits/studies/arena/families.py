@@ -13,7 +13,7 @@ import numpy as np
 
 from influential_bandits.checks import checked_horizon, whole_number
 from influential_bandits.datasets.movielens import movielens
-from influential_bandits.errors import InvalidInput
+from influential_bandits.errors import InvalidInput, MissingFile
 from influential_bandits.learning.models import InfluenceModel
 from influential_bandits.optima.difficulty import difficulty
 from influential_bandits.references import find_object, split_reference
@@ -204,7 +204,7 @@ def find_data(given: Path | None) -> Path | None:
     """Return the MovieLens release to learn from: the one given, or what the environment names."""
     if given is not None:
         if not given.exists():
-            raise InvalidInput(f"there is no MovieLens release at {given}")
+            raise MissingFile(f"there is no MovieLens release at {given}")
         return given
     named = os.environ.get("MOVIELENS_DATA")
     if not named or not Path(named).exists():

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from influential_bandits.errors import InvalidInput
+from influential_bandits.errors import InvalidInput, MissingFile
 from influential_bandits.files import read_json, write_atomically, write_text
 from influential_bandits.piece_store import make_folder
 from influential_bandits.studies.report.text import format_table, number
@@ -57,8 +57,8 @@ def write_leaderboard(results: Path, out: Path) -> Path:
 def _read(results: Path, name: str) -> Any:
     try:
         return read_json(results / name)
-    except OSError as error:
-        raise InvalidInput(
+    except FileNotFoundError as error:
+        raise MissingFile(
             f"cannot read {results / name}: {error.strerror}; fill the folder with "
             "influential-bandits compare"
         ) from None

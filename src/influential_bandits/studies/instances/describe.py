@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from influential_bandits.errors import InvalidInput, NotApplicable
+from influential_bandits.errors import MissingFile, NotApplicable
 from influential_bandits.optima.certificate import TOLERANCE, Certificate
 from influential_bandits.optima.difficulty import difficulty
 from influential_bandits.optima.path import optimum
@@ -17,11 +17,11 @@ __all__ = ["describe_file", "load_instance"]
 
 
 def load_instance(path: Path) -> Instance:
-    """Read an instance; an error of the disk gets one sentence too."""
+    """Read an instance; a missing file gets one sentence too."""
     try:
         return Instance.load(path)
-    except OSError as error:
-        raise InvalidInput(f"cannot read {path}: {error.strerror}") from None
+    except FileNotFoundError as error:
+        raise MissingFile(f"cannot read {path}: {error.strerror}") from None
 
 
 def describe_file(path: Path, horizon: int) -> str:
