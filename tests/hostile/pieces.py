@@ -45,7 +45,7 @@ class Parts:
 
     def __init__(self, seeds):
         self.partitions = tuple(map(Part, seeds))
-        self.arms, self.about = self.partitions[0].log.arm_names, {"source": "hostile"}
+        self.arm_names, self.about = self.partitions[0].log.arm_names, {"source": "hostile"}
         self.n_instances = sum(part.log.n_instances for part in self.partitions)
 
 
