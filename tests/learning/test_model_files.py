@@ -24,7 +24,7 @@ MODELS = {
     "psd, pooled": InfluenceModel(memory=0.8, pooling="full", drift=True),
     "psd, partial": InfluenceModel(memory=0.8, pooling="partial", seed=3),
     "psd, memory 1": InfluenceModel(pooling="full"),
-    "psd, gradient": InfluenceModel(memory=0.8, solver="gradient", max_iter=50),
+    "psd, gradient": InfluenceModel(memory=0.8, solver="gradient", max_iter=10),
     "symmetric": InfluenceModel("symmetric", memory=0.8, ridge=0.0),
     "diagonal": InfluenceModel("diagonal", memory=0.8, pooling="full"),
     "free": InfluenceModel("free", memory=0.8, pooling="full"),

@@ -270,7 +270,7 @@ def test_errors_are_finite_however_little_there_is(instances, events, arms):
         assert np.isfinite(model.standard_errors_).all()
 
 
-TINY = [(1, 1, 1), (1, 1, 3), (5, 1, 2), (1, 2, 2), (3, 2, 3), (2, 2, 5), (1, 5, 3), (4, 3, 1)]
+TINY = [(1, 1, 1), (3, 2, 3), (1, 5, 3)]
 EVERY = {
     "stationary": StationaryModel(pooling="partial"),
     "drift": DriftModel(pooling="partial"),

@@ -343,18 +343,18 @@ def outside(instance, policy, rounds, seed):
 
 
 def test_true_losses_stay_within_the_radius_if_noise_and_scale_are_known():
-    """At 99 % confidence more than 8 of 300 runs fail with probability 0.4 % at most."""
+    """At 99 % confidence more than 4 of 100 runs fail with probability 0.4 % at most."""
     failed = 0
-    for seed, instance in enumerate(paper(3, 300)):
+    for seed, instance in enumerate(paper(3, 100)):
         entries = instance.interaction.to_dense()[np.tril_indices(3)]
         policy = ib.ModelLCB(sigma=1.0, influence_scale=float(np.sqrt(np.mean(entries**2))))
         failed += outside(instance, policy, 1000, seed).any()
-    assert failed <= 8
+    assert failed <= 4
 
 
 def test_with_everything_estimated_losses_stay_within_the_radius_once_each_arm_was_seen():
-    """Estimated scales may be too small, which the theorem excludes: not so in any of 60 runs."""
-    for seed, instance in enumerate(paper(3, 60)):
+    """Estimated scales may be too small, which the theorem excludes: not so in any of 30 runs."""
+    for seed, instance in enumerate(paper(3, 30)):
         assert not outside(instance, ib.ModelLCB(), 1000, seed)[3:].any()
 
 

@@ -25,32 +25,9 @@ SECTIONS = [
 LAST, ROLLING = "MSE of the last rating, {} (leave-last-out)", "MSE of the last fifth, {} (rolling)"
 RUNG, GAIN = "mean squared error one step ahead: {}", "error saved by {}, in %"
 
-# Of ml-latest-small as released in August 2015 and September 2018. The test of influence is left
+# Of ml-latest-small as released in September 2018. The test of influence is left
 # out on purpose: only that it finds influence is pinned.
 KNOWN = {
-    "ml-latest-small-2015-08": {
-        "log": {"events": 100_234, "instances": 718, "arms": 20, "mean loss": 1.403805096075184},
-        "settings": {
-            "paper-4-2": {
-                "min_ratings": 512,
-                "users": 37,
-                "ridge_psd": 1000.0,
-                "ridge_symmetric": 1000.0,
-            },
-            "ladder": {"memory": 0.98, "ridge": 100.0},
-            "ladder-random-genre": {"half_life_days": 1.0 / 24.0, "ridge": 1000.0},
-        },
-        "last": [0.5926570541174467, 0.6012537362276226, 0.5833794136583133],
-        "rolling": [0.8501811202995289, 0.8299262153821844, 0.8221041520532761],
-        "ladder": [0.86067275325387, 0.7368222116914416, 0.7340404979810136, 0.7345378267017345],
-        "gains": [14.38996890446428, 0.37752848194442595, -0.06775221831614008],
-        "ladder-random-genre": [
-            0.8912311159325728,
-            0.7532793258484588,
-            0.7523851646510982,
-            0.7525154968806617,
-        ],
-    },
     "ml-latest-small-2018-09": {
         "log": {"events": 100_836, "instances": 610, "arms": 20, "mean loss": 1.4984430163830378},
         "settings": {
