@@ -290,14 +290,14 @@ def test_a_fit_goes_on_with_what_it_knew_when_its_scheduler_died(tmp_path, event
     with Cluster(tmp_path) as first:
         first.add_worker()
         process = command(*options, "--engine", "dask", "--scheduler", first.file)
-        until((kept / "tuning.json").exists, "the first model that was tried")
+        until((kept / "errors.json").exists, "the first model that was tried")
         first.scheduler.kill()
         _, err = process.communicate(timeout=60)
     assert process.returncode == 1, err
     assert "went away; finished instances are kept" in err
     assert "Traceback" not in err
     surveys = {path.name: path.stat().st_mtime_ns for path in kept.glob("survey-*.parquet")}
-    tried = json.loads((kept / "tuning.json").read_text(encoding="utf-8"))["errors"]
+    tried = json.loads((kept / "errors.json").read_text(encoding="utf-8"))["errors"]
     assert surveys
     assert 1 <= len(tried) < 4, "the kill came too late to test anything"
     with Cluster(tmp_path) as second:
@@ -307,7 +307,7 @@ def test_a_fit_goes_on_with_what_it_knew_when_its_scheduler_died(tmp_path, event
 
         def later():
             with contextlib.suppress(OSError, ValueError):
-                seen.update(json.loads((kept / "tuning.json").read_text(encoding="utf-8")))
+                seen.update(json.loads((kept / "errors.json").read_text(encoding="utf-8")))
                 return len(seen["errors"]) > len(tried)
             return process.poll() is not None
 
