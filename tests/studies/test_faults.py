@@ -296,9 +296,9 @@ def test_a_fit_goes_on_with_what_it_knew_when_its_scheduler_died(tmp_path, event
     assert process.returncode == 1, err
     assert "went away; finished instances are kept" in err
     assert "Traceback" not in err
-    surveys = {path.name: path.stat().st_mtime_ns for path in kept.glob("survey-*.parquet")}
+    scans = {path.name: path.stat().st_mtime_ns for path in kept.glob("scan-*.parquet")}
     tried = json.loads((kept / "errors.json").read_text(encoding="utf-8"))["errors"]
-    assert surveys
+    assert scans
     assert 1 <= len(tried) < 4, "the kill came too late to test anything"
     with Cluster(tmp_path) as second:
         second.add_worker()
@@ -314,10 +314,8 @@ def test_a_fit_goes_on_with_what_it_knew_when_its_scheduler_died(tmp_path, event
         until(later, "another model")
         assert tried.items() <= seen["errors"].items()
         assert (
-            surveys.items()
-            <= {
-                path.name: path.stat().st_mtime_ns for path in kept.glob("survey-*.parquet")
-            }.items()
+            scans.items()
+            <= {path.name: path.stat().st_mtime_ns for path in kept.glob("scan-*.parquet")}.items()
         )
         _, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
