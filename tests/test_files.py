@@ -20,7 +20,7 @@ from cluster_processes import environment
 
 import influential_bandits as ib
 from influential_bandits import files
-from influential_bandits.errors import InvalidInput, InvalidInstance
+from influential_bandits.errors import InvalidInput, InvalidInstance, MissingFile
 
 SOURCE = Path(files.__file__).parent
 POSIX = pytest.mark.skipif(os.name == "nt", reason="POSIX signals, locks and limits")
@@ -337,7 +337,7 @@ def test_what_is_no_regular_file_is_refused_and_not_waited_for(load, tmp_path):
     ):
         with pytest.raises(InvalidInput, match=words):
             load(path)
-    with pytest.raises((FileNotFoundError, InvalidInput), match="No such file"):
+    with pytest.raises(MissingFile, match="No such file"):
         load(tmp_path / "missing")
 
 

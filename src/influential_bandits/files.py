@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from influential_bandits.checks import optional_module
-from influential_bandits.errors import InvalidInput
+from influential_bandits.errors import InvalidInput, MissingFile
 from influential_bandits.memory import require_memory
 
 try:
@@ -238,7 +238,7 @@ def read_json(path: str | Path, error: type[InvalidInput] = InvalidInput) -> Any
     """Return the data of a JSON file, of which nothing is trusted: ``error`` says what is wrong.
 
     A checksum is verified if there is one, and left out. A file that is not there is a
-    FileNotFoundError.
+    MissingFile.
 
     Examples
     --------
@@ -262,8 +262,8 @@ def read_regular(path: str | Path, error: type[InvalidInput] = InvalidInput) -> 
                 return file.read()
         finally:
             os.close(descriptor)
-    except FileNotFoundError:
-        raise
+    except FileNotFoundError as wrong:
+        raise MissingFile(f"cannot read {path}: {clear_reason(wrong)}") from None
     except OSError as wrong:
         raise error(f"cannot read {path}: {clear_reason(wrong)}") from None
     except MemoryError:

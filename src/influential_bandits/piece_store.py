@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from influential_bandits import files
-from influential_bandits.errors import InvalidInput
+from influential_bandits.errors import InvalidInput, MissingFile
 
 __all__ = ["PieceStore", "make_folder", "require_same_settings", "require_writable"]
 
@@ -107,7 +107,7 @@ def require_same_settings(path: Path, settings: Any, otherwise: str) -> None:
     """Write the settings of a new folder; raise an error with these words if it has others."""
     try:
         raw = files.read_regular(path)
-    except FileNotFoundError:
+    except MissingFile:
         files.write_json(path, settings, indent=2)
         return
     try:

@@ -91,7 +91,7 @@ def judge(subject, seed, number):
         play(Random(f"{subject}/{seed}/{number}"), home)
     except Failed as failure:
         outcome, detail, trace = failure.outcome, str(failure), traceback.format_exc()
-    except (InfluentialBanditsError, FileNotFoundError) as error:
+    except InfluentialBanditsError as error:
         outcome, detail, trace = REFUSED, str(error), traceback.format_exc()
     except Exception as error:  # noqa: BLE001 - which is what this is about
         outcome, detail = RAW, f"{type(error).__name__}: {error!s:.200}"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import influential_bandits as ib
-from influential_bandits.errors import InfluentialBanditsError, InvalidInput
+from influential_bandits.errors import InfluentialBanditsError, InvalidInput, MissingFile
 from influential_bandits.learning import model_files as module
 from influential_bandits.learning.loss_model import LossModel
 from influential_bandits.learning.models import DriftModel, InfluenceModel, StationaryModel
@@ -224,7 +224,7 @@ def test_an_instance_file_is_no_model_file(tmp_path, refused):
 
 
 def test_a_missing_file_and_a_folder_are_refused(tmp_path, refused):
-    with pytest.raises(FileNotFoundError, match=r"nowhere\.json"):
+    with pytest.raises(MissingFile, match=r"nowhere\.json"):
         InfluenceModel.load(tmp_path / "nowhere.json")
     with refused(InvalidInput, "cannot read", str(tmp_path)):
         LossModel.load(tmp_path)

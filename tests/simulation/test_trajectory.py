@@ -405,7 +405,7 @@ def test_a_file_that_is_no_run_gets_a_clear_sentence(tmp_path, how):
 
 
 def test_a_file_that_does_not_exist_is_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"missing\.parquet"):
+    with pytest.raises(ib.errors.MissingFile, match=r"missing\.parquet"):
         ib.Trajectory.load(tmp_path / "missing.parquet")
 
 

@@ -52,6 +52,6 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _stop)
     try:
         app()
-    except (InfluentialBanditsError, FileNotFoundError) as error:
+    except InfluentialBanditsError as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(1 if isinstance(error, Unfinished) else 2) from None

@@ -137,7 +137,7 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
         >>> import influential_bandits as ib
         >>> ib.InfluenceModel.load("nowhere.json")
         Traceback (most recent call last):
-        FileNotFoundError: [Errno 2] No such file or directory: 'nowhere.json'
+        influential_bandits.errors.MissingFile: cannot read nowhere.json: No such file or directory
         """
         kinds = {each.__name__: each for each in (cls, *cls.__subclasses__())}
         return read_model(path, kinds, design_of)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from influential_bandits.checks import optional_module
-from influential_bandits.errors import InvalidInput
+from influential_bandits.errors import InvalidInput, MissingFile
 from influential_bandits.files import parse_json, read_regular, write_json
 from influential_bandits.learning.fitting import Once, Pooled
 from influential_bandits.learning.loss_model import LossModel
@@ -155,7 +155,7 @@ def _read(path: Path, state: str) -> dict[str, Any] | None:
     """Return what a file holds, if it is whole and of this state."""
     try:
         raw = read_regular(path)
-    except FileNotFoundError:
+    except MissingFile:
         return None
     try:
         data = parse_json(raw, path)

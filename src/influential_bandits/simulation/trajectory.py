@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from influential_bandits.checks import checked_horizon, make_frame, optional_module, real_array
-from influential_bandits.errors import InvalidInput, NotApplicable, NotCertified
-from influential_bandits.files import parse_json, read_table, seal_holds, write_table
+from influential_bandits.errors import InvalidInput, MissingFile, NotApplicable, NotCertified
+from influential_bandits.files import clear_reason, parse_json, read_table, seal_holds, write_table
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.slopes import log_log_slope
 from influential_bandits.optima.regret import regret
@@ -283,8 +283,8 @@ class Trajectory:
             if whole is None and "columns" in settings:  # earlier versions wrote neither
                 raise InvalidInput(f"{path} was changed by another program: its checksum is gone")
             return cls(**_read_columns(table, settings, policy))
-        except FileNotFoundError:
-            raise
+        except FileNotFoundError as error:
+            raise MissingFile(f"cannot read {path}: {clear_reason(error)}") from None
         except MemoryError:
             raise InvalidInput(f"{path} does not fit into memory") from None
         except NOT_OURS as error:

@@ -57,11 +57,8 @@ def write_leaderboard(results: Path, out: Path) -> Path:
 def _read(results: Path, name: str) -> Any:
     try:
         return read_json(results / name)
-    except FileNotFoundError as error:
-        raise MissingFile(
-            f"cannot read {results / name}: {error.strerror}; fill the folder with "
-            "influential-bandits compare"
-        ) from None
+    except MissingFile as error:
+        raise MissingFile(f"{error}; fill the folder with influential-bandits compare") from None
 
 
 def _pictures(about: dict[str, Any]) -> list[tuple[str, str]]:

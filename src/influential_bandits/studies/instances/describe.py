@@ -6,27 +6,19 @@ from pathlib import Path
 
 import numpy as np
 
-from influential_bandits.errors import MissingFile, NotApplicable
+from influential_bandits.errors import NotApplicable
 from influential_bandits.optima.certificate import TOLERANCE, Certificate
 from influential_bandits.optima.difficulty import difficulty
 from influential_bandits.optima.path import optimum
 from influential_bandits.studies.report.text import number
 from influential_bandits.world.instance import Instance
 
-__all__ = ["describe_file", "load_instance"]
-
-
-def load_instance(path: Path) -> Instance:
-    """Read an instance; a missing file gets one sentence too."""
-    try:
-        return Instance.load(path)
-    except FileNotFoundError as error:
-        raise MissingFile(f"cannot read {path}: {error.strerror}") from None
+__all__ = ["describe_file"]
 
 
 def describe_file(path: Path, horizon: int) -> str:
     """Return what is known of an instance: kind, spectrum, difficulty, optimum."""
-    instance = load_instance(path)
+    instance = Instance.load(path)
     lines = [repr(instance)]
     if instance.n_arms <= 2000:
         eigenvalues = np.linalg.eigvalsh(instance.interaction.to_dense())

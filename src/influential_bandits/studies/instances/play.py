@@ -25,7 +25,6 @@ from influential_bandits.policies.registry import code_digest, policy_from_text
 from influential_bandits.simulation.engine import log_spaced, simulate
 from influential_bandits.simulation.scenario import Scenario
 from influential_bandits.simulation.trajectory import Trajectory
-from influential_bandits.studies.instances.describe import load_instance
 from influential_bandits.studies.report.text import format_table, number
 from influential_bandits.studies.runner.rows import Rows, tidy
 from influential_bandits.studies.runner.running import compute_rows, raise_if_failed
@@ -86,7 +85,7 @@ def play_file(
     path: Path, policies: list[str], settings: PlaySettings, out: Path | None, execution: Execution
 ) -> str:
     """Play policies on the instance of a file; return the table, save runs and plot to ``out``."""
-    instance = load_instance(path)
+    instance = Instance.load(path)
     players = [policy_from_text(name) for name in policies]
     if out is not None:
         make_folder(out)
@@ -177,7 +176,7 @@ class InstanceFile:
 
     path: str  # as text; names of files need not be
     content: bytes = b""
-    problem: InvalidInstance | None = None
+    problem: InvalidInput | None = None
 
     @classmethod
     def read(cls, path: Path) -> InstanceFile:
@@ -185,9 +184,7 @@ class InstanceFile:
         shown = os.fsencode(path).decode(errors="replace")
         try:
             return cls(shown, read_regular(path, InvalidInstance))
-        except FileNotFoundError as error:
-            return cls(shown, problem=InvalidInstance(f"cannot read {shown}: {error.strerror}"))
-        except InvalidInstance as error:
+        except InvalidInput as error:
             return cls(shown, problem=error)
 
     def parse(self) -> Instance:
