@@ -118,7 +118,16 @@ def test_help_lists_the_commands():
         ("studies", []),
         (
             "compare",
-            ["--policies", "--families", "--horizons", "--seeds", "--quick", "--data", "--out"],
+            [
+                "--policies",
+                "--families",
+                "--horizons",
+                "--instances",
+                "--seeds",
+                "--quick",
+                "--data",
+                "--out",
+            ],
         ),
         ("families", []),
         ("leaderboard", ["--out"]),

@@ -146,7 +146,16 @@ def test_the_default_install_lists_reproduces_and_compares(environment, tmp_path
     assert "random-3" in output(command, "families", cwd=tmp_path)
     told = output(command, "reproduce", "figure-1a", "--tiny", "--out", "paper", cwd=tmp_path)
     assert "| figure-1a |" in told
-    options = ("--policies", "LCB", "--families", "prop-2.2", "--horizons", "100", "--seeds", "2")
+    options = (
+        "--policies",
+        "LCB",
+        "--families",
+        "prop-2.2",
+        "--horizons",
+        "100",
+        "--instances",
+        "2",
+    )
     told = output(command, "compare", *options, "--out", "arena", cwd=tmp_path)
     assert "| LCB |" in told
     for report in (tmp_path / "paper" / "report.html", tmp_path / "arena" / "report.html"):

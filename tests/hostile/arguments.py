@@ -174,7 +174,7 @@ WORDS = {
         "--policies=LCB",
         "--families=random-3",
         "--horizons=30",
-        "--seeds=2",
+        "--instances=2",
         "--out={home}/out",
     ),
 }
@@ -207,7 +207,7 @@ def play_option(draw, home):
     """Run a command with one number spoilt: a result, or one sentence."""
     name, option = draw.choice(options()[1])
     require_work(name)
-    text = draw.choice(TEXTS + (("1000000000",) if option == "--seeds" else ()))
+    text = draw.choice(TEXTS + (("1000000000",) if option in {"--instances", "--seeds"} else ()))
     tell(f"{name} {option} {text:.60}")
     status, said = run_command(home, name, f"{option}={text}")
     good = "Traceback" not in said and status in {0, 1, 2}

@@ -805,7 +805,16 @@ def test_the_command_compares_and_writes_a_leaderboard(tmp_path):
             check=False,
         )
 
-    options = ("--families", "random-3,prop-2.2", "--horizons", "30,1e2", "--seeds", 2)
+    options = (
+        "--families",
+        "random-3,prop-2.2",
+        "--horizons",
+        "30,1e2",
+        "--instances",
+        2,
+        "--seeds",
+        3,
+    )
     policies = ("--policies", "LCB,InfluentialLCB(influence_bound=2.0, opening='pairs')")
     out = tmp_path / "out"
     done = run("compare", *policies, *options, "--out", out, "--jobs", 1)
@@ -838,6 +847,7 @@ def test_the_command_compares_and_writes_a_leaderboard(tmp_path):
             ["--policies", "EachArmOnceOracle", "--families", "fading-0.9,indefinite"],
             ["nothing is left to play", "fading-0.9", "indefinite"],
         ),
+        (["--instances", "0"], ["instances must be at least 1"]),
         (["--seeds", "0"], ["seeds must be at least 1"]),
         (["--jobs", "0"], ["jobs must be at least 1"]),
         (["--data", "/nowhere/at/all"], ["/nowhere/at/all"]),

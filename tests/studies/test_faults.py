@@ -250,7 +250,7 @@ def compared(out, *options):
     """Play two families, one of which finds its instances one after the other, and one fades."""
     chosen = ("--policies", "LCB,InfluentialLCB", "--families", "easy,fading-0.9")
     status, _, err = run_command(
-        "compare", *chosen, "--horizons", "30,100", "--seeds", 12, "--out", out, *options
+        "compare", *chosen, "--horizons", "30,100", "--instances", 12, "--out", out, *options
     )
     assert status == 0, err
     tables = [bits(out / family / "data.parquet") for family in ("easy", "fading-0.9")]

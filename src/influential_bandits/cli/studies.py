@@ -115,8 +115,12 @@ def compare(
             show_default=False,
         ),
     ] = None,
-    seeds: Annotated[
+    instances: Annotated[
         int | None, typer.Option(help="Instances of each family; by default 10 to 100.")
+    ] = None,
+    seeds: Annotated[
+        int | None,
+        typer.Option(help="Runs of each instance, with noise of their own; by default one."),
     ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="10 instances of each family, horizons to 10,000.")
@@ -137,8 +141,9 @@ def compare(
     that policy only.
     """
     require_installed(engine, *REPORT)
-    if seeds is not None:
-        check_count("seeds", seeds)
+    for option, value in (("instances", instances), ("seeds", seeds)):
+        if value is not None:
+            check_count(option, value)
     with stoppable(CONTINUES.format(out)):
         from influential_bandits.studies.arena.compare import compare as run
 
@@ -150,7 +155,8 @@ def compare(
                 split_list(policies) or None,
                 split_list(families) or None,
                 parse_horizons(horizons) or None,
-                n_instances=seeds,
+                n_instances=instances,
+                seeds=seeds,
                 quick=quick,
                 data=data,
                 out=out,
