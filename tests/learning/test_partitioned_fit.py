@@ -363,7 +363,7 @@ def test_the_population_alone_can_do_what_a_population_can(partitioned, whole, t
     model = ib.InfluenceModel.load(tmp_path / "model.json")
     about = model.about_
     assert model.instances_ == ()
-    assert model._instance_summary.instances == 40
+    assert model.instance_summary_.instances == 40
     assert about["logged_mix"] == pytest.approx([1 / 3] * 3, abs=0.1)
     for name in ARRAYS[4:]:
         np.testing.assert_allclose(getattr(model, name), getattr(memory, name), atol=1e-12)
@@ -451,7 +451,7 @@ def test_a_poisoned_partition_is_named_and_the_others_are_kept(
     assert len(pieces_of(tmp_path / "model.json")) == 6
     model = ib.InfluenceModel.load(tmp_path / "model.json")
     about = model.about_
-    assert model._instance_summary.instances == 33
+    assert model.instance_summary_.instances == 33
     assert "poisoned" in about["failed"][0]
     expected = model_of("full").fit(Parts(others))
     assert model.population_.tobytes() == expected.population_.tobytes()

@@ -186,7 +186,7 @@ def store_fit(
 ) -> None:
     """Give a model what was fitted; a summary, if the instances are kept in files beside it."""
     model.instances_ = tuple(labels)
-    model._instance_summary = summary
+    model.instance_summary_ = summary
     model.coefficients_, model.unconstrained_, model.standard_errors_ = fits[:3]
     model.noise_ = fits.noise
     model.population_, model.unconstrained_population_ = population.population, population.free

@@ -83,7 +83,7 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
     design_: Design
     effects_: RandomEffects
     prior_: Prior | None
-    _instance_summary: InstanceSummary | None
+    instance_summary_: InstanceSummary | None  # if their coefficients are in files beside the model
 
     def fit(self, X: Any, y: Any = None, execution: Execution | int | None = None) -> Self:
         """Fit to a log, to a table of events, or to an array of one history and its losses.
@@ -192,7 +192,7 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
     def _coefficients_of(self, labels: tuple[str, ...]) -> Floats:
         if labels == self.instances_:
             return self.coefficients_
-        if self._instance_summary is not None and self.pooling != "none":
+        if self.instance_summary_ is not None and self.pooling != "none":
             return np.tile(self.population_, (len(labels), 1))
         known = {label: n for n, label in enumerate(self.instances_)}
         missing = [label for label in labels if label not in known]
@@ -210,7 +210,7 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
         try:
             return self.instances_.index(str(instance))
         except ValueError:
-            if self._instance_summary is not None:
+            if self.instance_summary_ is not None:
                 raise InvalidInput(
                     f"this model holds the population alone; the coefficients of instance "
                     f"{instance!r} are in the files beside it, if it was in the fit"

@@ -49,7 +49,7 @@ def write_model(model: Any, path: str | Path) -> None:
         "format": FORMAT,
         "model": type(model).__name__,
         "parameters": plain_settings(model),
-        "arms": list(model.arm_names_),
+        "arm_names": list(model.arm_names_),
         "instances": list(model.instances_),
         "baseline": model.design_.baseline.tolist(),
         "effects": plain(model.effects_),
@@ -58,8 +58,8 @@ def write_model(model: Any, path: str | Path) -> None:
         **{name: getattr(model, name) for name in PLAIN},
         "about": model.about_,
     }
-    if model._instance_summary is not None:
-        data["elsewhere"] = plain(model._instance_summary)
+    if model.instance_summary_ is not None:
+        data["instance_summary"] = plain(model.instance_summary_)
     write_json(path, data, sealed=True)
 
 
@@ -88,10 +88,10 @@ def _restore(model: Any, data: dict[str, Any], design_of: Callable[[Any, Floats]
         setattr(model, name, np.array(data[name], np.float64))
     for name in PLAIN:
         setattr(model, name, data[name])
-    model.arm_names_, model.instances_ = tuple(data["arms"]), tuple(data["instances"])
+    model.arm_names_, model.instances_ = tuple(data["arm_names"]), tuple(data["instances"])
     model.effects_ = RandomEffects(*data["effects"])
     model.prior_ = _tuple_of(Prior, data["prior"])
-    model._instance_summary = _tuple_of(InstanceSummary, data.get("elsewhere"))
+    model.instance_summary_ = _tuple_of(InstanceSummary, data.get("instance_summary"))
     model.design_ = design_of(model, np.array(data["baseline"], np.float64))
     model.about_ = dict(data["about"].items())
     instances, size = len(model.instances_), model.design_.size
@@ -132,7 +132,7 @@ def _check_ranges(model: Any) -> None:
         raise ValueError("effects and gap_ must be numbers that are not negative")
     if not isinstance(model.determined_, bool) or model.n_features_in_ != len(model.arm_names_):
         raise ValueError("determined_ must be true or false, n_features_in_ the number of arms")
-    prior, summary = model.prior_, model._instance_summary
+    prior, summary = model.prior_, model.instance_summary_
     if prior is not None and not (
         np.shape(prior.mean) == (size,)
         and np.isfinite(prior.mean).all()
@@ -147,7 +147,7 @@ def _check_ranges(model: Any) -> None:
         and summary.covariance.shape == (size, size)
         and np.isfinite(summary.covariance).all()
     ):
-        raise ValueError(f"elsewhere must be a number, a noise and a covariance of {size}")
+        raise ValueError(f"instance_summary must be a number, a noise and a covariance of {size}")
 
 
 def _at_least_zero(value: object) -> bool:

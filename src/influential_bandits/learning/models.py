@@ -324,8 +324,8 @@ class InfluenceModel(LossModel):
             )
         if instance is None:
             covariance = self.population_covariance_
-            if self._instance_summary is not None:
-                covariance = covariance + self._instance_summary.covariance
+            if self.instance_summary_ is not None:
+                covariance = covariance + self.instance_summary_.covariance
             elif len(self.coefficients_) > 1:
                 covariance = covariance + np.cov(self.coefficients_, rowvar=False)
         else:
@@ -355,8 +355,8 @@ class InfluenceModel(LossModel):
     def noise(self, instance: object = None) -> GaussianNoise:
         """Return the noise of an instance, or the population's."""
         require_fitted(self)
-        if instance is None and self._instance_summary is not None:
-            return GaussianNoise(self._instance_summary.noise)
+        if instance is None and self.instance_summary_ is not None:
+            return GaussianNoise(self.instance_summary_.noise)
         if instance is None:
             return GaussianNoise(float(np.sqrt(np.mean(self.noise_**2))))
         return GaussianNoise(float(self.noise_[self.row(instance)]))

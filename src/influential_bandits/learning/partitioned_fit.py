@@ -77,7 +77,9 @@ def fit_partitions(
 ) -> LossModel:
     """Fit a model to a partitioned log, and write it: the population, and the instances beside it.
 
-    The file ``out`` holds the population (``load`` of the model reads it; ``instances_`` is empty).
+    The file ``out`` holds the population (``load`` of the model reads it; ``instances_`` is empty,
+    and ``instance_summary_`` has the number of instances, their noise and the covariance of their
+    coefficients).
     Coefficients, standard errors, noise and duality gap of the instances go into the folder
     ``instances`` beside it, one Parquet file for each partition. Finished files found there are
     kept. Memory does not grow with the number of partitions.
@@ -236,7 +238,7 @@ def _settings(model: LossModel, log: Any) -> dict[str, Any]:
     return {
         "model": type(model).__name__,
         "parameters": plain_settings(model),
-        "arms": list(log.arm_names),
+        "arm_names": list(log.arm_names),
         "partitions": len(log.partitions),
         "log": {key: value for key, value in log.about.items() if isinstance(value, str)},
     }
