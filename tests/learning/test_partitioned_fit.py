@@ -26,7 +26,7 @@ from influential_bandits.learning.statistics.log_scan import (
     SampleSize,
     choose_lowest,
     digest_log,
-    hash_labels,
+    rank_labels,
     sample_instances,
     scan_log,
 )
@@ -204,12 +204,12 @@ def test_many_partitions_travel_in_groups(partitioned, monkeypatch):
 def test_samples_of_parts_make_the_sample_of_all(seed, most, cuts, order):
     size = SampleSize(most, 200, 3)
     log = ib.data.synthetic_log(50, 9, 2, seed=seed)
-    expected = log.take(choose_lowest(hash_labels(log.instances, seed), log.lengths, size))
+    expected = log.take(choose_lowest(rank_labels(log.instances, seed), log.lengths, size))
     drawn = HistorySample(size)
     parts = np.array_split(np.arange(50), cuts)
     for number in [n for n in order if n < cuts]:
         part = log.take(parts[number])
-        ranks = hash_labels(part.instances, seed)
+        ranks = rank_labels(part.instances, seed)
         few = choose_lowest(ranks, part.lengths, size)
         drawn.add(number, ranks[few], part.take(few))
     found = drawn.log()
@@ -227,7 +227,7 @@ def test_a_sample_depends_on_the_seed_and_on_labels_alone(whole):
 
 
 def test_ranks_look_uniform():
-    ranks = hash_labels(map(str, range(10_000)), 5) / 2.0**64
+    ranks = rank_labels(map(str, range(10_000)), 5) / 2.0**64
     assert len(set(ranks)) == 10_000
     # The largest distance from the uniform law exceeds this with probability 1e-6 (Kolmogorov).
     assert np.abs(np.sort(ranks) - np.arange(10_000) / 10_000).max() < 2.7 / 100
@@ -250,7 +250,7 @@ def test_few_of_many_instances_are_sent(partitioned, monkeypatch):
     monkeypatch.setattr(HistorySample, "add", lambda *a: (sent.append(a[3].n_instances), add(*a)))
     found = scan_log(partitioned, 0, ib.LocalExecution(1), size=size)
     everyone = concatenate_logs([part.load() for part in partitioned.partitions])
-    ranks = hash_labels(everyone.instances, 0)
+    ranks = rank_labels(everyone.instances, 0)
     expected = everyone.take(choose_lowest(ranks, everyone.lengths, size))
     assert found.sample.instances == expected.instances
     assert sum(sent) < 20

@@ -48,7 +48,7 @@ from influential_bandits.learning.statistics.design import (
     as_matrix,
     event_columns,
 )
-from influential_bandits.learning.statistics.log_scan import hash_labels
+from influential_bandits.learning.statistics.log_scan import rank_labels
 from influential_bandits.logs.log import EventLog, require_log
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
@@ -135,7 +135,7 @@ def influence_test(
         raise InvalidInput(f"confidence must be a number in (0, 1), got {shown(confidence)}")
     events, scale = _standardised(log)
     model = _model(log, events, memory, half_life)
-    labels = hash_labels(log.instances)
+    labels = rank_labels(log.instances)
     units, keys, kind = _units(log, events, labels)
     chosen = _subsample(log, labels, units.order, np.uint64(seed))
     components = fit_components(log, model, events, chosen)

@@ -25,7 +25,7 @@ from influential_bandits.learning.statistics.log_scan import (
     LogScan,
     PartScan,
     digest_log,
-    hash_labels,
+    rank_labels,
 )
 from influential_bandits.learning.statistics.pooled_sums import ArmSums
 from influential_bandits.learning.statistics.random_effects import RandomEffects
@@ -105,7 +105,7 @@ class UnfinishedFit:
         )
         loss, weight, *numbers = about["sums"]
         sums = ArmSums(np.array(loss, np.float64), np.array(weight, np.float64), *numbers)
-        return sums, hash_labels(instances, self._seed), log, about["digest"]
+        return sums, rank_labels(instances, self._seed), log, about["digest"]
 
     def errors(self, log: EventLog) -> dict[str, Any]:
         """Return the errors of models on a log that are known, to which others can be added."""

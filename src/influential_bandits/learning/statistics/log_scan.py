@@ -41,7 +41,7 @@ __all__ = [
     "choose_lowest",
     "digest_log",
     "draw_instances",
-    "hash_labels",
+    "rank_labels",
     "sample_instances",
     "scan_log",
 ]
@@ -89,7 +89,7 @@ class LogScan(NamedTuple):
     chunk: int = CHUNK  # events that later passes work on at a time
 
 
-def hash_labels(labels: Iterable[str], seed: int | None = None) -> Ranks:
+def rank_labels(labels: Iterable[str], seed: int | None = None) -> Ranks:
     """Return a number for each label, as good as random, (labels,); with a seed, other ones."""
     key = b""
     if seed is not None:
@@ -116,7 +116,7 @@ def sample_instances(
     drawn = HistorySample(SampleSize(instances))
     for number, log in enumerate(parts):
         met = log.take(np.flatnonzero(log.lengths))
-        drawn.add(number, hash_labels(met.instances, seed), met)
+        drawn.add(number, rank_labels(met.instances, seed), met)
     return drawn.log()
 
 
@@ -246,7 +246,7 @@ def _scan_memory(
     sums = add_over_parts(work, [log], local_threads(execution), chunk)
     drawn = log
     if log.n_instances > size.instances or len(log) > size.events:
-        drawn = log.take(choose_lowest(hash_labels(log.instances, seed), log.lengths, size))
+        drawn = log.take(choose_lowest(rank_labels(log.instances, seed), log.lengths, size))
     return LogScan([log], sums, drawn, {}, {}, chunk)
 
 
@@ -262,7 +262,7 @@ def _scan_part(
     """Return the sums of a part, its candidates for the sample, and a digest of its contents."""
     log = load_part(task[1])
     sums = add_over_chunks(partial(arm_sums, arms=arms), log, chunk)
-    ranks = hash_labels(log.instances, seed)
+    ranks = rank_labels(log.instances, seed)
     low = np.flatnonzero(ranks <= threshold)
     chosen = low[choose_lowest(ranks[low], log.lengths[low], size)]
     return sums, ranks[chosen], log.take(chosen), digest_log(log)
