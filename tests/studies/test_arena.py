@@ -15,6 +15,7 @@ from report_files import ELSEWHERE, check_pictures, png_size
 
 import influential_bandits as ib
 from influential_bandits.cli import main
+from influential_bandits.numerics.resampling import draw_resamples
 from influential_bandits.policies.registry import policy_from_text
 from influential_bandits.simulation import trajectory
 from influential_bandits.studies.arena import families as families_module
@@ -29,11 +30,7 @@ from influential_bandits.studies.arena.families import (
 )
 from influential_bandits.studies.arena.leaderboard import write_leaderboard
 from influential_bandits.studies.arena.runs import choose_checkpoints, list_default_policies
-from influential_bandits.studies.arena.standings import (
-    compute_standings,
-    count_wins,
-    draw_resamples,
-)
+from influential_bandits.studies.arena.standings import compute_standings, count_wins
 
 COMMAND = (sys.executable, "-m", "influential_bandits.cli")
 POLICIES = ["LCB", "InfluentialLCB", "Uniform", "FrankWolfeOracle", "EachArmOnceOracle"]

@@ -11,7 +11,16 @@ from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.numerics.streams import RESAMPLING, stream_at, stream_keys, uniform
 
-__all__ = ["bootstrap_interval"]
+__all__ = [
+    "Interval",
+    "bootstrap_interval",
+    "bootstrap_mean_interval",
+    "draw_resamples",
+    "find_interval",
+    "resample_means",
+]
+
+Interval = tuple[Floats, Floats]  # low and high
 
 
 def bootstrap_interval(
@@ -36,15 +45,40 @@ def bootstrap_interval(
     True
     """
     rows = np.asarray(values, float)
-    drawn = _draw(len(rows), resamples, np.uint64(seed))
-    estimates = [statistic(rows[chosen]) for chosen in drawn]
+    estimates = [statistic(rows[drawn]) for drawn in draw_resamples(len(rows), resamples, seed)]
     low, high = np.quantile(estimates, [0.025, 0.975])
     return float(low), float(high)
 
 
+def bootstrap_mean_interval(values: Floats, resamples: int = 1000) -> Interval:
+    """Return the 95 % interval of the mean over rows, of every column of (rows, columns)."""
+    means = resample_means(values[None], resamples)
+    low, high = find_interval(means, values.mean(axis=0)[None])
+    return low[0], high[0]
+
+
+def resample_means(values: Floats, resamples: int = 1000) -> Floats:
+    """Return means over rows drawn anew, (sets, resamples, columns), of (sets, rows, columns)."""
+    rows = values.shape[1]
+    weights = np.stack([np.bincount(r, minlength=rows) for r in draw_resamples(rows, resamples)])
+    means: Floats = np.einsum("bi,pih->pbh", weights / rows, values)
+    return means
+
+
+def find_interval(resampled: Floats, estimate: Floats) -> Interval:
+    """Return quantiles over the second axis; rounding must not push the estimate out of them."""
+    low, high = np.quantile(resampled, [0.025, 0.975], axis=1)
+    return np.minimum(low, estimate), np.maximum(high, estimate)
+
+
+def draw_resamples(rows: int, resamples: int = 1000, seed: int = 0) -> Ints:
+    """Return row numbers drawn with replacement, (resamples, rows)."""
+    drawn: Ints = _draw(rows, resamples, np.uint64(seed))
+    return drawn
+
+
 @kernel
 def _draw(rows: int, resamples: int, seed: np.uint64) -> Ints:
-    """Return row numbers drawn with replacement, (resamples, rows)."""
     out = np.empty((resamples, rows), np.int64)
     first_key, second_key = stream_keys(seed, 0, RESAMPLING)
     for n in range(resamples):

@@ -7,6 +7,7 @@ from html import escape
 
 import numpy as np
 
+from influential_bandits.numerics.resampling import bootstrap_mean_interval
 from influential_bandits.studies.arena.results import (
     FamilyResult,
     list_contenders,
@@ -15,7 +16,7 @@ from influential_bandits.studies.arena.results import (
     share_wins,
 )
 from influential_bandits.studies.arena.runs import BOUND
-from influential_bandits.studies.arena.standings import FITTED_FROM, mean_interval
+from influential_bandits.studies.arena.standings import FITTED_FROM
 from influential_bandits.studies.report.content import (
     Analysis,
     Figure,
@@ -204,7 +205,7 @@ def _series(result: FamilyResult, name: str, kind: str, per_round: bool, banded:
     mean = np.where(mean > 0.0, mean, np.nan)  # a log scale has no zero
     if not banded or len(values) < 2:
         return Series(name, marks, mean, kind=kind)
-    low, high = mean_interval(values)
+    low, high = bootstrap_mean_interval(values)
     return Series(name, marks, mean, low, high, kind)
 
 

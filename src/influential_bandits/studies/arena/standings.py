@@ -11,15 +11,14 @@ import numpy.typing as npt
 
 from influential_bandits.checks import optional_module
 from influential_bandits.numerics.arrays import Floats, Ints
-from influential_bandits.numerics.resampling import bootstrap_interval
+from influential_bandits.numerics.resampling import Interval, find_interval, resample_means
 from influential_bandits.numerics.slopes import log_log_slopes
 
-__all__ = ["Standings", "compute_standings", "count_wins", "draw_resamples", "mean_interval"]
+__all__ = ["Standings", "compute_standings", "count_wins"]
 
 FITTED_FROM = 1000  # slopes are fitted to horizons from here on
 SMALLEST = 1e-12  # regrets below count as this on a log scale
 TAILS = (0.5, 0.9, 0.99, 1.0)
-Interval = tuple[Floats, Floats]
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,33 +48,6 @@ class Standings:
     tails: Floats  # (tails, policies, horizons): quantiles of regret / T over instances
 
 
-def draw_resamples(rows: int, resamples: int = 1000, seed: int = 0) -> Ints:
-    """Return the row numbers of each resample, (resamples, rows), of the package's bootstrap."""
-    drawn: list[Ints] = []
-
-    def note(chosen: Floats) -> float:
-        drawn.append(chosen.astype(np.int64))
-        return 0.0
-
-    bootstrap_interval(np.arange(rows), note, resamples, seed)
-    return np.array(drawn)
-
-
-def mean_interval(values: Floats, resamples: int = 1000) -> Interval:
-    """Return the 95 % interval of the mean over rows, of every column of (rows, columns)."""
-    means = _resample_means(values[None], resamples)
-    low, high = _interval(means, values.mean(axis=0)[None])
-    return low[0], high[0]
-
-
-def _resample_means(values: Floats, resamples: int) -> Floats:
-    """Return means over instances drawn anew, (policies, resamples, horizons)."""
-    rows = values.shape[1]
-    weights = np.stack([np.bincount(r, minlength=rows) for r in draw_resamples(rows, resamples)])
-    means: Floats = np.einsum("bi,pih->pbh", weights / rows, values)
-    return means
-
-
 def compute_standings(
     regrets: Mapping[str, Floats],
     horizons: Sequence[int],
@@ -89,19 +61,19 @@ def compute_standings(
     contender = np.array([name not in references for name in policies])
     marks = np.asarray(horizons, np.int64)
     mean = values.mean(axis=1)
-    means = _resample_means(values, resamples)
+    means = resample_means(values, resamples)
 
     lowest = np.array([_find_lowest(mean[:, h], contender) for h in range(len(marks))])
     every = np.arange(len(marks))
     of_lowest = means[lowest, :, every].T[None]  # (1, resamples, horizons)
-    differences = _interval(means - of_lowest, mean - mean[lowest, every])
+    differences = find_interval(means - of_lowest, mean - mean[lowest, every])
     rounding = 1e-12 * np.abs(mean).max(axis=0)
     nobody = np.full_like(mean, np.nan)
     reference_ratio, reference_interval = nobody, (nobody, nobody)
     if reference in policies:
         base = policies.index(reference)
         reference_ratio = _ratio(mean, mean[base])
-        reference_interval = _interval(_ratio(means, means[base][None]), reference_ratio)
+        reference_interval = find_interval(_ratio(means, means[base][None]), reference_ratio)
     slope, slope_interval = _fit_slopes(marks, mean, means)
     ratio = _ratio(mean, mean[lowest, every])
     return Standings(
@@ -109,11 +81,11 @@ def compute_standings(
         contender,
         marks,
         mean,
-        _interval(means, mean),
+        find_interval(means, mean),
         _rank(mean, contender),
         lowest,
         ratio,
-        _interval(_ratio(means, of_lowest), ratio),
+        find_interval(_ratio(means, of_lowest), ratio),
         differences,
         differences[0] <= rounding,
         reference_ratio,
@@ -127,12 +99,6 @@ def compute_standings(
 
 def _find_lowest(mean: Floats, contender: npt.NDArray[np.bool_]) -> int:
     return int(np.argmin(np.where(contender, mean, np.inf)))
-
-
-def _interval(resampled: Floats, estimate: Floats) -> Interval:
-    """Return quantiles over the second axis; rounding must not push the estimate out of them."""
-    low, high = np.quantile(resampled, [0.025, 0.975], axis=1)
-    return np.minimum(low, estimate), np.maximum(high, estimate)
 
 
 def _ratio(values: Floats, base: Floats) -> Floats:
