@@ -23,8 +23,8 @@ import numpy as np
 
 import influential_bandits as ib
 from benchmarks import whole_log
-from benchmarks.measuring import Row, fastest
 from benchmarks.scheduler import Costs, makespan, saturation, smallest_piece
+from benchmarks.timing import Row, fastest
 from influential_bandits.files import write_atomically
 from influential_bandits.learning.solvers.partial import estimate_prior, posterior_work
 from influential_bandits.learning.statistics.log_scan import sample_instances

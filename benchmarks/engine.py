@@ -4,7 +4,7 @@ import numpy as np
 
 import influential_bandits as ib
 from benchmarks.c_loop import compiled
-from benchmarks.measuring import Bar, Row, fastest
+from benchmarks.timing import Bar, Row, fastest
 
 SEEDS = range(4)
 NOISES = {

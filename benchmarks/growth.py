@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 import influential_bandits as ib
-from benchmarks.measuring import Row, fastest
+from benchmarks.timing import Row, fastest
 
 RANK = 16
 NOISE = ib.UniformNoise(1.0)

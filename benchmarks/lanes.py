@@ -4,7 +4,7 @@ import numpy as np
 
 import influential_bandits as ib
 from benchmarks.engine import NOISES, nanoseconds, player
-from benchmarks.measuring import Bar, Row, fastest
+from benchmarks.timing import Bar, Row, fastest
 
 SEEDS = range(16)
 FEW = 4  # as many runs as the general loop keeps for itself

@@ -1,8 +1,8 @@
 """Large problems on one core: many arms (low rank, r = 16), many rounds, many runs."""
 
 import influential_bandits as ib
-from benchmarks.measuring import Bar, Row, fastest, within
 from benchmarks.memory import measured
+from benchmarks.timing import Bar, Row, fastest, within
 
 RANK = 16
 NOISE = ib.GaussianNoise(1.0)

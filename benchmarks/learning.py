@@ -10,8 +10,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import influential_bandits as ib
-from benchmarks.measuring import Bar, Row, fastest, within
 from benchmarks.plain_statistics import plain_gram
+from benchmarks.timing import Bar, Row, fastest, within
 from benchmarks.whole_log import ARMS, EFFECTS, SETTINGS, USERS, design
 from influential_bandits.execution.local import LocalExecution, map_in_order
 from influential_bandits.learning.solvers.partial import estimate_prior, posterior_work

@@ -3,7 +3,7 @@
 import numpy as np
 
 import influential_bandits as ib
-from benchmarks.measuring import Row, fastest, within
+from benchmarks.timing import Row, fastest, within
 
 NOISE = ib.GaussianNoise(1.0)
 ROUNDS = {3: 100_000, 10: 10_000, 20: 10_000, 50: 10_000, 1_000: 10_000}

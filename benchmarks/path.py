@@ -4,7 +4,7 @@ import numpy as np
 from scipy import sparse
 
 import influential_bandits as ib
-from benchmarks.measuring import Bar, Row, fastest, within
+from benchmarks.timing import Bar, Row, fastest, within
 
 try:
     import clarabel

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 import numpy as np
 
 import influential_bandits as ib
-from benchmarks.measuring import Bar, Row, fastest
+from benchmarks.timing import Bar, Row, fastest
 
 ARMS = 10
 INSTANCE = ib.random_instance(n_arms=ARMS, seed=0)

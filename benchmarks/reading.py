@@ -8,7 +8,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 import influential_bandits as ib
-from benchmarks.measuring import Bar, Row, fastest
+from benchmarks.timing import Bar, Row, fastest
 
 USERS, EVENTS, ARMS = 20_000, 100, 20
 NOT_SLOWER = Bar("≥", 1, "× its speed")

@@ -2,7 +2,7 @@
 
 import influential_bandits as ib
 from benchmarks.engine import nanoseconds
-from benchmarks.measuring import Row
+from benchmarks.timing import Row
 
 NOISE = ib.GaussianNoise(1.0)
 

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import tempfile
 
-from benchmarks.measuring import Row, fastest, within
+from benchmarks.timing import Row, fastest, within
 
 # os._exit, because the answer is known before the interpreter has tidied up.
 FIRST_RESULT = """

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import influential_bandits as ib
-from influential_bandits.checks import is_real, shown, whole_number
+from influential_bandits.checks import abbreviate, is_real, whole_number
 
 HUGE = [10**400, -(10**400), 10**5000, Fraction(10**400, 3)]
 
@@ -16,7 +16,7 @@ def test_real_numbers_are_real(value):
     assert is_real(value)
 
 
-@pytest.mark.parametrize("value", [True, np.True_, "1", None, 1j, *HUGE], ids=shown)
+@pytest.mark.parametrize("value", [True, np.True_, "1", None, 1j, *HUGE], ids=abbreviate)
 def test_what_float_does_not_take_is_not_real(value):
     assert not is_real(value)
 
@@ -26,10 +26,10 @@ def test_whatever_was_given_can_be_shown():
     for _ in range(100_000):
         nested = [nested]
     for value in (*HUGE, [10**5000], nested, "x" * 1000):
-        assert len(shown(value)) <= 80
+        assert len(abbreviate(value)) <= 80
 
 
-@pytest.mark.parametrize("value", [10**400, 10**5000], ids=shown)
+@pytest.mark.parametrize("value", [10**400, 10**5000], ids=abbreviate)
 def test_a_whole_number_beyond_its_bound_is_refused(value):
     with pytest.raises(ib.errors.InvalidInput, match="seed must be below"):
         whole_number("seed", value)
@@ -38,7 +38,7 @@ def test_a_whole_number_beyond_its_bound_is_refused(value):
 INSTANCE = ib.counterexample()
 
 
-@pytest.mark.parametrize("value", HUGE, ids=shown)
+@pytest.mark.parametrize("value", HUGE, ids=abbreviate)
 @pytest.mark.parametrize(
     "use",
     [

@@ -20,16 +20,16 @@ __all__ = [
     "LARGEST_LOSS",
     "Closing",
     "Frozen",
-    "checked_horizon",
-    "checked_names",
+    "abbreviate",
     "is_real",
     "make_frame",
+    "make_printable",
     "optional_module",
-    "printable",
     "real_array",
+    "require_horizon",
     "require_losses",
+    "require_names",
     "require_packages",
-    "shown",
     "whole_number",
 ]
 
@@ -97,12 +97,12 @@ def is_real(value: object) -> bool:
     return True
 
 
-def shown(value: object) -> str:
+def abbreviate(value: object) -> str:
     """Return a value as a message shows it: shortened, and without fail.
 
     Examples
     --------
-    >>> shown("abc"), shown(10**5000)
+    >>> abbreviate("abc"), abbreviate(10**5000)
     ("'abc'", 'a whole number of 16610 bits')
     """
     if isinstance(value, int) and value.bit_length() > 1024:
@@ -131,10 +131,10 @@ def real_array(what: str, values: npt.ArrayLike) -> npt.NDArray[np.float64]:
     try:
         return np.asarray(values, np.float64)
     except (TypeError, ValueError, OverflowError):
-        raise InvalidInput(f"{what} must be numbers, got {shown(values)}") from None
+        raise InvalidInput(f"{what} must be numbers, got {abbreviate(values)}") from None
 
 
-def printable(text: str) -> str:
+def make_printable(text: str) -> str:
     """Return a text that can be written: what is no character, as in odd file names, is escaped."""
     return text.encode("utf-8", "backslashreplace").decode()
 
@@ -144,11 +144,11 @@ def whole_number(what: str, value: object, least: int = 0, below: int = 2**64) -
     if isinstance(value, (float, np.floating)) and float(value).is_integer():
         value = int(value)
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
-        raise InvalidInput(f"{what} must be a whole number, got {shown(value)}")
+        raise InvalidInput(f"{what} must be a whole number, got {abbreviate(value)}")
     if value < least:
-        raise InvalidInput(f"{what} must be at least {least}, got {shown(value)}")
+        raise InvalidInput(f"{what} must be at least {least}, got {abbreviate(value)}")
     if value >= below:
-        raise InvalidInput(f"{what} must be below {below:.4g}, got {shown(value)}")
+        raise InvalidInput(f"{what} must be below {below:.4g}, got {abbreviate(value)}")
     return int(value)
 
 
@@ -157,17 +157,17 @@ def arm_number(arm: object, n_arms: int) -> int:
     try:
         return whole_number("arm", arm, 0, n_arms)
     except InvalidInput:
-        raise InvalidInput(f"arm must be one of 0 … {n_arms - 1}, got {shown(arm)}") from None
+        raise InvalidInput(f"arm must be one of 0 … {n_arms - 1}, got {abbreviate(arm)}") from None
 
 
-def checked_names(
+def require_names(
     what: str, names: object, error: type[InvalidInput] = InvalidInput
 ) -> tuple[str, ...]:
     """Return names as a tuple, or say why they are none: they must be texts that differ."""
     several = isinstance(names, Iterable) and not isinstance(names, (str, Set))
     found: tuple[Any, ...] = tuple(names) if several else ()  # type: ignore[arg-type]
     if not several or not all(isinstance(name, str) for name in found):
-        raise error(f"{what} must be a sequence of strings, got {shown(names)}")
+        raise error(f"{what} must be a sequence of strings, got {abbreviate(names)}")
     for name in found:
         if any("\ud800" <= character <= "\udfff" for character in name):
             raise error(
@@ -180,7 +180,7 @@ def checked_names(
     return tuple(str(name) for name in found)
 
 
-def checked_horizon(horizon: object) -> int:
+def require_horizon(horizon: object) -> int:
     """Return a horizon as a whole number of at least 1, or say why it is none."""
     return whole_number("horizon", horizon, 1, LARGEST_HORIZON)
 

@@ -15,7 +15,7 @@ import numpy as np
 from influential_bandits.checks import LARGEST_LOSS, whole_number
 from influential_bandits.errors import InfluentialBanditsError, InvalidPolicy
 from influential_bandits.policies.agent import Agent, Ticket
-from influential_bandits.policies.contract import Policy, checked_policy
+from influential_bandits.policies.contract import Policy, require_policy
 from influential_bandits.simulation.engine import simulate
 from influential_bandits.world.environment import Environment
 from influential_bandits.world.generators import random_instance
@@ -67,7 +67,7 @@ def check_policy(
     Traceback (most recent call last):
     influential_bandits.errors.InvalidPolicy: Stubborn must choose among the eligible arms: ...
     """
-    checked_policy(policy)
+    require_policy(policy)
     rounds = whole_number("rounds", rounds, 1, 2**31)
     seed = whole_number("seed", seed)
     _check_configuration(policy)

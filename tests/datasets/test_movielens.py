@@ -535,9 +535,9 @@ class TestRealReleases:
 
     def test_the_movies_of_32m(self, data, monkeypatch):
         noted = []
-        said = Archive.verified
+        said = Archive.verify
         monkeypatch.setattr(
-            Archive, "verified", lambda *given: noted.extend(found := said(*given)) or found
+            Archive, "verify", lambda *given: noted.extend(found := said(*given)) or found
         )
         genres = movielens_genres(data / "ml-32m-movies-only", choose="random", seed=1)
         assert (len(genres.items), len(genres.arm_names)) == (87_585, 20)

@@ -304,7 +304,7 @@ def test_a_grid_that_binary_numbers_cannot_hold_has_one_number_for_each_step():
 
 
 def test_lengths_like_movielens():
-    many = synthetic._checked_offsets(200_948, "movielens", 0)
+    many = synthetic._check_offsets(200_948, "movielens", 0)
     lengths = np.diff(many)
     assert lengths.min() == 20
     assert abs(np.median(lengths) - 73) <= 1

@@ -18,7 +18,7 @@ from influential_bandits.learning.models import DriftModel, InfluenceModel, Stat
 from influential_bandits.learning.planning import fit_halves, plan
 from influential_bandits.optima.schedules import find_schedule, schedule_loss
 from influential_bandits.studies.logs.diagnosis import fit_log
-from influential_bandits.world.dynamics import fresh
+from influential_bandits.world.dynamics import start_progress
 
 TIRING = [[0.5, 0.1, 0.0], [0.1, 0.2, 0.0], [0.0, 0.0, 0.05]]
 FLATTERED = "the gain is judged by the same data"
@@ -109,7 +109,9 @@ def test_the_weights_of_a_schedule_are_those_of_playing_it(memory, length):
     instance = ib.Instance(factor @ factor.T, loss, memory=memory)
     schedule = random.integers(0, 3, length)
     rounds = 40 * length
-    weights = module._schedule_weights(instance.world, fresh(instance.world), schedule, rounds)
+    weights = module._schedule_weights(
+        instance.world, start_progress(instance.world), schedule, rounds
+    )
     expected = loss @ shares(schedule, 3) + (instance.interaction.to_dense() * weights).sum()
     np.testing.assert_allclose(expected, played(instance, schedule, rounds).mean(), rtol=1e-9)
 

@@ -187,7 +187,7 @@ def test_a_state_is_not_given_to_another_policy():
 
 
 def test_a_policy_with_numpy_parameters_can_be_saved():
-    """checked_policy takes np.integer and np.floating, so that their states must be JSON, too."""
+    """require_policy takes np.integer and np.floating, so that their states must be JSON, too."""
     agent = ib.Agent(ib.InfluentialLCB(np.float64(2.0)), 2)
     json.dumps(agent.to_json(), allow_nan=False)
     agent = ib.Agent(ib.InfluentialLCB("estimate", noise_bound=np.float32(0.5)), 2)

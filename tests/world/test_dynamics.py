@@ -15,9 +15,9 @@ from influential_bandits.world.dynamics import (
     advance,
     borrowed_world,
     deviation,
-    fresh,
     ordered_dot,
     power,
+    start_progress,
 )
 
 
@@ -51,7 +51,7 @@ def test_powers_have_no_rounding_where_there_is_nothing_to_round():
 
 @given(instances(memory=memories()))
 def test_nothing_deviates_before_the_first_pull(instance):
-    progress = fresh(instance.world)
+    progress = start_progress(instance.world)
     assert not progress.counts.any()
     for arm in range(instance.n_arms):
         assert deviation(instance.world, progress, arm, 1) == 0.0
@@ -103,7 +103,7 @@ def rested(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_has_faded_leaves_nothing_behind(kind, exact_world, rounding):
     instance, sequence = rested(kind)
-    progress, exact = fresh(instance.world), exact_world(instance)
+    progress, exact = start_progress(instance.world), exact_world(instance)
     high, low = np.zeros((2, 4))
     for t, arm in enumerate(sequence, start=1):
         advance(instance.world, progress, arm, t)
@@ -124,7 +124,7 @@ def test_low_rank_losses_keep_what_a_double_cannot_hold():
     )
     exact = float(Fraction(0.1) + Fraction(0.2) - Fraction(0.3))
     assert exact == 2.0**-55
-    progress = fresh(instance.world)
+    progress = start_progress(instance.world)
     for t, arm in enumerate((1, 2), start=1):
         advance(instance.world, progress, arm, t)
     assert deviation(instance.world, progress, 0, 3) == exact
@@ -158,7 +158,7 @@ def test_losses_do_not_drift_in_a_million_pulls(kind, exact_world, rounding):
     random = np.random.default_rng(1)
     instance = ib.Instance(interaction(random.normal(size=(5, 3)), kind), np.zeros(5))
     arms = random.choice(5, PULLS, p=[0.4, 0.3, 0.2, 0.09, 0.01])
-    progress = fresh(instance.world)
+    progress = start_progress(instance.world)
     computed = np.empty(5)
     deviations_after(instance.world, progress, arms, computed)
     counts = np.bincount(arms, minlength=5)
@@ -171,6 +171,6 @@ def test_losses_do_not_drift_in_a_million_pulls(kind, exact_world, rounding):
     ):
         assert abs(Fraction(value) - expected) <= 12 * rounding * magnitude
 
-    lent_progress, lent = fresh(instance.world), np.empty(5)
+    lent_progress, lent = start_progress(instance.world), np.empty(5)
     deviations_after_borrowed(instance.world, lent_progress, arms, lent)
     assert lent.tobytes() == computed.tobytes()

@@ -30,9 +30,9 @@ from influential_bandits.cli.options import (
 from influential_bandits.cli.running import (
     REPORT,
     choose_execution,
+    explain_stop,
     print_report_place,
     require_installed,
-    stoppable,
 )
 from influential_bandits.errors import InvalidInput
 
@@ -65,7 +65,7 @@ def diagnose(
 ) -> None:
     """Say whether the past changes what comes next in a log: verdict, report and model."""
     require_installed(engine, *REPORT)
-    with stoppable("nothing was written"):
+    with explain_stop("nothing was written"):
         from influential_bandits.studies.logs.diagnosis import diagnose_log
 
         roles = (instance, arm, time, loss, rating, reward)
@@ -147,7 +147,7 @@ def fit(
     if by_partition:
         kept = f"finished instances are kept beside {out}: run the same command again to continue"
     require_installed(engine, "pyarrow", "sklearn", *(["fsspec"] if "://" in log else []))
-    with stoppable(kept):
+    with explain_stop(kept):
         from influential_bandits.learning.models import InfluenceModel
         from influential_bandits.studies.logs.diagnosis import describe_model, fit_log
 

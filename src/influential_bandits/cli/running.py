@@ -78,7 +78,7 @@ def print_report_place(out: Path) -> None:
 
 
 @contextmanager
-def stoppable(afterwards: str) -> Iterator[None]:
+def explain_stop(afterwards: str) -> Iterator[None]:
     """Let Ctrl-C, or a lost cluster, end a command with one line that says what now."""
     try:
         yield

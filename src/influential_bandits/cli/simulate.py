@@ -19,9 +19,9 @@ from influential_bandits.cli.options import (
 from influential_bandits.cli.running import (
     CONTINUES,
     choose_execution,
+    explain_stop,
     print_rest_first,
     require_installed,
-    stoppable,
 )
 
 app = typer.Typer()
@@ -75,7 +75,7 @@ def simulate(
     folder = out or Path("results/simulate")
     several = len(instances) > 1 or any(path.is_dir() for path in instances)
     require_installed(engine, *(["matplotlib", "pyarrow"] if several or out is not None else []))
-    with stoppable(CONTINUES.format(folder) if several else "nothing was saved"):
+    with explain_stop(CONTINUES.format(folder) if several else "nothing was saved"):
         from influential_bandits.simulation.scenario import Scenario
         from influential_bandits.studies.instances.play import (
             PlaySettings,
@@ -120,7 +120,7 @@ def compile_ahead(
 
     Compiled code is kept on disk; what is there already is not compiled again.
     """
-    with stoppable("what was compiled is kept"):
+    with explain_stop("what was compiled is kept"):
         from influential_bandits.policies.registry import policy_from_text
         from influential_bandits.studies.warm_up import warm_up
 

@@ -23,11 +23,11 @@ from influential_bandits.cli.running import (
     REPORT,
     check_count,
     choose_execution,
+    explain_stop,
     print_report_place,
     print_rest_first,
     print_results,
     require_installed,
-    stoppable,
 )
 from influential_bandits.errors import InvalidInput
 
@@ -63,7 +63,7 @@ def reproduce(
         raise InvalidInput("choose one of --quick and --tiny")
     require_installed(engine, *REPORT)
     size = "tiny" if tiny else "quick" if quick else "full"
-    with stoppable(CONTINUES.format(out)):
+    with explain_stop(CONTINUES.format(out)):
         from influential_bandits.studies.report.text import format_findings
         from influential_bandits.studies.runner.running import reproduce as run
         from influential_bandits.studies.runner.study import choose_studies
@@ -144,7 +144,7 @@ def compare(
     for option, value in (("instances", instances), ("seeds", seeds)):
         if value is not None:
             check_count(option, value)
-    with stoppable(CONTINUES.format(out)):
+    with explain_stop(CONTINUES.format(out)):
         from influential_bandits.studies.arena.compare import compare as run
 
         with (
@@ -218,7 +218,7 @@ def movielens(
     if (data is None) == (download is None):
         raise InvalidInput("name either --data PATH (folder or zip) or --download RELEASE")
     require_installed(engine, *REPORT)
-    with stoppable("nothing was written; a download continues where it was"):
+    with explain_stop("nothing was written; a download continues where it was"):
         from influential_bandits.datasets.download import fetch_movielens
         from influential_bandits.studies.logs.movielens import study_movielens
         from influential_bandits.studies.report.text import format_findings

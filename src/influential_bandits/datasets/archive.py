@@ -127,11 +127,11 @@ class Archive:
 
     def sums(self, folder: str) -> dict[str, str]:
         """Return the md5 sums that ``checksums.txt`` in a folder lists, by full name."""
-        listed = beside(folder, CHECKSUMS)
+        listed = join_path(folder, CHECKSUMS)
         if listed not in self.names:
             return {}
         sums = sums_in(self.read(listed).decode("utf-8", "replace"))
-        return {beside(folder, name): md5 for name, md5 in sums.items()}
+        return {join_path(folder, name): md5 for name, md5 in sums.items()}
 
     def digest(self, name: str, ending: bytes | None = None) -> str:
         """Return the md5 sum of a file, or of what it would be with other line endings."""
@@ -147,7 +147,7 @@ class Archive:
         md5.update(held)
         return md5.hexdigest()
 
-    def verified(self, name: str, md5: str, expected: str | None) -> list[str]:
+    def verify(self, name: str, md5: str, expected: str | None) -> list[str]:
         """Return what can be said of a file's md5 sum: nothing without an expected one.
 
         A wrong sum is an error, unless line endings account for all of the difference: version
@@ -195,7 +195,7 @@ class Watched(io.RawIOBase):
         return part
 
 
-def beside(folder: str, name: str) -> str:
+def join_path(folder: str, name: str) -> str:
     """Return the full name of a file in a folder of an archive."""
     return str(PurePosixPath(folder) / name)
 

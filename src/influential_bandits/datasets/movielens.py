@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from influential_bandits.checks import optional_module, whole_number
-from influential_bandits.datasets.archive import Archive, Watched, beside
+from influential_bandits.datasets.archive import Archive, Watched, join_path
 from influential_bandits.datasets.download import TERMS
 from influential_bandits.errors import InvalidInput, InvalidLog
 from influential_bandits.execution.progress import Progress
@@ -232,7 +232,7 @@ def _only(archive: Archive, stem: str) -> str | None:
 
 
 def _named(archive: Archive, folder: str, wanted: str) -> str | None:
-    full = beside(folder, wanted).lower()
+    full = join_path(folder, wanted).lower()
     return next((name for name in archive.names if name.lower() == full), None)
 
 
@@ -283,7 +283,7 @@ def _movies(archive: Archive, name: str, verified: list[str]) -> dict[int, list[
         watched = Watched(stream)
         raw = watched.read()
     expected = archive.sums(str(PurePosixPath(name).parent)).get(name)
-    verified += archive.verified(name, watched.md5.hexdigest(), expected)
+    verified += archive.verify(name, watched.md5.hexdigest(), expected)
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -351,11 +351,11 @@ def _ratings(
         reading.require_good(layout)
     except InvalidLog:
         # Where the file is damaged, that is what to say, not which line looks odd.
-        archive.verified(name, archive.digest(name) if expected else "", expected)
+        archive.verify(name, archive.digest(name) if expected else "", expected)
         raise
     finally:
         bar.close()
-    verified += archive.verified(name, md5, expected)
+    verified += archive.verify(name, md5, expected)
     return {key: column.whole() for key, column in reading.columns.items()}
 
 

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import LARGEST_LOSS, is_real, shown, whole_number
+from influential_bandits.checks import LARGEST_LOSS, abbreviate, is_real, whole_number
 from influential_bandits.datasets.histories import Model, movielens_lengths, write_histories
 from influential_bandits.errors import InvalidInput
 from influential_bandits.execution.base import Execution
-from influential_bandits.execution.local import chosen_execution
+from influential_bandits.execution.local import resolve_execution
 from influential_bandits.execution.progress import Progress
 from influential_bandits.logs.log import EventLog, make_sorted_log
 from influential_bandits.logs.membership import Membership
@@ -190,7 +190,7 @@ def synthetic_log(
     >>> bool((log.about["truth"].interaction == A).all())
     True
     """
-    truth = _checked_truth(
+    truth = _check_truth(
         n_arms,
         interaction,
         initial_loss,
@@ -210,7 +210,7 @@ def synthetic_log(
         gap=gap,
         seed=seed,
     )
-    return _draw(truth, 0, _checked_offsets(instances, events, truth.seed), execution)
+    return _draw(truth, 0, _check_offsets(instances, events, truth.seed), execution)
 
 
 def synthetic_parts(
@@ -237,8 +237,8 @@ def synthetic_parts(
     [90, 90, 90, 30]
     """
     size = whole_number("events_per_part", events_per_part, 1)
-    truth = _checked_truth(n_arms, **settings)
-    offsets = _checked_offsets(instances, events, truth.seed)
+    truth = _check_truth(n_arms, **settings)
+    offsets = _check_offsets(instances, events, truth.seed)
     return (
         _draw(truth, start, offsets[start : stop + 1] - offsets[start], execution)
         for start, stop in _ranges(offsets, size)
@@ -320,7 +320,7 @@ def _draw(
         columns = (arm[mine], loss[mine], time[mine], losses[start:stop], matrices[start:stop])
         local = offsets[start : stop + 1] - offsets[start]
         tasks.append(_Histories(model, first + start, local, columns))
-    chosen_execution(execution).run(tasks, Progress("synthetic log", total))
+    resolve_execution(execution).run(tasks, Progress("synthetic log", total))
     planted = dataclasses.replace(
         truth,
         first_instance=first,
@@ -377,7 +377,7 @@ def _ranges(offsets: Ints, events: int) -> Iterator[tuple[int, int]]:
         start = stop
 
 
-def _checked_offsets(instances: object, events: int | str | npt.ArrayLike, seed: int) -> Ints:
+def _check_offsets(instances: object, events: int | str | npt.ArrayLike, seed: int) -> Ints:
     """Return where each history begins, (instances + 1,)."""
     count = whole_number("instances", instances, 1, 2**31)
     offsets = np.zeros(count + 1, np.int64)
@@ -403,7 +403,7 @@ def _checked_offsets(instances: object, events: int | str | npt.ArrayLike, seed:
     return np.cumsum(offsets)
 
 
-def _checked_truth(
+def _check_truth(
     n_arms: object,
     interaction: Interaction | npt.ArrayLike | None = None,
     initial_loss: npt.ArrayLike | None = None,
@@ -421,9 +421,9 @@ def _checked_truth(
         if name in settings and not absent:
             settings[name] = _in_range(name, settings[name], low, high, ends)
     truth = PlantedTruth(
-        _checked_interaction(interaction, count),
-        _checked_vector("initial_loss", 0.0 if initial_loss is None else initial_loss, count),
-        _checked_popularity(popularity, count),
+        _check_interaction(interaction, count),
+        _check_vector("initial_loss", 0.0 if initial_loss is None else initial_loss, count),
+        _check_popularity(popularity, count),
         **settings,
     )
     if truth.half_life is not None and truth.memory != 1.0:
@@ -431,10 +431,10 @@ def _checked_truth(
             f"influence fades by events or by the clock: give memory = {truth.memory} or "
             f"half_life = {truth.half_life}, not both"
         )
-    return dataclasses.replace(truth, grid_range=_checked_grid_range(truth))
+    return dataclasses.replace(truth, grid_range=_check_grid_range(truth))
 
 
-def _checked_interaction(given: Interaction | npt.ArrayLike | None, arms: int) -> Floats:
+def _check_interaction(given: Interaction | npt.ArrayLike | None, arms: int) -> Floats:
     matrix = np.zeros((arms, arms)) if given is None else as_interaction(given).to_dense().copy()
     if matrix.shape != (arms, arms):
         raise InvalidInput(f"interaction must be {arms} × {arms}, got shape {matrix.shape}")
@@ -442,7 +442,7 @@ def _checked_interaction(given: Interaction | npt.ArrayLike | None, arms: int) -
     return matrix
 
 
-def _checked_vector(name: str, given: npt.ArrayLike, arms: int) -> Floats:
+def _check_vector(name: str, given: npt.ArrayLike, arms: int) -> Floats:
     """Return one number for each arm; a single number stands for all of them."""
     try:
         vector = np.array(given, dtype=np.float64)
@@ -459,8 +459,8 @@ def _checked_vector(name: str, given: npt.ArrayLike, arms: int) -> Floats:
     return full
 
 
-def _checked_popularity(given: npt.ArrayLike | None, arms: int) -> Floats:
-    popularity = _checked_vector("popularity", 1.0 if given is None else given, arms)
+def _check_popularity(given: npt.ArrayLike | None, arms: int) -> Floats:
+    popularity = _check_vector("popularity", 1.0 if given is None else given, arms)
     if popularity.min() < 0.0 or popularity.max() == 0.0:
         raise InvalidInput(
             "popularity must not be negative, nor zero for all arms; its smallest entry is "
@@ -471,11 +471,11 @@ def _checked_popularity(given: npt.ArrayLike | None, arms: int) -> Floats:
     return popularity
 
 
-def _checked_grid_range(truth: PlantedTruth) -> tuple[float, float]:
+def _check_grid_range(truth: PlantedTruth) -> tuple[float, float]:
     """Return the lowest and highest loss, both on the grid if there is one."""
     bounds = truth.grid_range
     if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
-        raise InvalidInput(f"grid_range must be a pair of numbers, got {shown(bounds)}")
+        raise InvalidInput(f"grid_range must be a pair of numbers, got {abbreviate(bounds)}")
     low, high = (_in_range("grid_range", bound, -LARGEST, LARGEST, "[]") for bound in bounds)
     if low >= high:
         raise InvalidInput(f"grid_range must increase, got {low:g} and {high:g}")
@@ -494,5 +494,5 @@ def _in_range(name: str, value: Any, low: float, high: float, ends: str) -> floa
     if fine and not (ends[0] == "(" and value == low) and not (ends[1] == ")" and value == high):
         return float(value)
     raise InvalidInput(
-        f"{name} must be a number in {ends[0]}{low:g}, {high:g}{ends[1]}, got {shown(value)}"
+        f"{name} must be a number in {ends[0]}{low:g}, {high:g}{ends[1]}, got {abbreviate(value)}"
     )

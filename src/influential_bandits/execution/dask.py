@@ -32,7 +32,7 @@ from influential_bandits.errors import (
     TaskLost,
 )
 from influential_bandits.execution.base import Attempt, Execution, Outcome, Task, Work, attempt
-from influential_bandits.execution.local import checked_threads
+from influential_bandits.execution.local import count_threads
 from influential_bandits.execution.progress import Progress
 from influential_bandits.files import read_json
 from influential_bandits.numerics.fingerprints import package_digest
@@ -87,9 +87,7 @@ class DaskExecution(Execution):
         self._where = ""  # for messages
         self._scheduler: str | None = None  # its name for itself; a new one has another
         if scheduler is None:
-            self._cluster = self._start_cluster(
-                checked_threads(None) if workers is None else workers
-            )
+            self._cluster = self._start_cluster(count_threads(None) if workers is None else workers)
         elif workers is not None:
             raise InvalidInput("workers are for a cluster of this computer: leave scheduler out")
         try:

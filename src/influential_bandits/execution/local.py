@@ -21,7 +21,7 @@ from itertools import islice
 from types import TracebackType
 from typing import Any
 
-from influential_bandits.checks import is_real, shown, whole_number
+from influential_bandits.checks import abbreviate, is_real, whole_number
 from influential_bandits.errors import Interrupted, InvalidInput, TaskLost
 from influential_bandits.execution.base import (
     Attempt,
@@ -34,7 +34,7 @@ from influential_bandits.execution.base import (
 )
 from influential_bandits.execution.progress import Progress
 
-__all__ = ["LocalExecution", "checked_threads", "chosen_execution", "map_in_order", "run_tasks"]
+__all__ = ["LocalExecution", "count_threads", "map_in_order", "resolve_execution", "run_tasks"]
 
 
 class LocalExecution(Execution):
@@ -58,7 +58,7 @@ class LocalExecution(Execution):
     """
 
     def __init__(self, threads: int | None = None, processes: int = 1) -> None:
-        self._threads = checked_threads(threads)
+        self._threads = count_threads(threads)
         self.processes = whole_number("processes", processes, 1)
 
     @property
@@ -115,12 +115,12 @@ class LocalExecution(Execution):
             _stop(pool)
 
 
-def chosen_execution(execution: Execution | int | None) -> Execution:
+def resolve_execution(execution: Execution | int | None) -> Execution:
     """Return an execution: the one given, or this computer with so many threads (None: all cores).
 
     Examples
     --------
-    >>> chosen_execution(2)
+    >>> resolve_execution(2)
     LocalExecution(threads=2, processes=1)
     """
     if isinstance(execution, Execution):
@@ -129,7 +129,7 @@ def chosen_execution(execution: Execution | int | None) -> Execution:
         return LocalExecution(execution)
     raise InvalidInput(
         "execution must be a number of threads, a LocalExecution or a DaskExecution, "
-        f"got {shown(execution)}"
+        f"got {abbreviate(execution)}"
     )
 
 
@@ -176,7 +176,7 @@ def _stop(pool: ProcessPoolExecutor) -> None:
 
 def run_tasks(tasks: Sequence[Steps], threads: int | None, progress: Progress) -> None:
     """Work off all tasks; the first error, or Ctrl-C, stops every thread before it is raised."""
-    workers = min(checked_threads(threads), len(tasks))
+    workers = min(count_threads(threads), len(tasks))
     stop = threading.Event()
     lock = threading.Lock()
 
@@ -217,7 +217,7 @@ def map_in_order(
     progress: Progress | None = None,
 ) -> Iterator[Any]:
     """Yield ``work(task)`` of each task, in order, computed on several threads a few ahead."""
-    workers = checked_threads(threads)
+    workers = count_threads(threads)
     waiting: deque[Future[Any]] = deque()
     with ThreadPoolExecutor(workers, thread_name_prefix="influential-bandits") as pool:
         try:
@@ -265,7 +265,7 @@ def _one_line(hook: Callable[..., Any]) -> Callable[..., Any]:
     return show
 
 
-def checked_threads(threads: int | None) -> int:
+def count_threads(threads: int | None) -> int:
     """Return how many threads to use: as many as asked for, or one for each core."""
     if threads is None:
         return (

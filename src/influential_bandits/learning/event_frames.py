@@ -61,13 +61,13 @@ class EventFrame(NamedTuple):
         """Return the losses of the rows: y, or what a column says; None if there is neither."""
         size = len(self.table[self.instance])
         if y is not None:
-            return _checked_losses(y, size)
+            return _check_losses(y, size)
         columns = [str(name) for name in _names(self.table) or []]
         loss, reward = (guess_column(columns, role) for role in ("loss", "reward"))
         if loss is not None:
-            return _checked_losses(self.table[loss], size)
+            return _check_losses(self.table[loss], size)
         if reward is not None:
-            return 0.0 - _checked_losses(self.table[reward], size)
+            return 0.0 - _check_losses(self.table[reward], size)
         rating = guess_column(columns, "rating")
         if rating is not None:
             raise InvalidInput(
@@ -131,7 +131,7 @@ def holds_text(values: Any) -> bool:
     return any(isinstance(value, (str, bytes)) for value in array.flat)
 
 
-def _checked_losses(y: Any, size: int) -> Floats:
+def _check_losses(y: Any, size: int) -> Floats:
     """Return losses as numbers, (size,), or say what is wrong with them."""
     column = np.asarray(y)
     if column.ndim == 2 and column.shape[1] == 1:

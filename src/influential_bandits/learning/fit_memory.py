@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from influential_bandits.errors import NotApplicable
 from influential_bandits.execution.base import Execution
-from influential_bandits.execution.local import LocalExecution, chosen_execution
+from influential_bandits.execution.local import LocalExecution, resolve_execution
 from influential_bandits.learning.statistics.design import KINDS, interaction_size
 from influential_bandits.memory import require_memory
 
@@ -86,7 +86,7 @@ def memory_of_fit(
     model: LossModel, arms: int, instances: int, execution: Execution | int | None
 ) -> FitMemory:
     """Return how much memory a fit takes on this computer; that of a cluster is not known."""
-    where = chosen_execution(execution)
+    where = resolve_execution(execution)
     workers = where.threads if isinstance(where, LocalExecution) else 1
     size = arms + int(model.drift) + interaction_size(KINDS[model.interaction], arms)
     definite = model.interaction == "psd"

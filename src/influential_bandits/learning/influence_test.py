@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import is_real, shown, whole_number
+from influential_bandits.checks import abbreviate, is_real, whole_number
 from influential_bandits.errors import InvalidInput, NotApplicable
 from influential_bandits.execution.base import Execution
 from influential_bandits.learning.fit_memory import TEST, FitMemory, require_fit_memory
@@ -132,7 +132,7 @@ def influence_test(
     flips = whole_number("permutations", permutations, 19, 1_000_000)
     seed = whole_number("seed", seed)
     if not (is_real(confidence) and 0.0 < confidence < 1.0):
-        raise InvalidInput(f"confidence must be a number in (0, 1), got {shown(confidence)}")
+        raise InvalidInput(f"confidence must be a number in (0, 1), got {abbreviate(confidence)}")
     events, scale = _standardised(log)
     model = _model(log, events, memory, half_life)
     labels = rank_labels(log.instances)
@@ -169,11 +169,11 @@ def _model(log: EventLog, events: Events, memory: float, half_life: float | None
     """Return the model without variances, or say what is wrong with the question."""
     arms = log.n_arms
     if not (is_real(memory) and 0.0 < memory <= 1.0):
-        raise InvalidInput(f"memory must be a number in (0, 1], got {shown(memory)}")
+        raise InvalidInput(f"memory must be a number in (0, 1], got {abbreviate(memory)}")
     if half_life is not None:
         if not (is_real(half_life) and 0.0 < half_life < math.inf):
             raise InvalidInput(
-                f"half_life must be a positive number of days, got {shown(half_life)}"
+                f"half_life must be a positive number of days, got {abbreviate(half_life)}"
             )
         if log.time is None:
             raise InvalidInput("half_life needs times, and the log has none; use memory instead")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import is_real, shown
+from influential_bandits.checks import abbreviate, is_real
 from influential_bandits.errors import InvalidInput
 from influential_bandits.learning.kalman import Components
 from influential_bandits.numerics.arrays import Floats
@@ -164,11 +164,13 @@ class InfluenceTest:
         wanted = self.effect if effect is None else effect
         if not (is_real(wanted) and wanted < 1.0) or (effect is not None and not wanted > 0.0):
             raise InvalidInput(
-                f"effect must be a share of the variance in (0, 1), got {shown(effect)}"
+                f"effect must be a share of the variance in (0, 1), got {abbreviate(effect)}"
             )
         for name, value in (("power", power), ("level", level)):
             if not (is_real(value) and 0.0 < value < 1.0):
-                raise InvalidInput(f"{name} must be a probability in (0, 1), got {shown(value)}")
+                raise InvalidInput(
+                    f"{name} must be a probability in (0, 1), got {abbreviate(value)}"
+                )
         if wanted <= 0.0:
             return None
         strength = _noncentrality(self.overall.pairs, power, level)
@@ -240,15 +242,15 @@ def _noncentrality(pairs: int, power: float, level: float) -> float:
 
     threshold = float(chi2.isf(level, pairs))
 
-    def missing(strength: float) -> float:
+    def find_shortfall(strength: float) -> float:
         return float(ncx2.sf(threshold, pairs, strength)) - power
 
     if power <= level:
         return 0.0
     high = 1.0
-    while missing(high) < 0.0:
+    while find_shortfall(high) < 0.0:
         high *= 2.0
-    return float(brentq(missing, 0.0, high))
+    return float(brentq(find_shortfall, 0.0, high))
 
 
 def _rounded(p: float) -> str:

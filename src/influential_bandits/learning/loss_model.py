@@ -7,10 +7,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from influential_bandits.checks import is_real, optional_module, shown
+from influential_bandits.checks import abbreviate, is_real, optional_module
 from influential_bandits.errors import InfluentialBanditsError, InvalidInput
 from influential_bandits.execution.base import Execution
-from influential_bandits.execution.local import chosen_execution
+from influential_bandits.execution.local import resolve_execution
 from influential_bandits.learning.event_frames import event_frame, holds_text
 from influential_bandits.learning.fit_memory import require_memory_for
 from influential_bandits.learning.fitting import design_of, fit_scan
@@ -101,7 +101,7 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
         -------
         The model itself.
         """
-        where = chosen_execution(execution)
+        where = resolve_execution(execution)
         log, _ = self._log(X, y, fitting=True)
         self.check_settings()
         arm_names = tuple(log.arm_names)
@@ -233,7 +233,7 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
         """Raise unless all settings are what they may be."""
         if not isinstance(self.pooling, str) or self.pooling not in POOLINGS:
             raise InvalidInput(
-                f"pooling must be 'none', 'partial' or 'full', got {shown(self.pooling)}"
+                f"pooling must be 'none', 'partial' or 'full', got {abbreviate(self.pooling)}"
             )
         check_at_least("shrinkage", self.shrinkage, 0.0)
 
@@ -298,10 +298,12 @@ def require_fitted(model: LossModel) -> None:
 def check_at_least(name: str, value: Any, least: float) -> None:
     """Raise unless a parameter is a finite number of at least so much."""
     if not is_real(value) or not least <= value < np.inf:
-        raise InvalidInput(f"{name} must be a number of at least {least:g}, got {shown(value)}")
+        raise InvalidInput(
+            f"{name} must be a number of at least {least:g}, got {abbreviate(value)}"
+        )
 
 
 def check_share(name: str, value: Any) -> None:
     """Raise unless a parameter lies in [0, 1)."""
     if not is_real(value) or not 0.0 <= value < 1.0:
-        raise InvalidInput(f"{name} must lie in [0, 1), got {shown(value)}")
+        raise InvalidInput(f"{name} must lie in [0, 1), got {abbreviate(value)}")

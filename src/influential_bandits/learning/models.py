@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from influential_bandits.checks import is_real, optional_module, shown, whole_number
+from influential_bandits.checks import abbreviate, is_real, optional_module, whole_number
 from influential_bandits.errors import InvalidInput, NotApplicable
 from influential_bandits.learning.loss_model import (
     LossModel,
@@ -174,10 +174,12 @@ class InfluenceModel(LossModel):
                 f"got {self.interaction!r}"
             )
         if not is_real(self.memory) or not 0.0 < self.memory <= 1.0:
-            raise InvalidInput(f"memory must lie in (0, 1], got {shown(self.memory)}")
+            raise InvalidInput(f"memory must lie in (0, 1], got {abbreviate(self.memory)}")
         if self.half_life is not None:
             if not is_real(self.half_life) or not 0.0 < self.half_life < np.inf:
-                raise InvalidInput(f"half_life must be days above 0, got {shown(self.half_life)}")
+                raise InvalidInput(
+                    f"half_life must be days above 0, got {abbreviate(self.half_life)}"
+                )
             if self.memory != 1.0:
                 raise InvalidInput("give memory (by events) or half_life (by the clock), not both")
         check_at_least("ridge", self.ridge, 0.0)
@@ -222,7 +224,7 @@ class InfluenceModel(LossModel):
         """
         require_fitted(self)
         if not is_real(confidence) or not 0.0 < confidence < 1.0:
-            raise InvalidInput(f"confidence must lie between 0 and 1, got {shown(confidence)}")
+            raise InvalidInput(f"confidence must lie between 0 and 1, got {abbreviate(confidence)}")
         wide = optional_module("scipy.stats").norm.ppf(0.5 + 0.5 * confidence)
         if instance is None:
             centre, error = self.population_, np.sqrt(np.diag(self.population_covariance_))
@@ -285,7 +287,7 @@ class InfluenceModel(LossModel):
             if not is_real(days) or not 0.0 <= float(days) < np.inf:  # type: ignore[arg-type]
                 raise InvalidInput(
                     "days_between_rounds must be a number of days, got "
-                    f"{shown(days_between_rounds)}"
+                    f"{abbreviate(days_between_rounds)}"
                 )
             memory = max(2.0 ** (-float(days) / self.half_life), 1e-12)  # type: ignore[arg-type]
             matrix = memory * matrix

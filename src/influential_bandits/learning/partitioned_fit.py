@@ -17,7 +17,7 @@ import numpy as np
 
 from influential_bandits.errors import ClusterError, NotApplicable, Unfinished
 from influential_bandits.execution.base import Execution
-from influential_bandits.execution.local import LocalExecution, chosen_execution
+from influential_bandits.execution.local import LocalExecution, resolve_execution
 from influential_bandits.execution.progress import Progress
 from influential_bandits.learning.fit_memory import require_memory_for
 from influential_bandits.learning.fitting import (
@@ -31,7 +31,7 @@ from influential_bandits.learning.loss_model import LossModel
 from influential_bandits.learning.model_files import plain_settings
 from influential_bandits.learning.models import InfluenceModel
 from influential_bandits.learning.planning import fit_halves
-from influential_bandits.learning.selection import choosable, choose
+from influential_bandits.learning.selection import choose, list_choosable
 from influential_bandits.learning.solvers.estimates import (
     InstanceFits,
     InstanceSummary,
@@ -123,7 +123,7 @@ def fit_partitions(
     """
     out = Path(out)
     require_writable(out.parent)
-    where = chosen_execution(execution)
+    where = resolve_execution(execution)
     model.check_settings()
     folder = InstanceFolder(out.parent / FOLDER, _settings(model, log))
     unfinished = UnfinishedFit(out.parent / UNFINISHED, log, model.seed)
@@ -165,13 +165,13 @@ def choose_and_fit_partitions(
     execution: Execution | int | None = None,
 ) -> PartitionedFit:
     """Choose settings on a sample of histories, and fit the model (:func:`fit_partitions`)."""
-    where = chosen_execution(execution)
+    where = resolve_execution(execution)
     require_writable(out.parent)
     model.check_settings()
     unfinished = UnfinishedFit(out.parent / UNFINISHED, log, model.seed)
     scan = scan_log(log, model.seed, where, unfinished)
     notes = []
-    if choosable(model, settings):
+    if list_choosable(model, settings):
         some = draw_instances(scan.sample, TUNING_EVENTS, model.seed)
         how: dict[str, Any] = {"settings": settings, "known": unfinished.errors(some)}
         model, _ = choose(some, model, fit=False, progress=False, execution=where, **how)

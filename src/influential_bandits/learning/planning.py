@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import checked_horizon, optional_module, whole_number
+from influential_bandits.checks import optional_module, require_horizon, whole_number
 from influential_bandits.errors import InvalidInput, NotApplicable
 from influential_bandits.execution.base import Execution
 from influential_bandits.learning.loss_model import LossModel
@@ -23,10 +23,10 @@ from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.optima.path import optimum
 from influential_bandits.optima.schedules import find_schedule
-from influential_bandits.world.dynamics import Progress, World, advance, fresh
+from influential_bandits.world.dynamics import Progress, World, advance, start_progress
 from influential_bandits.world.instance import Instance
 
-__all__ = ["Plan", "fit_halves", "plan", "plan_evidence"]
+__all__ = ["Plan", "describe_support", "fit_halves", "plan"]
 
 LONG_RUN = 100_000  # rounds after which the start no longer shows
 
@@ -184,9 +184,11 @@ def plan(
         raise NotApplicable(
             f"{type(model).__name__} has no influence to plan for; fit an InfluenceModel"
         )
-    horizon, longest = checked_horizon(horizon), whole_number("longest", longest, 1)
+    horizon, longest = require_horizon(horizon), whole_number("longest", longest, 1)
     world = model.instance(instance, days_between_rounds, without_drift=True)
-    known = model.about_ if log is None else plan_evidence(model, log, execution, instance is None)
+    known = (
+        model.about_ if log is None else describe_support(model, log, execution, instance is None)
+    )
     logged = _mix(known.get("logged_mix") if logged_mix is None else logged_mix, world.n_arms)
     halves = known.get("halves", ())
     mix, schedule = _best(world, horizon, longest)
@@ -230,7 +232,7 @@ def plan(
     )
 
 
-def plan_evidence(
+def describe_support(
     model: LossModel,
     log: EventLog,
     execution: Execution | int | None = None,
@@ -385,7 +387,7 @@ def _pair_weights(world: Instance, horizon: int, mix: Floats, schedule: Ints | N
         # Prop. 2.1: ½·xᵀAx − ½·diag(A)·x, whatever the order.
         return 0.5 * horizon * np.outer(mix, mix) - 0.5 * np.diag(mix)
     rounds = min(horizon, LONG_RUN)
-    return _schedule_weights(world.world, fresh(world.world), schedule, rounds)
+    return _schedule_weights(world.world, start_progress(world.world), schedule, rounds)
 
 
 def _mixed_weights(world: Instance, horizon: int, mix: Floats) -> Floats:

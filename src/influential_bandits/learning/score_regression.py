@@ -10,7 +10,7 @@ import numpy as np
 
 from influential_bandits.errors import NotApplicable
 from influential_bandits.execution.base import Execution
-from influential_bandits.execution.local import checked_threads, chosen_execution, map_in_order
+from influential_bandits.execution.local import count_threads, map_in_order, resolve_execution
 from influential_bandits.execution.progress import Progress
 from influential_bandits.learning.kalman import (
     CONTROLS,
@@ -60,8 +60,8 @@ class ScoreRegression:
         arms = model.design.n_arms
         self.arms, size, fixed = arms, model.design.size, arms + CONTROLS
         tasks = _tasks(events, units)
-        threads = local_threads(chosen_execution(execution))
-        workers = checked_threads(threads) if size < 2000 else 1  # memory: size² for each
+        threads = local_threads(resolve_execution(execution))
+        workers = count_threads(threads) if size < 2000 else 1  # memory: size² for each
         bar = Progress("test of influence", 2 * len(tasks), progress)
         in_order = partial(map_in_order, threads=workers, progress=bar)
         gram = gather_gram(model, events, units, in_order, tasks)

@@ -9,7 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from influential_bandits.checks import is_real, make_frame, optional_module, shown, whole_number
+from influential_bandits.checks import (
+    abbreviate,
+    is_real,
+    make_frame,
+    optional_module,
+    whole_number,
+)
 from influential_bandits.errors import InvalidInput
 from influential_bandits.execution.base import Execution
 from influential_bandits.execution.progress import Progress
@@ -20,7 +26,7 @@ from influential_bandits.logs.log import EventLog, require_log
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.resampling import bootstrap_interval
 
-__all__ = ["Gain", "Validation", "choosable", "choose", "ladder", "validate"]
+__all__ = ["Gain", "Validation", "choose", "ladder", "list_choosable", "validate"]
 
 MEMORIES = (0.5, 0.8, 0.9, 0.98, 1.0)
 HALF_LIVES = (1.0 / 24.0, 1.0, 30.0)  # days
@@ -205,7 +211,7 @@ class _HeldOut:
     def __init__(self, log: EventLog, last: Any, execution: Execution | int | None) -> None:
         if not is_real(last):
             raise InvalidInput(
-                f"last must be a share of each history or a number, got {shown(last)}"
+                f"last must be a share of each history or a number, got {abbreviate(last)}"
             )
         part: dict[str, Any] = {"share": last}
         if isinstance(last, Integral) and not isinstance(last, bool):
@@ -338,7 +344,7 @@ def choose(
     return best, held_out.validation([errors[name] for name in models], models)
 
 
-def choosable(model: InfluenceModel, settings: Sequence[str]) -> list[str]:
+def list_choosable(model: InfluenceModel, settings: Sequence[str]) -> list[str]:
     """Return which of these settings can be chosen: a partial pool, for one, uses no ridge."""
     wrong = set(settings) - {"memory", "ridge"}
     if wrong:
@@ -350,7 +356,7 @@ def choosable(model: InfluenceModel, settings: Sequence[str]) -> list[str]:
 def _choose_settings(
     model: InfluenceModel, settings: Sequence[str], clock: bool, best_of: Callable[..., Any]
 ) -> InfluenceModel:
-    wanted = choosable(model, settings)
+    wanted = list_choosable(model, settings)
     if not wanted:
         raise InvalidInput(f"none of {', '.join(settings) or 'no settings'} can be chosen")
     model = _clone(model)

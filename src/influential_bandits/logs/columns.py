@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import optional_module, printable
+from influential_bandits.checks import make_printable, optional_module
 from influential_bandits.errors import InvalidLog
 from influential_bandits.numerics.arrays import Floats
 
@@ -65,8 +65,10 @@ def valid_texts(column: Any) -> tuple[Any, Mask]:
             None if text is None else text.decode("utf-8", "surrogateescape")
             for text in column.cast(pa.large_binary()).to_pylist()
         ]
-        broken = np.array([text is not None and printable(text) != text for text in shown], bool)
-        column = pa.array([text and printable(text) for text in shown], pa.string())
+        broken = np.array(
+            [text is not None and make_printable(text) != text for text in shown], bool
+        )
+        column = pa.array([text and make_printable(text) for text in shown], pa.string())
     return column, broken
 
 
@@ -198,7 +200,7 @@ def _moment(text: str) -> float:
         return np.nan
 
 
-def unusable(column: str, error: Exception, expected: str) -> InvalidLog:
+def make_column_error(column: str, error: Exception, expected: str) -> InvalidLog:
     """Return the error for a column whose type cannot be cast at all."""
     return InvalidLog(f"column {column!r} cannot be used as {expected}: {_first_line(error)}")
 

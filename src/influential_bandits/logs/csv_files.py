@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import optional_module, printable
+from influential_bandits.checks import make_printable, optional_module
 from influential_bandits.errors import InvalidLog
 from influential_bandits.logs.columns import arrow
 from influential_bandits.logs.options import ChunkSizes
-from influential_bandits.logs.tables import Source, unreadable
+from influential_bandits.logs.tables import Source, make_read_error
 from influential_bandits.numerics.arrays import Ints
 from influential_bandits.numerics.compiling import kernel
 
@@ -40,7 +40,7 @@ class CsvFile(Source):
     def __init__(
         self, path: Path, wanted: Sequence[str], separator: str | None, sizes: ChunkSizes
     ) -> None:
-        self.path, self.name, self.sizes = path, printable(path.name), sizes
+        self.path, self.name, self.sizes = path, make_printable(path.name), sizes
         self.total = path.stat().st_size
         start = _start_of(path)
         self.separator = _separator(self.name, start, wanted, separator)
@@ -68,13 +68,13 @@ class CsvFile(Source):
                     yield batch.rename_columns(list(columns))
         except pa.ArrowInvalid as error:
             if "straddling" not in str(error):
-                raise unreadable(self.name, error) from None
+                raise make_read_error(self.name, error) from None
             raise InvalidLog(
                 f"{self.name} has a quoted value without an end, or a line of more than "
                 f"{self.sizes.text >> 20} MB"
             ) from None
         except (pa.ArrowException, OSError) as error:
-            raise unreadable(self.name, error) from None
+            raise make_read_error(self.name, error) from None
 
     def _check_quotes(self) -> None:
         """Raise an error for a quote that swallowed the rest: that is more than one bad row."""
@@ -222,17 +222,17 @@ def _open(path: Path) -> Any:
 
 def _start_of(path: Path) -> str:
     """Return the beginning of a file; bytes that are not UTF-8 are there as surrogates."""
-    name = printable(path.name)
+    name = make_printable(path.name)
     try:
         with _open(path) as file:
             start = file.read(LONGEST_HEADER)
     except (EOFError, OSError, zlib.error) as error:
-        raise unreadable(name, error) from None
+        raise make_read_error(name, error) from None
     if not start:
         raise InvalidLog(f"{name} is empty; its first line must name the columns")
     text: str = start.decode("utf-8-sig", "surrogateescape")
     line = _first_line(text)
-    if printable(line) != line:
+    if make_printable(line) != line:
         kind = "UTF-16" if start[:2] in {b"\xff\xfe", b"\xfe\xff"} else "no UTF-8"
         raise InvalidLog(
             f"{name} does not begin with a line of text in UTF-8: it seems to be {kind}; "
@@ -275,7 +275,7 @@ def _check_header(name: str, start: str, fields: list[str], unended: bool) -> No
         )
     if any("\0" in field for field in fields):  # after which Arrow would lose a row
         raise InvalidLog(f"the first line of {name} holds bytes of zero; save it as CSV in UTF-8")
-    if any(printable(field) != field for field in fields):
+    if any(make_printable(field) != field for field in fields):
         raise InvalidLog(f"the columns of {name} have names that are no UTF-8; save it in UTF-8")
 
 

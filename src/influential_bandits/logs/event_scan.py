@@ -21,9 +21,9 @@ from influential_bandits.logs.columns import (
     contains,
     label_texts,
     looks_numeric,
+    make_column_error,
     numbers,
     seconds,
-    unusable,
     valid_texts,
 )
 from influential_bandits.logs.csv_files import MARK, CsvFile
@@ -151,7 +151,7 @@ class EventScan:
         try:
             done: Cast = cast(column)
         except pa.ArrowException as error:
-            raise unusable(name, error, expected) from None
+            raise make_column_error(name, error, expected) from None
         check.fail("missing value", done.missing, name, column)
         check.fail("not a number", done.wrong, name, column)
         return done.values
@@ -174,7 +174,7 @@ class EventScan:
         try:
             done = seconds(column, numeric=self._numeric_time)
         except pa.ArrowException as error:
-            raise unusable(name, error, "times") from None
+            raise make_column_error(name, error, "times") from None
         check.fail("missing value", done.missing, name, column)
         check.fail("unreadable time", done.wrong, name, column)
         values: Floats = done.values

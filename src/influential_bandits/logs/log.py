@@ -11,10 +11,10 @@ import numpy.typing as npt
 
 from influential_bandits.checks import (
     Frozen,
+    abbreviate,
     is_real,
     make_frame,
     require_losses,
-    shown,
     whole_number,
 )
 from influential_bandits.errors import InvalidInput, InvalidLog
@@ -211,7 +211,9 @@ class EventLog(Frozen):
             most = min(whole_number("the number of last events", events), len(self))
             return np.minimum(most, self.lengths)
         if share is None or not is_real(share) or not 0.0 < float(share) < 1.0:
-            raise InvalidInput(f"the last part must be a share between 0 and 1, got {shown(share)}")
+            raise InvalidInput(
+                f"the last part must be a share between 0 and 1, got {abbreviate(share)}"
+            )
         return np.ceil(share * self.lengths).astype(np.int64)
 
     def parts(self, events: int) -> Iterable[EventLog]:

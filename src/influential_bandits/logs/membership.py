@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import Frozen, printable, whole_number
+from influential_bandits.checks import Frozen, make_printable, whole_number
 from influential_bandits.errors import InvalidInput, InvalidLog
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
@@ -172,9 +172,9 @@ def _draw(seed: Key, digest: Any) -> float:
 def require_utf8(what: str, labels: Iterable[str]) -> None:
     """Raise an error for labels that no file could hold: lone halves of characters."""
     labels = list(labels)
-    if printable("".join(labels)) == "".join(labels):
+    if make_printable("".join(labels)) == "".join(labels):
         return
-    bad = next(label for label in labels if printable(label) != label)
+    bad = next(label for label in labels if make_printable(label) != label)
     raise InvalidLog(
         f"{what} {bad!r:.80} is no text: it holds lone surrogates, as from bytes that were not "
         "UTF-8; read the source in its own encoding, or replace them"

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from influential_bandits.checks import is_real, shown, whole_number
+from influential_bandits.checks import abbreviate, is_real, whole_number
 from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.arrays import Floats
 
@@ -105,13 +105,15 @@ class ReadingOptions:
                 "best= is the best rating there is: pass it with rating=, and with nothing else"
             )
         if self.best is not None and not (is_real(self.best) and math.isfinite(self.best)):
-            raise InvalidInput(f"best must be a finite number, got {shown(self.best)}")
+            raise InvalidInput(f"best must be a finite number, got {abbreviate(self.best)}")
 
     def _check_choices(self) -> None:
         if self.bad_rows not in {"error", "drop"}:
-            raise InvalidInput(f"bad_rows must be 'error' or 'drop', got {shown(self.bad_rows)}")
+            raise InvalidInput(
+                f"bad_rows must be 'error' or 'drop', got {abbreviate(self.bad_rows)}"
+            )
         if not isinstance(self.sizes, ChunkSizes):
-            raise InvalidInput(f"sizes must be ChunkSizes, got {shown(self.sizes)}")
+            raise InvalidInput(f"sizes must be ChunkSizes, got {abbreviate(self.sizes)}")
         if self.choose not in {"fractional", "random"}:
             raise InvalidInput(f"choose must be 'fractional' or 'random', got {self.choose!r}")
         if self.categories is not None and not (

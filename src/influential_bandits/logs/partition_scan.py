@@ -25,7 +25,7 @@ from influential_bandits.logs.label_codes import DistinctHashes, Hashes64, hash_
 from influential_bandits.logs.options import ChunkSizes, ReadingOptions
 from influential_bandits.logs.remote_folder import MARKER, RemoteFolder
 from influential_bandits.logs.sources import check_columns
-from influential_bandits.logs.tables import FileGroup, ParquetFiles, as_dataset, unreadable
+from influential_bandits.logs.tables import FileGroup, ParquetFiles, as_dataset, make_read_error
 
 __all__ = ["FolderFiles", "FolderScan", "GroupReader", "scan_partitions"]
 
@@ -84,7 +84,7 @@ class FolderFiles(ParquetFiles):
             (file,) = as_dataset(self.folder, [name], self.schema).get_fragments()
             rows = [group.num_rows for group in file.row_groups]
         except (arrow().ArrowException, OSError) as error:
-            raise unreadable(name or self.name, error) from None
+            raise make_read_error(name or self.name, error) from None
         if sum(rows) <= self.sizes.largest_partition:
             return [FileGroup(self.folder, (name,), self.schema)]
         starts = np.cumsum([0, *rows[:-1]]) // self.sizes.partition

@@ -15,7 +15,7 @@ import numpy as np
 
 from influential_bandits.errors import InvalidInput, InvalidLog, MissingFile
 from influential_bandits.execution.base import Execution
-from influential_bandits.execution.local import chosen_execution
+from influential_bandits.execution.local import resolve_execution
 from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.log_builder import collect_events, describe_source
 from influential_bandits.logs.membership import Membership
@@ -26,7 +26,7 @@ from influential_bandits.logs.partition_scan import (
     GroupReader,
     scan_partitions,
 )
-from influential_bandits.logs.remote_folder import MARKER, RemoteFolder, listed
+from influential_bandits.logs.remote_folder import MARKER, RemoteFolder, join_names
 from influential_bandits.logs.repartition import (
     CHUNKS,
     check_scan,
@@ -111,7 +111,7 @@ def open_partitions(
     >>> home.cleanup()
     """
     plan = reading_options("open_partitions", options)
-    where = chosen_execution(execution)
+    where = resolve_execution(execution)
     source = RemoteFolder.at(address)
     scan = scan_partitions(source, plan, where, progress)
     temporary = _Temporary(source, None if folder is None else RemoteFolder.at(folder))
@@ -241,7 +241,7 @@ class Partition:
     def __repr__(self) -> str:
         """Say how many events there are, and in which files."""
         names = [name or self.group.folder.name for name in self.group.files]
-        return f"Partition({self.n_events:,} events of {listed(names)})"
+        return f"Partition({self.n_events:,} events of {join_names(names)})"
 
     @property
     def identity(self) -> str:

@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from influential_bandits.checks import optional_module, printable
+from influential_bandits.checks import make_printable, optional_module
 from influential_bandits.errors import InvalidInput, MissingExtra, MissingFile
 from influential_bandits.files import parse_json
 
@@ -22,7 +22,7 @@ __all__ = [
     "FileListing",
     "RemoteFolder",
     "describe_files",
-    "listed",
+    "join_names",
     "require_file_or_folder",
 ]
 
@@ -58,7 +58,7 @@ class FileListing:
         """Return what to keep beside a log: how many files were taken, and what was left."""
         if [file.name for file in self.taken] == [""]:
             return {}
-        return {"files": len(self.taken), "left": [printable(name) for name in self.left]}
+        return {"files": len(self.taken), "left": [make_printable(name) for name in self.left]}
 
 
 class _Listing:
@@ -101,7 +101,7 @@ class _Listing:
             )
         self.left -= {JOB, MARKER}
         if not self.files:
-            some = f" (but {listed(sorted(self.left))})" if self.left else ""
+            some = f" (but {join_names(sorted(self.left))})" if self.left else ""
             raise InvalidInput(
                 f"{self.address} is a folder without Parquet files{some}; name the file to read, "
                 "or a folder with files that end in .parquet"
@@ -110,10 +110,10 @@ class _Listing:
         return FileListing(taken, sorted(self.left))
 
 
-def listed(names: Sequence[str], most: int = 3) -> str:
+def join_names(names: Sequence[str], most: int = 3) -> str:
     """Return names in one line, the first few of them."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return printable(", ".join(names[:most])) + more
+    return make_printable(", ".join(names[:most])) + more
 
 
 def describe_files(about: Mapping[str, Any]) -> list[str]:
@@ -127,7 +127,7 @@ def describe_files(about: Mapping[str, Any]) -> list[str]:
     if "files" not in about:
         return []
     left = about.get("left") or []
-    others = f", {len(left):,} left: {listed(left)}" if left else ""
+    others = f", {len(left):,} left: {join_names(left)}" if left else ""
     return [f"{about['files']:,} file{'' if about['files'] == 1 else 's'} taken{others}"]
 
 
@@ -179,9 +179,11 @@ def require_file_or_folder(path: Path) -> None:
         status = path.stat()
     except FileNotFoundError:
         broken = " (it is a link that leads nowhere)" if path.is_symlink() else ""
-        raise MissingFile(f"there is no file or folder {printable(str(path))}{broken}") from None
+        raise MissingFile(
+            f"there is no file or folder {make_printable(str(path))}{broken}"
+        ) from None
     except (OSError, ValueError) as error:
-        raise _unreachable(printable(str(path)), error) from None
+        raise _unreachable(make_printable(str(path)), error) from None
     if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
         raise InvalidInput(
             f"{path} is a pipe or a device, but a log is read more than once: write it to a file "
@@ -239,7 +241,7 @@ class RemoteFolder:
     @property
     def name(self) -> str:
         """The last part of the address, for messages."""
-        return printable(PurePosixPath(self._place[1]).name or self.address)
+        return make_printable(PurePosixPath(self._place[1]).name or self.address)
 
     def path(self, name: str = "") -> str:
         """Return the path of a file in the file system."""
@@ -371,4 +373,4 @@ def _reaching(address: str) -> Iterator[None]:
 
 def _unreachable(address: str, error: Exception) -> InvalidInput:
     text = str(error).strip().partition("\n")[0] or type(error).__name__
-    return InvalidInput(printable(f"{address:.200} cannot be reached: {text:.150}"))
+    return InvalidInput(make_printable(f"{address:.200} cannot be reached: {text:.150}"))

@@ -15,7 +15,7 @@ import numpy as np
 from influential_bandits.checks import optional_module
 from influential_bandits.errors import InvalidInput
 from influential_bandits.execution.base import Execution
-from influential_bandits.execution.local import chosen_execution
+from influential_bandits.execution.local import resolve_execution
 from influential_bandits.execution.progress import Progress
 from influential_bandits.logs.columns import arrow
 from influential_bandits.logs.event_scan import Events
@@ -102,7 +102,7 @@ def repartition_log(
     if done is not None:
         _tidy(target)
         return done
-    where = chosen_execution(execution)
+    where = resolve_execution(execution)
     scan = scan_partitions(source, plan, where, progress)
     repeated = find_repeated(scan, target.below(CHUNKS), where, progress)
     check_scan(scan, repeated)

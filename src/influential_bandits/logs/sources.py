@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from influential_bandits.checks import printable
+from influential_bandits.checks import make_printable
 from influential_bandits.errors import InvalidInput, InvalidLog
 from influential_bandits.logs.columns import arrow
 from influential_bandits.logs.csv_files import CsvFile
 from influential_bandits.logs.options import ChunkSizes
 from influential_bandits.logs.remote_folder import RemoteFolder, require_file_or_folder
-from influential_bandits.logs.tables import ParquetFiles, Source, TableSource, unreadable
+from influential_bandits.logs.tables import ParquetFiles, Source, TableSource, make_read_error
 
 __all__ = ["check_columns", "column_names", "open_source"]
 
@@ -53,7 +53,7 @@ def _open_table(source: object, sizes: ChunkSizes) -> Source:
             made = {str(key): _column(value) for key, value in source.items()}
             return TableSource(pa.table(made), "the mapping", sizes)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            raise unreadable("the mapping", error) from None
+            raise make_read_error("the mapping", error) from None
     if not (
         hasattr(source, "__arrow_c_stream__") or isinstance(source, (pa.Table, pa.RecordBatch))
     ):
@@ -64,7 +64,7 @@ def _open_table(source: object, sizes: ChunkSizes) -> Source:
     try:
         return TableSource(pa.table(source), name, sizes)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise unreadable(name, error) from None
+        raise make_read_error(name, error) from None
 
 
 def _column(values: Any) -> Any:
@@ -87,7 +87,7 @@ def _open_path(
         with path.open("rb") as file:
             magic = file.read(8)
     except OSError as error:
-        raise unreadable(printable(path.name), error) from None
+        raise make_read_error(make_printable(path.name), error) from None
     if magic.startswith((PARQUET, ARROW_FILE)):
         kind = "parquet" if magic.startswith(PARQUET) else "ipc"
         return ParquetFiles.at(RemoteFolder.at(path), sizes, kind, counted=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from influential_bandits.checks import optional_module, printable
+from influential_bandits.checks import make_printable, optional_module
 from influential_bandits.errors import InvalidLog
 from influential_bandits.logs.columns import arrow
 from influential_bandits.logs.options import ChunkSizes
@@ -20,7 +20,7 @@ __all__ = [
     "Source",
     "TableSource",
     "as_dataset",
-    "unreadable",
+    "make_read_error",
 ]
 
 
@@ -114,7 +114,7 @@ class ParquetFiles(Source):
             made.listing = listing
             made.total = data.count_rows() if counted else 1
         except (arrow().ArrowException, OSError, UnicodeError) as error:
-            raise unreadable(names[0] or folder.name, error) from None
+            raise make_read_error(names[0] or folder.name, error) from None
         return made
 
     def chunks(self, columns: Sequence[str], skipped: Callable[[int, str], None]) -> Iterator[Any]:
@@ -127,7 +127,7 @@ class ParquetFiles(Source):
                     self.done += chunk.num_rows
                     yield chunk
             except (arrow().ArrowException, OSError) as error:
-                raise unreadable(name or self.name, error) from None
+                raise make_read_error(name or self.name, error) from None
             self.rows.append(self.done - before)
 
     def _chunks(self, name: str, columns: Sequence[str]) -> Iterator[Any]:
@@ -167,7 +167,7 @@ def as_dataset(
     )
 
 
-def unreadable(name: str, error: BaseException) -> InvalidLog:
+def make_read_error(name: str, error: BaseException) -> InvalidLog:
     """Return the error for a file or table that Arrow or the system cannot read."""
     if isinstance(error, UnicodeError):
         why = f"it holds text that is no UTF-8: {error}"
@@ -176,4 +176,4 @@ def unreadable(name: str, error: BaseException) -> InvalidLog:
     else:
         texts = [str(part) for part in error.args if isinstance(part, str)]
         why = "; ".join(texts).strip().partition("\n")[0] or type(error).__name__
-    return InvalidLog(printable(f"{name} cannot be read: {why:.150}"))
+    return InvalidLog(make_printable(f"{name} cannot be read: {why:.150}"))

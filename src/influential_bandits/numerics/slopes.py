@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import is_real, real_array, shown
+from influential_bandits.checks import abbreviate, is_real, real_array
 from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.arrays import Floats
 
@@ -28,7 +28,7 @@ def log_log_slopes(horizons: npt.ArrayLike, values: Floats, low: float, high: fl
     x, y = real_array("horizons", horizons), real_array("values", values)
     for name, value in (("low", low), ("high", high)):
         if not is_real(value):
-            raise InvalidInput(f"{name} must be a number, got {shown(value)}")
+            raise InvalidInput(f"{name} must be a number, got {abbreviate(value)}")
     if x.ndim != 1 or y.shape[1:] != x.shape:
         raise InvalidInput(f"horizons and values must be equally long, got {x.shape} and {y.shape}")
     chosen = (x >= low) & (x <= high)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import is_real, shown
+from influential_bandits.checks import abbreviate, is_real
 from influential_bandits.errors import InvalidInput, NotApplicable
 from influential_bandits.world.instance import Instance, require_instance, require_lasting_memory
 
@@ -42,9 +42,9 @@ def regret_bound(
     if not instance.definite:
         raise NotApplicable("Theorem 2.6 needs a positive semi-definite interaction")
     if not is_real(influence_bound) or not 0.0 < influence_bound < np.inf:
-        raise InvalidInput(f"influence_bound must be positive, got {shown(influence_bound)}")
+        raise InvalidInput(f"influence_bound must be positive, got {abbreviate(influence_bound)}")
     if not is_real(noise_bound) or not 0.0 <= noise_bound < np.inf:
-        raise InvalidInput(f"noise_bound must not be negative, got {shown(noise_bound)}")
+        raise InvalidInput(f"noise_bound must not be negative, got {abbreviate(noise_bound)}")
     if instance.interaction.max_abs > influence_bound * (1 + 1e-12):
         raise NotApplicable(
             f"Theorem 2.6 needs max|A| ≤ influence_bound (Assumption 2.4), but max|A| = "
@@ -53,9 +53,11 @@ def regret_bound(
     try:
         t = np.asarray(horizon, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
-        raise InvalidInput(f"horizon must be a whole number, got {shown(horizon)}") from None
+        raise InvalidInput(f"horizon must be a whole number, got {abbreviate(horizon)}") from None
     if not (np.isfinite(t) & (t >= 1) & (t == np.floor(t))).all():
-        raise InvalidInput(f"horizon must be a whole number of at least 1, got {shown(horizon)}")
+        raise InvalidInput(
+            f"horizon must be a whole number of at least 1, got {abbreviate(horizon)}"
+        )
     k = instance.n_arms
     loss = float(np.abs(instance.initial_loss).max())
     linear = (5 * k + 3) * influence_bound / 2 + 2 * loss

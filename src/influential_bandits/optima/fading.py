@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from influential_bandits.checks import checked_horizon
+from influential_bandits.checks import require_horizon
 from influential_bandits.errors import NotApplicable
 from influential_bandits.optima.path import optimal_path
 from influential_bandits.world.instance import Instance, remember, require_instance
@@ -54,7 +54,7 @@ def fading_lower_bound(instance: Instance, horizon: int | None = None) -> float:
     if not instance.definite:
         raise NotApplicable("fading_lower_bound needs a positive semi-definite interaction")
     lasting = remember(instance, "lasting_counterpart", lambda: _lasting(instance))
-    rounds = _lasting_rounds(memory, None if horizon is None else checked_horizon(horizon))
+    rounds = _lasting_rounds(memory, None if horizon is None else require_horizon(horizon))
     return optimal_path(lasting).optimum(rounds).loss / rounds
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from influential_bandits.checks import checked_horizon, whole_number
+from influential_bandits.checks import require_horizon, whole_number
 from influential_bandits.errors import NotApplicable
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
@@ -76,7 +76,7 @@ def integer_optimum(instance: Instance, horizon: int, nodes: int = 2_000_000) ->
     array([100,   0])
     """
     require_lasting_memory(require_instance(instance), "the optimum in whole numbers")
-    horizon = checked_horizon(horizon)
+    horizon = require_horizon(horizon)
     nodes = whole_number("nodes", nodes, 0, 2**63)
     if not instance.definite:
         raise NotApplicable("the best whole counts need a positive semi-definite interaction")

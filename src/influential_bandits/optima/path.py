@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import LARGEST_HORIZON, checked_horizon, is_real, shown
+from influential_bandits.checks import LARGEST_HORIZON, abbreviate, is_real, require_horizon
 from influential_bandits.errors import InvalidInput, NotApplicable, NotCertified
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
@@ -168,7 +168,7 @@ class OptimalPath:
         try:
             flat = np.asarray(horizons, dtype=np.float64).ravel()
         except (TypeError, ValueError, OverflowError):
-            raise InvalidInput(f"horizons must be numbers, got {shown(horizons)}") from None
+            raise InvalidInput(f"horizons must be numbers, got {abbreviate(horizons)}") from None
         if flat.size and not (flat.min() > 0.0 and flat.max() < np.inf):
             raise InvalidInput(f"a horizon must be positive and finite, got {horizons!r}")
         if flat.size:
@@ -199,7 +199,7 @@ class OptimalPath:
 
     def _number(self, horizon: float) -> int:
         if not is_real(horizon) or not 0.0 < horizon < np.inf:
-            raise InvalidInput(f"a horizon must be positive and finite, got {shown(horizon)}")
+            raise InvalidInput(f"a horizon must be positive and finite, got {abbreviate(horizon)}")
         self._follow(float(horizon))
         return int(self._times.searchsorted(float(horizon), side="right")) - 1
 
@@ -244,7 +244,7 @@ def optimum(instance: Instance, horizon: int) -> Optimum:
     (array([99.5,  0.5]), 5049.875, True)
     """
     require_lasting_memory(require_instance(instance), "the optimum")
-    horizon = checked_horizon(horizon)
+    horizon = require_horizon(horizon)
     if instance.definite:
         return optimal_path(instance).optimum(horizon)
     support, point, certificate = certify_face(instance, horizon)

@@ -8,7 +8,13 @@ import numpy.typing as npt
 from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
-from influential_bandits.world.dynamics import Progress, World, advance, expected_loss, fresh
+from influential_bandits.world.dynamics import (
+    Progress,
+    World,
+    advance,
+    expected_loss,
+    start_progress,
+)
 from influential_bandits.world.instance import Instance
 
 __all__ = ["per_state_excess"]
@@ -47,7 +53,7 @@ def per_state_excess(
         or not ((marks >= 1) & (marks <= len(pulls))).all()
     ):
         raise InvalidInput(f"checkpoints must increase within 1 … {len(pulls):,}")
-    return _excess(instance.world, fresh(instance.world), pulls, marks)
+    return _excess(instance.world, start_progress(instance.world), pulls, marks)
 
 
 @kernel

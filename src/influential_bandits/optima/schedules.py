@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import checked_horizon, whole_number
+from influential_bandits.checks import require_horizon, whole_number
 from influential_bandits.errors import InvalidInput, NotApplicable
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
@@ -15,7 +15,7 @@ from influential_bandits.world.dynamics import (
     add_row,
     advance,
     expected_loss,
-    fresh,
+    start_progress,
 )
 from influential_bandits.world.instance import Instance, require_instance
 
@@ -68,7 +68,7 @@ def find_schedule(instance: Instance, length: int, *, repeats: bool) -> Ints:
     If it repeats, each place also meets its neighbours of the repeats before and after.
     """
     world = instance.world
-    schedule = _greedy_schedule(world, fresh(world), length)
+    schedule = _greedy_schedule(world, start_progress(world), length)
     _improve(instance.interaction.to_dense(), world.initial_loss, world.memory, repeats, schedule)
     return schedule
 
@@ -97,7 +97,7 @@ def schedule_loss(instance: Instance, schedule: npt.ArrayLike, horizon: int) -> 
             f"a schedule must be arms 0 … {instance.n_arms - 1}, got {schedule!r:.80}"
         )
     world = instance.world
-    return float(_played_loss(world, fresh(world), choices, checked_horizon(horizon)))
+    return float(_played_loss(world, start_progress(world), choices, require_horizon(horizon)))
 
 
 @kernel

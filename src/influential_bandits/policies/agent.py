@@ -17,10 +17,10 @@ from influential_bandits.checks import (
     LARGEST_ARMS,
     LARGEST_HORIZON,
     LARGEST_LOSS,
+    abbreviate,
     arm_number,
-    checked_names,
     is_real,
-    shown,
+    require_names,
     whole_number,
 )
 from influential_bandits.errors import (
@@ -42,15 +42,15 @@ from influential_bandits.policies.agent_kernels import (
     select_arm,
 )
 from influential_bandits.policies.compiled import Buffers, Layout, StateArrays
-from influential_bandits.policies.contract import Policy, ask, checked_policy, plain_parameters
+from influential_bandits.policies.contract import Policy, ask, plain_parameters, require_policy
 from influential_bandits.policies.history import History
 from influential_bandits.policies.messages import explain
 from influential_bandits.policies.registry import policy_from_json, policy_to_json
 from influential_bandits.policies.state_checks import (
-    damaged,
     field_from_json,
     floats_from_json,
     list_from_json,
+    make_damage_error,
     whole_from_json,
 )
 from influential_bandits.world.instance import Instance
@@ -131,8 +131,8 @@ class Agent:
         check: bool = False,
         history: bool = False,
     ) -> None:
-        self.policy = checked_policy(policy)
-        self._name_arms(checked_names("arms", arms) if _are_names(arms) else None)
+        self.policy = require_policy(policy)
+        self._name_arms(require_names("arms", arms) if _are_names(arms) else None)
         number = arms if self._names is None else len(self._names)
         self.n_arms = whole_number("arms", number, 1, LARGEST_ARMS + 1)
         self.seed = whole_number("seed", seed)
@@ -230,7 +230,8 @@ class Agent:
         self._require_pending(ticket)
         if not is_real(loss) or not abs(float(loss)) <= LARGEST_LOSS:
             raise InvalidInput(
-                f"loss must be a finite number, at most {LARGEST_LOSS:g} in size, got {shown(loss)}"
+                f"loss must be a finite number, at most {LARGEST_LOSS:g} in size, got "
+                f"{abbreviate(loss)}"
             )
         del self.pending[ticket.round]
         memo = np.zeros(max(self._layout.memo_size, len(ticket.memo)))
@@ -264,7 +265,8 @@ class Agent:
     def _require_pending(self, ticket: Ticket) -> None:
         if not isinstance(ticket, Ticket) or self.pending.get(ticket.round) != ticket:
             raise InvalidInput(
-                f"{shown(ticket)} is not pending: unknown, observed already, cancelled or expired"
+                f"{abbreviate(ticket)} is not pending: unknown, observed already, cancelled or "
+                "expired"
             )
 
     def to_log(self, instance: str | None = None) -> EventLog:
@@ -311,7 +313,7 @@ class Agent:
         names = self._names
         if names is not None or name is not None:
             new = str(self.n_arms) if name is None else name
-            names = checked_names("arms", [*self.arm_names, new])
+            names = require_names("arms", [*self.arm_names, new])
         before, old = self._layout, _as_one_run(self._arrays)
         n_arms = whole_number("arms", self.n_arms + 1, 1, LARGEST_ARMS + 1)
         self._layout = Layout(self.policy, n_arms, checked=self._checked)
@@ -357,7 +359,7 @@ class Agent:
         if mask.shape != (self.n_arms,):
             raise InvalidInput(
                 f"eligible must have one entry for each of the {self.n_arms} arms, "
-                f"got {shown(given)}"
+                f"got {abbreviate(given)}"
             )
         mask[list(self.retired)] = False
         if not mask.any():
@@ -407,7 +409,7 @@ class Agent:
             names = data["arm_names"]
             agent = cls(
                 policy_from_json(data["policy"], policy),
-                data["n_arms"] if names is None else checked_names("arm_names", names),
+                data["n_arms"] if names is None else require_names("arm_names", names),
                 whole_from_json("seed", data["seed"], 2**64),
                 instance_number=whole_from_json("instance_number", data["instance_number"], 2**64),
                 instance=instance,
@@ -416,7 +418,9 @@ class Agent:
                 history=data["history"] is not None,
             )
             if agent.n_arms != data["n_arms"]:
-                raise damaged(f"{agent.n_arms} arm_names", f"n_arms = {shown(data['n_arms'])}")
+                raise make_damage_error(
+                    f"{agent.n_arms} arm_names", f"n_arms = {abbreviate(data['n_arms'])}"
+                )
             if data["knowledge"] != agent._knowledge:
                 raise InvalidInput(
                     "the state was saved by an oracle told another instance or horizon"
@@ -456,7 +460,7 @@ class Agent:
     def _ticket(self, entry: object) -> Ticket:
         """Return a ticket of a file."""
         if not isinstance(entry, (list, tuple)) or len(entry) != 3:
-            raise InvalidInput(f"the agent file holds a broken ticket: {shown(entry)}")
+            raise InvalidInput(f"the agent file holds a broken ticket: {abbreviate(entry)}")
         t, arm, memo = entry
         number = whole_from_json("the arm of a ticket", arm, self.n_arms)
         ticket = Ticket(

@@ -23,7 +23,7 @@ from influential_bandits.policies.selection import (
     random_arm,
     real_setting,
 )
-from influential_bandits.policies.state_checks import SLACK, State, damaged, require_range
+from influential_bandits.policies.state_checks import SLACK, State, make_damage_error, require_range
 
 __all__ = ["EXP3", "MOSS", "UCBV", "EpsilonGreedy", "GaussianThompson"]
 
@@ -245,7 +245,7 @@ class EXP3(Policy):
         require_range(state, "estimate", 0.0, float(rounds) / LEAST_PROBABILITY)
         require_range(state, "in_use", 0, 1)
         if not state["in_use"].any():
-            raise damaged("no arm is in use", "at least one")
+            raise make_damage_error("no arm is in use", "at least one")
 
     def check_memo(self, n_arms: int, rounds: int, memo: Floats) -> None:
         """It is a probability."""

@@ -21,7 +21,7 @@ from numba.core import errors, types
 from numba.core.imputils import impl_ret_borrowed
 from numba.extending import intrinsic, overload
 
-from influential_bandits.checks import checked_horizon, shown, whole_number
+from influential_bandits.checks import abbreviate, require_horizon, whole_number
 from influential_bandits.errors import InvalidInput, InvalidPolicy
 from influential_bandits.memory import require_memory
 from influential_bandits.numerics.arrays import Floats, Ints
@@ -131,7 +131,7 @@ def _take_arm(typing_context, chosen):  # type: ignore[no-untyped-def] # noqa: A
 
 def _take_arm_by_interpreter(chosen: Any) -> int:
     if isinstance(chosen, bool) or not isinstance(chosen, (int, np.integer)):
-        raise InvalidPolicy(f"{NO_ARM}{shown(chosen)}")
+        raise InvalidPolicy(f"{NO_ARM}{abbreviate(chosen)}")
     return int(chosen)
 
 
@@ -186,7 +186,7 @@ class Layout:
                 f"{name} is an oracle: it must be told the {' and the '.join(missing)}"
             )
         if horizon is not None:
-            horizon = checked_horizon(horizon)
+            horizon = require_horizon(horizon)
         if policy.privileged and instance is not None and instance.n_arms != n_arms:
             raise InvalidInput(
                 f"{name} is told an instance of {instance.n_arms} arms, not {n_arms}"
@@ -207,7 +207,7 @@ class Layout:
             if dtype not in TYPES or len(lengths) not in (1, 2) or not whole or min(lengths) < 0:
                 raise InvalidPolicy(
                     f"{name}: field {field!r} must be int64 or float64 with one or two axes, "
-                    f"got {shown(dtype)} with shape {shown(shape)}"
+                    f"got {abbreviate(dtype)} with shape {abbreviate(shape)}"
                 )
             lengths = tuple(map(int, lengths))
             buffer = f"known_{dtype}" if field in knowledge else dtype
@@ -295,7 +295,7 @@ def _describe_fields(policy: Policy, n_arms: int) -> dict[str, tuple[str, Shape]
     ):
         raise InvalidPolicy(
             f"{type(policy).__name__}.fields() must return types and shapes by name, as in "
-            f"{{'mean': ('float64', arms)}}, got {shown(given)}"
+            f"{{'mean': ('float64', arms)}}, got {abbreviate(given)}"
         )
     return {name: (dtype, _axes(shape)) for name, (dtype, shape) in given.items()}
 
@@ -325,7 +325,7 @@ def _arrays(policy: Policy, method: str, *arguments: Any) -> dict[str, npt.NDArr
         if not isinstance(given, Mapping) or array.dtype.kind not in "iubf":
             raise InvalidPolicy(
                 f"{type(policy).__name__}.{method}() must return arrays of numbers by name, "
-                f"but {name} is {shown(values)}"
+                f"but {name} is {abbreviate(values)}"
             )
         arrays[name] = array.astype(kind)
     return arrays

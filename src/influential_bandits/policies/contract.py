@@ -34,7 +34,7 @@ from weakref import WeakSet
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import shown
+from influential_bandits.checks import abbreviate
 from influential_bandits.errors import InfluentialBanditsError, InvalidPolicy
 
 if TYPE_CHECKING:
@@ -168,11 +168,13 @@ def _is_usual(field: dataclasses.Field[Any], value: Any) -> bool:
         return repr(value) == repr(default)
 
 
-def checked_policy(policy: object) -> Policy:
+def require_policy(policy: object) -> Policy:
     """Return the policy, or say why it is none."""
     if not isinstance(policy, Policy):
         hint = "; construct it, as in LCB()" if inspect.isclass(policy) else ""
-        raise InvalidPolicy(f"unknown policy {shown(policy)}: expected an instance of Policy{hint}")
+        raise InvalidPolicy(
+            f"unknown policy {abbreviate(policy)}: expected an instance of Policy{hint}"
+        )
     check_class(type(policy))
     plain_parameters(policy)
     return policy
@@ -278,19 +280,19 @@ def plain_parameters(policy: Policy) -> dict[str, Any]:
     if not isinstance(given, Mapping):
         raise InvalidPolicy(
             f"{name}.parameters() must return names and numbers, as in {{'width': 1.0}}, "
-            f"got {shown(given)}"
+            f"got {abbreviate(given)}"
         )
     plain = {}
     for key, value in given.items():
         number = value.item() if isinstance(value, np.generic) else value
         if not isinstance(number, (bool, int, float)):
             raise InvalidPolicy(
-                f"{name}: parameter {key} must be a number, got {shown(value)}; "
+                f"{name}: parameter {key} must be a number, got {abbreviate(value)}; "
                 "override parameters() to encode it"
             )
         if isinstance(number, int) and not -(2**63) <= number < 2**63:
             raise InvalidPolicy(
-                f"{name}: parameter {key} must fit 64 bits, got {shown(number)}; "
+                f"{name}: parameter {key} must fit 64 bits, got {abbreviate(number)}; "
                 "make it a float, or smaller"
             )
         plain[key] = number

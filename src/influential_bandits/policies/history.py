@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from influential_bandits.checks import shown
+from influential_bandits.checks import abbreviate
 from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.policies.state_checks import (
@@ -53,7 +53,7 @@ class History:
     def from_json(cls, data: Any, n_arms: int, rounds: int) -> History:
         """Return the history of a file, in which each round is heard of once at most."""
         if not isinstance(data, Mapping):
-            raise InvalidInput(f"the agent file is damaged: history is {shown(data)}")
+            raise InvalidInput(f"the agent file is damaged: history is {abbreviate(data)}")
         columns = [list_from_json(name, data[name]) for name in ("round", "arm", "loss")]
         history = cls()
         if len({len(column) for column in columns}) > 1:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from influential_bandits.checks import LARGEST_LOSS, is_real, shown
+from influential_bandits.checks import LARGEST_LOSS, abbreviate, is_real
 from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import inlined
@@ -18,7 +18,7 @@ from influential_bandits.policies.selection import real_setting, unseen_arm
 from influential_bandits.policies.state_checks import (
     SLACK,
     State,
-    damaged,
+    make_damage_error,
     require_counts,
     require_equal,
     require_losses,
@@ -73,11 +73,13 @@ class InfluentialLCB(Policy):
             ):
                 raise InvalidInput(
                     'influence_bound must be a positive number or "estimate", got '
-                    f"{shown(self.influence_bound)}; numbers go up to {LARGEST_LOSS:g}"
+                    f"{abbreviate(self.influence_bound)}; numbers go up to {LARGEST_LOSS:g}"
                 )
             object.__setattr__(self, "influence_bound", float(self.influence_bound))
         if not isinstance(self.opening, str) or self.opening not in OPENINGS:
-            raise InvalidInput(f'opening must be "pairs" or "paper", got {shown(self.opening)}')
+            raise InvalidInput(
+                f'opening must be "pairs" or "paper", got {abbreviate(self.opening)}'
+            )
         real_setting(self, "noise_bound", closed=True)
 
     def parameters(self) -> Mapping[str, Scalar]:
@@ -229,7 +231,9 @@ def _check_tree(state: State, n_arms: int) -> None:
     require_equal({"tree": tree[leaves:]}, "tree", np.where(numbers < n_arms, numbers, -1))
     node, left, right = tree[1:leaves], tree[2::2], tree[3::2]
     if not ((node == left) | ((node == right) & (right >= 0))).all():
-        raise damaged("a node of the tree is neither of those below", "the winner of the two")
+        raise make_damage_error(
+            "a node of the tree is neither of those below", "the winner of the two"
+        )
 
 
 def _leaves(n_arms: int) -> int:

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from influential_bandits.checks import shown
+from influential_bandits.checks import abbreviate
 from influential_bandits.errors import InfluentialBanditsError, InvalidInput, InvalidPolicy
 from influential_bandits.numerics.fingerprints import fingerprint
-from influential_bandits.policies.contract import FUNCTIONS, Policy, checked_policy
+from influential_bandits.policies.contract import FUNCTIONS, Policy, require_policy
 from influential_bandits.references import find_object, split_reference
 
 __all__ = [
@@ -57,7 +57,7 @@ def policy_from_text(text: str) -> Policy:
     if reference is not None:
         found = find_object(reference[0], name)
         if isinstance(found, Policy) and not called:
-            return checked_policy(found)
+            return require_policy(found)
         if not (isinstance(found, type) and issubclass(found, Policy)):
             raise InvalidPolicy(
                 f"{reference[0]}:{name} is no policy but {found!r:.60}; name a subclass of "
@@ -72,7 +72,7 @@ def policy_from_text(text: str) -> Policy:
             )
         found = known[name]
     try:
-        return checked_policy(found(*given, **named))
+        return require_policy(found(*given, **named))
     except InfluentialBanditsError:
         raise
     except TypeError as error:
@@ -144,22 +144,27 @@ def policy_from_json(data: Mapping[str, Any], policy: Policy | None = None) -> P
     The module of a policy of the user's is imported, if it has not been.
     """
     if not isinstance(data, Mapping) or not isinstance(data.get("name"), str):
-        raise InvalidInput(f"the file names no policy, but {shown(data)}")
+        raise InvalidInput(f"the file names no policy, but {abbreviate(data)}")
     if policy is not None:
-        given = policy_to_json(checked_policy(policy))
+        given = policy_to_json(require_policy(policy))
         if given != data:
-            raise InvalidInput(f"the file was saved by {shown(data)}, and does not fit {given}")
+            raise InvalidInput(
+                f"the file was saved by {abbreviate(data)}, and does not fit {given}"
+            )
         return policy
     code, settings = _class_of(data["name"]), data.get("settings")
     if not isinstance(settings, Mapping):
-        raise InvalidInput(f"the file has no settings of {data['name']}, but {shown(settings)}")
+        raise InvalidInput(
+            f"the file has no settings of {data['name']}, but {abbreviate(settings)}"
+        )
     try:
-        return checked_policy(code(**settings))
+        return require_policy(code(**settings))
     except InfluentialBanditsError:
         raise
     except Exception as error:
         raise InvalidPolicy(
-            f"{data['name']} cannot be made of {shown(settings)}: {type(error).__name__}: {error}"
+            f"{data['name']} cannot be made of {abbreviate(settings)}: {type(error).__name__}: "
+            f"{error}"
         ) from error
 
 
@@ -174,8 +179,8 @@ def _plain(policy: Policy, name: str, value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     raise InvalidPolicy(
-        f"{type(policy).__name__} cannot be saved: its setting {name} is {shown(value)}; files "
-        "hold numbers, texts, lists of them and what has a to_json method"
+        f"{type(policy).__name__} cannot be saved: its setting {name} is {abbreviate(value)}; "
+        "files hold numbers, texts, lists of them and what has a to_json method"
     )
 
 
@@ -193,12 +198,12 @@ def _class_of(name: str) -> type[Policy]:
     module, colon, inside = name.partition(":")
     if not colon:
         known = ", ".join(known_policies())
-        raise InvalidInput(f"there is no policy {shown(name)}; there are {known:.200}")
+        raise InvalidInput(f"there is no policy {abbreviate(name)}; there are {known:.200}")
     hint = "give the policy, as in load(path, policy)"
     if module == "__main__" or not inside.isidentifier():
         raise InvalidInput(f"{name} is of a script, a notebook or a function: {hint}")
     if not all(part.isidentifier() for part in module.split(".")):
-        raise InvalidInput(f"{shown(name)} names no policy: expected module:Class; or {hint}")
+        raise InvalidInput(f"{abbreviate(name)} names no policy: expected module:Class; or {hint}")
     try:
         found = getattr(import_module(module), inside, None)
     except Exception as error:
@@ -207,7 +212,7 @@ def _class_of(name: str) -> type[Policy]:
             f"Python find it, or {hint}"
         ) from error
     if not (isinstance(found, type) and issubclass(found, Policy)):
-        raise InvalidInput(f"{name} is no policy but {shown(found)}; {hint}")
+        raise InvalidInput(f"{name} is no policy but {abbreviate(found)}; {hint}")
     return found
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numba
 
-from influential_bandits.checks import LARGEST_LOSS, is_real, shown
+from influential_bandits.checks import LARGEST_LOSS, abbreviate, is_real
 from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.arrays import Ints
 from influential_bandits.numerics.compiling import inlined
@@ -177,4 +177,4 @@ def real_setting(
     expected = f"{'of at least' if closed else 'above'} {above:g}"
     if most < LARGEST_LOSS or (is_real(value) and float(value) > above):
         expected += f" and at most {most:g}"
-    raise InvalidInput(f"{name} must be a number {expected}, got {shown(value)}")
+    raise InvalidInput(f"{name} must be a number {expected}, got {abbreviate(value)}")

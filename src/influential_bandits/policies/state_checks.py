@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import LARGEST_LOSS, is_real, shown
+from influential_bandits.checks import LARGEST_LOSS, abbreviate, is_real
 from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.arrays import Floats
 
@@ -31,7 +31,9 @@ def require_range(state: State, name: str, least: Any, most: Any) -> None:
     if wrong.any():
         where = tuple(int(i) for i in np.argwhere(wrong)[0])
         low, high = (np.broadcast_to(bound, values.shape)[where] for bound in (least, most))
-        raise damaged(f"{name}[{', '.join(map(str, where))}] is {values[where]}", f"{low} … {high}")
+        raise make_damage_error(
+            f"{name}[{', '.join(map(str, where))}] is {values[where]}", f"{low} … {high}"
+        )
 
 
 def require_equal(state: State, name: str, expected: Any) -> None:
@@ -45,7 +47,7 @@ def require_sum(state: State, name: str, expected: int) -> None:
     # in two parts: numbers below 2⁵³ of more than 2¹⁰ arms could wrap around
     total = (int((values >> 26).sum()) << 26) + int((values & (2**26 - 1)).sum())
     if total != expected:
-        raise damaged(f"{name} sums to {total}", str(expected))
+        raise make_damage_error(f"{name} sums to {total}", str(expected))
 
 
 def require_losses(state: State, *names: str, of: Any = 1) -> None:
@@ -68,7 +70,7 @@ def require_unseen(state: State) -> None:
     require_equal(state, "unseen", int((state["seen"] == 0).sum()))
 
 
-def damaged(found: str, expected: str) -> InvalidInput:
+def make_damage_error(found: str, expected: str) -> InvalidInput:
     """Return the error of a state that cannot be."""
     return InvalidInput(f"the agent file is damaged: {found}, expected {expected}")
 
@@ -79,7 +81,7 @@ def whole_from_json(what: str, value: object, below: int, least: int = 0) -> int
         value = int(value)
     if type(value) is not int or not least <= value < below:
         raise InvalidInput(
-            f"the agent file is damaged: {what} is {shown(value)}, expected a whole number in "
+            f"the agent file is damaged: {what} is {abbreviate(value)}, expected a whole number in "
             f"{least} … {below - 1}"
         )
     return value
@@ -88,7 +90,7 @@ def whole_from_json(what: str, value: object, below: int, least: int = 0) -> int
 def list_from_json(name: str, value: object) -> list[Any]:
     """Return a list of a file."""
     if not isinstance(value, (list, tuple)):
-        raise InvalidInput(f"the agent file is damaged: {name} is {shown(value)}, no list")
+        raise InvalidInput(f"the agent file is damaged: {name} is {abbreviate(value)}, no list")
     return list(value)
 
 

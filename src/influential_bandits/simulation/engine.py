@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import checked_horizon, shown, whole_number
+from influential_bandits.checks import abbreviate, require_horizon, whole_number
 from influential_bandits.errors import (
     InfluentialBanditsError,
     InvalidInput,
@@ -18,12 +18,12 @@ from influential_bandits.errors import (
     NotApplicable,
 )
 from influential_bandits.execution.base import Execution, Task
-from influential_bandits.execution.local import chosen_execution
+from influential_bandits.execution.local import resolve_execution
 from influential_bandits.execution.progress import Progress
 from influential_bandits.memory import require_memory
 from influential_bandits.numerics.streams import NOISE, POLICY, key_table
 from influential_bandits.policies.compiled import Layout
-from influential_bandits.policies.contract import Policy, checked_policy, require_labels
+from influential_bandits.policies.contract import Policy, require_labels, require_policy
 from influential_bandits.policies.messages import explain
 from influential_bandits.simulation.kernels import (
     CHOSEN_ARM,
@@ -41,7 +41,7 @@ from influential_bandits.simulation.scenario_player import (
 )
 from influential_bandits.simulation.simd.tasks import lane_tasks
 from influential_bandits.simulation.trajectory import Trajectory
-from influential_bandits.world.dynamics import fresh
+from influential_bandits.world.dynamics import start_progress
 from influential_bandits.world.instance import Instance
 from influential_bandits.world.noise import Noise, require_noise
 
@@ -178,13 +178,13 @@ def simulate(
             for label, one in players.items()
         }
     world = _check_instances(instances)
-    policy = checked_policy(policy)
-    horizon = checked_horizon(horizon)
+    policy = require_policy(policy)
+    horizon = require_horizon(horizon)
     noise = require_noise(noise)
     seed_list = _check_seeds(seeds)
     marks = log_spaced(horizon) if checkpoints is None else _check_checkpoints(checkpoints, horizon)
     numbers = _check_numbers(instance_numbers, len(world))
-    where = chosen_execution(execution)
+    where = resolve_execution(execution)
     noise.require_rounds(horizon, len(seed_list))
     recorded = _check_record(record)
 
@@ -374,7 +374,7 @@ class _Chain:
 
     def _fresh_runs(self) -> Runs:
         many = len(self.seeds)
-        start = fresh(self.instance.world)
+        start = start_progress(self.instance.world)
         keys = [
             key_table(self.seeds, np.uint64(self.number), purpose) for purpose in (NOISE, POLICY)
         ]
@@ -418,7 +418,7 @@ def _layout(policy: Policy, n_arms: int, instance: Instance, horizon: int, check
 
 def _batch(layout: Layout, instance: Instance, horizon: int, scenario: Scenario | None) -> int:
     """Return how many runs to play side by side: enough work for a step, little enough memory."""
-    progress = sum(array.nbytes for array in fresh(instance.world))
+    progress = sum(array.nbytes for array in start_progress(instance.world))
     state = 8 * (layout.sizes["int64"] + layout.sizes["float64"] + layout.memo_size)
     if scenario is not None:
         state += 8 * (6 + layout.memo_size) * count_places(compile_rules(scenario, horizon))
@@ -453,7 +453,7 @@ def log_spaced(horizon: int) -> Ints:
 def _check_instances(given: Instance | Sequence[Instance]) -> tuple[Instance, ...]:
     instances = (given,) if isinstance(given, Instance) else tuple(_as_iterable(given))
     if not instances or not all(isinstance(i, Instance) for i in instances):
-        raise InvalidInput(f"instances must be one Instance or several, got {shown(given)}")
+        raise InvalidInput(f"instances must be one Instance or several, got {abbreviate(given)}")
     sizes = {instance.n_arms for instance in instances}
     if len(sizes) > 1:
         raise InvalidInput(f"instances must have the same number of arms, got {sorted(sizes)}")
@@ -463,9 +463,9 @@ def _check_instances(given: Instance | Sequence[Instance]) -> tuple[Instance, ..
 def _label(given: Sequence[Policy] | Mapping[str, Policy]) -> dict[str, Policy]:
     """Return several policies by name, all of them checked before the first one plays."""
     if isinstance(given, Mapping):
-        players = {str(name): checked_policy(policy) for name, policy in given.items()}
+        players = {str(name): require_policy(policy) for name, policy in given.items()}
     else:
-        policies = [checked_policy(policy) for policy in given]
+        policies = [require_policy(policy) for policy in given]
         require_labels(policies)
         players = {policy.label: policy for policy in policies}
     if not players:
@@ -500,7 +500,7 @@ def _check_seeds(given: int | Iterable[int]) -> npt.NDArray[np.uint64]:
         require_memory(several * BYTES_PER_SEED, f"{several:,} seeds", "play fewer at a time")
     seeds = [whole_number("seed", seed) for seed in given]
     if not seeds:
-        raise InvalidInput(f"seeds must be whole numbers, got {shown(given)}")
+        raise InvalidInput(f"seeds must be whole numbers, got {abbreviate(given)}")
     if len(set(seeds)) < len(seeds):
         raise InvalidInput("seeds must differ: equal seeds would repeat the same run")
     return np.array(seeds, np.uint64)
@@ -511,7 +511,7 @@ def _check_checkpoints(given: Iterable[int], horizon: int) -> Ints:
     if not marks or marks[-1] > horizon or any(a >= b for a, b in itertools.pairwise(marks)):
         raise InvalidInput(
             f"checkpoints must increase within 1 … {horizon:,}, got "
-            + (f"{marks[:8]}{'…' if len(marks) > 8 else ''}" if marks else f"{shown(given)}")
+            + (f"{marks[:8]}{'…' if len(marks) > 8 else ''}" if marks else f"{abbreviate(given)}")
         )
     return np.array(marks, np.int64)
 
@@ -521,6 +521,6 @@ def _check_numbers(given: Iterable[int] | None, instances: int) -> list[int]:
     numbers = [whole_number("instance number", number) for number in wanted]
     if len(numbers) != instances:
         raise InvalidInput(
-            f"instance_numbers must be {instances}, one for each instance, got {shown(given)}"
+            f"instance_numbers must be {instances}, one for each instance, got {abbreviate(given)}"
         )
     return numbers

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from influential_bandits.checks import LARGEST_HORIZON, is_real, shown, whole_number
+from influential_bandits.checks import LARGEST_HORIZON, abbreviate, is_real, whole_number
 from influential_bandits.errors import InvalidInput
 
 __all__ = ["Scenario"]
@@ -78,7 +78,7 @@ class Scenario:
             )
         if not is_real(self.eligible) or not 0.0 < self.eligible <= 1.0:
             raise InvalidInput(
-                f"eligible must be a probability in (0, 1], got {shown(self.eligible)}"
+                f"eligible must be a probability in (0, 1], got {abbreviate(self.eligible)}"
             )
         self._set("delay", whole_number("delay", self.delay, 0, LARGEST_HORIZON))
         self._set("batch", whole_number("batch", self.batch, 1, LARGEST_HORIZON))
@@ -167,7 +167,7 @@ def _rounds(what: str, given: Rounds) -> tuple[tuple[int, int], ...]:
         pairs = [(arm, start) for arm, start in items]
     except (TypeError, ValueError):
         raise InvalidInput(
-            f"{what} must say a round for each arm, as in {{3: 100}}, got {shown(given)}"
+            f"{what} must say a round for each arm, as in {{3: 100}}, got {abbreviate(given)}"
         ) from None
     checked = sorted(
         (
@@ -177,5 +177,5 @@ def _rounds(what: str, given: Rounds) -> tuple[tuple[int, int], ...]:
         for arm, start in pairs
     )
     if len(dict(checked)) < len(checked):
-        raise InvalidInput(f"{what} name an arm twice: {shown(given)}")
+        raise InvalidInput(f"{what} name an arm twice: {abbreviate(given)}")
     return tuple(checked)

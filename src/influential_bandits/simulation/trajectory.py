@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import checked_horizon, make_frame, optional_module, real_array
+from influential_bandits.checks import make_frame, optional_module, real_array, require_horizon
 from influential_bandits.errors import InvalidInput, MissingFile, NotApplicable, NotCertified
 from influential_bandits.files import clear_reason, parse_json, read_table, seal_holds, write_table
 from influential_bandits.numerics.arrays import Floats, Ints
@@ -318,7 +318,7 @@ def _read_columns(table: Any, settings: Mapping[str, Any], policy: Policy | None
     numbers = np.array(settings.get("instance_numbers", _in_order(keys[0])), np.uint64)
     seeds = np.array(settings.get("seeds", _in_order(keys[1])), np.uint64)
     marks = np.unique(np.array(settings.get("checkpoints", keys[2]), np.int64))
-    horizon = checked_horizon(settings["horizon"])
+    horizon = require_horizon(settings["horizon"])
     if len(numbers) != len(instances) or not len(seeds) or len(np.unique(seeds)) != len(seeds):
         raise InvalidInput("instances, their numbers and seeds do not fit together")
     if not len(marks) or marks[0] < 1 or marks[-1] > horizon:

@@ -39,7 +39,7 @@ class Progress(NamedTuple):
     last: Ints  # sparse with γ < 1: (arms,) when a weight was last brought up to date, else empty
 
 
-def fresh(world: World) -> Progress:
+def start_progress(world: World) -> Progress:
     """Return the progress of a world in which nothing was pulled yet."""
     n_arms = world.initial_loss.size
     low_rank = world.kind == LOW_RANK

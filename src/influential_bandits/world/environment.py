@@ -10,7 +10,13 @@ from influential_bandits.checks import arm_number, whole_number
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.numerics.streams import NOISE, stream_keys
-from influential_bandits.world.dynamics import Progress, World, advance, expected_loss, fresh
+from influential_bandits.world.dynamics import (
+    Progress,
+    World,
+    advance,
+    expected_loss,
+    start_progress,
+)
 from influential_bandits.world.instance import Instance, require_instance
 from influential_bandits.world.noise import Noise, Source, observed_loss, require_noise
 
@@ -54,7 +60,7 @@ class Environment:
         instance_number = whole_number("instance_number", instance_number)
         keys = stream_keys(np.uint64(seed), np.uint64(instance_number), NOISE)
         self._keys = np.uint64(keys[0]), np.uint64(keys[1])
-        self._progress = fresh(instance.world)
+        self._progress = start_progress(instance.world)
         self._source = self.noise.source()
 
     def __repr__(self) -> str:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import checked_horizon, optional_module, shown, whole_number
+from influential_bandits.checks import abbreviate, optional_module, require_horizon, whole_number
 from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.streams import NOISE, key_table
-from influential_bandits.world.dynamics import Progress, fresh
+from influential_bandits.world.dynamics import Progress, start_progress
 from influential_bandits.world.environment import Environment, expect_all, pull_all
 from influential_bandits.world.generators import counterexample
 from influential_bandits.world.instance import Instance, require_instance
@@ -198,7 +198,9 @@ class InfluentialBanditVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         """Begin an episode of each environment, with a seed for each."""
         numbers = np.array(list(seeds), np.uint64)
         self._keys = key_table(numbers, np.uint64(self.instance_number), NOISE)
-        parts: Any = (np.tile(part, (self.num_envs, 1)) for part in fresh(self.instance.world))
+        parts: Any = (
+            np.tile(part, (self.num_envs, 1)) for part in start_progress(self.instance.world)
+        )
         self._progress = Progress(*parts)
         self.round = 0
 
@@ -210,22 +212,22 @@ class InfluentialBanditVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         if self.round >= self.horizon:
             self._start(int(draw.integers(2**63)) for draw in self._draws)
         else:
-            arms = self._checked(actions)
+            arms = self._check(actions)
             self.round += 1
             world, source = self.instance.world, self._source
             pull_all(world, self._progress, source, self._keys, self.round, arms, losses)
         truncated = np.full(self.num_envs, self.round >= self.horizon)
         return self._observation(losses), -losses, over, truncated, self._info()
 
-    def _checked(self, actions: npt.ArrayLike) -> npt.NDArray[np.int64]:
+    def _check(self, actions: npt.ArrayLike) -> npt.NDArray[np.int64]:
         arms = np.asarray(actions)
         if arms.shape != (self.num_envs,) or arms.dtype.kind not in "iu":
             raise InvalidInput(
-                f"actions must be {self.num_envs} numbers of arms, got {shown(actions)}"
+                f"actions must be {self.num_envs} numbers of arms, got {abbreviate(actions)}"
             )
         if (arms < 0).any() or (arms >= self.instance.n_arms).any():
             raise InvalidInput(
-                f"actions must be arms 0 … {self.instance.n_arms - 1}, got {shown(actions)}"
+                f"actions must be arms 0 … {self.instance.n_arms - 1}, got {abbreviate(actions)}"
             )
         return arms.astype(np.int64)
 
@@ -246,7 +248,7 @@ def _settings(
     instance: Instance | None, noise: Noise | None, horizon: int
 ) -> tuple[Instance, Noise, int]:
     world = counterexample() if instance is None else require_instance(instance)
-    heard, rounds = require_noise(noise), checked_horizon(horizon)
+    heard, rounds = require_noise(noise), require_horizon(horizon)
     heard.require_rounds(rounds, 1)
     return world, heard, rounds
 

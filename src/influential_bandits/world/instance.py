@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import Frozen, checked_names, is_real, real_array, shown
+from influential_bandits.checks import Frozen, abbreviate, is_real, real_array, require_names
 from influential_bandits.errors import InvalidInput, InvalidInstance, NotApplicable
 from influential_bandits.files import read_json, write_json
 from influential_bandits.numerics.arrays import Floats
-from influential_bandits.world.dynamics import World, all_deviations, fresh, total_losses
+from influential_bandits.world.dynamics import World, all_deviations, start_progress, total_losses
 from influential_bandits.world.interaction import (
     DenseInteraction,
     Interaction,
@@ -76,7 +76,7 @@ class Instance(Frozen):
                 f"interaction, got shape {loss.shape}"
             )
         if not is_real(memory):
-            raise InvalidInstance(f"memory must be a number in (0, 1], got {shown(memory)}")
+            raise InvalidInstance(f"memory must be a number in (0, 1], got {abbreviate(memory)}")
         if not 0.0 < float(memory) <= 1.0:
             raise InvalidInstance(f"memory must lie in (0, 1], got {memory}")
         if definite and not matrix.definite:
@@ -160,7 +160,7 @@ class Instance(Frozen):
         if x.ndim != 1:
             raise InvalidInput(f"losses takes one vector of counts, got shape {x.shape}")
         deviations = np.empty(self.n_arms)
-        all_deviations(self.world, fresh(self.world), x, deviations)
+        all_deviations(self.world, start_progress(self.world), x, deviations)
         return self._initial_loss + deviations
 
     def total_loss(self, counts: npt.ArrayLike) -> Any:
@@ -177,7 +177,7 @@ class Instance(Frozen):
         require_lasting_memory(self, "total loss from counts (Prop. 2.1)")
         x = check_counts(self, counts)
         flat = np.ascontiguousarray(x.reshape(-1, self.n_arms))
-        totals = total_losses(self.world, fresh(self.world), self.linear_term, flat)
+        totals = total_losses(self.world, start_progress(self.world), self.linear_term, flat)
         return float(totals[0]) if x.ndim == 1 else totals.reshape(x.shape[:-1])
 
     def to_json(self) -> dict[str, Any]:
@@ -259,7 +259,7 @@ class Instance(Frozen):
 def require_instance(given: object) -> Instance:
     """Return an instance, or say that this is none."""
     if not isinstance(given, Instance):
-        raise InvalidInput(f"expected an Instance, got {shown(given)}")
+        raise InvalidInput(f"expected an Instance, got {abbreviate(given)}")
     return given
 
 
@@ -309,7 +309,7 @@ def _indefinite(matrix: Interaction) -> str:
 
 
 def _names(arm_names: Sequence[str], expected: int) -> tuple[str, ...]:
-    names = checked_names("arm_names", arm_names, InvalidInstance)
+    names = require_names("arm_names", arm_names, InvalidInstance)
     if len(names) != expected:
         raise InvalidInstance(f"arm_names must name all {expected} arms, got {len(names)} names")
     return names

@@ -14,8 +14,8 @@ import scipy.sparse
 from influential_bandits.checks import (
     LARGEST_ARMS,
     Frozen,
+    abbreviate,
     require_losses,
-    shown,
     whole_number,
 )
 from influential_bandits.errors import InvalidInput, InvalidInstance
@@ -375,7 +375,7 @@ def as_interaction(given: object) -> Interaction:
 def interaction_from_json(data: Mapping[str, Any]) -> Interaction:
     """Return the interaction that :meth:`Interaction.to_json` described."""
     if not isinstance(data, Mapping):
-        raise InvalidInstance(f"the interaction of the file is no JSON object: {shown(data)}")
+        raise InvalidInstance(f"the interaction of the file is no JSON object: {abbreviate(data)}")
     kind = data["kind"]
     if kind == DenseInteraction.name:
         return DenseInteraction(data["matrix"])
@@ -383,7 +383,9 @@ def interaction_from_json(data: Mapping[str, Any]) -> Interaction:
         return LowRankInteraction(data["factors"])
     if kind == SparseInteraction.name:
         if not isinstance(data["vouched"], bool):
-            raise InvalidInstance(f"vouched must be true or false, got {shown(data['vouched'])}")
+            raise InvalidInstance(
+                f"vouched must be true or false, got {abbreviate(data['vouched'])}"
+            )
         return SparseInteraction(_sparse_matrix(data), vouched=data["vouched"])
     raise InvalidInstance(f"unknown kind of interaction {kind!r}")
 
@@ -430,7 +432,9 @@ def check_numbers(given: object, what: str) -> Floats:
     try:
         array = np.array(given, order="C").astype(np.float64, casting="same_kind")
     except (TypeError, ValueError, OverflowError):
-        raise InvalidInstance(f"{what} must be an array of numbers, got {shown(given)}") from None
+        raise InvalidInstance(
+            f"{what} must be an array of numbers, got {abbreviate(given)}"
+        ) from None
     require_losses(what, array, InvalidInstance)
     return array + 0.0
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from numba.extending import overload
 
-from influential_bandits.checks import LARGEST_LOSS, is_real, require_losses, shown
+from influential_bandits.checks import LARGEST_LOSS, abbreviate, is_real, require_losses
 from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import borrowed, inlined
@@ -345,7 +345,7 @@ def require_noise(given: object) -> Noise:
     if not isinstance(given, Noise):
         hint = "; construct it, as in NoNoise()" if isinstance(given, type) else ""
         raise InvalidInput(
-            f"noise must be a Noise such as GaussianNoise(1.0), got {shown(given)}{hint}"
+            f"noise must be a Noise such as GaussianNoise(1.0), got {abbreviate(given)}{hint}"
         )
     if given.code_digest:
         _require_own(given)
@@ -402,10 +402,11 @@ def _plain(value: Any) -> Any:
 
 def _not_negative(what: str, value: object) -> float:
     if not is_real(value):
-        raise InvalidInput(f"noise {what} must be a number, got {shown(value)}")
+        raise InvalidInput(f"noise {what} must be a number, got {abbreviate(value)}")
     number = float(value)  # type: ignore[arg-type]
     if not 0.0 <= number <= LARGEST_LOSS:
         raise InvalidInput(
-            f"noise {what} must not be negative, and at most {LARGEST_LOSS:g}, got {shown(value)}"
+            f"noise {what} must not be negative, and at most {LARGEST_LOSS:g}, got "
+            f"{abbreviate(value)}"
         )
     return number

@@ -24,7 +24,7 @@ from influential_bandits.learning.solvers.estimates import (
     allocate_fits,
 )
 from influential_bandits.learning.solvers.psd import (
-    cholesky_solved,
+    solve_cholesky,
     solve_psd,
     svec,
     svec_scale,
@@ -333,7 +333,7 @@ def _posterior_range(
             for b in range(used):
                 H[a, b] = gram[chosen[a], chosen[b]] / noise + precision[chosen[a], chosen[b]]
         lower = np.linalg.cholesky(H)
-        moved = cholesky_solved(lower, np.ascontiguousarray(lower.T), right)
+        moved = solve_cholesky(lower, np.ascontiguousarray(lower.T), right)
         own = (triangular_inverse(lower) ** 2).sum(axis=0)
         free[u] = mean
         errors[u] = prior_errors

@@ -19,9 +19,9 @@ from influential_bandits.numerics.compiling import kernel
 
 __all__ = [
     "PsdSolution",
-    "cholesky_solved",
     "is_covariance",
     "smat",
+    "solve_cholesky",
     "solve_psd",
     "svec",
     "svec_scale",
@@ -100,7 +100,7 @@ def solve_psd(S: Array, h: Array, size: int, tolerance: float) -> PsdSolution:
     h = h * scale
     lower = np.linalg.cholesky(S)
     upper = np.ascontiguousarray(lower.T)
-    a = cholesky_solved(lower, upper, h)
+    a = solve_cholesky(lower, upper, h)
     bottom = -0.5 * h @ a  # the minimum without the cone
     A = smat(a, size)
     if np.linalg.eigvalsh(A)[0] >= 0.0:
@@ -115,7 +115,7 @@ def solve_psd(S: Array, h: Array, size: int, tolerance: float) -> PsdSolution:
         image = S @ a
         value = 0.5 * a @ image - h @ a
         lifted = h + z
-        floor = max(floor, -0.5 * lifted @ cholesky_solved(lower, upper, lifted))
+        floor = max(floor, -0.5 * lifted @ solve_cholesky(lower, upper, lifted))
         if value < best_value:
             best, best_value = A, value
         best_gap = best_value - floor
@@ -177,7 +177,7 @@ def _direction(
     size: int,
 ) -> tuple[Array, Array]:
     """Return ΔA and ΔZ = target − Z − ½(A⁻¹ΔA·Z + Z·ΔA·A⁻¹)."""
-    dA = smat(cholesky_solved(lower, upper, right + svec(target)), size)
+    dA = smat(solve_cholesky(lower, upper, right + svec(target)), size)
     product = inverse @ dA @ Z
     return dA, target - Z - 0.5 * (product + product.T)
 
@@ -280,7 +280,7 @@ def triangular_inverse(lower: Array) -> Array:
 
 
 @kernel
-def cholesky_solved(lower: Array, upper: Array, right: Array) -> Array:
+def solve_cholesky(lower: Array, upper: Array, right: Array) -> Array:
     """Return the solution of L·Lᵀ·x = right, both factors stored by rows so that loops are fast."""
     x = right.copy()
     size = x.size

@@ -19,7 +19,7 @@ import numpy as np
 from influential_bandits.checks import optional_module
 from influential_bandits.errors import InvalidLog
 from influential_bandits.execution.base import Execution
-from influential_bandits.execution.local import LocalExecution, chosen_execution
+from influential_bandits.execution.local import LocalExecution, resolve_execution
 from influential_bandits.logs.log import EventLog, make_sorted_log
 
 __all__ = [
@@ -154,7 +154,7 @@ def add_over_parts(
         together *= 2
     tasks = _batches(split_in_chunks(parts, chunk), together)
     with single_threaded_algebra():
-        return tree_sum(chosen_execution(execution).map(partial(_add_parts, work, chunk), tasks))
+        return tree_sum(resolve_execution(execution).map(partial(_add_parts, work, chunk), tasks))
 
 
 def _batches(items: Iterator[Any], size: int) -> Iterator[list[Any]]:

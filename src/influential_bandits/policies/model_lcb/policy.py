@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import LARGEST_LOSS, checked_horizon, is_real, shown
+from influential_bandits.checks import LARGEST_LOSS, abbreviate, is_real, require_horizon
 from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import inlined
@@ -31,7 +31,7 @@ from influential_bandits.policies.model_lcb.prior import LossPrior
 from influential_bandits.policies.selection import unseen_arm
 from influential_bandits.policies.state_checks import (
     State,
-    damaged,
+    make_damage_error,
     require_equal,
     require_losses,
     require_range,
@@ -121,7 +121,9 @@ class ModelLCB(Policy):
 
     def __post_init__(self) -> None:
         if not is_real(self.confidence) or not 0.0 < self.confidence < 1.0:
-            raise InvalidInput(f"confidence must lie between 0 and 1, got {shown(self.confidence)}")
+            raise InvalidInput(
+                f"confidence must lie between 0 and 1, got {abbreviate(self.confidence)}"
+            )
         for name, top in (
             ("sigma", LARGEST_LOSS),
             ("influence_scale", LARGEST_LOSS),
@@ -133,18 +135,19 @@ class ModelLCB(Policy):
             if not is_real(value) or not 0.0 < float(value) <= top:
                 bound = " and at most 1" if top == 1.0 else f" (and at most {top:g})"
                 raise InvalidInput(
-                    f'{name} must be a number above 0{bound}, or "estimate", got {shown(value)}'
+                    f'{name} must be a number above 0{bound}, or "estimate", got '
+                    f"{abbreviate(value)}"
                 )
             object.__setattr__(self, name, float(value))
         if self.influence_scale != "estimate" and self.sigma == "estimate":
             raise InvalidInput("to fix influence_scale, fix sigma as well")
         if self.horizon is not None:
-            object.__setattr__(self, "horizon", checked_horizon(self.horizon))
+            object.__setattr__(self, "horizon", require_horizon(self.horizon))
         if isinstance(self.prior, Mapping):
             object.__setattr__(self, "prior", LossPrior.from_json(self.prior))
         if self.prior is not None:
             if not isinstance(self.prior, LossPrior):
-                raise InvalidInput(f"prior must be a LossPrior, got {shown(self.prior)}")
+                raise InvalidInput(f"prior must be a LossPrior, got {abbreviate(self.prior)}")
             fixed = [
                 n for n in ("sigma", "influence_scale", "memory") if getattr(self, n) != "estimate"
             ]
@@ -431,7 +434,7 @@ def _check_gram(name: str, gram: Floats, size: int) -> None:
     full[:, :, rows, columns] = full[:, :, columns, rows] = triangles.transpose(0, 2, 1)
     lowest = np.linalg.eigvalsh(full)[..., 0]
     if (lowest < -1e-9 * np.trace(full, axis1=2, axis2=3)).any():
-        raise damaged(f"{name} has a negative eigenvalue", "sums of squares")
+        raise make_damage_error(f"{name} has a negative eigenvalue", "sums of squares")
 
 
 @inlined

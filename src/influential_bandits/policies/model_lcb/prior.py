@@ -9,7 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import LARGEST_LOSS, is_real, require_losses, shown, whole_number
+from influential_bandits.checks import (
+    LARGEST_LOSS,
+    abbreviate,
+    is_real,
+    require_losses,
+    whole_number,
+)
 from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.policies.model_lcb.posterior import place, unknowns
@@ -69,7 +75,7 @@ class LossPrior:
             if not is_real(value) or not LEAST <= float(value) <= top:
                 raise InvalidInput(
                     f"{name} must be above 0 ({LEAST:g} or more) and at most {top:g}, got "
-                    f"{shown(value)}"
+                    f"{abbreviate(value)}"
                 )
         self.sigma, self.memory = float(sigma), float(memory)
         if np.abs(self.covariance).max() > LARGEST_LOSS * self.sigma**2:
@@ -98,7 +104,7 @@ class LossPrior:
                 f"the interaction must be {loss.size} × {loss.size}, got shape {matrix.shape}"
             )
         if not is_real(sd) or not 0.0 <= float(sd) <= math.sqrt(LARGEST_LOSS):
-            raise InvalidInput(f"sd must be a number from 0 to 1e50, got {shown(sd)}")
+            raise InvalidInput(f"sd must be a number from 0 to 1e50, got {abbreviate(sd)}")
         gap = np.abs(matrix - matrix.T)
         if (gap > 0.0).any():
             i, j = np.unravel_index(gap.argmax(), gap.shape)
@@ -170,7 +176,7 @@ def _numbers(values: npt.ArrayLike) -> Floats:
     try:
         return np.array(values, np.float64)
     except (TypeError, ValueError, OverflowError):
-        raise InvalidInput(f"a prior is made of numbers, got {shown(values)}") from None
+        raise InvalidInput(f"a prior is made of numbers, got {abbreviate(values)}") from None
 
 
 def in_order(matrix: Floats, loss: Floats) -> Floats:

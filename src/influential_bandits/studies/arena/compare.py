@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from influential_bandits.checks import checked_horizon, shown, whole_number
+from influential_bandits.checks import abbreviate, require_horizon, whole_number
 from influential_bandits.errors import InvalidInput
 from influential_bandits.execution.base import Execution
-from influential_bandits.execution.local import chosen_execution
+from influential_bandits.execution.local import resolve_execution
 from influential_bandits.memory import require_memory
 from influential_bandits.piece_store import require_writable
 from influential_bandits.policies.contract import Policy, require_labels
@@ -119,7 +119,7 @@ def compare(
     """
     players = _choose_policies(policies)
     wanted = _check_horizons(horizons)
-    where = chosen_execution(execution)
+    where = resolve_execution(execution)
     folder = None if out is None else Path(out)
     if folder is not None:
         require_writable(folder)
@@ -261,7 +261,7 @@ def _check_horizons(given: int | Iterable[int] | None) -> list[int]:
     if given is None:
         return []
     listed: Iterable[object] = given if isinstance(given, Iterable) else [given]
-    return sorted({checked_horizon(each) for each in listed})
+    return sorted({require_horizon(each) for each in listed})
 
 
 def _choose_horizons(family: Family, wanted: list[int], quick: bool, every: bool) -> list[int]:
@@ -284,13 +284,13 @@ def _list(what: str, given: Any, *kinds: type) -> list[Any]:
     listed = [given] if isinstance(given, kinds) else given
     names = " or ".join("text" if kind is str else kind.__name__ for kind in kinds)
     if not isinstance(listed, Iterable):
-        raise InvalidInput(f"{what} must be {names}, or several, got {shown(given)}")
+        raise InvalidInput(f"{what} must be {names}, or several, got {abbreviate(given)}")
     listed = list(listed)
     if not listed:
         raise InvalidInput(f"{what} are empty; leave them out for all that the package has")
     for each in listed:
         if not isinstance(each, kinds):
             raise InvalidInput(
-                f"each of {what} must be {names}, got {' '.join(shown(each).split())}"
+                f"each of {what} must be {names}, got {' '.join(abbreviate(each).split())}"
             )
     return listed

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from influential_bandits.checks import checked_horizon, whole_number
+from influential_bandits.checks import require_horizon, whole_number
 from influential_bandits.datasets.movielens import movielens
 from influential_bandits.errors import InvalidInput, MissingFile
 from influential_bandits.learning.models import InfluenceModel
@@ -281,7 +281,7 @@ def _check_family(family: Family) -> Family:
         family,
         make=_CheckedMake(family.name, family.make),
         instances=whole_number(f"instances of {family.name}", family.instances, 1),
-        largest_horizon=checked_horizon(family.largest_horizon),
+        largest_horizon=require_horizon(family.largest_horizon),
         noise=require_noise(family.noise),
         seeds=whole_number(f"seeds of {family.name}", family.seeds, 1),
     )

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from influential_bandits.checks import checked_horizon, optional_module, whole_number
+from influential_bandits.checks import optional_module, require_horizon, whole_number
 from influential_bandits.errors import InvalidInput, InvalidInstance, NotApplicable, Unfinished
 from influential_bandits.execution.base import Execution
 from influential_bandits.files import parse_json, read_regular, write_atomically
@@ -60,7 +60,7 @@ class PlaySettings:
     def __post_init__(self) -> None:
         """Check what the user has said; a scenario with nothing in it is none."""
         number = whole_number("seeds", self.seeds, 1)
-        horizon = checked_horizon(self.horizon)
+        horizon = require_horizon(self.horizon)
         require_memory(number * len(log_spaced(horizon)) * 8, f"{number:,} seeds", "ask for fewer")
         if self.scenario == Scenario():
             object.__setattr__(self, "scenario", None)

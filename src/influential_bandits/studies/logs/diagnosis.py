@@ -13,8 +13,8 @@ from influential_bandits.execution.progress import Progress
 from influential_bandits.learning.influence_test import influence_test
 from influential_bandits.learning.influence_test_result import InfluenceTest
 from influential_bandits.learning.models import InfluenceModel
-from influential_bandits.learning.planning import plan_evidence
-from influential_bandits.learning.selection import Validation, choosable, choose
+from influential_bandits.learning.planning import describe_support
+from influential_bandits.learning.selection import Validation, choose, list_choosable
 from influential_bandits.logs.log import EventLog
 from influential_bandits.piece_store import make_folder, require_writable
 from influential_bandits.studies.logs.sections import (
@@ -112,7 +112,7 @@ def fit_log(
     """Fit a model to a log and write it as JSON; these settings are chosen by validation."""
     require_writable(out.parent)
     model.check_settings()
-    if choosable(model, settings):
+    if list_choosable(model, settings):
         how: dict[str, Any] = {"settings": settings, "fit": False, "progress": False}
         model, _ = choose(log, model, execution=execution, **how)
     model.fit(log, execution=execution)
@@ -127,7 +127,7 @@ def _save(
 ) -> None:
     """Write a model with what a plan needs beside it."""
     kept = {key: value for key, value in log.about.items() if isinstance(value, SHORT)}
-    model.about_ = {"log": kept} | plan_evidence(model, log, execution)
+    model.about_ = {"log": kept} | describe_support(model, log, execution)
     model.save(out)
 
 

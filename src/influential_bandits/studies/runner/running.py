@@ -13,7 +13,7 @@ import numpy as np
 from influential_bandits.checks import whole_number
 from influential_bandits.errors import InvalidPolicy, Unfinished
 from influential_bandits.execution.base import Execution
-from influential_bandits.execution.local import chosen_execution
+from influential_bandits.execution.local import resolve_execution
 from influential_bandits.execution.progress import Progress, is_watched
 from influential_bandits.memory import require_memory
 from influential_bandits.studies.report.content import Section
@@ -45,7 +45,7 @@ def reproduce(
 
     Pieces that fail do not stop the others: :class:`Unfinished` names them in the end.
     """
-    where = chosen_execution(execution)
+    where = resolve_execution(execution)
     results: list[Section] = []
     failures: list[Failure] = []
     jobs = [
