@@ -43,6 +43,9 @@ class Difficulty:
     Examples
     --------
     >>> import influential_bandits as ib
+    >>> ib.difficulty(ib.linear_lower_bound())
+    Difficulty(hard: each pull of arm 0 costs 0.25·T in the long run, and nothing repays it; p* uses
+    1 of 2 arms)
     >>> ib.difficulty(ib.linear_lower_bound()).gaps
     array([0.25, 0.  ])
     """
@@ -54,6 +57,12 @@ class Difficulty:
     support: Ints
     gaps: Floats
     definite_directions: bool
+
+    def __repr__(self) -> str:
+        """Say the verdict and its reason."""
+        leaning = "" if self.leaning == self.verdict else f", leaning {self.leaning}"
+        used = f"p* uses {self.support.size:,} of {self.mix.size:,} arms"
+        return f"Difficulty({self.verdict}{leaning}: {self.reason}; {used})"
 
 
 def difficulty(instance: Instance) -> Difficulty:

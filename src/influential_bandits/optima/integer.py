@@ -42,8 +42,8 @@ class IntegerOptimum:
     Examples
     --------
     >>> import influential_bandits as ib
-    >>> ib.integer_optimum(ib.counterexample(), 100).exact
-    True
+    >>> ib.integer_optimum(ib.counterexample(), 100)
+    IntegerOptimum(T = 100, 1 of 2 arms in use, loss 5,050, exact)
     """
 
     horizon: int
@@ -52,6 +52,12 @@ class IntegerOptimum:
     excess: float
     gap: float
     exact: bool
+
+    def __repr__(self) -> str:
+        """Say the size, the loss and how good it is."""
+        used = f"{np.count_nonzero(self.counts):,} of {self.counts.size:,} arms in use"
+        how = "exact" if self.exact else f"within {self.gap:.3g} of the best"
+        return f"IntegerOptimum(T = {self.horizon:,}, {used}, loss {self.loss:,.6g}, {how})"
 
 
 def integer_optimum(instance: Instance, horizon: int, nodes: int = 2_000_000) -> IntegerOptimum:

@@ -56,6 +56,8 @@ class Optimum:
     Examples
     --------
     >>> import influential_bandits as ib
+    >>> ib.optimum(ib.counterexample(), 100)
+    Optimum(T = 100, 2 of 2 arms in use, loss 5,049.88)
     >>> ib.optimum(ib.counterexample(), 100).multiplier
     100.5
     """
@@ -65,6 +67,11 @@ class Optimum:
     multiplier: float
     loss: float
     certificate: Certificate
+
+    def __repr__(self) -> str:
+        """Say the size and the loss; counts of many arms would fill the screen."""
+        used = f"{np.count_nonzero(self.counts):,} of {self.counts.size:,} arms in use"
+        return f"Optimum(T = {self.horizon:,.12g}, {used}, loss {self.loss:,.6g})"
 
 
 @dataclass(frozen=True, eq=False)

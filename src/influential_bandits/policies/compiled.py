@@ -160,7 +160,7 @@ class Layout:
     Parameters
     ----------
     policy : Policy
-    arms : int
+    n_arms : int
     instance, horizon
         What a privileged policy is told; None for everybody else.
     checked : bool

@@ -210,7 +210,7 @@ def indefinite_instance(n_arms: int, seed: int) -> Instance:
 
     Parameters
     ----------
-    arms : int
+    n_arms : int
         K ≥ 2; certified optima need at most 15.
     seed : int
         Names the instance, for good.

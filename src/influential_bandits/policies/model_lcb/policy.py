@@ -88,7 +88,8 @@ class ModelLCB(Policy):
     sigma : float or "estimate"
         Standard deviation σ of the noise.
     influence_scale : float or "estimate"
-        Typical size of the entries of A; to fix it, fix sigma as well.
+        Typical size of the entries of A, for the prior: single ones may be larger, so that it is no
+        bound, as ``influence_bound`` of :class:`InfluentialLCB` is. To fix it, fix sigma as well.
     memory : float in (0, 1] or "estimate"
         γ: how much of a pull's influence is left after each further pull. Estimated, it is one of
         1, 0.99, 0.97, 0.9 and 0.7, and 1 unless the losses refute it; with more than 24 arms, 1.
