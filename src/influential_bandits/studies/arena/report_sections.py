@@ -7,6 +7,7 @@ from html import escape
 
 import numpy as np
 
+from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.resampling import bootstrap_mean_interval
 from influential_bandits.studies.arena.results import (
     FamilyResult,
@@ -227,43 +228,38 @@ def make_overview(results: Sequence[FamilyResult], notes: list[str]) -> Section:
         )
         for p in order[:SHOWN]
     ]
-    figures = [_rank_grid(results), _horizon_grid(results), _win_grid(results)]
+    figures = [*_rank_grids(results), _win_grid(results)]
     return Section("overview", line, settings, Analysis(findings, figures, notes))
 
 
-def _rank_grid(results: Sequence[FamilyResult]) -> Picture:
+def _rank_grids(results: Sequence[FamilyResult]) -> list[Picture]:
+    """Return the ranks by family and by horizon, policies sorted by their mean rank."""
     names = list_contenders(results)
     ranks = rank_at_largest_horizon(results)
-    values = np.column_stack([ranks.mean(axis=1), ranks])
-    order = np.argsort(values[:, 0], kind="stable")
-    return Grid(
-        "ranks",
-        "Ranks by mean regret at the largest horizon",
-        [names[p] for p in order],
-        ["mean rank", *(result.family.name for result in results)],
-        values[order],
-        1.0,
-        float(len(names)),
-        digits=1,
-        caption="1 is the lowest mean regret. Policies are sorted by their mean rank.",
-    )
+    mean = ranks.mean(axis=1)
+    order = np.argsort(mean, kind="stable")
 
+    def draw(name: str, title: str, columns: list[str], values: Floats, caption: str) -> Grid:
+        rows, worst = [names[p] for p in order], float(len(names))
+        return Grid(name, title, rows, columns, values[order], 1.0, worst, 1, caption)
 
-def _horizon_grid(results: Sequence[FamilyResult]) -> Picture:
-    names = list_contenders(results)
-    horizons, values = rank_by_horizon(results)
-    order = np.argsort(rank_at_largest_horizon(results).mean(axis=1), kind="stable")
-    return Grid(
-        "ranks-by-horizon",
-        "Mean ranks by horizon",
-        [names[p] for p in order],
-        [f"T = {horizon:,}" for horizon in horizons],
-        values[order],
-        1.0,
-        float(len(names)),
-        digits=1,
-        caption="Over the families that go so far.",
-    )
+    horizons, by_horizon = rank_by_horizon(results)
+    return [
+        draw(
+            "ranks",
+            "Ranks by mean regret at the largest horizon",
+            ["mean rank", *(result.family.name for result in results)],
+            np.column_stack([mean, ranks]),
+            "1 is the lowest mean regret. Policies are sorted by their mean rank.",
+        ),
+        draw(
+            "ranks-by-horizon",
+            "Mean ranks by horizon",
+            [f"T = {horizon:,}" for horizon in horizons],
+            by_horizon,
+            "Over the families that go so far.",
+        ),
+    ]
 
 
 def _win_grid(results: Sequence[FamilyResult]) -> Picture:
