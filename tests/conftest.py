@@ -19,8 +19,23 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("influential-bandits")
 
-# Files that take minutes by themselves: begun first, no worker waits for them in the end.
-LONGEST = {"test_wheel.py", "test_hostile.py", "test_contract.py", "test_model_files.py"}
+# Files that take half a minute or more: begun first, no worker waits for them in the end.
+LONGEST = {
+    "test_contract.py",
+    "test_faults.py",
+    "test_wheel.py",
+    "test_hostile.py",
+    "test_dask.py",
+    "test_influence_test.py",
+    "test_cli.py",
+    "test_public_surface.py",
+    "test_model_files.py",
+    "test_diagnosis.py",
+    "test_movielens.py",
+    "test_arena.py",
+    "test_documents.py",
+    "test_report_in_browser.py",
+}
 
 ROUNDING = Fraction(1, 2**53)  # largest relative error u of one rounded operation
 

@@ -96,7 +96,7 @@ def test_every_section_is_there(studied):
     _, sections = studied
     assert [part.name for part in sections] == SECTIONS
     for part in sections:
-        assert 10 < len(part.line) < 110
+        assert 10 < len(part.description) < 110
         assert part.analysis.findings
         assert part.analysis.figures
 
