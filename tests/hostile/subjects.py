@@ -14,8 +14,8 @@ class Subject(NamedTuple):
 
 
 SUBJECTS = {
-    "agent files": Subject("agents", suite=40),
-    "extreme losses": Subject("losses", suite=40),
+    "agent files": Subject("agents", suite=20),
+    "extreme losses": Subject("losses", suite=15),
     "study pieces": Subject("pieces", "play_study", share=0.2, suite=5),
     "arena pieces": Subject("pieces", "play_arena", share=0.2, suite=5),
     "fit pieces": Subject("pieces", "play_fit", suite=20),
@@ -23,12 +23,12 @@ SUBJECTS = {
     "read errors": Subject("read_errors", share=0.1, suite=6),
     "killed saves": Subject("kills", "play_save", share=0.2, suite=8),
     "killed commands": Subject("kills", "play_command", share=0.03, suite=3, seconds=60.0),
-    "text logs": Subject("text_logs", suite=50),
+    "text logs": Subject("text_logs", suite=25),
     "Parquet folders": Subject("parquet_folders", share=0.3, suite=16),
-    "model files": Subject("json_files", "play_model", suite=60),
-    "instance files": Subject("json_files", "play_instance", suite=60),
+    "model files": Subject("json_files", "play_model", suite=30),
+    "instance files": Subject("json_files", "play_instance", suite=30),
     "JSON bombs": Subject("json_files", "play_bomb", share=0.2, suite=8),
-    "arguments": Subject("arguments", suite=50),
+    "arguments": Subject("arguments", suite=25),
     "command options": Subject("arguments", "play_option", share=0.1, suite=8),
     "compiled caches": Subject("caches", share=0.03, suite=3, seconds=120.0),
 }
