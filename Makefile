@@ -19,9 +19,9 @@ demo: $(VENV)/run.stamp  ## Install, then reproduce the paper's results in small
 
 test: $(VENV)/dev.stamp  ## Run the whole test suite
 	@echo "Running the tests …"
-	@$(VENV)/bin/python -m pytest --numprocesses auto --dist loadfile
+	@$(VENV)/bin/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 
-check: $(VENV)/dev.stamp  ## Lint, format, types, layers, doctests and the documents' examples
+check: $(VENV)/dev.stamp  ## Lint, format, types, layers and doctests
 	@echo "Linting …"
 	@$(VENV)/bin/ruff check
 	@echo "Checking the format …"
@@ -32,8 +32,6 @@ check: $(VENV)/dev.stamp  ## Lint, format, types, layers, doctests and the docum
 	@$(VENV)/bin/lint-imports
 	@echo "Running the doctests …"
 	@$(VENV)/bin/python -m pytest --quiet --doctest-modules src
-	@echo "Running the examples of the documents …"
-	@$(VENV)/bin/python -m pytest --quiet tests/test_documents.py
 
 hostile: $(VENV)/dev.stamp  ## Try hostile files, numbers, disks and kills: CASES=3000 ONLY='text logs' SEED=1
 	@echo "Playing hostile cases …"

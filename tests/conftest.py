@@ -19,15 +19,31 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("influential-bandits")
 
-# Files that take minutes by themselves: begun first, no worker waits for them in the end.
-LONGEST = {"test_wheel.py", "test_hostile.py", "test_contract.py", "test_model_files.py"}
+# Files that compile most come first, one for each worker, so that no code is compiled twice; then
+# those that take long, so that no worker waits for one in the end.
+COMPILING = ["test_contract.py", "test_model_files.py", "test_models.py", "test_lanes.py"]
+LONG = [
+    "test_faults.py",
+    "test_dask.py",
+    "test_cli.py",
+    "test_hostile.py",
+    "test_influence_test.py",
+    "test_wheel.py",
+    "test_public_surface.py",
+    "test_diagnosis.py",
+    "test_movielens.py",
+    "test_arena.py",
+    "test_documents.py",
+    "test_report_in_browser.py",
+]
 
 ROUNDING = Fraction(1, 2**53)  # largest relative error u of one rounded operation
 
 
 def pytest_collection_modifyitems(items):
-    """Put the longest files first; the order is otherwise as it was."""
-    items.sort(key=lambda item: item.path.name not in LONGEST)
+    """Order the files as above; the others follow as they were."""
+    order = {name: rank for rank, name in enumerate([*COMPILING, *LONG])}
+    items.sort(key=lambda item: order.get(item.path.name, len(order)))
 
 
 class ExactWorld:

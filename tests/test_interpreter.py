@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 # Everything that a user writes or steps through: policies, agents, scenarios, noise, optima.
 SCRIPT = """
@@ -58,3 +59,27 @@ def test_the_interpreter_gives_the_same_bits_as_compiled_code():
         return json.loads(done.stdout)
 
     assert play(NUMBA_DISABLE_JIT="1") == play()
+
+
+# With 9 arms influential LCB's tree has begun.
+INDICES = """
+import influential_bandits as ib
+from policy_list import POLICIES
+
+for n_arms in (1, 9):
+    instance = ib.random_instance(n_arms=n_arms, seed=1)
+    for policy in POLICIES:
+        ib.simulate(instance, policy, 60, ib.GaussianNoise(1.0))
+"""
+
+
+def test_no_policy_reads_or_writes_beyond_its_state():
+    """Compiled code does not look at indices; the interpreter does."""
+    done = subprocess.run(
+        [sys.executable, "-c", INDICES],
+        env=os.environ | {"NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(Path(__file__).parent)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

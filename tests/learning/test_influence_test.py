@@ -33,7 +33,7 @@ SCENARIOS = {
 HARD = {"drift": 0.5, "spread": 0.3, "bursts": 0.3, "steering": 1.0, "memory": 0.8}
 
 
-def false_alarm_rates(scenario, replications, instances=60, events=30, arms=3, flips=199):
+def false_alarm_rates(scenario, replications, instances=40, events=24, arms=3, flips=99):
     """Return how often logs without influence give p ≤ 5 %: overall, self, cross, any pair."""
     alarms = np.zeros(4)
     for seed in range(replications):

@@ -67,11 +67,8 @@ INFLUENCE = {
 }
 CONVENTIONAL = [
     (StationaryModel(), {}),
-    (StationaryModel(pooling="full"), {}),
     (DriftModel(), DRIFTING),
-    (InfluenceModel(), INFLUENCE),
     (InfluenceModel("symmetric", pooling="full"), INFLUENCE),
-    (InfluenceModel(drift=True), DRIFTING | INFLUENCE),
 ]
 
 

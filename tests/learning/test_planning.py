@@ -229,9 +229,9 @@ def test_an_instance_may_be_named_by_its_number(own):
 
 @pytest.fixture(scope="module")
 def null_plans():
-    """200 plans for logs without influence, all arms equal."""
+    """100 plans for logs without influence, all arms equal."""
     found = []
-    for seed in range(200):
+    for seed in range(100):
         log = ib.data.synthetic_log(40, 25, 3, seed=seed, memory=0.8)
         model = InfluenceModel(memory=0.8, pooling="full", ridge=10.0).fit(log, execution=1)
         found.append(plan(model, 50, logged_mix=UNIFORM, log=log))

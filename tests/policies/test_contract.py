@@ -13,14 +13,6 @@ from influential_bandits.testing import draw_steps, everything, follow
 
 HORIZON = 60
 every_policy = pytest.mark.parametrize("policy", POLICIES, ids=repr)
-# Those whose states are full of indices. The others share their code, or have none.
-INDEXED = [
-    ib.InfluentialLCB(influence_bound="estimate"),
-    ib.SlidingWindowLCB(window=5),
-    ib.RAWUCB(),
-    ib.RLessUCB(),
-    ib.FrankWolfeOracle(),
-]
 
 
 @cache
@@ -53,12 +45,12 @@ def test_discovery_finds_the_policies_of_the_paper():
 def test_every_policy_keeps_the_contract(policy):
     # With 31 arms influential LCB's tree has begun, and ModelLCB's exact posterior has ended.
     many = 31 if isinstance(policy, (ib.InfluentialLCB, ib.ModelLCB)) else 5
-    ib.testing.check_policy(policy, n_arms=(1, 2, many), check=False)
+    ib.testing.check_policy(policy, n_arms=(1, 2, many), rounds=20, check=False)
 
 
-@pytest.mark.parametrize("policy", INDEXED, ids=repr)
-def test_no_index_is_out_of_range(policy):
-    ib.testing.check_policy(policy, n_arms=(1, 3), rounds=60)
+def test_no_index_is_out_of_range():
+    """Of one policy, compiled with checks; the interpreter, which checks too, plays them all."""
+    ib.testing.check_policy(ib.SlidingWindowLCB(window=5), n_arms=(1, 3), rounds=60)
 
 
 @every_policy

@@ -81,18 +81,6 @@ def same_bits(out, here):
     assert (out / "summary.json").read_bytes() == (here / "summary.json").read_bytes()
 
 
-def test_a_worker_killed_in_the_middle_changes_nothing(cluster, tmp_path, here):
-    doomed, _ = cluster.add_worker(), cluster.add_worker()
-    out = tmp_path / "out"
-    process = started(cluster, out)
-    until(lambda: len(finished(out)) >= 2, "two pieces")
-    assert len(finished(out)) < PIECES, "the kill came too late to test anything"
-    doomed.kill()
-    _, err = process.communicate(timeout=120)
-    assert process.returncode == 0, err
-    same_bits(out, here)
-
-
 def test_a_scheduler_that_goes_away_keeps_what_is_finished_and_the_same_command_continues(
     tmp_path, here
 ):

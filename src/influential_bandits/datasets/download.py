@@ -263,9 +263,11 @@ def _writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        # pooch wraps what the system said into an error with two sentences of its own.
+        told = error.__cause__ if isinstance(error.__cause__, OSError) else error
+        why = told.strerror or (os.strerror(told.errno) if told.errno else told)
         raise InvalidInput(
-            f"{error.filename or str(path)!r} cannot be written: {error.strerror or error}; what "
-            "came before is kept"
+            f"{error.filename or str(path)!r} cannot be written: {why}; what came before is kept"
         ) from None
 
 

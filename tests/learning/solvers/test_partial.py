@@ -50,7 +50,7 @@ def log_likelihood(log, prior):
     """Of the losses up to a constant, the mean at its best: by marginal covariances."""
     cov, information, right, known = population_covariance(prior), 0.0, 0.0, []
     for X, y in histories(log):
-        V = prior.sigma * np.eye(len(y)) + X @ cov @ X.T
+        V = prior.noise * np.eye(len(y)) + X @ cov @ X.T
         information = information + X.T @ np.linalg.solve(V, X)
         right = right + X.T @ np.linalg.solve(V, y)
         known.append((X, y, V))
@@ -77,7 +77,7 @@ def test_posteriors_are_those_of_bayes(log, model):
     cov = population_covariance(prior)
     unsure = np.diag(prior.covariance) / np.diag(cov) ** 2
     for u, (X, y) in enumerate(histories(log)):
-        gain = cov @ X.T @ np.linalg.inv(X @ cov @ X.T + prior.sigma * np.eye(len(y)))
+        gain = cov @ X.T @ np.linalg.inv(X @ cov @ X.T + prior.noise * np.eye(len(y)))
         mean = prior.mean + gain @ (y - X @ prior.mean)
         np.testing.assert_allclose(model.coefficients_[u], mean, rtol=0, atol=1e-9)
         variance = np.diag(cov - gain @ X @ cov)
@@ -110,7 +110,7 @@ def test_planted_variances_are_found():
     found = []
     for seed in range(12):
         prior = partial().fit(planted(200, 80, seed=20 + seed)).prior_
-        found.append([prior.arm, prior.diagonal, prior.off_diagonal, prior.sigma])
+        found.append([prior.arm, prior.diagonal, prior.off_diagonal, prior.noise])
     errors = np.std(found, axis=0, ddof=1) / np.sqrt(12)
     away = (np.mean(found, axis=0) - [0.25, 0.01, 0.01, 1.0]) / errors
     # Student's quantile of 1e-3 / 4 on both sides. Maximum likelihood, unlike its restricted form,

@@ -20,7 +20,7 @@ from influential_bandits.simulation.simd import kernels, layout
 from influential_bandits.simulation.simd import tasks as lanes
 from influential_bandits.world.noise import noise_at
 
-ARMS = range(1, lanes.MOST_ARMS + 1)
+ARMS = (1, 2, 3, 7, lanes.MOST_ARMS)
 POLICIES = {"LCB": ib.LCB(), "InfluentialLCB": ib.InfluentialLCB(0.7)}
 NOISES = {
     "none": ib.NoNoise(),
