@@ -10,6 +10,7 @@ from dense_learning import (
     matrix_of,
     objective,
 )
+from planted_truth import INDEFINITE, LOSSES, LOW, TRUTH, planted
 
 from influential_bandits import EventLog, InfluenceModel, LocalExecution, StationaryModel
 from influential_bandits.data import synthetic_log
@@ -25,17 +26,6 @@ from influential_bandits.learning.statistics.random_effects import (
 )
 from influential_bandits.logs import Membership
 
-TRUTH = np.array([[0.3, -0.1, 0.05], [-0.1, 0.2, 0.0], [0.05, 0.0, 0.15]])
-LOSSES = np.array([1.0, 2.0, 1.5])
-LOW = np.tril_indices(3)
-
-
-def planted(instances, events, **settings):
-    settings = {"interaction": TRUTH, "initial_loss": LOSSES, "memory": 0.8} | settings
-    return synthetic_log(instances, events, len(settings["interaction"]), **settings)
-
-
-INDEFINITE = np.array([[0.1, 0.3, -0.2], [0.3, -0.2, 0.1], [-0.2, 0.1, 0.05]])
 EFFECTS = [
     RandomEffects(0.25, 0.0, 1.0),
     RandomEffects(0.1, 0.7, 1.0),

@@ -15,21 +15,10 @@ from dense_learning import (
     objective,
     penalised,
 )
+from planted_truth import INDEFINITE, LOW, TRUTH, planted
 
 from influential_bandits import EventLog, InfluenceModel
-from influential_bandits.data import synthetic_log
 
-TRUTH = np.array([[0.3, -0.1, 0.05], [-0.1, 0.2, 0.0], [0.05, 0.0, 0.15]])
-LOSSES = np.array([1.0, 2.0, 1.5])
-LOW = np.tril_indices(3)
-
-
-def planted(instances, events, **settings):
-    settings = {"interaction": TRUTH, "initial_loss": LOSSES, "memory": 0.8} | settings
-    return synthetic_log(instances, events, len(settings["interaction"]), **settings)
-
-
-INDEFINITE = np.array([[0.1, 0.3, -0.2], [0.3, -0.2, 0.1], [-0.2, 0.1, 0.05]])
 CASES = [
     {"ridge": 1.0, "shrinkage": 1.0, "memory": 0.8},
     {"ridge": 0.01, "shrinkage": 3.0, "memory": 1.0},
