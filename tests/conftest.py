@@ -19,7 +19,7 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("influential-bandits")
 
-# Files that compile most come first, one for each worker, so that no code is compiled twice; then
+# Files that compile most come first, one for each worker, so that less is compiled twice; then
 # those that take long, so that no worker waits for one in the end.
 COMPILING = ["test_contract.py", "test_model_files.py", "test_models.py", "test_lanes.py"]
 LONG = [

@@ -49,7 +49,7 @@ def test_every_policy_keeps_the_contract(policy):
 
 
 def test_no_index_is_out_of_range():
-    """Of one policy, compiled with checks; the interpreter, which checks too, plays them all."""
+    """Of one policy, compiled with checks; test_interpreter.py plays the others."""
     ib.testing.check_policy(ib.SlidingWindowLCB(window=5), n_arms=(1, 3), rounds=60)
 
 
