@@ -9,6 +9,8 @@ import sys
 import time
 from pathlib import Path
 
+import forked
+
 PATIENCE = 60.0  # seconds for anything to happen on a busy machine
 QUIET = ("--dashboard-address", "127.0.0.1:0")  # the usual port may be taken
 TESTS = Path(__file__).resolve().parent
@@ -46,7 +48,8 @@ class Cluster:
 
     def _started(self, kind, *options, paths=()):
         command = [sys.executable, "-m", "dask", kind, "--scheduler-file", str(self.file), *options]
-        return subprocess.Popen(
+        start = subprocess.Popen if self.variables else forked.Popen  # Dask reads them at import
+        return start(
             command,
             stdout=self.log,
             stderr=self.log,

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 
+import forked
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -56,7 +57,7 @@ main()
 
 def start(*arguments, command=COMMAND, cwd=None):
     """Run a command in a process of its own."""
-    return subprocess.run(
+    return forked.run(
         [*command, *map(str, arguments)],
         capture_output=True,
         text=True,
@@ -333,7 +334,7 @@ def test_a_signal_ends_reproduce_at_once_and_the_same_command_continues(sent, to
     out = tmp_path / "results"
     options = ("reproduce", "figure-1b", "--quick", "--seeds", "40", "--max-horizon", "100000")
     command = (sys.executable, "-c", INTERRUPTIBLE, *options, "--out", str(out))
-    process = subprocess.Popen(
+    process = forked.Popen(
         command,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

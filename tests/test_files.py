@@ -12,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 
+import forked
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -67,7 +68,7 @@ def test_a_file_survives_kills_while_it_is_written_and_the_rest_is_swept(tmp_pat
     path = tmp_path / "state.json"
     rng = np.random.default_rng(0)
     for _ in range(8):
-        process = subprocess.Popen(
+        process = forked.Popen(
             [sys.executable, "-c", SAVES, str(path)], stdout=subprocess.PIPE, env=environment()
         )
         process.stdout.readline()
@@ -100,7 +101,7 @@ def test_what_a_living_process_writes_is_never_swept(tmp_path):
     path = tmp_path / "file"
     command = [sys.executable, "-c", HOLDS, str(path)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    living, dying = (subprocess.Popen(command, **pipes, env=environment()) for _ in range(2))
+    living, dying = (forked.Popen(command, **pipes, env=environment()) for _ in range(2))
     held, left = (process.stdout.readline().strip() for process in (living, dying))
     dying.kill()
     dying.communicate()

@@ -1,9 +1,9 @@
 """Objects of the user's by ``module:name`` and ``file.py:name``, here and in other processes."""
 
 import pickle
-import subprocess
 import sys
 
+import forked
 import pytest
 
 from influential_bandits.errors import InvalidInput
@@ -149,7 +149,7 @@ def test_objects_of_a_file_travel_with_it(folder):
         "print(a, a is b, a.twice(), slim.x, type(a).__module__)\n"
         "pickle.loads(pickle.dumps(a)) == a or sys.exit(1)\n"
     )
-    done = subprocess.run(
+    done = forked.run(
         [sys.executable, "-c", code], cwd="/", capture_output=True, text=True, check=False
     )
     assert done.stdout == "Point(x=3.0, label='q') True 6.0 4.0 points\n", done.stderr

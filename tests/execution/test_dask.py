@@ -126,6 +126,17 @@ def test_a_task_that_kills_its_process_does_not_lose_the_others(name, request):
     assert results(found) == {n: n for n in range(6) if n != 3}
 
 
+def test_workers_of_this_computer_that_nobody_restarts_are_started_again():
+    with ib.DaskExecution(workers=1) as execution:
+        (nanny,) = execution._cluster.workers.values()
+        nanny.auto_restart = False
+        (pid,) = execution._client.run(os.getpid).values()
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: not execution._client.scheduler_info()["workers"], "the end of the worker")
+        execution._restart_after = 0.1
+        assert list(execution.map(work.squared_alone, range(3))) == [0, 1, 4]
+
+
 # --- simulate ---
 
 INSTANCES = [ib.random_instance(3, seed) for seed in range(3)]

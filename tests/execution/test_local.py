@@ -11,6 +11,7 @@ import threading
 import time
 from dataclasses import dataclass
 
+import forked
 import pytest
 
 import influential_bandits as ib
@@ -44,7 +45,7 @@ def own_threads():
 
 def interrupted(instances, policy, wait=0.5):
     """Play in another process, send SIGINT after a while, and return what it reports."""
-    process = subprocess.Popen(
+    process = forked.Popen(
         [sys.executable, "-c", INTERRUPTED.format(instances=instances, policy=policy)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

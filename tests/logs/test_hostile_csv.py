@@ -3,10 +3,10 @@
 import gzip
 import os
 import re
-import subprocess
 import sys
 import time as clock
 
+import forked
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -262,9 +262,9 @@ def test_standard_input_is_read_if_it_is_a_file(write):
     path = write("instance,arm,loss\nann,a,1\n")
     command = [sys.executable, "-c", READING, "/dev/stdin"]
     with path.open() as file:
-        done = subprocess.run(command, stdin=file, capture_output=True, text=True, check=True)
+        done = forked.run(command, stdin=file, capture_output=True, text=True, check=True)
     assert done.stdout == "EventLog(1 events, 1 instances, 1 arms)\n"
-    done = subprocess.run(
+    done = forked.run(
         command, input=path.read_text(), capture_output=True, text=True, check=True
     )
     assert "/dev/stdin is a pipe or a device" in done.stdout

@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 
+import forked
 import pytest
 
 from influential_bandits.errors import InvalidInput
@@ -32,7 +33,7 @@ time.sleep(60)
 @pytest.mark.parametrize("kind", ["stream", "partitions"])
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_copies_of_a_log_do_not_outlive_a_process_for_long(kind, how, tmp_path):
-    with subprocess.Popen(
+    with forked.Popen(
         [sys.executable, "-c", STREAM, kind, str(tmp_path)], stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout.readline() == "made\n"

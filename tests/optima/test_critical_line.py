@@ -1,9 +1,9 @@
 """The parts of the path: bordered inverses, solutions of thirty digits, supports from events."""
 
-import subprocess
 import sys
 from fractions import Fraction
 
+import forked
 import numpy as np
 import pytest
 import scipy.sparse
@@ -118,7 +118,7 @@ world = ib.Instance(np.ones((60, 60)), np.zeros(60)).world
 for size in range(2, 60):
     assert not solve_support(world, np.zeros(60), np.arange(size))[-1]
 """
-    done = subprocess.run(
+    done = forked.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr or f"killed by signal {-done.returncode}"

@@ -1,12 +1,12 @@
 """x*(T) for every T: right, certified, continuous, and for every kind of interaction."""
 
 import math
-import subprocess
 import sys
 from fractions import Fraction
 from itertools import pairwise
 
 import clarabel
+import forked
 import numpy as np
 import pytest
 import scipy.sparse
@@ -550,7 +550,7 @@ def test_arms_described_by_the_same_few_labels_have_an_optimum(arms, seeds):
 
     In a process of its own: a failure here has ended the process.
     """
-    done = subprocess.run(
+    done = forked.run(
         [sys.executable, "-c", TIED, str(arms), str(seeds)],
         capture_output=True,
         text=True,
@@ -604,7 +604,7 @@ def test_the_public_optimum_is_a_function_whatever_was_used_before():
         "ib.optimal_path(instance); ib.regret(instance, [3, 4]); "
         "print(ib.optimum(instance, 100).loss)"
     )
-    done = subprocess.run(
+    done = forked.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )
     assert done.stdout.strip() == "5049.875", done.stderr

@@ -2,11 +2,11 @@
 
 import json
 import os
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import forked
 import numpy as np
 import pytest
 
@@ -18,7 +18,7 @@ TESTS = Path(__file__).parent.parent
 
 def test_changed_files_of_every_policy_are_refused_or_played_on():
     """In a process of its own, which dies of what compiled code does to its memory."""
-    done = subprocess.run(
+    done = forked.run(
         [sys.executable, TESTS / "agent_mutations.py", "12", "0"],
         env=os.environ | {"PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])},
         capture_output=True,

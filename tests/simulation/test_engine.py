@@ -2,10 +2,10 @@
 
 import json
 import math
-import subprocess
 import sys
 from dataclasses import dataclass
 
+import forked
 import numpy as np
 import pytest
 import scipy.sparse
@@ -403,7 +403,7 @@ print(json.dumps(report))
 @pytest.fixture(scope="module")
 def compilations():
     """Compilations and new versions of the loop that other calls need after a first one."""
-    done = subprocess.run(
+    done = forked.run(
         [sys.executable, "-c", COUNT], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr

@@ -3,10 +3,10 @@
 import json
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -793,7 +793,7 @@ def test_a_folder_without_results_has_no_leaderboard(tmp_path, refused):
 
 def test_the_command_compares_and_writes_a_leaderboard(tmp_path):
     def run(*arguments):
-        return subprocess.run(
+        return forked.run(
             [*COMMAND, *map(str, arguments)],
             capture_output=True,
             text=True,

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 
+import forked
 import pyarrow.parquet as pq
 import pytest
 from cluster_processes import Cluster, environment, until
@@ -46,7 +47,8 @@ def here(tmp_path_factory):
 
 
 def command(*arguments, **variables):
-    return subprocess.Popen(
+    start = subprocess.Popen if variables else forked.Popen  # Dask reads them at import
+    return start(
         [sys.executable, "-m", "influential_bandits.cli", *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

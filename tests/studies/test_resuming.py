@@ -12,6 +12,7 @@ import sys
 import time
 from dataclasses import asdict
 
+import forked
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -59,7 +60,7 @@ def test_a_killed_run_continues_where_it_was_and_ends_with_the_same_bits(
     after, tmp_path, uninterrupted
 ):
     pieces = tmp_path / "figure-1b" / "pieces"
-    process = subprocess.Popen(
+    process = forked.Popen(
         [*COMMAND, *OPTIONS, "--out", str(tmp_path)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

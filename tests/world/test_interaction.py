@@ -2,10 +2,10 @@
 
 import copy
 import pickle
-import subprocess
 import sys
 import tracemalloc
 
+import forked
 import numpy as np
 import pytest
 import scipy.sparse
@@ -428,7 +428,7 @@ try:
 except InvalidInstance as error:
     print(error)
 """
-    done = subprocess.run(
+    done = forked.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr

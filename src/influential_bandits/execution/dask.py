@@ -45,6 +45,7 @@ IN_FLIGHT = 2  # tasks for each thread: one that runs, one that is there when it
 LARGE_TASKS = {"distributed.admin.large-graph-warning-threshold": "1GB"}
 LOOK = 1.0  # seconds between two looks at the size of the cluster
 PATIENCE = 5.0  # seconds without a worker before the user is told
+RESTART = 60.0  # seconds without a worker before those of a cluster of ours are started again
 GRACE = 2.0  # seconds until a client that has lost its scheduler knows it
 # How Dask, Tornado and asyncio put it that nobody is there any more: broken and closed connections
 # and timeouts are OSErrors.
@@ -99,6 +100,7 @@ class DaskExecution(Execution):
         self._threads = 0  # of the cluster, when last looked at
         self._looked = -LOOK
         self._last_worker = time.monotonic()  # when one was last seen
+        self._restart_after = RESTART
         self._warned = False
 
     def __repr__(self) -> str:
@@ -368,7 +370,16 @@ class DaskExecution(Execution):
             elif now - self._last_worker > PATIENCE and not self._warned:
                 self._warned = True
                 print(f"waiting for workers: the scheduler{self._where} has none", file=sys.stderr)
+            if self._cluster is not None and now - self._last_worker > self._restart_after:
+                self._restart_workers(now)
         return max(1, IN_FLIGHT * self._threads)
+
+    def _restart_workers(self, now: float) -> None:
+        """Start processes anew: a nanny that fails to restart one, as under load, gives up."""
+        number = len(self._cluster.worker_spec)
+        self._cluster.scale(0)
+        self._cluster.scale(number)
+        self._last_worker = now
 
     def _drop(self, futures: Iterable[Any]) -> None:
         """Cancel what is still in flight, if there is still somebody to tell."""

@@ -1,10 +1,10 @@
 """Runs in lanes and runs in the general loop are the same to the last bit; who is played where."""
 
 import json
-import subprocess
 import sys
 from dataclasses import dataclass
 
+import forked
 import numpy as np
 import pytest
 import scipy.sparse
@@ -339,7 +339,7 @@ print(json.dumps([len(recorder.buffer), len(kernels.advance_lanes.signatures)]))
 
 def test_a_second_process_compiles_nothing_and_noises_share_their_code():
     for _ in range(2):
-        done = subprocess.run(
+        done = forked.run(
             [sys.executable, "-c", COUNT], capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stderr

@@ -6,9 +6,9 @@ with the stated probability.
 
 import gzip
 import json
-import subprocess
 import sys
 
+import forked
 import numpy as np
 import pytest
 from report_files import check_pictures, check_report, check_summary
@@ -593,7 +593,7 @@ def test_movielens_refuses_what_it_cannot_study(options, mentions, refusal):
 
 
 def test_a_real_process_ends_with_status_2_and_one_sentence(tmp_path):
-    done = subprocess.run(
+    done = forked.run(
         [sys.executable, "-m", "influential_bandits.cli", "fit", "nowhere.csv"],
         capture_output=True,
         text=True,
