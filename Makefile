@@ -8,18 +8,24 @@ PIP := -m pip -qq --no-input --disable-pip-version-check
 .DELETE_ON_ERROR:
 # Two installs at once would spoil the environment they share.
 .NOTPARALLEL:
-.PHONY: help demo test check hostile bench lock clean
+.PHONY: help demo test test-long check hostile bench lock clean
 
 help:  ## List what make can do
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' Makefile
 
 demo: $(VENV)/run.stamp  ## Install, then reproduce the paper's results in small, with a report
 	@echo "Reproducing the paper's synthetic results in small settings (about a minute) …"
 	@$(VENV)/bin/influential-bandits reproduce --quick --out results/demo
 
-test: $(VENV)/dev.stamp  ## Run the whole test suite
+PYTEST := $(VENV)/bin/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
+
+test: $(VENV)/dev.stamp  ## Run the tests
 	@echo "Running the tests …"
-	@$(VENV)/bin/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
+	@$(PYTEST) -m 'not long'
+
+test-long: $(VENV)/dev.stamp  ## Run those left out: kills, memory, statistics, real data, installs
+	@echo "Running the long tests …"
+	@$(PYTEST) -m long
 
 check: $(VENV)/dev.stamp  ## Lint, format, types, layers and doctests
 	@echo "Linting …"

@@ -118,7 +118,7 @@ class ForkedPopen(subprocess.Popen):
 Popen = ForkedPopen if sys.platform == "linux" else subprocess.Popen
 
 
-def run(command, *, input=None, capture_output=False, check=False, **options):
+def run(command, *, input=None, capture_output=False, check=False, **options):  # noqa: A002
     """Like ``subprocess.run``."""
     if input is not None:
         options["stdin"] = subprocess.PIPE

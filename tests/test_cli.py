@@ -509,6 +509,7 @@ def several(counterexample, tmp_path):
     return ("counterexample.json", "again.json", "--horizon", 100, "--seeds", 1)
 
 
+@pytest.mark.long
 def test_a_policy_of_ones_own_plays_here_and_in_other_processes(own_policy, several, tmp_path):
     policies = ("--policy", own_policy, "--policy", f"{own_policy}(arm=1)")
     plain = ("simulate", several[0], *several[2:], "--noise", "none", *policies)
@@ -531,6 +532,7 @@ def test_a_policy_of_ones_own_plays_here_and_in_other_processes(own_policy, seve
         ]
 
 
+@pytest.mark.long
 def test_an_edited_policy_is_played_again(own_policy, several, tmp_path):
     options = ("simulate", *several, "--policy", own_policy, "--noise", "none", "--out", "out")
     first = start(*options, cwd=tmp_path)

@@ -62,6 +62,7 @@ def run_examples(document, folder, times):
     return done.stdout.split("--- run\n")[1:]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("document", DOCUMENTS[1:], ids=lambda path: path.name)
 def test_examples_run_without_a_warning(document, tmp_path):
     run_examples(document, tmp_path, times=1)

@@ -213,6 +213,7 @@ def test_the_plain_install_can_be_looked_at_and_imported_with_a_star():
     assert report[1] == []
 
 
+@pytest.mark.long
 def test_the_plain_install_diagnoses_a_log(tmp_path):
     """All of it: reading, the ladder, the test, pictures, report and model."""
     rows = [f"u{n // 30},{n % 30},{'abc'[n * n % 7 % 3]},{n * 37 % 11}" for n in range(360)]

@@ -440,6 +440,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.long
 def test_the_memory_of_the_client_does_not_grow_with_the_number_of_tasks(tmp_path):
     """Results of 300 more tasks take 300 MB; a few are held at a time, whatever their number."""
     script = tmp_path / "peak.py"

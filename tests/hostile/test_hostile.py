@@ -8,7 +8,10 @@ import pytest
 from hostile.pool import TESTS, play_all
 from hostile.subjects import SUBJECTS
 
-pytestmark = pytest.mark.skipif(os.name == "nt", reason="kills processes by POSIX signals")
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(os.name == "nt", reason="kills processes by POSIX signals"),
+]
 
 SEED = 1
 

@@ -42,6 +42,7 @@ for kind, pooling in (("psd", "full"), ("symmetric", "full"), ("psd", "none")):
 """
 
 
+@pytest.mark.long
 def test_the_formula_is_near_what_is_measured():
     done = subprocess.run(
         [sys.executable, "-c", MEASURED, str(ARMS)], capture_output=True, text=True, check=True

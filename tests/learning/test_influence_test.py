@@ -48,6 +48,7 @@ def false_alarm_rates(scenario, replications, instances=40, events=24, arms=3, f
 # Level
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scenario", ["plain", "drift and bursts", "steering"])
 def test_false_alarms_are_as_many_as_promised(scenario):
     """All four rates, each of which would fail for a right test with probability 0.001."""
@@ -86,6 +87,7 @@ def shuffled_p_value(arm, loss, shuffles, rng, memory=0.8):
     return (1 + reached) / (1 + shuffles)
 
 
+@pytest.mark.long
 def test_shuffling_histories_would_raise_false_alarms():
     """Why signs are flipped instead: shuffled, choices no longer follow the losses before them."""
     rng, alarms = np.random.default_rng(0), 0
@@ -177,6 +179,7 @@ def test_items_of_several_arms():
     assert found.pairs[0].low > 0.0
 
 
+@pytest.mark.long
 def test_the_level_with_items_of_several_arms():
     """Fails for a right test with probability 0.001."""
     replications = 60

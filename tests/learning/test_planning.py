@@ -238,6 +238,7 @@ def null_plans():
     return found
 
 
+@pytest.mark.long
 def test_where_all_arms_are_equal_the_interval_covers_zero_as_often_as_stated(null_plans):
     """At 95 % or more: the interval leaves out that both halves may agree; 99.9 % binomial."""
     assert all(found.cross_fitted for found in null_plans)
@@ -245,6 +246,7 @@ def test_where_all_arms_are_equal_the_interval_covers_zero_as_often_as_stated(nu
     assert covered >= scipy.stats.binom.ppf(0.001, len(null_plans), 0.95), covered
 
 
+@pytest.mark.long
 def test_where_all_arms_are_equal_a_plan_is_rarely_supported(null_plans):
     """At most as often as a one-sided test at 2.5 % allows, 99.9 % binomial."""
     supported = sum(found.supported for found in null_plans)
@@ -254,6 +256,7 @@ def test_where_all_arms_are_equal_a_plan_is_rarely_supported(null_plans):
         assert any(UNSUPPORTED in warning for warning in found.warnings) != found.supported
 
 
+@pytest.mark.long
 def test_where_all_arms_are_equal_a_plan_that_judges_itself_is_flattered():
     """Which is why halves are there: without them, the mean gain is far above zero."""
     gains = []

@@ -264,9 +264,7 @@ def test_standard_input_is_read_if_it_is_a_file(write):
     with path.open() as file:
         done = forked.run(command, stdin=file, capture_output=True, text=True, check=True)
     assert done.stdout == "EventLog(1 events, 1 instances, 1 arms)\n"
-    done = forked.run(
-        command, input=path.read_text(), capture_output=True, text=True, check=True
-    )
+    done = forked.run(command, input=path.read_text(), capture_output=True, text=True, check=True)
     assert "/dev/stdin is a pipe or a device" in done.stdout
 
 

@@ -612,6 +612,7 @@ def test_large_row_groups_and_dictionaries(tmp_path):
         assert_same(log, read_log(tmp_path / "log", loss="loss"))
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
 def test_memory_does_not_grow_with_the_log(tmp_path):
     random = np.random.default_rng(0)

@@ -265,6 +265,7 @@ def test_streams_that_are_refused(grouped, tmp_path, refused):
         small_stream(columns, loss="loss", folder=tmp_path / "nowhere")
 
 
+@pytest.mark.long
 # Not from getrusage, where a process starts with the peak of the one that started it.
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak from Linux")
 @pytest.mark.parametrize("grouped", [0, 1])

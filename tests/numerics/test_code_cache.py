@@ -24,10 +24,11 @@ import json, os, sys, warnings
 os.umask(int(sys.argv[1], 8))
 with warnings.catch_warnings(record=True) as seen:
     warnings.simplefilter("always")
-    from influential_bandits.numerics.streams import stream_keys, key_table
+    from influential_bandits.numerics.streams import key_table, stream_at, stream_keys
     import numpy as np
     first = int(stream_keys(np.uint64(1), np.uint64(2), 3)[0])
     key_table(np.zeros(1, np.uint64), np.uint64(2), 3)
+    stream_at(np.uint64(1), np.uint64(2), 3)
 found = sum(stream_keys.stats.cache_hits.values())
 print(json.dumps({"number": first, "found": found, "warnings": [str(w.message) for w in seen]}))
 """
@@ -135,6 +136,7 @@ def package_without_room(folder):
     }
 
 
+@pytest.mark.long
 def test_nowhere_to_write_costs_one_warning(filled, tmp_path):
     """Neither in the package, nor at home: both are files, which even root cannot write into."""
     package, places = package_without_room(tmp_path)
@@ -145,6 +147,7 @@ def test_nowhere_to_write_costs_one_warning(filled, tmp_path):
     assert places["XDG_CACHE_HOME"] in told["warnings"][0]
 
 
+@pytest.mark.long
 def test_what_cannot_be_kept_in_the_package_is_kept_at_home(filled, tmp_path):
     package, places = package_without_room(tmp_path)
     assert draw(package, **places) == {"number": filled[1], "found": 0, "warnings": []}

@@ -255,6 +255,7 @@ def package_copy(tmp_path):
     return copy, run
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("file", EDITS)
 def test_an_edit_of_a_file_is_seen_by_compiled_code_of_other_files(file, package_copy):
     script, before, after = EDITS[file]

@@ -118,9 +118,7 @@ world = ib.Instance(np.ones((60, 60)), np.zeros(60)).world
 for size in range(2, 60):
     assert not solve_support(world, np.zeros(60), np.arange(size))[-1]
 """
-    done = forked.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
-    )
+    done = forked.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr or f"killed by signal {-done.returncode}"
 
 

@@ -447,6 +447,7 @@ def test_two_thousand_arms_of_low_rank_are_optimal(kind):
         assert np.count_nonzero(x) <= 9  # a support of more than rank + 1 arms is never needed
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["tridiagonal", "blocks", "laplacian", "identity"])
 def test_sparse_interactions_of_three_hundred_arms_agree_with_dense_ones(kind):
     n = 300
@@ -544,6 +545,7 @@ print(*failed, sep=chr(10))
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("arms", "seeds"), [(20, 300), (50, 200), (120, 30), (200, 20)])
 def test_arms_described_by_the_same_few_labels_have_an_optimum(arms, seeds):
     """Zero-one features and losses: most arms tie, most pivots are degenerate.
@@ -604,9 +606,7 @@ def test_the_public_optimum_is_a_function_whatever_was_used_before():
         "ib.optimal_path(instance); ib.regret(instance, [3, 4]); "
         "print(ib.optimum(instance, 100).loss)"
     )
-    done = forked.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
-    )
+    done = forked.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "5049.875", done.stderr
 
 

@@ -298,6 +298,7 @@ print(json.dumps({"arms": run.choices[0, 0].tolist(), "compilations": len(record
 """
 
 
+@pytest.mark.long
 def test_an_edited_policy_never_runs_old_code_and_an_unedited_one_is_not_compiled_again(tmp_path):
     """Each process starts afresh, with a cache of their own on disk."""
     files = {
@@ -373,6 +374,7 @@ for K0 in map(int, sys.argv[2:]):
 """
 
 
+@pytest.mark.long
 def test_a_constant_changed_in_a_notebook_is_played_at_once_and_by_every_later_process(tmp_path):
     """What is on disk under a fingerprint is what the fingerprint says, in whatever order."""
     (tmp_path / "notebook.py").write_text(NOTEBOOK, encoding="utf-8")

@@ -403,9 +403,7 @@ print(json.dumps(report))
 @pytest.fixture(scope="module")
 def compilations():
     """Compilations and new versions of the loop that other calls need after a first one."""
-    done = forked.run(
-        [sys.executable, "-c", COUNT], capture_output=True, text=True, check=False
-    )
+    done = forked.run([sys.executable, "-c", COUNT], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

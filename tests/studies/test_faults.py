@@ -83,6 +83,7 @@ def same_bits(out, here):
     assert (out / "summary.json").read_bytes() == (here / "summary.json").read_bytes()
 
 
+@pytest.mark.long
 def test_a_scheduler_that_goes_away_keeps_what_is_finished_and_the_same_command_continues(
     tmp_path, here
 ):
@@ -252,6 +253,7 @@ def compared_here(tmp_path_factory):
     return compared(tmp_path_factory.mktemp("compared"), "--jobs", 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("options", [["--processes", 2], ["--engine", "dask"]])
 def test_compare_gives_the_same_bits_everywhere(options, tmp_path, compared_here):
     assert compared(tmp_path, *options) == compared_here
@@ -270,6 +272,7 @@ def events(tmp_path_factory):
     return path
 
 
+@pytest.mark.long
 def test_a_fit_goes_on_with_what_it_knew_when_its_scheduler_died(tmp_path, events):
     here, out = tmp_path / "here" / "model.json", tmp_path / "fit" / "model.json"
     options = ("fit", events, "--by-partition", "--memory", 0.8, "--out")
@@ -345,6 +348,7 @@ def certificate(folder):
     (folder / "key.pem").write_bytes(secret)
 
 
+@pytest.mark.long
 def test_a_cluster_behind_tls_is_reached_with_certificates_and_not_without(tmp_path):
     certificate(tmp_path)
     tls = {"DASK_DISTRIBUTED__COMM__TLS__CA_FILE": str(tmp_path / "cert.pem")}

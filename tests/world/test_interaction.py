@@ -428,9 +428,7 @@ try:
 except InvalidInstance as error:
     print(error)
 """
-    done = forked.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False
-    )
+    done = forked.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert str(column) in done.stdout
 

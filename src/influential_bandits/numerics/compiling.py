@@ -15,6 +15,7 @@ from numba.np.arrayobj import make_array, populate_array
 
 from influential_bandits.numerics.code_cache import CodeCache
 from influential_bandits.numerics.compile_notice import announce_compiling
+from influential_bandits.numerics.recompiling import LinkedCompiler
 
 __all__ = ["borrowed", "inlined", "kernel"]
 
@@ -38,10 +39,13 @@ def inlined(function: Function) -> Function:
 def _compiled(function: Function, forceinline: bool) -> Function:
     if numba.config.DISABLE_JIT:
         return _interpreted(function)
-    dispatcher = numba.njit(
-        nogil=True, error_model="numpy", fastmath=False, forceinline=forceinline
-    )(function)
+    options = {"nogil": True, "error_model": "numpy", "fastmath": False, "forceinline": forceinline}
+    dispatcher = numba.njit(**options)(function)
     dispatcher._cache = CodeCache(function)
+    # What compiled code calls becomes a part of it, and is optimised there, once.
+    part = numba.njit(**options, pipeline_class=LinkedCompiler)(function)
+    dispatcher.get_call_template = part.get_call_template
+    dispatcher.get_overload = part.get_overload
     announce_compiling()
     return dispatcher
 

@@ -85,6 +85,7 @@ def test_posteriors_are_those_of_bayes(log, model):
         np.testing.assert_allclose(model.standard_errors_[u], errors, rtol=1e-6)
 
 
+@pytest.mark.long
 def test_the_prior_maximises_the_likelihood(log, model):
     prior = model.prior_
     assert prior.settled
@@ -246,6 +247,7 @@ MEASURED = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("kind", "events", "settings", "measured"), MEASURED, ids=str)
 def test_intervals_of_instances_hold_the_truth(kind, events, settings, measured):
     A, l1, shared = hits(10, 100, events, kind, **settings)

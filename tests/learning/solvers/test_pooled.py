@@ -148,6 +148,7 @@ def pooled_hits(replications, instances, events, **settings):
     return np.mean(A), np.mean(l1), np.mean(own), np.array(errors)
 
 
+@pytest.mark.long
 def test_pooled_intervals_hold_the_truth():
     A, l1, own, errors = pooled_hits(100, 60, 40)
     # A sandwich over 60 instances is some 1 % short of its nominal level.
@@ -163,6 +164,7 @@ def test_single_initial_losses_of_a_small_pool_are_held():
     assert own >= at_least(40 * 4, 0.95)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("bursts", [0.0, 0.3])
 def test_pooled_intervals_hold_the_truth_where_losses_drift(bursts):
     A = []
@@ -174,6 +176,7 @@ def test_pooled_intervals_hold_the_truth_where_losses_drift(bursts):
     assert np.mean(A) >= at_least(40, 0.93)
 
 
+@pytest.mark.long
 def test_pooled_intervals_hold_the_truth_where_losses_steer_choices():
     A, _, _, errors = pooled_hits(12, 600, 60, steering=1.0)
     bias, spread = errors.mean(axis=0), errors.std(axis=0) / np.sqrt(12)
@@ -181,6 +184,7 @@ def test_pooled_intervals_hold_the_truth_where_losses_steer_choices():
     assert (np.abs(bias) <= 5 * spread).all()
 
 
+@pytest.mark.long
 def test_variances_are_right_where_losses_steer_choices():
     found = []
     for seed in range(12):

@@ -258,6 +258,7 @@ def test_the_baseline_does_not_matter():
 PLANTED = [(0.8, 0.0, 0.0), (0.5, 0.7, 0.0), (0.5, 0.0, 2.0), (0.5, 0.7, 2.0)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("spread", "level", "steering"), PLANTED)
 def test_planted_variances_are_recovered(spread, level, steering):
     """Unbalanced: histories of 2 to 32 events, arms of different popularity, or chosen by loss."""

@@ -354,6 +354,7 @@ def outside(instance, policy, rounds, seed):
     return np.abs(truth - mean) > radius * deviation
 
 
+@pytest.mark.long
 def test_true_losses_stay_within_the_radius_if_noise_and_scale_are_known():
     """At 99 % confidence more than 4 of 100 runs fail with probability 0.4 % at most."""
     failed = 0
@@ -364,6 +365,7 @@ def test_true_losses_stay_within_the_radius_if_noise_and_scale_are_known():
     assert failed <= 4
 
 
+@pytest.mark.long
 def test_with_everything_estimated_losses_stay_within_the_radius_once_each_arm_was_seen():
     """Estimated scales may be too small, which the theorem excludes: not so in any of 30 runs."""
     for seed, instance in enumerate(paper(3, 30)):

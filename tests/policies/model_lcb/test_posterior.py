@@ -263,6 +263,7 @@ def product(first, second):
     return float(sum(Fraction(a) * Fraction(b) for a, b in zip(first, second, strict=True)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("arms", "rounds"), [(2, 10**7), (3, 10**6)])
 def test_ten_million_updates_leave_it_definite_and_right(arms, rounds):
     """Rounding errors of n updates add up like a random walk, to about √n·u of |root|·|φ|.

@@ -265,6 +265,7 @@ def real(request, tmp_path_factory):
     return KNOWN[request.param], out, sections
 
 
+@pytest.mark.long
 def test_real_logs_and_settings_are_the_known_ones(real):
     known, _, sections = real
     found = by_claim(sections)
@@ -275,6 +276,7 @@ def test_real_logs_and_settings_are_the_known_ones(real):
         assert {key: settings[name][key] for key in values} == values
 
 
+@pytest.mark.long
 def test_real_errors_of_the_papers_comparison_are_the_known_ones(real):
     """Means and symmetric fits are linear algebra; the cone's optimum has a gap of 1e-9."""
     known, _, sections = real
@@ -286,6 +288,7 @@ def test_real_errors_of_the_papers_comparison_are_the_known_ones(real):
             assert found[part][claim.format(name)].ours == pytest.approx(value, rel=close), name
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["ladder", "ladder-random-genre"])
 def test_real_ladders_are_the_known_ones(name, real):
     known, _, sections = real
@@ -298,12 +301,14 @@ def test_real_ladders_are_the_known_ones(name, real):
             assert found[claim].ours == pytest.approx(value, abs=1e-3), claim
 
 
+@pytest.mark.long
 def test_real_ratings_show_influence(real):
     _, _, sections = real
     found = by_claim(sections)["influence-test"]
     assert found["p-value: influence of any arm on any arm"].ours <= 0.05
 
 
+@pytest.mark.long
 def test_real_results_are_complete(real):
     _, out, sections = real
     assert [part.name for part in sections] == SECTIONS
