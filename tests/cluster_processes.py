@@ -48,7 +48,8 @@ class Cluster:
 
     def _started(self, kind, *options, paths=()):
         command = [sys.executable, "-m", "dask", kind, "--scheduler-file", str(self.file), *options]
-        start = subprocess.Popen if self.variables else forked.Popen  # Dask reads them at import
+        imported_anew = self.variables or paths  # Dask reads its variables at import
+        start = subprocess.Popen if imported_anew else forked.Popen
         return start(
             command,
             stdout=self.log,

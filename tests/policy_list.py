@@ -3,6 +3,8 @@
 import importlib
 import pkgutil
 
+import pytest
+
 import influential_bandits as ib
 
 CONFIGURATIONS = {
@@ -35,3 +37,23 @@ def discovered():
 
 
 POLICIES = [policy for code in discovered() for policy in CONFIGURATIONS.get(code, (code(),))]
+
+# One of each kind of state and of code: the others take long to compile, and `make test-long` plays
+# them.
+EXEMPLARS = {
+    ib.LCB(),
+    ib.InfluentialLCB(influence_bound="estimate"),
+    ib.ModelLCB(),
+    ib.EXP3(low=-3.0, high=3.0),
+    ib.SlidingWindowLCB(window=5),
+    ib.EachArmOnceOracle(),
+}
+
+every_policy = pytest.mark.parametrize(
+    "policy",
+    [
+        policy if policy in EXEMPLARS else pytest.param(policy, marks=pytest.mark.long)
+        for policy in POLICIES
+    ],
+    ids=repr,
+)

@@ -56,8 +56,9 @@ main()
 
 
 def start(*arguments, command=COMMAND, cwd=None):
-    """Run a command in a process of its own."""
-    return forked.run(
+    """Run a command in a process of its own; one that looks at imports must import by itself."""
+    run = forked.run if command is COMMAND else subprocess.run
+    return run(
         [*command, *map(str, arguments)],
         capture_output=True,
         text=True,
@@ -328,6 +329,7 @@ def test_a_folder_without_permission_gets_one_sentence(tmp_path):
     assert str(tmp_path) in refused(run("reproduce", "figure-1a", "--out", tmp_path))
 
 
+@pytest.mark.long
 @pytest.mark.skipif(os.name == "nt", reason="sends a POSIX signal")
 @pytest.mark.parametrize(("sent", "told"), [("SIGINT", "Ctrl-C"), ("SIGTERM", "SIGTERM")])
 def test_a_signal_ends_reproduce_at_once_and_the_same_command_continues(sent, told, tmp_path):
@@ -564,6 +566,7 @@ def test_a_policy_of_ones_own_that_cannot_play_gets_one_sentence(
     assert mention in refused(done)
 
 
+@pytest.mark.long
 def test_warm_up_compiles_and_says_what(own_policy, tmp_path):
     done = start("warm-up", "--policy", "LCB", "--policy", own_policy, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")

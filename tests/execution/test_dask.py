@@ -106,6 +106,7 @@ def test_an_error_that_cannot_travel_sends_its_words(execution):
     assert "Speechless: 1 and 2" in f"{type(found[1]).__name__}: {found[1]}"
 
 
+@pytest.mark.long
 def test_a_process_that_dies_while_its_results_are_written_loses_nothing():
     found = []
     for outcome in LOCAL["two processes"].outcomes(work.deadly_later, range(5)):
@@ -115,6 +116,7 @@ def test_a_process_that_dies_while_its_results_are_written_loses_nothing():
     assert isinstance(errors(found)[3], ib.errors.TaskLost)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["two processes", "dask"])
 def test_a_task_that_kills_its_process_does_not_lose_the_others(name, request):
     """Dask tries it on four workers, one after the other, and starts each of them again."""
@@ -126,6 +128,7 @@ def test_a_task_that_kills_its_process_does_not_lose_the_others(name, request):
     assert results(found) == {n: n for n in range(6) if n != 3}
 
 
+@pytest.mark.long
 def test_workers_of_this_computer_that_nobody_restarts_are_started_again():
     with ib.DaskExecution(workers=1) as execution:
         (nanny,) = execution._cluster.workers.values()
@@ -232,6 +235,7 @@ def test_a_worker_that_is_killed_loses_nothing(cluster):
     assert doomed.wait() == -signal.SIGKILL
 
 
+@pytest.mark.long
 def test_a_worker_that_joins_late_gets_work(cluster, capfd):
     found = []
     with ib.DaskExecution(cluster.address) as execution:

@@ -312,6 +312,7 @@ def test_the_descent_gives_the_same_bits_on_a_cluster(whole, cluster):
     assert bits(model.fit(some, execution=cluster)) == here
 
 
+@pytest.mark.long
 def test_validation_gives_the_same_bits_on_a_cluster(whole, cluster):
     models = ib.ladder()
     one, other = ib.validate(whole, models), ib.validate(whole, models, execution=cluster)
@@ -504,6 +505,7 @@ class Dying(ib.LocalExecution):
             self._live()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("pooling", "results"), [("full", 60), ("partial", 45)])
 def test_a_fit_whose_cluster_dies_again_and_again_comes_to_its_end(
     pooling, results, opened, tmp_path
@@ -593,6 +595,7 @@ def run(monkeypatch, *arguments):
     return 0
 
 
+@pytest.mark.long
 def test_the_command_fits_by_partition_on_a_cluster(folder, cluster, tmp_path, monkeypatch, capsys):
     cut = partial(ib.logs.open_partitions, sizes=EACH_FILE)
     monkeypatch.setattr("influential_bandits.studies.logs.options.open_partitions", cut)

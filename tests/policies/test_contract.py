@@ -5,14 +5,13 @@ from functools import cache
 
 import numpy as np
 import pytest
-from policy_list import POLICIES
+from policy_list import POLICIES, every_policy
 
 import influential_bandits as ib
 from influential_bandits.checks import LARGEST_LOSS
 from influential_bandits.testing import draw_steps, everything, follow
 
 HORIZON = 60
-every_policy = pytest.mark.parametrize("policy", POLICIES, ids=repr)
 
 
 @cache

@@ -791,6 +791,7 @@ def test_a_folder_without_results_has_no_leaderboard(tmp_path, refused):
 # --- the command ---
 
 
+@pytest.mark.long
 def test_the_command_compares_and_writes_a_leaderboard(tmp_path):
     def run(*arguments):
         return forked.run(

@@ -10,6 +10,8 @@ import pytest
 from influential_bandits.studies.report.content import Analysis, Bars, Finding, HeatMap, Section
 from influential_bandits.studies.report.html import write_report
 
+pytestmark = pytest.mark.long
+
 FLAGS = (
     "--headless=new",
     "--no-sandbox",

@@ -54,6 +54,7 @@ def uninterrupted(tmp_path_factory):
     return out
 
 
+@pytest.mark.long
 @pytest.mark.skipif(os.name == "nt", reason="sends a POSIX signal")
 @pytest.mark.parametrize("after", [1, 4])
 def test_a_killed_run_continues_where_it_was_and_ends_with_the_same_bits(

@@ -337,6 +337,7 @@ print(json.dumps([len(recorder.buffer), len(kernels.advance_lanes.signatures)]))
 """
 
 
+@pytest.mark.long
 def test_a_second_process_compiles_nothing_and_noises_share_their_code():
     for _ in range(2):
         done = forked.run(
