@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 # Everything that a user writes or steps through: policies, agents, scenarios, noise, optima.
 SCRIPT = """
 import json
@@ -46,6 +48,7 @@ print(json.dumps(told))
 """
 
 
+@pytest.mark.long
 def test_the_interpreter_gives_the_same_bits_as_compiled_code():
     def play(**environment):
         done = subprocess.run(

@@ -152,7 +152,9 @@ INSTANCES = [ib.random_instance(3, seed) for seed in range(3)]
         (ib.LCB(), {"record": "choices"}),
         (ib.EpsilonGreedy(), {"seeds": range(5), "record": "choices"}),
         (ib.FrankWolfeOracle(), {}),
-        (ib.InfluentialLCB(), {"scenario": ib.Scenario(delay=5)}),
+        pytest.param(
+            ib.InfluentialLCB(), {"scenario": ib.Scenario(delay=5)}, marks=pytest.mark.long
+        ),
     ],
     ids=["lanes", "choices", "random policy", "oracle", "scenario"],
 )
@@ -221,6 +223,7 @@ def test_an_execution_needs_threads_and_processes(options, refused):
 # --- a cluster that was there before ---
 
 
+@pytest.mark.long
 def test_a_worker_that_is_killed_loses_nothing(cluster):
     doomed, _ = cluster.add_worker(), cluster.add_worker()
     with ib.DaskExecution(cluster.address) as execution:

@@ -66,6 +66,7 @@ def interrupted(instances, policy, wait=0.5):
     return json.loads(out), err
 
 
+@pytest.mark.long
 @pytest.mark.skipif(os.name == "nt", reason="sends a POSIX signal")
 @pytest.mark.parametrize(
     ("instances", "policy"),

@@ -475,6 +475,7 @@ def files(folder):
     return {path.name: path.read_bytes() for path in Path(folder).iterdir() if path.is_file()}
 
 
+@pytest.mark.long
 def test_a_cluster_makes_the_same_partitions(tmp_path, cluster):
     frame = rows().assign(id=np.random.default_rng(5).integers(0, 300, 400))
     folder = write(tmp_path / "log", *interleaved(frame))

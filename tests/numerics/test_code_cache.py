@@ -16,6 +16,8 @@ import pytest
 import influential_bandits
 from influential_bandits.numerics.code_cache import CHECKSUM, MAGIC
 
+pytestmark = pytest.mark.long
+
 START = len(MAGIC) + CHECKSUM
 PACKAGE = Path(influential_bandits.__file__).parent
 # Prints a number from compiled code, whether it was found on disk, and the warnings.
@@ -136,7 +138,6 @@ def package_without_room(folder):
     }
 
 
-@pytest.mark.long
 def test_nowhere_to_write_costs_one_warning(filled, tmp_path):
     """Neither in the package, nor at home: both are files, which even root cannot write into."""
     package, places = package_without_room(tmp_path)
@@ -147,7 +148,6 @@ def test_nowhere_to_write_costs_one_warning(filled, tmp_path):
     assert places["XDG_CACHE_HOME"] in told["warnings"][0]
 
 
-@pytest.mark.long
 def test_what_cannot_be_kept_in_the_package_is_kept_at_home(filled, tmp_path):
     package, places = package_without_room(tmp_path)
     assert draw(package, **places) == {"number": filled[1], "found": 0, "warnings": []}

@@ -47,6 +47,7 @@ def test_every_policy_keeps_the_contract(policy):
     ib.testing.check_policy(policy, n_arms=(1, 2, many), rounds=20, check=False)
 
 
+@pytest.mark.long
 def test_no_index_is_out_of_range():
     """Of one policy, compiled with checks; test_interpreter.py plays the others."""
     ib.testing.check_policy(ib.SlidingWindowLCB(window=5), n_arms=(1, 3), rounds=60)

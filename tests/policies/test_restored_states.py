@@ -16,6 +16,7 @@ from influential_bandits.errors import InvalidInput
 TESTS = Path(__file__).parent.parent
 
 
+@pytest.mark.long
 def test_changed_files_of_every_policy_are_refused_or_played_on():
     """In a process of its own, which dies of what compiled code does to its memory."""
     done = forked.run(

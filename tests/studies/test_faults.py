@@ -199,6 +199,7 @@ def test_more_seeds_than_memory_holds_are_refused_by_every_command(seeds, tmp_pa
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.long
 def test_a_study_goes_on_without_an_instance_that_fails(tmp_path, monkeypatch):
     """Pieces of ten fall into single instances; one is left out, and said to be."""
     from influential_bandits.studies.paper import random_runs

@@ -147,6 +147,7 @@ def test_a_damaged_piece_does_not_count_and_is_kept_aside(damage, tmp_path, caps
     assert "kept as a.parquet.damaged" in told
 
 
+@pytest.mark.long
 def test_a_damaged_piece_is_computed_again(tmp_path, tiny):
     out, _ = tiny
     shutil.copytree(out / "figure-1b", tmp_path / "figure-1b")
