@@ -97,7 +97,7 @@ def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
             temporary.replace(target)
             _sync_folder(target.parent)
     except OSError as error:
-        raise InvalidInput(f"cannot write {path}: {_reason_not_written(path, error)}") from None
+        raise _not_written(path, error) from None
     except ValueError as error:
         if isinstance(error, InvalidInput) or "\0" not in str(path):
             raise
@@ -224,11 +224,11 @@ def clear_reason(error: BaseException) -> str:
     return str(found) or type(error).__name__
 
 
-def _reason_not_written(path: str | Path, error: OSError) -> str:
+def _not_written(path: str | Path, error: OSError) -> InvalidInput:
     parent = Path(path).absolute().parent
     if isinstance(error, (FileNotFoundError, NotADirectoryError)) and not parent.is_dir():
-        return f"there is no folder {parent}; make it first"
-    return clear_reason(error)
+        return MissingFile(f"cannot write {path}: there is no folder {parent}; make it first")
+    return InvalidInput(f"cannot write {path}: {clear_reason(error)}")
 
 
 # --- Reading JSON ---

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, NamedTuple
 
-from influential_bandits.errors import InvalidInput
+from influential_bandits.errors import InvalidInput, MissingFile
 
 __all__ = ["find_object", "split_reference"]
 
@@ -94,6 +94,8 @@ def _module_of_file(home: str) -> ModuleType:
         raise InvalidInput(f"{home} is no Python file: its name should end in .py")
     try:
         text = path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise MissingFile(f"cannot read {home}: {error.strerror}") from None
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise InvalidInput(f"cannot read {home}: {why}") from None
