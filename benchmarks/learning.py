@@ -192,7 +192,7 @@ def statistics_of(log, user):
     """Return the statistics of one user in the paper's model, and the penalties."""
     plan = Design(ARMS, SYMMETRIC, 1.0, 0.0, 0, 0.9, np.zeros(ARMS))
     gram = np.empty((plan.size + 1, plan.size + 1))
-    history_gram(plan, event_columns(log), user, plan.size, gram)
+    history_gram(plan, event_columns(log), user, gram)
     return gram, penalty_weights(plan, gram, int(log.lengths[user]), 1.0, 1.0)
 
 

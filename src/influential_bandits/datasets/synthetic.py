@@ -270,13 +270,14 @@ def planted_interaction(n_arms: int, strength: float, seed: int = 0) -> Floats:
     return scale * random_instance(n_arms, seed).interaction.to_dense()
 
 
+@dataclasses.dataclass(eq=False)
 class _Histories:
     """Neighbouring instances, drawn in one step into the columns that they are given."""
 
-    def __init__(
-        self, model: Model, first: int, offsets: Ints, columns: tuple[npt.NDArray[Any], ...]
-    ) -> None:
-        self.model, self.first, self.offsets, self.columns = model, first, offsets, columns
+    model: Model
+    first: int
+    offsets: Ints
+    columns: tuple[npt.NDArray[Any], ...]
 
     def __getstate__(self) -> dict[str, Any]:
         """Send no empty columns to other processes."""

@@ -51,19 +51,12 @@ from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.fingerprints import package_digest
 from influential_bandits.piece_store import require_writable
 
-__all__ = ["PartitionedFit", "choose_and_fit_partitions", "fit_partitions"]
+__all__ = ["choose_and_fit_partitions", "fit_partitions"]
 
 FOLDER = "instances"
 UNFINISHED = "unfinished"  # folder of what a fit found out before it comes to the instances
 TUNING_EVENTS = 1_000_000  # of the sample that memory and ridge are chosen on
 PLAIN = (str, int, float, bool, type(None))
-
-
-class PartitionedFit(NamedTuple):
-    """A model of the population, and what to say about how it was made."""
-
-    model: Any
-    notes: list[str]
 
 
 def fit_partitions(
@@ -163,8 +156,8 @@ def choose_and_fit_partitions(
     out: Path,
     settings: Sequence[str] = ("memory", "ridge"),
     execution: Execution | int | None = None,
-) -> PartitionedFit:
-    """Choose settings on a sample of histories, and fit the model (:func:`fit_partitions`)."""
+) -> tuple[InfluenceModel, list[str]]:
+    """Choose settings on a sample, and fit (:func:`fit_partitions`); say how in the notes."""
     where = resolve_execution(execution)
     require_writable(out.parent)
     model.check_settings()
@@ -181,7 +174,7 @@ def choose_and_fit_partitions(
         )
     fit_partitions(model, log, out, where, scan=scan)
     notes.append(f"The {scan.sums.instances:,} instances are in {out.parent / FOLDER}.")
-    return PartitionedFit(model, notes)
+    return model, notes
 
 
 def _fit_parts(
