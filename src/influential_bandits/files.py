@@ -147,7 +147,7 @@ def _temporary_beside(target: Path, mode: int) -> Iterator[tuple[Path, list[int]
     while True:
         temporary = target.with_name(f".{short}.ib-{HERE}-{secrets.token_hex(8)}.tmp")
         held.append(os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode))
-        _locked(held[-1], wait=True)
+        _lock(held[-1], wait=True)
         if os.fstat(held[-1]).st_nlink or fcntl is None:
             break
         os.close(held.pop())  # somebody swept it before it was locked
@@ -160,7 +160,7 @@ def _temporary_beside(target: Path, mode: int) -> Iterator[tuple[Path, list[int]
             os.close(descriptor)
 
 
-def _locked(descriptor: int, wait: bool) -> bool:
+def _lock(descriptor: int, wait: bool) -> bool:
     """Lock a file; the system lets go of it when its process dies, however that happens."""
     if fcntl is None:
         return False
@@ -210,7 +210,7 @@ def _remove_if_left(path: Path) -> None:
         return
     descriptor = os.open(path, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
     try:
-        if _locked(descriptor, wait=False):
+        if _lock(descriptor, wait=False):
             path.unlink()
     finally:
         os.close(descriptor)

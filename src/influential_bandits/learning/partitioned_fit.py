@@ -26,7 +26,7 @@ from influential_bandits.learning.fitting import (
     fit_population,
     store_fit,
 )
-from influential_bandits.learning.instance_folder import InstanceFolder, PartFit
+from influential_bandits.learning.instance_folder import InstanceFolder
 from influential_bandits.learning.loss_model import LossModel
 from influential_bandits.learning.model_files import plain_settings
 from influential_bandits.learning.models import InfluenceModel
@@ -199,16 +199,20 @@ def _fit_parts(
         if outcome.error is not None:
             yield number, f"{name_part(part, number)}: {outcome.error}"
         else:
-            folder.write(number, outcome.result, state[number], name_part(part, number), names)
+            labels, fits = outcome.result
+            name = name_part(part, number)
+            folder.write(number, labels, fits, state[number], name, names)
         bar.done += 1
         bar.show()
 
 
-def _fit_part(task: tuple[int, Any], threads: int | None, work: Any, kept: int) -> PartFit:
+def _fit_part(
+    task: tuple[int, Any], threads: int | None, work: Any, kept: int
+) -> tuple[list[str], InstanceFits]:
     """Fit the instances of a partition, task = (number, partition); can be sent away."""
     labels, fits = fit_instances(work, [load_part(task[1])], LocalExecution(threads))
     own, free, errors = (column[:, :kept].copy() for column in fits[:3])
-    return PartFit(tuple(labels), own, free, errors, fits.noise, fits.gap, fits.determined)
+    return labels, fits._replace(coefficients=own, free=free, errors=errors)
 
 
 def _name_coefficients(model: LossModel, kept: int) -> list[str]:
@@ -261,7 +265,7 @@ class _Moments(NamedTuple):
     undetermined: int  # partitions whose statistics do not determine the interaction
 
 
-def _store_population(model: LossModel, fit: PopulationFit, parts: Iterable[PartFit]) -> None:
+def _store_population(model: LossModel, fit: PopulationFit, parts: Iterable[InstanceFits]) -> None:
     """Give the model its population; the fits are read once, in order, one at a time."""
     size, kept = model.design_.size, fit.kept
     remaining = iter(parts)
@@ -275,7 +279,7 @@ def _store_population(model: LossModel, fit: PopulationFit, parts: Iterable[Part
     )
     gaps = []
 
-    def moments(part: PartFit) -> _Moments:
+    def moments(part: InstanceFits) -> _Moments:
         gaps.append(float(part.gap.max(initial=0.0)))
         return _moments(part, centre)
 
@@ -300,10 +304,10 @@ def _store_population(model: LossModel, fit: PopulationFit, parts: Iterable[Part
     model.gap_ = max(gaps)
 
 
-def _moments(part: PartFit, centre: Floats) -> _Moments:
-    own, free = part.coefficients - centre, part.unconstrained - centre
+def _moments(part: InstanceFits, centre: Floats) -> _Moments:
+    own, free = part.coefficients - centre, part.free - centre
     return _Moments(
-        len(part.instances),
+        len(part.noise),
         own.sum(axis=0),
         own.T @ own,
         free.sum(axis=0),

@@ -99,26 +99,26 @@ def estimate_prior(
     least = 1e-10 * square if square > 0.0 else 1e-12  # of the noise: a perfect fit has none
     tasks = np.array_split(np.arange(log.n_instances), max(1, log.n_instances // 16))
 
-    def improved(prior: Prior) -> Prior:
+    def improve(prior: Prior) -> Prior:
         precision: Any = np.linalg.inv(_covariance(prior, design))
 
         def expect(task: Ints) -> Any:
             return _expectation(grams[task], precision, prior.noise, prior.mean, arms)
 
         sums = [sum(column) for column in zip(*map_in_order(expect, tasks, threads), strict=True)]
-        return _maximised(prior, sums, precision, groups, design, log.n_instances, len(log), least)
+        return _maximise(prior, sums, precision, groups, design, log.n_instances, len(log), least)
 
-    return _accelerated(improved, _first_guess(grams, design, effects, least))
+    return _accelerate(improve, _first_guess(grams, design, effects, least))
 
 
-def _accelerated(improved: Callable[[Prior], Prior], prior: Prior) -> Prior:
+def _accelerate(improve: Callable[[Prior], Prior], prior: Prior) -> Prior:
     """Repeat EM with extrapolation (SQUAREM): variances near zero would take it hundreds of rounds.
 
     After two rounds, the logarithms of the variances go on along the way they went.
     """
     for round_ in range(ROUNDS):
-        once = improved(prior)
-        twice = improved(once)
+        once = improve(prior)
+        twice = improve(once)
         first, second, third = (np.log(np.array(p[2:8])) for p in (prior, once, twice))
         step = second - first
         bend = (third - second) - step
@@ -129,7 +129,7 @@ def _accelerated(improved: Callable[[Prior], Prior], prior: Prior) -> Prior:
         stretch = float(np.clip(length, 1.0, 16.0))
         ahead = first + 2.0 * stretch * step + stretch**2 * bend
         values = np.exp(np.clip(ahead, third - 5.0, third + 5.0))
-        prior = improved(twice._replace(**dict(zip(VARIANCES, values.tolist(), strict=True))))
+        prior = improve(twice._replace(**dict(zip(VARIANCES, values.tolist(), strict=True))))
     return prior._replace(rounds=ROUNDS, settled=False)
 
 
@@ -187,7 +187,7 @@ def _expectation(
     return gained, rights, squares, losses, errors
 
 
-def _maximised(
+def _maximise(
     prior: Prior,
     sums: list[Any],
     precision: Floats,
@@ -315,11 +315,11 @@ def _fill_posteriors(
             errors[u, chosen[a]] = np.sqrt(own[a] + unsure[chosen[a]] * own[a] ** 2)
         coefficients[u] = free[u]
         if definite and size > start:
-            gap[u] = _made_definite(H, lower, right, mean, arms, start, coefficients[u])
+            gap[u] = _make_definite(H, lower, right, mean, arms, start, coefficients[u])
 
 
 @kernel
-def _made_definite(
+def _make_definite(
     H: Any, lower: Any, right: Floats, mean: Floats, arms: int, start: int, out: Floats
 ) -> float:
     """Find the most likely coefficients whose interaction is positive semi-definite."""

@@ -117,7 +117,7 @@ def analyse(settings: EasySettings, rows: Rows) -> Analysis:
                 claim=f"median slope, {family}",
                 ours=float(np.median(table["slope"])),
                 reason=f"verdict {_most(table['verdict'])}, leaning {_most(table['leaning'])}",
-                fitted=_fitted(settings, table),
+                fitted=_describe_range(settings, table),
             )
         )
     fractions = [(tables[f"random K = {k}"]["verdict"] == "easy") for k in ARMS]
@@ -196,7 +196,7 @@ def _most(values: npt.NDArray[Any]) -> str:
     return str(names[np.argmax(counts)])
 
 
-def _fitted(settings: EasySettings, table: Rows) -> str:
+def _describe_range(settings: EasySettings, table: Rows) -> str:
     return f"{settings.fitted_from:,} … {int(table['horizon'].max()):,}"
 
 
