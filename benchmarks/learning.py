@@ -97,12 +97,12 @@ def require_same_matrix(expected, found, name):
 
 def whole_log(users):
     """Row of the memory of one pass over everything, in a process of its own."""
-    found = alone("statistics", users)
+    found = measure_in_own_process("statistics", users)
     note = f"{found['rows']:,} rows in {found['seconds']:.3g} s, without drawing them"
     return within("the same, whole log: peak memory", found["peak"] / 1e9, "GB", 4.0, note=note)
 
 
-def alone(what, users):
+def measure_in_own_process(what, users):
     command = [sys.executable, "-m", "benchmarks.whole_log", what, str(users)]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 

@@ -245,11 +245,11 @@ def test_a_worker_that_joins_late_gets_work(cluster, capfd):
         thread.start()
         said = [""]
 
-        def told():
+        def is_told():
             said[0] += capfd.readouterr().err
             return "waiting for workers" in said[0]
 
-        until(told, "a word about workers")
+        until(is_told, "a word about workers")
         cluster.add_worker()
         until(lambda: len(found) > 5, "the first worker's results")
         cluster.add_worker()

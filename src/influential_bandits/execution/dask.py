@@ -295,8 +295,7 @@ class DaskExecution(Execution):
         result = self._result(future)
         self._release(future)
         if progress is not None:
-            progress.done += 1
-            progress.show()
+            progress.count_one()
         return result
 
     def _result(self, future: Any) -> Any:

@@ -202,8 +202,7 @@ def _fit_parts(
             labels, fits = outcome.result
             name = name_part(part, number)
             folder.write(number, labels, fits, state[number], name, names)
-        bar.done += 1
-        bar.show()
+        bar.count_one()
 
 
 def _fit_part(

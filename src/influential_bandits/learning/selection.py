@@ -199,8 +199,7 @@ def validate(
     for name, model in models.items():
         fitted[name], errors = held_out.predict(model)
         squares.append(errors)
-        bar.done += 1
-        bar.show()
+        bar.count_one()
     bar.close()
     return held_out.validation(squares, fitted)
 
@@ -329,8 +328,7 @@ def choose(
         for name, model in named.items():
             if name not in errors:
                 errors[name] = held_out.predict(model)[1]
-            bar.done += 1
-            bar.show()
+            bar.count_one()
         bar.close()
         models.update(named)
         return named[min(named, key=lambda name: float(np.sum(errors[name])))]
