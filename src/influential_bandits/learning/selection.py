@@ -199,7 +199,8 @@ def validate(
     for name, model in models.items():
         fitted[name], errors = held_out.predict(model)
         squares.append(errors)
-        bar.count_one()
+        bar.done += 1
+        bar.show()
     bar.close()
     return held_out.validation(squares, fitted)
 
@@ -328,7 +329,8 @@ def choose(
         for name, model in named.items():
             if name not in errors:
                 errors[name] = held_out.predict(model)[1]
-            bar.count_one()
+            bar.done += 1
+            bar.show()
         bar.close()
         models.update(named)
         return named[min(named, key=lambda name: float(np.sum(errors[name])))]

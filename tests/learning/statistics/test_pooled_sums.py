@@ -519,7 +519,7 @@ def test_instance_scores(log_and_design, seed):
     residual = random.normal(size=log.n_events)
     before = random.normal(size=(log.n_instances, design.size))
     ours = before.copy()
-    instance_scores(design, event_columns(log), residual, ours)
+    instance_scores(design, event_columns(log), residual, design.size, ours)
     for u in range(log.n_instances):
         x, magnitude, rounding = slow_regression(design, log, u)
         r = residual[log.offsets[u] : log.offsets[u + 1]]
@@ -537,7 +537,7 @@ def test_effect_variances(log_and_design, variances, seed):
     root = random.normal(size=(design.size, design.size))
     shared, noise, spread = root @ root.T, 0.7, variances.arm + variances.common
     ours = np.full((log.n_instances, design.n_arms), np.nan)
-    effect_variances(design, event_columns(log), spread, noise, shared, ours)
+    effect_variances(design, event_columns(log), spread, noise, shared, design.size, ours)
     for u in range(log.n_instances):
         x, magnitude, rounding = slow_regression(design, log, u)
         w = weights_of(log)[log.offsets[u] : log.offsets[u + 1]]

@@ -97,7 +97,9 @@ def fit_pooled_instances(
     errors = np.tile(np.sqrt(np.diag(shared.covariance)), (number, 1))
     variances = np.zeros((number, arms))
     spread = effects.arm + effects.common
-    effect_variances(design, event_columns(log), spread, shared.noise, shared.covariance, variances)
+    effect_variances(
+        design, event_columns(log), spread, shared.noise, shared.covariance, design.size, variances
+    )
     errors[:, :arms] = np.sqrt(np.maximum(variances, 0.0))
     return InstanceFits(
         coefficients, free, errors, np.full(number, shared.noise), np.full(number, shared.gap), True
@@ -115,7 +117,7 @@ def _sandwich(log: EventLog, design: Design, effects: RandomEffects, shared: Flo
     """Return what standard errors of what is shared are made of."""
     _, residual = _own_effects(log, design, effects, shared)
     scores = np.zeros((log.n_instances, design.size))
-    instance_scores(design, event_columns(log), residual, scores)
+    instance_scores(design, event_columns(log), residual, design.size, scores)
     left = float(residual @ residual)
     return _Sandwich(scores.T @ scores, left, len(log), log.n_instances)
 

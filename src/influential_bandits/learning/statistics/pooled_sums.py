@@ -99,15 +99,15 @@ def pooled_gram(
 
 
 def _gram_of(log: EventLog, design: Design, effects: RandomEffects) -> tuple[Floats]:
-    events = event_columns(log)
+    events, task = event_columns(log), (0, log.n_instances)
     out = np.zeros((design.size + 1, design.size + 1))
     spread, common = effects.arm, effects.common
     if log.membership.single:
         blocks = np.zeros((design.n_arms, *(2 * (_width(design),))))
-        _add_blocks(design, events, spread, common, blocks, out)
-        _assemble(design, blocks, out)
+        _add_blocks(design, events, *task, spread, common, design.size, blocks, out)
+        _assemble(design, design.size, blocks, out)
     else:
-        _add_grams(design, events, spread, common, out)
+        _add_grams(design, events, *task, spread, common, design.size, out)
     return (out,)
 
 
@@ -119,9 +119,17 @@ def _width(design: Design) -> int:
 
 @kernel
 def _add_blocks(
-    design: Design, events: Events, spread: float, common: float, blocks: Floats, cross: Floats
+    design: Design,
+    events: Events,
+    low: int,
+    high: int,
+    spread: float,
+    common: float,
+    size: int,
+    blocks: Floats,
+    cross: Floats,
 ) -> None:
-    """Add the statistics of all instances where every item is of one arm.
+    """Add the statistics of instances low … high − 1 where every item is of one arm.
 
     Events of arm i share a block Σ vvᵀ of v = (1, controls, counts, y). Vectors wait until there
     are enough of them for a matrix product, which takes a fraction of the time of single ones.
@@ -130,9 +138,9 @@ def _add_blocks(
     width = blocks.shape[1]
     seen, n_seen = np.empty((arms, WAITING, width)), np.zeros(arms, np.int64)
     own, n_own = np.empty((arms, WAITING, width)), np.zeros(arms, np.int64)
-    shared, n_shared = np.zeros((WAITING, cross.shape[0])), 0
+    shared, n_shared = np.zeros((WAITING, size + 1)), 0
     sums, counts = np.zeros((arms, width)), np.zeros(arms)
-    for u in range(events.offsets.size - 1):
+    for u in range(low, high):
         counts[:] = 0.0
         sums[:] = 0.0
         level = 0.0
@@ -161,7 +169,7 @@ def _add_blocks(
             cross -= shared.T @ shared
             shared[:] = 0.0
             n_shared = 0
-        _integrate_out(design, spread, common, sums, blocks, own, n_own, shared[n_shared])
+        _integrate_out(design, spread, common, sums, size, blocks, own, n_own, shared[n_shared])
         n_shared += 1
     for i in range(arms):
         rest, lost = seen[i, : n_seen[i]], own[i, : n_own[i]]
@@ -176,6 +184,7 @@ def _integrate_out(
     spread: float,
     common: float,
     sums: Floats,
+    size: int,
     blocks: Floats,
     own: Floats,
     n_own: Ints,
@@ -211,12 +220,12 @@ def _integrate_out(
         elif kind != NONE:
             for j in range(arms):
                 z[start + place(kind, arms, i, j)] += share * row[1 + controls + j]
-        z[z.size - 1] += share * row[width - 1]
+        z[size] += share * row[width - 1]
     z *= np.sqrt(coupling / left)
 
 
 @kernel
-def _assemble(design: Design, blocks: Floats, out: Floats) -> None:
+def _assemble(design: Design, size: int, blocks: Floats, out: Floats) -> None:
     """Add the blocks of all arms into the Gram matrix of the coefficients."""
     arms, controls, width = design.n_arms, design.controls, blocks.shape[1]
     spot = np.empty(width, np.int64)
@@ -226,7 +235,7 @@ def _assemble(design: Design, blocks: Floats, out: Floats) -> None:
             spot[1 + c] = arms + c
         for j in range(width - 2 - controls):
             spot[1 + controls + j] = arms + controls + place(design.kind, arms, i, j)
-        spot[width - 1] = out.shape[0] - 1
+        spot[width - 1] = size
         for a in range(width):
             for b in range(a, width):
                 out[spot[a], spot[b]] += blocks[i, a, b]
@@ -235,11 +244,20 @@ def _assemble(design: Design, blocks: Floats, out: Floats) -> None:
 
 
 @kernel
-def _add_grams(design: Design, events: Events, spread: float, common: float, out: Floats) -> None:
-    """Add the statistics of all instances, items of any number of arms."""
+def _add_grams(
+    design: Design,
+    events: Events,
+    low: int,
+    high: int,
+    spread: float,
+    common: float,
+    size: int,
+    out: Floats,
+) -> None:
+    """Add the statistics of instances low … high − 1, items of any number of arms."""
     arms = design.n_arms
-    gram = np.empty_like(out)
-    for u in range(events.offsets.size - 1):
+    gram = np.empty((size + 1, size + 1))
+    for u in range(low, high):
         if events.offsets[u] == events.offsets[u + 1]:
             continue
         history_gram(design, events, u, gram)
@@ -289,6 +307,7 @@ def effect_variances(
     spread: float,
     noise: float,
     covariance: Floats,
+    size: int,
     out: Floats,
 ) -> None:
     """Fill variances of the initial losses, (instances, arms), arm by arm.
@@ -297,7 +316,7 @@ def effect_variances(
     the own loss: through μ where there are few events, through A and the level where there are
     many.
     """
-    arms, size = design.n_arms, covariance.shape[0]
+    arms = design.n_arms
     index, value = np.empty(size + 2, np.int64), np.empty(size + 2)
     counts, dense = np.zeros(arms), np.zeros(size)
     rows, own = np.zeros((arms, size)), np.zeros(arms)
@@ -333,9 +352,10 @@ def effect_variances(
 
 
 @kernel
-def instance_scores(design: Design, events: Events, residual: Floats, out: Floats) -> None:
+def instance_scores(
+    design: Design, events: Events, residual: Floats, size: int, out: Floats
+) -> None:
     """Add the score Σ x·residual of each instance, (instances, size); residuals without b_u."""
-    size = out.shape[1]
     index, value = np.empty(size + 2, np.int64), np.empty(size + 2)
     counts, dense = np.zeros(design.n_arms), np.zeros(size)
     for u in range(events.offsets.size - 1):
