@@ -97,12 +97,12 @@ def require_same_matrix(expected, found, name):
 
 def whole_log(users):
     """Row of the memory of one pass over everything, in a process of its own."""
-    found = alone("statistics", users)
+    found = measure_in_own_process("statistics", users)
     note = f"{found['rows']:,} rows in {found['seconds']:.3g} s, without drawing them"
     return within("the same, whole log: peak memory", found["peak"] / 1e9, "GB", 4.0, note=note)
 
 
-def alone(what, users):
+def measure_in_own_process(what, users):
     command = [sys.executable, "-m", "benchmarks.whole_log", what, str(users)]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
@@ -192,7 +192,7 @@ def statistics_of(log, user):
     """Return the statistics of one user in the paper's model, and the penalties."""
     plan = Design(ARMS, SYMMETRIC, 1.0, 0.0, 0, 0.9, np.zeros(ARMS))
     gram = np.empty((plan.size + 1, plan.size + 1))
-    history_gram(plan, event_columns(log), user, plan.size, gram)
+    history_gram(plan, event_columns(log), user, gram)
     return gram, penalty_weights(plan, gram, int(log.lengths[user]), 1.0, 1.0)
 
 

@@ -171,13 +171,13 @@ def test_trouble_at_any_step_leaves_the_old_file(step, tmp_path, monkeypatch, re
 def test_where_nothing_can_be_written_the_reason_is_named(tmp_path, refused):
     (tmp_path / "file").touch()
     os.mkfifo(tmp_path / "pipe")
-    for path, words in (
-        (tmp_path, "folder"),
-        (tmp_path / "none" / "x", "no folder"),
-        (tmp_path / "file" / "x", "no folder"),
-        (tmp_path / "pipe", "no regular file"),
+    for path, kind, words in (
+        (tmp_path, InvalidInput, "folder"),
+        (tmp_path / "none" / "x", MissingFile, "no folder"),
+        (tmp_path / "file" / "x", MissingFile, "no folder"),
+        (tmp_path / "pipe", InvalidInput, "no regular file"),
     ):
-        with refused(InvalidInput, "cannot write", words):
+        with refused(kind, "cannot write", words):
             files.write_text(path, "text")
     with refused(InvalidInput, "cannot write"):
         files.write_text(tmp_path / "a\0b", "text")

@@ -6,7 +6,7 @@ import sys
 import forked
 import pytest
 
-from influential_bandits.errors import InvalidInput
+from influential_bandits.errors import InvalidInput, MissingFile
 from influential_bandits.references import find_object, split_reference
 
 MINE = """
@@ -132,7 +132,7 @@ def test_what_goes_wrong_in_a_file_is_said(text, mentions, folder, refused):
 def test_a_home_that_is_not_there_is_named(home, mentions, folder, refused):
     (folder / "folder.py").mkdir()
     (folder / "binary.py").write_bytes(b"\xff\xfe\x00")
-    with refused(InvalidInput, *mentions):
+    with refused(MissingFile if home == "nowhere.py" else InvalidInput, *mentions):
         find_object(home, "A")
 
 

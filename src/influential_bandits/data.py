@@ -1,7 +1,7 @@
 """Logs to try things on: MovieLens, and synthetic ones with a planted truth."""
 
 from influential_bandits.datasets.download import fetch_movielens
-from influential_bandits.datasets.movielens import movielens
+from influential_bandits.datasets.movielens import movielens, movielens_genres
 from influential_bandits.datasets.synthetic import (
     planted_interaction,
     synthetic_log,
@@ -11,6 +11,7 @@ from influential_bandits.datasets.synthetic import (
 __all__ = [
     "fetch_movielens",
     "movielens",
+    "movielens_genres",
     "planted_interaction",
     "synthetic_log",
     "synthetic_parts",

@@ -97,7 +97,7 @@ def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
             temporary.replace(target)
             _sync_folder(target.parent)
     except OSError as error:
-        raise InvalidInput(f"cannot write {path}: {_reason_not_written(path, error)}") from None
+        raise _not_written(path, error) from None
     except ValueError as error:
         if isinstance(error, InvalidInput) or "\0" not in str(path):
             raise
@@ -147,7 +147,7 @@ def _temporary_beside(target: Path, mode: int) -> Iterator[tuple[Path, list[int]
     while True:
         temporary = target.with_name(f".{short}.ib-{HERE}-{secrets.token_hex(8)}.tmp")
         held.append(os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode))
-        _locked(held[-1], wait=True)
+        _lock(held[-1], wait=True)
         if os.fstat(held[-1]).st_nlink or fcntl is None:
             break
         os.close(held.pop())  # somebody swept it before it was locked
@@ -160,7 +160,7 @@ def _temporary_beside(target: Path, mode: int) -> Iterator[tuple[Path, list[int]
             os.close(descriptor)
 
 
-def _locked(descriptor: int, wait: bool) -> bool:
+def _lock(descriptor: int, wait: bool) -> bool:
     """Lock a file; the system lets go of it when its process dies, however that happens."""
     if fcntl is None:
         return False
@@ -210,7 +210,7 @@ def _remove_if_left(path: Path) -> None:
         return
     descriptor = os.open(path, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
     try:
-        if _locked(descriptor, wait=False):
+        if _lock(descriptor, wait=False):
             path.unlink()
     finally:
         os.close(descriptor)
@@ -224,11 +224,11 @@ def clear_reason(error: BaseException) -> str:
     return str(found) or type(error).__name__
 
 
-def _reason_not_written(path: str | Path, error: OSError) -> str:
+def _not_written(path: str | Path, error: OSError) -> InvalidInput:
     parent = Path(path).absolute().parent
     if isinstance(error, (FileNotFoundError, NotADirectoryError)) and not parent.is_dir():
-        return f"there is no folder {parent}; make it first"
-    return clear_reason(error)
+        return MissingFile(f"cannot write {path}: there is no folder {parent}; make it first")
+    return InvalidInput(f"cannot write {path}: {clear_reason(error)}")
 
 
 # --- Reading JSON ---

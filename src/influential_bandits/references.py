@@ -19,7 +19,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, NamedTuple
 
-from influential_bandits.errors import InvalidInput
+from influential_bandits.errors import InvalidInput, MissingFile
 
 __all__ = ["find_object", "split_reference"]
 
@@ -94,6 +94,8 @@ def _module_of_file(home: str) -> ModuleType:
         raise InvalidInput(f"{home} is no Python file: its name should end in .py")
     try:
         text = path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise MissingFile(f"cannot read {home}: {error.strerror}") from None
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise InvalidInput(f"cannot read {home}: {why}") from None
@@ -158,18 +160,18 @@ def _module_of_source(source: Source) -> ModuleType:
         raise
     for value in list(vars(module).values()):
         if isinstance(value, type) and value.__module__ == source.module:
-            copyreg.pickle(value, partial(_reduced, source))
+            copyreg.pickle(value, partial(_reduce, source))
     _LOADED[source] = module
     return module
 
 
-def _reduced(source: Source, value: Any) -> tuple[Any, ...]:
+def _reduce(source: Source, value: Any) -> tuple[Any, ...]:
     """Pickle an object of a file together with the file."""
     _, _, *state = value.__reduce_ex__(2)
-    return _unfilled, (source, type(value).__qualname__), *state
+    return _make_unfilled, (source, type(value).__qualname__), *state
 
 
-def _unfilled(source: Source, name: str) -> Any:
+def _make_unfilled(source: Source, name: str) -> Any:
     """Return an object of a file before its state is set, wherever it is unpickled."""
     code = getattr(_module_of_source(source), name)
     return code.__new__(code)

@@ -248,11 +248,11 @@ def test_a_worker_that_joins_late_gets_work(cluster, capfd):
         thread.start()
         said = [""]
 
-        def told():
+        def is_told():
             said[0] += capfd.readouterr().err
             return "waiting for workers" in said[0]
 
-        until(told, "a word about workers")
+        until(is_told, "a word about workers")
         cluster.add_worker()
         until(lambda: len(found) > 5, "the first worker's results")
         cluster.add_worker()
@@ -406,21 +406,16 @@ def test_a_worker_with_other_code_is_refused(cluster, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("address", "mentions"),
+    ("address", "kind", "mentions"),
     [
-        ("tcp://127.0.0.1:1", ("127.0.0.1:1", "dask scheduler")),
-        ("nonsense://127.0.0.1:1", ("nonsense://127.0.0.1:1", "tcp://host:8786")),
-        ("127.0.0.1:notaport", ("127.0.0.1:notaport", "tcp://host:8786")),
-        ("nowhere.json", ("'nowhere.json'", "tcp://host:8786", "scheduler file")),
+        ("tcp://127.0.0.1:1", "ClusterError", ("127.0.0.1:1", "dask scheduler")),
+        ("nonsense://127.0.0.1:1", "InvalidInput", ("nonsense://127.0.0.1:1", "tcp://host:8786")),
+        ("127.0.0.1:notaport", "InvalidInput", ("127.0.0.1:notaport", "tcp://host:8786")),
+        ("nowhere.json", "MissingFile", ("'nowhere.json'", "tcp://host:8786", "scheduler file")),
     ],
 )
-def test_an_address_without_scheduler_gets_one_sentence(address, mentions, refused):
-    kind = (
-        ib.errors.ClusterError
-        if address.endswith(":1") and "tcp" in address
-        else ib.errors.InvalidInput
-    )
-    with refused(kind, *mentions):
+def test_an_address_without_scheduler_gets_one_sentence(address, kind, mentions, refused):
+    with refused(getattr(ib.errors, kind), *mentions):
         ib.DaskExecution(address, timeout=1.0)
 
 

@@ -17,7 +17,7 @@ POLICIES = sorted(
 )
 
 
-def told(policy):
+def privileges(policy):
     """What an oracle has to be told."""
     every = {"instance": WORLD, "horizon": 1000}
     return {name: every[name] for name in policy.privileged}
@@ -27,7 +27,7 @@ def told(policy):
 def policy_named(name):
     """Return a policy whose functions are all compiled."""
     policy = known_policies()[name]()
-    agent = ib.Agent(policy, ARMS, **told(policy))
+    agent = ib.Agent(policy, ARMS, **privileges(policy))
     agent.observe(agent.pull(), 0.5)
     agent.select([True, False, True])
     if not policy.privileged:
@@ -38,7 +38,7 @@ def policy_named(name):
 
 def played(draw, policy):
     """Return an agent after some rounds, with losses that are late and perhaps a retired arm."""
-    agent = ib.Agent(policy, ARMS, seed=draw.choice((0, 2**64 - 1)), **told(policy))
+    agent = ib.Agent(policy, ARMS, seed=draw.choice((0, 2**64 - 1)), **privileges(policy))
     tickets = []
     for _ in range(draw.choice((0, 1, 12, 12, 40))):
         tickets.append(agent.pull())
@@ -74,12 +74,12 @@ def play(draw, home):
     tell(f"{name} after {agent.round} rounds: {said}")
     path = home / "agent.json"
     path.write_text(json.dumps(data))
-    agent = ib.Agent.load(path, policy, **told(policy))
+    agent = ib.Agent.load(path, policy, **privileges(policy))
     where = differs(_plain(agent.to_json()), _plain(data))
     demand(where is None, OTHER, f"loaded, but not as the file says: {where}")
     play_on(draw, agent, 30)
     agent.save(path)
-    ib.Agent.load(path, policy, **told(policy))
+    ib.Agent.load(path, policy, **privileges(policy))
 
 
 def _plain(data):
@@ -91,7 +91,7 @@ def require_same(agent, path):
     """A good file is loaded, and plays like the agent that was saved."""
     try:
         agent.save(path)
-        again = ib.Agent.load(path, agent.policy, **told(agent.policy))
+        again = ib.Agent.load(path, agent.policy, **privileges(agent.policy))
     except InfluentialBanditsError as error:
         raise Failed(LOST, f"what it learnt cannot be saved and loaded: {error}") from error
     for _ in range(20):

@@ -19,13 +19,13 @@ def world(arms):
     return ib.random_instance(n_arms=arms, seed=arms)
 
 
-def told(policy, arms):
+def privileges(policy, arms):
     """What an agent has to be told besides the number of arms."""
     return {"instance": world(arms), "horizon": HORIZON} if policy.privileged else {}
 
 
 def new_agent(policy, arms, seed=0):
-    return ib.Agent(policy, arms, seed, **told(policy, arms))
+    return ib.Agent(policy, arms, seed, **privileges(policy, arms))
 
 
 def test_discovery_finds_the_policies_of_the_paper():
@@ -58,7 +58,7 @@ def test_losses_as_large_as_they_may_be_neither_stop_a_policy_nor_its_file(polic
     agent = new_agent(policy, 3)
     for n in range(200):
         agent.observe(agent.pull(), LARGEST_LOSS if n % 2 else -LARGEST_LOSS)
-    resumed = ib.Agent.from_json(agent.to_json(), policy, **told(policy, 3))
+    resumed = ib.Agent.from_json(agent.to_json(), policy, **privileges(policy, 3))
     assert resumed.select() == agent.select()
     half = 0.5 * LARGEST_LOSS  # an oracle plans with the losses after one pull of each arm
     large = ib.Instance(half * np.eye(3), [half, -half, 0.0])

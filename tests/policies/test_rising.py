@@ -13,7 +13,7 @@ LATEST = pytest.mark.parametrize("latest", [0, 6])
 LOSSES = random_losses(300, ARMS, seed=4)
 
 
-def blocks(n, epsilon):
+def recent_window(n, epsilon):
     """h, the largest power of two up to ε·n, and e, the largest multiple of h up to n."""
     h = 1
     while 2 * h <= epsilon * n:
@@ -33,7 +33,7 @@ def rule_of(epsilon, extrapolate):
         ready = [epsilon * len(losses) >= 1 for losses in seen]
 
         def index(arm):
-            h, e = blocks(len(seen[arm]), epsilon)
+            h, e = recent_window(len(seen[arm]), epsilon)
             return extrapolate(t, h, e, seen[arm]) - width(t, h, e, 2.5, NOISE)
 
         return unseen_first(ready, pulls, index)
@@ -79,7 +79,7 @@ def test_rless_ucb_extrapolates_to_the_round(epsilon, latest):
 
 def test_windows_are_those_of_the_paper_whenever_it_allows_a_power_of_two():
     for h in (1, 2, 4, 64):
-        assert blocks(4 * h, 0.25) == (math.floor(0.25 * 4 * h), 4 * h)
+        assert recent_window(4 * h, 0.25) == (math.floor(0.25 * 4 * h), 4 * h)
 
 
 @pytest.mark.parametrize("code", [ib.REdUCB, ib.RLessUCB])

@@ -68,6 +68,15 @@ def test_importing_gymnasium_after_the_package_registers_with_the_first_name_in_
     assert run(script.format(NAME)) == ["7"]
 
 
+def test_the_module_that_is_named_registers_whatever_was_imported_and_used_before():
+    script = (
+        "import influential_bandits as ib; instance = ib.counterexample(); import gymnasium; "
+        "env = gymnasium.make('influential_bandits.world.gym:{}', instance=instance, horizon=7); "
+        "print(env.unwrapped.horizon)"
+    )
+    assert run(script.format(NAME)) == ["7"]
+
+
 def test_the_package_does_not_import_gymnasium_by_itself():
     script = (
         "import sys, influential_bandits as ib; ib.Environment(ib.counterexample()); "

@@ -59,10 +59,10 @@ class Archive:
             if there[0]:
                 self.names = _files(self.path)
             else:
-                self._zip = self._opened()
+                self._zip = self._open_zip()
                 self.names = [name for name in self._zip.namelist() if not name.endswith("/")]
 
-    def _opened(self) -> zipfile.ZipFile:
+    def _open_zip(self) -> zipfile.ZipFile:
         try:
             return zipfile.ZipFile(self.path)
         except zipfile.BadZipFile:

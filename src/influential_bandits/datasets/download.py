@@ -52,28 +52,10 @@ def download(
 ) -> Path:
     """Download a file; with an md5 sum, an attempt that broke off, even of an earlier day, goes on.
 
-    Bytes go to ``target.part``. The target appears at the end, whole and verified.
-
-    Parameters
-    ----------
-    url : str
-        Of http or https; redirections are followed, but not from https to http.
-    target : path
-        Its folder is made if need be. A file that is there already stays as it is if it has the md5
-        sum, or if none was given; else it is replaced.
-    md5 : str, optional
-        The sum that the file must have.
-    progress : bool, optional
-        Show a progress bar: True at once, False never, None if it takes long.
-    waits : sequence of float
-        Seconds to wait before each new attempt when the connection breaks.
-    timeout : float
-        Seconds without a byte after which a connection counts as broken.
-
-    Returns
-    -------
-    Path
-        The target.
+    Bytes go to ``target.part``. The target appears at the end, whole and verified, in a folder that
+    is made if need be. One that is there already stays if it has the md5 sum, or if none is given;
+    else it is replaced. Redirections are followed, but not from https to http. Each new attempt
+    waits as long as ``waits`` says; ``timeout`` is in seconds without a byte.
 
     Examples
     --------

@@ -82,19 +82,11 @@ def write_histories(
     initial_losses: Floats,
     interactions: Floats,
 ) -> None:
-    """Fill in the events of instances first, first + 1, …; their truth too, where there is room.
+    """Fill in the events of instances first, first + 1, …, and what they were drawn from.
 
-    Parameters
-    ----------
-    model : Model
-    first : int
-        Number of the first instance.
-    offsets : array (instances + 1,) of int64
-        Where each history begins in the three arrays of events.
-    arm, loss, time : arrays (events,)
-        Filled in.
-    initial_losses, interactions : arrays (instances, arms) and (instances, arms, arms)
-        Filled in, unless they have no rows.
+    Histories begin at ``offsets`` (instances + 1,) in ``arm``, ``loss`` and ``time`` (events,). Of
+    ``initial_losses`` (instances, arms) and ``interactions`` (instances, arms, arms), those without
+    rows are not wanted.
     """
     arms = model.initial_loss.size
     person = Person(

@@ -98,7 +98,7 @@ class PlantedTruth:
 
 
 def synthetic_log(
-    instances: int = 100,
+    n_instances: int = 100,
     events: int | str | npt.ArrayLike = 200,
     n_arms: int = 5,
     *,
@@ -129,7 +129,7 @@ def synthetic_log(
 
     Parameters
     ----------
-    instances : int
+    n_instances : int
         How many histories; the first ones do not depend on how many there are.
     events : int, array (instances,) of int, or "movielens"
         Lengths of the histories. "movielens" draws 20 + a lognormal number, 159 on average: about
@@ -210,11 +210,11 @@ def synthetic_log(
         gap=gap,
         seed=seed,
     )
-    return _draw(truth, 0, _check_offsets(instances, events, truth.seed), execution)
+    return _draw(truth, 0, _check_offsets(n_instances, events, truth.seed), execution)
 
 
 def synthetic_parts(
-    instances: int = 100,
+    n_instances: int = 100,
     events: int | str | npt.ArrayLike = 200,
     n_arms: int = 5,
     *,
@@ -238,7 +238,7 @@ def synthetic_parts(
     """
     size = whole_number("events_per_part", events_per_part, 1)
     truth = _check_truth(n_arms, **settings)
-    offsets = _check_offsets(instances, events, truth.seed)
+    offsets = _check_offsets(n_instances, events, truth.seed)
     return (
         _draw(truth, start, offsets[start : stop + 1] - offsets[start], execution)
         for start, stop in _ranges(offsets, size)
@@ -270,13 +270,14 @@ def planted_interaction(n_arms: int, strength: float, seed: int = 0) -> Floats:
     return scale * random_instance(n_arms, seed).interaction.to_dense()
 
 
+@dataclasses.dataclass(eq=False)
 class _Histories:
     """Neighbouring instances, drawn in one step into the columns that they are given."""
 
-    def __init__(
-        self, model: Model, first: int, offsets: Ints, columns: tuple[npt.NDArray[Any], ...]
-    ) -> None:
-        self.model, self.first, self.offsets, self.columns = model, first, offsets, columns
+    model: Model
+    first: int
+    offsets: Ints
+    columns: tuple[npt.NDArray[Any], ...]
 
     def __getstate__(self) -> dict[str, Any]:
         """Send no empty columns to other processes."""
@@ -314,7 +315,7 @@ def _draw(
         ) from None
     losses = np.empty((count if count * arms <= KEPT_NUMBERS else 0, arms))
     matrices = np.empty((count if count * arms**2 <= KEPT_NUMBERS else 0, arms, arms))
-    model, tasks = _model(truth), []
+    model, tasks = _as_model(truth), []
     for start, stop in _ranges(offsets, EVENTS_PER_TASK):
         mine = slice(offsets[start], offsets[stop])
         columns = (arm[mine], loss[mine], time[mine], losses[start:stop], matrices[start:stop])
@@ -341,7 +342,7 @@ def _draw(
     )
 
 
-def _model(truth: PlantedTruth) -> Model:
+def _as_model(truth: PlantedTruth) -> Model:
     """Return the truth as compiled code sees it."""
     with np.errstate(divide="ignore"):  # log 0 = −∞: an arm that is never drawn
         log_popularity = np.log(truth.popularity)
@@ -377,9 +378,9 @@ def _ranges(offsets: Ints, events: int) -> Iterator[tuple[int, int]]:
         start = stop
 
 
-def _check_offsets(instances: object, events: int | str | npt.ArrayLike, seed: int) -> Ints:
+def _check_offsets(n_instances: object, events: int | str | npt.ArrayLike, seed: int) -> Ints:
     """Return where each history begins, (instances + 1,)."""
-    count = whole_number("instances", instances, 1, 2**31)
+    count = whole_number("n_instances", n_instances, 1, 2**31)
     offsets = np.zeros(count + 1, np.int64)
     if isinstance(events, str):
         if events != "movielens":

@@ -29,6 +29,7 @@ from influential_bandits.errors import (
     ClusterLost,
     InfluentialBanditsError,
     InvalidInput,
+    MissingFile,
     TaskLost,
 )
 from influential_bandits.execution.base import Attempt, Execution, Outcome, Task, Work, attempt
@@ -135,7 +136,7 @@ class DaskExecution(Execution):
         if "://" not in scheduler:
             address = _address_in(scheduler) if Path(scheduler).is_file() else f"tcp://{scheduler}"
             if ":" not in scheduler and not Path(scheduler).is_file():
-                raise InvalidInput(
+                raise MissingFile(
                     "scheduler must be an address such as tcp://host:8786, or the path of a "
                     f"scheduler file that exists, got {scheduler!r}"
                 )
@@ -294,8 +295,7 @@ class DaskExecution(Execution):
         result = self._result(future)
         self._release(future)
         if progress is not None:
-            progress.done += 1
-            progress.show()
+            progress.count_one()
         return result
 
     def _result(self, future: Any) -> Any:

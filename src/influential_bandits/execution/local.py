@@ -238,8 +238,7 @@ def map_in_order(
 def _next(waiting: deque[Future[Any]], progress: Progress | None) -> Any:
     result = waiting.popleft().result()
     if progress is not None:
-        progress.done += 1
-        progress.show()
+        progress.count_one()
     return result
 
 

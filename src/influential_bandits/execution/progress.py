@@ -59,6 +59,11 @@ class Progress:
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], completed=self.done)
 
+    def count_one(self) -> None:
+        """Count one more as done."""
+        self.done += 1
+        self.show()
+
     def close(self) -> None:
         """Remove the bar."""
         if self._bar is not None:

@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from influential_bandits.checks import optional_module
 from influential_bandits.errors import Unfinished
+from influential_bandits.learning.solvers.estimates import InstanceFits
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.piece_store import PieceStore, require_same_settings
 
-__all__ = ["InstanceFolder", "PartFit"]
-
-
-class PartFit(NamedTuple):
-    """The coefficients of the instances of one partition."""
-
-    instances: tuple[str, ...]
-    coefficients: Floats  # (instances, kept)
-    unconstrained: Floats  # (instances, kept): the same without the cone
-    errors: Floats  # (instances, kept)
-    noise: Floats  # (instances,)
-    gap: Floats  # (instances,)
-    determined: bool
+__all__ = ["InstanceFolder"]
 
 
 class InstanceFolder:
@@ -44,23 +33,31 @@ class InstanceFolder:
         """Tell whether a partition is finished: of this code, this population, these events."""
         return self._pieces.has(_name(number), state)
 
-    def write(self, number: int, fit: PartFit, state: str, name: str, names: list[str]) -> None:
-        """Write a finished partition."""
+    def write(
+        self,
+        number: int,
+        labels: list[str],
+        fits: InstanceFits,
+        state: str,
+        name: str,
+        names: list[str],
+    ) -> None:
+        """Write a finished partition: its instances, and the coefficients that differ."""
         pyarrow = optional_module("pyarrow")
         columns = {
-            "instance": pyarrow.array(fit.instances, pyarrow.string()),
-            "coefficients": _lists(pyarrow, fit.coefficients),
-            "standard_errors": _lists(pyarrow, fit.errors),
-            "noise": fit.noise,
-            "gap": fit.gap,
+            "instance": pyarrow.array(labels, pyarrow.string()),
+            "coefficients": _lists(pyarrow, fits.coefficients),
+            "standard_errors": _lists(pyarrow, fits.errors),
+            "noise": fits.noise,
+            "gap": fits.gap,
         }
-        if not np.array_equal(fit.coefficients, fit.unconstrained):
-            columns["unconstrained"] = _lists(pyarrow, fit.unconstrained)
-        about = {"partition": name, "coefficients": names, "determined": fit.determined}
+        if not np.array_equal(fits.coefficients, fits.free):
+            columns["unconstrained"] = _lists(pyarrow, fits.free)
+        about = {"partition": name, "coefficients": names, "determined": fits.determined}
         self._pieces.write(_name(number), pyarrow.table(columns), about, state)
 
-    def read(self, number: int, state: str, kept: int) -> PartFit:
-        """Read a finished partition, of whose coefficients so many are kept."""
+    def read(self, number: int, state: str, kept: int) -> InstanceFits:
+        """Read the fits of a finished partition, of whose coefficients so many are kept."""
         found = self._pieces.read(_name(number), state)
         if found is None:
             raise Unfinished(
@@ -74,8 +71,7 @@ class InstanceFolder:
             return table[name].combine_chunks().flatten().to_numpy().reshape(rows)
 
         free = "unconstrained" if "unconstrained" in table.column_names else "coefficients"
-        return PartFit(
-            tuple(table["instance"].to_pylist()),
+        return InstanceFits(
             lists("coefficients"),
             lists(free),
             lists("standard_errors"),

@@ -26,7 +26,7 @@ from influential_bandits.learning.fitting import (
     fit_population,
     store_fit,
 )
-from influential_bandits.learning.instance_folder import InstanceFolder, PartFit
+from influential_bandits.learning.instance_folder import InstanceFolder
 from influential_bandits.learning.loss_model import LossModel
 from influential_bandits.learning.model_files import plain_settings
 from influential_bandits.learning.models import InfluenceModel
@@ -51,19 +51,12 @@ from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.fingerprints import package_digest
 from influential_bandits.piece_store import require_writable
 
-__all__ = ["PartitionedFit", "choose_and_fit_partitions", "fit_partitions"]
+__all__ = ["choose_and_fit_partitions", "fit_partitions"]
 
 FOLDER = "instances"
 UNFINISHED = "unfinished"  # folder of what a fit found out before it comes to the instances
 TUNING_EVENTS = 1_000_000  # of the sample that memory and ridge are chosen on
 PLAIN = (str, int, float, bool, type(None))
-
-
-class PartitionedFit(NamedTuple):
-    """A model of the population, and what to say about how it was made."""
-
-    model: Any
-    notes: list[str]
 
 
 def fit_partitions(
@@ -163,8 +156,8 @@ def choose_and_fit_partitions(
     out: Path,
     settings: Sequence[str] = ("memory", "ridge"),
     execution: Execution | int | None = None,
-) -> PartitionedFit:
-    """Choose settings on a sample of histories, and fit the model (:func:`fit_partitions`)."""
+) -> tuple[InfluenceModel, list[str]]:
+    """Choose settings on a sample, and fit (:func:`fit_partitions`); say how in the notes."""
     where = resolve_execution(execution)
     require_writable(out.parent)
     model.check_settings()
@@ -181,7 +174,7 @@ def choose_and_fit_partitions(
         )
     fit_partitions(model, log, out, where, scan=scan)
     notes.append(f"The {scan.sums.instances:,} instances are in {out.parent / FOLDER}.")
-    return PartitionedFit(model, notes)
+    return model, notes
 
 
 def _fit_parts(
@@ -206,16 +199,19 @@ def _fit_parts(
         if outcome.error is not None:
             yield number, f"{name_part(part, number)}: {outcome.error}"
         else:
-            folder.write(number, outcome.result, state[number], name_part(part, number), names)
-        bar.done += 1
-        bar.show()
+            labels, fits = outcome.result
+            name = name_part(part, number)
+            folder.write(number, labels, fits, state[number], name, names)
+        bar.count_one()
 
 
-def _fit_part(task: tuple[int, Any], threads: int | None, work: Any, kept: int) -> PartFit:
+def _fit_part(
+    task: tuple[int, Any], threads: int | None, work: Any, kept: int
+) -> tuple[list[str], InstanceFits]:
     """Fit the instances of a partition, task = (number, partition); can be sent away."""
     labels, fits = fit_instances(work, [load_part(task[1])], LocalExecution(threads))
     own, free, errors = (column[:, :kept].copy() for column in fits[:3])
-    return PartFit(tuple(labels), own, free, errors, fits.noise, fits.gap, fits.determined)
+    return labels, fits._replace(coefficients=own, free=free, errors=errors)
 
 
 def _name_coefficients(model: LossModel, kept: int) -> list[str]:
@@ -268,7 +264,7 @@ class _Moments(NamedTuple):
     undetermined: int  # partitions whose statistics do not determine the interaction
 
 
-def _store_population(model: LossModel, fit: PopulationFit, parts: Iterable[PartFit]) -> None:
+def _store_population(model: LossModel, fit: PopulationFit, parts: Iterable[InstanceFits]) -> None:
     """Give the model its population; the fits are read once, in order, one at a time."""
     size, kept = model.design_.size, fit.kept
     remaining = iter(parts)
@@ -282,7 +278,7 @@ def _store_population(model: LossModel, fit: PopulationFit, parts: Iterable[Part
     )
     gaps = []
 
-    def moments(part: PartFit) -> _Moments:
+    def moments(part: InstanceFits) -> _Moments:
         gaps.append(float(part.gap.max(initial=0.0)))
         return _moments(part, centre)
 
@@ -307,10 +303,10 @@ def _store_population(model: LossModel, fit: PopulationFit, parts: Iterable[Part
     model.gap_ = max(gaps)
 
 
-def _moments(part: PartFit, centre: Floats) -> _Moments:
-    own, free = part.coefficients - centre, part.unconstrained - centre
+def _moments(part: InstanceFits, centre: Floats) -> _Moments:
+    own, free = part.coefficients - centre, part.free - centre
     return _Moments(
-        len(part.instances),
+        len(part.noise),
         own.sum(axis=0),
         own.T @ own,
         free.sum(axis=0),

@@ -26,14 +26,7 @@ def per_state_excess(
     """Return Σ (loss of the pulled arm − smallest loss in that state) up to each checkpoint.
 
     The paper (Sec. 2) warns of taking this for regret: an early mistake that raises all later
-    losses does not show in it.
-
-    Parameters
-    ----------
-    instance : Instance
-    choices : array (rounds,)
-        The arms that were pulled.
-    checkpoints : array (checkpoints,)
+    losses does not show in it. ``choices`` (rounds,) are the arms that were pulled.
 
     Examples
     --------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -279,25 +280,20 @@ def _chains(
             )
 
 
+@dataclass(eq=False)
 class _Chain:
     """A batch of runs in one world, played step by step until the horizon."""
 
-    def __init__(
-        self,
-        policy: Policy,
-        instance: Instance,
-        layout: Layout,
-        noise: Noise,
-        seeds: npt.NDArray[np.uint64],
-        number: int,
-        row: int,
-        output: Output,
-        horizon: int,
-        scenario: Scenario | None,
-    ) -> None:
-        self.policy, self.instance, self.layout, self.noise = policy, instance, layout, noise
-        self.seeds, self.number, self.row = seeds, number, row
-        self.output, self.horizon, self.scenario = output, horizon, scenario
+    policy: Policy
+    instance: Instance
+    layout: Layout
+    noise: Noise
+    seeds: npt.NDArray[np.uint64]
+    number: int  # of the instance
+    row: int  # of the first seed among all
+    output: Output
+    horizon: int
+    scenario: Scenario | None
 
     def steps(self) -> Iterable[int]:
         """Play; yield the number of rounds done after each step."""

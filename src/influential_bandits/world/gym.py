@@ -53,7 +53,7 @@ class InfluentialBanditEnv(gymnasium.Env[Observation, np.int64]):
     Examples
     --------
     >>> import gymnasium, influential_bandits as ib
-    >>> name = "influential_bandits:InfluentialBandit-v0"
+    >>> name = "influential_bandits.world.gym:InfluentialBandit-v0"
     >>> env = gymnasium.make(name, instance=ib.counterexample(), horizon=2)
     >>> observation, info = env.reset(seed=0)
     >>> info["expected_losses"]
@@ -130,7 +130,7 @@ class InfluentialBanditVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
     Examples
     --------
     >>> import gymnasium, influential_bandits as ib
-    >>> name = "influential_bandits:InfluentialBandit-v0"
+    >>> name = "influential_bandits.world.gym:InfluentialBandit-v0"
     >>> envs = gymnasium.make_vec(name, num_envs=3, instance=ib.counterexample(), horizon=2)
     >>> observations, infos = envs.reset(seed=0)
     >>> observations, rewards, terminated, truncated, infos = envs.step([0, 1, 1])

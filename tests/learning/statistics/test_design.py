@@ -63,7 +63,7 @@ def test_size_counts_initial_losses_controls_and_interaction(kind, size):
 
 def gram(design, log, u):
     out = np.full((design.size + 1,) * 2, np.nan)  # whatever is there is to be overwritten
-    history_gram(design, event_columns(log), u, design.size, out)
+    history_gram(design, event_columns(log), u, out)
     return out
 
 
@@ -121,7 +121,7 @@ def test_without_times_memory_goes_by_events(kind, single):
     timeless = event_columns(log)._replace(time=np.zeros(0))
     design = Design(3, kind, 0.5, 0.0, 0, 0.0, np.zeros(3))
     out = np.empty((design.size + 1,) * 2)
-    history_gram(design, timeless, 1, design.size, out)
+    history_gram(design, timeless, 1, out)
     assert (out == gram(design, log, 1)).all()
 
 

@@ -88,7 +88,7 @@ def _statistics(
     log: EventLog, design: Design, penalty: Penalty, u: int
 ) -> tuple[Floats, Floats, float]:
     gram = np.empty((design.size + 1, design.size + 1))
-    history_gram(design, event_columns(log), u, design.size, gram)
+    history_gram(design, event_columns(log), u, gram)
     number = int(log.lengths[u])
     mean = float(gram[: design.n_arms, -1].sum() / number) if log.membership.normalised else 0.0
     centre_losses(gram, design.n_arms, mean, number)

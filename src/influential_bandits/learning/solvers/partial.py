@@ -91,7 +91,7 @@ def estimate_prior(
     grams = np.empty((log.n_instances, size + 1, size + 1))
 
     def gather(u: int) -> None:
-        history_gram(design, events, u, size, grams[u])
+        history_gram(design, events, u, grams[u])
 
     list(map_in_order(gather, range(log.n_instances), threads))
     groups = _groups(design)
@@ -99,26 +99,26 @@ def estimate_prior(
     least = 1e-10 * square if square > 0.0 else 1e-12  # of the noise: a perfect fit has none
     tasks = np.array_split(np.arange(log.n_instances), max(1, log.n_instances // 16))
 
-    def improved(prior: Prior) -> Prior:
+    def improve(prior: Prior) -> Prior:
         precision: Any = np.linalg.inv(_covariance(prior, design))
 
         def expect(task: Ints) -> Any:
             return _expectation(grams[task], precision, prior.noise, prior.mean, arms)
 
         sums = [sum(column) for column in zip(*map_in_order(expect, tasks, threads), strict=True)]
-        return _maximised(prior, sums, precision, groups, design, log.n_instances, len(log), least)
+        return _maximise(prior, sums, precision, groups, design, log.n_instances, len(log), least)
 
-    return _accelerated(improved, _first_guess(grams, design, effects, least))
+    return _accelerate(improve, _first_guess(grams, design, effects, least))
 
 
-def _accelerated(improved: Callable[[Prior], Prior], prior: Prior) -> Prior:
+def _accelerate(improve: Callable[[Prior], Prior], prior: Prior) -> Prior:
     """Repeat EM with extrapolation (SQUAREM): variances near zero would take it hundreds of rounds.
 
     After two rounds, the logarithms of the variances go on along the way they went.
     """
     for round_ in range(ROUNDS):
-        once = improved(prior)
-        twice = improved(once)
+        once = improve(prior)
+        twice = improve(once)
         first, second, third = (np.log(np.array(p[2:8])) for p in (prior, once, twice))
         step = second - first
         bend = (third - second) - step
@@ -129,7 +129,7 @@ def _accelerated(improved: Callable[[Prior], Prior], prior: Prior) -> Prior:
         stretch = float(np.clip(length, 1.0, 16.0))
         ahead = first + 2.0 * stretch * step + stretch**2 * bend
         values = np.exp(np.clip(ahead, third - 5.0, third + 5.0))
-        prior = improved(twice._replace(**dict(zip(VARIANCES, values.tolist(), strict=True))))
+        prior = improve(twice._replace(**dict(zip(VARIANCES, values.tolist(), strict=True))))
     return prior._replace(rounds=ROUNDS, settled=False)
 
 
@@ -187,7 +187,7 @@ def _expectation(
     return gained, rights, squares, losses, errors
 
 
-def _maximised(
+def _maximise(
     prior: Prior,
     sums: list[Any],
     precision: Floats,
@@ -241,82 +241,55 @@ def posterior_work(
         covariance = _covariance(prior, design)
         precision: Any = np.linalg.inv(covariance)
     unsure = np.maximum(np.diag(prior.covariance), 0.0) / np.diag(covariance) ** 2
-    return partial(
-        compute_posteriors,
-        design=design,
-        definite=definite,
-        precision=precision,
-        covariance=covariance,
-        unsure=unsure,
-        mean=prior.mean,
-        noise=prior.noise,
-    )
+    population = _Population(prior.mean, precision, covariance, unsure, prior.noise)
+    return partial(_compute_posteriors, design=design, definite=definite, population=population)
 
 
-def compute_posteriors(
-    log: EventLog,
-    design: Design,
-    definite: bool,
-    precision: Floats,
-    covariance: Floats,
-    unsure: Floats,
-    mean: Floats,
-    noise: float,
+class _Population(NamedTuple):
+    """The prior as compiled code sees it."""
+
+    mean: Floats  # (size,)
+    precision: Floats  # (size, size)
+    covariance: Floats  # (size, size)
+    unsure: Floats  # (size,): variance of the mean relative to the squared prior variance
+    noise: float  # σ²
+
+
+def _compute_posteriors(
+    log: EventLog, design: Design, definite: bool, population: _Population
 ) -> InstanceFits:
     """Return the posterior of each instance of a part."""
-    coefficients, free, errors, deviation, gap = allocate_fits(log.n_instances, design.size)
-    deviation[:] = np.sqrt(noise)
-    _posterior_range(
-        design,
-        event_columns(log),
-        0,
-        log.n_instances,
-        definite,
-        precision,
-        covariance,
-        unsure,
-        mean,
-        noise,
-        design.size,
-        coefficients,
-        free,
-        errors,
-        gap,
-    )
-    return InstanceFits(coefficients, free, errors, deviation, gap, True)
+    out = coefficients, free, errors, deviation, gap = allocate_fits(log.n_instances, design.size)
+    deviation[:] = np.sqrt(population.noise)
+    events = event_columns(log)
+    _fill_posteriors(design, events, definite, population, coefficients, free, errors, gap)
+    return InstanceFits(*out, True)
 
 
 @kernel
-def _posterior_range(
+def _fill_posteriors(
     design: Design,
     events: Events,
-    low: int,
-    high: int,
     definite: bool,
-    precision: Floats,
-    covariance: Floats,
-    unsure: Floats,
-    mean: Floats,
-    noise: float,
-    size: int,
+    population: _Population,
     coefficients: Floats,
     free: Floats,
     errors: Floats,
     gap: Floats,
 ) -> None:
-    """Fill the posteriors of instances low … high − 1.
+    """Fill the posteriors of all instances.
 
-    ``unsure`` is the variance of the population's mean relative to the squared prior variance: what
-    a posterior takes over from its prior, it takes over with the prior's own error.
+    What a posterior takes over from its prior, it takes over with the prior's own error.
     """
-    arms = design.n_arms
+    mean, precision, covariance, unsure, noise = population
+    arms, size = design.n_arms, mean.size
     start = arms + design.controls
     gram = np.empty((size + 1, size + 1))
     active = np.empty(size, np.int64)
     variances = np.diag(covariance)
     prior_errors = np.sqrt(variances + unsure * variances**2)
-    for u in range(low, high):
-        history_gram(design, events, u, size, gram)
+    for u in range(events.offsets.size - 1):
+        history_gram(design, events, u, gram)
         used = 0
         for a in range(size):
             # Entries of the interaction that never came up stay at their prior.
@@ -342,11 +315,11 @@ def _posterior_range(
             errors[u, chosen[a]] = np.sqrt(own[a] + unsure[chosen[a]] * own[a] ** 2)
         coefficients[u] = free[u]
         if definite and size > start:
-            gap[u] = _made_definite(H, lower, right, mean, arms, start, coefficients[u])
+            gap[u] = _make_definite(H, lower, right, mean, arms, start, coefficients[u])
 
 
 @kernel
-def _made_definite(
+def _make_definite(
     H: Any, lower: Any, right: Floats, mean: Floats, arms: int, start: int, out: Floats
 ) -> float:
     """Find the most likely coefficients whose interaction is positive semi-definite."""

@@ -96,7 +96,7 @@ def solve_psd(S: Array, h: Array, size: int, tolerance: float) -> PsdSolution:
     PsdSolution
     """
     scale = _equilibration(S, size)
-    S = _scaled(S, scale)
+    S = _scale(S, scale)
     h = h * scale
     lower = np.linalg.cholesky(S)
     upper = np.ascontiguousarray(lower.T)
@@ -104,7 +104,7 @@ def solve_psd(S: Array, h: Array, size: int, tolerance: float) -> PsdSolution:
     bottom = -0.5 * h @ a  # the minimum without the cone
     A = smat(a, size)
     if np.linalg.eigvalsh(A)[0] >= 0.0:
-        return PsdSolution(_unscaled(A, scale, size), bottom, 0.0, 0)
+        return PsdSolution(_unscale(A, scale, size), bottom, 0.0, 0)
 
     A = _positive_part(A)
     Z = _positive_part(smat(S @ svec(A) - h, size))
@@ -125,12 +125,12 @@ def solve_psd(S: Array, h: Array, size: int, tolerance: float) -> PsdSolution:
         A, Z, moved = _newton_step(S, size, A, Z, image - h - z)
         if moved < 1e-9:
             break
-    gap = max(best_gap, 0.0) + _rounding(S, h, best, Z)
-    return PsdSolution(_unscaled(best, scale, size), best_value, gap, iterations)
+    gap = max(best_gap, 0.0) + _bound_rounding(S, h, best, Z)
+    return PsdSolution(_unscale(best, scale, size), best_value, gap, iterations)
 
 
 @kernel
-def _rounding(S: Array, h: Array, A: Array, Z: Array) -> float:
+def _bound_rounding(S: Array, h: Array, A: Array, Z: Array) -> float:
     """Bound the rounding errors of the objective and of its lower bound."""
     a = np.abs(svec(A))
     terms = (a * np.sqrt(np.diag(S))).sum() ** 2 + np.abs(h) @ a
@@ -255,7 +255,7 @@ def _positive_part(matrix: Array) -> Array:
 
 
 @kernel
-def _scaled(S: Array, scale: Array) -> Array:
+def _scale(S: Array, scale: Array) -> Array:
     out = np.empty_like(S)
     for i in range(scale.size):
         for j in range(scale.size):
@@ -319,7 +319,7 @@ def _equilibration(S: Array, size: int) -> Array:
 
 
 @kernel
-def _unscaled(A: Array, scale: Array, size: int) -> Array:
+def _unscale(A: Array, scale: Array, size: int) -> Array:
     return smat(svec(A) * scale, size)
 
 

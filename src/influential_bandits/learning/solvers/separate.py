@@ -27,15 +27,12 @@ __all__ = ["estimate_lone_covariance", "fit_separately"]
 def fit_separately(log: EventLog, design: Design, definite: bool, penalty: Penalty) -> InstanceFits:
     """Fit each instance of a part on its own."""
     out = allocate_fits(log.n_instances, design.size)
-    determined = _fit_range(
+    determined = _fit_histories(
         design,
         event_columns(log),
-        0,
-        log.n_instances,
         definite,
         *penalty,
         log.membership.normalised,
-        design.size,
         *out,
     )
     return InstanceFits(*out, bool(determined))
@@ -50,31 +47,28 @@ def estimate_lone_covariance(
 
 
 @kernel
-def _fit_range(
+def _fit_histories(
     design: Design,
     events: Events,
-    low: int,
-    high: int,
     definite: bool,
     ridge: float,
     shrinkage: float,
     normalised: bool,
-    size: int,
     coefficients: Floats,
     free: Floats,
     errors: Floats,
     noise: Floats,
     gap: Floats,
 ) -> bool:
-    """Fit instances low … high − 1; return whether their statistics determine the interaction."""
-    arms = design.n_arms
+    """Fit all instances; return whether their statistics determine the interaction."""
+    arms, size = design.n_arms, coefficients.shape[1]
     gram = np.empty((size + 1, size + 1))
     determined = True
-    for u in range(low, high):
+    for u in range(events.offsets.size - 1):
         number = events.offsets[u + 1] - events.offsets[u]
         if number == 0:
             continue
-        history_gram(design, events, u, size, gram)
+        history_gram(design, events, u, gram)
         mean = gram[:arms, size].sum() / number if normalised else 0.0
         centre_losses(gram, arms, mean, number)
         weights = penalty_weights(design, gram, number, ridge, shrinkage)
@@ -97,7 +91,7 @@ def _inverse_of(
 ) -> Floats:
     """Return H⁻¹ of an instance, H = Gram matrix + penalty."""
     gram = np.empty((size + 1, size + 1))
-    history_gram(design, events, u, size, gram)
+    history_gram(design, events, u, gram)
     number = events.offsets[u + 1] - events.offsets[u]
     weights = penalty_weights(design, gram, number, ridge, shrinkage)
     out: Floats = np.zeros((size, size))

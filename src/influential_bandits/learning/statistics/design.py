@@ -243,9 +243,9 @@ def add_transposed(out: Floats) -> None:
 
 
 @kernel
-def history_gram(design: Design, events: Events, u: int, size: int, out: Floats) -> None:
+def history_gram(design: Design, events: Events, u: int, out: Floats) -> None:
     """Fill the Gram matrix of one history: Σ (x, y)(x, y)ᵀ, (size + 1, size + 1), symmetric."""
-    arms = design.n_arms
+    arms, size = design.n_arms, out.shape[0] - 1
     counts = np.zeros(arms)
     index, value = np.empty(size + 2, np.int64), np.empty(size + 2)
     dense = np.zeros(size)

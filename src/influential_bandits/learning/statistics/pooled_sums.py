@@ -260,7 +260,7 @@ def _add_grams(
     for u in range(low, high):
         if events.offsets[u] == events.offsets[u + 1]:
             continue
-        history_gram(design, events, u, size, gram)
+        history_gram(design, events, u, gram)
         out += gram
         rows = np.ascontiguousarray(gram[:arms])
         own = _precision(rows[:, :arms], spread, common)

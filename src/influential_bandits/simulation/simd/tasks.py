@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, cast
 
@@ -125,43 +126,23 @@ def _pays(runs: int, lanes: int, threads: int) -> bool:
     return -(-groups // threads) * GROUP_COST < -(-runs // threads)
 
 
+@dataclass(eq=False)
 class LaneTask:
-    """Some runs of all, played in lanes group after group, step by step until the horizon.
+    """Some runs of all, played in lanes group after group, step by step until the horizon."""
 
-    Parameters
-    ----------
-    policy : LCB or InfluentialLCB
-    instances : sequence of Instance
-        Dense, with memory 1.
-    noise : Noise
-        Not recorded.
-    seeds : array (seeds,) of uint64
-    numbers : array (instances,) of uint64
-    runs : range
-        Which runs are played here: run n has instance n // seeds and seed n % seeds.
-    counts : array (runs, checkpoints, arms)
-        Where the results of these runs go.
-    checkpoints : array (checkpoints,)
-        Increasing rounds.
-    horizon : int
-    """
+    policy: Policy  # LCB or InfluentialLCB
+    instances: Sequence[Instance]  # dense, with memory 1
+    noise: Noise  # not recorded
+    seeds: Words  # (seeds,)
+    numbers: Words  # (instances,)
+    runs: range  # those played here: run n has instance n // seeds and seed n % seeds
+    counts: Ints  # (runs, checkpoints, arms): where the results of these runs go
+    checkpoints: Ints  # (checkpoints,), increasing rounds
+    horizon: int
 
-    def __init__(
-        self,
-        policy: Policy,
-        instances: Sequence[Instance],
-        noise: Noise,
-        seeds: Words,
-        numbers: Words,
-        runs: range,
-        counts: Ints,
-        checkpoints: Ints,
-        horizon: int,
-    ) -> None:
-        self.policy, self.instances, self.noise = policy, instances, noise
-        self.seeds, self.numbers, self.runs = seeds, numbers, runs
-        self.counts, self.checkpoints, self.horizon = counts, checkpoints, horizon
-        self.n_arms = instances[0].n_arms
+    def __post_init__(self) -> None:
+        """Count arms and lanes."""
+        self.n_arms = self.instances[0].n_arms
         self.lanes = lanes_for(self.n_arms)
 
     def steps(self) -> Iterable[int]:

@@ -6,7 +6,7 @@ import inspect
 import os
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -91,7 +91,7 @@ class Family:
 
     name: str
     description: str
-    make: Callable[[int], Instance]
+    make: Callable[[int], Instance] = field(repr=False)
     instances: int = 30
     largest_horizon: int = 10**5
     noise: Noise = UNIT

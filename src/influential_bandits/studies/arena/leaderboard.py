@@ -29,7 +29,6 @@ them.
 AGAINST = {
     "relaxation": "regret against the certified optimum over real counts",
     "lower bound": "loss beyond the proved lower bound for fading memory",
-    "best schedule found": "loss beyond the best periodic schedule that a search found",
 }
 
 

@@ -63,7 +63,7 @@ def compute_standings(
     mean = values.mean(axis=1)
     means = resample_means(values, resamples)
 
-    lowest = np.array([_find_lowest(mean[:, h], contender) for h in range(len(marks))])
+    lowest = np.argmin(np.where(contender[:, None], mean, np.inf), axis=0)
     every = np.arange(len(marks))
     of_lowest = means[lowest, :, every].T[None]  # (1, resamples, horizons)
     differences = find_interval(means - of_lowest, mean - mean[lowest, every])
@@ -95,10 +95,6 @@ def compute_standings(
         _fit_own_slopes(marks, values),
         np.quantile(values / marks, TAILS, axis=1),
     )
-
-
-def _find_lowest(mean: Floats, contender: npt.NDArray[np.bool_]) -> int:
-    return int(np.argmin(np.where(contender, mean, np.inf)))
 
 
 def _ratio(values: Floats, base: Floats) -> Floats:

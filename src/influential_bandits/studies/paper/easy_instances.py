@@ -117,7 +117,7 @@ def analyse(settings: EasySettings, rows: Rows) -> Analysis:
                 claim=f"median slope, {family}",
                 ours=float(np.median(table["slope"])),
                 reason=f"verdict {_most(table['verdict'])}, leaning {_most(table['leaning'])}",
-                fitted=_fitted(settings, table),
+                fitted=f"{settings.fitted_from:,} … {int(table['horizon'].max()):,}",
             )
         )
     fractions = [(tables[f"random K = {k}"]["verdict"] == "easy") for k in ARMS]
@@ -194,10 +194,6 @@ def _share(claim: str, holds: npt.NDArray[Any]) -> Finding:
 def _most(values: npt.NDArray[Any]) -> str:
     names, counts = np.unique(values, return_counts=True)
     return str(names[np.argmax(counts)])
-
-
-def _fitted(settings: EasySettings, table: Rows) -> str:
-    return f"{settings.fitted_from:,} … {int(table['horizon'].max()):,}"
 
 
 STUDY = Study(

@@ -56,7 +56,7 @@ def analyse(settings: Settings, rows: Rows) -> Analysis:
             Series(name, horizons, mean, np.maximum(mean - half, mean / 100), mean + half)
         )
         local.append(Series(name, *local_slopes(horizons, mean)))
-    findings.append(_crossing(horizons, means))
+    findings.append(_find_crossing(horizons, means))
     return Analysis(
         findings,
         [
@@ -84,7 +84,7 @@ def _reason(paper: float, interval: tuple[float, float], inside: bool) -> str:
     return "other random instances, and a range that the paper does not state"
 
 
-def _crossing(horizons: npt.NDArray[Any], means: dict[str, npt.NDArray[Any]]) -> Finding:
+def _find_crossing(horizons: npt.NDArray[Any], means: dict[str, npt.NDArray[Any]]) -> Finding:
     better = horizons[means["InfluentialLCB"] <= means["LCB"]]
     first = int(better.min()) if len(better) else None
     same = first is not None and 500 <= first <= 2000

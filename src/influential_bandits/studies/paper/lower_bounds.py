@@ -135,25 +135,25 @@ def analyse(settings: Settings, rows: Rows) -> Analysis:
     at_end = state["horizon"] == state["horizon"].max()
     ratios = (p22["value"] / p22["bound"])[p22["bound"] > 0]
     findings = [
-        _found(
+        _judge_bound(
             "LCB's n-th pull of arm 2 comes by 20·n·log n for n ≥ 19",
             held,
             float((t[late] / times["bound"][late]).max()),
             "largest t_n over the bound",
         ),
-        _found(
+        _judge_bound(
             "regret of LCB ≥ t²/(800·log² t) − t/2 on the counterexample",
             bool((p22["value"] >= p22["bound"]).all()),
             float(ratios.min()) if len(ratios) else "no horizon has a positive bound",
             "smallest regret over the bound where that is positive",
         ),
-        _found(
+        _judge_bound(
             "any policy has regret ≥ T/4 + 1/8 (Prop. 2.3)",
             bool((p23["value"] >= p23["bound"] * (1 - 1e-12)).all()),
             float((p23["value"] / p23["bound"]).min()),
             "smallest regret over the bound, over policies and horizons",
         ),
-        _found(
+        _judge_bound(
             "regret of influential LCB stays below Theorem 2.6's bound",
             worst <= 1.0,
             worst,
@@ -204,7 +204,7 @@ def analyse(settings: Settings, rows: Rows) -> Analysis:
     )
 
 
-def _found(claim: str, held: bool, ratio: float | str, what: str) -> Finding:
+def _judge_bound(claim: str, held: bool, ratio: float | str, what: str) -> Finding:
     return Finding(
         claim,
         paper="always",

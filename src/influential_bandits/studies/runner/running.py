@@ -112,14 +112,10 @@ def compute_rows(
     broken: list[Piece] = []  # pieces to be tried instance by instance
     failures = []
 
-    def count_one() -> None:
-        bar.done += 1
-        bar.show()
-
     def find_missing() -> Iterator[Piece]:
         for piece in pieces():
             if store.has(piece.name):
-                count_one()
+                bar.count_one()
             elif piece.split and any(store.has(part.name) for part in piece.split()):
                 broken.append(piece)
             else:
@@ -128,7 +124,7 @@ def compute_rows(
     try:
         bar.show()
         for piece, error in _compute_and_write(find_missing(), store, execution):
-            count_one()
+            bar.count_one()
             if error is None:
                 continue
             if piece.split is None or isinstance(error, InvalidPolicy):  # no instance's fault
