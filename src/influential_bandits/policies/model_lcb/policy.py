@@ -50,7 +50,8 @@ BOLDNESS = 4.0  # of these: how many standard deviations are hoped for
 STILL_BOLDNESS = 1.4  # the same where nothing moves, times √log(1 + t·variance/K)
 AHEAD = 10.0  # with a prior, plan for so many times the rounds played
 AFRESH = 1024  # pulls after which the spread is computed afresh, against rounding
-LAST_CHOICE = 1 << 15  # observations; by then the prior hardly counts
+SOON = 6.0  # rounds; what influence does within them decides whether looks can wait
+LAST_CHOICE = 1 << 15  # observations; by then a prior hardly counts, unless it denies influence
 LARGEST_PART = 1e140  # of the posterior: times counts, and squared, it stays finite
 LARGEST_STATE = 1e290
 EVIDENCE = 5000.0  # for a fading memory: odds of 100, σ unknown within a range of e^50
@@ -236,7 +237,7 @@ class ModelLCB(Policy):
         before = 0 if self.prior is None else self.prior.events
         seen = int((state["seen"] - known).sum())
         require_equal(state, "observations", before + seen)
-        require_range(state, "next_choice", 1, max(n_arms, 2 * LAST_CHOICE))
+        require_range(state, "next_choice", 1, max(n_arms, 2 * int(state["observations"][0])))
         self._check_choice(state)
         _check_sums(state, rounds)
 
@@ -385,7 +386,8 @@ class ModelLCB(Policy):
         s.rss[0] += surprise * surprise / alpha
         s.volume[0] += log(alpha)
         seen = s.observations[0]
-        if not c.warm and seen >= s.next_choice[0] and seen <= LAST_CHOICE and s.squares[0] > 0.0:
+        open_yet = seen <= LAST_CHOICE or s.choice[2] == evidence.NONE
+        if not c.warm and seen >= s.next_choice[0] and open_yet and s.squares[0] > 0.0:
             s.next_choice[0] = seen + max(1, seen // 2 if c.n_arms <= 10 else seen)
             _choose_prior(c, s)
         s.rss[0] = max(s.rss[0], evidence.FLOOR * s.squares[0])
@@ -456,12 +458,12 @@ def _noise(c: Any, s: Any) -> float:
 def _calm(c: Any, s: Any, t: int) -> float:
     """Return how many σ an arm's loss may be off before it is worth a look.
 
-    Losses that influence moves far can wait: their uncertainty grows, and a look later says more.
-    Where nothing moves, or influence fades before it adds up, waiting is idle.
+    Losses that a few pulls move far can wait: their uncertainty grows, and a look later says more.
+    Where hardly anything moves, or influence fades before it adds up, waiting is idle.
     """
     if s.choice[2] == evidence.NONE:
         return 0.0
-    moved = 2.0 ** float(s.choice[2]) * min(t, s.next_choice[0])  # as far as the scale was seen
+    moved = 2.0 ** float(s.choice[2]) * min(float(t), SOON)
     gamma = _memory(c, s.choice[0])
     lasting = min(1.0, 1.0 / ((1.0 - gamma) * t)) if gamma < 1.0 else 1.0
     return min(CALM, CALM * moved) * lasting
