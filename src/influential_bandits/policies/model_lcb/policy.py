@@ -17,7 +17,7 @@ from influential_bandits.numerics.compiling import inlined
 from influential_bandits.numerics.portable import log
 from influential_bandits.policies.contract import Policy, Scalar, Shape
 from influential_bandits.policies.model_lcb import marginal_likelihood as evidence
-from influential_bandits.policies.model_lcb.lookahead import plan_ahead
+from influential_bandits.policies.model_lcb.lookahead import add_later_costs, plan_ahead
 from influential_bandits.policies.model_lcb.posterior import (
     absorb,
     learn,
@@ -43,18 +43,19 @@ __all__ = ["ModelLCB"]
 
 MOST_EXACT = 24  # arms; beyond, each arm has a ray model of its own
 MEMORIES = (1.0, 0.99, 0.97, 0.9, 0.7)  # candidates; the first is the paper's
-LOG_PRIORS = math.log(5 * 21 * 21 * 22)  # candidates in all: memories, ρ_l, ρ_d, ρ_o or none
+ROTATION = 3  # number of the memory by which arms take turns while influence cannot be seen
+LOG_PRIORS = math.log(5 * 21 * 21 * 22 * 9)  # candidates: memories, ρ_l, ρ_d, ρ_o or none, ties
 PATIENCE = 64.0  # a loss that is known to so many σ is certainly not looked at for its own sake
 CALM = 5.0  # the same, for looks that promise something without proof
 BOLDNESS = 4.0  # of these: how many standard deviations are hoped for
-STILL_BOLDNESS = 1.4  # the same where nothing moves, times √log(1 + t·variance/K)
+STILL_BOLDNESS = 1.4  # the same where nothing moves, times √log(4 + t·variance/K)
 AHEAD = 10.0  # with a prior, plan for so many times the rounds played
 AFRESH = 1024  # pulls after which the spread is computed afresh, against rounding
 SOON = 6.0  # rounds; what influence does within them decides whether looks can wait
 LAST_CHOICE = 1 << 15  # observations; by then a prior hardly counts, unless it denies influence
 LARGEST_PART = 1e140  # of the posterior: times counts, and squared, it stays finite
 LARGEST_STATE = 1e290
-EVIDENCE = 5000.0  # for a fading memory: odds of 100, σ unknown within a range of e^50
+EVIDENCE = 2.1e5  # for a fading memory: odds of 100, σ within e^50, candidates that weigh 41
 
 
 @dataclass(frozen=True)
@@ -201,8 +202,8 @@ class ModelLCB(Policy):
             "unseen": ("int64", 1),
             "observations": ("int64", 1),
             "next_choice": ("int64", 1),
-            "choice": ("int64", 4),  # memory's number, exponents of ρ_l, ρ_d and ρ_o
-            "candidates": ("int64", (memories, 4)),
+            "choice": ("int64", 6),  # memory's number, exponents of ρ_l, ρ_d and ρ_o, ties
+            "candidates": ("int64", (memories, 6)),
             "squares": ("float64", 1),  # Σ loss²
             "rss": ("float64", 1),
             "volume": ("float64", 1),  # log(|D|·|Λ + D⁻¹|)
@@ -244,10 +245,12 @@ class ModelLCB(Policy):
     def _check_choice(self, state: State) -> None:
         """Raise unless memories are candidates, and exponents those of the search."""
         memories, largest = self._memories(), evidence.LARGEST
-        least = np.array([0, -largest, -largest, -largest])
-        most = np.array([memories - 1, largest, largest, largest])
-        if (state["choice"][2:] == evidence.NONE).all():
-            require_range({"choice": state["choice"][:2]}, "choice", least[:2], most[:2])
+        least = np.array([0, -largest, -largest, -largest, 0, 0])
+        tied = evidence.MOST_TIED
+        most = np.array([memories - 1, largest, largest, largest, tied, tied])
+        if (state["choice"][2:4] == evidence.NONE).all():
+            rest = [0, 1, 4, 5]
+            require_range({"choice": state["choice"][rest]}, "choice", least[rest], most[rest])
         else:
             require_range(state, "choice", least, most)
         require_range(state, "candidates", least, most)
@@ -305,14 +308,16 @@ class ModelLCB(Policy):
             arm = unseen_arm(s.seen, s.pulls, eligible)
             if arm >= 0:
                 return arm
+        costs = _count_costs(c, s, t, eligible)
         greedy = -1
         for arm in range(c.n_arms):
             if eligible is not None and not eligible[arm]:
                 continue
-            if greedy < 0 or s.mean[arm] < s.mean[greedy]:
+            if greedy < 0 or costs[arm] < costs[greedy]:
                 greedy = arm
         noise = _noise(c, s)
         calm = _calm(c, s, t)
+        rotate = _rotates(c, s)
         best = greedy
         lowest = 0.0
         certain = False
@@ -320,7 +325,7 @@ class ModelLCB(Policy):
             if eligible is not None and not eligible[arm]:
                 continue
             deviation = math.sqrt(s.variance[arm])
-            gap = s.mean[arm] - s.mean[greedy]
+            gap = costs[arm] - costs[greedy]
             promise = gap - s.radius[0] * (deviation - PATIENCE)
             if promise < 0.0:
                 if not certain or promise < lowest:
@@ -328,14 +333,17 @@ class ModelLCB(Policy):
                     lowest = promise
                 certain = True
             elif not certain:
-                bold = STILL_BOLDNESS * math.sqrt(log(1.0 + t * s.variance[arm] / c.n_arms))
+                bold = STILL_BOLDNESS * math.sqrt(log(4.0 + t * s.variance[arm] / c.n_arms))
                 bold += (BOLDNESS - bold) * (calm / CALM)
                 promise = gap - noise * bold * (deviation - calm)
+                if rotate >= 0 and promise < 0.0:
+                    promise = -1.0 / (1.0 + s.weights[arm * c.memories + rotate])
                 if promise < lowest:
                     best = arm
                     lowest = promise
         if best == greedy and (c.warm or c.horizon > 0) and s.theta.size > 0:
-            return _plan(c, s, t, eligible, greedy)
+            if _memory(c, s.choice[0]) == 1.0:
+                return _plan(c, s, t, eligible, greedy)
         return best
 
     @staticmethod
@@ -402,7 +410,10 @@ class ModelLCB(Policy):
         """The new arm gets the prior that the others have."""
         s.unseen[0] += 1
         if arm == MOST_EXACT and not c.warm:  # one too many for the exact posterior
+            s.candidates[0, 4:] = 0  # rays have no ties
             s.choice[:] = s.candidates[0]
+            _rebuild(c, s)
+        elif s.choice[4] + s.choice[5] > 0:  # it is like the others
             _rebuild(c, s)
         else:
             _lay_out_arm(c, s, arm)
@@ -543,7 +554,9 @@ def _choose_prior(c: Any, s: Any) -> None:
     memories = c.memories if exact else 0
     best, lasting, chosen = -math.inf, -math.inf, 0
     for m in range(c.memories if exact else 1):
-        most = evidence.MOST_TRIALS if m == s.choice[0] else 4  # each direction once
+        most = evidence.MOST_TRIALS if m == s.choice[0] else 4  # l1 and A once, up and down
+        if m > 0 and s.choice[0] == 0:
+            s.candidates[m, 4:] = s.candidates[0, 4:]
         value = evidence.climb(
             gram,
             moments,
@@ -561,14 +574,15 @@ def _choose_prior(c: Any, s: Any) -> None:
         if value > best:
             best, chosen = value, m
     if chosen > 0:
-        loosest = np.array([0, evidence.LARGEST, evidence.LARGEST, evidence.LARGEST])
+        loosest = np.array([0, evidence.LARGEST, evidence.LARGEST, evidence.LARGEST, 0, 0])
         _, least = evidence.evaluate(gram, moments, memories, squares, loosest, factor, solved)
         if best + 0.5 * seen * log(least / squares) < log(EVIDENCE * math.sqrt(float(seen))):
             chosen = 0
             best = lasting
     choice = s.candidates[chosen].copy()
     if chosen == 0 and not c.fixed_influence:
-        choice[2:] = evidence.NONE
+        choice[2:4] = evidence.NONE
+        choice[5] = 0
         value = evidence.support(gram, moments, memories, squares, seen, choice, factor, solved)
         if value <= best:
             choice[:] = s.candidates[0]
@@ -615,6 +629,43 @@ def _set_radius(c: Any, s: Any) -> None:
 
 
 @inlined
+def _rotates(c: Any, s: Any) -> int:
+    """Return the memory by which arms that may be equally good take turns; −1 if they need not."""
+    if s.weights.size == 0:
+        return -1
+    if _memory(c, s.choice[0]) < 1.0:
+        return s.choice[0]
+    return ROTATION if c.memories > 1 and s.choice[2] == evidence.NONE else -1
+
+
+@inlined
+def _count_costs(c: Any, s: Any, t: int, eligible: Any) -> Floats:
+    """Return each arm's mean loss and, where influence fades, what its pull costs later rounds."""
+    n_arms = c.n_arms
+    costs = np.empty(n_arms)
+    gamma = _memory(c, s.choice[0])
+    if gamma == 1.0 or s.theta.size == 0:
+        for i in range(n_arms):
+            costs[i] = s.mean[i]
+        return costs
+    interaction, initial, allowed = np.empty((n_arms, n_arms)), np.empty(n_arms), np.ones(n_arms)
+    for i in range(n_arms):
+        initial[i] = s.theta[unknowns(i)]
+        if eligible is not None and not eligible[i]:
+            allowed[i] = 0.0
+        for j in range(n_arms):
+            interaction[i, j] = s.theta[place(i, j)]
+    add_later_costs(s.mean, initial, interaction, gamma, _rounds_ahead(c, t), allowed, costs)
+    return costs
+
+
+@inlined
+def _rounds_ahead(c: Any, t: int) -> float:
+    """Return the number of rounds to plan for."""
+    return max(c.horizon - t + 1.0, 1.0) if c.horizon > 0 else AHEAD * t
+
+
+@inlined
 def _plan(c: Any, s: Any, t: int, eligible: Any, greedy: int) -> int:
     """Return the arm with the smallest mean among those that the rounds ahead have a use for."""
     n_arms = c.n_arms
@@ -625,8 +676,7 @@ def _plan(c: Any, s: Any, t: int, eligible: Any, greedy: int) -> int:
             allowed[i] = 0.0
         for j in range(n_arms):
             interaction[i, j] = s.theta[place(i, j)]
-    rounds = max(c.horizon - t + 1.0, 1.0) if c.horizon > 0 else AHEAD * t
-    plan_ahead(s.mean, interaction, rounds, allowed, plan, slope)
+    plan_ahead(s.mean, interaction, _rounds_ahead(c, t), allowed, plan, slope)
     best = -1
     for i in range(n_arms):
         if plan[i] > 0.5 and (best < 0 or s.mean[i] < s.mean[best]):
