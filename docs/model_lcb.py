@@ -1,7 +1,8 @@
 """Measure what docs/model_lcb.md says of ModelLCB: ``python docs/model_lcb.py [--quick]``.
 
 The instances are the paper's random ones (K = 3, noise N(0, 1)), numbered from 2,000,000, and those
-of the arena's fading families: settings were chosen on others. Takes about a quarter of an hour on two cores.
+of the arena's fading families: settings were chosen on others. Takes about a quarter of an hour on
+two cores.
 """
 
 from __future__ import annotations
@@ -164,7 +165,9 @@ def fading(size: float) -> Iterator[str]:
         bound = np.array([[ib.fading_lower_bound(w, t) for t in horizons] for w in worlds])
         rows = {"best schedule found": scheduled(worlds, horizons)}
         for name, sd in (("(l1, A) known", 1e-9), ("warm, every entry ± σ/20", 0.05)):
-            rows[name] = np.array([informed(w, n, family, sd, horizons) for n, w in enumerate(worlds)])
+            rows[name] = np.array(
+                [informed(w, n, family, sd, horizons) for n, w in enumerate(worlds)]
+            )
         for policy in (
             ib.ModelLCB(),
             ib.Uniform(),
@@ -192,7 +195,9 @@ def informed(
     sigma = getattr(family.noise, "sigma", 0.35)  # that of clicks
     arms, draw = world.n_arms, np.random.default_rng(number)
     error = sd * sigma * draw.normal(size=(arms, arms + 1))
-    matrix = world.interaction.to_dense() + np.tril(error[:, :arms]) + np.tril(error[:, :arms], -1).T
+    matrix = (
+        world.interaction.to_dense() + np.tril(error[:, :arms]) + np.tril(error[:, :arms], -1).T
+    )
     prior = ib.LossPrior.around(
         matrix, world.initial_loss + error[:, arms], sd * sigma, sigma, memory=world.memory
     )

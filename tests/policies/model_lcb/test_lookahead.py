@@ -110,9 +110,7 @@ def play_cheapest(instance, horizon):
     matrix, x, total = instance.interaction.to_dense(), np.zeros(instance.n_arms), 0.0
     for t in range(horizon):
         losses = instance.initial_loss + matrix @ x
-        costs = later_costs(
-            losses, instance.initial_loss, matrix, instance.memory, horizon - t
-        )
+        costs = later_costs(losses, instance.initial_loss, matrix, instance.memory, horizon - t)
         arm = int(np.argmin(costs))
         total += losses[arm]
         x *= instance.memory

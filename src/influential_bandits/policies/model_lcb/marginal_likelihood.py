@@ -4,11 +4,11 @@ The prior is l1_i ~ N(0, σ²ρ_l²), A_ii ~ N(0, σ²ρ_d²) and A_ij ~ N(0, σ
 the noise's σ² integrated out over its scale-invariant prior. Up to a constant, the likelihood is
 |D|^−½·|Λ + D⁻¹|^−½·rss^(−n/2): Λ is the Gram matrix of the features, D the prior's covariance, and
 rss the squares that the posterior mean leaves, penalty included. The ρ are powers of two. A choice
-is six whole numbers: which memory, the exponents of ρ_l, ρ_d and ρ_o, and two *ties*, of l1 and of A.
+is six whole numbers: which memory, the exponents of ρ_l, ρ_d and ρ_o, and the ties of l1 and of A.
 
-A tie says that arms are alike. With a tie k > 0, the l1 have a common mean ~ N(0, σ²ρ_l²) and spread
-around it with a deviation of 4^−k·σρ_l; so do the A_ii around theirs and the A_ij around theirs. D is
-then no longer diagonal, but its inverse is still known: that of ρ²·1 + τ²·11ᵀ, for n members, is
+A tie says that arms are alike. With a tie k > 0, the l1 have a common mean ~ N(0, σ²ρ_l²) and
+spread around it with a deviation of σρ_l/4^k; so do the A_ii around theirs and the A_ij around
+theirs. D is then no longer diagonal, but the inverse of ρ²·1 + τ²·11ᵀ, for n members, is known:
 (1 − 11ᵀ·τ²/(ρ² + nτ²))/ρ².
 
 There are two sets of features. *Exact*: all of (1, x), with the unknowns of ``posterior.py``.
@@ -32,7 +32,8 @@ LARGEST = 20  # the exponents of ρ lie in −LARGEST … LARGEST
 NONE = -40  # exponent of ρ_d and ρ_o that stands for no influence at all
 USUAL_LOSS, USUAL_INFLUENCE = 0, -1  # where the search begins
 RELUCTANCE = 0.2  # nats for a squared power of two away from the usual, up to two of them
-NO_INFLUENCE = 3.0  # nats that "no influence" has to make up for, unless arms are alike
+NO_INFLUENCE = 3.0  # nats that "no influence" has to make up for
+STILL_ALIKE = -2.0  # the same if l1 is tied: arms that are alike are often all still
 MOST_TIED = 2  # ties are 0 … MOST_TIED
 TIE = 2.0  # nats that a tie has to make up for, and as many for each of its powers
 FLOOR = 2.0**-44  # relative size of what rounding leaves
@@ -248,7 +249,9 @@ def _log_prior_volume(n_arms: int, choice: Ints) -> float:
     exponents = n_arms * (choice[1] + choice[2] - 2 * (choice[4] + choice[5]))
     exponents += pairs * (choice[3] - 2 * choice[5])
     volume = LN4 * exponents + log(1.0 + mean_width(n_arms, choice[4]))
-    return volume + log(1.0 + mean_width(n_arms, choice[5])) + log(1.0 + mean_width(pairs, choice[5]))
+    return (
+        volume + log(1.0 + mean_width(n_arms, choice[5])) + log(1.0 + mean_width(pairs, choice[5]))
+    )
 
 
 @inlined
@@ -266,7 +269,7 @@ def support(
     volume, rss = evaluate(gram, moments, memories, squares, choice, factor, solved)
     odds = _reluctance(choice[1] - USUAL_LOSS) + _tie_odds(choice[4]) + _tie_odds(choice[5])
     if choice[2] == NONE:
-        odds += NO_INFLUENCE if choice[4] == 0 else 0.0
+        odds += NO_INFLUENCE if choice[4] == 0 else STILL_ALIKE
     else:
         odds += _reluctance(choice[2] - USUAL_INFLUENCE) + _reluctance(choice[3] - choice[2])
     return -0.5 * (volume + seen * log(rss / squares)) - odds

@@ -71,13 +71,16 @@ class ModelLCB(Policy):
         m_i − 4σ·s_i < m_g − 20σ    (a guess that saves regret; less patient where A is nearly 0),
 
     s_i being the posterior's standard deviation in units of the noise σ, and r an anytime radius:
-    if the noise is normal, memory lasts and the prior is as wide as the truth, every loss lies
-    within m_i ± r·s_i in all rounds at once with probability ``confidence``, and then the regret
-    is O(K³·T·log²T) (docs/model_lcb.md has the theorem, its proof and what was tried). Noise, the
-    scales of l1 and A, and memory are estimated by the marginal likelihood, anew whenever the
-    number of observations has grown by half (beyond ten arms: doubled). Estimated scales may be
-    too small for the theorem; fix ``sigma`` and ``influence_scale`` to be sure. Multiplying all
-    losses by a power of two changes no choice.
+    if the noise is normal, memory lasts, losses come at once, all arms are on offer and the prior
+    is as wide as the truth, every loss lies within m_i ± r·s_i in all rounds at once with
+    probability ``confidence``, and then the regret is O(K³·T·log^{3/2}T) (docs/model_lcb.md has the
+    theorem, its proof and what was tried). Noise, the scales of l1 and A, whether arms are alike,
+    and memory are estimated by the marginal likelihood, anew whenever the number of observations
+    has grown by half (beyond ten arms: doubled). Estimated scales may be too small for the theorem,
+    and that of l1 cannot be fixed. Multiplying all losses by a power of two changes no choice.
+
+    Where memory fades, m_i is what a pull costs now and in later rounds, so that the smallest one
+    follows a schedule; arms that cannot be told apart take turns.
 
     Up to 24 arms the posterior is exact, with A's symmetry shared, in O(K⁴) a round. With more,
     each arm has a model of three features, in O(K) a round: an intercept, its own pulls, and those
@@ -97,8 +100,8 @@ class ModelLCB(Policy):
         1, 0.99, 0.97, 0.9 and 0.7, and 1 unless the losses refute it; with more than 24 arms, 1.
     horizon : int, optional
         Number of rounds to plan for. Then arms that the best mix of the rounds left has no use for
-        are not played for their present loss. Without it, rounds are planned only with a prior,
-        for ten times as many as were played.
+        are not played for their present loss. Without it, rounds are planned only with a prior or
+        where memory fades, for ten times as many as were played.
     prior : LossPrior, optional
         Where to start from, as in ``ModelLCB(prior=model.prior())`` for a fitted
         :class:`InfluenceModel`; up to 24 arms.
@@ -341,9 +344,9 @@ class ModelLCB(Policy):
                 if promise < lowest:
                     best = arm
                     lowest = promise
-        if best == greedy and (c.warm or c.horizon > 0) and s.theta.size > 0:
-            if _memory(c, s.choice[0]) == 1.0:
-                return _plan(c, s, t, eligible, greedy)
+        plans = (c.warm or c.horizon > 0) and s.theta.size > 0
+        if best == greedy and plans and _memory(c, s.choice[0]) == 1.0:
+            return _plan(c, s, t, eligible, greedy)
         return best
 
     @staticmethod
@@ -472,10 +475,10 @@ def _calm(c: Any, s: Any, t: int) -> float:
     Losses that a few pulls move far can wait: their uncertainty grows, and a look later says more.
     Where hardly anything moves, or influence fades before it adds up, waiting is idle.
     """
-    if s.choice[2] == evidence.NONE:
+    gamma = _memory(c, s.choice[0])
+    if s.choice[2] == evidence.NONE or (c.warm and gamma < 1.0):
         return 0.0
     moved = 2.0 ** float(s.choice[2]) * min(float(t), SOON)
-    gamma = _memory(c, s.choice[0])
     lasting = min(1.0, 1.0 / ((1.0 - gamma) * t)) if gamma < 1.0 else 1.0
     return min(CALM, CALM * moved) * lasting
 
@@ -640,7 +643,11 @@ def _rotates(c: Any, s: Any) -> int:
 
 @inlined
 def _count_costs(c: Any, s: Any, t: int, eligible: Any) -> Floats:
-    """Return each arm's mean loss and, where influence fades, what its pull costs later rounds."""
+    """Return each arm's mean loss and, where influence fades, what its pull costs later rounds.
+
+    These costs are planned with A as far as it is positive semi-definite: A_ii ≥ 0 and A_ij² ≤
+    A_ii·A_jj. What lies beyond is taken for noise, since plans seek out arms that seem to gain.
+    """
     n_arms = c.n_arms
     costs = np.empty(n_arms)
     gamma = _memory(c, s.choice[0])
@@ -651,10 +658,13 @@ def _count_costs(c: Any, s: Any, t: int, eligible: Any) -> Floats:
     interaction, initial, allowed = np.empty((n_arms, n_arms)), np.empty(n_arms), np.ones(n_arms)
     for i in range(n_arms):
         initial[i] = s.theta[unknowns(i)]
+        interaction[i, i] = max(s.theta[place(i, i)], 0.0)
         if eligible is not None and not eligible[i]:
             allowed[i] = 0.0
-        for j in range(n_arms):
-            interaction[i, j] = s.theta[place(i, j)]
+        for j in range(i):
+            most = math.sqrt(interaction[i, i] * interaction[j, j])
+            interaction[i, j] = min(max(s.theta[place(i, j)], -most), most)
+            interaction[j, i] = interaction[i, j]
     add_later_costs(s.mean, initial, interaction, gamma, _rounds_ahead(c, t), allowed, costs)
     return costs
 
