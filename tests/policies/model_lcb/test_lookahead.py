@@ -120,7 +120,7 @@ def play_cheapest(instance, horizon):
 
 @pytest.mark.parametrize("memory", [0.2, 0.5, 0.9, 0.97])
 def test_the_cheapest_pulls_play_nearly_the_best_schedule_found(memory):
-    """On average over 10 worlds; and far better than the smallest loss of each round."""
+    """Over 10 worlds, less than a quarter of what the smallest loss of each round pays too much."""
     excess, greedy = [], []
     for seed in range(10):
         paper = ib.random_instance(3, seed)
@@ -131,8 +131,7 @@ def test_the_cheapest_pulls_play_nearly_the_best_schedule_found(memory):
         run = ib.simulate(world, ib.FrankWolfeOracle(), 300, ib.NoNoise())
         greedy.append(run.loss()[0, 0, -1] - bound - best)
         assert excess[-1] + best >= -1e-6 * abs(bound)
-    assert np.mean(excess) < 0.02 * 300 * max(0.1, 1.0 - memory)
-    assert np.mean(excess) < 0.5 * np.mean(greedy)
+    assert np.mean(excess) < 0.25 * np.mean(greedy)
 
 
 def test_in_the_last_round_only_the_loss_counts():
