@@ -42,6 +42,7 @@ from influential_bandits.policies.state_checks import (
 __all__ = ["ModelLCB"]
 
 MOST_EXACT = 24  # arms; beyond, each arm has a ray model of its own
+MANY = 10  # arms; with more, priors are chosen more rarely and after fewer trials
 MEMORIES = (1.0, 0.99, 0.97, 0.9, 0.7)  # candidates; the first is the paper's
 ROTATION = 3  # number of the memory by which arms take turns while influence cannot be seen
 LOG_PRIORS = math.log(5 * 21 * 21 * 22 * 9)  # candidates: memories, ρ_l, ρ_d, ρ_o or none, ties
@@ -399,7 +400,7 @@ class ModelLCB(Policy):
         seen = s.observations[0]
         open_yet = seen <= LAST_CHOICE or s.choice[2] == evidence.NONE
         if not c.warm and seen >= s.next_choice[0] and open_yet and s.squares[0] > 0.0:
-            s.next_choice[0] = seen + max(1, seen // 2 if c.n_arms <= 10 else seen)
+            s.next_choice[0] = seen + max(1, seen // 2 if c.n_arms <= MANY else seen)
             _choose_prior(c, s)
         s.rss[0] = max(s.rss[0], evidence.FLOOR * s.squares[0])
         if s.theta.size > 0:
@@ -557,7 +558,9 @@ def _choose_prior(c: Any, s: Any) -> None:
     memories = c.memories if exact else 0
     best, lasting, chosen = -math.inf, -math.inf, 0
     for m in range(c.memories if exact else 1):
-        most = evidence.MOST_TRIALS if m == s.choice[0] else 4  # l1 and A once, up and down
+        most = 4  # l1 and A once, up and down
+        if m == s.choice[0]:
+            most = evidence.MOST_TRIALS if c.n_arms <= MANY else evidence.MOST_TRIALS // 2
         if m > 0 and s.choice[0] == 0:
             s.candidates[m, 4:] = s.candidates[0, 4:]
         value = evidence.climb(
