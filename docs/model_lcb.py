@@ -1,7 +1,8 @@
 """Measure what docs/model_lcb.md says of ModelLCB: ``python docs/model_lcb.py [--quick]``.
 
-The instances are the paper's random ones (K = 3, noise N(0, 1)), numbered from 2,000,000: settings
-were chosen on others. Takes about a quarter of an hour on two cores.
+The instances are the paper's random ones (K = 3, noise N(0, 1)), numbered from 2,000,000, and those
+of the arena's fading families: settings were chosen on others. Takes about a quarter of an hour on
+two cores.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 import influential_bandits as ib
+from influential_bandits.optima.schedules import best_schedule, schedule_loss
+from influential_bandits.studies.arena.families import FAMILIES
 
 FIRST = 2_000_000
 NOISE = ib.GaussianNoise(1.0)
@@ -154,12 +157,79 @@ def practice(size: float) -> Iterator[str]:
     yield ""
 
 
+def fading(size: float) -> Iterator[str]:
+    """Loss a round beyond the lower bound where memory fades, on the arena's families."""
+    horizons = [100, 1000, 10_000]
+    for family in [f for f in FAMILIES.values() if f.make(0).memory < 1.0]:
+        worlds = [family.make(n) for n in range(round(20 * size))]
+        bound = np.array([[ib.fading_lower_bound(w, t) for t in horizons] for w in worlds])
+        rows = {"best schedule found": scheduled(worlds, horizons)}
+        for name, sd in (("(l1, A) known", 1e-9), ("warm, every entry ± σ/20", 0.05)):
+            rows[name] = np.array(
+                [informed(w, n, family, sd, horizons) for n, w in enumerate(worlds)]
+            )
+        for policy in (
+            ib.ModelLCB(),
+            ib.Uniform(),
+            ib.InfluentialLCB(),
+            ib.GaussianThompson(),
+            ib.FrankWolfeOracle(),
+        ):
+            rows[type(policy).__name__] = losses(worlds, policy, family.noise, horizons)
+        shown = {name: list((values - bound).mean(0)) for name, values in rows.items()}
+        yield from table(f"{family.name}, {len(worlds)} instances", horizons, shown)
+
+
+def scheduled(worlds: list[ib.Instance], horizons: list[int]) -> np.ndarray:
+    """Return the loss a round of the best schedule that the search finds."""
+    best = [best_schedule(world, 120) for world in worlds]
+    return np.array(
+        [[schedule_loss(w, b, t) / t for t in horizons] for w, b in zip(worlds, best, strict=True)]
+    )
+
+
+def informed(
+    world: ib.Instance, number: int, family: ib.Family, sd: float, horizons: list[int]
+) -> np.ndarray:
+    """Return the loss a round of ModelLCB with a prior around draws so wide about the truth."""
+    sigma = getattr(family.noise, "sigma", 0.35)  # that of clicks
+    arms, draw = world.n_arms, np.random.default_rng(number)
+    error = sd * sigma * draw.normal(size=(arms, arms + 1))
+    matrix = (
+        world.interaction.to_dense() + np.tril(error[:, :arms]) + np.tril(error[:, :arms], -1).T
+    )
+    prior = ib.LossPrior.around(
+        matrix, world.initial_loss + error[:, arms], sd * sigma, sigma, memory=world.memory
+    )
+    return losses([world], ib.ModelLCB(prior=prior), family.noise, horizons, number)[0]
+
+
+def losses(
+    worlds: list[ib.Instance],
+    policy: ib.Policy,
+    noise: ib.Noise,
+    horizons: list[int],
+    first: int = 0,
+) -> np.ndarray:
+    """Return the loss a round at each horizon, (instances, horizons)."""
+    run = ib.simulate(
+        worlds,
+        policy,
+        horizons[-1],
+        noise,
+        checkpoints=horizons,
+        instance_numbers=[first + n for n in range(len(worlds))],
+    )
+    return run.loss()[:, 0] / horizons
+
+
 PARTS: dict[str, Callable[[float], Iterator[str]]] = {
     "growth": growth,
     "tail": tail,
     "oracle": against_oracle,
     "warm": warm,
     "practice": practice,
+    "fading": fading,
 }
 
 

@@ -45,6 +45,27 @@ def prior_variances(arms, loss, own, others):
     )
 
 
+def prior_covariance(arms, loss, own, others, loss_tie=0, influence_tie=0):
+    """D with common means: k > 0 ties values of deviation ρ to a mean of deviation ρ, within ρ/4^k.
+
+    The l1 have one mean, the diagonal of A another, and what lies off it a third.
+    """
+    names = named_unknowns(arms)
+    group = [0 if name[0] == "l1" else 1 if name[1] == name[2] else 2 for name in names]
+    ties, scales = (loss_tie, influence_tie, influence_tie), (loss, own, others)
+    covariance = np.zeros((len(names), len(names)))
+    for i, g in enumerate(group):
+        covariance[i, i] = (scales[g] / 4.0 ** ties[g]) ** 2
+        for j, h in enumerate(group):
+            if g == h and ties[g] > 0:
+                covariance[i, j] += scales[g] ** 2
+    return covariance
+
+
+def ray_covariance(arms, *scales_and_ties):
+    return np.diag(ray_variances(arms, *scales_and_ties[:3]))
+
+
 def ray_variances(arms, loss, own, others):
     return np.tile([loss**2, own**2, others**2 / arms], arms)
 

@@ -78,7 +78,7 @@ def test_every_family_can_be_played(name):
     assert family.instances >= 10
     assert (
         family.largest_horizon
-        == {3: 10**6, 2: 10**6, 10: 10**5, 20: 10**5, 50: 10**4}[worlds[0].n_arms]
+        == {2: 10**6, 3: 10**6, 5: 10**5, 10: 10**5, 20: 10**5, 50: 10**4}[worlds[0].n_arms]
     )
     assert len(family.description) > 10
 
@@ -102,6 +102,11 @@ def test_families_are_what_they_say():
     assert {round(float(np.abs(a).max()), 12) for a in matrices("nearly-stationary")} == {0.001}
     assert {world.memory for world in worlds("fading-0.9")} == {0.9}
     assert {world.memory for world in worlds("fading-0.99")} == {0.99}
+    for memory in (0.5, 0.8, 0.95):  # expected losses are probabilities, whatever is pulled
+        for world in worlds(f"clicks-{memory}", 30):
+            worst = np.abs(world.interaction.to_dense()).max(axis=1) / (1.0 - memory)
+            assert (world.initial_loss - worst > 0.7).all()
+            assert (world.initial_loss + worst < 1.0).all()
     assert worlds("prop-2.3", 2) == [ib.linear_lower_bound(0), ib.linear_lower_bound(1)]
     assert FAMILIES["random-3"].make(0) == ib.random_instance(3, FIRST_INSTANCE)
     noises = [FAMILIES[f"random-3{kind}"].noise for kind in ("", "-quiet", "-exact")]

@@ -1,9 +1,11 @@
-"""The best counts for the rounds ahead, as a plan that a policy can follow."""
+"""The best counts for the rounds ahead, and what a pull costs them where influence fades."""
 
 from __future__ import annotations
 
+import numpy as np
+
 from influential_bandits.numerics.arrays import Floats
-from influential_bandits.numerics.compiling import kernel
+from influential_bandits.numerics.compiling import inlined, kernel
 
 MOST_STEPS = 200
 TOLERANCE = 1e-3  # relative difference of the losses of planned arms
@@ -47,3 +49,42 @@ def plan_ahead(
         plan[low] += step
         for i in range(n_arms):
             slope[i] += step * (interaction[i, low] - interaction[i, high])
+
+
+@inlined
+def add_later_costs(
+    losses: Floats,
+    initial: Floats,
+    interaction: Floats,
+    memory: float,
+    rounds: float,
+    allowed: Floats,
+    costs: Floats,
+) -> None:
+    """Write what a pull of each arm costs now and later, where influence fades (memory < 1).
+
+    A pull of arm i costs its loss, and raises the losses of the rounds to come: by A_ij now, and
+    by γ times less in each further one. With the best mix p of these rounds that adds up to
+    (A·p)_i·(1 − γ^(rounds − 1))/(1 − γ). Always to pull the arm with the smallest sum plays a
+    schedule: an arm that was just pulled is dear, and a rested one is cheap.
+
+    The mix is that of the lower bound of docs/fading.md, the programme of :func:`plan_ahead` with
+    another number of rounds. What the pulls so far have left in the losses counts as much as it
+    does on average over the rounds ahead.
+    """
+    n_arms = losses.size
+    left = memory**rounds
+    reach = (1.0 - left) / (1.0 - memory)
+    stays = reach / rounds
+    onward = (1.0 - left / memory) / (1.0 - memory)
+    length = 4.0 * rounds / ((1.0 - memory * memory) * rounds + (1.0 + memory) * (1.0 + memory))
+    base, plan, slope = np.empty(n_arms), np.empty(n_arms), np.empty(n_arms)
+    for i in range(n_arms):
+        base[i] = initial[i] + stays * (losses[i] - initial[i])
+        base[i] += interaction[i, i] * (0.5 - 1.0 / (1.0 + memory))
+    plan_ahead(base, interaction, length, allowed, plan, slope)
+    for i in range(n_arms):
+        later = 0.0
+        for j in range(n_arms):
+            later += interaction[i, j] * plan[j]
+        costs[i] = losses[i] + later * (onward / length)

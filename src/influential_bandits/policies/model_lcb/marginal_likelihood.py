@@ -2,9 +2,14 @@
 
 The prior is l1_i ~ N(0, σ²ρ_l²), A_ii ~ N(0, σ²ρ_d²) and A_ij ~ N(0, σ²ρ_o²) off the diagonal, with
 the noise's σ² integrated out over its scale-invariant prior. Up to a constant, the likelihood is
-|D|^−½·|Λ + D⁻¹|^−½·rss^(−n/2): Λ is the Gram matrix of the features, D the diagonal of the ρ², and
+|D|^−½·|Λ + D⁻¹|^−½·rss^(−n/2): Λ is the Gram matrix of the features, D the prior's covariance, and
 rss the squares that the posterior mean leaves, penalty included. The ρ are powers of two. A choice
-is four whole numbers: which memory, and the exponents of ρ_l, ρ_d and ρ_o.
+is six whole numbers: which memory, the exponents of ρ_l, ρ_d and ρ_o, and the ties of l1 and of A.
+
+A tie says that arms are alike. With a tie k > 0, the l1 have a common mean ~ N(0, σ²ρ_l²) and
+spread around it with a deviation of σρ_l/4^k; so do the A_ii around theirs and the A_ij around
+theirs. D is then no longer diagonal, but the inverse of ρ²·1 + τ²·11ᵀ, for n members, is known:
+(1 − 11ᵀ·τ²/(ρ² + nτ²))/ρ².
 
 There are two sets of features. *Exact*: all of (1, x), with the unknowns of ``posterior.py``.
 *Ray*, for many arms: an intercept, the arm's own count and the count of all others; then each arm
@@ -28,8 +33,12 @@ NONE = -40  # exponent of ρ_d and ρ_o that stands for no influence at all
 USUAL_LOSS, USUAL_INFLUENCE = 0, -1  # where the search begins
 RELUCTANCE = 0.2  # nats for a squared power of two away from the usual, up to two of them
 NO_INFLUENCE = 3.0  # nats that "no influence" has to make up for
+STILL_ALIKE = -2.0  # the same if l1 is tied: arms that are alike are often all still
+MOST_TIED = 2  # ties are 0 … MOST_TIED
+TIE = 2.0  # nats that a tie has to make up for, and as many for each of its powers
 FLOOR = 2.0**-44  # relative size of what rounding leaves
 MOST_TRIALS = 30
+MOVES = 10  # of the search: a step up or down in five directions
 LN4 = 1.3862943611198906
 
 
@@ -78,6 +87,19 @@ def precision(exponent: int) -> float:
 
 
 @inlined
+def mean_width(members: int, tie: int) -> float:
+    """Return n·τ²/ρ² of n members: τ the deviation of their common mean, ρ the spread around it."""
+    return members * 16.0**tie if tie > 0 else 0.0
+
+
+@inlined
+def pull_together(members: int, exponent: int, tie: int) -> float:
+    """Return what a common mean takes from the precision of each pair of members."""
+    width = mean_width(members, tie)
+    return precision(exponent - 2 * tie) * (width / (1.0 + width)) / members
+
+
+@inlined
 def assemble_exact(
     gram: Floats, moments: Floats, memories: int, choice: Ints, factor: Floats, solved: Floats
 ) -> None:
@@ -87,17 +109,39 @@ def assemble_exact(
     solved[:] = 0.0
     for i in range(n_arms):
         first = unknowns(i)
-        factor[first, first] += gram[i, memory] + precision(choice[1])
+        factor[first, first] += gram[i, memory] + precision(choice[1] - 2 * choice[4])
         solved[first] += moments[i, memory]
         for j in range(n_arms):
             at = place(i, j)
             if j <= i:
-                factor[at, at] += precision(choice[2] if j == i else choice[3])
+                exponent = choice[2] if j == i else choice[3]
+                factor[at, at] += precision(exponent - 2 * choice[5])
             row = (j + 1) * (j + 2) // 2
             solved[at] += moments[i, (j + 1) * memories + memory]
             factor[first, at] += gram[i, row * memories + memory]
             for k in range(j + 1):
                 factor[place(i, k), at] += gram[i, (row + 1 + k) * memories + memory]
+    _share_means(n_arms, choice, factor)
+
+
+@inlined
+def _share_means(n_arms: int, choice: Ints, factor: Floats) -> None:
+    """Take common means into D⁻¹: of l1, and of A on and off the diagonal."""
+    if choice[4] > 0:
+        loss = pull_together(n_arms, choice[1], choice[4])
+        for i in range(n_arms):
+            for j in range(i + 1):
+                factor[unknowns(j), unknowns(i)] -= loss
+    if choice[5] > 0:
+        own = pull_together(n_arms, choice[2], choice[5])
+        others = pull_together(max(n_arms * (n_arms - 1) // 2, 1), choice[3], choice[5])
+        for i in range(n_arms):
+            for j in range(i + 1):
+                factor[place(j, j), place(i, i)] -= own
+            for j in range(i):
+                for k in range(1, i + 1):
+                    for m in range(j + 1 if k == i else k):
+                        factor[place(k, m), place(i, j)] -= others
 
 
 @inlined
@@ -187,7 +231,7 @@ def evaluate(
         assemble_exact(gram, moments, memories, choice, factor, solved)
         volume = eliminate(factor, solved)
         explained = _length(solved)
-        volume += LN4 * (n_arms * (choice[1] + choice[2]) + (solved.size - 2 * n_arms) * choice[3])
+        volume += _log_prior_volume(n_arms, choice)
     else:
         volume, explained = 0.0, 0.0
         for arm in range(n_arms):
@@ -196,6 +240,18 @@ def evaluate(
             explained += _length(solved)
         volume += n_arms * (LN4 * (choice[1] + choice[2] + choice[3]) - log(float(n_arms)))
     return volume, max(squares - explained, FLOOR * squares)
+
+
+@inlined
+def _log_prior_volume(n_arms: int, choice: Ints) -> float:
+    """Return log|D|."""
+    pairs = n_arms * (n_arms - 1) // 2
+    exponents = n_arms * (choice[1] + choice[2] - 2 * (choice[4] + choice[5]))
+    exponents += pairs * (choice[3] - 2 * choice[5])
+    volume = LN4 * exponents + log(1.0 + mean_width(n_arms, choice[4]))
+    return (
+        volume + log(1.0 + mean_width(n_arms, choice[5])) + log(1.0 + mean_width(pairs, choice[5]))
+    )
 
 
 @inlined
@@ -211,9 +267,9 @@ def support(
 ) -> float:
     """Return the log likelihood of a choice, less our reluctance to go far from the usual."""
     volume, rss = evaluate(gram, moments, memories, squares, choice, factor, solved)
-    odds = _reluctance(choice[1] - USUAL_LOSS)
+    odds = _reluctance(choice[1] - USUAL_LOSS) + _tie_odds(choice[4]) + _tie_odds(choice[5])
     if choice[2] == NONE:
-        odds += NO_INFLUENCE
+        odds += NO_INFLUENCE if choice[4] == 0 else STILL_ALIKE
     else:
         odds += _reluctance(choice[2] - USUAL_INFLUENCE) + _reluctance(choice[3] - choice[2])
     return -0.5 * (volume + seen * log(rss / squares)) - odds
@@ -224,6 +280,11 @@ def _reluctance(distance: int) -> float:
     """Return a penalty that grows with the square near the usual, and then evenly."""
     far = abs(float(distance))
     return RELUCTANCE * (far * far if far <= 2.0 else 4.0 * far - 4.0)
+
+
+@inlined
+def _tie_odds(tie: int) -> float:
+    return TIE * (1 + tie) if tie > 0 else 0.0
 
 
 @kernel
@@ -239,22 +300,16 @@ def climb(
     factor: Floats,
     solved: Floats,
 ) -> float:
-    """Improve the scales of a choice, by factors of four; return its support."""
+    """Improve a choice, scales by factors of four and ties one by one; return its support."""
     trial = choice.copy()
     best = support(gram, moments, memories, squares, seen, choice, factor, solved)
     failures, trials, which = 0, 0, 0
-    directions = 2 if fixed_influence else 6
-    while failures < directions and trials < most:
+    while failures < MOVES and trials < most:
         trial[:] = choice
-        step = 2 if which % 2 == 0 else -2
-        if which < 2:
-            trial[1] += step
-        else:
-            trial[3] += step
-            if which < 4:  # both scales of A together
-                trial[2] += step
+        _move(which, trial)
         value = -math.inf
-        if abs(trial[1]) <= LARGEST and abs(trial[2]) <= LARGEST and abs(trial[3]) <= LARGEST:
+        fixed = fixed_influence and 2 <= which < 6
+        if _is_candidate(trial, memories) and not fixed:
             value = support(gram, moments, memories, squares, seen, trial, factor, solved)
             trials += 1
         if value > best:
@@ -263,5 +318,34 @@ def climb(
             failures = 0
         else:
             failures += 1
-            which = (which + 1) % directions
+            which = (which + 1) % MOVES
     return best
+
+
+@inlined
+def _move(which: int, choice: Ints) -> None:
+    """Move a choice in one of the directions, up or down."""
+    up = 1 if which % 2 == 0 else -1
+    if which < 2:
+        choice[1] += 2 * up
+    elif which < 6:
+        choice[3] += 2 * up
+        if which < 4:  # both scales of A together
+            choice[2] += 2 * up
+    elif which < 8:
+        choice[4] += up
+    else:
+        choice[5] += up
+
+
+@inlined
+def _is_candidate(choice: Ints, memories: int) -> bool:
+    """Tell whether a choice is one that may be made; ray features have no ties."""
+    tied = MOST_TIED if memories > 0 else 0
+    return (
+        abs(choice[1]) <= LARGEST
+        and abs(choice[2]) <= LARGEST
+        and abs(choice[3]) <= LARGEST
+        and 0 <= choice[4] <= tied
+        and 0 <= choice[5] <= tied
+    )

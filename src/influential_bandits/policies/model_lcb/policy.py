@@ -17,7 +17,7 @@ from influential_bandits.numerics.compiling import inlined
 from influential_bandits.numerics.portable import log
 from influential_bandits.policies.contract import Policy, Scalar, Shape
 from influential_bandits.policies.model_lcb import marginal_likelihood as evidence
-from influential_bandits.policies.model_lcb.lookahead import plan_ahead
+from influential_bandits.policies.model_lcb.lookahead import add_later_costs, plan_ahead
 from influential_bandits.policies.model_lcb.posterior import (
     absorb,
     learn,
@@ -42,18 +42,21 @@ from influential_bandits.policies.state_checks import (
 __all__ = ["ModelLCB"]
 
 MOST_EXACT = 24  # arms; beyond, each arm has a ray model of its own
+MANY = 10  # arms; with more, priors are chosen more rarely and after fewer trials
 MEMORIES = (1.0, 0.99, 0.97, 0.9, 0.7)  # candidates; the first is the paper's
-LOG_PRIORS = math.log(5 * 21 * 21 * 22)  # candidates in all: memories, ρ_l, ρ_d, ρ_o or none
+ROTATION = 3  # number of the memory by which arms take turns while influence cannot be seen
+LOG_PRIORS = math.log(5 * 21 * 21 * 22 * 9)  # candidates: memories, ρ_l, ρ_d, ρ_o or none, ties
 PATIENCE = 64.0  # a loss that is known to so many σ is certainly not looked at for its own sake
 CALM = 5.0  # the same, for looks that promise something without proof
 BOLDNESS = 4.0  # of these: how many standard deviations are hoped for
-STILL_BOLDNESS = 1.4  # the same where nothing moves, times √log(1 + t·variance/K)
+STILL_BOLDNESS = 1.4  # the same where nothing moves, times √log(4 + t·variance/K)
 AHEAD = 10.0  # with a prior, plan for so many times the rounds played
 AFRESH = 1024  # pulls after which the spread is computed afresh, against rounding
-LAST_CHOICE = 1 << 15  # observations; by then the prior hardly counts
+SOON = 6.0  # rounds; what influence does within them decides whether looks can wait
+LAST_CHOICE = 1 << 15  # observations; by then a prior hardly counts, unless it denies influence
 LARGEST_PART = 1e140  # of the posterior: times counts, and squared, it stays finite
 LARGEST_STATE = 1e290
-EVIDENCE = 5000.0  # for a fading memory: odds of 100, σ unknown within a range of e^50
+EVIDENCE = 2.1e5  # for a fading memory: odds of 100, σ within e^50, candidates that weigh 41
 
 
 @dataclass(frozen=True)
@@ -69,13 +72,16 @@ class ModelLCB(Policy):
         m_i − 4σ·s_i < m_g − 20σ    (a guess that saves regret; less patient where A is nearly 0),
 
     s_i being the posterior's standard deviation in units of the noise σ, and r an anytime radius:
-    if the noise is normal, memory lasts and the prior is as wide as the truth, every loss lies
-    within m_i ± r·s_i in all rounds at once with probability ``confidence``, and then the regret
-    is O(K³·T·log²T) (docs/model_lcb.md has the theorem, its proof and what was tried). Noise, the
-    scales of l1 and A, and memory are estimated by the marginal likelihood, anew whenever the
-    number of observations has grown by half (beyond ten arms: doubled). Estimated scales may be
-    too small for the theorem; fix ``sigma`` and ``influence_scale`` to be sure. Multiplying all
-    losses by a power of two changes no choice.
+    if the noise is normal, memory lasts, losses come at once, all arms are on offer and the prior
+    is as wide as the truth, every loss lies within m_i ± r·s_i in all rounds at once with
+    probability ``confidence``, and then the regret is O(K³·T·log^{3/2}T) (docs/model_lcb.md has the
+    theorem, its proof and what was tried). Noise, the scales of l1 and A, whether arms are alike,
+    and memory are estimated by the marginal likelihood, anew whenever the number of observations
+    has grown by half (beyond ten arms: doubled). Estimated scales may be too small for the theorem,
+    and that of l1 cannot be fixed. Multiplying all losses by a power of two changes no choice.
+
+    Where memory fades, m_i is what a pull costs now and in later rounds, so that the smallest one
+    follows a schedule; arms that cannot be told apart take turns.
 
     Up to 24 arms the posterior is exact, with A's symmetry shared, in O(K⁴) a round. With more,
     each arm has a model of three features, in O(K) a round: an intercept, its own pulls, and those
@@ -95,8 +101,8 @@ class ModelLCB(Policy):
         1, 0.99, 0.97, 0.9 and 0.7, and 1 unless the losses refute it; with more than 24 arms, 1.
     horizon : int, optional
         Number of rounds to plan for. Then arms that the best mix of the rounds left has no use for
-        are not played for their present loss. Without it, rounds are planned only with a prior,
-        for ten times as many as were played.
+        are not played for their present loss. Without it, rounds are planned only with a prior or
+        where memory fades, for ten times as many as were played.
     prior : LossPrior, optional
         Where to start from, as in ``ModelLCB(prior=model.prior())`` for a fitted
         :class:`InfluenceModel`; up to 24 arms.
@@ -110,7 +116,7 @@ class ModelLCB(Policy):
     ...     print(type(policy).__name__, f"{run.regret()[..., -1].mean():.1e}")
     LCB 4.9e+04
     InfluentialLCB 2.8e+04
-    ModelLCB 3.0e+03
+    ModelLCB 3.1e+03
     """
 
     confidence: float = 0.99
@@ -200,8 +206,8 @@ class ModelLCB(Policy):
             "unseen": ("int64", 1),
             "observations": ("int64", 1),
             "next_choice": ("int64", 1),
-            "choice": ("int64", 4),  # memory's number, exponents of ρ_l, ρ_d and ρ_o
-            "candidates": ("int64", (memories, 4)),
+            "choice": ("int64", 6),  # memory's number, exponents of ρ_l, ρ_d and ρ_o, ties
+            "candidates": ("int64", (memories, 6)),
             "squares": ("float64", 1),  # Σ loss²
             "rss": ("float64", 1),
             "volume": ("float64", 1),  # log(|D|·|Λ + D⁻¹|)
@@ -236,17 +242,19 @@ class ModelLCB(Policy):
         before = 0 if self.prior is None else self.prior.events
         seen = int((state["seen"] - known).sum())
         require_equal(state, "observations", before + seen)
-        require_range(state, "next_choice", 1, max(n_arms, 2 * LAST_CHOICE))
+        require_range(state, "next_choice", 1, max(n_arms, 2 * int(state["observations"][0])))
         self._check_choice(state)
         _check_sums(state, rounds)
 
     def _check_choice(self, state: State) -> None:
         """Raise unless memories are candidates, and exponents those of the search."""
         memories, largest = self._memories(), evidence.LARGEST
-        least = np.array([0, -largest, -largest, -largest])
-        most = np.array([memories - 1, largest, largest, largest])
-        if (state["choice"][2:] == evidence.NONE).all():
-            require_range({"choice": state["choice"][:2]}, "choice", least[:2], most[:2])
+        least = np.array([0, -largest, -largest, -largest, 0, 0])
+        tied = evidence.MOST_TIED
+        most = np.array([memories - 1, largest, largest, largest, tied, tied])
+        if (state["choice"][2:4] == evidence.NONE).all():
+            rest = [0, 1, 4, 5]
+            require_range({"choice": state["choice"][rest]}, "choice", least[rest], most[rest])
         else:
             require_range(state, "choice", least, most)
         require_range(state, "candidates", least, most)
@@ -304,14 +312,16 @@ class ModelLCB(Policy):
             arm = unseen_arm(s.seen, s.pulls, eligible)
             if arm >= 0:
                 return arm
+        costs = _count_costs(c, s, t, eligible)
         greedy = -1
         for arm in range(c.n_arms):
             if eligible is not None and not eligible[arm]:
                 continue
-            if greedy < 0 or s.mean[arm] < s.mean[greedy]:
+            if greedy < 0 or costs[arm] < costs[greedy]:
                 greedy = arm
         noise = _noise(c, s)
         calm = _calm(c, s, t)
+        rotate = _rotates(c, s)
         best = greedy
         lowest = 0.0
         certain = False
@@ -319,7 +329,7 @@ class ModelLCB(Policy):
             if eligible is not None and not eligible[arm]:
                 continue
             deviation = math.sqrt(s.variance[arm])
-            gap = s.mean[arm] - s.mean[greedy]
+            gap = costs[arm] - costs[greedy]
             promise = gap - s.radius[0] * (deviation - PATIENCE)
             if promise < 0.0:
                 if not certain or promise < lowest:
@@ -327,13 +337,16 @@ class ModelLCB(Policy):
                     lowest = promise
                 certain = True
             elif not certain:
-                bold = STILL_BOLDNESS * math.sqrt(log(1.0 + t * s.variance[arm] / c.n_arms))
+                bold = STILL_BOLDNESS * math.sqrt(log(4.0 + t * s.variance[arm] / c.n_arms))
                 bold += (BOLDNESS - bold) * (calm / CALM)
                 promise = gap - noise * bold * (deviation - calm)
+                if rotate >= 0 and promise < 0.0:
+                    promise = -1.0 / (1.0 + s.weights[arm * c.memories + rotate])
                 if promise < lowest:
                     best = arm
                     lowest = promise
-        if best == greedy and (c.warm or c.horizon > 0) and s.theta.size > 0:
+        plans = (c.warm or c.horizon > 0) and s.theta.size > 0
+        if best == greedy and plans and _memory(c, s.choice[0]) == 1.0:
             return _plan(c, s, t, eligible, greedy)
         return best
 
@@ -385,8 +398,9 @@ class ModelLCB(Policy):
         s.rss[0] += surprise * surprise / alpha
         s.volume[0] += log(alpha)
         seen = s.observations[0]
-        if not c.warm and seen >= s.next_choice[0] and seen <= LAST_CHOICE and s.squares[0] > 0.0:
-            s.next_choice[0] = seen + max(1, seen // 2 if c.n_arms <= 10 else seen)
+        open_yet = seen <= LAST_CHOICE or s.choice[2] == evidence.NONE
+        if not c.warm and seen >= s.next_choice[0] and open_yet and s.squares[0] > 0.0:
+            s.next_choice[0] = seen + max(1, seen // 2 if c.n_arms <= MANY else seen)
             _choose_prior(c, s)
         s.rss[0] = max(s.rss[0], evidence.FLOOR * s.squares[0])
         if s.theta.size > 0:
@@ -400,7 +414,10 @@ class ModelLCB(Policy):
         """The new arm gets the prior that the others have."""
         s.unseen[0] += 1
         if arm == MOST_EXACT and not c.warm:  # one too many for the exact posterior
+            s.candidates[0, 4:] = 0  # rays have no ties
             s.choice[:] = s.candidates[0]
+            _rebuild(c, s)
+        elif s.choice[4] + s.choice[5] > 0:  # it is like the others
             _rebuild(c, s)
         else:
             _lay_out_arm(c, s, arm)
@@ -456,13 +473,13 @@ def _noise(c: Any, s: Any) -> float:
 def _calm(c: Any, s: Any, t: int) -> float:
     """Return how many σ an arm's loss may be off before it is worth a look.
 
-    Losses that influence moves far can wait: their uncertainty grows, and a look later says more.
-    Where nothing moves, or influence fades before it adds up, waiting is idle.
+    Losses that a few pulls move far can wait: their uncertainty grows, and a look later says more.
+    Where hardly anything moves, or influence fades before it adds up, waiting is idle.
     """
-    if s.choice[2] == evidence.NONE:
-        return 0.0
-    moved = 2.0 ** float(s.choice[2]) * min(t, s.next_choice[0])  # as far as the scale was seen
     gamma = _memory(c, s.choice[0])
+    if s.choice[2] == evidence.NONE or (c.warm and gamma < 1.0):
+        return 0.0
+    moved = 2.0 ** float(s.choice[2]) * min(float(t), SOON)
     lasting = min(1.0, 1.0 / ((1.0 - gamma) * t)) if gamma < 1.0 else 1.0
     return min(CALM, CALM * moved) * lasting
 
@@ -541,7 +558,11 @@ def _choose_prior(c: Any, s: Any) -> None:
     memories = c.memories if exact else 0
     best, lasting, chosen = -math.inf, -math.inf, 0
     for m in range(c.memories if exact else 1):
-        most = evidence.MOST_TRIALS if m == s.choice[0] else 4  # each direction once
+        most = 4  # l1 and A once, up and down
+        if m == s.choice[0]:
+            most = evidence.MOST_TRIALS if c.n_arms <= MANY else evidence.MOST_TRIALS // 2
+        if m > 0 and s.choice[0] == 0:
+            s.candidates[m, 4:] = s.candidates[0, 4:]
         value = evidence.climb(
             gram,
             moments,
@@ -559,14 +580,15 @@ def _choose_prior(c: Any, s: Any) -> None:
         if value > best:
             best, chosen = value, m
     if chosen > 0:
-        loosest = np.array([0, evidence.LARGEST, evidence.LARGEST, evidence.LARGEST])
+        loosest = np.array([0, evidence.LARGEST, evidence.LARGEST, evidence.LARGEST, 0, 0])
         _, least = evidence.evaluate(gram, moments, memories, squares, loosest, factor, solved)
         if best + 0.5 * seen * log(least / squares) < log(EVIDENCE * math.sqrt(float(seen))):
             chosen = 0
             best = lasting
     choice = s.candidates[chosen].copy()
     if chosen == 0 and not c.fixed_influence:
-        choice[2:] = evidence.NONE
+        choice[2:4] = evidence.NONE
+        choice[5] = 0
         value = evidence.support(gram, moments, memories, squares, seen, choice, factor, solved)
         if value <= best:
             choice[:] = s.candidates[0]
@@ -613,6 +635,50 @@ def _set_radius(c: Any, s: Any) -> None:
 
 
 @inlined
+def _rotates(c: Any, s: Any) -> int:
+    """Return the memory by which arms that may be equally good take turns; −1 if they need not."""
+    if s.weights.size == 0:
+        return -1
+    if _memory(c, s.choice[0]) < 1.0:
+        return s.choice[0]
+    return ROTATION if c.memories > 1 and s.choice[2] == evidence.NONE else -1
+
+
+@inlined
+def _count_costs(c: Any, s: Any, t: int, eligible: Any) -> Floats:
+    """Return each arm's mean loss and, where influence fades, what its pull costs later rounds.
+
+    These costs are planned with A as far as it is positive semi-definite: A_ii ≥ 0 and A_ij² ≤
+    A_ii·A_jj. What lies beyond is taken for noise, since plans seek out arms that seem to gain.
+    """
+    n_arms = c.n_arms
+    costs = np.empty(n_arms)
+    gamma = _memory(c, s.choice[0])
+    if gamma == 1.0 or s.theta.size == 0:
+        for i in range(n_arms):
+            costs[i] = s.mean[i]
+        return costs
+    interaction, initial, allowed = np.empty((n_arms, n_arms)), np.empty(n_arms), np.ones(n_arms)
+    for i in range(n_arms):
+        initial[i] = s.theta[unknowns(i)]
+        interaction[i, i] = max(s.theta[place(i, i)], 0.0)
+        if eligible is not None and not eligible[i]:
+            allowed[i] = 0.0
+        for j in range(i):
+            most = math.sqrt(interaction[i, i] * interaction[j, j])
+            interaction[i, j] = min(max(s.theta[place(i, j)], -most), most)
+            interaction[j, i] = interaction[i, j]
+    add_later_costs(s.mean, initial, interaction, gamma, _rounds_ahead(c, t), allowed, costs)
+    return costs
+
+
+@inlined
+def _rounds_ahead(c: Any, t: int) -> float:
+    """Return the number of rounds to plan for."""
+    return max(c.horizon - t + 1.0, 1.0) if c.horizon > 0 else AHEAD * t
+
+
+@inlined
 def _plan(c: Any, s: Any, t: int, eligible: Any, greedy: int) -> int:
     """Return the arm with the smallest mean among those that the rounds ahead have a use for."""
     n_arms = c.n_arms
@@ -623,8 +689,7 @@ def _plan(c: Any, s: Any, t: int, eligible: Any, greedy: int) -> int:
             allowed[i] = 0.0
         for j in range(n_arms):
             interaction[i, j] = s.theta[place(i, j)]
-    rounds = max(c.horizon - t + 1.0, 1.0) if c.horizon > 0 else AHEAD * t
-    plan_ahead(s.mean, interaction, rounds, allowed, plan, slope)
+    plan_ahead(s.mean, interaction, _rounds_ahead(c, t), allowed, plan, slope)
     best = -1
     for i in range(n_arms):
         if plan[i] > 0.5 and (best < 0 or s.mean[i] < s.mean[best]):

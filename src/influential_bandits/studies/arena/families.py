@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from influential_bandits.checks import require_horizon, whole_number
 from influential_bandits.datasets.movielens import movielens
 from influential_bandits.errors import InvalidInput, MissingFile
 from influential_bandits.learning.models import InfluenceModel
+from influential_bandits.numerics.streams import uniform
 from influential_bandits.optima.difficulty import difficulty
 from influential_bandits.references import find_object, split_reference
 from influential_bandits.world.generators import (
@@ -104,6 +106,16 @@ class Family:
         return self.name not in FAMILIES and self.name != LEARNED
 
 
+@dataclass(frozen=True)
+class BinaryLosses(Noise):
+    """Losses of 0 or 1, with the expected loss as probability: an advert is clicked, or not."""
+
+    @staticmethod
+    def observe(c: Any, t: int, arm: int, expected: float, rng: Any) -> float:
+        """Return the loss that is observed where ``expected`` is the loss before noise."""
+        return 1.0 if uniform(rng, 0) < expected else 0.0
+
+
 class OfVerdict:
     """The n-th of the paper's random instances with K = 3 whose difficulty is of one verdict."""
 
@@ -135,6 +147,20 @@ def _make_changed(factor: float = 1.0, memory: float = 1.0) -> Callable[[int], I
     return make
 
 
+def _make_clicks(memory: float) -> Callable[[int], Instance]:
+    """Return five adverts of two brands, clicked in 12 to 18 of 100 showings when rested.
+
+    An advert that is shown all the time loses up to ten of these clicks, whatever the memory.
+    """
+
+    def make(number: int) -> Instance:
+        blocks = block_instance(5, 2, FIRST_INSTANCE + number, within=0.5)
+        matrix = 0.1 * (1.0 - memory) * blocks.interaction.to_dense()
+        return Instance(matrix, 0.85 + 0.015 * np.clip(blocks.initial_loss, -2, 2), memory=memory)
+
+    return make
+
+
 # name: (how to make an instance, instances by default, largest horizon, noise)
 _SETTINGS: dict[str, tuple[Callable[[int], Instance], int, int, Noise]] = {
     "random-3": (_make_random(3), 100, 10**6, UNIT),
@@ -151,8 +177,13 @@ _SETTINGS: dict[str, tuple[Callable[[int], Instance], int, int, Noise]] = {
     "stationary": (_make_changed(0.0), 30, 10**6, UNIT),
     "nearly-stationary": (_make_changed(0.001), 30, 10**6, UNIT),
     "indefinite": (lambda number: indefinite_instance(3, FIRST_INSTANCE + number), 30, 10**6, UNIT),
+    "fading-0.5": (_make_changed(memory=0.5), 30, 10**6, UNIT),
     "fading-0.9": (_make_changed(memory=0.9), 30, 10**6, UNIT),
+    "fading-0.9-noisy": (_make_changed(memory=0.9), 30, 10**6, GaussianNoise(5.0)),
     "fading-0.99": (_make_changed(memory=0.99), 30, 10**6, UNIT),
+    "clicks-0.5": (_make_clicks(0.5), 30, 10**5, BinaryLosses()),
+    "clicks-0.8": (_make_clicks(0.8), 30, 10**5, BinaryLosses()),
+    "clicks-0.95": (_make_clicks(0.95), 30, 10**5, BinaryLosses()),
     "prop-2.2": (lambda number: counterexample(), 10, 10**6, NoNoise()),
     "prop-2.3": (lambda number: linear_lower_bound(number % 2), 10, 10**6, NoNoise()),
 }
@@ -171,8 +202,13 @@ _DESCRIPTIONS = {
     "stationary": "No influence: A = 0, K = 3",
     "nearly-stationary": "Little influence: max|A| = 0.001, K = 3",
     "indefinite": "Indefinite A, K = 3: some mixes of arms reinforce themselves (Sec. 5.1)",
+    "fading-0.5": "Influence that fades fast, γ = 0.5: the paper's random instances otherwise",
     "fading-0.9": "Influence that fades, γ = 0.9: the paper's random instances otherwise",
+    "fading-0.9-noisy": "Influence that fades, γ = 0.9, in much noise: σ = 5",
     "fading-0.99": "Influence that fades slowly, γ = 0.99: the paper's random instances otherwise",
+    "clicks-0.5": "Five adverts that tire a little, losses of 0 or 1; fatigue fades fast, γ = 0.5",
+    "clicks-0.8": "Five adverts that tire a little, losses of 0 or 1; fatigue fades, γ = 0.8",
+    "clicks-0.95": "Five adverts that tire a little, losses of 0 or 1; it fades slowly, γ = 0.95",
     "prop-2.2": "The counterexample on which LCB is nearly quadratic (Prop. 2.2), without noise",
     "prop-2.3": "The two instances of which one is linear for any policy (Prop. 2.3), in turn, "
     "without noise",
