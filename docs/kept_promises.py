@@ -1,0 +1,136 @@
+"""Compare what plans promise with what they deliver, and print the table of docs/learning.md.
+
+Worlds are drawn at random, logged by policies that know more or less of the instances, and planned
+for. The gain delivered is played out in the true world: by the logging policy as it was, and by
+the plan, for the same instances.
+
+python docs/kept_promises.py [WORLDS] [PROCESSES]
+"""
+
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+
+import numpy as np
+
+import influential_bandits as ib
+
+ARMS, INSTANCES, EVENTS, REPEATS = 5, 300, 60, 10
+KINDS = ("psd", "symmetric", "diagonal")
+CHOICES = {
+    "as drawn": {},
+    "follow taste": {"taste": 2.0},
+    "follow past losses": {"steering": 1.5},
+    "follow both, in bursts": {"taste": 1.0, "steering": 1.0, "bursts": 0.3},
+}
+INFLUENCE = {
+    "none": (0.0, {"memory": 0.8}),
+    "fades by events": (0.3, {"memory": 0.8}),
+    "fades by the clock": (0.3, {"half_life": 2.0}),
+    "lasts": (0.02, {"memory": 1.0}),
+}
+
+
+def draw_log(choices: str, influence: str, seed: int) -> ib.EventLog:
+    """Return a log of a random world."""
+    random = np.random.default_rng(seed)
+    strength, memory = INFLUENCE[influence]
+    return ib.data.synthetic_log(
+        INSTANCES,
+        EVENTS,
+        ARMS,
+        interaction=ib.data.planted_interaction(ARMS, strength, seed),
+        initial_loss=random.uniform(0.3, 1.3, ARMS),
+        popularity=random.dirichlet(np.full(ARMS, 3.0)),
+        spread=0.5,
+        seed=seed,
+        execution=1,
+        **memory,
+        **CHOICES[choices],
+    )
+
+
+def play_out(truth, schedule, random) -> float:
+    """Return the mean loss per round in the true world; without a schedule, of its own policy."""
+    repeats = REPEATS if schedule is None else 1
+    initial = np.tile(truth.initial_losses, (repeats, 1))
+    matrices = np.tile(truth.interactions, (repeats, 1, 1))
+    rows, total = np.arange(len(initial)), 0.0
+    past, seen, counts = (np.zeros_like(initial) for _ in range(3))
+    arm, left = np.zeros(len(initial), int), truth.memory
+    if truth.half_life is not None:
+        left = 2.0 ** (-1.0 / truth.half_life)  # one round a day
+    for n in range(EVENTS):
+        if schedule is None:
+            mean = seen.sum(axis=1, keepdims=True) / max(n, 1)
+            met = np.where(counts > 0, seen / np.maximum(counts, 1) - mean, 0.0)
+            weight = np.log(truth.popularity) - truth.taste * initial - truth.steering * met
+            drawn = (weight + random.gumbel(size=weight.shape)).argmax(axis=1)
+            again = random.random(len(arm)) < truth.bursts if n else np.zeros(len(arm), bool)
+            arm = np.where(again, arm, drawn)
+        else:
+            arm = np.full(len(arm), schedule[n])
+        expected = initial[rows, arm] + (matrices[rows, arm] * past).sum(axis=1)
+        total += expected.mean()
+        seen[rows, arm] += expected + truth.noise * random.standard_normal(len(arm))
+        counts[rows, arm] += 1
+        if truth.half_life is not None:
+            past[rows, arm] += 1
+            past *= left
+        else:
+            past *= left
+            past[rows, arm] += 1
+    return total / EVENTS
+
+
+def rounds_of(plan) -> np.ndarray:
+    """Return the rounds of a plan; of a mix, in any order."""
+    if plan.schedule is not None:
+        return np.resize(plan.schedule, EVENTS)
+    ends = np.round(np.cumsum(plan.mix) * EVENTS).astype(int)
+    return np.repeat(np.arange(ARMS), np.diff(ends, prepend=0))
+
+
+def keep_promise(choices: str, influence: str, kind: str, seed: int) -> tuple[float, ...]:
+    """Return gain promised with its interval, gain delivered, and whether it is supported."""
+    log = draw_log(choices, influence, seed)
+    truth = log.about["truth"]
+    memory = INFLUENCE[influence][1]
+    model = ib.InfluenceModel(kind, pooling="full", **memory).fit(log, execution=1)
+    days = None if truth.half_life is None else 1.0
+    found = ib.plan(model, EVENTS, log=log, days_between_rounds=days, execution=1)
+    random = np.random.default_rng(seed)
+    delivered = play_out(truth, None, random) - play_out(truth, rounds_of(found), random)
+    return found.gain, found.low, found.high, delivered, float(found.supported)
+
+
+def main(worlds: int, processes: int | None) -> None:
+    """Print a line for each kind of choices and influence."""
+    head = "choices | influence | promised | delivered | delivered in the interval, by kind of fit"
+    print(f"| {head} | supported | of these, below the interval |\n|---|---|---|---|---|---|---|")
+    inside, below = [], []
+    with ProcessPoolExecutor(processes) as pool:
+        for choices in CHOICES:
+            for influence in INFLUENCE:
+                rows = []
+                for kind in KINDS:
+                    work = partial(keep_promise, choices, influence, kind)
+                    rows.append(list(pool.map(work, range(worlds))))
+                gain, low, high, delivered, supported = np.moveaxis(np.array(rows), 2, 0)
+                kept = (low <= delivered) & (delivered <= high)
+                fallen = (supported > 0) & (delivered < low)
+                inside.append(kept)
+                below.append(fallen)
+                by_kind = ", ".join(f"{kind} {100 * rate:.0f} %" for kind, rate in
+                                    zip(KINDS, kept.mean(axis=1), strict=True))
+                print(f"| {choices} | {influence} | {gain.mean():.2f} | {delivered.mean():.2f} | "
+                      f"{by_kind} | {int(supported.sum())} of {supported.size} | "
+                      f"{int(fallen.sum())} |", flush=True)
+    inside, below = np.array(inside), np.array(below)
+    print(f"All {inside.size}: {100 * inside.mean():.1f} % in the interval; "
+          f"{int(below.sum())} supported plans deliver less than its lower end.")
+
+
+if __name__ == "__main__":
+    given = [int(text) for text in sys.argv[1:]]
+    main(given[0] if given else 20, given[1] if len(given) > 1 else None)

@@ -1,0 +1,127 @@
+"""What the logging policy did and what it lost: the baseline that plans are judged against."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from influential_bandits.errors import InvalidInput
+from influential_bandits.learning.statistics.design import (
+    Design,
+    Events,
+    count_event,
+    event_columns,
+    fade_counts,
+    predict_losses,
+)
+from influential_bandits.logs.log import EventLog
+from influential_bandits.numerics.arrays import Floats
+from influential_bandits.numerics.compiling import kernel
+
+__all__ = ["LoggedRounds", "describe_logged", "read_logged"]
+
+# Standard errors between the model's loss of what was logged and the log's own mean, beyond which
+# a model is not calibrated: one in twenty is, by chance.
+CALIBRATED = 2.0
+
+
+class LoggedRounds(NamedTuple):
+    """The rounds of a log, as means over its events; d counts the pulls so far, old ones faded."""
+
+    loss: float  # per round, as it was
+    modelled: float  # the same by the model's population: l1·mix + Σ A_ij·pairs_ij
+    error: float  # standard error of their difference; instances are independent
+    mix: Floats  # (arms,): shares of the arms
+    pairs: Floats  # (arms, arms): how much of d_j an event of arm i meets
+    shuffled: Floats  # (arms, arms): the same with each instance's own events in random order
+    squares: Floats  # (arms, arms): products of the shares of each instance
+
+    @property
+    def gap(self) -> float:
+        """Return how much better or worse the log is than the population with the same rounds.
+
+        Where instances choose what they like, the log loses less than its mix and its order would
+        lose if everybody were alike.
+        """
+        return self.loss - self.modelled
+
+    @property
+    def calibrated(self) -> bool:
+        """Tell whether the model's loss of what was logged is the log's, but for chance."""
+        return abs(self.gap) <= CALIBRATED * self.error
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON data."""
+        return {name: np.asarray(value).tolist() for name, value in self._asdict().items()}
+
+
+def describe_logged(design: Design, population: Floats, log: EventLog) -> LoggedRounds:
+    """Return what was logged, and what the coefficients of a population say that it loses."""
+    arms = design.n_arms
+    pairs, shuffled, squares = (np.zeros((arms, arms)) for _ in range(3))
+    shares = np.zeros((log.n_instances, arms))
+    _add_rounds(design, event_columns(log), shares, pairs, shuffled, squares)
+    mix = shares.sum(axis=0) / max(shares.sum(), 1e-300)
+    number = max(len(log), 1)
+    # The level of a model with drift is left out: a plan cannot count on it.
+    plain = np.concatenate([population[:arms], population[design.start :]])
+    surprise = log.loss - predict_losses(log, design._replace(controls=0), plain)
+    users = np.repeat(np.arange(log.n_instances), log.lengths)
+    gap = float(surprise.sum()) / number
+    sums = np.bincount(users, surprise - gap, log.n_instances)
+    loss = float(log.loss.sum()) / number
+    parts = (pairs / number, shuffled / number, squares / number)
+    return LoggedRounds(loss, loss - gap, float(np.sqrt(sums @ sums)) / number, mix, *parts)
+
+
+def read_logged(data: Any, arms: int) -> LoggedRounds | None:
+    """Return what a model file says of the log; nothing if it says nothing."""
+    if data is None:
+        return None
+    try:
+        found = LoggedRounds(
+            *(float(data[name]) for name in LoggedRounds._fields[:3]),
+            *(np.asarray(data[name], np.float64) for name in LoggedRounds._fields[3:]),
+        )
+        sound = isinstance(data, Mapping) and found.mix.shape == (arms,) and found.error >= 0.0
+        sound = sound and all(table.shape == (arms, arms) for table in found[4:])
+        sound = sound and all(np.isfinite(each).all() for each in found)
+    except (KeyError, TypeError, ValueError, OverflowError):
+        sound = False
+    if not sound:
+        raise InvalidInput(
+            f"what the model says of the logged rounds is damaged: it must be losses, {arms} shares "
+            f"and three tables of {arms} × {arms} numbers; fit the model again"
+        )
+    return found
+
+
+@kernel
+def _add_rounds(
+    design: Design, events: Events, shares: Floats, pairs: Floats, shuffled: Floats, squares: Floats
+) -> None:
+    """Add up what the events meet; ``shares`` (instances, arms) become the weights of the arms."""
+    arms = design.n_arms
+    counts = np.zeros(arms)
+    for u in range(events.offsets.size - 1):
+        counts[:] = 0.0
+        all_met, total = 0.0, 0.0
+        first, last = events.offsets[u], events.offsets[u + 1]
+        for n in range(first, last):
+            fade_counts(design, events, n, first, counts)
+            item = events.item[n]
+            for p in range(events.members[item], events.members[item + 1]):
+                shares[u, events.arm[p]] += events.weight[p]
+                total += events.weight[p]
+                for j in range(arms):
+                    pairs[events.arm[p], j] += events.weight[p] * counts[j]
+                    all_met += events.weight[p] * counts[j]
+            count_event(design, events, n, counts)
+        if total > 0.0:
+            for i in range(arms):
+                for j in range(arms):
+                    both = shares[u, i] * shares[u, j] / (total * total)
+                    shuffled[i, j] += all_met * both
+                    squares[i, j] += (last - first) * both
