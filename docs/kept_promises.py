@@ -50,7 +50,9 @@ def draw_log(choices: str, influence: str, seed: int) -> ib.EventLog:
     )
 
 
-def play_out(truth, schedule, random) -> float:
+def play_out(
+    truth: ib.data.PlantedTruth, schedule: np.ndarray | None, random: np.random.Generator
+) -> float:
     """Return the mean loss per round in the true world; without a schedule, of its own policy."""
     repeats = REPEATS if schedule is None else 1
     initial = np.tile(truth.initial_losses, (repeats, 1))
@@ -83,7 +85,7 @@ def play_out(truth, schedule, random) -> float:
     return total / EVENTS
 
 
-def rounds_of(plan) -> np.ndarray:
+def rounds_of(plan: ib.Plan) -> np.ndarray:
     """Return the rounds of a plan; of a mix, in any order."""
     if plan.schedule is not None:
         return np.resize(plan.schedule, EVENTS)
@@ -121,14 +123,21 @@ def main(worlds: int, processes: int | None) -> None:
                 fallen = (supported > 0) & (delivered < low)
                 inside.append(kept)
                 below.append(fallen)
-                by_kind = ", ".join(f"{kind} {100 * rate:.0f} %" for kind, rate in
-                                    zip(KINDS, kept.mean(axis=1), strict=True))
-                print(f"| {choices} | {influence} | {gain.mean():.2f} | {delivered.mean():.2f} | "
-                      f"{by_kind} | {int(supported.sum())} of {supported.size} | "
-                      f"{int(fallen.sum())} |", flush=True)
+                by_kind = ", ".join(
+                    f"{kind} {100 * rate:.0f} %"
+                    for kind, rate in zip(KINDS, kept.mean(axis=1), strict=True)
+                )
+                print(
+                    f"| {choices} | {influence} | {gain.mean():.2f} | {delivered.mean():.2f} | "
+                    f"{by_kind} | {int(supported.sum())} of {supported.size} | "
+                    f"{int(fallen.sum())} |",
+                    flush=True,
+                )
     inside, below = np.array(inside), np.array(below)
-    print(f"All {inside.size}: {100 * inside.mean():.1f} % in the interval; "
-          f"{int(below.sum())} supported plans deliver less than its lower end.")
+    print(
+        f"All {inside.size}: {100 * inside.mean():.1f} % in the interval; "
+        f"{int(below.sum())} supported plans deliver less than its lower end."
+    )
 
 
 if __name__ == "__main__":

@@ -15,10 +15,10 @@ import influential_bandits as ib
 from influential_bandits.errors import InvalidInput, NotApplicable
 from influential_bandits.learning import planning as module
 from influential_bandits.learning.models import DriftModel, InfluenceModel, StationaryModel
-from influential_bandits.learning.planning import fit_halves, plan
+from influential_bandits.learning.plan_evidence import fit_halves
+from influential_bandits.learning.planning import plan
 from influential_bandits.optima.schedules import find_schedule, schedule_loss
 from influential_bandits.studies.logs.diagnosis import fit_log
-from influential_bandits.world.dynamics import start_progress
 
 TIRING = [[0.5, 0.1, 0.0], [0.1, 0.2, 0.0], [0.0, 0.0, 0.05]]
 FLATTERED = "the gain is judged by the same data"
@@ -69,8 +69,9 @@ def played(instance, schedule, rounds):
 
 def mixed_loss(world, horizon):
     """Loss per round of arms drawn at random, each as often."""
-    mix = np.full(world.n_arms, 1.0 / world.n_arms)
-    return module._loss(world, mix, module._mixed_weights(world, horizon, mix))
+    mix, memory = np.full(world.n_arms, 1.0 / world.n_arms), world.memory
+    past = np.mean([sum(memory**k for k in range(n)) for n in range(horizon)])
+    return float(world.initial_loss @ mix + past * mix @ world.interaction.to_dense() @ mix)
 
 
 # Memory 1: the order does not matter
@@ -109,10 +110,10 @@ def test_the_weights_of_a_schedule_are_those_of_playing_it(memory, length):
     instance = ib.Instance(factor @ factor.T, loss, memory=memory)
     schedule = random.integers(0, 3, length)
     rounds = 40 * length
-    weights = module._schedule_weights(
-        instance.world, start_progress(instance.world), schedule, rounds
-    )
-    expected = loss @ shares(schedule, 3) + (instance.interaction.to_dense() * weights).sum()
+    weights, past = module._add_pairs(schedule, np.array([memory]), rounds, 3)
+    matrix = instance.interaction.to_dense() / memory  # the round after a pull meets all of A
+    expected = loss @ shares(schedule, 3) + (matrix * weights).sum()
+    np.testing.assert_allclose(past, weights.sum(), rtol=1e-9)
     np.testing.assert_allclose(expected, played(instance, schedule, rounds).mean(), rtol=1e-9)
 
 
@@ -134,9 +135,12 @@ def test_the_promised_losses_are_those_of_playing_the_plan_and_the_logged_mix(fa
 def test_the_promised_losses_are_those_of_the_horizon(memory):
     """As with memory 1, which is the limit: fifty rounds from the start."""
     world = ib.Instance(np.diag([0.05, 0.01]), [0.0, 0.5], memory=memory)
-    mix, schedule = module._best(world, 50, 240)
-    promised = module._loss(world, mix, module._pair_weights(world, 50, mix, schedule))
-    assert promised == pytest.approx(played(world, schedule, 50).mean(), rel=1e-9)
+    pace = module.Pace(np.array([memory]), 1.0 / memory)
+    search = module._Search("psd", pace, 50, 240, np.array([0.5, 0.5]), False)
+    matrix = world.interaction.to_dense()
+    found = search.best(world.initial_loss, matrix)
+    promised = world.initial_loss @ found.comparison.mix + (matrix * found.comparison.pairs).sum()
+    assert promised == pytest.approx(played(world, found.schedule, 50).mean(), rel=1e-9)
 
 
 def test_a_long_plan_repeats_after_a_period(fading):
@@ -196,8 +200,10 @@ def test_rounds_far_apart_leave_no_influence(clocked):
 
 def test_the_interval_is_that_of_the_linear_functional(lasting):
     found = plan(lasting, 60)
-    world = lasting.instance()
-    value = module._functional(world, lasting, 60, found.mix, None, found.logged_mix)
+    mix, logged = found.mix, found.logged_mix
+    pairs = 29.5 * np.outer(logged, logged) - 30.0 * np.outer(mix, mix) + 0.5 * np.diag(mix)
+    entries = [pairs[i, j] * (1.0 if i == j else 2.0) for i in range(3) for j in range(i + 1)]
+    value = np.concatenate([logged - mix, entries])
     spread = np.sqrt(value @ lasting.population_covariance_ @ value)
     wide = scipy.stats.norm.ppf(0.975)
     np.testing.assert_allclose(found.high - found.low, 2.0 * wide * spread, rtol=1e-9)

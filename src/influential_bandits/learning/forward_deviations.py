@@ -72,10 +72,10 @@ class _Sums(NamedTuple):
     losses: Floats  # (groups, 2): sum and number
 
 
-def estimate_forward(log: EventLog, design: Design, memory: float) -> ForwardEstimate | None:
+def estimate_forward(log: EventLog, design: Design, past: float) -> ForwardEstimate | None:
     """Estimate from a log of one arm an event; nothing where it says too little.
 
-    ``memory`` is what an event leaves of the influence before it, as usual in this log.
+    ``past`` is how many faded pulls an event of this log meets, on average.
     """
     if not log.membership.single or log.n_instances < 2 * GROUPS:
         return None
@@ -92,9 +92,12 @@ def estimate_forward(log: EventLog, design: Design, memory: float) -> ForwardEst
     )
     usual = arm_sums(log, arms).shares
     groups = np.arange(log.n_instances) % GROUPS
-    _add_instances(
-        design._replace(kind=kind, controls=0), event_columns(log), memory, usual, groups, *sums
-    )
+    if design.half_life > 0.0:  # as if events were equally far apart: past = γ/(1 − γ)
+        memory, factor = past / (1.0 + past), past / (1.0 + past)
+    else:
+        memory, factor = design.memory, 1.0
+    plain = design._replace(kind=kind, controls=0)
+    _add_instances(plain, event_columns(log), memory, factor * usual, groups, *sums)
     return _solve(sums, kind, arms)
 
 
@@ -113,7 +116,7 @@ def _solve(sums: _Sums, kind: int, arms: int) -> ForwardEstimate | None:
 
 
 def _solve_one(sums: _Sums, kind: int, arms: int) -> tuple[Any, ...] | None:
-    """Return mean loss, initial losses, interaction, and how far guesses move the initial losses."""
+    """Return mean loss, initial losses, interaction, and how far guesses move initial losses."""
     first = sums.first.T  # (9, arms)
     number, unmet = first[NUMBER], first[UNMET]
     if (number < 2.0).any() or sums.losses[1] == 0.0:
@@ -121,7 +124,8 @@ def _solve_one(sums: _Sums, kind: int, arms: int) -> tuple[Any, ...] | None:
     scale = np.abs(np.diag(sums.equations))
     try:
         little = np.diag(np.maximum(TINY * scale, TINY * max(scale.max(), 1e-300)))
-        matrix = as_matrix(kind, arms, np.linalg.solve(sums.equations + little, sums.right))
+        entries: Any = np.linalg.solve(sums.equations + little, sums.right)
+        matrix = as_matrix(kind, arms, entries)
     except np.linalg.LinAlgError:
         return None
     weighted, plain, timed = (
@@ -200,14 +204,15 @@ def _compare_with_usual(
     """Write how far the counts are from their mean over the later events, as foreseen now.
 
     If arms go on to be chosen with the shares p so far, then counts d become γᵏ·d + p·(1 − γᵏ)/(1 −
-    γ) after k more events; the mean over those to come is g·d + p·(1 − g)/(1 − γ).
+    γ) after k more events; the mean over those to come is g·d + p·(1 − g)/(1 − γ). By the clock, a
+    pull has faded once when it is met first: ``usual`` sums to γ, and p to as much.
     """
-    lost = 1.0 - memory
+    lost, first = 1.0 - memory, usual.sum()
     left = 1.0  # g
     if later > 0 and lost > TINY:
         left = memory * (1.0 - memory**later) / (later * lost)
     for j in range(counts.size):
-        share = (chosen[j] + usual[j]) / (n + 1.0)
+        share = (first * chosen[j] + usual[j]) / (n + 1.0)
         if lost > TINY:
             out[j] = (1.0 - left) * (counts[j] - share / lost)
         else:

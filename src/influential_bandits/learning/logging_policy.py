@@ -20,7 +20,7 @@ from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import kernel
 
-__all__ = ["LoggedRounds", "describe_logged", "read_logged"]
+__all__ = ["LoggedRounds", "TasteSlope", "describe_logged", "measure_taste", "read_logged"]
 
 # Standard errors between the model's loss of what was logged and the log's own mean, beyond which
 # a model is not calibrated: one in twenty is, by chance.
@@ -57,6 +57,39 @@ class LoggedRounds(NamedTuple):
         return {name: np.asarray(value).tolist() for name, value in self._asdict().items()}
 
 
+class TasteSlope(NamedTuple):
+    """How much later instances meet what they like less: the sign that choices follow taste.
+
+    When an arm is met for the first time has nothing to do with losses of that arm, unless taste
+    decides. So the instances' own initial losses do not depend on it where choices follow nothing,
+    or past losses alone.
+    """
+
+    slope: float  # of the own initial loss over the logarithm of the first round with that arm
+    error: float
+
+
+def measure_taste(log: EventLog, own: Floats) -> TasteSlope:
+    """Return the slope within arms; ``own`` (instances, arms) are deviations from the population.
+
+    Instances are independent, their arms are not.
+    """
+    rounds = np.zeros(own.shape)
+    _find_first_rounds(event_columns(log), rounds)
+    met = rounds > 0.0
+    number = np.maximum(met.sum(axis=0), 1)
+    times = np.where(met, np.log(np.where(met, rounds, 1.0)), 0.0)
+    times = np.where(met, times - times.sum(axis=0) / number, 0.0)
+    losses = np.where(met, own, 0.0)
+    losses = np.where(met, losses - losses.sum(axis=0) / number, 0.0)
+    square = float((times**2).sum())
+    if square == 0.0:
+        return TasteSlope(0.0, 0.0)
+    slope = float((times * losses).sum()) / square
+    scores = (times * (losses - slope * times)).sum(axis=1)
+    return TasteSlope(slope, float(np.sqrt(scores @ scores)) / square)
+
+
 def describe_logged(design: Design, population: Floats, log: EventLog) -> LoggedRounds:
     """Return what was logged, and what the coefficients of a population say that it loses."""
     arms = design.n_arms
@@ -81,10 +114,9 @@ def read_logged(data: Any, arms: int) -> LoggedRounds | None:
     if data is None:
         return None
     try:
-        found = LoggedRounds(
-            *(float(data[name]) for name in LoggedRounds._fields[:3]),
-            *(np.asarray(data[name], np.float64) for name in LoggedRounds._fields[3:]),
-        )
+        numbers = [float(data[name]) for name in LoggedRounds._fields[:3]]
+        tables = [np.asarray(data[name], np.float64) for name in LoggedRounds._fields[3:]]
+        found = LoggedRounds._make([*numbers, *tables])
         sound = isinstance(data, Mapping) and found.mix.shape == (arms,) and found.error >= 0.0
         sound = sound and all(table.shape == (arms, arms) for table in found[4:])
         sound = sound and all(np.isfinite(each).all() for each in found)
@@ -92,8 +124,8 @@ def read_logged(data: Any, arms: int) -> LoggedRounds | None:
         sound = False
     if not sound:
         raise InvalidInput(
-            f"what the model says of the logged rounds is damaged: it must be losses, {arms} shares "
-            f"and three tables of {arms} × {arms} numbers; fit the model again"
+            f"what the model says of the logged rounds is damaged: it must be losses, {arms} "
+            f"shares and three tables of {arms} × {arms} numbers; fit the model again"
         )
     return found
 
@@ -125,3 +157,14 @@ def _add_rounds(
                     both = shares[u, i] * shares[u, j] / (total * total)
                     shuffled[i, j] += all_met * both
                     squares[i, j] += (last - first) * both
+
+
+@kernel
+def _find_first_rounds(events: Events, out: Floats) -> None:
+    """Write in which round each instance met each arm first, (instances, arms); 0 for never."""
+    for u in range(events.offsets.size - 1):
+        for n in range(events.offsets[u], events.offsets[u + 1]):
+            item = events.item[n]
+            for p in range(events.members[item], events.members[item + 1]):
+                if out[u, events.arm[p]] == 0.0:
+                    out[u, events.arm[p]] = n - events.offsets[u] + 1.0

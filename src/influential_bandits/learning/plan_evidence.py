@@ -1,8 +1,9 @@
 """What a log says for or against a plan: estimates of its halves, and who judges which plan.
 
-Where the model's loss of what was logged is the log's own mean, choices have nothing to do with
-the instances' own losses, and the pooled fit judges: it is the more precise one. Where it is not,
-choices follow taste or past losses, and estimates from forward deviations judge, which allow it.
+The pooled fit judges, as the more precise one, where choices have nothing to do with the instances'
+own losses, or follow past losses alone. Where the log loses less than the model says that everybody
+would, and instances meet early what they like, choices follow taste: estimates from forward
+deviations judge, which allow it.
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ from influential_bandits.learning.forward_deviations import (
 )
 from influential_bandits.learning.logging_policy import (
     LoggedRounds,
+    TasteSlope,
     describe_logged,
+    measure_taste,
     read_logged,
 )
 from influential_bandits.learning.loss_model import LossModel
-from influential_bandits.learning.models import InfluenceModel
+from influential_bandits.learning.models import InfluenceModel, StationaryModel
 from influential_bandits.learning.solvers.psd import is_covariance
 from influential_bandits.learning.statistics.design import (
     KINDS,
@@ -46,11 +49,13 @@ __all__ = [
     "Verdict",
     "describe_support",
     "fit_halves",
+    "follows_taste",
     "read_halves",
     "shrink_forward",
 ]
 
 WEAKEST_RIDGE = 1.0  # of a judge: a stronger one pulls what it says of influence towards zero
+DOUBT = 1.0  # standard errors of the slope beyond which choices count as following taste
 DAMAGED = (
     "halves must be estimates of the same model: population, a covariance that is symmetric and "
     "positive semi-definite, what was logged and its forward estimate; fit the model again"
@@ -63,21 +68,22 @@ class Comparison(NamedTuple):
     mix: Floats  # (arms,): of the plan
     pairs: Floats  # (arms, arms): how much of A_ij a round of the plan meets
     past: float  # how many faded pulls a round meets, on average
-    other_mix: Floats | None  # arms drawn at random; None: the log as it was
+    other_mix: Floats  # (arms,): to compare with, drawn at random
+    as_logged: bool  # compare with the log as it was instead
     order_matters: bool
 
     def baseline_pairs(self, logged: LoggedRounds | None) -> Floats:
         """Return what the baseline meets; the log's as it was, but for the horizon and the pace."""
-        if self.other_mix is not None or logged is None:
-            return self.past * np.outer(self.other_mix, self.other_mix)
-        return logged.pairs + self.past * logged.squares - logged.shuffled
+        if self.as_logged and logged is not None:
+            return logged.pairs + self.past * logged.squares - logged.shuffled
+        return self.past * np.outer(self.other_mix, self.other_mix)
 
     def spacing_pairs(self, logged: LoggedRounds | None) -> Floats:
         """Return what better spacing takes away: of both, against a random order."""
         if not self.order_matters:
             return np.zeros_like(self.pairs)
         saved = self.past * np.outer(self.mix, self.mix) - self.pairs
-        if self.other_mix is None and logged is not None:
+        if self.as_logged and logged is not None:
             saved = saved + logged.pairs - logged.shuffled
         return saved
 
@@ -103,7 +109,7 @@ class ModelJudge(NamedTuple):
         """Return the gain, linear in the coefficients; the log's own mean is the baseline."""
         logged, gap, error = self.logged, 0.0, 0.0
         other = what.other_mix
-        if other is None and logged is not None:
+        if what.as_logged and logged is not None:
             other, gap, error = logged.mix, logged.gap, logged.error
         weights = self._weights(other - what.mix, what.baseline_pairs(logged) - what.pairs)
         variance = max(float(weights @ self.covariance @ weights), 0.0) + error**2
@@ -140,7 +146,7 @@ class ForwardJudge(NamedTuple):
     def judge(self, what: Comparison) -> Verdict:
         """Return the gain; guesses about instances that never met an arm widen it by themselves."""
         loss, initial, matrices, unmet = self.estimate
-        if what.other_mix is None:
+        if what.as_logged:
             more = what.baseline_pairs(self.logged) - self.logged.pairs
             baseline = loss + (matrices * more).sum(axis=(1, 2))
         else:
@@ -159,12 +165,21 @@ class Half(NamedTuple):
     interaction: Floats  # (arms, arms)
     by_model: ModelJudge
     by_deviations: ForwardJudge | None
+    taste: TasteSlope
 
 
 def _jackknife(estimates: Floats) -> Any:
     """Return the variance from estimates that each leave out one group, (groups, …)."""
     deviations = estimates - estimates.mean(axis=0)
     return (len(estimates) - 1.0) / len(estimates) * (deviations**2).sum(axis=0)
+
+
+def follows_taste(logged: LoggedRounds | None, halves: list[Half]) -> bool:
+    """Tell whether choices follow taste, as far as halves can tell it; if in doubt, they do."""
+    if logged is None or logged.calibrated:
+        return False
+    slopes = np.array([half.taste for half in halves])
+    return not halves or bool(slopes[:, 0].sum() > DOUBT * np.sqrt((slopes[:, 1] ** 2).sum()))
 
 
 def shrink_forward(halves: list[ForwardJudge]) -> tuple[Floats, Floats]:
@@ -210,9 +225,6 @@ def fit_halves(
     """
     if log.n_instances < 4 or model.pooling == "none" or not isinstance(model, InfluenceModel):
         return []
-    days, memory = model.days_between_events_, float(model.memory)
-    if model.half_life is not None and days is not None:
-        memory = 2.0 ** (-days / float(model.half_life))
     halves = []
     for half in (0, 1):
         part = log.take(np.arange(half, log.n_instances, 2))
@@ -224,7 +236,10 @@ def fit_halves(
             settings["interaction"] = "diagonal" if many else "symmetric"
             judge = InfluenceModel(**settings).fit(part, execution=execution)
         free = judge.unconstrained_population_
-        estimate = estimate_forward(part, judge.design_, memory)
+        logged = describe_logged(judge.design_, free, part)
+        estimate = estimate_forward(part, judge.design_, float(logged.shuffled.sum()))
+        alike = StationaryModel(pooling="full").fit(part, execution=execution)
+        taste = measure_taste(part, alike.initial_losses_ - alike.initial_loss_)
         halves.append(
             {
                 "population": fitted.population_.tolist(),
@@ -233,7 +248,8 @@ def fit_halves(
                     "population": free.tolist(),
                     "covariance": judge.population_covariance_.tolist(),
                 },
-                "logged": describe_logged(judge.design_, free, part).to_json(),
+                "logged": logged.to_json(),
+                "taste": taste._asdict(),
                 "forward": None if estimate is None else estimate.to_json(),
             }
         )
@@ -243,11 +259,10 @@ def fit_halves(
 def read_halves(data: Any, model: InfluenceModel) -> list[Half]:
     """Return the halves that a model file brings along; none if it does not say what was logged."""
     try:
-        if not data or all(half["population"] and "judge" not in half for half in data):
+        if all(half["population"] and "judge" not in half for half in data):
             return []  # of an earlier version, which did not know what was logged
-        if len(data) != 2:
-            raise ValueError(DAMAGED)
-        return [_read_half(half, model.design_) for half in data]
+        one, other = data
+        return [_read_half(one, model.design_), _read_half(other, model.design_)]
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
         raise InvalidInput(DAMAGED) from None
 
@@ -270,6 +285,9 @@ def _read_half(half: Any, design: Design) -> Half:
     logged = read_logged(half["logged"], arms)
     if logged is None:
         raise ValueError(DAMAGED)
+    taste = TasteSlope(float(half["taste"]["slope"]), float(half["taste"]["error"]))
+    if not np.isfinite(taste).all() or taste.error < 0.0:
+        raise ValueError(DAMAGED)
     forward = None
     if half["forward"] is not None:
         found = ForwardEstimate(
@@ -285,4 +303,5 @@ def _read_half(half: Any, design: Design) -> Half:
         interaction_matrices(design, population),
         ModelJudge(kind, arms, centre, covariance, logged),
         forward,
+        taste,
     )

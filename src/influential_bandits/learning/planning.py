@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,7 @@ from influential_bandits.learning.plan_evidence import (
     ModelJudge,
     Verdict,
     describe_support,
+    follows_taste,
     read_halves,
     shrink_forward,
 )
@@ -42,6 +44,8 @@ __all__ = ["Plan", "plan"]
 
 LONG_RUN = 100_000  # rounds after which the start no longer shows
 COVERAGE = 0.975  # each end of an interval
+
+Judge: TypeAlias = ForwardJudge | ModelJudge
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -155,10 +159,8 @@ class Plan:
             text = ", ".join(names)
             return [f"In this order, repeating after {len(self.schedule)}: {text}, …"]
         parts = [", ".join(names[n : n + size]) for n in range(0, len(names), size)]
-        return [
-            f"In this order, session by session of {size} rounds, repeating after "
-            f"{len(self.schedule)}: {'; '.join(parts)}, …"
-        ]
+        text = f"In this order, session by session of {size} rounds, repeating after "
+        return [f"{text}{len(self.schedule)}: {'; '.join(parts)}, …"]
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as JSON data."""
@@ -269,20 +271,27 @@ def plan(
     logged = read_logged(known.get("logged"), world.n_arms)
     shares = _mix(known.get("logged_mix") if logged_mix is None else logged_mix, world.n_arms)
     as_it_was = logged is not None and logged_mix is None and instance is None
-    search = _Search(model.interaction, pace, horizon, longest, None if as_it_was else shares)
+    search = _Search(model.interaction, pace, horizon, longest, shares, as_it_was)
     halves = read_halves(known.get("halves", ()), model) if instance is None else []
-    corrected = _correctable(halves) if logged is not None and not logged.calibrated else []
+    tasteful = follows_taste(logged, halves)
+    corrected = _correctable(halves) if tasteful else []
     own = _own_judge(model, instance, logged)
     if corrected:
         initial, matrix = shrink_forward(corrected)
     else:
         initial, matrix = own.initial_loss, own.interaction
     found = search.best(initial, matrix)
-    verdict = _cross_fit(search, halves, corrected) if halves else own.judge(found.comparison)
+    verdict = flattered = own.judge(found.comparison)
+    if halves:
+        judges: Sequence[Judge] = corrected or [half.by_model for half in halves]
+        verdict = _cross_fit(search, halves, corrected, judges)
+        flattered = _average([judge.judge(found.comparison) for judge in judges])
     baseline = _baseline(found.comparison, initial, matrix, logged)
-    low, high = _interval(verdict, bool(corrected))
+    low, high = _interval(verdict, flattered, bool(corrected))
     judged = bool(halves) or (instance is not None and logged is not None)
-    trusted = logged is not None and (logged.calibrated or bool(corrected))
+    trusted = judged and (bool(corrected) or not tasteful)
+    about = (bool(halves), tasteful, bool(corrected), logged is not None)
+    doubts = _doubts(low, instance is None, *about)
     return Plan(
         model.arm_names_,
         horizon,
@@ -299,9 +308,9 @@ def plan(
         verdict.gain - verdict.spacing,
         verdict.spacing,
         bool(halves),
-        low > 0.0 and judged and trusted,
+        low > 0.0 and trusted,
         rounds_per_session,
-        (*_doubts(low, instance, logged, bool(halves), bool(corrected)), *_limits(model, pace)),
+        (*doubts, *_limits(model, pace)),
     )
 
 
@@ -349,7 +358,8 @@ class _Search(NamedTuple):
     pace: Pace
     horizon: int
     longest: int
-    other_mix: Floats | None  # to compare with; None: the log as it was
+    other_mix: Floats  # to compare with
+    as_logged: bool  # the log as it was, instead
 
     def best(self, initial_loss: Floats, interaction: Floats) -> _Found:
         """Return the best shares, and a schedule where the order matters, to be judged."""
@@ -361,15 +371,14 @@ class _Search(NamedTuple):
             # lies before a round.
             pairs = 0.5 * self.horizon * np.outer(mix, mix) - 0.5 * np.diag(mix)
             past = 0.5 * (self.horizon - 1.0)
-            return _Found(None, Comparison(mix, pairs, past, self.other_mix, False))
+            return _Found(None, Comparison(mix, pairs, past, *self[4:], False))
         keep, rounds = self.pace.keep, min(self.horizon, LONG_RUN)
         length, repeats = self._length()
-        scaled = self.pace.scale * matrix
-        schedule = search_schedule(scaled, initial_loss, keep, length, repeats=repeats)
+        strength = self.pace.scale * matrix
+        schedule = search_schedule(strength, initial_loss, keep, length, repeats=repeats)
         pairs, past = _add_pairs(schedule, keep, rounds, len(initial_loss))
-        mix = np.bincount(schedule, minlength=len(initial_loss)) / length
-        scale = self.pace.scale
-        return _Found(schedule, Comparison(mix, scale * pairs, scale * past, self.other_mix, True))
+        mix, scale = np.bincount(schedule, minlength=len(initial_loss)) / length, self.pace.scale
+        return _Found(schedule, Comparison(mix, scale * pairs, scale * past, *self[4:], True))
 
     def _length(self) -> tuple[int, bool]:
         """Return how long a schedule is, and whether it repeats: after whole sessions."""
@@ -414,18 +423,27 @@ def _correctable(halves: list[Half]) -> list[ForwardJudge]:
     return found if len(found) == 2 else []
 
 
-def _cross_fit(search: _Search, halves: list[Half], corrected: list[ForwardJudge]) -> Verdict:
+def _cross_fit(
+    search: _Search,
+    halves: list[Half],
+    corrected: list[ForwardJudge],
+    judges: Sequence[Judge],
+) -> Verdict:
     """Return the mean verdict of each half on the other half's plan."""
     verdicts = []
     for maker, judge in ((0, 1), (1, 0)):
         if corrected:
             found = search.best(*shrink_forward([corrected[maker]]))
-            verdicts.append(corrected[judge].judge(found.comparison))
         else:
             found = search.best(halves[maker].initial_loss, halves[maker].interaction)
-            verdicts.append(halves[judge].by_model.judge(found.comparison))
+        verdicts.append(judges[judge].judge(found.comparison))
+    return _average(verdicts)
+
+
+def _average(verdicts: list[Verdict]) -> Verdict:
+    """Return the mean of two verdicts that do not depend on each other."""
     gain, variance, spacing = np.mean(verdicts, axis=0).tolist()
-    return Verdict(gain, 0.5 * variance, spacing)
+    return Verdict(gain, variance / len(verdicts), spacing)
 
 
 def _baseline(
@@ -433,44 +451,50 @@ def _baseline(
 ) -> float:
     """Return the loss per round of what a plan is compared with."""
     pairs = what.baseline_pairs(logged)
-    if what.other_mix is None and logged is not None:
+    if what.as_logged and logged is not None:
         return logged.loss + float(((pairs - logged.pairs) * matrix).sum())
     return float(initial_loss @ what.other_mix + (pairs * matrix).sum())
 
 
-def _interval(verdict: Verdict, corrected: bool) -> tuple[float, float]:
-    """Return the 95 % interval; the jackknife's own error makes it wider."""
+def _interval(verdict: Verdict, flattered: Verdict, corrected: bool) -> tuple[float, float]:
+    """Return the 95 % interval.
+
+    Plans of halves are a little worse than that of the whole log, whose gain its own data flatter:
+    the truth lies in between, and the upper end leaves room for it. The jackknife's own error
+    makes the interval wider.
+    """
     stats = optional_module("scipy.stats")
     wide = stats.t.ppf(COVERAGE, 2 * (GROUPS - 1)) if corrected else stats.norm.ppf(COVERAGE)
     spread = float(wide) * float(np.sqrt(verdict.variance))
-    return verdict.gain - spread, verdict.gain + spread
+    return verdict.gain - spread, max(verdict.gain, flattered.gain) + spread
 
 
 def _doubts(
-    low: float, instance: object, logged: LoggedRounds | None, crossed: bool, corrected: bool
+    low: float, population: bool, crossed: bool, tasteful: bool, corrected: bool, known: bool
 ) -> list[str]:
     """Say why the gain may not be what is promised."""
     out = []
     if low <= 0.0:
         out.append("the model does not support this plan: its gain may well be zero or negative")
-    if instance is None and not crossed:
+    if population and not crossed:
         out.append(
             "the gain is judged by the same data that made the plan, and so is flattered: pass "
             "log=, of four instances or more and a pooled model, so that two halves of it judge "
             "each other's plans"
         )
-    if logged is not None and not logged.calibrated:
+    if not known:
+        out.append("without the log, nobody knows what it lost: the plan counts as not supported")
+    if tasteful:
         out.append(
-            f"choices in the log follow taste or past losses: by the model, what was logged loses "
-            f"{logged.modelled:.4g} per round if all are alike, and it lost {logged.loss:.4g}. A "
-            "plan that is the same for all gives that up"
+            "choices in the log follow taste, which a plan that is the same for all gives up"
+            + ("; the gain allows for it" if corrected else "")
         )
-        if not corrected:
-            out.append(
-                "the gain is not corrected for it, so that this plan is not supported: a correction "
-                "needs a plan for all, a pooled model, one arm an event, and two halves of 20 "
-                "instances or more that have met every arm"
-            )
+    if tasteful and not corrected:
+        out.append(
+            "the gain does not allow for taste, so that the plan counts as not supported: it takes "
+            "a plan for all, a pooled model, one arm an event, and two halves of 20 instances or "
+            "more that have met every arm"
+        )
     return out
 
 
