@@ -14,6 +14,7 @@ from functools import partial
 import numpy as np
 
 import influential_bandits as ib
+from influential_bandits.datasets.synthetic import PlantedTruth
 
 ARMS, INSTANCES, EVENTS, REPEATS = 5, 300, 60, 10
 KINDS = ("psd", "symmetric", "diagonal")
@@ -51,7 +52,7 @@ def draw_log(choices: str, influence: str, seed: int) -> ib.EventLog:
 
 
 def play_out(
-    truth: ib.data.PlantedTruth, schedule: np.ndarray | None, random: np.random.Generator
+    truth: PlantedTruth, schedule: np.ndarray | None, random: np.random.Generator
 ) -> float:
     """Return the mean loss per round in the true world; without a schedule, of its own policy."""
     repeats = REPEATS if schedule is None else 1
@@ -108,36 +109,36 @@ def keep_promise(choices: str, influence: str, kind: str, seed: int) -> tuple[fl
 
 def main(worlds: int, processes: int | None) -> None:
     """Print a line for each kind of choices and influence."""
-    head = "choices | influence | promised | delivered | delivered in the interval, by kind of fit"
-    print(f"| {head} | supported | of these, below the interval |\n|---|---|---|---|---|---|---|")
-    inside, below = [], []
+    columns = ["choices", "influence", "promised", "delivered", *(f"kept, {k}" for k in KINDS)]
+    columns += ["supported", "of these below the interval", "of these at a loss"]
+    print("| " + " | ".join(columns) + " |\n" + "|---" * len(columns) + "|", flush=True)
+    results = []
     with ProcessPoolExecutor(processes) as pool:
         for choices in CHOICES:
             for influence in INFLUENCE:
-                rows = []
-                for kind in KINDS:
-                    work = partial(keep_promise, choices, influence, kind)
-                    rows.append(list(pool.map(work, range(worlds))))
-                gain, low, high, delivered, supported = np.moveaxis(np.array(rows), 2, 0)
-                kept = (low <= delivered) & (delivered <= high)
-                fallen = (supported > 0) & (delivered < low)
-                inside.append(kept)
-                below.append(fallen)
-                by_kind = ", ".join(
-                    f"{kind} {100 * rate:.0f} %"
-                    for kind, rate in zip(KINDS, kept.mean(axis=1), strict=True)
-                )
+                tasks = [(kind, seed) for kind in KINDS for seed in range(worlds)]
+                work = partial(keep_promise, choices, influence)
+                found = np.array(list(pool.map(work, *zip(*tasks, strict=True))))
+                results.append(found.reshape(len(KINDS), worlds, -1))
                 print(
-                    f"| {choices} | {influence} | {gain.mean():.2f} | {delivered.mean():.2f} | "
-                    f"{by_kind} | {int(supported.sum())} of {supported.size} | "
-                    f"{int(fallen.sum())} |",
-                    flush=True,
+                    f"| {choices} | {influence} | {' | '.join(_cells(results[-1]))} |", flush=True
                 )
-    inside, below = np.array(inside), np.array(below)
-    print(
-        f"All {inside.size}: {100 * inside.mean():.1f} % in the interval; "
-        f"{int(below.sum())} supported plans deliver less than its lower end."
-    )
+    print("All:", ", ".join(_cells(np.concatenate(results, axis=1))))
+
+
+def _cells(found: np.ndarray) -> list[str]:
+    """Return gains, how often each kind of fit keeps its promise, and how supported plans do."""
+    gain, low, high, delivered, supported = np.moveaxis(found, 2, 0)
+    kept = ((low <= delivered) & (delivered <= high)).mean(axis=1)
+    chosen = supported > 0
+    return [
+        f"{gain.mean():.2f}",
+        f"{delivered.mean():.2f}",
+        *(f"{100 * rate:.0f} %" for rate in kept),
+        f"{chosen.sum()} of {chosen.size}",
+        f"{(chosen & (delivered < low)).sum()}",
+        f"{(chosen & (delivered < 0)).sum()}",
+    ]
 
 
 if __name__ == "__main__":

@@ -24,7 +24,6 @@ import numpy as np
 
 from influential_bandits.learning.statistics.design import (
     DIAGONAL,
-    SYMMETRIC,
     Design,
     Events,
     as_matrix,
@@ -81,7 +80,7 @@ def estimate_forward(log: EventLog, design: Design, past: float) -> ForwardEstim
         return None
     step = -(-len(log) // EVENTS)
     log = log.take(np.arange(0, log.n_instances, step)) if step > 1 else log
-    arms, kind = design.n_arms, SYMMETRIC if design.n_arms <= MANY_ARMS else DIAGONAL
+    arms, kind = design.n_arms, DIAGONAL if design.n_arms > MANY_ARMS else design.kind
     size = interaction_size(kind, arms)
     sums = _Sums(
         np.zeros((GROUPS, size, size)),

@@ -1,9 +1,8 @@
 """What a log says for or against a plan: estimates of its halves, and who judges which plan.
 
 The pooled fit judges, as the more precise one, where choices have nothing to do with the instances'
-own losses, or follow past losses alone. Where the log loses less than the model says that everybody
-would, and instances meet early what they like, choices follow taste: estimates from forward
-deviations judge, which allow it.
+own losses, or follow past losses alone. Where instances meet early what they like, choices follow
+taste: estimates from forward deviations judge, which allow it.
 """
 
 from __future__ import annotations
@@ -32,6 +31,7 @@ from influential_bandits.learning.models import InfluenceModel, StationaryModel
 from influential_bandits.learning.solvers.psd import is_covariance
 from influential_bandits.learning.statistics.design import (
     KINDS,
+    SYMMETRIC,
     Design,
     as_matrix,
     interaction_entries,
@@ -54,8 +54,11 @@ __all__ = [
     "shrink_forward",
 ]
 
+ENOUGH = 2  # instances for each coefficient of a judge
 WEAKEST_RIDGE = 1.0  # of a judge: a stronger one pulls what it says of influence towards zero
-DOUBT = 1.0  # standard errors of the slope beyond which choices count as following taste
+# Standard errors of the slope beyond which choices count as following taste: one in twenty by
+# chance, or one in six where the log is not what the model says, so that they follow something.
+CLEAR, LIKELY = 1.645, 1.0
 DAMAGED = (
     "halves must be estimates of the same model: population, a covariance that is symmetric and "
     "positive semi-definite, what was logged and its forward estimate; fit the model again"
@@ -176,10 +179,13 @@ def _jackknife(estimates: Floats) -> Any:
 
 def follows_taste(logged: LoggedRounds | None, halves: list[Half]) -> bool:
     """Tell whether choices follow taste, as far as halves can tell it; if in doubt, they do."""
-    if logged is None or logged.calibrated:
+    if logged is None:
         return False
+    if not halves:
+        return not logged.calibrated
     slopes = np.array([half.taste for half in halves])
-    return not halves or bool(slopes[:, 0].sum() > DOUBT * np.sqrt((slopes[:, 1] ** 2).sum()))
+    limit = CLEAR if logged.calibrated else LIKELY
+    return bool(slopes[:, 0].sum() > limit * np.sqrt((slopes[:, 1] ** 2).sum()))
 
 
 def shrink_forward(halves: list[ForwardJudge]) -> tuple[Floats, Floats]:
@@ -220,8 +226,10 @@ def fit_halves(
 ) -> list[dict[str, Any]]:
     """Return the population as each half of the instances sees it; nothing if nothing is shared.
 
-    A half judges by a symmetric interaction, whatever the model's: a plan is to be as good as it
-    is in the world, not as good as in a world without influence on other arms.
+    Nor if a half has no more instances than a judge has coefficients: its errors are not known.
+    A half judges by a symmetric interaction, whatever the model's, as long as it has instances
+    enough: a plan is to be as good as it is in the world, not as in one without influence on other
+    arms.
     """
     if log.n_instances < 4 or model.pooling == "none" or not isinstance(model, InfluenceModel):
         return []
@@ -230,12 +238,16 @@ def fit_halves(
         part = log.take(np.arange(half, log.n_instances, 2))
         settings = model.get_params()
         fitted = judge = InfluenceModel(**settings).fit(part, execution=execution)
-        many = part.n_arms > MANY_ARMS and model.interaction == "diagonal"
-        if (model.interaction == "diagonal" and not many) or model.ridge > WEAKEST_RIDGE:
-            settings["ridge"] = min(float(model.ridge), WEAKEST_RIDGE)
-            settings["interaction"] = "diagonal" if many else "symmetric"
+        kind = _choose_judge(model, part)
+        diagonal = (kind == "diagonal") != (model.interaction == "diagonal")
+        if diagonal or model.ridge > WEAKEST_RIDGE:
+            settings |= {"interaction": kind, "ridge": min(float(model.ridge), WEAKEST_RIDGE)}
             judge = InfluenceModel(**settings).fit(part, execution=execution)
-        free = judge.unconstrained_population_
+        free, number = judge.unconstrained_population_, part.n_instances
+        if number <= judge.design_.size:
+            return []
+        # The sandwich is too small by about as much, where coefficients are many.
+        covariance = judge.population_covariance_ * number / (number - judge.design_.size)
         logged = describe_logged(judge.design_, free, part)
         estimate = estimate_forward(part, judge.design_, float(logged.shuffled.sum()))
         alike = StationaryModel(pooling="full").fit(part, execution=execution)
@@ -246,7 +258,7 @@ def fit_halves(
                 "judge": {
                     "interaction": judge.interaction,
                     "population": free.tolist(),
-                    "covariance": judge.population_covariance_.tolist(),
+                    "covariance": covariance.tolist(),
                 },
                 "logged": logged.to_json(),
                 "taste": taste._asdict(),
@@ -254,6 +266,13 @@ def fit_halves(
             }
         )
     return halves
+
+
+def _choose_judge(model: InfluenceModel, part: EventLog) -> str:
+    """Return the kind of interaction that a half of the instances can judge by."""
+    size = model.design_.start + interaction_size(SYMMETRIC, part.n_arms)
+    many = part.n_arms > MANY_ARMS and model.interaction == "diagonal"
+    return "diagonal" if many or part.n_instances < ENOUGH * size else "symmetric"
 
 
 def read_halves(data: Any, model: InfluenceModel) -> list[Half]:

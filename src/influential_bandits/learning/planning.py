@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
@@ -33,6 +33,7 @@ from influential_bandits.learning.plan_evidence import (
     shrink_forward,
 )
 from influential_bandits.learning.solvers.psd import is_covariance
+from influential_bandits.learning.statistics.design import SYMMETRIC
 from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
@@ -64,11 +65,13 @@ class Plan:
     loss, logged_loss : float
         Expected loss per round of the plan, and of what it is compared with: the log as it was,
         or, where no log is known or ``logged_mix`` is given, arms drawn at random by the model.
-    modelled_loss : float
-        What the model says that the logged rounds lose, if everybody were as the population.
+    as_logged : bool
+        Whether that is the log as it was.
+    mean_loss, modelled_loss : float or None
+        Mean loss of the log, and what the model says that its rounds lose if all are as the
+        population. None without a log.
     calibrated : bool or None
-        Whether that is what they lost, but for chance. If not, choices follow taste or past
-        losses, and the gain is judged by estimates that allow it. None without a log.
+        Whether they are the same, but for chance. If not, choices follow taste or past losses.
     gain, low, high : float
         Loss saved per round, and its 95 % interval. Cross-fitted where the log is known: each half
         of it judges the plan that the other half made, so that a plan which only suits the noise of
@@ -96,10 +99,13 @@ class Plan:
     horizon: int
     mix: Floats
     schedule: Ints | None
+    rounds_per_session: int | None
     logged_mix: Floats
     loss: float
     logged_loss: float
-    modelled_loss: float
+    as_logged: bool
+    mean_loss: float | None
+    modelled_loss: float | None
     calibrated: bool | None
     gain: float
     low: float
@@ -108,8 +114,12 @@ class Plan:
     gain_from_spacing: float
     cross_fitted: bool
     supported: bool
-    rounds_per_session: int | None
     warnings: tuple[str, ...]
+
+    @property
+    def compared_with(self) -> str:
+        """What the gain is over, in words."""
+        return "the log as it was" if self.as_logged else "random draws of the logged mix"
 
     def __repr__(self) -> str:
         """Say the size and the gain."""
@@ -130,7 +140,7 @@ class Plan:
         ]
         lines += self._order_in_words()
         how = "judged across two halves of the log" if self.cross_fitted else "by the model itself"
-        what = "the logged mix" if self.calibrated is None else "the log as it was"
+        what = self.compared_with
         lines.append(
             f"Expected gain over {what}, {how}: {self.gain:.4g} loss per round "
             f"(95 % interval {self.low:.4g} … {self.high:.4g}; "
@@ -142,10 +152,12 @@ class Plan:
                 f"{self.gain_from_spacing:.4g} from better spacing."
             )
         if self.calibrated is not None:
-            word = "as it should" if self.calibrated else "not the same"
+            word = (
+                "the same but for chance" if self.calibrated else "not the same: choices know more"
+            )
             lines.append(
-                f"Check: by the model, what was logged loses {self.modelled_loss:.4g} per round if "
-                f"all are alike; it lost {self.logged_loss:.4g} ({word})."
+                f"Check: the log lost {self.mean_loss:.4g} per round; by the model, its rounds "
+                f"lose {self.modelled_loss:.4g} if all are alike ({word})."
             )
         lines += [f"Warning: {warning}" for warning in self.warnings]
         return "\n".join(lines)
@@ -174,6 +186,8 @@ class Plan:
             "logged_mix": dict(zip(self.arm_names, self.logged_mix.tolist(), strict=True)),
             "loss": self.loss,
             "logged_loss": self.logged_loss,
+            "as_logged": self.as_logged,
+            "mean_loss": self.mean_loss,
             "modelled_loss": self.modelled_loss,
             "calibrated": self.calibrated,
             "gain": self.gain,
@@ -268,50 +282,92 @@ def plan(
     known = (
         model.about_ if log is None else describe_support(model, log, execution, instance is None)
     )
-    logged = read_logged(known.get("logged"), world.n_arms)
+    evidence = _gather(model, known, instance)
+    logged = evidence.logged
     shares = _mix(known.get("logged_mix") if logged_mix is None else logged_mix, world.n_arms)
     as_it_was = logged is not None and logged_mix is None and instance is None
     search = _Search(model.interaction, pace, horizon, longest, shares, as_it_was)
+    found = search.best(*evidence.world())
+    verdict, low, high = evidence.judge(search, found)
+    baseline = _baseline(found.comparison, *evidence.world(), logged)
+    return Plan(
+        arm_names=model.arm_names_,
+        horizon=horizon,
+        mix=found.comparison.mix,
+        schedule=found.schedule,
+        rounds_per_session=rounds_per_session,
+        logged_mix=shares,
+        loss=baseline - verdict.gain,
+        logged_loss=baseline,
+        as_logged=as_it_was,
+        mean_loss=None if logged is None else logged.loss,
+        modelled_loss=None if logged is None else logged.modelled,
+        calibrated=None if logged is None else logged.calibrated,
+        gain=verdict.gain,
+        low=low,
+        high=high,
+        gain_from_arms=verdict.gain - verdict.spacing,
+        gain_from_spacing=verdict.spacing,
+        cross_fitted=bool(evidence.halves),
+        supported=low > 0.0 and evidence.trusted(instance is None),
+        warnings=(*_doubts(evidence, low, instance is None), *_limits(model, pace)),
+    )
+
+
+class _Evidence(NamedTuple):
+    """What is known for and against a plan."""
+
+    own: ModelJudge  # the model itself
+    logged: LoggedRounds | None
+    halves: list[Half]
+    tasteful: bool  # whether choices follow taste
+    corrected: list[ForwardJudge]  # of both halves, if they do
+
+    @property
+    def pairs_judged(self) -> bool:
+        """Tell whether judges know what arms do to each other."""
+        return not self.halves or self.halves[0].by_model.kind == SYMMETRIC
+
+    def trusted(self, population: bool) -> bool:
+        """Tell whether the interval of a gain is to be believed."""
+        judged = bool(self.halves) if population else self.logged is not None
+        return judged and self.pairs_judged and (bool(self.corrected) or not self.tasteful)
+
+    def world(self) -> tuple[Floats, Floats]:
+        """Return initial losses and interaction to plan with."""
+        if self.corrected:
+            return shrink_forward(self.corrected)
+        return self.own.initial_loss, self.own.interaction
+
+    def judge(self, search: _Search, found: _Found) -> tuple[Verdict, float, float]:
+        """Return the gain and its interval."""
+        verdict = flattered = self.own.judge(found.comparison)
+        if self.halves:
+            judges: Sequence[Judge] = self.corrected or [half.by_model for half in self.halves]
+            flattered = _average([judge.judge(found.comparison) for judge in judges])
+            verdict = _average(
+                [
+                    judges[1].judge(search.best(*self._world_of(0)).comparison),
+                    judges[0].judge(search.best(*self._world_of(1)).comparison),
+                ]
+            )
+        return verdict, *_interval(verdict, flattered, bool(self.corrected))
+
+    def _world_of(self, half: int) -> tuple[Floats, Floats]:
+        """Return what one half plans with."""
+        if self.corrected:
+            return shrink_forward([self.corrected[half]])
+        return self.halves[half].initial_loss, self.halves[half].interaction
+
+
+def _gather(model: InfluenceModel, known: Mapping[str, Any], instance: object) -> _Evidence:
+    """Return what a model and its log say."""
+    logged = read_logged(known.get("logged"), model.design_.n_arms)
     halves = read_halves(known.get("halves", ()), model) if instance is None else []
     tasteful = follows_taste(logged, halves)
-    corrected = _correctable(halves) if tasteful else []
-    own = _own_judge(model, instance, logged)
-    if corrected:
-        initial, matrix = shrink_forward(corrected)
-    else:
-        initial, matrix = own.initial_loss, own.interaction
-    found = search.best(initial, matrix)
-    verdict = flattered = own.judge(found.comparison)
-    if halves:
-        judges: Sequence[Judge] = corrected or [half.by_model for half in halves]
-        verdict = _cross_fit(search, halves, corrected, judges)
-        flattered = _average([judge.judge(found.comparison) for judge in judges])
-    baseline = _baseline(found.comparison, initial, matrix, logged)
-    low, high = _interval(verdict, flattered, bool(corrected))
-    judged = bool(halves) or (instance is not None and logged is not None)
-    trusted = judged and (bool(corrected) or not tasteful)
-    about = (bool(halves), tasteful, bool(corrected), logged is not None)
-    doubts = _doubts(low, instance is None, *about)
-    return Plan(
-        model.arm_names_,
-        horizon,
-        found.comparison.mix,
-        found.schedule,
-        shares,
-        baseline - verdict.gain,
-        baseline,
-        baseline if logged is None else logged.modelled,
-        None if logged is None else logged.calibrated,
-        verdict.gain,
-        low,
-        high,
-        verdict.gain - verdict.spacing,
-        verdict.spacing,
-        bool(halves),
-        low > 0.0 and trusted,
-        rounds_per_session,
-        (*doubts, *_limits(model, pace)),
-    )
+    able = [half.by_deviations for half in halves if half.by_deviations is not None]
+    corrected = able if tasteful and len(able) == 2 else []
+    return _Evidence(_own_judge(model, instance, logged), logged, halves, tasteful, corrected)
 
 
 def _mix(given: npt.ArrayLike | None, arms: int) -> Floats:
@@ -417,29 +473,6 @@ def _own_judge(model: InfluenceModel, instance: object, logged: LoggedRounds | N
     return ModelJudge(model.design_.kind, model.design_.n_arms, centre, covariance, logged)
 
 
-def _correctable(halves: list[Half]) -> list[ForwardJudge]:
-    """Return the judges of both halves that allow choices to follow taste; none without both."""
-    found = [half.by_deviations for half in halves if half.by_deviations is not None]
-    return found if len(found) == 2 else []
-
-
-def _cross_fit(
-    search: _Search,
-    halves: list[Half],
-    corrected: list[ForwardJudge],
-    judges: Sequence[Judge],
-) -> Verdict:
-    """Return the mean verdict of each half on the other half's plan."""
-    verdicts = []
-    for maker, judge in ((0, 1), (1, 0)):
-        if corrected:
-            found = search.best(*shrink_forward([corrected[maker]]))
-        else:
-            found = search.best(halves[maker].initial_loss, halves[maker].interaction)
-        verdicts.append(judges[judge].judge(found.comparison))
-    return _average(verdicts)
-
-
 def _average(verdicts: list[Verdict]) -> Verdict:
     """Return the mean of two verdicts that do not depend on each other."""
     gain, variance, spacing = np.mean(verdicts, axis=0).tolist()
@@ -469,21 +502,24 @@ def _interval(verdict: Verdict, flattered: Verdict, corrected: bool) -> tuple[fl
     return verdict.gain - spread, max(verdict.gain, flattered.gain) + spread
 
 
-def _doubts(
-    low: float, population: bool, crossed: bool, tasteful: bool, corrected: bool, known: bool
-) -> list[str]:
+def _doubts(evidence: _Evidence, low: float, population: bool) -> list[str]:
     """Say why the gain may not be what is promised."""
-    out = []
+    tasteful, corrected, out = evidence.tasteful, bool(evidence.corrected), []
     if low <= 0.0:
         out.append("the model does not support this plan: its gain may well be zero or negative")
-    if population and not crossed:
+    if population and not evidence.halves:
         out.append(
             "the gain is judged by the same data that made the plan, and so is flattered: pass "
-            "log=, of four instances or more and a pooled model, so that two halves of it judge "
-            "each other's plans"
+            "log=, of a pooled model and twice as many instances as it has coefficients, so that "
+            "two halves of it judge each other's plans"
         )
-    if not known:
+    if evidence.logged is None:
         out.append("without the log, nobody knows what it lost: the plan counts as not supported")
+    if not evidence.pairs_judged:
+        out.append(
+            "the log has too few instances, or too many arms, to judge what arms do to each other; "
+            "what they do to themselves was judged, and the plan counts as not supported"
+        )
     if tasteful:
         out.append(
             "choices in the log follow taste, which a plan that is the same for all gives up"
