@@ -109,13 +109,13 @@ def keep_promise(choices: str, influence: str, kind: str, seed: int) -> tuple[fl
 
 def main(worlds: int, processes: int | None) -> None:
     """Print a line for each kind of choices and influence."""
-    columns = ["choices", "influence", "promised", "delivered", *(f"kept, {k}" for k in KINDS)]
+    columns = ["influence", "choices", "promised", "delivered", *(f"kept, {k}" for k in KINDS)]
     columns += ["supported", "of these below the interval", "of these at a loss"]
     print("| " + " | ".join(columns) + " |\n" + "|---" * len(columns) + "|", flush=True)
     results = []
     with ProcessPoolExecutor(processes) as pool:
-        for choices in CHOICES:
-            for influence in INFLUENCE:
+        for influence in INFLUENCE:
+            for choices in CHOICES:
                 tasks = [(kind, seed) for kind in KINDS for seed in range(worlds)]
                 work = partial(keep_promise, choices, influence)
                 found = np.array(list(pool.map(work, *zip(*tasks, strict=True))))

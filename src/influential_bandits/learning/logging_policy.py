@@ -20,7 +20,7 @@ from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import kernel
 
-__all__ = ["LoggedRounds", "TasteSlope", "describe_logged", "measure_taste", "read_logged"]
+__all__ = ["LoggedRounds", "TasteSigns", "describe_logged", "measure_taste", "read_logged"]
 
 # Standard errors between the model's loss of what was logged and the log's own mean, beyond which
 # a model is not calibrated: one in twenty is, by chance.
@@ -57,37 +57,39 @@ class LoggedRounds(NamedTuple):
         return {name: np.asarray(value).tolist() for name, value in self._asdict().items()}
 
 
-class TasteSlope(NamedTuple):
-    """How much later instances meet what they like less: the sign that choices follow taste.
+class TasteSigns(NamedTuple):
+    """Two signs that choices follow taste: what is liked is met earlier, and more often.
 
     When an arm is met for the first time has nothing to do with losses of that arm, unless taste
     decides. So the instances' own initial losses do not depend on it where choices follow nothing,
-    or past losses alone.
+    or past losses alone. How often it is met may follow past losses, too.
     """
 
     slope: float  # of the own initial loss over the logarithm of the first round with that arm
-    error: float
+    slope_error: float
+    gap: float  # loss of the log, less that of the same arms chosen by anybody
+    gap_error: float
 
 
-def measure_taste(log: EventLog, own: Floats) -> TasteSlope:
-    """Return the slope within arms; ``own`` (instances, arms) are deviations from the population.
+def measure_taste(log: EventLog, design: Design, population: Floats, own: Floats) -> TasteSigns:
+    """Return the signs by a model without influence; ``own`` (instances, arms) initial losses.
 
-    Instances are independent, their arms are not.
+    Slopes are within arms. Instances are independent, their arms are not.
     """
+    logged = describe_logged(design, population, log)
     rounds = np.zeros(own.shape)
     _find_first_rounds(event_columns(log), rounds)
     met = rounds > 0.0
     number = np.maximum(met.sum(axis=0), 1)
     times = np.where(met, np.log(np.where(met, rounds, 1.0)), 0.0)
     times = np.where(met, times - times.sum(axis=0) / number, 0.0)
-    losses = np.where(met, own, 0.0)
+    losses = np.where(met, own - population[: design.n_arms], 0.0)
     losses = np.where(met, losses - losses.sum(axis=0) / number, 0.0)
-    square = float((times**2).sum())
-    if square == 0.0:
-        return TasteSlope(0.0, 0.0)
+    square = max(float((times**2).sum()), 1e-300)
     slope = float((times * losses).sum()) / square
     scores = (times * (losses - slope * times)).sum(axis=1)
-    return TasteSlope(slope, float(np.sqrt(scores @ scores)) / square)
+    error = float(np.sqrt(scores @ scores)) / square
+    return TasteSigns(slope, error, logged.gap, logged.error)
 
 
 def describe_logged(design: Design, population: Floats, log: EventLog) -> LoggedRounds:

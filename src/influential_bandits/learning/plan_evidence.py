@@ -1,8 +1,8 @@
 """What a log says for or against a plan: estimates of its halves, and who judges which plan.
 
 The pooled fit judges, as the more precise one, where choices have nothing to do with the instances'
-own losses, or follow past losses alone. Where instances meet early what they like, choices follow
-taste: estimates from forward deviations judge, which allow it.
+own losses, or follow past losses alone. Where instances meet early what they like, and lose less
+for it, choices follow taste: estimates from forward deviations judge, which allow it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from influential_bandits.learning.forward_deviations import (
 )
 from influential_bandits.learning.logging_policy import (
     LoggedRounds,
-    TasteSlope,
+    TasteSigns,
     describe_logged,
     measure_taste,
     read_logged,
@@ -56,9 +56,10 @@ __all__ = [
 
 ENOUGH = 2  # instances for each coefficient of a judge
 WEAKEST_RIDGE = 1.0  # of a judge: a stronger one pulls what it says of influence towards zero
-# Standard errors of the slope beyond which choices count as following taste: one in twenty by
-# chance, or one in six where the log is not what the model says, so that they follow something.
-CLEAR, LIKELY = 1.645, 1.0
+# Standard errors beyond which each of two signs counts for choices that follow taste, and beyond
+# which the first is enough. Either is rare by chance; taste that is overlooked costs more than taste
+# that is not there.
+SIGN, CLEAR = 1.0, 2.33
 DAMAGED = (
     "halves must be estimates of the same model: population, a covariance that is symmetric and "
     "positive semi-definite, what was logged and its forward estimate; fit the model again"
@@ -168,7 +169,7 @@ class Half(NamedTuple):
     interaction: Floats  # (arms, arms)
     by_model: ModelJudge
     by_deviations: ForwardJudge | None
-    taste: TasteSlope
+    taste: TasteSigns
 
 
 def _jackknife(estimates: Floats) -> Any:
@@ -183,9 +184,10 @@ def follows_taste(logged: LoggedRounds | None, halves: list[Half]) -> bool:
         return False
     if not halves:
         return not logged.calibrated
-    slopes = np.array([half.taste for half in halves])
-    limit = CLEAR if logged.calibrated else LIKELY
-    return bool(slopes[:, 0].sum() > limit * np.sqrt((slopes[:, 1] ** 2).sum()))
+    slope, slope_error, gap, gap_error = np.array([half.taste for half in halves]).T
+    early = slope.sum() / max(np.sqrt((slope_error**2).sum()), 1e-300)
+    often = -gap.sum() / max(np.sqrt((gap_error**2).sum()), 1e-300)
+    return bool(early > CLEAR or min(early, often) > SIGN)
 
 
 def shrink_forward(halves: list[ForwardJudge]) -> tuple[Floats, Floats]:
@@ -251,7 +253,7 @@ def fit_halves(
         logged = describe_logged(judge.design_, free, part)
         estimate = estimate_forward(part, judge.design_, float(logged.shuffled.sum()))
         alike = StationaryModel(pooling="full").fit(part, execution=execution)
-        taste = measure_taste(part, alike.initial_losses_ - alike.initial_loss_)
+        taste = measure_taste(part, alike.design_, alike.population_, alike.initial_losses_)
         halves.append(
             {
                 "population": fitted.population_.tolist(),
@@ -304,8 +306,8 @@ def _read_half(half: Any, design: Design) -> Half:
     logged = read_logged(half["logged"], arms)
     if logged is None:
         raise ValueError(DAMAGED)
-    taste = TasteSlope(float(half["taste"]["slope"]), float(half["taste"]["error"]))
-    if not np.isfinite(taste).all() or taste.error < 0.0:
+    taste = TasteSigns(*(float(half["taste"][name]) for name in TasteSigns._fields))
+    if not np.isfinite(taste).all() or min(taste.slope_error, taste.gap_error) < 0.0:
         raise ValueError(DAMAGED)
     forward = None
     if half["forward"] is not None:
