@@ -109,7 +109,7 @@ def keep_promise(choices: str, influence: str, kind: str, seed: int) -> tuple[fl
 
 def main(worlds: int, processes: int | None) -> None:
     """Print a line for each kind of choices and influence."""
-    columns = ["influence", "choices", "promised", "delivered", *(f"kept, {k}" for k in KINDS)]
+    columns = ["choices", "influence", "promised", "delivered", *(f"kept, {k}" for k in KINDS)]
     columns += ["supported", "of these below the interval", "of these at a loss"]
     print("| " + " | ".join(columns) + " |\n" + "|---" * len(columns) + "|", flush=True)
     results = []

@@ -57,8 +57,8 @@ __all__ = [
 ENOUGH = 2  # instances for each coefficient of a judge
 WEAKEST_RIDGE = 1.0  # of a judge: a stronger one pulls what it says of influence towards zero
 # Standard errors beyond which each of two signs counts for choices that follow taste, and beyond
-# which the first is enough. Either is rare by chance; taste that is overlooked costs more than taste
-# that is not there.
+# which the first is enough. Either is rare by chance; taste that is overlooked costs more than
+# taste that is not there.
 SIGN, CLEAR = 1.0, 2.33
 DAMAGED = (
     "halves must be estimates of the same model: population, a covariance that is symmetric and "

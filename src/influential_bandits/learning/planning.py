@@ -392,7 +392,7 @@ def _pace(model: InfluenceModel, memory: float, rounds: object, days: object) ->
         )
     if rounds is None or days is None:
         raise InvalidInput("give rounds_per_session and days_between_sessions, both or none")
-    size = whole_number("rounds_per_session", rounds, 1)
+    size = whole_number("rounds_per_session", rounds, 1, LONG_RUN)
     if not is_real(days) or not 0.0 <= float(days) < np.inf:  # type: ignore[arg-type]
         raise InvalidInput(
             f"days_between_sessions must be a number of days, got {abbreviate(days)}"
