@@ -12,6 +12,7 @@ from influential_bandits.errors import InfluentialBanditsError, InvalidInput, Mi
 from influential_bandits.learning import model_files as module
 from influential_bandits.learning.loss_model import LossModel
 from influential_bandits.learning.models import DriftModel, InfluenceModel, StationaryModel
+from influential_bandits.learning.plan_evidence import describe_support
 from influential_bandits.learning.planning import plan
 
 TRUTH = [[0.4, 0.1], [0.1, 0.2]]
@@ -353,19 +354,26 @@ def test_every_changed_entry_of_a_covariance_is_noticed_or_harmless(written, ref
 
 def test_a_plan_from_what_is_no_covariance_is_refused(refused):
     model = InfluenceModel(memory=0.8, pooling="full").fit(log_of())
-    half = {"population": model.population_, "covariance": model.population_covariance_}
-    model.about_ = {"halves": [half, half]}
+    known = describe_support(model, log_of(instances=40))
+    model.about_ = known
+    half, judge = known["halves"][0], known["halves"][0]["judge"]
     good = plan(model, 20)
     assert good.cross_fitted
-    wrong = -np.eye(model.design_.size)
+    wrong = -np.eye(len(judge["population"]))
     for halves in (
-        [half, half | {"covariance": wrong}],
-        [half | {"covariance": np.triu(np.ones_like(wrong))}, half],
+        [half],
+        [half, {}],
+        [half, half | {"judge": judge | {"covariance": wrong}}],
+        [half | {"judge": judge | {"covariance": np.triu(np.ones_like(wrong))}}, half],
         [half, half | {"population": [np.nan] * model.design_.size}],
-        [half, half | {"covariance": None}],
+        [half, half | {"judge": judge | {"covariance": None}}],
+        [half, half | {"judge": judge | {"interaction": "free"}}],
+        [half, half | {"logged": None}],
+        [half, half | {"taste": half["taste"] | {"gap_error": -1.0}}],
+        [half, half | {"forward": half["forward"] | {"unmet": [0.0]}}],
     ):
         with refused(InvalidInput, "halves", "covariance"):
-            model.about_ = {"halves": halves}
+            model.about_ = known | {"halves": halves}
             plan(model, 20)
     model.about_ = {}
     model.population_covariance_ = wrong

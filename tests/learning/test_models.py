@@ -16,6 +16,7 @@ from influential_bandits.errors import InvalidInput, InvalidLog, NotApplicable
 from influential_bandits.learning.statistics import random_effects
 from influential_bandits.learning.statistics.design import event_columns
 from influential_bandits.logs import Membership, stream_log
+from influential_bandits.policies.model_lcb.prior import in_order
 
 TRUTH = np.array([[0.3, -0.1, 0.05], [-0.1, 0.2, 0.0], [0.05, 0.0, 0.15]])  # positive definite
 LOSSES = np.array([1.0, 2.0, 1.5])
@@ -517,6 +518,25 @@ def test_a_half_life_becomes_a_memory():
     table = Membership.of_arms(model.arm_names_)
     played = EventLog(["4"] * 100, arms, losses, np.arange(100) * 3 * 86400.0, membership=table)
     np.testing.assert_allclose(model.predict(played), losses, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("days", [None, 0.5, 3.0])
+def test_a_prior_by_the_clock_is_that_of_rounds_of_that_length(days):
+    """The next round meets γ·A: means and deviations of A are γ times the model's."""
+    clock = planted(20, 60, memory=1.0, half_life=2.0)
+    model = InfluenceModel("symmetric", half_life=2.0, pooling="full").fit(clock)
+    prior, world = model.prior(days_between_rounds=days), model.instance(None, days)
+    assert prior.memory == world.memory
+    np.testing.assert_allclose(
+        prior.mean, in_order(world.interaction.to_dense(), world.initial_loss)
+    )
+    plain = model.prior(days_between_rounds=0.0)
+    assert plain.memory == 1.0
+    scale = in_order(np.full((3, 3), world.memory), np.ones(3))
+    np.testing.assert_allclose(
+        prior.covariance, plain.covariance * np.outer(scale, scale), rtol=1e-12, atol=1e-300
+    )
+    assert ib.ModelLCB(prior=prior).prior is prior
 
 
 def test_worlds_that_are_no_influential_bandits_say_so(log, refused):

@@ -15,10 +15,10 @@ import influential_bandits as ib
 from influential_bandits.errors import InvalidInput, NotApplicable
 from influential_bandits.learning import planning as module
 from influential_bandits.learning.models import DriftModel, InfluenceModel, StationaryModel
-from influential_bandits.learning.planning import fit_halves, plan
+from influential_bandits.learning.plan_evidence import fit_halves
+from influential_bandits.learning.planning import plan
 from influential_bandits.optima.schedules import find_schedule, schedule_loss
 from influential_bandits.studies.logs.diagnosis import fit_log
-from influential_bandits.world.dynamics import start_progress
 
 TIRING = [[0.5, 0.1, 0.0], [0.1, 0.2, 0.0], [0.0, 0.0, 0.05]]
 FLATTERED = "the gain is judged by the same data"
@@ -69,8 +69,9 @@ def played(instance, schedule, rounds):
 
 def mixed_loss(world, horizon):
     """Loss per round of arms drawn at random, each as often."""
-    mix = np.full(world.n_arms, 1.0 / world.n_arms)
-    return module._loss(world, mix, module._mixed_weights(world, horizon, mix))
+    mix, memory = np.full(world.n_arms, 1.0 / world.n_arms), world.memory
+    past = np.mean([sum(memory**k for k in range(n)) for n in range(horizon)])
+    return float(world.initial_loss @ mix + past * mix @ world.interaction.to_dense() @ mix)
 
 
 # Memory 1: the order does not matter
@@ -109,10 +110,10 @@ def test_the_weights_of_a_schedule_are_those_of_playing_it(memory, length):
     instance = ib.Instance(factor @ factor.T, loss, memory=memory)
     schedule = random.integers(0, 3, length)
     rounds = 40 * length
-    weights = module._schedule_weights(
-        instance.world, start_progress(instance.world), schedule, rounds
-    )
-    expected = loss @ shares(schedule, 3) + (instance.interaction.to_dense() * weights).sum()
+    weights, past = module._add_pairs(schedule, np.array([memory]), rounds, 3)
+    matrix = instance.interaction.to_dense() / memory  # the round after a pull meets all of A
+    expected = loss @ shares(schedule, 3) + (matrix * weights).sum()
+    np.testing.assert_allclose(past, weights.sum(), rtol=1e-9)
     np.testing.assert_allclose(expected, played(instance, schedule, rounds).mean(), rtol=1e-9)
 
 
@@ -134,9 +135,12 @@ def test_the_promised_losses_are_those_of_playing_the_plan_and_the_logged_mix(fa
 def test_the_promised_losses_are_those_of_the_horizon(memory):
     """As with memory 1, which is the limit: fifty rounds from the start."""
     world = ib.Instance(np.diag([0.05, 0.01]), [0.0, 0.5], memory=memory)
-    mix, schedule = module._best(world, 50, 240)
-    promised = module._loss(world, mix, module._pair_weights(world, 50, mix, schedule))
-    assert promised == pytest.approx(played(world, schedule, 50).mean(), rel=1e-9)
+    pace = module.Pace(np.array([memory]), 1.0 / memory)
+    search = module._Search("psd", pace, 50, 240, np.array([0.5, 0.5]), False)
+    matrix = world.interaction.to_dense()
+    found = search.best(world.initial_loss, matrix)
+    promised = world.initial_loss @ found.comparison.mix + (matrix * found.comparison.pairs).sum()
+    assert promised == pytest.approx(played(world, found.schedule, 50).mean(), rel=1e-9)
 
 
 def test_a_long_plan_repeats_after_a_period(fading):
@@ -196,8 +200,10 @@ def test_rounds_far_apart_leave_no_influence(clocked):
 
 def test_the_interval_is_that_of_the_linear_functional(lasting):
     found = plan(lasting, 60)
-    world = lasting.instance()
-    value = module._functional(world, lasting, 60, found.mix, None, found.logged_mix)
+    mix, logged = found.mix, found.logged_mix
+    pairs = 29.5 * np.outer(logged, logged) - 30.0 * np.outer(mix, mix) + 0.5 * np.diag(mix)
+    entries = [pairs[i, j] * (1.0 if i == j else 2.0) for i in range(3) for j in range(i + 1)]
+    value = np.concatenate([logged - mix, entries])
     spread = np.sqrt(value @ lasting.population_covariance_ @ value)
     wide = scipy.stats.norm.ppf(0.975)
     np.testing.assert_allclose(found.high - found.low, 2.0 * wide * spread, rtol=1e-9)
@@ -445,3 +451,188 @@ def test_arms_that_are_not_played_are_not_listed():
     found = plan(InfluenceModel(memory=0.5, pooling="full", ridge=10.0).fit(log), 20)
     assert found.mix.tolist() == [1.0, 0.0]
     assert len([line for line in str(found).splitlines() if line.startswith("  ")]) == 1
+
+
+# Plans are judged against the log as it was
+
+
+def personal_log(seed, instances=300, **settings):
+    """People differ in what they like, and the log may know it."""
+    settings = {"spread": 0.5, "memory": 0.8, "initial_loss": [0.5, 0.8, 0.6, 1.0]} | settings
+    return ib.data.synthetic_log(instances, 40, 4, seed=seed, **settings)
+
+
+def delivered_gain(log, found):
+    """Without influence: the mean loss of what was chosen, less that of the plan, without noise."""
+    losses = log.about["truth"].initial_losses
+    chosen = losses[np.repeat(np.arange(log.n_instances), log.lengths), log.item]
+    return chosen.mean() - losses.mean(axis=0) @ found.mix
+
+
+@pytest.mark.parametrize("kind", ["psd", "symmetric", "diagonal"])
+def test_where_choices_follow_taste_a_common_plan_promises_what_it_delivers(kind):
+    """It loses, as the log knew what each one likes; the pooled fit would promise a gain."""
+    for seed in (0, 1):
+        log = personal_log(seed, taste=2.0)
+        model = InfluenceModel(kind, memory=0.8, pooling="full").fit(log)
+        found = plan(model, 40, log=log)
+        assert delivered_gain(log, found) < 0.0
+        assert found.low <= delivered_gain(log, found) <= found.high
+        assert not found.supported
+        assert warned(found, "follow taste")
+        alone = plan(model, 40)
+        assert not alone.supported, "nobody knows what the log lost"
+        assert alone.gain > found.high or kind == "psd", "the promise that was not kept"
+
+
+def test_where_choices_follow_past_losses_the_log_is_better_than_its_mix():
+    log = personal_log(3, steering=2.0)
+    model = InfluenceModel("symmetric", memory=0.8, pooling="full").fit(log)
+    found, drawn = plan(model, 40, log=log), plan(model, 40, log=log, logged_mix=np.ones(4))
+    assert found.calibrated is False
+    assert not warned(found, "follow taste")
+    assert "choices know more" in str(found)
+    assert found.mean_loss == pytest.approx(log.loss.mean(), rel=1e-12)
+    assert found.modelled_loss > found.mean_loss + 0.1
+    assert found.low <= delivered_gain(log, found) <= found.high
+    assert drawn.gain > found.gain + 0.1, "random draws are the easier rival"
+
+
+def test_the_baseline_is_the_mean_of_the_log_for_rounds_as_many_as_it_has(fading, lasting):
+    for model, memory in ((fading, 0.8), (lasting, 1.0)):
+        scale = 1.0 if memory < 1.0 else 0.1
+        log = tiring_log(memory, interaction=scale * np.array(TIRING))
+        found = plan(model, 40, log=log)
+        assert found.as_logged
+        assert found.calibrated
+        assert found.logged_loss == pytest.approx(log.loss.mean(), abs=1e-6)
+        further = plan(model, 400, log=log)
+        assert further.logged_loss > found.logged_loss, "influence grows on"
+
+
+@pytest.mark.parametrize("which", ["fading", "lasting"])
+def test_the_gain_is_that_of_arms_and_that_of_spacing(which, request):
+    log = tiring_log(0.8 if which == "fading" else 1.0)
+    found = plan(request.getfixturevalue(which), 40, log=log)
+    assert found.gain_from_arms + found.gain_from_spacing == pytest.approx(found.gain, rel=1e-12)
+    assert (found.gain_from_spacing == 0.0) == (which == "lasting")
+    assert ("better spacing" in str(found)) == (which == "fading")
+
+
+def test_spacing_alone_is_gained_where_arms_are_alike_and_met_in_bursts():
+    """Bursts of one arm are what a schedule takes away: nearly all of the gain is spacing."""
+    settings = {"interaction": 0.4 * np.eye(2), "memory": 0.6, "bursts": 0.6}
+    log = ib.data.synthetic_log(300, 40, 2, seed=0, **settings)
+    found = plan(InfluenceModel(memory=0.6, pooling="full").fit(log), 40, log=log)
+    assert found.supported
+    assert found.gain_from_spacing > 0.75 * found.gain
+
+
+def test_a_diagonal_plan_is_judged_by_what_arms_do_to_each_other():
+    """Arms 0 and 1 tire each other and not themselves: the diagonal fit sees none of it."""
+    A = np.array([[0.0, 0.3, 0.0], [0.3, 0.0, 0.0], [0.0, 0.0, 0.0]])
+    log = ib.data.synthetic_log(400, 40, 3, interaction=A, memory=0.8, seed=1)
+    found = plan(InfluenceModel("diagonal", memory=0.8, pooling="full").fit(log), 40, log=log)
+    world = ib.Instance(A, np.zeros(3), memory=0.8, definite=False)
+    delivered = log.loss.mean() - played(world, found.schedule, 40).mean()
+    assert found.low <= delivered <= found.high
+
+
+def test_a_log_of_few_instances_supports_nothing():
+    log = tiring_log().take(np.arange(24))
+    found = plan(InfluenceModel(memory=0.8, pooling="full").fit(log), 40, log=log)
+    assert found.cross_fitted
+    assert not found.supported
+    assert warned(found, "too few instances")
+
+
+def test_a_model_file_of_an_earlier_version_is_planned_for_and_not_supported(fading):
+    old = {"population": [0.0] * fading.design_.size, "covariance": np.eye(9).tolist()}
+    model = clone(fading).fit(tiring_log())
+    model.about_ = {"logged_mix": [0.3, 0.3, 0.4], "halves": [old, old]}
+    found = plan(model, 30)
+    assert not found.cross_fitted
+    assert not found.supported
+    assert found.calibrated is None
+    assert warned(found, "without the log")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("settings", [{}, {"taste": 2.0}, {"steering": 2.0}], ids=str)
+def test_promises_are_kept(settings):
+    """Twenty worlds, without influence, whose gain is exact: 95 %, to the 99.9 % binomial."""
+    kept, lost = 0, 0
+    for seed in range(20):
+        log = personal_log(100 + seed, **settings)
+        model = InfluenceModel("symmetric", memory=0.8, pooling="full").fit(log, execution=1)
+        found = plan(model, 40, log=log, execution=1)
+        gain = delivered_gain(log, found)
+        kept += found.low <= gain <= found.high
+        lost += found.supported and gain < 0.0
+    assert kept >= scipy.stats.binom.ppf(0.001, 20, 0.95)
+    assert lost == 0
+
+
+# Sessions
+
+
+def session_losses(model, schedule, rounds, size, near, far):
+    """Loss of each round by the model's own formula, with days between rounds, slowly."""
+    days = np.cumsum([0.0, *(far if (n + 1) % size == 0 else near for n in range(rounds - 1))])
+    arms = np.resize(schedule, rounds)
+    losses = model.initial_loss_[arms].copy()
+    for n in range(rounds):
+        left = 0.5 ** ((days[n] - days[:n]) / model.half_life)
+        losses[n] += (left * model.interaction_[arms[:n], arms[n]]).sum()
+    return losses
+
+
+def test_sessions_are_rounds_close_together_and_breaks(clocked):
+    how = {"days_between_rounds": 0.01, "rounds_per_session": 4, "days_between_sessions": 3.0}
+    found = plan(clocked, 40, logged_mix=UNIFORM, **how)
+    losses = session_losses(clocked, found.schedule, 40, 4, 0.01, 3.0)
+    assert found.loss == pytest.approx(losses.mean(), rel=1e-6)
+    assert "session by session of 4 rounds" in str(found)
+    assert found.to_json()["rounds_per_session"] == 4
+    random = np.random.default_rng(0)
+    others = [
+        session_losses(clocked, random.permutation(found.schedule), 40, 4, 0.01, 3.0).mean()
+        for _ in range(200)
+    ]
+    assert found.loss <= min(others)
+
+
+def test_a_schedule_repeats_after_whole_sessions(clocked):
+    how = {"days_between_rounds": 0.1, "rounds_per_session": 7, "days_between_sessions": 2.0}
+    assert len(plan(clocked, 1000, **how).schedule) == 238
+    with pytest.raises(InvalidInput, match="at least 7"):
+        plan(clocked, 1000, longest=5, **how)
+
+
+def test_sessions_as_far_apart_as_rounds_are_no_sessions(clocked):
+    plain = plan(clocked, 60, days_between_rounds=1.0)
+    how = {"days_between_rounds": 1.0, "rounds_per_session": 5, "days_between_sessions": 1.0}
+    found = plan(clocked, 60, **how)
+    np.testing.assert_array_equal(found.schedule, plain.schedule)
+    assert found.gain == pytest.approx(plain.gain, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("how", "mentions"),
+    [
+        ({"rounds_per_session": 3}, ["days_between_sessions", "both"]),
+        ({"days_between_sessions": 3.0}, ["rounds_per_session", "both"]),
+        ({"rounds_per_session": 0, "days_between_sessions": 1.0}, ["rounds_per_session"]),
+        ({"rounds_per_session": 2, "days_between_sessions": -1.0}, ["days_between_sessions", "-1"]),
+        ({"rounds_per_session": 2, "days_between_sessions": "x"}, ["days_between_sessions"]),
+    ],
+    ids=str,
+)
+def test_what_are_no_sessions_is_refused(how, mentions, clocked, refused):
+    with refused(InvalidInput, *mentions):
+        plan(clocked, 10, **how)
+
+
+def test_sessions_need_a_clock(fading, refused):
+    with refused(NotApplicable, "by the clock", "half_life"):
+        plan(fading, 10, rounds_per_session=3, days_between_sessions=1.0)

@@ -182,6 +182,12 @@ def plan(
     days_between_rounds: Annotated[
         float | None, typer.Option(help="For memory by the clock; by default as in the log.")
     ] = None,
+    rounds_per_session: Annotated[
+        int | None, typer.Option(help="For memory by the clock: rounds come in sessions.")
+    ] = None,
+    days_between_sessions: Annotated[
+        float | None, typer.Option(help="From the last round of a session to the next session.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="File for the plan, as JSON.")] = None,
 ) -> None:
     """Recommend a mix of arms, or a spaced schedule, and say what it should gain."""
@@ -191,6 +197,8 @@ def plan(
     from influential_bandits.learning.planning import plan as make_plan
 
     how: dict[str, Any] = {"instance": instance, "days_between_rounds": days_between_rounds}
+    how |= {"rounds_per_session": rounds_per_session}
+    how |= {"days_between_sessions": days_between_sessions}
     found = make_plan(InfluenceModel.load(model), horizon, **how)
     if out is not None:
         write_json(out, found.to_json(), indent=2)

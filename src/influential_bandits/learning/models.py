@@ -298,7 +298,12 @@ class InfluenceModel(LossModel):
             matrix = 0.5 * (matrix + matrix.T)
         return Instance(matrix, loss, self.arm_names_, memory, definite=definite)
 
-    def prior(self, instance: object = None, arm_names: Sequence[str] | None = None) -> LossPrior:
+    def prior(
+        self,
+        instance: object = None,
+        arm_names: Sequence[str] | None = None,
+        days_between_rounds: float | None = None,
+    ) -> LossPrior:
         """Return what the log says about (l1, A), for a policy to start from.
 
         Without a label it is about an instance that the log has not met: as unsure as the
@@ -311,6 +316,9 @@ class InfluenceModel(LossModel):
         arm_names : sequence of str, optional
             The arms in the order in which the policy is to number them; by default that of the log,
             ``arm_names_``.
+        days_between_rounds : float, optional
+            For memory by the clock: how long a round of the policy lasts, as in :meth:`instance`.
+            A policy counts rounds, so that the prior is good for rounds of that length.
 
         Examples
         --------
@@ -319,11 +327,7 @@ class InfluenceModel(LossModel):
         >>> ib.ModelLCB(prior=ib.InfluenceModel(ridge=0.01).fit(log).prior()).prior
         LossPrior(2 arms, sigma 1.0..., memory 1.0)
         """
-        world = self.instance(instance, without_drift=True)  # refuses what is no such bandit
-        if self.half_life is not None:
-            raise NotApplicable(
-                "a policy counts rounds, not days: fit memory by events instead of half_life"
-            )
+        world = self.instance(instance, days_between_rounds, without_drift=True)
         if instance is None:
             covariance = self.population_covariance_
             if self.instance_summary_ is not None:
@@ -332,6 +336,10 @@ class InfluenceModel(LossModel):
                 covariance = covariance + np.cov(self.coefficients_, rowvar=False)
         else:
             covariance = np.diag(self.standard_errors_[self.row(instance)] ** 2)
+        if self.half_life is not None:  # by the clock, the next round meets γ·A
+            scale = np.ones(self.design_.size)
+            scale[self.design_.start :] = world.memory
+            covariance = covariance * np.outer(scale, scale)
         names = list(self.arm_names_ if arm_names is None else arm_names)
         if sorted(names) != sorted(self.arm_names_):
             raise InvalidInput(f"arm_names must be those of the log in some order, got {names}")

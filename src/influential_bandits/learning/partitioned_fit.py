@@ -30,7 +30,7 @@ from influential_bandits.learning.instance_folder import InstanceFolder
 from influential_bandits.learning.loss_model import LossModel
 from influential_bandits.learning.model_files import plain_settings
 from influential_bandits.learning.models import InfluenceModel
-from influential_bandits.learning.planning import fit_halves
+from influential_bandits.learning.plan_evidence import describe_support
 from influential_bandits.learning.selection import choose, list_choosable
 from influential_bandits.learning.solvers.estimates import (
     InstanceFits,
@@ -243,11 +243,11 @@ def _settings(model: LossModel, log: Any) -> dict[str, Any]:
 def _about(
     log: Any, model: LossModel, scan: LogScan, failed: dict[int, str], execution: Execution
 ) -> dict[str, Any]:
-    """Return what a plan needs beside the model; the halves are those of the sample."""
+    """Return what a plan needs beside the model: of the sample, but for the mix."""
     about = {
         "log": {key: value for key, value in log.about.items() if isinstance(value, PLAIN)},
+        **describe_support(model, scan.sample, execution),
         "logged_mix": scan.sums.shares.tolist(),
-        "halves": fit_halves(model, scan.sample, execution),
         "instances": FOLDER,
     }
     return about | ({"failed": [failed[n] for n in sorted(failed)]} if failed else {})

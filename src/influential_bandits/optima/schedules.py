@@ -19,11 +19,11 @@ from influential_bandits.world.dynamics import (
 )
 from influential_bandits.world.instance import Instance, require_instance
 
-__all__ = ["best_schedule", "find_schedule", "schedule_loss"]
+__all__ = ["best_schedule", "find_schedule", "schedule_loss", "search_schedule"]
 
 SHORT_PERIODS = 12  # all periods up to here are tried
 SWEEPS = 50
-NEGLIGIBLE = 1e-9  # influence that has faded so far is left out of the search
+NEGLIGIBLE = 1e-9  # of the influence on the next round: what fades below is left out of the search
 
 
 def best_schedule(instance: Instance, longest: int = 240) -> Ints:
@@ -67,9 +67,45 @@ def find_schedule(instance: Instance, length: int, *, repeats: bool) -> Ints:
 
     If it repeats, each place also meets its neighbours of the repeats before and after.
     """
-    world = instance.world
-    schedule = _greedy_schedule(world, start_progress(world), length)
-    _improve(instance.interaction.to_dense(), world.initial_loss, world.memory, repeats, schedule)
+    # Of a world that fades by rounds, the round after a pull meets all of A, the next γ·A.
+    matrix = np.asarray(instance.interaction.to_dense()) / instance.memory
+    keep = np.full(1, float(instance.memory))
+    return search_schedule(matrix, instance.initial_loss, keep, length, repeats=repeats)
+
+
+def search_schedule(
+    interaction: Floats, initial_loss: Floats, keep: Floats, length: int, *, repeats: bool
+) -> Ints:
+    """Return a schedule for rounds that need not be equally far apart.
+
+    Parameters
+    ----------
+    interaction : array (arms, arms)
+    initial_loss : array (arms,)
+    keep : array (rounds,)
+        What is left of all influence from one round to the next, repeated: a round k after another
+        meets keep₁·…·keepₖ·A of it. Below 1 on the way from a round to the next like it.
+    length : int
+        Of the schedule. If it repeats, a multiple of the number of rounds in ``keep``.
+    repeats : bool
+        Whether each place also meets its neighbours of the repeats before and after.
+
+    Returns
+    -------
+    array (length,), int64
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> close, far = 0.9, 0.0  # two rounds a session, and nothing is left of the session before
+    >>> A, l1 = np.diag([1.0, 1.0]), np.array([0.0, 0.5])
+    >>> search_schedule(A, l1, np.array([close, far]), 4, repeats=True).tolist()
+    [0, 1, 0, 1]
+    """
+    left = np.resize(np.asarray(keep, np.float64), length)
+    matrix, loss = np.ascontiguousarray(interaction), np.array(initial_loss, np.float64)
+    schedule = _greedy_schedule(matrix, loss, left)
+    _improve(matrix, loss, left, repeats, schedule)
     return schedule
 
 
@@ -112,17 +148,17 @@ def _played_loss(world: World, progress: Progress, schedule: Ints, rounds: int) 
 
 
 @kernel
-def _greedy_schedule(world: World, progress: Progress, length: int) -> Ints:
+def _greedy_schedule(A: Floats, loss: Floats, keep: Floats) -> Ints:
     """Return the arms of the smallest loss, round by round."""
-    schedule = np.empty(length, np.int64)
-    for n in range(length):
-        best, lowest = 0, expected_loss(world, progress, 0, n + 1)
-        for arm in range(1, world.initial_loss.size):
-            loss = expected_loss(world, progress, arm, n + 1)
-            if loss < lowest:
-                best, lowest = arm, loss
+    schedule, moved = np.empty(keep.size, np.int64), np.zeros(loss.size)
+    for n in range(keep.size):
+        best = 0
+        for arm in range(1, loss.size):
+            if loss[arm] + moved[arm] < loss[best] + moved[best]:
+                best = arm
         schedule[n] = best
-        advance(world, progress, best, n + 1)
+        for arm in range(loss.size):
+            moved[arm] = keep[n] * (moved[arm] + A[best, arm])
     return schedule
 
 
@@ -143,29 +179,41 @@ def _long_run_loss(world: World, schedule: Ints) -> float:
 
 
 @kernel
-def _improve(A: Floats, loss: Floats, memory: float, repeats: bool, schedule: Ints) -> None:
+def _improve(A: Floats, loss: Floats, keep: Floats, repeats: bool, schedule: Ints) -> None:
     """Change one round at a time to its best arm, given all others, until nothing helps."""
     arms, length = loss.size, schedule.size
-    reach = length - 1
-    if memory**reach < NEGLIGIBLE:
-        reach = int(np.ceil(np.log(NEGLIGIBLE) / np.log(memory)))
-    often = 1.0 / (1.0 - memory**length) if repeats else 1.0
-    again = memory ** (length - 1) * often if repeats else 0.0  # the same place in other repeats
+    whole = keep.prod()  # what a repeat leaves of the one before
+    often = 1.0 / (1.0 - whole) if repeats else 1.0
+    again = whole * often if repeats else 0.0  # the same place in other repeats
+    cost, least = np.empty(arms), 0.0
     for _ in range(SWEEPS):
         changed = False
         for n in range(length):
-            cost = loss.copy()
+            cost[:] = loss
             weight = often
-            for k in range(1, reach + 1):
-                if repeats or n >= k:
-                    before = schedule[(n - k) % length]
-                    for i in range(arms):
-                        cost[i] += weight * A[before, i]
-                if repeats or n + k < length:
-                    behind = schedule[(n + k) % length]
-                    for i in range(arms):
-                        cost[i] += weight * A[i, behind]
-                weight *= memory
+            for k in range(1, length):
+                if not repeats and k > n:
+                    break
+                m = (n - k) % length
+                weight *= keep[m]
+                if k == 1:
+                    least = NEGLIGIBLE * weight
+                if weight < least:
+                    break
+                for i in range(arms):
+                    cost[i] += weight * A[schedule[m], i]
+            weight = often
+            for k in range(1, length):
+                if not repeats and n + k >= length:
+                    break
+                weight *= keep[(n + k - 1) % length]
+                if k == 1:
+                    least = NEGLIGIBLE * weight
+                if weight < least:
+                    break
+                behind = schedule[(n + k) % length]
+                for i in range(arms):
+                    cost[i] += weight * A[i, behind]
             for i in range(arms):
                 cost[i] += again * A[i, i]
             best = schedule[n]

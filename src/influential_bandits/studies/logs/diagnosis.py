@@ -13,7 +13,7 @@ from influential_bandits.execution.progress import Progress
 from influential_bandits.learning.influence_test import influence_test
 from influential_bandits.learning.influence_test_result import InfluenceTest
 from influential_bandits.learning.models import InfluenceModel
-from influential_bandits.learning.planning import describe_support
+from influential_bandits.learning.plan_evidence import describe_support
 from influential_bandits.learning.selection import Validation, choose, list_choosable
 from influential_bandits.logs.log import EventLog
 from influential_bandits.piece_store import make_folder, require_writable

@@ -1,0 +1,172 @@
+"""What the logging policy did and what it lost: the baseline that plans are judged against."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from influential_bandits.errors import InvalidInput
+from influential_bandits.learning.statistics.design import (
+    Design,
+    Events,
+    count_event,
+    event_columns,
+    fade_counts,
+    predict_losses,
+)
+from influential_bandits.logs.log import EventLog
+from influential_bandits.numerics.arrays import Floats
+from influential_bandits.numerics.compiling import kernel
+
+__all__ = ["LoggedRounds", "TasteSigns", "describe_logged", "measure_taste", "read_logged"]
+
+# Standard errors between the model's loss of what was logged and the log's own mean, beyond which
+# a model is not calibrated: one in twenty is, by chance.
+CALIBRATED = 2.0
+
+
+class LoggedRounds(NamedTuple):
+    """The rounds of a log, as means over its events; d counts the pulls so far, old ones faded."""
+
+    loss: float  # per round, as it was
+    modelled: float  # the same by the model's population: l1·mix + Σ A_ij·pairs_ij
+    error: float  # standard error of their difference; instances are independent
+    mix: Floats  # (arms,): shares of the arms
+    pairs: Floats  # (arms, arms): how much of d_j an event of arm i meets
+    shuffled: Floats  # (arms, arms): the same with each instance's own events in random order
+    squares: Floats  # (arms, arms): products of the shares of each instance
+
+    @property
+    def gap(self) -> float:
+        """Return how much better or worse the log is than the population with the same rounds.
+
+        Where instances choose what they like, the log loses less than its mix and its order would
+        lose if everybody were alike.
+        """
+        return self.loss - self.modelled
+
+    @property
+    def calibrated(self) -> bool:
+        """Tell whether the model's loss of what was logged is the log's, but for chance."""
+        return abs(self.gap) <= CALIBRATED * self.error
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON data."""
+        return {name: np.asarray(value).tolist() for name, value in self._asdict().items()}
+
+
+class TasteSigns(NamedTuple):
+    """Two signs that choices follow taste: what is liked is met earlier, and more often.
+
+    When an arm is met for the first time has nothing to do with losses of that arm, unless taste
+    decides. So the instances' own initial losses do not depend on it where choices follow nothing,
+    or past losses alone. How often it is met may follow past losses, too.
+    """
+
+    slope: float  # of the own initial loss over the logarithm of the first round with that arm
+    slope_error: float
+    gap: float  # loss of the log, less that of the same arms chosen by anybody
+    gap_error: float
+
+
+def measure_taste(log: EventLog, design: Design, population: Floats, own: Floats) -> TasteSigns:
+    """Return the signs by a model without influence; ``own`` (instances, arms) initial losses.
+
+    Slopes are within arms. Instances are independent, their arms are not.
+    """
+    logged = describe_logged(design, population, log)
+    rounds = np.zeros(own.shape)
+    _find_first_rounds(event_columns(log), rounds)
+    met = rounds > 0.0
+    number = np.maximum(met.sum(axis=0), 1)
+    times = np.where(met, np.log(np.where(met, rounds, 1.0)), 0.0)
+    times = np.where(met, times - times.sum(axis=0) / number, 0.0)
+    losses = np.where(met, own - population[: design.n_arms], 0.0)
+    losses = np.where(met, losses - losses.sum(axis=0) / number, 0.0)
+    square = max(float((times**2).sum()), 1e-300)
+    slope = float((times * losses).sum()) / square
+    scores = (times * (losses - slope * times)).sum(axis=1)
+    error = float(np.sqrt(scores @ scores)) / square
+    return TasteSigns(slope, error, logged.gap, logged.error)
+
+
+def describe_logged(design: Design, population: Floats, log: EventLog) -> LoggedRounds:
+    """Return what was logged, and what the coefficients of a population say that it loses."""
+    arms = design.n_arms
+    pairs, shuffled, squares = (np.zeros((arms, arms)) for _ in range(3))
+    shares = np.zeros((log.n_instances, arms))
+    _add_rounds(design, event_columns(log), shares, pairs, shuffled, squares)
+    mix = shares.sum(axis=0) / max(shares.sum(), 1e-300)
+    number = max(len(log), 1)
+    # The level of a model with drift is left out: a plan cannot count on it.
+    plain = np.concatenate([population[:arms], population[design.start :]])
+    surprise = log.loss - predict_losses(log, design._replace(controls=0), plain)
+    users = np.repeat(np.arange(log.n_instances), log.lengths)
+    gap = float(surprise.sum()) / number
+    sums = np.bincount(users, surprise - gap, log.n_instances)
+    loss = float(log.loss.sum()) / number
+    parts = (pairs / number, shuffled / number, squares / number)
+    return LoggedRounds(loss, loss - gap, float(np.sqrt(sums @ sums)) / number, mix, *parts)
+
+
+def read_logged(data: Any, arms: int) -> LoggedRounds | None:
+    """Return what a model file says of the log; nothing if it says nothing."""
+    if data is None:
+        return None
+    try:
+        numbers = [float(data[name]) for name in LoggedRounds._fields[:3]]
+        tables = [np.asarray(data[name], np.float64) for name in LoggedRounds._fields[3:]]
+        found = LoggedRounds._make([*numbers, *tables])
+        sound = isinstance(data, Mapping) and found.mix.shape == (arms,) and found.error >= 0.0
+        sound = sound and all(table.shape == (arms, arms) for table in found[4:])
+        sound = sound and all(np.isfinite(each).all() for each in found)
+    except (KeyError, TypeError, ValueError, OverflowError):
+        sound = False
+    if not sound:
+        raise InvalidInput(
+            f"what the model says of the logged rounds is damaged: it must be losses, {arms} "
+            f"shares and three tables of {arms} × {arms} numbers; fit the model again"
+        )
+    return found
+
+
+@kernel
+def _add_rounds(
+    design: Design, events: Events, shares: Floats, pairs: Floats, shuffled: Floats, squares: Floats
+) -> None:
+    """Add up what the events meet; ``shares`` (instances, arms) become the weights of the arms."""
+    arms = design.n_arms
+    counts = np.zeros(arms)
+    for u in range(events.offsets.size - 1):
+        counts[:] = 0.0
+        all_met, total = 0.0, 0.0
+        first, last = events.offsets[u], events.offsets[u + 1]
+        for n in range(first, last):
+            fade_counts(design, events, n, first, counts)
+            item = events.item[n]
+            for p in range(events.members[item], events.members[item + 1]):
+                shares[u, events.arm[p]] += events.weight[p]
+                total += events.weight[p]
+                for j in range(arms):
+                    pairs[events.arm[p], j] += events.weight[p] * counts[j]
+                    all_met += events.weight[p] * counts[j]
+            count_event(design, events, n, counts)
+        if total > 0.0:
+            for i in range(arms):
+                for j in range(arms):
+                    both = shares[u, i] * shares[u, j] / (total * total)
+                    shuffled[i, j] += all_met * both
+                    squares[i, j] += (last - first) * both
+
+
+@kernel
+def _find_first_rounds(events: Events, out: Floats) -> None:
+    """Write in which round each instance met each arm first, (instances, arms); 0 for never."""
+    for u in range(events.offsets.size - 1):
+        for n in range(events.offsets[u], events.offsets[u + 1]):
+            item = events.item[n]
+            for p in range(events.members[item], events.members[item + 1]):
+                if out[u, events.arm[p]] == 0.0:
+                    out[u, events.arm[p]] = n - events.offsets[u] + 1.0
