@@ -225,3 +225,14 @@ def test_a_last_part_that_is_none_is_refused(last, log, refused):
 def test_numpy_numbers_are_numbers(log):
     models = {"stationary": StationaryModel()}
     assert validate(log, models, last=np.int64(1)).events.max() == 1
+
+
+@pytest.mark.parametrize("interaction", ["psd", "symmetric", "diagonal"])
+def test_a_fit_for_predictions_alone_predicts_the_same(log, interaction):
+    model = InfluenceModel(interaction, drift=True, pooling="full", ridge=1.0)
+    whole = model.fit(log, execution=1)
+    lean = InfluenceModel(**model.get_params()).fit_to_predict(log, execution=1)
+    assert (lean.predict(log) == whole.predict(log)).all()
+    assert lean.noise_.tolist() == whole.noise_.tolist()
+    assert np.isfinite(whole.standard_errors_).all()
+    assert np.isnan(lean.standard_errors_).all()

@@ -34,8 +34,8 @@ PLAIN, CONE = 8, 12
 TEST = 16  # of the test of influence: of its regressors, whitened and not, by units
 SAMPLED = 300  # instances of which a partial pool holds the statistics
 MERGE = (
-    "merge rare arms into one, or give items the arms that they belong to (items=, or categories= "
-    "of read_log; --categories)"
+    "merge rare arms into one (merge_rare_arms; --merge-arms-below), or give items the arms that "
+    "they belong to (items=, or categories= of read_log; --categories)"
 )
 TOO_LARGE = f"fit interaction='diagonal' (--interaction diagonal), or {MERGE}"
 

@@ -61,6 +61,9 @@ UNDETERMINED = (
     "ridge. Set ridge > 0"
 )
 
+FEWEST_FOR_VARIANCES = 2_000  # instances of which variance components are estimated
+PAIRS_FOR_VARIANCES = 20_000_000  # of arms, in all of these instances
+
 Pooled: TypeAlias = "tuple[PopulationEstimate, RandomEffects]"
 Once: TypeAlias = Callable[[Callable[[], Pooled]], Pooled]
 
@@ -81,13 +84,17 @@ class PopulationFit(NamedTuple):
 
 
 def fit_scan(
-    model: LossModel, scan: LogScan, arm_names: tuple[str, ...], execution: Execution
+    model: LossModel,
+    scan: LogScan,
+    arm_names: tuple[str, ...],
+    execution: Execution,
+    errors: bool = True,
 ) -> None:
-    """Fit a model in place, all instances in memory."""
+    """Fit a model in place, all instances in memory; pooled, it may do without standard errors."""
     if scan.failed:
         raise Unfinished("; ".join(list(scan.failed.values())[:3]))
     try:
-        found = fit_population(model, scan, arm_names, execution)
+        found = fit_population(model, scan, arm_names, execution, errors=errors)
         labels, fits = fit_instances(found.work, scan.parts, execution, scan.chunk)
         population = found.population or _mean_population(model, scan, fits)
         store_fit(model, population, fits, labels)
@@ -102,6 +109,7 @@ def fit_population(
     arm_names: tuple[str, ...],
     execution: Execution,
     once: Once | None = None,
+    errors: bool = True,
 ) -> PopulationFit:
     """Fit what all instances share, if anything; ``once`` may know it from an earlier attempt."""
     if model.half_life is not None and scan.sums.without_clock:
@@ -114,7 +122,8 @@ def fit_population(
     model.prior_ = None
     work: Any
     try:
-        effects = estimate_random_effects([scan.sample], design.baseline)
+        sample = _sample_for_variances(scan.sample, len(arm_names), model.seed)
+        effects = estimate_random_effects([sample], design.baseline)
         if model.pooling == "full":
             make = partial(
                 fit_pooled_population,
@@ -123,14 +132,19 @@ def fit_population(
                 definite,
                 ridge,
                 effects,
-                scan.sample,
+                sample,
                 scan.sums.events,
                 execution,
                 scan.chunk,
+                errors,
             )
             shared, model.effects_ = make() if once is None else once(make)
             work = partial(
-                fit_pooled_instances, design=design, effects=model.effects_, shared=shared
+                fit_pooled_instances,
+                design=design,
+                effects=model.effects_,
+                shared=shared,
+                errors=errors,
             )
             return PopulationFit(work, shared, design.n_arms)
         model.effects_ = effects
@@ -147,6 +161,12 @@ def fit_population(
     else:
         work = partial(fit_separately, **how, definite=definite)
     return PopulationFit(work, None, design.size)
+
+
+def _sample_for_variances(sample: EventLog, arms: int, seed: int) -> EventLog:
+    """Return fewer instances where there are many arms, by whose number squared the time grows."""
+    most = max(FEWEST_FOR_VARIANCES, PAIRS_FOR_VARIANCES // arms**2)
+    return sample if sample.n_instances <= most else sample_instances([sample], seed, most)
 
 
 def fit_instances(

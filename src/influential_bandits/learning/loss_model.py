@@ -101,6 +101,13 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
         -------
         The model itself.
         """
+        return self._fit(X, y, execution, errors=True)
+
+    def fit_to_predict(self, log: EventLog, execution: Execution | int | None = None) -> Self:
+        """Fit to a log for predictions alone: a full pool has no standard errors then."""
+        return self._fit(log, None, execution, errors=False)
+
+    def _fit(self, X: Any, y: Any, execution: Execution | int | None, errors: bool) -> Self:
         where = resolve_execution(execution)
         log, _ = self._log(X, y, fitting=True)
         self.check_settings()
@@ -110,7 +117,7 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
             raise InvalidInput(WHOLE)
         if isinstance(log, EventLog) and (log.lengths == 0).any():
             log = log.take(np.flatnonzero(log.lengths))
-        fit_scan(self, scan_log(log, self.seed, where), arm_names, where)
+        fit_scan(self, scan_log(log, self.seed, where), arm_names, where, errors)
         return self
 
     def save(self, path: str | Path) -> None:

@@ -68,7 +68,7 @@ class UnfinishedFit:
 
     def keep(self, number: int, part: Any, found: PartScan) -> None:
         """Keep the scan of a partition: a row for each instance of its sample."""
-        if not self._known(part):
+        if not self._known(part) or found[2].controls:
             return
         pyarrow = optional_module("pyarrow")
         sums, ranks, log, digest = found

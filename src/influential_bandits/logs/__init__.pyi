@@ -1,7 +1,9 @@
 """The public names of ``ib.logs``."""
 
+from .controls import Control as Control
 from .log import EventLog as EventLog
 from .membership import Membership as Membership
+from .merging import merge_rare_arms as merge_rare_arms
 from .options import ChunkSizes as ChunkSizes
 from .partitions import Partition as Partition
 from .partitions import PartitionedLog as PartitionedLog

@@ -49,10 +49,15 @@ def label_texts(column: Any) -> Cast:
 
 
 def valid_texts(column: Any) -> tuple[Any, Mask]:
-    """Return a column without texts that are no UTF-8, and where these were, (rows,)."""
+    """Return a column without texts that are no UTF-8, and where these were, (rows,).
+
+    Views of text become text: Polars hands them over, and few of Arrow's functions take them.
+    """
     pa = arrow()
     kinds = pa.types
     broken: Mask = np.zeros(len(column), bool)
+    if kinds.is_string_view(column.type):
+        column = column.cast(pa.large_string())
     texts = column.dictionary if kinds.is_dictionary(column.type) else column
     if not (kinds.is_string(texts.type) or kinds.is_large_string(texts.type)):
         return column, broken

@@ -17,15 +17,16 @@ import numpy.typing as npt
 from influential_bandits.checks import make_printable, optional_module
 from influential_bandits.errors import InvalidLog
 from influential_bandits.logs.columns import arrow
-from influential_bandits.logs.options import ChunkSizes
-from influential_bandits.logs.tables import Source, make_read_error
+from influential_bandits.logs.options import ChunkSizes, CsvFormat
+from influential_bandits.logs.tables import Source, make_read_error, trim_names
 from influential_bandits.numerics.arrays import Ints
 from influential_bandits.numerics.compiling import kernel
 
 __all__ = ["MARK", "CsvFile"]
 
 LONGEST_HEADER = 1 << 20  # bytes
-SEPARATORS = {",": "','", ";": "';'", "\t": "'\\t'", "|": "'|'"}
+SEPARATORS = {",": "','", ";": "';'", "\t": "'\\t'", "|": "'|'", "::": "'::'"}
+UNIT = "\x1f"  # ASCII's own separator; it stands for those that are no single byte
 MARK = b"\x1a"  # ASCII's own character for what could not be read
 MARKING = "influential-bandits.mark"  # the name of the way to replace it
 LINE_END = re.compile(r"\r\n?|\n")
@@ -36,18 +37,25 @@ class CsvFile(Source):
     """A CSV file, plain or compressed."""
 
     place = "line"
+    separator: str
 
     def __init__(
-        self, path: Path, wanted: Sequence[str], separator: str | None, sizes: ChunkSizes
+        self, path: Path, wanted: Sequence[str], form: CsvFormat, sizes: ChunkSizes
     ) -> None:
         self.path, self.name, self.sizes = path, make_printable(path.name), sizes
         self.total = path.stat().st_size
         start = _start_of(path)
-        self.separator = _separator(self.name, start, wanted, separator)
-        self.columns, self._only_header = _header(start, self.separator)
-        _check_header(self.name, start, self.columns, self._only_header)
+        self.separator = _separator(self.name, start, wanted, form)
+        self._delimiter = self.separator if _is_one_byte(self.separator) else UNIT
+        first, unended = _header(start, self.separator)
+        self._headed = form.columns is None
+        names = first if form.columns is None else form.columns
+        self.columns = trim_names(names, wanted)
+        self._only_header = unended and self._headed
+        _check_header(self.name, start, first, unended)
         self.wrong = array("q")  # places of rows of the wrong number of fields, ascending
         self.marked: MarkedText | None = None
+        self._unified: OneByteSeparator | None = None
         self._unclosed = array("q")  # those of them whose last quote has no end
 
     def chunks(self, columns: Sequence[str], skipped: Callable[[int, str], None]) -> Iterator[Any]:
@@ -62,10 +70,11 @@ class CsvFile(Source):
                 while True:
                     batch = next(reader, None)
                     self._check_quotes()
+                    self._check_unit()
                     if batch is None:
                         return
                     self.done = file.tell()
-                    yield batch.rename_columns(list(columns))
+                    yield self._restore(batch).rename_columns(list(columns))
         except pa.ArrowInvalid as error:
             if "straddling" not in str(error):
                 raise make_read_error(self.name, error) from None
@@ -82,6 +91,24 @@ class CsvFile(Source):
             (line,) = self.lines(self._unclosed[:1])
             raise InvalidLog(f"{self.name} has a quoted value without an end in line {line}")
 
+    def _check_unit(self) -> None:
+        """Raise an error if the byte that stands for the separator was there before."""
+        if self._unified is not None and self._unified.met:
+            raise InvalidLog(
+                f"{self.name} holds bytes 0x1F, which stand for its separator {self.separator!r} "
+                "while it is read; replace them, or separate values by one character"
+            )
+
+    def _restore(self, batch: Any) -> Any:
+        """Return a batch in whose values separators of several characters are what they were."""
+        if self._delimiter == self.separator:
+            return batch
+        pa = arrow()
+        columns = [
+            pa.compute.replace_substring(column, UNIT, self.separator) for column in batch.columns
+        ]
+        return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
     def _reader(
         self, file: Any, columns: Sequence[str], skipped: Callable[[int, str], None]
     ) -> Any:
@@ -95,23 +122,25 @@ class CsvFile(Source):
             self.wrong.append(row.number)
             if row.text.count('"') % 2:
                 self._unclosed.append(row.number)
-            skipped(row.number, row.text)
+            skipped(row.number, row.text.replace(self._delimiter, self.separator))
             return "skip"
 
         if _is_compressed(self.path):
             file = pa.CompressedInputStream(pa.PythonFile(file, "r"), "gzip")
         self.marked = MarkedText(file)
+        if self._delimiter != self.separator:
+            self._unified = OneByteSeparator(self.marked, self.separator)
         return text.open_csv(
-            pa.PythonFile(self.marked, "r"),
+            pa.PythonFile(self._unified or self.marked, "r"),
             # One thread: Arrow numbers rows only then.
             text.ReadOptions(
                 use_threads=False,
                 block_size=self.sizes.text,
                 column_names=names,
-                skip_rows_after_names=1,
+                skip_rows_after_names=int(self._headed),
             ),
             text.ParseOptions(
-                delimiter=self.separator,
+                delimiter=self._delimiter,
                 newlines_in_values=True,
                 ignore_empty_lines=False,
                 invalid_row_handler=handle,
@@ -125,18 +154,21 @@ class CsvFile(Source):
         )
 
     def places(self, rows: Ints) -> list[int]:
-        """Return rows of the file, the header being row 1; rows that were left out count."""
+        """Return rows of the file from 1 on, the header being one; rows left out count."""
         if not len(rows):  # asked for with every batch, however many rows were left out so far
             return []
-        good_before = np.array(self.wrong, np.int64) - np.arange(len(self.wrong)) - 2
-        return [int(row) for row in rows + 2 + np.searchsorted(good_before, rows, "right")]
+        first = 1 + self._headed
+        good_before = np.array(self.wrong, np.int64) - np.arange(len(self.wrong)) - first
+        return [int(row) for row in rows + first + np.searchsorted(good_before, rows, "right")]
 
     def lines(self, places: Sequence[int]) -> list[int]:
         """Return the lines in which rows begin; quoted values may take several lines."""
         wanted = np.unique(np.array(places, np.int64))
         lines, state = np.zeros(len(wanted), np.int64), np.zeros(5, np.int64)
-        separator = ord(self.separator or ",")
-        with _open(self.path) as file:
+        separator = ord(self._delimiter)
+        with _open(self.path) as opened:
+            plain = self._delimiter == self.separator
+            file = opened if plain else OneByteSeparator(opened, self.separator)
             while (block := file.read(self.sizes.text)) and state[3] < len(wanted):
                 _find_rows(np.frombuffer(block, np.uint8), separator, wanted, lines, state)
         return [int(lines[np.searchsorted(wanted, place)]) or place for place in places]
@@ -146,7 +178,7 @@ class CsvFile(Source):
 def _find_rows(
     data: npt.NDArray[np.uint8], separator: int, wanted: Ints, lines: Ints, state: Ints
 ) -> None:
-    """Find the lines in which rows begin: ``wanted`` ascending, header = 1, found in ``lines``.
+    """Find the lines in which rows begin: ``wanted`` ascending, from 1, found in ``lines``.
 
     Lines end as Arrow ends them: by a line feed, a carriage return, or both. A quote opens a quoted
     value at its beginning only; a doubled one in it is a quote. The state between blocks: mode (0
@@ -202,6 +234,29 @@ class MarkedText:
                 return text
 
 
+class OneByteSeparator:
+    """A file in which a separator of several bytes is replaced by one byte, ``UNIT``."""
+
+    closed = False
+
+    def __init__(self, file: Any, separator: str) -> None:
+        self.file, self.separator = file, separator.encode()
+        self.met = False  # whether the byte was in the file before
+        self._held = b""  # which may be the beginning of a separator
+
+    def read(self, size: int) -> bytes:
+        """Return up to so many bytes, none at the end only."""
+        while True:
+            block: bytes = self.file.read(max(size - len(self._held), 1))
+            self.met |= UNIT.encode() in block
+            data = (self._held + block).replace(self.separator, UNIT.encode())
+            most = len(self.separator) - 1 if block else 0
+            held = next((n for n in range(most, 0, -1) if data.endswith(self.separator[:n])), 0)
+            self._held = data[len(data) - held :]
+            if len(data) > held or not block:
+                return data[: len(data) - held]
+
+
 def _mark(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeDecodeError):
         raise error
@@ -253,6 +308,9 @@ def _header(start: str, separator: str) -> tuple[list[str], bool]:
     Names may be quoted, with separators and line ends in them. Python's own reader of CSV is not
     used: it has a limit of 131,072 characters for a field, which a wrong separator soon reaches.
     """
+    if not _is_one_byte(separator):
+        fields, unended = _header(start.replace(separator, UNIT), UNIT)
+        return [field.replace(UNIT, separator) for field in fields], unended
     here = re.escape(separator)
     field = re.compile(rf'("(?:[^"]|"")*+")?([^{here}\r\n]*)({here}|\r\n?|\n|\Z)')
     fields, place, end = [], 0, separator
@@ -279,16 +337,41 @@ def _check_header(name: str, start: str, fields: list[str], unended: bool) -> No
         raise InvalidLog(f"the columns of {name} have names that are no UTF-8; save it in UTF-8")
 
 
-def _separator(name: str, start: str, wanted: Sequence[str], given: str | None) -> str:
-    """Return the separator of a header: the one given if it fits, else the one that does."""
+def _is_one_byte(separator: str) -> bool:
+    return len(separator.encode()) == 1
+
+
+def _separator(name: str, start: str, wanted: Sequence[str], form: CsvFormat) -> str:
+    """Return the separator of the first line: the one given if it fits, else the one that does."""
+    given = form.separator
     fields = {s: _header(start, s)[0] for s in (*SEPARATORS, given or ",")}
-    present = {s: len(set(wanted) & set(found)) for s, found in fields.items()}
+    if form.columns is not None:
+        return _separator_of_columns(name, start, fields, form.columns, given)
+    present = {
+        s: len(set(wanted) & {name for field in found for name in (field, field.strip())})
+        for s, found in fields.items()
+    }
     best = max(SEPARATORS, key=lambda s: (present[s], len(fields[s])))
     if given is None:
         return best
-    if present[best] > present[given]:
+    alone = not wanted and len(fields[given]) == 1 < len(fields[best])
+    if present[best] > present[given] or alone:
         raise InvalidLog(
             f"separator {SEPARATORS.get(given, repr(given))} does not fit {name}, whose first line "
             f"is {_first_line(start)[:80]!r}; try separator={SEPARATORS[best]}"
         )
     return given
+
+
+def _separator_of_columns(
+    name: str, start: str, fields: dict[str, list[str]], columns: Sequence[str], given: str | None
+) -> str:
+    """Return the separator under which the first line has a value for each column."""
+    found = [s for s in fields if len(fields[s]) == len(columns) and given in {None, s}]
+    if found:
+        return found[0]
+    tried = "" if given is None else f" separated by {SEPARATORS.get(given, repr(given))}"
+    raise InvalidLog(
+        f"the first line of {name} does not have {len(columns)} values{tried}, one for each of the "
+        f"columns named: it is {_first_line(start)[:80]!r}; name all columns, and the separator"
+    )

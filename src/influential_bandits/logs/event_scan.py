@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from influential_bandits.logs.columns import (
     seconds,
     valid_texts,
 )
+from influential_bandits.logs.controls import CATEGORIES, NUMBERS, ControlColumn, kind_of_type
 from influential_bandits.logs.csv_files import MARK, CsvFile
 from influential_bandits.logs.items import ItemCodes
 from influential_bandits.logs.label_codes import Codes, Hashes, hash_rows
@@ -48,6 +49,7 @@ class Events:
     time: Floats | None
     row: Ints  # (events,): numbers of rows among those that the source yielded
     key: Hashes | None  # (events, 2)
+    controls: dict[str, Any] = field(default_factory=dict)  # (events,): numbers, or codes
 
     def take(self, wanted: slice | Mask) -> Events:
         """Return the events of a range, or those for which this is true."""
@@ -59,6 +61,7 @@ class Events:
             None if self.time is None else self.time[wanted],
             self.row[wanted],
             None if self.key is None else self.key[wanted],
+            {name: values[wanted] for name, values in self.controls.items()},
         )
 
 
@@ -77,6 +80,8 @@ class EventScan:
         self.progress = progress
         self.bad = BadRows(source)
         self._numeric_time = numeric_time
+        self._controls = plan.control_columns
+        self._kinds = {control.name: control.kind for control in self._controls}
         self._blank = _Blank()  # lines that may be the end of the file
 
     def __iter__(self) -> Iterator[Events]:
@@ -116,10 +121,17 @@ class EventScan:
         time = None
         if plan.time is not None:
             time = self._times(check, plan.time, columns[plan.time])
+        beside = {
+            control.name: self._control(check, control, columns[control.column])
+            for control in self._controls
+        }
         what = self._item_numbers(check, texts[plan.arm])
         good = check.good
         key = hash_rows([texts[name] for name in plan.keys]) if plan.keys else None
-        events = Events(texts[plan.instance], what, plan.losses(outcome), time, rows, key)
+        for name, values in beside.items():
+            if self._kinds[name] == CATEGORIES:
+                beside[name] = _encode_good(self.codes.controls.encoder(name), values, good)
+        events = Events(texts[plan.instance], what, plan.losses(outcome), time, rows, key, beside)
         return events if good.all() else events.take(good)
 
     def _without_blanks(self, chunk: Any, rows: Ints) -> tuple[Any, Ints]:
@@ -182,11 +194,29 @@ class EventScan:
         check.fail("time beyond 2^53 seconds", np.abs(values) > LATEST, name, values)
         return values
 
+    def _control(self, check: _Check, control: ControlColumn, column: Any) -> Any:
+        """Return the numbers of a control, or its labels as text."""
+        kind = self._kinds[control.name]
+        if kind is None:  # the first chunk decides for all
+            kind = kind_of_type(column.type)
+            if isinstance(self.source, CsvFile):
+                kind = NUMBERS if looks_numeric(column) else CATEGORIES
+            self._kinds[control.name] = kind
+        if kind == CATEGORIES:
+            return self._cast(check, control.column, column, "labels", label_texts)
+        values = self._cast(check, control.column, column, "numbers", numbers)
+        check.finite(control.column, values)
+        check.fail("too large for a control", np.abs(values) > LARGEST_LOSS, control.column, values)
+        return values
+
+    @property
+    def control_kinds(self) -> dict[str, str]:
+        """Whether each control holds numbers or categories, as far as that is known."""
+        return {name: kind for name, kind in self._kinds.items() if kind is not None}
+
     def _item_numbers(self, check: _Check, items: Any) -> Codes:
         """Return numbers of the items of good rows; arms of bad rows are no arms."""
-        what: Codes = np.full(len(items), -1, np.int32)
-        good = check.good.copy()
-        what[good] = self.codes.encode(items if good.all() else _filter(items, good))
+        what = _encode_good(self.codes.encode, items, check.good)
         for reason in sorted(set(self.codes.unusable.values())):
             bad = [n for n, why in self.codes.unusable.items() if why == reason]
             check.fail(reason, np.isin(what, bad), self.plan.arm, items)
@@ -236,6 +266,15 @@ class _Check:
     def finite(self, column: str, values: Floats) -> None:
         """Note rows whose number is infinite or none."""
         self.fail("not finite", ~np.isfinite(values), column, values)
+
+
+def _encode_good(encode: Callable[[Any], Codes], texts: Any, good: Mask) -> Codes:
+    """Return the codes of texts of good rows, (rows,), and −1 elsewhere."""
+    if good.all():
+        return encode(texts)
+    codes: Codes = np.full(len(texts), -1, np.int32)
+    codes[good] = encode(_filter(texts, good))
+    return codes
 
 
 def _filter(column: Any, wanted: Mask) -> Any:

@@ -1,4 +1,4 @@
-"""ItemCodes: numbers of the items that rows name, and the arms that they belong to."""
+"""ItemCodes: numbers of the items that rows name, the arms they belong to, and of categories."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from influential_bandits.errors import InvalidInput
+from influential_bandits.logs.controls import ControlCodes
 from influential_bandits.logs.label_codes import Codes, LabelCodes
 from influential_bandits.logs.membership import Membership, require_utf8
 from influential_bandits.logs.options import ReadingOptions
@@ -24,6 +25,7 @@ class ItemCodes:
 
     def __init__(self, plan: ReadingOptions) -> None:
         self.plan = plan
+        self.controls = ControlCodes()
         self.arm_names = None if plan.arm_names is None else [str(arm) for arm in plan.arm_names]
         if self.arm_names is not None and len(set(self.arm_names)) != len(self.arm_names):
             raise InvalidInput("arm_names must be different from one another")

@@ -18,6 +18,7 @@ from influential_bandits.checks import (
     whole_number,
 )
 from influential_bandits.errors import InvalidInput, InvalidLog
+from influential_bandits.logs.controls import ITEM, PREFIX, Control, concatenate_controls
 from influential_bandits.logs.membership import Membership, require_utf8
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
@@ -50,6 +51,9 @@ class EventLog(Frozen):
     about : mapping, optional
         Where the log comes from and what was done to it: the file, the conversion of losses, rows
         dropped and why. Kept with every model and report.
+    controls : mapping of names to arrays (events,) or Control, optional
+        What else is known of each event, such as the device or the position on a page: numbers, or
+        labels. The control of the name "item" says what was met more finely than the arm.
 
     Examples
     --------
@@ -60,6 +64,9 @@ class EventLog(Frozen):
     (('ann', 'bob'), ('news', 'sport'))
     >>> log.history("ann").loss
     array([0.5, 0. ])
+    >>> log = EventLog(["ann", "ann"], ["news", "news"], [0.5, 1.0], controls={"place": [3, 1]})
+    >>> log.controls["place"].values
+    array([3., 1.])
     """
 
     def __init__(
@@ -70,20 +77,25 @@ class EventLog(Frozen):
         time: npt.ArrayLike | None = None,
         membership: Membership | None = None,
         about: Mapping[str, Any] | None = None,
+        controls: Mapping[str, npt.ArrayLike | Control] | None = None,
     ) -> None:
         who, labels = _codes("instance", instance)
         numbers = _numbers("loss", loss)
         require_losses("loss", numbers, InvalidLog)
         clock = None if time is None else _numbers("time", time)
         what, membership = _items(item, membership)
-        for name, column in (("item", what), ("loss", numbers), ("time", clock)):
+        beside = {str(name): _control(str(name), c) for name, c in (controls or {}).items()}
+        columns: dict[str, Any] = {"item": what, "loss": numbers, "time": clock}
+        columns |= {f"control {name!r}": control.values for name, control in beside.items()}
+        for name, column in columns.items():
             if column is not None and column.shape != who.shape:
                 raise InvalidLog(
                     f"{name} must have one entry for each of the {len(who)} events of instance, "
                     f"got shape {column.shape}"
                 )
-        columns = _sort(labels, who, what, numbers, clock)
-        self._keep(labels, *columns, membership, dict(about or {}))
+        offsets, what, numbers, clock, beside = _sort(labels, who, what, numbers, clock, beside)
+        about = dict(about or {})
+        self._keep(labels, offsets, what, numbers, clock, membership, about, beside)
 
     def _keep(
         self,
@@ -94,6 +106,7 @@ class EventLog(Frozen):
         time: Floats | None,
         membership: Membership,
         about: dict[str, Any],
+        controls: dict[str, Control],
     ) -> None:
         """Hold columns that are in order, read-only from now on."""
         for column in (offsets, item, loss, time):
@@ -107,6 +120,7 @@ class EventLog(Frozen):
             time=time,
             membership=membership,
             about=about,
+            controls=controls,
         )
 
     instances: tuple[str, ...]
@@ -116,6 +130,27 @@ class EventLog(Frozen):
     time: Floats | None  # (events,), seconds
     membership: Membership
     about: dict[str, Any]
+    controls: Mapping[str, Control]  # what else is known of each event, by name
+
+    @property
+    def item_control(self) -> Control | None:
+        """What was met, if that is known more finely than the arm: films of genres, say.
+
+        The control "item" if there is one, else the items of ``membership`` unless they are arms.
+
+        Examples
+        --------
+        >>> films = Membership({"Alien": ["Horror"], "Ring": ["Horror"], "Heat": ["Crime"]})
+        >>> log = EventLog(["ann"] * 3, ["Ring", "Heat", "Alien"], [0.5, 1.0, 0.0], None, films)
+        >>> log.item_control.names, log.item_control.values
+        (('Alien', 'Ring', 'Heat'), array([1, 2, 0], dtype=int32))
+        """
+        if ITEM in self.controls:
+            return self.controls[ITEM]
+        members = self.membership
+        if members.single and members.items == members.arm_names:
+            return None
+        return Control.of_checked(self.item, members.items)
 
     @property
     def arm_names(self) -> tuple[str, ...]:
@@ -232,6 +267,7 @@ class EventLog(Frozen):
                 None if self.time is None else self.time[low:high],
                 self.membership,
                 self.about,
+                {name: each.take(slice(low, high)) for name, each in self.controls.items()},
             )
             start = stop
 
@@ -244,13 +280,14 @@ class EventLog(Frozen):
             None if self.time is None else self.time[events],
             self.membership,
             self.about,
+            {name: control.take(events) for name, control in self.controls.items()},
         )
 
     def to_frame(self, library: str = "pandas") -> Any:
         """Return the log as a data frame, which :func:`read_log` takes as it is.
 
         Its columns are instance, item, arms (a list of names, unless every item is an arm), time
-        (if it is known) and loss.
+        (if it is known), loss, and for each control a column such as ``control:device``.
 
         Parameters
         ----------
@@ -272,7 +309,11 @@ class EventLog(Frozen):
             columns["arms"] = [arms[n] for n in item]
         if self.time is not None:
             columns["time"] = self.time
-        return make_frame(columns | {"loss": self.loss}, library)
+        columns["loss"] = self.loss
+        for name, control in self.controls.items():
+            values = control.values if control.names is None else control.labels().tolist()
+            columns[f"{PREFIX}{name}"] = values
+        return make_frame(columns, library)
 
     def __repr__(self) -> str:
         """Say the size."""
@@ -297,6 +338,10 @@ def concatenate_logs(logs: Sequence[EventLog]) -> EventLog:
         np.concatenate(clocks) if len(clocks) == len(logs) else None,
         first.membership,
         first.about,
+        {
+            name: concatenate_controls([log.controls[name] for log in logs])
+            for name in first.controls
+        },
     )
 
 
@@ -308,10 +353,11 @@ def make_sorted_log(
     time: Floats | None,
     membership: Membership,
     about: dict[str, Any],
+    controls: Mapping[str, Control] | None = None,
 ) -> EventLog:
     """Return a log of columns that were checked, and are in the order of a log, as they are."""
     log = EventLog.__new__(EventLog)
-    log._keep(instances, offsets, item, loss, time, membership, about)
+    log._keep(instances, offsets, item, loss, time, membership, about, dict(controls or {}))
     return log
 
 
@@ -323,6 +369,7 @@ def sort_into_log(
     time: Floats | None,
     membership: Membership,
     about: Mapping[str, Any] | None = None,
+    controls: Mapping[str, Control] | None = None,
 ) -> EventLog:
     """Return a log of columns that a reader has checked, in file order.
 
@@ -336,8 +383,10 @@ def sort_into_log(
         Numbers of items of ``membership``.
     """
     labels = tuple(instances)
-    columns = _sort(labels, who, item, loss, time)
-    return make_sorted_log(labels, *columns, membership, dict(about or {}))
+    given = dict(controls or {})
+    offsets, item, loss, time, given = _sort(labels, who, item, loss, time, given)
+    about = dict(about or {})
+    return make_sorted_log(labels, offsets, item, loss, time, membership, about, given)
 
 
 def _sort(
@@ -346,15 +395,21 @@ def _sort(
     what: npt.NDArray[np.int32],
     loss: Floats,
     time: Floats | None,
-) -> tuple[Ints, npt.NDArray[np.int32], Floats, Floats | None]:
-    """Return where each history begins, and items, losses and times by instance, then by time."""
+    controls: dict[str, Control],
+) -> tuple[Ints, npt.NDArray[np.int32], Floats, Floats | None, dict[str, Control]]:
+    """Return where each history begins, and all columns by instance, then by time."""
     offsets = np.zeros(len(labels) + 1, np.int64)
     np.cumsum(np.bincount(who, minlength=len(labels)), out=offsets[1:])
-    if time is not None or not bool((who[1:] >= who[:-1]).all()):
-        clock = np.zeros(0) if time is None else time
+    if time is None and bool((who[1:] >= who[:-1]).all()):
+        return offsets, what, loss, time, controls
+    clock = np.zeros(0) if time is None else time
+    if controls:  # sort numbers of events in the place of items, then take everything by them
+        order, loss, clock = _sort_events(who, np.arange(len(who)), loss, clock, offsets)
+        what = what[order]
+        controls = {name: control.take(order) for name, control in controls.items()}
+    else:
         what, loss, clock = _sort_events(who, what, loss, clock, offsets)
-        time = None if time is None else clock
-    return offsets, what, loss, time
+    return offsets, what, loss, None if time is None else clock, controls
 
 
 def require_log(given: object) -> EventLog:
@@ -400,6 +455,18 @@ def _numbers(name: str, values: npt.ArrayLike) -> Floats:
     return column
 
 
+def _control(name: str, values: npt.ArrayLike | Control) -> Control:
+    """Return a control of numbers or labels."""
+    require_utf8("control", [name])
+    if isinstance(values, Control):
+        return values
+    column = np.asarray(values)
+    if column.dtype.kind in "biuf":
+        return Control.of_checked(_numbers(f"control {name!r}", column), None)
+    codes, names = _codes(f"control {name!r}", column)
+    return Control.of_checked(codes.astype(np.int32), names)
+
+
 def _items(
     item: npt.ArrayLike, membership: Membership | None
 ) -> tuple[npt.NDArray[np.int32], Membership]:
@@ -428,8 +495,8 @@ def _ranges(starts: Ints, lengths: Ints) -> Ints:
 
 @kernel
 def _sort_events(
-    who: Ints, what: npt.NDArray[np.int32], loss: Floats, time: Floats, offsets: Ints
-) -> tuple[npt.NDArray[np.int32], Floats, Floats]:
+    who: Ints, what: npt.NDArray[Any], loss: Floats, time: Floats, offsets: Ints
+) -> tuple[npt.NDArray[Any], Floats, Floats]:
     """Return items, losses and times by instance, then time (if there is any), then as given."""
     items, losses, times = np.empty_like(what), np.empty_like(loss), np.empty_like(time)
     cursor = offsets[:-1].copy()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy.typing as npt
 from influential_bandits.errors import InvalidLog
 from influential_bandits.logs.bad_rows import BadRows
 from influential_bandits.logs.columns import arrow
+from influential_bandits.logs.controls import Control, FinalCategories
 from influential_bandits.logs.event_scan import Events
 from influential_bandits.logs.label_codes import Codes, LabelCodes, find_repeated_keys
 from influential_bandits.logs.log import EventLog, sort_into_log
@@ -21,6 +22,9 @@ from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
 
 __all__ = ["GrowingColumn", "LogBuilder", "collect_events", "describe_source", "require_rows"]
+
+
+CONTROL = "control "  # before the name of a control among the columns of a builder
 
 
 class GrowingColumn:
@@ -62,6 +66,7 @@ class LogBuilder:
             "loss": events.loss,
             "time": events.time,
         }
+        columns |= {f"{CONTROL}{name}": values for name, values in events.controls.items()}
         if events.key is not None:
             columns |= {"row": events.row, "key": events.key}
         for name, values in columns.items():
@@ -93,6 +98,7 @@ class LogBuilder:
         membership: Membership,
         final: Codes,
         about: dict[str, Any],
+        categories: Mapping[str, FinalCategories],
     ) -> EventLog:
         """Return the log and forget the columns.
 
@@ -102,6 +108,8 @@ class LogBuilder:
             Instances by code; those that have no events are left out.
         final : array of int32
             The number in ``membership`` of each code of an item.
+        categories : mapping of names to FinalCategories
+            Of each control that is no number.
         """
         who: Ints = self._take("who").astype(np.int64)
         present = np.bincount(who, minlength=len(labels)) > 0
@@ -111,16 +119,28 @@ class LogBuilder:
         what: Codes = final[self._take("what")]
         loss: Floats = self._take("loss")
         time: Floats | None = self._take("time") if "time" in self._columns else None
+        controls = self._take_controls(categories)
         self.size = 0
         # What was read is in Arrow's memory, which it would keep while the log is sorted.
         arrow().default_memory_pool().release_unused()
-        log = sort_into_log(labels, who, what, loss, time, membership, about)
+        log = sort_into_log(labels, who, what, loss, time, membership, about, controls)
         log.about["repeated"] = (
             0
             if log.time is None
             else int(_count_repeats(log.offsets, log.time, log.item, log.loss))
         )
         return log
+
+    def _take_controls(self, categories: Mapping[str, FinalCategories]) -> dict[str, Control]:
+        controls = {}
+        for column in [column for column in self._columns if column.startswith(CONTROL)]:
+            name, values = column.removeprefix(CONTROL), self._take(column)
+            if name in categories:
+                names, places = categories[name]
+                controls[name] = Control.of_checked(places[values], names)
+            else:
+                controls[name] = Control.of_checked(values, None)
+        return controls
 
 
 def collect_events(scan: Iterable[Events]) -> tuple[LabelCodes, LogBuilder]:
@@ -131,9 +151,12 @@ def collect_events(scan: Iterable[Events]) -> tuple[LabelCodes, LogBuilder]:
     return instances, builder
 
 
-def describe_source(source: Source, plan: ReadingOptions, bad: BadRows) -> dict[str, Any]:
-    """Return where a log comes from and what was done to it."""
+def describe_source(
+    source: Source, plan: ReadingOptions, bad: BadRows, kinds: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return where a log comes from and what was done to it; ``kinds`` are those of controls."""
     made = {"source": source.name, "conversion": plan.conversion, "dropped": bad.counts}
+    made |= {"controls": dict(kinds)} if kinds else {}
     made |= {} if source.listing is None else source.listing.about()
     return made if source.separator is None else made | {"separator": source.separator}
 

@@ -103,30 +103,35 @@ class Membership(Frozen):
     @classmethod
     def of_arms(cls, arms: Sequence[str]) -> Membership:
         """Return the membership in which every item is an arm."""
+        names, number = tuple(arms), len(arms)
+        each = np.arange(number + 1)
+        return cls.of_parts(names, names, each, each[:-1].astype(np.int32), np.ones(number))
+
+    @classmethod
+    def of_parts(
+        cls,
+        items: tuple[str, ...],
+        arms: tuple[str, ...],
+        offsets: Ints,
+        arm: npt.NDArray[np.int32],
+        weight: Floats,
+    ) -> Membership:
+        """Return the membership of these arrays, which are what its attributes of the names are."""
         made = cls.__new__(cls)
-        number = len(arms)
-        made._fill(
-            tuple(arms),
-            tuple(arms),
-            np.arange(number + 1),
-            np.arange(number, dtype=np.int32),
-            np.ones(number),
-        )
+        made._fill(items, arms, offsets, arm, weight)
         return made
 
     @classmethod
     def of_weights(cls, arms: Sequence[str], weights: Floats) -> Membership:
         """Return a membership of items "0", "1", … with any weights, (items, arms)."""
-        made = cls.__new__(cls)
         items, places = np.nonzero(weights)
-        made._fill(
+        return cls.of_parts(
             tuple(str(i) for i in range(len(weights))),
             tuple(arms),
             np.concatenate([[0], np.cumsum(np.bincount(items, minlength=len(weights)))]),
             places.astype(np.int32),
             np.ascontiguousarray(weights[items, places]),
         )
-        return made
 
     @cached_property
     def single(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -11,17 +12,39 @@ import numpy as np
 
 from influential_bandits.checks import abbreviate, is_real, whole_number
 from influential_bandits.errors import InvalidInput
+from influential_bandits.logs.controls import ControlColumn, make_control_columns
 from influential_bandits.numerics.arrays import Floats
 
-__all__ = ["USUAL_NAMES", "ChunkSizes", "ReadingOptions", "guess_column", "reading_options"]
+__all__ = [
+    "USUAL_NAMES",
+    "ChunkSizes",
+    "CsvFormat",
+    "ReadingOptions",
+    "guess_column",
+    "has_usual_name",
+    "reading_options",
+]
 
-USUAL_NAMES = {  # of columns, by what they hold
-    "instance": ("instance", "user", "user_id", "userid", "session", "session_id", "campaign"),
-    "time": ("time", "timestamp", "date", "datetime", "created_at", "ts"),
+USUAL_NAMES = {  # of columns, by what they hold; case, blanks, _, - and . in names do not matter
+    "instance": (
+        *("instance", "user", "user_id", "session", "session_id", "campaign", "uid"),
+        *("customer", "customer_id", "visitor", "visitor_id", "client_id", "member_id"),
+    ),
+    "time": (
+        *("time", "timestamp", "date", "datetime", "created_at", "ts", "tstamp", "time_stamp"),
+        *("event_time", "event_timestamp", "event_ts", "event_date", "date_time", "unix_time"),
+        *("created", "occurred_at", "logged_at", "shown_at", "served_at", "viewed_at", "rated_at"),
+        *("clicked_at", "click_time", "impression_time", "server_time", "epoch"),
+    ),
     "arm": ("arm", "action", "item", "ad", "advert", "category", "genre", "genres", "topic"),
     "loss": ("loss", "cost"),
     "rating": ("rating", "stars", "score"),
     "reward": ("reward", "click", "clicked", "conversion"),
+    "item": (
+        *("item", "item_id", "movie", "movie_id", "film", "film_id", "article", "article_id"),
+        *("product", "product_id", "creative", "creative_id", "content_id", "ad_id", "sku"),
+        *("song_id", "track_id", "video_id", "book_id", "news_id"),
+    ),
 }
 
 
@@ -30,11 +53,28 @@ def guess_column(columns: Sequence[str], role: str) -> str | None:
 
     Examples
     --------
-    >>> guess_column(["User_ID", "film", "stars"], "instance")
-    'User_ID'
+    >>> guess_column(["User ID", "film", "stars"], "instance")
+    'User ID'
     """
-    by_lower = {column.strip().lower(): column for column in reversed(columns)}
-    return next((by_lower[name] for name in USUAL_NAMES[role] if name in by_lower), None)
+    by_name = {_plain(column): column for column in reversed(columns)}
+    names = (_plain(name) for name in USUAL_NAMES[role])
+    return next((by_name[name] for name in names if name in by_name), None)
+
+
+def has_usual_name(column: str, role: str) -> bool:
+    """Tell whether the name of a column says that it has this role.
+
+    Examples
+    --------
+    >>> has_usual_name(" eventTime ", "time"), has_usual_name("uptime", "time")
+    (True, False)
+    """
+    return guess_column([column], role) is not None
+
+
+def _plain(name: str) -> str:
+    """Return a name in lower case, without what separates its words."""
+    return re.sub(r"[\s_.-]+", "", name.lower())
 
 
 @dataclass(frozen=True)
@@ -68,6 +108,33 @@ class ChunkSizes:
 
 
 @dataclass(frozen=True)
+class CsvFormat:
+    """What separates the values of CSV, if that is known, and its columns, if it has no header."""
+
+    separator: str | None = None
+    columns: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        """Check both."""
+        given, names = self.separator, self.columns
+        if given is not None and (not isinstance(given, str) or not given):
+            raise InvalidInput(f"separator must be a text such as ',' or '::', got {given!r}")
+        if given is not None and set(given) & {'"', "\r", "\n", "\0"}:
+            raise InvalidInput(
+                f"separator must hold neither quotes, line ends nor bytes of zero, got {given!r}"
+            )
+        if names is not None and (
+            isinstance(names, str)
+            or not isinstance(names, Sequence)
+            or not names
+            or not all(isinstance(name, str) for name in names)
+        ):
+            raise InvalidInput(
+                f"columns must be a list of names, one for each column, got {abbreviate(names)}"
+            )
+
+
+@dataclass(frozen=True)
 class ReadingOptions:
     """Which columns to read, and what they mean; checked when it is made."""
 
@@ -84,6 +151,8 @@ class ReadingOptions:
     choose: str = "fractional"
     seed: int = 0
     key: str | Sequence[str] | None = None
+    item: str | None = None
+    controls: Sequence[Any] | Mapping[str, str | None] = ()
     bad_rows: str = "error"
     sizes: ChunkSizes = ChunkSizes()
 
@@ -92,6 +161,7 @@ class ReadingOptions:
         self._check_outcome()
         self._check_choices()
         self._check_names()
+        make_control_columns(self.item, self.controls)
 
     def _check_outcome(self) -> None:
         given = [name for name in ("loss", "rating", "reward") if getattr(self, name) is not None]
@@ -145,6 +215,16 @@ class ReadingOptions:
         return (self.key,) if isinstance(self.key, str) else tuple(self.key or ())
 
     @property
+    def control_columns(self) -> tuple[ControlColumn, ...]:
+        """The controls, the item before all others."""
+        return make_control_columns(self.item, self.controls)
+
+    @property
+    def control_kinds(self) -> dict[str, str]:
+        """Whether controls are numbers or categories, of those of which it is known."""
+        return {each.name: each.kind for each in self.control_columns if each.kind is not None}
+
+    @property
     def labels(self) -> list[str]:
         """The columns that are read as text, each once."""
         return list(dict.fromkeys((self.instance, self.arm, *self.keys)))
@@ -153,7 +233,8 @@ class ReadingOptions:
     def columns(self) -> list[str]:
         """All columns to read, each once."""
         clock = () if self.time is None else (self.time,)
-        return list(dict.fromkeys((self.instance, self.arm, *clock, self.outcome, *self.keys)))
+        more = (*self.keys, *(control.column for control in self.control_columns))
+        return list(dict.fromkeys((self.instance, self.arm, *clock, self.outcome, *more)))
 
     @property
     def conversion(self) -> str:

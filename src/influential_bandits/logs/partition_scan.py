@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import itemgetter
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from influential_bandits.execution.base import Execution
 from influential_bandits.execution.progress import Progress
 from influential_bandits.logs.bad_rows import BadRows, Found
 from influential_bandits.logs.columns import arrow
+from influential_bandits.logs.controls import kind_of_type
 from influential_bandits.logs.event_scan import EventScan, has_numeric_times
 from influential_bandits.logs.items import ItemCodes
 from influential_bandits.logs.label_codes import DistinctHashes, Hashes64, hash_labels
@@ -117,7 +119,8 @@ class GroupReader:
             met.add(hash_labels(chunk.who))
         rows = scan.source.rows if isinstance(scan.source, ParquetFiles) else []
         items = [] if scan.codes.fixed else list(scan.codes.members)
-        return GroupSummary(rows, events, items, scan.bad.found, met.values())
+        categories = scan.codes.controls.labels()
+        return GroupSummary(rows, events, items, categories, scan.bad.found, met.values())
 
 
 @dataclass
@@ -127,6 +130,7 @@ class GroupSummary:
     rows: list[int]  # of each file
     events: int  # good rows
     items: list[str]
+    categories: dict[str, list[str]]  # of controls
     bad: dict[str, Found]
     instances: Hashes64  # ascending
 
@@ -178,6 +182,7 @@ def scan_partitions(
     codes = ItemCodes(plan)
     source = FolderFiles.at(folder, plan.sizes, counted=False)
     check_columns(source, plan.columns)
+    plan = settle_controls(plan, source.schema)
     groups = source.groups()
     reader = GroupReader(plan, _numeric_time(source, plan))
     bar = Progress(f"scanning {source.name}", len(groups), progress)
@@ -188,9 +193,19 @@ def scan_partitions(
         events.append(found.events)
         if not codes.fixed:
             codes.encode(arrow().array(found.items, arrow().string()))
+        codes.controls.add(found.categories)
         instances.add(found.instances)
     total = instances.count()
     return FolderScan(source, reader, groups, events, codes, bad, instances.disjoint, total)
+
+
+def settle_controls(plan: ReadingOptions, schema: Any) -> ReadingOptions:
+    """Return options that say of each control whether it is numbers or categories."""
+    controls = tuple(
+        each._replace(kind=each.kind or kind_of_type(schema.field(each.column).type))
+        for each in plan.control_columns
+    )
+    return replace(plan, item=None, controls=controls) if controls else plan
 
 
 def _count_bad_rows(bad: BadRows, more: dict[str, Found], start: int) -> None:

@@ -41,7 +41,7 @@ from influential_bandits.logs.tables import FileGroup
 from influential_bandits.logs.temporary import PREFIX, TemporaryFolder
 from influential_bandits.numerics.arrays import Ints
 
-__all__ = ["Partition", "PartitionedLog", "columns_at", "open_partitions"]
+__all__ = ["Partition", "PartitionedLog", "open_folder", "open_partitions"]
 
 
 def open_partitions(
@@ -83,7 +83,7 @@ def open_partitions(
     progress : bool, optional
         Whether to show progress bars; by default on terminals, if it takes long.
     **options
-        Everything else that :func:`read_log` takes, except ``separator``.
+        Everything else that :func:`read_log` takes, except ``separator`` and ``columns``.
 
     Returns
     -------
@@ -134,9 +134,9 @@ def open_partitions(
     return PartitionedLog(_take_shuffled(scan, files, temporary), instances)
 
 
-def columns_at(address: str | Path) -> list[str]:
-    """Return the columns of a folder of Parquet files, those in the names of folders among them."""
-    return FolderFiles.at(RemoteFolder.at(address), ChunkSizes(), counted=False).columns
+def open_folder(address: str | Path) -> FolderFiles:
+    """Return the rows of a folder of Parquet files; names of folders are columns, too."""
+    return FolderFiles.at(RemoteFolder.at(address), ChunkSizes(), counted=False)
 
 
 def _is_usable(scan: FolderScan, repeated: Ints) -> bool:
@@ -201,6 +201,7 @@ class _Common:
     reader: GroupReader
     membership: Membership
     about: dict[str, Any]
+    categories: dict[str, tuple[str, ...]]  # of controls
     job: str  # tells one reading of one state of the files from another; "" if nothing does
     temporary: _Temporary | None = None  # so that files stay as long as a partition is in use
 
@@ -258,12 +259,15 @@ class Partition:
         membership = self.common.membership
         places = scan.codes.places(membership)
         good = [n for n in range(len(places)) if n not in scan.codes.unusable]
-        if builder.size != self.n_events or (places[good] < 0).any():
+        categories = scan.codes.controls.final(self.common.categories)
+        unknown = any((each.places < 0).any() for each in categories.values())
+        if builder.size != self.n_events or (places[good] < 0).any() or unknown:
             raise InvalidLog(
                 f"{', '.join(self.group.files[:3])} of {self.group.folder.name} changed since the "
                 f"log was opened: {builder.size:,} good rows, not {self.n_events:,}; open it anew"
             )
-        return builder.build(instances.labels, membership, places, dict(self.common.about))
+        about = dict(self.common.about)
+        return builder.build(instances.labels, membership, places, about, categories)
 
 
 def _take_files(scan: FolderScan) -> list[Partition]:
@@ -288,9 +292,13 @@ def _take_shuffled(
     ]
 
 
-def _describe(scan: FolderScan) -> tuple[Membership, dict[str, Any]]:
+def _describe(
+    scan: FolderScan,
+) -> tuple[Membership, dict[str, Any], dict[str, tuple[str, ...]]]:
     membership, _ = scan.codes.membership()
-    return membership, describe_source(scan.source, scan.reader.plan, scan.bad)
+    plan = scan.reader.plan
+    about = describe_source(scan.source, plan, scan.bad, plan.control_kinds)
+    return membership, about, scan.codes.controls.categories()
 
 
 def _job(scan: FolderScan) -> str:

@@ -18,8 +18,10 @@ from influential_bandits.execution.base import Execution
 from influential_bandits.execution.local import resolve_execution
 from influential_bandits.execution.progress import Progress
 from influential_bandits.logs.columns import arrow
+from influential_bandits.logs.controls import CATEGORIES, PREFIX
 from influential_bandits.logs.event_scan import Events
-from influential_bandits.logs.label_codes import DistinctHashes, hash_labels
+from influential_bandits.logs.items import ItemCodes
+from influential_bandits.logs.label_codes import Codes, DistinctHashes, hash_labels
 from influential_bandits.logs.log_builder import describe_source, require_rows
 from influential_bandits.logs.options import ChunkSizes, ReadingOptions, reading_options
 from influential_bandits.logs.partition_scan import FolderScan, GroupReader, scan_partitions
@@ -54,9 +56,10 @@ def repartition_log(
     """Write the events of a folder of Parquet files anew, all events of an instance in one file.
 
     The files have the columns ``instance``, ``arm`` (or items, as they were), ``time`` in seconds
-    (if there is any) and ``loss``, and about a million events each, or as many as an instance has.
-    Bad rows are found before anything is written. Files get their names when they are complete:
-    after an interruption, the same call goes on where it was, and does nothing once all is done.
+    (if there is any), ``loss`` and for each control one such as ``control:device``, and about a
+    million events each, or as many as an instance has. Bad rows are found before anything is
+    written. Files get their names when they are complete: after an interruption, the same call
+    goes on where it was, and does nothing once all is done.
 
     Parameters
     ----------
@@ -110,7 +113,7 @@ def repartition_log(
     made = {
         "version": VERSION,
         "job": job,
-        **describe_source(scan.source, plan, scan.bad),
+        **describe_source(scan.source, plan, scan.bad, scan.reader.plan.control_kinds),
         "events": sum(events for _, events, _ in files),
         "instances": sum(instances for _, _, instances in files),
         "modulus": _number_of_partitions(sum(scan.events) - len(repeated), plan.sizes),
@@ -276,7 +279,7 @@ class _Splitter:
                 if len(task.repeated):
                     kept = events.take(~np.isin(events.row, task.repeated))
                 if len(kept.who):
-                    columns = _event_columns(kept, scan.codes.known.labels)
+                    columns = _event_columns(kept, scan.codes)
                     writer.add(hash_labels(kept.who), columns)
             elif events.key is not None:
                 first, second = events.key[:, 0].copy(), events.key[:, 1].copy()
@@ -285,18 +288,28 @@ class _Splitter:
         return name, writer.finish()
 
 
-def _event_columns(events: Events, items: list[str]) -> dict[str, Any]:
+def _event_columns(events: Events, codes: ItemCodes) -> dict[str, Any]:
     """Return the columns to write."""
-    pa = arrow()
-    arms = pa.array(items, pa.string()).take(pa.array(events.what))
+    arms = _decode(codes.known.labels, events.what)
     columns = {"instance": events.who, "arm": arms, "time": events.time, "loss": events.loss}
+    labels = codes.controls.labels()
+    for name, values in events.controls.items():
+        written = _decode(labels[name], values) if name in labels else values
+        columns[f"{PREFIX}{name}"] = written
     return {name: column for name, column in columns.items() if column is not None}
+
+
+def _decode(labels: list[str], codes: Codes) -> Any:
+    pa = arrow()
+    return pa.array(labels, pa.string()).take(pa.array(codes))
 
 
 def event_plan(plan: ReadingOptions) -> ReadingOptions:
     """Return how the files that were written are read."""
     clock = None if plan.time is None else "time"
     outcome: dict[str, Any] = {"loss": "loss", "rating": None, "reward": None, "best": None}
+    controls = tuple(each._replace(column=f"{PREFIX}{each.name}") for each in plan.control_columns)
+    outcome |= {"item": None, "controls": controls}
     return replace(plan, instance="instance", arm="arm", time=clock, key=None, **outcome)
 
 
@@ -304,9 +317,12 @@ def event_schema(plan: ReadingOptions) -> Any:
     """Return the columns of the files that are written, as Arrow knows them."""
     pa = arrow()
     clock = [] if plan.time is None else [("time", pa.float64())]
-    return pa.schema(
-        [("instance", pa.string()), ("arm", pa.string()), *clock, ("loss", pa.float64())]
-    )
+    controls = [
+        (f"{PREFIX}{each.name}", pa.string() if each.kind == CATEGORIES else pa.float64())
+        for each in plan.control_columns
+    ]
+    columns = [("instance", pa.string()), ("arm", pa.string()), *clock, ("loss", pa.float64())]
+    return pa.schema([*columns, *controls])
 
 
 @dataclass(frozen=True)

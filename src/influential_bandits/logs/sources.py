@@ -11,47 +11,42 @@ from influential_bandits.checks import make_printable
 from influential_bandits.errors import InvalidInput, InvalidLog
 from influential_bandits.logs.columns import arrow
 from influential_bandits.logs.csv_files import CsvFile
-from influential_bandits.logs.options import ChunkSizes
+from influential_bandits.logs.options import ChunkSizes, CsvFormat
 from influential_bandits.logs.remote_folder import RemoteFolder, require_file_or_folder
 from influential_bandits.logs.tables import ParquetFiles, Source, TableSource, make_read_error
 
-__all__ = ["check_columns", "column_names", "open_source"]
+__all__ = ["check_columns", "open_source"]
 
 PARQUET, ARROW_FILE = b"PAR1", b"ARROW1"
 
 
 def open_source(
-    source: object, wanted: Sequence[str], separator: str | None, sizes: ChunkSizes
+    source: object, wanted: Sequence[str], form: CsvFormat, sizes: ChunkSizes
 ) -> Source:
     """Return the rows of a path or of anything tabular; all wanted columns are there."""
-    if separator is not None and (not isinstance(separator, str) or len(separator) != 1):
-        raise InvalidInput(f"separator must be one character, such as ',', got {separator!r}")
     if isinstance(source, str) and "://" in source:
         raise InvalidInput(
             f"{source:.100} is an address: open_partitions reads it (--by-partition), while "
             "read_log and stream_log read files of this computer"
         )
     opened = (
-        _open_path(Path(source), wanted, separator, sizes)
+        _open_path(Path(source), wanted, form, sizes)
         if isinstance(source, (str, Path))
-        else _open_table(source, sizes)
+        else _open_table(source, wanted, sizes)
     )
+    if form.columns is not None and not isinstance(opened, CsvFile):
+        raise InvalidInput(f"columns are of CSV without a header, but {opened.name} names its own")
     check_columns(opened, wanted)
     return opened
 
 
-def column_names(path: Path, separator: str | None = None) -> list[str]:
-    """Return the columns of a file."""
-    return open_source(path, (), separator, ChunkSizes()).columns
-
-
-def _open_table(source: object, sizes: ChunkSizes) -> Source:
+def _open_table(source: object, wanted: Sequence[str], sizes: ChunkSizes) -> Source:
     pa = arrow()
     name = f"the {type(source).__name__}"
     if isinstance(source, Mapping):
         try:
             made = {str(key): _column(value) for key, value in source.items()}
-            return TableSource(pa.table(made), "the mapping", sizes)
+            return TableSource(pa.table(made), "the mapping", wanted, sizes)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise make_read_error("the mapping", error) from None
     if not (
@@ -62,7 +57,7 @@ def _open_table(source: object, sizes: ChunkSizes) -> Source:
             f"columns, got {source!r:.60}"
         )
     try:
-        return TableSource(pa.table(source), name, sizes)
+        return TableSource(pa.table(source), name, wanted, sizes)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise make_read_error(name, error) from None
 
@@ -76,9 +71,7 @@ def _column(values: Any) -> Any:
     return pa.array(values)
 
 
-def _open_path(
-    path: Path, wanted: Sequence[str], separator: str | None, sizes: ChunkSizes
-) -> Source:
+def _open_path(path: Path, wanted: Sequence[str], form: CsvFormat, sizes: ChunkSizes) -> Source:
     require_file_or_folder(path)
     arrow()  # without it, say so before anything else
     if path.is_dir():
@@ -91,7 +84,7 @@ def _open_path(
     if magic.startswith((PARQUET, ARROW_FILE)):
         kind = "parquet" if magic.startswith(PARQUET) else "ipc"
         return ParquetFiles.at(RemoteFolder.at(path), sizes, kind, counted=True)
-    return CsvFile(path, wanted, separator, sizes)
+    return CsvFile(path, wanted, form, sizes)
 
 
 def check_columns(source: Source, wanted: Sequence[str]) -> None:

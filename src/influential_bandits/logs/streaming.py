@@ -13,6 +13,7 @@ import numpy as np
 from influential_bandits.checks import Closing, whole_number
 from influential_bandits.errors import InvalidInput, InvalidLog
 from influential_bandits.logs.columns import Mask, arrow
+from influential_bandits.logs.controls import PREFIX
 from influential_bandits.logs.event_scan import Events, EventScan
 from influential_bandits.logs.items import ItemCodes
 from influential_bandits.logs.label_codes import Codes, LabelCodes, hash_labels
@@ -24,7 +25,7 @@ from influential_bandits.logs.log_builder import (
     require_rows,
 )
 from influential_bandits.logs.membership import Membership
-from influential_bandits.logs.options import ReadingOptions, reading_options
+from influential_bandits.logs.options import CsvFormat, ReadingOptions, reading_options
 from influential_bandits.logs.remote_folder import RemoteFolder
 from influential_bandits.logs.shuffle import (
     ChunkWriter,
@@ -51,6 +52,7 @@ def stream_log(
     grouped: bool = False,
     folder: str | Path | None = None,
     separator: str | None = None,
+    columns: Sequence[str] | None = None,
     progress: bool | None = None,
     **options: Any,
 ) -> LogStream:
@@ -68,15 +70,15 @@ def stream_log(
         About how many events a part has; more if an instance alone has more.
     grouped : bool
         Whether the rows of an instance follow one another in the file. If an instance comes back
-        later, that is an error, whatever ``bad_rows``. If ``arm_names`` or ``items`` are given, bad
-        rows are an error only when the first part with one is due, and ``about["dropped"]``
-        counts those met so far; otherwise they are known beforehand. The labels of all instances
-        are kept in memory.
+        later, that is an error, whatever ``bad_rows``. If ``arm_names`` or ``items`` are given,
+        and no controls, bad rows are an error only when the first part with one is due, and
+        ``about["dropped"]`` counts those met so far; otherwise they are known beforehand. The
+        labels of all instances are kept in memory.
     folder : path, optional
         Where to put temporary files, about 40 bytes an event; by default where the system puts
         them. They are removed when the stream is closed, is no longer used, or fails; those of a
         process that was killed, by the next that puts files there.
-    separator, progress
+    separator, columns, progress
         As for :func:`read_log`.
     **options
         Everything else that :func:`read_log` takes. With ``grouped``, ``key`` must contain the
@@ -108,7 +110,7 @@ def stream_log(
         )
     kind = _GroupedStream if grouped else _SortedStream
     codes = ItemCodes(plan)
-    opened = open_source(source, plan.columns, separator, plan.sizes)
+    opened = open_source(source, plan.columns, CsvFormat(separator, columns), plan.sizes)
     return kind(opened, plan, codes, size, progress, folder)
 
 
@@ -194,6 +196,7 @@ class LogStream(LogInParts):
         self._prepare()
         self._final: Codes
         self.membership, self._final = self._codes.membership()
+        self._categories = self._codes.controls.final()
 
     @abstractmethod
     def _prepare(self) -> None:
@@ -206,7 +209,12 @@ class LogStream(LogInParts):
         """Raise an error for bad rows, unless they are to be dropped, and for no rows at all."""
         scan.bad.check(self._plan.bad_rows)
         require_rows(self._source, scan.bad, events)
-        self.about |= describe_source(self._source, self._plan, scan.bad)
+        about = describe_source(self._source, self._plan, scan.bad, scan.control_kinds)
+        self.about |= about
+
+    def _build(self, builder: LogBuilder, labels: list[str]) -> EventLog:
+        about = dict(self.about)
+        return builder.build(labels, self.membership, self._final, about, self._categories)
 
     def __repr__(self) -> str:
         """Say the size, as far as it is known."""
@@ -247,6 +255,7 @@ class _SortedStream(LogStream):
             columns = {"who": events.who, "what": events.what, "loss": events.loss}
             if events.time is not None:
                 columns["time"] = events.time
+            columns |= {f"{PREFIX}{name}": each for name, each in events.controls.items()}
             if events.key is not None:
                 columns["row"] = events.row
                 first, second = events.key[:, 0].copy(), events.key[:, 1].copy()
@@ -276,9 +285,7 @@ class _SortedStream(LogStream):
             batches = read_partitions(self._home, some)
             instances, builder = collect_events(map(self._events, batches))
             if builder.size:
-                yield builder.build(
-                    instances.labels, self.membership, self._final, dict(self.about)
-                )
+                yield self._build(builder, instances.labels)
 
     def _events(self, batch: Any) -> Events:
         if len(self._repeated):
@@ -291,6 +298,11 @@ class _SortedStream(LogStream):
             batch["time"].to_numpy() if "time" in batch.schema.names else None,
             np.zeros(0, np.int64),
             None,
+            {
+                name.removeprefix(PREFIX): batch[name].to_numpy()
+                for name in batch.schema.names
+                if name.startswith(PREFIX)
+            },
         )
 
     def close(self) -> None:
@@ -314,7 +326,8 @@ class _GroupedStream(LogStream):
     """Parts of a source in which the rows of an instance follow one another."""
 
     def _prepare(self) -> None:
-        self._known = not self._codes.fixed  # whether the arms and all bad rows are, by now
+        # Whether the arms, categories and all bad rows are known when the first part is due.
+        self._known = not self._codes.fixed or bool(self._plan.control_columns)
         if self._known:
             scan = self._scan()
             self.n_events = self.n_instances = 0
@@ -330,7 +343,7 @@ class _GroupedStream(LogStream):
             events += builder.size
             if not self._known:
                 self._check(scan, events)
-            yield builder.build(labels, self.membership, self._final, dict(self.about))
+            yield self._build(builder, labels)
         self._check(scan, events)
 
     def _walk(self, scan: EventScan) -> Iterator[tuple[list[str], LogBuilder]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -21,6 +22,7 @@ __all__ = [
     "TableSource",
     "as_dataset",
     "make_read_error",
+    "trim_names",
 ]
 
 
@@ -66,12 +68,28 @@ class Source(ABC):
         return list(places)
 
 
+def trim_names(columns: Sequence[str], wanted: Sequence[str]) -> list[str]:
+    """Return names of columns without blanks around them, unless they are asked for with these.
+
+    Examples
+    --------
+    >>> trim_names(["user", " tstamp ", " user"], ["user"])
+    ['user', 'tstamp', ' user']
+    """
+    bare = [column.strip() for column in columns]
+    times = Counter(bare)
+    return [
+        column if column in wanted or not name or times[name] > 1 else name
+        for column, name in zip(columns, bare, strict=True)
+    ]
+
+
 class TableSource(Source):
     """A frame, a table, or a mapping of names to columns."""
 
-    def __init__(self, table: Any, name: str, sizes: ChunkSizes) -> None:
-        self.table, self.name, self.sizes = table, name, sizes
-        self.columns = list(table.column_names)
+    def __init__(self, table: Any, name: str, wanted: Sequence[str], sizes: ChunkSizes) -> None:
+        self.columns = trim_names(table.column_names, wanted)
+        self.table, self.name, self.sizes = table.rename_columns(self.columns), name, sizes
         self.total = table.num_rows
 
     def chunks(self, columns: Sequence[str], skipped: Callable[[int, str], None]) -> Iterator[Any]:

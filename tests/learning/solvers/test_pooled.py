@@ -14,6 +14,7 @@ from planted_truth import INDEFINITE, LOSSES, LOW, TRUTH, planted
 
 from influential_bandits import EventLog, InfluenceModel, LocalExecution, StationaryModel
 from influential_bandits.data import synthetic_log
+from influential_bandits.learning.solvers.penalised import solve_positive
 from influential_bandits.learning.solvers.pooled import (
     fit_pooled_instances,
     fit_pooled_population,
@@ -213,3 +214,13 @@ def test_with_the_right_variances_steered_choices_do_no_harm():
         errors.append((A - TRUTH)[LOW])
     assert np.mean(hits) >= at_least(12, 0.95)
     assert np.abs(np.mean(errors, axis=0)).max() < 0.015
+
+
+def test_a_matrix_that_is_not_positive_definite_is_solved_as_any_other():
+    matrix, right = np.array([[1.0, 2.0], [2.0, 1.0]]), np.array([1.0, 5.0])
+    assert np.allclose(solve_positive(matrix, right), [3.0, -1.0])
+    assert np.allclose(
+        solve_positive(matrix @ matrix, right), np.linalg.solve(matrix @ matrix, right)
+    )
+    with pytest.raises(np.linalg.LinAlgError):
+        solve_positive(np.zeros((2, 2)), right)

@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 
 from influential_bandits.learning.statistics.design import FREE, SYMMETRIC, Design, event_columns
 from influential_bandits.learning.statistics.pooled_sums import (
+    add_score_squares,
     arm_sums,
     effect_variances,
     instance_effects,
@@ -390,9 +391,14 @@ def test_moderate_variances_lose_no_digits(kind, single):
     assert (np.abs(ours - expected) <= allowed).all()
 
 
-def test_both_paths_agree():
+@pytest.mark.parametrize(
+    ("arms", "lengths"),
+    [(3, [8, 5, 0, 12]), (12, [1, 3, 0, 2, 40, 2])],
+    ids=["few arms", "many arms, of which most instances met few"],
+)
+def test_both_paths_agree(arms, lengths):
     """An item of several arms that nobody met sends the same events the general way."""
-    log = random_log(4, 3, [8, 5, 0, 12])
+    log = random_log(4, arms, lengths)
     table = log.membership
     items = {name: list(table.weights(name)) for name in table.items}
     items |= {"both": table.arm_names[:2]}
@@ -407,12 +413,23 @@ def test_both_paths_agree():
     )
     assert not general.membership.single
     for kind in KINDS:
-        design = Design(3, kind, 1.0, 0.0, 1, 0.5, np.zeros(3))
+        design = Design(arms, kind, 1.0, 0.0, 1, 0.5, np.zeros(arms))
         variances = RandomEffects(0.7, 0.2, 1.0)
-        allowed = slow_pooled(log, design, variances)[1]
+        allowed = slow_pooled(log, design, variances)[1] if arms == 3 else 1e-10
         one = pooled_gram([log], design, variances, execution=1)
         two = pooled_gram([general], design, variances, execution=1)
         assert (np.abs(one - two) <= allowed).all()
+        assert (one == one.T).all()
+
+
+def test_squares_of_scores_are_added_whether_they_are_few_numbers_or_many():
+    random = np.random.default_rng(0)
+    scores = random.normal(size=(30, 40))
+    scores[::3, 5:] = 0.0
+    scores[7] = 0.0
+    out = np.ones((40, 40))
+    add_score_squares(scores.copy(), out)
+    assert np.allclose(np.triu(out), np.triu(scores.T @ scores + 1.0), rtol=1e-13, atol=1e-13)
 
 
 @pytest.mark.parametrize("single", [True, False])

@@ -56,9 +56,15 @@ def allocate_fits(instances: int, size: int) -> tuple[Any, Any, Any, Any, Any]:
 
 
 def join_fits(fits: Iterable[InstanceFits]) -> InstanceFits:
-    """Return the fits of several parts as one."""
-    *arrays, determined = zip(*fits, strict=True)
-    return InstanceFits._make([*(np.concatenate(array) for array in arrays), all(determined)])
+    """Return the fits of several parts as one; coefficients that are free stay the same array."""
+    parts = list(fits)
+    same = all(part.free is part.coefficients for part in parts)
+    *arrays, determined = zip(*parts, strict=True)
+    joined = [
+        np.concatenate(array) if n != 1 or not same else None for n, array in enumerate(arrays)
+    ]
+    joined[1] = joined[0] if same else joined[1]
+    return InstanceFits._make([*joined, all(determined)])
 
 
 def average_fits(fits: InstanceFits, covariance: Floats | None = None) -> PopulationEstimate:

@@ -11,12 +11,19 @@ from typing import NamedTuple
 
 import numpy as np
 
+from influential_bandits.checks import optional_module
 from influential_bandits.learning.solvers.psd import solve_psd, svec, svec_scale
 from influential_bandits.learning.statistics.design import SYMMETRIC, Design
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import kernel
 
-__all__ = ["Penalty", "centre_losses", "penalty_weights", "solve_penalised"]
+__all__ = [
+    "Penalty",
+    "centre_losses",
+    "penalty_weights",
+    "solve_penalised",
+    "solve_positive",
+]
 
 TOLERANCE = 1e-9  # relative duality gap
 SINGULAR = 1e-8  # smallest eigenvalue, relative to the largest, of statistics that determine A
@@ -64,6 +71,20 @@ def penalty_weights(
             for j in range(i):
                 out[start + i * (i + 1) // 2 + j] = 2.0 * weight
     return out
+
+
+def solve_positive(matrix: Floats, right: Floats) -> Floats:
+    """Solve with a positive definite matrix, by factors that take a sixth of an inverse's time.
+
+    Where rounding hides that it is positive definite, as any other matrix.
+    """
+    algebra = optional_module("scipy.linalg")
+    try:
+        factors = algebra.cho_factor(matrix, lower=True, check_finite=False)
+    except np.linalg.LinAlgError:
+        return np.asarray(np.linalg.solve(matrix, right), np.float64)
+    solution: Floats = algebra.cho_solve(factors, right, check_finite=False)
+    return solution
 
 
 @kernel

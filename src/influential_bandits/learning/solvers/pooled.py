@@ -10,7 +10,11 @@ import numpy as np
 
 from influential_bandits.execution.base import Execution
 from influential_bandits.learning.solvers.estimates import InstanceFits, PopulationEstimate
-from influential_bandits.learning.solvers.penalised import penalty_weights, solve_penalised
+from influential_bandits.learning.solvers.penalised import (
+    penalty_weights,
+    solve_penalised,
+    solve_positive,
+)
 from influential_bandits.learning.statistics.design import (
     NONE,
     Design,
@@ -18,9 +22,11 @@ from influential_bandits.learning.statistics.design import (
     predict_losses,
 )
 from influential_bandits.learning.statistics.pooled_sums import (
+    add_score_squares,
     effect_variances,
     instance_effects,
     instance_scores,
+    mirror_upper,
     pooled_gram,
 )
 from influential_bandits.learning.statistics.random_effects import (
@@ -50,8 +56,9 @@ def fit_pooled_population(
     events: int,
     execution: Execution,
     chunk: int = CHUNK,
+    errors: bool = True,
 ) -> tuple[PopulationEstimate, RandomEffects]:
-    """Fit one interaction and one level for all.
+    """Fit one interaction and one level for all; without errors, their covariance is unknown.
 
     The variances of the initial losses are estimated again from what each fit leaves of the sample,
     until they stay: influence and tastes explain each other where past losses steer choices.
@@ -63,9 +70,7 @@ def fit_pooled_population(
         for again in (*[design.size > design.n_arms] * REFINEMENTS, False):
             gram = pooled_gram(parts, design, effects, execution, chunk)
             weights = penalty_weights(design, gram, events, ridge, 1e-9)
-            shared, free, _, _, determined = solve_penalised(
-                design, gram, weights, definite, ridge, gap
-            )
+            shared, free, determined = _solve(design, gram, weights, definite, ridge, gap)
             if not again:
                 break
             left = sample.loss - predict_losses(sample, design, shared)
@@ -73,53 +78,89 @@ def fit_pooled_population(
             if max(abs(new.arm - effects.arm), abs(new.common - effects.common)) < 1e-3:
                 break
             effects = new
-        bread = np.linalg.inv(gram[:-1, :-1] + np.diag(weights))
-        work = partial(_sandwich, design=design, effects=effects, shared=shared)
+        work = partial(_sandwich, design=design, effects=effects, shared=shared, errors=errors)
         sums = add_over_parts(work, parts, execution, chunk)
-        covariance = bread @ sums.meat @ bread
-    spots = np.arange(design.size)
-    covariance[spots, spots] = np.maximum(covariance[spots, spots], 0.0)  # but for rounding
+        covariance = np.full((1, 1), np.nan)
+        if errors:
+            covariance = _sandwich_covariance(gram, weights, sums.meat)
     freedom = _freedom(sums.events, sums.instances * design.n_arms, effects)
     noise = float(np.sqrt(sums.left / max(events - freedom, 1.0)))
     found = PopulationEstimate(shared, free, covariance, noise, float(gap[0]), bool(determined))
     return found, effects
 
 
+def _solve(
+    design: Design, gram: Floats, weights: Floats, definite: bool, ridge: float, gap: Floats
+) -> tuple[Floats, Floats, bool]:
+    """Return the minimiser, that without the cone, and whether A is determined."""
+    if definite or ridge == 0.0:
+        shared, free, _, _, determined = solve_penalised(
+            design, gram, weights, definite, ridge, gap
+        )
+        return shared, free, bool(determined)
+    shared = solve_positive(gram[:-1, :-1] + np.diag(weights), gram[:-1, -1])
+    return shared, shared, True
+
+
+def _sandwich_covariance(gram: Floats, weights: Floats, meat: Floats) -> Floats:
+    """Return H⁻¹MH⁻¹, (size, size), of M above its diagonal."""
+    mirror_upper(meat)
+    hessian = gram[:-1, :-1] + np.diag(weights)
+    half = solve_positive(hessian, meat)
+    covariance = np.ascontiguousarray(solve_positive(hessian, half.T))
+    mirror_upper(covariance)
+    spots = np.arange(len(covariance))  # nothing below zero, but for rounding
+    covariance[spots, spots] = np.maximum(covariance[spots, spots], 0.0)
+    return covariance
+
+
 def fit_pooled_instances(
-    log: EventLog, design: Design, effects: RandomEffects, shared: PopulationEstimate
+    log: EventLog,
+    design: Design,
+    effects: RandomEffects,
+    shared: PopulationEstimate,
+    errors: bool = True,
 ) -> InstanceFits:
     """Return each instance's own initial losses beside what is shared."""
     number, arms = log.n_instances, design.n_arms
     coefficients = np.tile(shared.population, (number, 1))
     coefficients[:, :arms] += _own_effects(log, design, effects, shared.population)[0]
-    free = np.tile(shared.free, (number, 1))
-    free[:, :arms] = coefficients[:, :arms]
-    errors = np.tile(np.sqrt(np.diag(shared.covariance)), (number, 1))
+    free = coefficients
+    if shared.free is not shared.population:
+        free = np.tile(shared.free, (number, 1))
+        free[:, :arms] = coefficients[:, :arms]
+    noise, gap = np.full(number, shared.noise), np.full(number, shared.gap)
+    if not errors:
+        return InstanceFits(coefficients, free, np.full((number, 1), np.nan), noise, gap, True)
+    deviations = np.tile(np.sqrt(np.diag(shared.covariance)), (number, 1))
     variances = np.zeros((number, arms))
     spread = effects.arm + effects.common
     effect_variances(
         design, event_columns(log), spread, shared.noise, shared.covariance, design.size, variances
     )
-    errors[:, :arms] = np.sqrt(np.maximum(variances, 0.0))
-    return InstanceFits(
-        coefficients, free, errors, np.full(number, shared.noise), np.full(number, shared.gap), True
-    )
+    deviations[:, :arms] = np.sqrt(np.maximum(variances, 0.0))
+    return InstanceFits(coefficients, free, deviations, noise, gap, True)
 
 
 class _Sandwich(NamedTuple):
-    meat: Floats  # (size, size): squares of the instances' scores
+    meat: Floats  # (size, size): squares of the instances' scores, above the diagonal
     left: float  # squares that nothing explains
     events: int
     instances: int
 
 
-def _sandwich(log: EventLog, design: Design, effects: RandomEffects, shared: Floats) -> _Sandwich:
-    """Return what standard errors of what is shared are made of."""
+def _sandwich(
+    log: EventLog, design: Design, effects: RandomEffects, shared: Floats, errors: bool
+) -> _Sandwich:
+    """Return what the noise and standard errors of what is shared are made of."""
     _, residual = _own_effects(log, design, effects, shared)
-    scores = np.zeros((log.n_instances, design.size))
-    instance_scores(design, event_columns(log), residual, design.size, scores)
-    left = float(residual @ residual)
-    return _Sandwich(scores.T @ scores, left, len(log), log.n_instances)
+    meat = np.zeros((1, 1))
+    if errors:
+        meat = np.zeros((design.size, design.size))
+        scores = np.zeros((log.n_instances, design.size))
+        instance_scores(design, event_columns(log), residual, design.size, scores)
+        add_score_squares(scores, meat)
+    return _Sandwich(meat, float(residual @ residual), len(log), log.n_instances)
 
 
 def _own_effects(

@@ -273,6 +273,7 @@ def digest_log(log: EventLog) -> str:
     digest = hashlib.blake2b(
         "\0".join(log.instances).encode("utf-8", "surrogatepass"), digest_size=8
     )
-    for column in (log.offsets, log.item, log.loss, log.time):
+    controls = [log.controls[name].values for name in sorted(log.controls)]
+    for column in (log.offsets, log.item, log.loss, log.time, *controls):
         digest.update(b";" if column is None else np.ascontiguousarray(column).tobytes())
     return digest.hexdigest()

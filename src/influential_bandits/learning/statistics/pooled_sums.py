@@ -42,6 +42,7 @@ from influential_bandits.numerics.compiling import kernel
 __all__ = ["CHUNK", "ArmSums", "arm_sums", "pooled_gram"]
 
 WAITING = 128  # vectors that one matrix product sums up the squares of
+SPARSE = 0.2  # share of entries up to which a vector's square is added entry by entry
 
 
 class ArmSums(NamedTuple):
@@ -91,14 +92,20 @@ def pooled_gram(
 ) -> Floats:
     """Return the statistics of all instances together, (size + 1, size + 1); the loss comes last.
 
+    Many arms make few entries of an instance differ from zero: only these are added then.
+
     Coefficients are those of :class:`Design`: mean initial losses μ, controls, interaction.
     """
     work = partial(_gram_of, design=design, effects=effects)
     found = add_over_parts(work, parts, execution, chunk)
-    return np.zeros((design.size + 1, design.size + 1)) if found is None else found[0]
+    if found is None:
+        return np.zeros((design.size + 1, design.size + 1))
+    mirror_upper(found[0])
+    return found[0]
 
 
 def _gram_of(log: EventLog, design: Design, effects: RandomEffects) -> tuple[Floats]:
+    """Return the statistics of a log; what is below the diagonal is not complete."""
     events, task = event_columns(log), (0, log.n_instances)
     out = np.zeros((design.size + 1, design.size + 1))
     spread, common = effects.arm, effects.common
@@ -139,6 +146,7 @@ def _add_blocks(
     seen, n_seen = np.empty((arms, WAITING, width)), np.zeros(arms, np.int64)
     own, n_own = np.empty((arms, WAITING, width)), np.zeros(arms, np.int64)
     shared, n_shared = np.zeros((WAITING, size + 1)), 0
+    spots = np.empty(size + 1, np.int64)
     sums, counts = np.zeros((arms, width)), np.zeros(arms)
     for u in range(low, high):
         counts[:] = 0.0
@@ -169,13 +177,58 @@ def _add_blocks(
             cross -= shared.T @ shared
             shared[:] = 0.0
             n_shared = 0
-        _integrate_out(design, spread, common, sums, size, blocks, own, n_own, shared[n_shared])
-        n_shared += 1
+        z = shared[n_shared]
+        _integrate_out(design, spread, common, sums, size, blocks, own, n_own, z)
+        if not _add_sparse_square(z, -1.0, spots, cross):
+            n_shared += 1
     for i in range(arms):
         rest, lost = seen[i, : n_seen[i]], own[i, : n_own[i]]
         blocks[i] += rest.T @ rest
         blocks[i] -= lost.T @ lost
     cross -= shared.T @ shared
+
+
+@kernel
+def _add_sparse_square(z: Floats, sign: float, spots: Ints, out: Floats) -> bool:
+    """Add ±zzᵀ above the diagonal, and clear z, if it has few entries; tell whether it has."""
+    number = 0
+    for a in range(z.size):
+        if z[a] != 0.0:
+            spots[number] = a
+            number += 1
+    if number > SPARSE * z.size:
+        return False
+    for p in range(number):
+        a = spots[p]
+        factor = sign * z[a]
+        for q in range(p, number):
+            out[a, spots[q]] += factor * z[spots[q]]
+    for p in range(number):
+        z[spots[p]] = 0.0
+    return True
+
+
+@kernel
+def add_score_squares(scores: Floats, out: Floats) -> None:
+    """Add Σ ssᵀ of scores, (instances, size), above the diagonal; the scores are lost."""
+    spots = np.empty(scores.shape[1], np.int64)
+    dense = 0
+    for u in range(scores.shape[0]):
+        if not _add_sparse_square(scores[u], 1.0, spots, out):
+            scores[dense] = scores[u]
+            if dense < u:
+                scores[u] = 0.0
+            dense += 1
+    rest = scores[:dense]
+    out += rest.T @ rest
+
+
+@kernel
+def mirror_upper(matrix: Floats) -> None:
+    """Copy what is above the diagonal below it."""
+    for a in range(matrix.shape[0]):
+        for b in range(a):
+            matrix[a, b] = matrix[b, a]
 
 
 @kernel
@@ -319,10 +372,9 @@ def effect_variances(
     arms = design.n_arms
     index, value = np.empty(size + 2, np.int64), np.empty(size + 2)
     counts, dense = np.zeros(arms), np.zeros(size)
-    rows, own = np.zeros((arms, size)), np.zeros(arms)
+    rows, own, spots = np.zeros((arms, size)), np.zeros(arms), np.empty(size, np.int64)
     for u in range(events.offsets.size - 1):
         counts[:] = 0.0
-        rows[:] = 0.0
         own[:] = 0.0
         level = 0.0
         first = events.offsets[u]
@@ -338,16 +390,23 @@ def effect_variances(
             level = take_event(design, events, n, counts, level)
         for i in range(arms):
             share = 1.0 / (own[i] + 1.0 / spread)
-            row = rows[i]
-            for a in range(size):
-                row[a] *= -share
-            row[i] += 1.0
             total = noise * noise * share
+            if own[i] == 0.0:
+                out[u, i] = total + covariance[i, i]
+                continue
+            row, number = rows[i], 0
+            row[i] -= 1.0 / share
             for a in range(size):
                 if row[a] != 0.0:
-                    for b in range(size):
-                        if row[b] != 0.0:
-                            total += row[a] * row[b] * covariance[a, b]
+                    row[a] *= -share
+                    spots[number] = a
+                    number += 1
+            for p in range(number):
+                a = spots[p]
+                for q in range(number):
+                    total += row[a] * row[spots[q]] * covariance[a, spots[q]]
+            for p in range(number):
+                row[spots[p]] = 0.0
             out[u, i] = total
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from influential_bandits.checks import optional_module
 from influential_bandits.learning.statistics.design import Events, event_columns
+from influential_bandits.learning.statistics.reduction import single_threaded_algebra
 from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import kernel
@@ -52,14 +53,15 @@ def estimate_random_effects(
     scale = squares / events
     if scale == 0.0:
         return RandomEffects(1e-6, 0.0, 0.0)
-    search = optional_module("scipy.optimize").minimize(
-        lambda x: _deviance(sizes, sums, squares, *np.exp(x))[0],
-        np.log([0.1, 0.1]),
-        method="Nelder-Mead",
-        options={"xatol": 1e-3, "fatol": 1e-4, "maxfev": 200},
-    )
-    arm, common = (float(value) for value in np.exp(np.clip(search.x, -14.0, 14.0)))
-    noise = _deviance(sizes, sums, squares, arm, common)[1]
+    with single_threaded_algebra():
+        search = optional_module("scipy.optimize").minimize(
+            lambda x: _deviance(sizes, sums, squares, *np.exp(x))[0],
+            np.log([0.1, 0.1]),
+            method="Nelder-Mead",
+            options={"xatol": 1e-3, "fatol": 1e-4, "maxfev": 200},
+        )
+        arm, common = (float(value) for value in np.exp(np.clip(search.x, -14.0, 14.0)))
+        noise = _deviance(sizes, sums, squares, arm, common)[1]
     if noise <= 1e-20 * scale:
         noise = 0.0  # losses are constant but for rounding
     # A little variance between arms keeps Ω finite, and shrinks what is not seen to the mean.
@@ -90,30 +92,38 @@ def _deviance(
 ) -> tuple[float, float]:
     """Return −2·log-likelihood, means and noise at their best, and that noise's variance."""
     instances, arms = sizes.shape
-    normal, right = np.zeros((arms, arms)), np.zeros(arms)
+    most = 0
+    for u in range(instances):
+        for i in range(arms):
+            most = max(most, int(sizes[u, i]))
+    grown = arm * np.arange(most + 1)  # numbers of events are few: look up what they are used in
+    shrunk, logarithm = 1.0 / (1.0 + grown), np.log1p(grown)
+    scaled, weight, right = np.zeros((instances, arms)), np.zeros(arms), np.zeros(arms)
     explained, determinant, events = 0.0, 0.0, 0.0
-    m, r = np.empty(arms), np.empty(arms)
     for u in range(instances):
         total, mean = 0.0, 0.0
         for i in range(arms):
-            shrunk = 1.0 / (1.0 + arm * sizes[u, i])
-            m[i], r[i] = sizes[u, i] * shrunk, sums[u, i] * shrunk
-            explained += arm * sums[u, i] * r[i]
-            determinant += np.log1p(arm * sizes[u, i])
-            total += m[i]
-            mean += r[i]
-            events += sizes[u, i]
+            if sizes[u, i] > 0.0:
+                size = int(sizes[u, i])
+                r = sums[u, i] * shrunk[size]
+                explained += arm * sums[u, i] * r
+                determinant += logarithm[size]
+                total += size * shrunk[size]
+                mean += r
+                events += size
         factor = common / (1.0 + common * total)
         explained += factor * mean * mean
         determinant += np.log1p(common * total)
         for i in range(arms):
-            if m[i] == 0.0:
-                continue
-            normal[i, i] += m[i]
-            right[i] += r[i] - factor * m[i] * mean
-            for j in range(arms):
-                normal[i, j] -= factor * m[i] * m[j]
+            if sizes[u, i] > 0.0:
+                size = int(sizes[u, i])
+                m = size * shrunk[size]
+                weight[i] += m
+                right[i] += sums[u, i] * shrunk[size] - factor * m * mean
+                scaled[u, i] = np.sqrt(factor) * m
+    normal = -(scaled.T @ scaled)
     for i in range(arms):
+        normal[i, i] += weight[i]
         normal[i, i] += 1e-12 * (1.0 + normal[i, i])
     left = squares - explained - right @ np.linalg.solve(normal, right)
     noise = max(float(left), 1e-300) / max(events, 1.0)

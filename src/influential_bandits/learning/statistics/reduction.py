@@ -130,7 +130,7 @@ def split_evenly(parts: Iterable[Any], chunk: int = CHUNK) -> Iterator[Any]:
 def _without_notes(log: EventLog) -> EventLog:
     """Return a log without what is kept beside it, which may be large, and would travel along."""
     columns = (log.instances, log.offsets, log.item, log.loss, log.time, log.membership)
-    return make_sorted_log(*columns, {})
+    return make_sorted_log(*columns, {}, log.controls)
 
 
 def apply_to_part(work: Callable[[EventLog], Any], part: Any) -> tuple[tuple[str, ...], Any]:

@@ -1,0 +1,117 @@
+"""merge_rare_arms: the rare arms of a log as one, since interactions grow as the arms squared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from influential_bandits.checks import abbreviate, is_real, whole_number
+from influential_bandits.errors import InvalidInput
+from influential_bandits.logs.log import EventLog, make_sorted_log, require_log
+from influential_bandits.logs.membership import Membership
+from influential_bandits.numerics.arrays import Floats, Ints
+
+__all__ = ["arm_shares", "find_share", "merge_rare_arms"]
+
+ROUND_SHARES = [float(f"{digit}e-{place}") for place in range(7, 0, -1) for digit in (1, 2, 5)]
+
+
+def merge_rare_arms(
+    log: EventLog, below: float | None = None, *, most: int | None = None, name: str = "other arms"
+) -> EventLog:
+    """Return a log in which rare arms are one arm; what was met stays known as items.
+
+    Parameters
+    ----------
+    log : EventLog
+    below : float, optional
+        Arms that have less than this share of the events are merged.
+    most : int, optional
+        As many arms are left at most, the merged one among them: the most frequent ones. Of arms as
+        frequent as one another, those that come first are kept.
+    name : str
+        Of the arm that the others become.
+
+    Returns
+    -------
+    EventLog
+        The log itself if there are less than two arms to merge. ``about["merged_arms"]`` says how
+        many became one.
+
+    Examples
+    --------
+    >>> log = EventLog(["ann"] * 5, ["news", "chess", "news", "golf", "news"], [0, 1, 0, 1, 1])
+    >>> merged = merge_rare_arms(log, 0.3)
+    >>> merged.arm_names, merged.arm.tolist()
+    (('news', 'other arms'), [0, 1, 0, 1, 0])
+    >>> merged.item_control.labels().tolist()
+    ['news', 'chess', 'news', 'golf', 'news']
+    """
+    log = require_log(log)
+    if (below is None) == (most is None):
+        raise InvalidInput("name either a share of the events (below=) or a number of arms (most=)")
+    if below is not None and (not is_real(below) or not 0.0 < float(below) < 1.0):
+        raise InvalidInput(
+            f"the share below which arms are merged must lie between 0 and 1, got "
+            f"{abbreviate(below)}"
+        )
+    shares = arm_shares(log)
+    if most is not None:
+        kept = max(whole_number("the number of arms", most, 1) - 1, 0)
+        rare = np.ones(log.n_arms, bool)
+        rare[np.argsort(-shares, kind="stable")[:kept]] = False
+    else:
+        rare = shares < float(below or 0.0)
+    if rare.sum() < 2:
+        return log
+    names = [arm for arm, merged in zip(log.arm_names, rare, strict=True) if not merged]
+    if name in names:
+        raise InvalidInput(f"an arm has the name {name!r} already; name the merged one otherwise")
+    group = np.where(rare, len(names), np.cumsum(~rare) - 1)
+    membership = _regroup(log.membership, group, (*names, name))
+    about: dict[str, Any] = log.about | {"merged_arms": int(rare.sum())}
+    columns = (log.instances, log.offsets, log.item, log.loss, log.time)
+    return make_sorted_log(*columns, membership, about, log.controls)
+
+
+def arm_shares(log: EventLog) -> Floats:
+    """Return the share of each arm among the events, (arms,)."""
+    members = log.membership
+    events = np.bincount(log.item, minlength=len(members.items))
+    each = np.repeat(events, np.diff(members.offsets)) * members.weight
+    weights = np.bincount(members.arm, each, minlength=log.n_arms)
+    return np.asarray(weights / max(weights.sum(), 1e-300))
+
+
+def find_share(log: EventLog, most: int) -> tuple[float, int]:
+    """Return a round share below which merging leaves at most so many arms, and how many it leaves.
+
+    Examples
+    --------
+    >>> log = EventLog(["ann"] * 10, list("aaaaaabbcd"), np.zeros(10))
+    >>> find_share(log, 3)
+    (0.2, 3)
+    """
+    shares = arm_shares(log)
+    for share in ROUND_SHARES:
+        rare = int((shares < share).sum())
+        left = log.n_arms - max(rare - 1, 0)
+        if left <= most:
+            break
+    return share, left
+
+
+def _regroup(members: Membership, group: Ints, names: tuple[str, ...]) -> Membership:
+    """Return a membership whose arms are groups of arms, (arms,); weights of an item add up."""
+    items = np.repeat(np.arange(len(members.items)), np.diff(members.offsets))
+    pairs, place = np.unique(items * len(names) + group[members.arm], return_inverse=True)
+    item, arm = np.divmod(pairs, len(names))
+    counts = np.bincount(item, minlength=len(members.items))
+    return Membership.of_parts(
+        members.items,
+        names,
+        np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        arm.astype(np.int32),
+        np.bincount(place, members.weight, minlength=len(pairs)).astype(np.float64),
+    )
