@@ -8,6 +8,9 @@ from . import random as random
 from . import testing as testing
 from .execution.dask import DaskExecution as DaskExecution
 from .execution.local import LocalExecution as LocalExecution
+from .learning.controls import adjust_losses as adjust_losses
+from .learning.impact import Impact as Impact
+from .learning.impact import measure_impact as measure_impact
 from .learning.influence_test import influence_test as influence_test
 from .learning.influence_test_result import InfluenceTest as InfluenceTest
 from .learning.models import DriftModel as DriftModel

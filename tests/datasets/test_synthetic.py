@@ -475,8 +475,8 @@ def test_numbers_at_the_end_of_their_ranges_leave_finite_losses_and_lawful_arms(
 @pytest.mark.parametrize(
     ("settings", "mentions"),
     [
-        ({"instances": 0}, ("instances", "0")),
-        ({"instances": 2.5}, ("instances", "2.5")),
+        ({"n_instances": 0}, ("n_instances", "0")),
+        ({"n_instances": 2.5}, ("n_instances", "2.5")),
         ({"events": 0}, ("events", "0")),
         ({"events": "netflix"}, ("events", "netflix", "movielens")),
         ({"events": [3, 4]}, ("events", "(2,)")),
@@ -516,13 +516,13 @@ def test_numbers_at_the_end_of_their_ranges_leave_finite_losses_and_lawful_arms(
         ({"seed": 2**64}, ("seed",)),
         ({"execution": 0}, ("threads", "0")),
         ({"execution": "all"}, ("execution", "all")),
-        ({"events": 2**31 - 1, "instances": 2**12}, ("synthetic_parts",)),
+        ({"events": 2**31 - 1, "n_instances": 2**12}, ("synthetic_parts",)),
     ],
     ids=str,
 )
 def test_what_makes_no_sense_is_refused(settings, mentions, refused):
     with refused(InvalidInput, *mentions):
-        synthetic_log(**({"instances": 3, "events": 4, "n_arms": 2} | settings))
+        synthetic_log(**({"n_instances": 3, "events": 4, "n_arms": 2} | settings))
 
 
 def test_an_interaction_of_larger_entries_than_a_loss_may_have_is_refused(refused):

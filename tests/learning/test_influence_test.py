@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from influential_bandits.datasets.click_events import ClickWorld, draw_click_events
 from influential_bandits.datasets.synthetic import planted_interaction, synthetic_log
 from influential_bandits.errors import InvalidInput, InvalidLog, NotApplicable
 from influential_bandits.learning.influence_test import influence_test
@@ -20,8 +21,11 @@ from influential_bandits.learning.influence_test_result import (
     ScoreTest,
 )
 from influential_bandits.learning.kalman import Components
+from influential_bandits.learning.placebo import Placebo
+from influential_bandits.learning.score_regression import find_p_value
 from influential_bandits.logs.log import EventLog, sort_into_log
 from influential_bandits.logs.membership import Membership
+from influential_bandits.logs.reading import read_log
 
 LEVEL = 0.05
 SCENARIOS = {
@@ -106,7 +110,11 @@ def test_planted_influence_is_found_with_its_pair_and_sign():
     A[2, 2] = 0.25
     log = synthetic_log(150, 80, 4, interaction=A, seed=5, **HARD)
     found = influence_test(log, seed=1)
-    assert found.p_value == 0.001
+    assert found.overall.p_value == 0.001
+    assert found.p_value == 0.002  # all arms alike were looked at too
+    assert (found.memory, found.half_life) == (0.8, None)
+    assert found.memories_tried > 3
+    assert not found.doubts
     assert found.self_influence.p_value == 0.001
     first = found.pairs[0]
     assert (first.arm, first.other) == ("2", "2")
@@ -152,7 +160,9 @@ def test_memory_by_the_clock():
     settings = HARD | {"memory": 1.0, "half_life": 2.0}
     log = synthetic_log(100, 80, 3, interaction=A, seed=2, **settings)
     found = influence_test(log, half_life=2.0)
-    assert found.p_value == 0.001
+    assert found.overall.p_value == 0.001
+    assert found.memories_tried == 1
+    assert influence_test(log).half_life is not None  # the clock shows more than events
     assert found.half_life == 2.0
     assert (found.pairs[0].arm, found.pairs[0].other) == ("0", "0")
 
@@ -220,7 +230,7 @@ def test_the_order_of_arms_does_not_change_p_values():
         who,
         place[log.arm].astype(np.int32),
         log.loss,
-        None,
+        log.time,
         Membership.of_arms(names),
     )
     one, other = influence_test(log), influence_test(renamed)
@@ -233,7 +243,7 @@ def test_the_order_of_arms_does_not_change_p_values():
 def test_units_and_scale_of_losses_do_not_change_p_values():
     log = synthetic_log(60, 40, 3, seed=2, **HARD)
     who = np.repeat(log.instances, log.lengths)
-    scaled = EventLog(who, log.arm, 100.0 * log.loss + 7.0, membership=log.membership)
+    scaled = EventLog(who, log.arm, 100.0 * log.loss + 7.0, log.time, log.membership)
     one, other = influence_test(log), influence_test(scaled)
     assert one.p_value == pytest.approx(other.p_value, abs=0.005)
     np.testing.assert_allclose(other.interaction, 100.0 * one.interaction, rtol=1e-2, atol=0.01)
@@ -364,19 +374,36 @@ def test_extreme_memories(memory):
 # The result
 
 
-def made(p=0.5, effect=0.001, pairs=6):
+def made(p=0.5, effect=0.001, pairs=6, **more):
     look = ScoreTest(pairs, 10.0, p, min(1.0, 3 * p))
-    return InfluenceTest(
-        ("a", "b", "c"),
-        *(1000, 10, 60, "instances"),
-        *(look, look, look),
-        *(effect, effect - 0.0005, effect + 0.0005),
-        np.zeros((3, 3)),
-        np.zeros((3, 3), bool),
-        (PairEstimate("a", "b", -0.1, -0.2, 0.0, 0.04),),
-        Components(0.1, 0.1, 0.1, 0.5, 1.0),
-        *(0.8, None, 999, 0.95, 0),
-    )
+    settings = {
+        "arm_names": ("a", "b", "c"),
+        "events": 1000,
+        "instances": 10,
+        "units": 60,
+        "unit_kind": "instances",
+        "overall": look,
+        "self_influence": look,
+        "cross_influence": look,
+        "common": None,
+        "common_half_life": None,
+        "effect": effect,
+        "effect_low": effect - 0.0005,
+        "effect_high": effect + 0.0005,
+        "interaction": np.zeros((3, 3)),
+        "measured": np.zeros((3, 3), bool),
+        "pairs": (PairEstimate("a", "b", -0.1, -0.2, 0.0, 0.04),),
+        "components": Components(0.1, 0.1, 0.1, 0.5, 1.0),
+        "memory": 0.8,
+        "half_life": None,
+        "memories_tried": 1,
+        "controls": (),
+        "placebos": (),
+        "permutations": 999,
+        "confidence": 0.95,
+        "seed": 0,
+    }
+    return InfluenceTest(**settings | more)
 
 
 @pytest.mark.parametrize("power", [0.5, 0.8, 0.99])
@@ -413,6 +440,72 @@ def test_the_verdict_in_words():
     )
     assert str(made(p=0.04, effect=0.0004)).startswith("influence beyond drift: faint, 0.04 %")
     assert "a and b: -0.1 (-0.2 … 0), p = 0.04" in made().summary()
+
+
+def test_placebos_that_fire_take_the_verdict_back():
+    fires = Placebo("arms met later", 0.001, 0.6, True, "something moves both")
+    quiet = Placebo("arms met later", 0.5, 0.0, False, "something moves both")
+    found = made(p=0.001, placebos=(fires,))
+    assert found.doubts == (fires,)
+    assert str(found).startswith("losses follow past arms (p = 0.001), but arms met later seem to")
+    assert "this log cannot tell apart influence from what moves" in found.summary()
+    assert made(p=0.001, placebos=(quiet,)).doubts == ()
+    assert "placebo, arms met later: p = 0.5" in made(placebos=(quiet,)).summary()
+
+
+def test_influence_on_all_arms_alike_is_said_and_counted():
+    common = ScoreTest(3, 30.0, 0.001, 0.004)
+    found = made(p=0.4, common=common, common_half_life=2.0)
+    assert (found.p_value, found.mostly_common, found.detected) == (0.002, True, True)
+    assert "showings act on all arms alike (p = 0.002)" in str(found)
+    assert made(p=0.4).p_value == 0.4
+
+
+def test_what_a_log_cannot_tell_apart_is_listed():
+    found = made()
+    assert len(found.blind_spots) == 3
+    assert found.to_json()["blind_spots"] == list(found.blind_spots)
+    everything = made(controls=("trend", "hour", "item"), common=ScoreTest(3, 1.0, 0.5, 1.0))
+    assert everything.blind_spots == ()
+
+
+def test_p_values_of_several_memories_account_for_their_number():
+    """Of the best of four independent statistics, as often small as a p-value may be."""
+    rng = np.random.default_rng(0)
+    found = [
+        find_p_value(rng.normal(size=4) ** 2, rng.normal(size=(99, 4)) ** 2) for _ in range(400)
+    ]
+    assert scipy.stats.binom.isf(0.999, 400, 0.1) <= np.sum(np.array(found) <= 0.1)
+    assert np.sum(np.array(found) <= 0.1) <= scipy.stats.binom.isf(0.001, 400, 0.1)
+    assert find_p_value(np.array([9.0]), np.zeros((99, 1))) == 0.01
+    assert find_p_value(np.array([0.0]), np.ones((99, 1))) == 1.0
+    assert find_p_value(np.array([1.0, 1.0]), np.ones((99, 2))) == 1.0  # nothing to tell apart
+
+
+def click_test(seed, users=300, **world):
+    events = draw_click_events(users, 60, 5, ClickWorld(**world), seed=seed)
+    names = {"instance": "user", "arm": "arm", "time": "time", "reward": "click", "item": "item"}
+    return influence_test(read_log(events, **names), permutations=99, seed=seed)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("world", [{"hours": 1.0}, {"best_items_first": 1.0}], ids=str)
+def test_controls_take_out_what_would_fool_the_test(world):
+    """Without controls all of these logs alarm; fails for a right test with probability 0.001."""
+    found = [click_test(seed, **world) for seed in range(16)]
+    assert sum(each.detected for each in found) <= scipy.stats.binom.isf(0.001, 16, 0.06)
+    events = draw_click_events(300, 60, 5, ClickWorld(**world), seed=0)
+    log = read_log(events, instance="user", arm="arm", time="time", reward="click")
+    assert influence_test(log, controls=(), memory=0.8, permutations=99).detected
+
+
+@pytest.mark.long
+def test_placebos_fire_where_interest_moves_choices_and_clicks_and_not_for_fatigue():
+    interest = [click_test(seed, interest=0.8) for seed in range(8)]
+    assert sum(bool(each.detected and each.doubts) for each in interest) >= 7
+    fatigue = [click_test(seed, fatigue=0.4) for seed in range(8)]
+    assert sum(each.detected for each in fatigue) >= 7
+    assert sum(bool(each.doubts) for each in fatigue) <= 2
 
 
 def test_intervals_and_p_values_of_pairs_agree():

@@ -163,10 +163,13 @@ def test_an_unfitted_model_is_refused(model, tmp_path, refused):
     assert not (tmp_path / "m.json").exists()
 
 
-@pytest.mark.parametrize("where", ["nowhere/m.json", "file/m.json", "."])
-def test_a_path_that_cannot_be_written_is_refused(where, tmp_path, refused):
+@pytest.mark.parametrize(
+    ("where", "error"),
+    [("nowhere/m.json", MissingFile), ("file/m.json", MissingFile), (".", InvalidInput)],
+)
+def test_a_path_that_cannot_be_written_is_refused(where, error, tmp_path, refused):
     (tmp_path / "file").touch()
-    with refused(InvalidInput, "cannot write", str(tmp_path / where)):
+    with refused(error, "cannot write", str(tmp_path / where)):
         StationaryModel().fit(log_of()).save(tmp_path / where)
 
 

@@ -11,14 +11,19 @@ from influential_bandits.cli.options import (
     ArmColumn,
     Best,
     Categories,
+    Columns,
+    Controls,
     DropBadRows,
     Engine,
     EngineName,
     HalfLife,
     InstanceColumn,
+    ItemColumn,
     Jobs,
+    Key,
     Log,
     LossColumn,
+    MergeArms,
     Out,
     RatingColumn,
     RewardColumn,
@@ -26,6 +31,7 @@ from influential_bandits.cli.options import (
     Seed,
     Separator,
     TimeColumn,
+    split_list,
 )
 from influential_bandits.cli.running import (
     REPORT,
@@ -54,6 +60,18 @@ def diagnose(
     best: Best = None,
     categories: Categories = None,
     separator: Separator = None,
+    columns: Columns = None,
+    key: Key = None,
+    merge_arms_below: MergeArms = None,
+    item: ItemColumn = None,
+    control: Controls = None,
+    adjust: Annotated[
+        bool,
+        typer.Option(
+            help="Take out what the calendar, the hour, the place in a session, items and own "
+            "controls explain, as far as the log has them."
+        ),
+    ] = True,
     drop_bad_rows: DropBadRows = False,
     half_life: HalfLife = None,
     permutations: Annotated[int, typer.Option(help="Of the test of influence.")] = 999,
@@ -69,12 +87,14 @@ def diagnose(
         from influential_bandits.studies.logs.diagnosis import diagnose_log
 
         roles = (instance, arm, time, loss, rating, reward)
-        events = _read(log, roles, best, categories, separator, drop_bad_rows, seed)
+        how = (best, categories, separator, columns, key, merge_arms_below, drop_bad_rows, seed)
+        events = _read(log, roles, *how, beside=(item, control))
         with choose_execution(engine, scheduler, jobs) as where:
             found = diagnose_log(
                 events,
                 out,
                 half_life=half_life,
+                controls=None if adjust else (),
                 permutations=permutations,
                 seed=seed,
                 execution=where,
@@ -105,6 +125,9 @@ def fit(
     best: Best = None,
     categories: Categories = None,
     separator: Separator = None,
+    columns: Columns = None,
+    key: Key = None,
+    merge_arms_below: MergeArms = None,
     drop_bad_rows: DropBadRows = False,
     interaction: Annotated[str, typer.Option(help="psd, symmetric, diagonal or free.")] = "psd",
     memory: Annotated[
@@ -152,7 +175,7 @@ def fit(
         from influential_bandits.studies.logs.diagnosis import describe_model, fit_log
 
         roles = (instance, arm, time, loss, rating, reward)
-        how = (best, categories, separator, drop_bad_rows, seed)
+        how = (best, categories, separator, columns, key, merge_arms_below, drop_bad_rows, seed)
         given = {"memory": memory, "ridge": ridge}
         settings: dict[str, Any] = {name: x for name, x in given.items() if x is not None}
         left_out = [name for name in given if name not in settings]
@@ -211,14 +234,23 @@ def _read(
     best: float | None,
     categories: str | None,
     separator: str | None,
+    columns: str | None,
+    key: str | None,
+    merge_below: float | None,
     drop_bad_rows: bool,
     seed: int,
+    beside: tuple[str | None, list[str] | None] = (None, None),
     execution: Any = None,
     temporary: str | None = None,
 ) -> Any:
     """Read a log for a command, or open its partitions, and say what was taken for what."""
+    from influential_bandits.logs.controls import parse_control_options
     from influential_bandits.logs.remote_folder import describe_files
-    from influential_bandits.studies.logs.options import open_for_command, read_for_command
+    from influential_bandits.studies.logs.options import (
+        describe_reading,
+        open_for_command,
+        read_for_command,
+    )
 
     names = ("instance", "arm", "time", "loss", "rating", "reward")
     named = dict(zip(names, roles, strict=True))
@@ -226,9 +258,14 @@ def _read(
         "best": best,
         "categories": categories,
         "separator": separator,
+        "columns": None if columns is None else split_list([columns]),
+        "key": None if key is None else split_list([key]),
+        "merge_below": merge_below,
         "bad_rows": "drop" if drop_bad_rows else "error",
         "seed": seed,
     }
+    if beside != (None, None):
+        options |= {"item": beside[0], "controls": parse_control_options(beside[1])}
     if isinstance(path, Path):
         log: Any = read_for_command(path, named, **options)
     else:
@@ -237,6 +274,7 @@ def _read(
     if roles[3] is None and "conversion" in log.about:
         told.append(log.about["conversion"])
     told += describe_files(log.about)
+    told += describe_reading(log)
     told += [f"{n:,} rows dropped: {why}" for why, n in log.about.get("dropped", {}).items()]
     typer.echo("; ".join(part for part in told if part), err=True)
     return log

@@ -24,7 +24,7 @@ InstanceColumn = Annotated[
 ]
 ArmColumn = Annotated[str | None, typer.Option("--arm", help="Column: what was shown or chosen.")]
 TimeColumn = Annotated[
-    str | None, typer.Option("--time", help="Column: seconds, or dates; without one, file order.")
+    str | None, typer.Option("--time", help="Column: seconds, or dates; 'none' for file order.")
 ]
 LossColumn = Annotated[str | None, typer.Option("--loss", help="Column: how bad it was.")]
 RatingColumn = Annotated[
@@ -36,7 +36,38 @@ Best = Annotated[float | None, typer.Option(help="The best rating there is.")]
 Categories = Annotated[
     str | None, typer.Option(help="What separates several arms of one event, such as '|'.")
 ]
-Separator = Annotated[str | None, typer.Option(help="Of the CSV; found by itself.")]
+Separator = Annotated[
+    str | None, typer.Option(help="Of the CSV, such as '::'; usual ones are found by themselves.")
+]
+Columns = Annotated[
+    str | None,
+    typer.Option(help="Of CSV without a header: all columns, as in user,film,rating,time."),
+]
+Key = Annotated[
+    str | None,
+    typer.Option(
+        help="Columns that no two rows may share, as in user,time; without them, rows that repeat "
+        "another are kept and counted."
+    ),
+]
+MergeArms = Annotated[
+    float | None,
+    typer.Option(
+        "--merge-arms-below", help="Arms with less than this share of the events become one."
+    ),
+]
+ItemColumn = Annotated[
+    str | None,
+    typer.Option("--item", help="Column: which item of the arm it was; items differ in quality."),
+]
+Controls = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--control",
+        help="Column that may move losses: numbers or categories (COLUMN:categories says so). May "
+        "be given again.",
+    ),
+]
 DropBadRows = Annotated[
     bool, typer.Option("--drop-bad-rows", help="Drop bad rows and count them, not refuse the file.")
 ]

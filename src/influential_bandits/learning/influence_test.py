@@ -1,17 +1,20 @@
-"""Is there influence beyond drift and taste? A test whose level holds where choices follow losses.
+"""Is there influence beyond drift, taste and controls? A test for logs whose choices follow losses.
 
 Every loss is predicted from the past of its own history (see :mod:`.kalman`), and what remains
-is compared with regressors of influence that are known before the event. Sums of such products
-over units (instances, or blocks of long histories) are as likely positive as negative if there is
-no influence: flipping the signs of whole units gives the distribution to compare with. Neither
-bursts of one arm nor choices that depend on past losses disturb it, as they disturb shuffled
-histories.
+is compared with regressors of influence that are known before the event (see :mod:`.exposures`).
+Without influence the products of both have mean zero, whatever came before: they are martingale
+differences. Their sums over units (instances, or blocks of long histories) are independent, and
+nearly symmetric where a unit has many events; flipping the signs of whole units gives the
+distribution to compare with. Neither bursts of one arm nor choices that depend on past losses
+disturb it, as they disturb shuffled histories. What moves choices and losses at once does: controls
+take out what the log shows of it, and placebo checks (see :mod:`.placebo`) look for the rest.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,25 +22,33 @@ import numpy.typing as npt
 from influential_bandits.checks import abbreviate, is_real, whole_number
 from influential_bandits.errors import InvalidInput, NotApplicable
 from influential_bandits.execution.base import Execution
+from influential_bandits.learning.controls import (
+    ControlColumns,
+    adjust_losses,
+    build_controls,
+    require_controls,
+)
+from influential_bandits.learning.exposures import (
+    Regressors,
+    Units,
+    total_exposures,
+    without_pairs,
+)
 from influential_bandits.learning.fit_memory import TEST, FitMemory, require_fit_memory
 from influential_bandits.learning.influence_test_result import (
     InfluenceTest,
     PairEstimate,
     ScoreTest,
 )
-from influential_bandits.learning.kalman import (
-    CONTROLS,
-    Model,
-    Units,
-    add_moments,
-    fit_components,
-    usable_events,
-    with_components,
-)
+from influential_bandits.learning.kalman import KNOWN, Model, fit_components, with_components
+from influential_bandits.learning.placebo import PASSES, Placebo, check_placebos
 from influential_bandits.learning.score_regression import (
     NEGLIGIBLE,
     NO_PAIR,
+    EventPasses,
     ScoreRegression,
+    adjust_by_holm,
+    find_p_value,
     solve_semidefinite,
 )
 from influential_bandits.learning.statistics.design import (
@@ -47,9 +58,11 @@ from influential_bandits.learning.statistics.design import (
     Events,
     as_matrix,
     event_columns,
+    interaction_entries,
 )
 from influential_bandits.learning.statistics.log_scan import rank_labels
-from influential_bandits.logs.log import EventLog, require_log
+from influential_bandits.learning.statistics.reduction import single_threaded_algebra
+from influential_bandits.logs.log import EventLog, make_sorted_log, require_log
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.numerics.streams import RESAMPLING, stream_at, stream_keys, uniform
@@ -57,6 +70,9 @@ from influential_bandits.numerics.streams import RESAMPLING, stream_at, stream_k
 __all__ = ["influence_test"]
 
 MOST_ARMS = 100  # the Gram matrix of all pairs has about K⁴/4 entries
+FEW_ARMS = 24  # beyond, fewer memories are tried
+MEMORIES = (0.8, 0.5, 0.95)  # by events; the first alone where there are many arms
+HALF_LIVES = (2.0, 1.0 / 24.0, 1.0 / 3.0, 14.0)  # days; likewise
 ENOUGH_INSTANCES = 50  # from here on, instances are units as they are
 MOST_UNITS = 2000  # more instances than that are taken together, in groups
 MOST_BLOCKS = 200
@@ -68,18 +84,27 @@ NEARLY_ONE = 0.999
 SUBSAMPLE = 0  # number of a stream's round for the choice of instances; flips are 1, 2, …
 
 
+class Fading(NamedTuple):
+    """How influence fades: by events, or by the clock."""
+
+    memory: float
+    half_life: float | None  # days
+
+
 def influence_test(
     log: EventLog,
     *,
-    memory: float = 0.8,
+    memory: float | None = None,
     half_life: float | None = None,
+    controls: Iterable[str] | None = None,
+    placebo: bool = True,
     permutations: int = 999,
     seed: int = 0,
     confidence: float = 0.95,
     execution: Execution | int | None = None,
     progress: bool | None = None,
 ) -> InfluenceTest:
-    """Test whether arms influence later losses, beyond drift, taste and what an arm costs anyway.
+    """Test whether arms influence later losses, beyond drift, taste and what else moves losses.
 
     It runs on the threads of this computer: every permutation looks at all instances together, so
     that there is nothing to send away. Draw instances at random from logs that are too large.
@@ -89,10 +114,17 @@ def influence_test(
     log : EventLog
         At least 12 instances that met an arm twice, or a few long histories. Instances are taken to
         be independent of each other.
-    memory : float in (0, 1]
-        γ, how much of the influence is left after each event.
+    memory : float in (0, 1], optional
+        γ, how much of the influence is left after each event. Without it and without a half-life,
+        several memories by events and, if there are times, by the clock are tried, and the p-values
+        account for it.
     half_life : float, optional
         Days after which half of the influence is left, instead of ``memory``; needs times.
+    controls : iterable of str, optional
+        What else may move losses, see :func:`adjust_losses`; by default all that the log allows.
+        An empty list leaves controls out.
+    placebo : bool
+        Whether to check that arms which cannot have acted on a loss say nothing about it.
     permutations : int
         How many times signs are flipped; the smallest p-value is 1/(permutations + 1).
     seed : int
@@ -117,9 +149,10 @@ def influence_test(
     -----
     The level is approximate for two reasons. Scores of units are symmetric under the null
     hypothesis only approximately, the better the more units there are. And where people mostly
-    choose what they like, choices tell about their losses; controls account for it to first order.
-    Estimates of pairs are shrunk somewhat, because the filter takes a part of lasting influence for
-    taste and drift.
+    choose what they like, choices tell about their losses; the filter accounts for it to first
+    order. Tastes that change, arm by arm, while choices follow them, cannot be told from influence:
+    the placebo check of later arms is there to notice. Estimates of pairs are shrunk somewhat,
+    because the filter takes a part of lasting influence for taste and drift.
 
     Examples
     --------
@@ -133,42 +166,96 @@ def influence_test(
     seed = whole_number("seed", seed)
     if not (is_real(confidence) and 0.0 < confidence < 1.0):
         raise InvalidInput(f"confidence must be a number in (0, 1), got {abbreviate(confidence)}")
-    events, scale = _standardised(log)
-    model = _model(log, events, memory, half_life)
+    fadings = _list_fadings(log, memory, half_life)
+    names = require_controls(log, controls)
+    _require_testable(log)
+    with single_threaded_algebra():  # several threads take longer for matrices of this size
+        return _test(
+            log,
+            fadings,
+            names,
+            placebo,
+            flips,
+            seed,
+            float(confidence),
+            execution,
+            progress,
+        )
+
+
+def _test(
+    log: EventLog,
+    fadings: list[Fading],
+    names: tuple[str, ...],
+    placebo: bool,
+    flips: int,
+    seed: int,
+    confidence: float,
+    execution: Execution | int | None,
+    progress: bool | None,
+) -> InfluenceTest:
+    """Make all passes over a log that was found fit to be tested."""
+    log, scale = _standardise(adjust_losses(log, names))
+    columns = build_controls(log, names, absorb=True)
+    events = event_columns(log)
+    model = _make_model(log, events)
     labels = rank_labels(log.instances)
-    units, keys, kind = _units(log, events, labels)
+    units, keys, kind = _make_units(log, events, labels)
     chosen = _subsample(log, labels, units.order, np.uint64(seed))
     components = fit_components(log, model, events, chosen)
     model = with_components(model, components)
-    regression = ScoreRegression(model, events, units, execution, progress)
+    clocks = _list_clocks(log, fadings)
+    passes = EventPasses(
+        events,
+        units,
+        1 + 2 * len(fadings) + (2 if clocks else 0) + (PASSES if placebo else 0),
+        execution,
+        progress,
+    )
+    x = _make_regressors(log, events, model, columns, passes)
     signs = _signs(np.uint64(seed), keys, flips)
-    tests = _score_tests(regression, signs)
+    found = [_regress_pairs(x, fading, passes) for fading in fadings]
+    best = _choose_fading(found, signs)
+    fading, regression = fadings[best], found[best]
+    common, common_half_life = _test_common(x, clocks, passes, signs) if clocks else (None, None)
+    tests = _score_tests(x, found, signs, common)
     effect = _effect(regression, signs, confidence)
-    pairs, matrix, measured = _pairs(regression, signs, confidence, log.arm_names, scale)
+    pairs, matrix, measured = _pairs(x, regression, signs, confidence, log.arm_names, scale)
+    checks: tuple[Placebo, ...] = ()
+    if placebo:
+        checks = check_placebos(_fade(x, fading), passes, signs, 1.0 - confidence)
     return InfluenceTest(
-        log.arm_names,
-        log.n_events,
-        log.n_instances,
-        units.number,
-        kind,
-        *tests,
-        *effect,
-        matrix,
-        measured,
-        pairs,
-        components._replace(noise=components.noise * scale**2),
-        float(memory),
-        None if half_life is None else float(half_life),
-        flips,
-        float(confidence),
-        seed,
+        arm_names=log.arm_names,
+        events=log.n_events,
+        instances=log.n_instances,
+        units=units.number,
+        unit_kind=kind,
+        overall=tests[0],
+        self_influence=tests[1],
+        cross_influence=tests[2],
+        common=tests[3] if common is not None else None,
+        common_half_life=common_half_life,
+        effect=effect[0],
+        effect_low=effect[1],
+        effect_high=effect[2],
+        interaction=matrix,
+        measured=measured,
+        pairs=pairs,
+        components=components._replace(noise=components.noise * scale**2),
+        memory=fading.memory,
+        half_life=fading.half_life,
+        memories_tried=len(fadings),
+        controls=names,
+        placebos=checks,
+        permutations=flips,
+        confidence=confidence,
+        seed=seed,
     )
 
 
-def _model(log: EventLog, events: Events, memory: float, half_life: float | None) -> Model:
-    """Return the model without variances, or say what is wrong with the question."""
-    arms = log.n_arms
-    if not (is_real(memory) and 0.0 < memory <= 1.0):
+def _list_fadings(log: EventLog, memory: float | None, half_life: float | None) -> list[Fading]:
+    """Return the memories to try, or say what is wrong with the question."""
+    if memory is not None and not (is_real(memory) and 0.0 < memory <= 1.0):
         raise InvalidInput(f"memory must be a number in (0, 1], got {abbreviate(memory)}")
     if half_life is not None:
         if not (is_real(half_life) and 0.0 < half_life < math.inf):
@@ -177,6 +264,29 @@ def _model(log: EventLog, events: Events, memory: float, half_life: float | None
             )
         if log.time is None:
             raise InvalidInput("half_life needs times, and the log has none; use memory instead")
+        return [Fading(1.0 if memory is None else float(memory), float(half_life))]
+    if memory is not None:
+        return [Fading(float(memory), None)]
+    found = [Fading(gamma, None) for gamma in MEMORIES]
+    clocks = []
+    if log.time is not None and len(log) > log.n_instances:
+        gaps = np.diff(log.time)[np.diff(np.repeat(np.arange(log.n_instances), log.lengths)) == 0]
+        spans = log.time[log.offsets[1:][log.lengths > 1] - 1]
+        spans = (spans - log.time[log.offsets[:-1][log.lengths > 1]]) / DAY
+        shortest, longest = float(np.median(gaps)) / DAY, float(np.median(spans))
+        clocks = [Fading(1.0, h) for h in HALF_LIVES if shortest / 4.0 <= h <= longest]
+    if log.n_arms > FEW_ARMS:
+        return [found[0], *clocks[:1]]
+    return found + clocks
+
+
+def _list_clocks(log: EventLog, fadings: list[Fading]) -> list[float]:
+    """Return the half-lives in days by which all showings together are tested."""
+    return [fading.half_life for fading in fadings if fading.half_life is not None]
+
+
+def _require_testable(log: EventLog) -> None:
+    arms = log.n_arms
     if arms == 1:
         raise NotApplicable(
             "with a single arm, influence cannot be told from drift: every event is met with the "
@@ -193,6 +303,28 @@ def _model(log: EventLog, events: Events, memory: float, half_life: float | None
         f"the test of {size:,} pairs of arms",
         "merge rare arms into one",
     )
+
+
+def _standardise(log: EventLog) -> tuple[EventLog, float]:
+    """Return the log with losses of mean 0 and variance 1, and their unit."""
+    largest = float(np.abs(log.loss).max(initial=0.0))
+    scale = float(log.loss.std()) if len(log) else 0.0
+    if scale <= 1e-12 * largest:
+        raise NotApplicable(
+            f"losses have no noise: all are {log.loss[0]:.6g}, and there is nothing to explain"
+            if len(log)
+            else NO_PAIR
+        )
+    loss = (log.loss - log.loss.mean()) / scale
+    standard = make_sorted_log(
+        log.instances, log.offsets, log.item, loss, log.time, log.membership, {}, log.controls
+    )
+    return standard, scale
+
+
+def _make_model(log: EventLog, events: Events) -> Model:
+    """Return the model without variances."""
+    arms = log.n_arms
     gram, total = np.zeros((arms, arms)), np.zeros(arms)
     add_moments(events, gram, total)
     popularity = gram.sum(axis=1) / len(log)
@@ -201,23 +333,72 @@ def _model(log: EventLog, events: Events, memory: float, half_life: float | None
         raise NotApplicable(
             "losses have no noise: every arm always costs the same, and there is nothing to explain"
         )
-    seconds = 0.0 if half_life is None else DAY * float(half_life)
-    design = Design(arms, SYMMETRIC, float(memory), seconds, CONTROLS, 0.0, baseline)
-    return Model(design, popularity, 1.0, 1.0, 0.0, 0.0)
+    return Model(baseline, popularity, 1.0, 1.0, 0.0, 0.0)
 
 
-def _standardised(log: EventLog) -> tuple[Events, float]:
-    """Return the log's columns, losses with mean 0 and variance 1, and their unit."""
-    largest = float(np.abs(log.loss).max())
-    scale = float(log.loss.std())
-    if scale <= 1e-12 * largest:
-        raise NotApplicable(
-            f"losses have no noise: all are {log.loss[0]:.6g}, and there is nothing to explain"
-        )
-    return event_columns(log)._replace(loss=(log.loss - log.loss.mean()) / scale), scale
+def _make_regressors(
+    log: EventLog, events: Events, model: Model, columns: ControlColumns, passes: EventPasses
+) -> Regressors:
+    """Return what all regressions share, with memory 1 for the time being."""
+    before = KNOWN + columns.size(log.n_arms)
+    return Regressors(
+        Design(log.n_arms, SYMMETRIC, 1.0, 0.0, before, 0.0, model.baseline),
+        model.popularity,
+        events,
+        passes.predict(model, events),
+        columns.basis,
+        columns.value,
+        columns.n_bases,
+        columns.shared,
+        columns.absorbed,
+        np.zeros((0, 0)),
+    )
 
 
-def _units(log: EventLog, events: Events, labels: Any) -> tuple[Units, Any, str]:
+def _fade(x: Regressors, fading: Fading) -> Regressors:
+    seconds = 0.0 if fading.half_life is None else DAY * fading.half_life
+    return x._replace(design=x.design._replace(memory=fading.memory, half_life=seconds))
+
+
+def _regress_pairs(x: Regressors, fading: Fading, passes: EventPasses) -> ScoreRegression:
+    regression = ScoreRegression(_fade(x, fading), passes, x.design.start)
+    regression.require_tested()
+    return regression
+
+
+def _choose_fading(found: list[ScoreRegression], signs: Floats) -> int:
+    """Return which memory shows most, in standard deviations of what flips show."""
+    clear = []
+    for regression in found:
+        observed, flipped = regression.squared_sums(signs)
+        sums = flipped.sum(1)
+        clear.append(float((observed.sum() - sums.mean()) / max(float(sums.std()), 1e-300)))
+    return int(np.argmax(clear))
+
+
+def _test_common(
+    x: Regressors, clocks: list[float], passes: EventPasses, signs: Floats
+) -> tuple[tuple[int, float, float] | None, float | None]:
+    """Test whether showings of any arm act on all arms alike, where breaks let it be seen.
+
+    Return the test, and the half-life in days that shows most.
+    """
+    exposures = total_exposures(x.events, DAY * np.array(clocks))
+    design = without_pairs(x.design)
+    design = design._replace(controls=design.controls + len(clocks))
+    shared = np.ascontiguousarray(np.hstack([x.shared, exposures]))
+    regression = ScoreRegression(
+        x._replace(design=design, shared=shared), passes, design.start - len(clocks)
+    )
+    if not regression.tested.any():
+        return None, None
+    observed, flipped = regression.squared_sums(signs)
+    clearest = clocks[regression.usable[regression.tested][int(observed.argmax())]]
+    test = len(observed), float(observed.max()), find_p_value(observed, flipped)
+    return test, clearest
+
+
+def _make_units(log: EventLog, events: Events, labels: Any) -> tuple[Units, Any, str]:
     """Return whose signs are flipped together, the key of each unit, and what units are."""
     usable = np.zeros(log.n_instances, np.int64)
     usable_events(events, log.n_arms, usable)
@@ -274,28 +455,35 @@ def _signs(seed: Any, keys: Any, flips: int) -> Floats:
     return out
 
 
+def _entries(regression: ScoreRegression, arms: int) -> Ints:
+    """Return the arms (i, j) of the usable pairs, (pairs, 2)."""
+    return np.array(interaction_entries(SYMMETRIC, arms))[regression.usable]
+
+
 def _score_tests(
-    regression: ScoreRegression, signs: Floats
-) -> tuple[ScoreTest, ScoreTest, ScoreTest]:
-    scores = regression.scores[:, regression.tested]
-    scaled = scores / np.sqrt((scores**2).sum(0))
-    observed, flipped = scaled.sum(0) ** 2, (signs @ scaled) ** 2
-    own = regression.labels[regression.tested, 0] == regression.labels[regression.tested, 1]
-    found = []
-    for chosen in (np.ones_like(own), own, ~own):
-        statistic = float(observed[chosen].sum())
-        # Flips that leave everything as it is must count, whatever the rounding.
-        reached = flipped[:, chosen].sum(1) >= statistic * (1.0 - NEGLIGIBLE)
-        p = (1 + int(reached.sum())) / (1 + len(signs)) if chosen.any() else 1.0
-        found.append((int(chosen.sum()), statistic, p))
-    holm, largest = [0.0] * 3, 0.0
-    for rank, n in enumerate(np.argsort([p for _, _, p in found], kind="stable")):
-        largest = max(largest, min(1.0, (3 - rank) * found[n][2]))
-        holm[n] = largest
-    first, second, third = (
-        ScoreTest(*each, adjusted) for each, adjusted in zip(found, holm, strict=True)
-    )
-    return first, second, third
+    x: Regressors,
+    found: list[ScoreRegression],
+    signs: Floats,
+    common: tuple[int, float, float] | None,
+) -> list[ScoreTest]:
+    """Return the tests of all pairs, of arms on themselves, on each other, and of all alike."""
+    looks: list[tuple[int, float, float]] = []
+    sums = [regression.squared_sums(signs) for regression in found]
+    for look in range(3):
+        observed, flipped, pairs = [], [], 0
+        for regression, (here, elsewhere) in zip(found, sums, strict=True):
+            entries = _entries(regression, x.design.n_arms)[regression.tested]
+            own = entries[:, 0] == entries[:, 1]
+            chosen = (np.ones_like(own), own, ~own)[look]
+            observed.append(float(here[chosen].sum()))
+            flipped.append(elsewhere[:, chosen].sum(1))
+            pairs = max(pairs, int(chosen.sum()))
+        p = find_p_value(np.array(observed), np.stack(flipped, 1)) if pairs else 1.0
+        looks.append((pairs, max(observed), p))
+    if common is not None:
+        looks.append(common)
+    adjusted = adjust_by_holm([p for _, _, p in looks])
+    return [ScoreTest(*look, holm) for look, holm in zip(looks, adjusted, strict=True)]
 
 
 def _effect(
@@ -307,7 +495,7 @@ def _effect(
     chance alone makes positive, are left out. The interval is that of a wild bootstrap over units,
     with the signal shrunk to the size of the estimate.
     """
-    z = regression.scores @ regression.root.T
+    z = regression.scores @ regression.inverse_root().T
     units, total = len(z), z.sum(0)
     size = float(total @ total)
     effect = size - float((z**2).sum())
@@ -323,6 +511,7 @@ def _effect(
 
 
 def _pairs(
+    x: Regressors,
     regression: ScoreRegression,
     signs: Floats,
     confidence: float,
@@ -335,8 +524,9 @@ def _pairs(
     squares, which no flip changes. Residuals around the estimate would do for errors as well, but a
     few units that decide about a rare pair fit it too closely.
     """
-    labels, arms = regression.labels, regression.arms
-    parts = regression.scores @ regression.inverse @ _centring(labels, arms).T
+    arms = x.design.n_arms
+    labels = _entries(regression, arms)
+    parts = regression.scores @ regression.even_inverse() @ _centring(labels, arms).T
     estimate, units = parts.sum(0), len(parts)
     spread = np.sqrt((parts**2).sum(0))
     tested = regression.tested & (spread > 0.0)
@@ -379,3 +569,31 @@ def _centring(labels: Ints, arms: int) -> Floats:
     row_means /= len(met)
     mean = row_means[met].mean(0)
     return np.eye(len(labels)) - row_means[labels[:, 0]] - row_means[labels[:, 1]] + mean
+
+
+@kernel
+def usable_events(events: Events, arms: int, out: Ints) -> None:
+    """Count, for each instance, the events of an arm that it met before."""
+    met = np.zeros(arms, np.bool_)
+    for u in range(events.offsets.size - 1):
+        met[:] = False
+        for n in range(events.offsets[u], events.offsets[u + 1]):
+            item = events.item[n]
+            again = False
+            for p in range(events.members[item], events.members[item + 1]):
+                again |= met[events.arm[p]]
+                met[events.arm[p]] = True
+            out[u] += again
+
+
+@kernel
+def add_moments(events: Events, gram: Floats, loss: Floats) -> None:
+    """Add Σ wwᵀ and Σ w·y of all events."""
+    for n in range(events.item.size):
+        item = events.item[n]
+        low, high = events.members[item], events.members[item + 1]
+        for p in range(low, high):
+            i, weight = events.arm[p], events.weight[p]
+            loss[i] += weight * events.loss[n]
+            for q in range(low, high):
+                gram[i, events.arm[q]] += weight * events.weight[q]

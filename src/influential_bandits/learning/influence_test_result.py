@@ -12,6 +12,7 @@ import numpy.typing as npt
 from influential_bandits.checks import abbreviate, is_real
 from influential_bandits.errors import InvalidInput
 from influential_bandits.learning.kalman import Components
+from influential_bandits.learning.placebo import Placebo
 from influential_bandits.numerics.arrays import Floats
 
 __all__ = ["InfluenceTest", "PairEstimate", "ScoreTest"]
@@ -44,7 +45,7 @@ class PairEstimate:
 
 @dataclasses.dataclass(frozen=True)
 class ScoreTest:
-    """One of the three tests: all pairs, arms on themselves, or arms on each other.
+    """One of the tests: all pairs, arms on themselves, on each other, or all arms alike.
 
     Examples
     --------
@@ -53,9 +54,9 @@ class ScoreTest:
     """
 
     pairs: int  # how many took part
-    statistic: float  # Σ t² over them
-    p_value: float
-    p_adjusted: float  # by Holm, for three tests
+    statistic: float  # Σ t² over them, the largest of all memories
+    p_value: float  # accounts for the memories that were tried
+    p_adjusted: float  # by Holm, for all tests of the log
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -68,6 +69,10 @@ class InfluenceTest:
         All pairs of arms; arms on themselves; arms on each other. The null hypothesis is the same
         for all three, no influence at all: the last two look for it in different places, and strong
         self-influence also leaves a trace in the third.
+    common, common_half_life : ScoreTest and float, or None
+        Whether showings of any arm act on all arms alike, as far as breaks between events tell it
+        from drift, and the half-life in days that shows most; needs times. The other tests compare
+        arms with each other, and do not see it.
     effect, effect_low, effect_high : float
         Share of the variance of the one-step-ahead error that influence explains, corrected for
         what as many pairs explain by chance (so it may be negative), and its interval.
@@ -83,6 +88,14 @@ class InfluenceTest:
         for the number of pairs (Westfall and Young's max-|t|).
     components : Components
         Variances of tastes, levels and drift relative to the noise, as fitted.
+    memory, half_life : float and float or None
+        Of the influence that showed most, out of ``memories_tried``; estimates are for these.
+    controls : tuple of str
+        What was taken out before, see :func:`adjust_losses`.
+    placebos : tuple of Placebo
+        What arms that cannot have acted seem to do.
+    blind_spots : tuple of str
+        What this log cannot tell apart, in words.
     units, unit_kind : int and str
         How many signs were flipped, and of what: "instances", "groups of instances" or "blocks of
         histories".
@@ -116,6 +129,8 @@ class InfluenceTest:
     overall: ScoreTest
     self_influence: ScoreTest
     cross_influence: ScoreTest
+    common: ScoreTest | None
+    common_half_life: float | None
     effect: float
     effect_low: float
     effect_high: float
@@ -125,14 +140,43 @@ class InfluenceTest:
     components: Components
     memory: float
     half_life: float | None
+    memories_tried: int
+    controls: tuple[str, ...]
+    placebos: tuple[Placebo, ...]
     permutations: int
     confidence: float
     seed: int
 
     @property
     def p_value(self) -> float:
-        """Of the overall test."""
-        return self.overall.p_value
+        """Of any influence: of pairs, or of all arms alike; adjusted for looking twice."""
+        if self.common is None:
+            return self.overall.p_value
+        return min(1.0, 2.0 * min(self.overall.p_value, self.common.p_value))
+
+    @property
+    def detected(self) -> bool:
+        """Whether something was seen, at the level 1 − confidence."""
+        return self.p_value <= 1.0 - self.confidence + 1e-12
+
+    @property
+    def doubts(self) -> tuple[Placebo, ...]:
+        """Placebo checks that fire: then what was seen may be something else than influence."""
+        return tuple(check for check in self.placebos if check.fires)
+
+    @property
+    def mostly_common(self) -> bool:
+        """Whether an influence on all arms alike shows more than one between arms."""
+        return self.common is not None and self.common.p_value < self.overall.p_value
+
+    @property
+    def fading(self) -> str:
+        """How the influence that showed most fades, in words."""
+        if self.half_life is None:
+            return f"{self.memory:g} of it is left after each event"
+        days = self.half_life
+        time = f"{days:g} days" if days >= 1.0 else f"{24 * days:.3g} hours"
+        return f"half of it is left after {time}"
 
     def events_needed(
         self, effect: float | None = None, power: float = 0.8, level: float = 0.05
@@ -179,20 +223,46 @@ class InfluenceTest:
     def summary(self) -> str:
         """Return the verdict and what it rests on, in plain words."""
         lines = [self._verdict()]
-        for what, part in (
+        looks = (
             ("arms on themselves", self.self_influence),
             ("arms on each other", self.cross_influence),
-        ):
-            if part.pairs:
+            ("on all arms alike", self.common),
+        )
+        tests = 3 + (self.common is not None)
+        for what, part in looks:
+            if part is not None and part.pairs:
                 p, adjusted = _rounded(part.p_value), _rounded(part.p_adjusted)
-                lines.append(f"  {what}: p = {p} ({adjusted} Holm-adjusted for three tests)")
+                lines.append(f"  {what}: p = {p} ({adjusted} Holm-adjusted for {tests} tests)")
         clear = [pair for pair in self.pairs if pair.p_adjusted <= 1.0 - self.confidence]
         lines += [f"  {pair}" for pair in clear[:5]]
+        tried = (
+            f", the clearest of {self.memories_tried} memories" if self.memories_tried > 1 else ""
+        )
+        lines.append(f"  memory: {self.fading}{tried}")
+        lines.append(f"  controlled for: {', '.join(self.controls) or 'nothing'}")
+        lines += [f"  placebo, {check}" for check in self.placebos]
+        lines += [f"  this log cannot tell apart {spot}" for spot in self.blind_spots]
         lines.append(
             f"  {self.events:,} events of {self.instances:,} instances, {self.overall.pairs} pairs "
             f"of arms; signs of {self.units:,} {self.unit_kind} flipped {self.permutations:,} times"
         )
         return "\n".join(lines)
+
+    @property
+    def blind_spots(self) -> tuple[str, ...]:
+        """What this log cannot tell apart, in words."""
+        found = []
+        if not {"trend", "hour", "weekday"} & set(self.controls):
+            found.append("influence from the calendar and the hour: it has no times for them")
+        if "item" not in self.controls:
+            found.append(
+                "fatigue from the order of items, if the best of an arm come first: it has no items"
+            )
+        if self.common is None:
+            found.append("fatigue of all arms alike from drift: it has no breaks to see it by")
+        if self.doubts:
+            found.append("influence from what moves choices and losses together")
+        return tuple(found)
 
     def _verdict(self) -> str:
         p = f"p = {_rounded(self.p_value)}"
@@ -201,7 +271,17 @@ class InfluenceTest:
         interval = (
             f"{percent} interval {100 * self.effect_low:.2g} … {100 * self.effect_high:.2g} %"
         )
-        if self.p_value <= 1.0 - self.confidence:
+        if self.detected and self.doubts:
+            return (
+                f"losses follow past arms ({p}), but {self.doubts[0].name} seem to act as well: "
+                f"not proof of influence; {self.doubts[0].meaning}"
+            )
+        if self.detected and self.mostly_common:
+            return (
+                f"influence beyond drift: showings act on all arms alike ({p}); between arms "
+                f"{effect} ({interval})"
+            )
+        if self.detected:
             size = "small but real" if self.effect < 0.01 else "real"
             size = size if self.effect_low > 0.0 else "faint"
             return f"influence beyond drift: {size}, {effect} ({interval}), {p}"
@@ -231,6 +311,10 @@ class InfluenceTest:
         plain["components"] = self.components._asdict()
         plain["pairs"] = [dataclasses.asdict(pair) for pair in self.pairs]
         plain["p_value"] = self.p_value
+        plain["detected"] = self.detected
+        plain["blind_spots"] = list(self.blind_spots)
+        plain["controls"] = list(self.controls)
+        plain["placebos"] = [dataclasses.asdict(check) for check in self.placebos]
         plain["events_needed"] = self.events_needed()
         return plain
 

@@ -1,34 +1,34 @@
-"""The regression behind the test of influence: scores of pairs of arms, freed of the controls."""
+"""The regression behind the test of influence: scores of regressors, freed of what else matters."""
 
 from __future__ import annotations
 
-from functools import cached_property, partial
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from influential_bandits.checks import optional_module
 from influential_bandits.errors import NotApplicable
 from influential_bandits.execution.base import Execution
 from influential_bandits.execution.local import count_threads, map_in_order, resolve_execution
 from influential_bandits.execution.progress import Progress
-from influential_bandits.learning.kalman import (
-    CONTROLS,
-    Model,
-    Units,
-    gather_gram,
-    gather_scores,
-)
-from influential_bandits.learning.statistics.design import SYMMETRIC, Events, interaction_entries
+from influential_bandits.learning.controls import PRIOR_EVENTS
+from influential_bandits.learning.exposures import Regressors, Units, gather_gram, gather_scores
+from influential_bandits.learning.kalman import KNOWN, Model, Predictions, predict_events
+from influential_bandits.learning.statistics.design import Events
 from influential_bandits.learning.statistics.reduction import local_threads
-from influential_bandits.numerics.arrays import Floats, Ints
+from influential_bandits.numerics.arrays import Floats
 
-__all__ = ["NEGLIGIBLE", "NO_PAIR", "ScoreRegression", "solve_semidefinite"]
+__all__ = ["NEGLIGIBLE", "NO_PAIR", "EventPasses", "ScoreRegression", "solve_semidefinite"]
 
 CHUNK = 50_000  # events
 RIDGE = 1e-3  # relative to the variance of each regressor
 EVEN_RIDGE = 1e-2  # relative to the mean variance: the same for every entry of A
 NEGLIGIBLE = 1e-9
+SINGULAR = 1e-10  # eigenvalues and pivots relative to the largest
+LARGE = 2000  # regressors; their Gram matrices take too much memory to have one for each thread
 NO_PAIR = (
     "too little data: no pair of arms was met often enough by enough instances; the test needs "
     "several instances that meet two or more arms again and again"
@@ -37,93 +37,167 @@ NO_PAIR = (
 
 def solve_semidefinite(matrix: Floats, right: Floats) -> Floats:
     """Solve a positive semi-definite system; what the matrix does not see becomes zero."""
-    scale = np.sqrt(np.diag(matrix))
-    scale = np.where(scale > 0.0, 1.0 / np.where(scale > 0.0, scale, 1.0), 0.0)
-    values, vectors = np.linalg.eigh(scale[:, None] * matrix * scale)
-    kept = values > 1e-10 * max(float(values.max()), 1e-300)
-    basis = scale[:, None] * vectors[:, kept]
+    seen = np.diag(matrix) > 0.0
+    scale = 1.0 / np.sqrt(np.diag(matrix)[seen])
+    scaled = scale[:, None] * matrix[np.ix_(seen, seen)] * scale
+    wanted = (right[seen].T * scale).T
+    solution = np.zeros(right.shape)
+    solution[seen] = (_solve_scaled(scaled, wanted).T * scale).T
+    return solution
+
+
+def _solve_scaled(matrix: Floats, right: Floats) -> Floats:
+    """Solve a system whose diagonal is 1: by Cholesky, or by eigenvectors if it is singular."""
+    linalg = optional_module("scipy.linalg")
+    try:
+        factor = linalg.cholesky(matrix, lower=True, check_finite=False)
+        if len(factor) == 0 or np.diag(factor).min() ** 2 > SINGULAR:
+            found: Floats = linalg.cho_solve((factor, True), right, check_finite=False)
+            return found
+    except np.linalg.LinAlgError:
+        pass
+    values, vectors = np.linalg.eigh(matrix)
+    kept = values > SINGULAR * float(values.max())
+    basis = vectors[:, kept]
     solution: Floats = basis @ ((basis.T @ right).T / values[kept]).T
     return solution
 
 
-class ScoreRegression:
-    """The regression of losses on controls and pairs: pairs are freed of what controls explain."""
+class EventPasses:
+    """Passes over all events, in ranges of neighbouring instances, with one progress bar."""
 
     def __init__(
         self,
-        model: Model,
         events: Events,
         units: Units,
+        passes: int,
         execution: Execution | int | None,
         progress: bool | None,
     ) -> None:
-        arms = model.design.n_arms
-        self.arms, size, fixed = arms, model.design.size, arms + CONTROLS
-        tasks = _tasks(events, units)
-        threads = local_threads(resolve_execution(execution))
-        workers = count_threads(threads) if size < 2000 else 1  # memory: size² for each
-        bar = Progress("test of influence", 2 * len(tasks), progress)
-        in_order = partial(map_in_order, threads=workers, progress=bar)
-        gram = gather_gram(model, events, units, in_order, tasks)
-        self.controls = solve_semidefinite(gram[:fixed, :fixed], gram[:fixed, fixed:])
-        left = gram[fixed:, fixed:] - gram[fixed:, :fixed] @ self.controls
-        self.error = float(left[-1, -1])  # Σ innovation²/F
+        self.units = units
+        lengths = np.diff(events.offsets)[units.order]
+        ends = np.cumsum(lengths)
+        cuts = np.searchsorted(ends, np.arange(CHUNK, int(ends[-1]) + CHUNK, CHUNK), "left") + 1
+        marks = [0, *np.unique(np.minimum(cuts, len(lengths))).tolist()]
+        self.tasks = list(pairwise(marks))
+        self.threads = count_threads(local_threads(resolve_execution(execution)))
+        self.bar = Progress("test of influence", passes * len(self.tasks), progress)
+
+    def _in_order(self, size: int) -> Callable[..., Any]:
+        threads = self.threads if size < LARGE else 1
+        return partial(map_in_order, threads=threads, progress=self.bar)
+
+    def predict(self, model: Model, events: Events) -> Predictions:
+        """Return the filter's predictions."""
+        return predict_events(model, events, self.units.order, self._in_order(1), self.tasks)
+
+    def gather_gram(self, x: Regressors) -> tuple[Floats, Floats]:
+        """Return the Gram matrix of regressors and surprise, and means of absorbed effects."""
+        return gather_gram(x, self.units, self._in_order(x.size), self.tasks)
+
+    def gather_scores(self, x: Regressors, coefficients: Floats, means: Floats) -> Floats:
+        """Return the scores by unit."""
+        in_order = self._in_order(x.size)
+        return gather_scores(x, self.units, coefficients, means, in_order, self.tasks)
+
+
+class ScoreRegression:
+    """The regression of losses on all regressors; the last ones are freed of what others explain.
+
+    Attributes
+    ----------
+    usable : array of int
+        Which of the last regressors vary beyond what the others explain.
+    scores : array (units, usable)
+        Their scores by unit, without them in the model.
+    tested : array (usable,) of bool
+        Where several units have a say.
+    gram : array (usable, usable)
+    error, noise : float
+        Σ innovation²/F, and its mean over all events.
+    """
+
+    def __init__(self, x: Regressors, passes: EventPasses, fixed: int) -> None:
+        gram, means = passes.gather_gram(x)
+        arms = x.design.n_arms
+        effects = np.arange(arms + KNOWN, arms + KNOWN + arms * x.n_bases)
+        gram[effects, effects] += PRIOR_EVENTS
+        explained = solve_semidefinite(gram[:fixed, :fixed], gram[:fixed, fixed:])
+        left = gram[fixed:, fixed:] - gram[fixed:, :fixed] @ explained
+        self.error = float(left[-1, -1])
+        self.noise = self.error / len(x.events.item)
         spread, raw = np.diag(left)[:-1], np.diag(gram)[fixed:-1]
-        least = NEGLIGIBLE**2 * len(events.item)  # less is what rounding leaves of counts
+        least = NEGLIGIBLE**2 * len(x.events.item)  # less is what rounding leaves of counts
         self.usable = np.flatnonzero((spread > NEGLIGIBLE * raw) & (raw > least))
-        if not len(self.usable):
-            raise NotApplicable(NO_PAIR)
         self.gram = left[np.ix_(self.usable, self.usable)]
-        self._invert()
-        self._gather(model, events, units, in_order, tasks, fixed, size)
-
-    def _invert(self) -> None:
-        """Invert the Gram matrix of usable pairs, with a small ridge.
-
-        For the effect, the ridge goes with each pair's variance, as the units of counts must not
-        matter. For the estimates it is the same for every entry: a pair that hardly ever came up
-        would else be estimated by thousands, and the centring would spread that over its arms.
-        """
-        scale = 1.0 / np.sqrt(np.diag(self.gram))
-        ridged = scale[:, None] * self.gram * scale + RIDGE * np.eye(len(scale))
-        values, vectors = np.linalg.eigh(ridged)
-        self.root = (vectors / np.sqrt(values)).T * scale  # root.T @ root is the ridged inverse
-        even = EVEN_RIDGE * float(np.diag(self.gram).mean())
-        self.inverse: Any = np.linalg.inv(self.gram + even * np.eye(len(scale)))
-
-    def _gather(
-        self,
-        model: Model,
-        events: Events,
-        units: Units,
-        in_order: Any,
-        tasks: list[tuple[int, int]],
-        fixed: int,
-        size: int,
-    ) -> None:
-        """Gather scores by unit, without influence."""
-        coefficients = np.zeros(size)
-        coefficients[:fixed] = self.controls[:, -1]
-        scores = gather_scores(model, events, units, coefficients, in_order, tasks)
-        explained = scores[:, :fixed] @ self.controls[:, self.usable]
-        self.scores = scores[:, fixed + self.usable] - explained
-        # A pair that a few units decide alone says nothing when signs are flipped.
+        coefficients = np.zeros(x.size)
+        coefficients[:fixed] = explained[:, -1]
+        scores = passes.gather_scores(x, coefficients, means)
+        freed = scores[:, :fixed] @ explained[:, self.usable]
+        self.scores = scores[:, fixed + self.usable] - freed
+        # A regressor that a few units decide alone says nothing when signs are flipped.
         squares = self.scores**2
         several = squares.sum(0) ** 2 >= 4.0 * (squares**2).sum(0)
         self.tested = several & (squares.sum(0) > 0.0)
+
+    def require_tested(self) -> None:
+        """Raise if nothing can be tested."""
         if not self.tested.any():
             raise NotApplicable(NO_PAIR)
 
-    @cached_property
-    def labels(self) -> Ints:
-        """Arms (i, j) of the usable pairs, (pairs, 2)."""
-        return np.array(interaction_entries(SYMMETRIC, self.arms))[self.usable]
+    def squared_sums(self, signs: Floats) -> tuple[Floats, Floats]:
+        """Return t² of what is tested, (tested,), and with flipped signs, (flips, tested).
+
+        Scores are smaller than they were before the other regressors were fitted, the more so the
+        fewer units there are. So t takes the model's variance where that is larger.
+        """
+        scores = self.scores[:, self.tested]
+        squares = (scores**2).sum(0)
+        modelled = self.noise * np.diag(self.gram)[self.tested]
+        observed = scores.sum(0) ** 2 / np.maximum(squares, modelled)
+        return observed, (signs @ (scores / np.sqrt(squares))) ** 2
+
+    def estimate(self) -> Floats:
+        """Return the coefficients of what is tested."""
+        kept = self.gram[np.ix_(self.tested, self.tested)]
+        return solve_semidefinite(kept, self.scores[:, self.tested].sum(0))
+
+    def inverse_root(self) -> Floats:
+        """Return R with RᵀR the inverse Gram matrix; the ridge goes with each one's variance."""
+        scale = 1.0 / np.sqrt(np.diag(self.gram))
+        ridged = scale[:, None] * self.gram * scale + RIDGE * np.eye(len(scale))
+        values, vectors = np.linalg.eigh(ridged)
+        return (vectors / np.sqrt(values)).T * scale
+
+    def even_inverse(self) -> Floats:
+        """Return the inverse with the same ridge for every entry of A.
+
+        A pair that hardly ever came up would else be estimated by thousands, and the centring would
+        spread that over its arms.
+        """
+        even = EVEN_RIDGE * float(np.diag(self.gram).mean())
+        return np.asarray(np.linalg.inv(self.gram + even * np.eye(len(self.gram))), np.float64)
 
 
-def _tasks(events: Events, units: Units) -> list[tuple[int, int]]:
-    """Return ranges of neighbouring instances of about CHUNK events each."""
-    lengths = np.diff(events.offsets)[units.order]
-    ends = np.cumsum(lengths)
-    cuts = np.searchsorted(ends, np.arange(CHUNK, int(ends[-1]) + CHUNK, CHUNK), "left") + 1
-    marks = [0, *np.unique(np.minimum(cuts, len(lengths))).tolist()]
-    return list(pairwise(marks))
+def adjust_by_holm(p_values: Sequence[float]) -> list[float]:
+    """Return p-values adjusted for their number."""
+    adjusted, largest = [0.0] * len(p_values), 0.0
+    for rank, n in enumerate(np.argsort(p_values, kind="stable")):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[n]))
+        adjusted[n] = largest
+    return adjusted
+
+
+def find_p_value(observed: Floats, flipped: Floats) -> float:
+    """Return the p-value of the clearest of several statistics.
+
+    ``observed`` is (statistics,), ``flipped`` (flips, statistics). Each statistic is measured in
+    standard deviations from its mean over flips; the largest is compared with the largest of every
+    flip, so that looking at several costs no more than their number of independent ones.
+    """
+    everything = np.vstack([observed, flipped])
+    spread = everything.std(axis=0)
+    clear = (everything - everything.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0)
+    largest = clear.max(axis=1)
+    # Flips that leave everything as it is must count, whatever the rounding.
+    return float((largest >= largest[0] - NEGLIGIBLE * (1.0 + abs(largest[0]))).mean())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,8 @@ from typing import Any
 from influential_bandits.errors import NotApplicable
 from influential_bandits.execution.base import Execution
 from influential_bandits.execution.progress import Progress
+from influential_bandits.learning.controls import adjust_losses, require_controls
+from influential_bandits.learning.impact import Impact, measure_impact
 from influential_bandits.learning.influence_test import influence_test
 from influential_bandits.learning.influence_test_result import InfluenceTest
 from influential_bandits.learning.models import InfluenceModel
@@ -19,6 +21,7 @@ from influential_bandits.logs.log import EventLog
 from influential_bandits.piece_store import make_folder, require_writable
 from influential_bandits.studies.logs.sections import (
     SHORT,
+    impact_section,
     interaction_section,
     ladder_section,
     log_section,
@@ -39,6 +42,7 @@ class Diagnosis:
     verdict: str
     ladder: Validation
     test: InfluenceTest | None
+    impact: Impact
     model: InfluenceModel
     sections: list[Section]
 
@@ -52,6 +56,7 @@ def diagnose_log(
     out: Path | None = None,
     *,
     half_life: float | None = None,
+    controls: Iterable[str] | None = None,
     permutations: int = 999,
     seed: int = 0,
     progress: bool | None = None,
@@ -59,42 +64,110 @@ def diagnose_log(
 ) -> Diagnosis:
     """Look at a log in every way, and write report, summary and model into a folder.
 
-    Models are fitted by the execution; the test of influence runs on this computer.
+    Losses are first freed of what controls explain, by default all that the log allows. Models are
+    fitted by the execution; the test of influence runs on this computer.
     """
     if out is not None:
         require_writable(out)
-    bar = Progress("diagnosis", 4, progress)
+    names = require_controls(log, controls)
+    bar = Progress("diagnosis", 6, progress)
     bar.show()
-    sections = [log_section(log)]
-    base = InfluenceModel("symmetric", drift=True, pooling="full", half_life=half_life, seed=seed)
-    section, found, chosen = ladder_section(log, base, execution=execution)
-    sections.append(section)
+    adjusted = adjust_losses(log, controls)
     _advance(bar)
+    base = InfluenceModel("symmetric", drift=True, pooling="full", half_life=half_life, seed=seed)
+    ladder, found, chosen = ladder_section(adjusted, base, execution=execution)
+    _advance(bar)
+    test: InfluenceTest | None = None
+    how: dict[str, Any] = {"permutations": permutations, "seed": seed, "execution": execution}
     try:
-        how: dict[str, Any] = {"permutations": permutations, "seed": seed, "execution": execution}
-        test = influence_test(log, half_life=half_life, **how)
-        sections.append(test_section(test))
+        test = influence_test(log, half_life=half_life, controls=names, **how)
+        tested = test_section(test, "influence-test")
         words = test.summary()
     except NotApplicable as reason:
-        test, words = None, f"no test of influence: {reason}"
+        words = f"no test of influence: {reason}"
         line = "Is there influence beyond drift, taste and chance?"
-        sections.append(Section("influence-test", line, {}, Analysis([], [], [words])))
+        tested = Section("influence-test", line, {}, Analysis([], [], [words]))
     _advance(bar)
-    section, model = interaction_section(log, chosen, execution=execution)
-    sections.append(section)
+    measured = _refit(base, chosen, test).fit(adjusted, execution=execution)
+    impact = measure_impact(measured, log)
     _advance(bar)
+    interaction, model = interaction_section(adjusted, chosen, execution=execution)
+    _advance(bar)
+    headline = _headline(test, impact, found, words)
+    sections = [impact_section(impact, headline), log_section(log), ladder, tested, interaction]
     gains = "; ".join(str(gain) for gain in found.gains())
-    verdict = f"{words}\nOne step ahead, squared error saved: {gains}."
+    verdict = f"{headline}\n{words}\nOne step ahead, squared error saved: {gains}."
     if out is not None:
         make_folder(out)
         for section in sections:
             make_folder(out / section.name)
             draw_figures(section, out / section.name)
-        write_results(out, sections, TITLE, f"In short: {words.splitlines()[0]}.")
-        _save(model, log, out / "model.json", execution)
+        write_results(out, sections, TITLE, f"In short: {headline.splitlines()[0]}.")
+        _save(model, adjusted, out / "model.json", execution)
     _advance(bar)
     bar.close()
-    return Diagnosis(verdict, found, test, model, sections)
+    return Diagnosis(verdict, found, test, impact, model, sections)
+
+
+def _refit(
+    base: InfluenceModel, chosen: InfluenceModel, test: InfluenceTest | None
+) -> InfluenceModel:
+    """Return the model that impact is measured by: symmetric, with the memory that showed most."""
+    fading: dict[str, Any] = {"memory": chosen.memory, "half_life": chosen.half_life}
+    if test is not None and test.detected:
+        fading = {"memory": test.memory, "half_life": test.half_life}
+        if test.mostly_common:
+            fading = {"memory": 1.0, "half_life": test.common_half_life}
+    settings = base.get_params() | {"ridge": chosen.ridge} | fading
+    return InfluenceModel(**settings)
+
+
+def _headline(test: InfluenceTest | None, impact: Impact, found: Validation, words: str) -> str:
+    """Say what was found, so that no part of the report says otherwise."""
+    if test is None:
+        return words.splitlines()[0]
+    if not test.detected:
+        gain = found.gain("self-fatigue", "drift")
+        lines = [f"no influence was seen beyond drift and controls (p = {test.p_value:.2g})"]
+        share = impact.share.scale(100.0)
+        lines.append(
+            f"Influence on {impact.outcome} by the fitted model: {share.value:.2g} % "
+            f"({share.low:.2g} … {share.high:.2g}), not beyond chance by the test."
+        )
+        if gain.low > 0.0:
+            lines.append(
+                f"Counts of past showings predict better ({gain}), but the test does not show that "
+                "this is influence: a trend along histories does the same."
+            )
+        return "\n".join(lines)
+    if test.doubts:
+        return (
+            f"not proof of influence: {test.doubts[0].name} seem to act on losses as well "
+            f"({test.doubts[0].meaning})"
+        )
+    lines = [f"{impact.headline()} (p = {test.p_value:.2g})"]
+    if impact.direction in {"fatigue", "mixed"}:
+        lines += _advise(impact)
+    return "\n".join(lines)
+
+
+def _advise(impact: Impact) -> list[str]:
+    """Say what to do about it, and how large an A/B test would have to be."""
+    tired = sorted(
+        ((name, cost) for name, cost in impact.arms.items() if cost.sign > 0),
+        key=lambda pair: -pair[1].value,
+    )
+    lines = []
+    if tired:
+        names = ", ".join(f"{name} ({cost})" for name, cost in tired[:3])
+        lines.append(f"Space showings of the same arm: {names}; {impact.half_gone}.")
+    if impact.lost.value > 0.0:
+        gain = impact.lost.value / 2.0
+        lines.append(
+            f"An A/B test that is to see half of the loss saved ({gain:.2g} per event) needs about "
+            f"{impact.users_needed(gain):,} instances on each side."
+        )
+    return lines
 
 
 def _advance(bar: Progress) -> None:

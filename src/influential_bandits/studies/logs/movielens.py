@@ -12,6 +12,7 @@ from influential_bandits.datasets.movielens import movielens
 from influential_bandits.errors import InvalidInput
 from influential_bandits.execution.base import Execution
 from influential_bandits.execution.progress import Progress
+from influential_bandits.learning.controls import adjust_losses
 from influential_bandits.learning.influence_test import influence_test
 from influential_bandits.learning.models import InfluenceModel, StationaryModel
 from influential_bandits.learning.selection import RIDGES, Validation, choose, validate
@@ -49,6 +50,7 @@ INTRODUCTION = (
     "alarms are counted, and one matrix for all users."
 )
 PAPER_RATINGS = 4096
+PLAIN_MEMORY = 0.8  # of the test without controls
 FEW_USERS = 10
 OTHER_DATA = "other data"  # not the release, or not the users, of the paper
 STEPS = (10, 30, 100, 300, 1000, 3000, 10_000)
@@ -102,16 +104,27 @@ def study_movielens(
         drawn, base, name="ladder-random-genre", execution=execution
     )
     sections += [_compared(by_share, shared_found, drawn_found), by_draw]
-    step()
-    sections.append(
-        try_section(
-            lambda: test_section(
-                influence_test(shared, permutations=permutations, seed=seed, execution=execution)
-            ),
-            "influence-test",
-            "Is there influence beyond drift, taste and chance?",
-        )
+    quality = adjust_losses(shared, ["item"])
+    by_quality, _, _ = ladder_section(
+        quality, base, name="ladder-item-quality", execution=execution
     )
+    sections.append(by_quality)
+    step()
+    how: dict[str, Any] = {"permutations": permutations, "seed": seed, "execution": execution}
+    plain: dict[str, Any] = {"controls": (), "memory": PLAIN_MEMORY, "placebo": False}
+    for name, settings in (
+        ("influence-test", {}),
+        ("influence-test-without-controls", plain),
+    ):
+        sections.append(
+            try_section(
+                lambda name=name, settings=settings: test_section(  # type: ignore[misc]
+                    influence_test(shared, **how, **settings), name
+                ),
+                name,
+                "Is there influence beyond drift, taste and chance?",
+            )
+        )
     step()
     sections.append(interaction_section(shared, chosen, execution=execution)[0])
     step()

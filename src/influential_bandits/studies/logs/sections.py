@@ -10,6 +10,7 @@ import numpy as np
 from influential_bandits.checks import optional_module
 from influential_bandits.errors import InvalidLog, NotApplicable
 from influential_bandits.execution.base import Execution
+from influential_bandits.learning.impact import Impact
 from influential_bandits.learning.influence_test_result import InfluenceTest
 from influential_bandits.learning.models import InfluenceModel
 from influential_bandits.learning.selection import Validation, choose, ladder, validate
@@ -37,6 +38,44 @@ LADDER_LINES = {
     "self-fatigue": "and past pulls of an arm change that arm's loss",
     "full": "and past pulls of every arm change every arm's loss",
 }
+
+
+GLOSSARY = (
+    "In these pages an instance is whose history it is (a user, a session), an arm is what was "
+    "shown, a pull is a showing, and loss is what you would rather avoid (minus the reward, or the "
+    "best rating minus the rating)."
+)
+
+
+def impact_section(impact: Impact, headline: str) -> Section:
+    """Say what was found in the log's own units, and show it arm by arm."""
+    arms = sorted(impact.arms.items(), key=lambda pair: -abs(pair[1].value))[:SHOWN_PAIRS]
+    findings = [
+        Finding("direction", impact.direction),
+        *(
+            Finding(what, found.value, low=found.low, high=found.high)
+            for what, found in (
+                ("loss that one more showing adds to the next of the same arm", impact.per_showing),
+                ("loss per event that influence adds", impact.lost),
+                (
+                    f"share of {impact.outcome} that influence takes, in %",
+                    impact.share.scale(100.0),
+                ),
+            )
+        ),
+    ]
+    figure = Bars(
+        "arms",
+        "What one more showing costs the next of the same arm",
+        [name for name, _ in arms],
+        [found.value for _, found in arms],
+        f"loss, in {impact.outcome}",
+        [found.low for _, found in arms],
+        [found.high for _, found in arms],
+        "Above zero is fatigue, below zero boost; by the fitted symmetric model.",
+    )
+    line = "What influence costs"
+    return Section("impact", line, {}, Analysis(findings, [figure], [headline, GLOSSARY]))
 
 
 def log_section(log: EventLog) -> Section:
@@ -177,7 +216,7 @@ def _gain_in_words(low: float, high: float) -> str:
     return "worse, beyond chance" if high < 0.0 else "no clear difference"
 
 
-def test_section(found: InfluenceTest) -> Section:
+def test_section(found: InfluenceTest, name: str) -> Section:
     """Show the test of influence."""
     shown = found.pairs[:SHOWN_PAIRS]
     needed = found.events_needed(0.001)
@@ -186,12 +225,31 @@ def test_section(found: InfluenceTest) -> Section:
         Finding(
             "p-value: arms on themselves",
             found.self_influence.p_value,
-            reason=f"Holm-adjusted for three tests: {found.self_influence.p_adjusted:.3g}",
+            reason=f"Holm-adjusted for all tests: {found.self_influence.p_adjusted:.3g}",
         ),
         Finding(
             "p-value: arms on each other",
             found.cross_influence.p_value,
-            reason=f"Holm-adjusted for three tests: {found.cross_influence.p_adjusted:.3g}",
+            reason=f"Holm-adjusted for all tests: {found.cross_influence.p_adjusted:.3g}",
+        ),
+        *(
+            [
+                Finding(
+                    "p-value: all arms alike",
+                    found.common.p_value,
+                    reason=f"Holm-adjusted for all tests: {found.common.p_adjusted:.3g}",
+                )
+            ]
+            if found.common is not None
+            else []
+        ),
+        *(
+            Finding(
+                f"placebo: p-value of {check.name}",
+                check.p_value,
+                reason=check.meaning if check.fires else "says nothing against influence",
+            )
+            for check in found.placebos
         ),
         Finding(
             "share of the error that influence explains, in %",
@@ -215,15 +273,18 @@ def test_section(found: InfluenceTest) -> Section:
         "A single name is an arm's influence on itself; above zero is fatigue. Intervals hold for "
         "all pairs at once.",
     )
+    controls = "" if found.controls else ", without controls"
     return Section(
-        "influence-test",
-        "Is there influence beyond drift, taste and chance?",
+        name,
+        f"Is there influence beyond drift, taste and chance{controls}?",
         {
             "permutations": found.permutations,
             "units": found.units,
             "unit_kind": found.unit_kind,
             "memory": found.memory,
             "half_life_days": found.half_life,
+            "memories_tried": found.memories_tried,
+            "controls": ", ".join(found.controls),
             "seed": found.seed,
         },
         Analysis(findings, [figure] if shown else [], [found.summary()]),

@@ -1,0 +1,324 @@
+"""What influence costs, in the units of the log: by showing, in all, and where."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+
+from influential_bandits.checks import abbreviate, is_real, optional_module
+from influential_bandits.errors import InvalidInput, NotApplicable
+from influential_bandits.learning.loss_model import require_fitted
+from influential_bandits.learning.models import InfluenceModel
+from influential_bandits.learning.statistics.design import (
+    DAY,
+    Design,
+    Events,
+    event_columns,
+    fade_counts,
+    interaction_entries,
+    regressors,
+    take_event,
+)
+from influential_bandits.learning.statistics.pooled_sums import arm_sums
+from influential_bandits.logs.log import EventLog, require_log
+from influential_bandits.numerics.arrays import Floats
+from influential_bandits.numerics.compiling import kernel
+
+__all__ = ["Estimate", "Impact", "measure_impact"]
+
+NEGLIGIBLE = 0.01  # share of the outcome; what influence moves less than that is called negligible
+SHOWN = 5  # arms and pairs in the summary
+
+
+@dataclasses.dataclass(frozen=True)
+class Estimate:
+    """A number with its interval.
+
+    Examples
+    --------
+    >>> print(Estimate(0.0312, 0.021, 0.0414))
+    0.031 (0.021 … 0.041)
+    """
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def sign(self) -> int:
+        """1 or −1 if the whole interval lies on one side of zero, else 0."""
+        return int(self.low > 0.0) - int(self.high < 0.0)
+
+    def scale(self, factor: float) -> Estimate:
+        """Return the same in other units."""
+        low, high = sorted((factor * self.low, factor * self.high))
+        return Estimate(factor * self.value, low, high)
+
+    def __str__(self) -> str:
+        """Round to what the interval supports."""
+        width = max(self.high - self.low, 1e-12)
+        digits = max(0, 1 - math.floor(math.log10(width)))
+        return f"{self.value:.{digits}f} ({self.low:.{digits}f} … {self.high:.{digits}f})"
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Impact:
+    """What influence costs; positive numbers are worse, whatever the outcome is called.
+
+    Attributes
+    ----------
+    outcome : str
+        What is lost or gained: clicks, points of the rating, or "loss".
+    per_showing : Estimate
+        What one showing of an arm adds to the loss of the same arm's next one, the mean over
+        showings.
+    arms : dict of str and Estimate
+        The same, arm by arm; these intervals and those of pairs hold for all of them at once.
+    pairs : dict of pair of str and Estimate
+        What a showing of one arm adds to the loss of another.
+    lost : Estimate
+        What influence adds to the loss of an event, the mean over all events.
+    share : Estimate
+        The same relative to the outcome: of all rewards there would be without influence, or of the
+        mean size of a loss.
+    half_gone : str
+        When half of it is left, in words.
+    spread : float
+        Standard deviation of the mean loss of an instance.
+
+    Examples
+    --------
+    >>> import influential_bandits as ib
+    >>> log = ib.data.synthetic_log(
+    ...     300, 60, 2, interaction=[[0.3, 0], [0, 0.3]], initial_loss=1, memory=0.8, seed=0
+    ... )
+    >>> model = ib.InfluenceModel("symmetric", memory=0.8, pooling="full").fit(log)
+    >>> print(ib.measure_impact(model, log).headline())
+    fatigue: one more showing costs the next one of the same arm 0.30 (0.28 … 0.32) loss; ...
+    """
+
+    outcome: str
+    per_showing: Estimate
+    arms: dict[str, Estimate]
+    pairs: dict[tuple[str, str], Estimate]
+    lost: Estimate
+    share: Estimate
+    half_gone: str
+    spread: float
+    confidence: float
+
+    @property
+    def direction(self) -> str:
+        """Return "fatigue", "boost", "mixed", "negligible" or "unclear"."""
+        if max(abs(self.share.low), abs(self.share.high)) < NEGLIGIBLE:
+            return "negligible"
+        singles = {estimate.sign for estimate in (*self.arms.values(), *self.pairs.values())} - {0}
+        sign = (
+            self.lost.sign or self.per_showing.sign or (singles.pop() if len(singles) == 1 else 0)
+        )
+        if sign:
+            return "fatigue" if sign > 0 else "boost"
+        return "mixed" if singles else "unclear"
+
+    def headline(self) -> str:
+        """Say direction, size and duration in one sentence."""
+        if self.direction == "negligible":
+            return (
+                f"negligible: influence moves {_percent(self.share)} of all {self.outcome}, less "
+                f"than {100 * NEGLIGIBLE:.0f} %"
+            )
+        if self.direction == "unclear":
+            return (
+                f"unclear: influence takes {_percent(self.share)} of {self.outcome}, which may be "
+                "nothing"
+            )
+        verb, size = ("costs", self.per_showing)
+        if self.per_showing.value < 0.0:
+            verb, size = "gives", self.per_showing.scale(-1.0)
+        taken, share = ("takes", self.share)
+        if self.share.value < 0.0:
+            taken, share = "adds", self.share.scale(-1.0)
+        return (
+            f"{self.direction}: one more showing {verb} the next one of the same arm {size} "
+            f"{self.outcome}; {self.half_gone}; in all, influence {taken} {_percent(share)} of "
+            f"{self.outcome}"
+        )
+
+    def users_needed(self, gain: float, power: float = 0.8, level: float = 0.05) -> int:
+        """Return how many instances each side of an A/B test needs to see a gain per event.
+
+        Instances of this log's length, half of them each side.
+
+        Examples
+        --------
+        >>> import influential_bandits as ib
+        >>> log = ib.data.synthetic_log(300, 60, 2, spread=0.5, seed=0)
+        >>> model = ib.InfluenceModel("symmetric", memory=0.8, pooling="full").fit(log)
+        >>> ib.measure_impact(model, log).users_needed(0.05)
+        897
+        """
+        if not (is_real(gain) and gain > 0.0):
+            raise InvalidInput(f"gain must be a number above 0, got {abbreviate(gain)}")
+        normal = optional_module("scipy.stats").norm
+        reach = float(normal.isf(level / 2.0) + normal.ppf(power))
+        return math.ceil(2.0 * (reach * self.spread / gain) ** 2)
+
+    def __repr__(self) -> str:
+        """Say the headline."""
+        return f"Impact({self.headline()!r})"
+
+    def __str__(self) -> str:
+        """Say the headline, the arms and the pairs that are clear."""
+        lines = [self.headline()]
+        clear = sorted(
+            ((name, found) for name, found in self.arms.items() if found.sign),
+            key=lambda pair: -abs(pair[1].value),
+        )
+        lines += [f"  {name} on itself: {found}" for name, found in clear[:SHOWN]]
+        others = sorted(
+            ((names, found) for names, found in self.pairs.items() if found.sign),
+            key=lambda pair: -abs(pair[1].value),
+        )
+        lines += [f"  {a} and {b}: {found}" for (a, b), found in others[:SHOWN]]
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as plain numbers, lists and texts."""
+        return {
+            "outcome": self.outcome,
+            "direction": self.direction,
+            "headline": self.headline(),
+            "per_showing": dataclasses.asdict(self.per_showing),
+            "lost_per_event": dataclasses.asdict(self.lost),
+            "share": dataclasses.asdict(self.share),
+            "half_gone": self.half_gone,
+            "arms": {name: dataclasses.asdict(found) for name, found in self.arms.items()},
+            "pairs": [
+                {"arm": a, "other": b, **dataclasses.asdict(found)}
+                for (a, b), found in self.pairs.items()
+            ],
+        }
+
+
+def measure_impact(model: InfluenceModel, log: EventLog, *, confidence: float = 0.95) -> Impact:
+    """Return what influence costs by a pooled model, on the events of a log.
+
+    Parameters
+    ----------
+    model : InfluenceModel
+        Fitted with ``pooling="full"`` or ``"partial"``; "symmetric" rather than "psd", which has no
+        arm that is liked better again and again.
+    log : EventLog
+        The log as it was read; the model may have been fitted to the adjusted one.
+    confidence : float
+        Of the intervals.
+
+    Returns
+    -------
+    Impact
+
+    Examples
+    --------
+    >>> import influential_bandits as ib
+    >>> log = ib.data.synthetic_log(200, 60, 2, initial_loss=1, memory=0.8, seed=0)
+    >>> model = ib.InfluenceModel("symmetric", memory=0.8, pooling="full").fit(log)
+    >>> measure_impact(model, log).share.low < 0 < measure_impact(model, log).share.high
+    True
+    """
+    log = require_log(log)
+    require_fitted(model)
+    if not isinstance(model, InfluenceModel) or model.pooling == "none":
+        raise NotApplicable("an impact is that of a pooled InfluenceModel; fit one with pooling")
+    if log.arm_names != model.arm_names_:
+        raise InvalidInput(
+            f"log must have the arms of the model, {', '.join(model.arm_names_[:5])}, got {log!r}"
+        )
+    design = model.design_
+    theta, covariance = model.population_, model.population_covariance_
+    normal = optional_module("scipy.stats").norm
+
+    def estimate(weights: Floats, several: int = 1) -> Estimate:
+        value = float(weights @ theta)
+        wide = float(normal.isf((1.0 - confidence) / (2.0 * several)))
+        width = wide * math.sqrt(max(float(weights @ covariance @ weights), 0.0))
+        return Estimate(value, value - width, value + width)
+
+    entries = interaction_entries(design.kind, design.n_arms)
+    names = model.arm_names_
+    shares = arm_sums(log, log.n_arms).shares
+    units = np.eye(design.size)
+    typical, arms, pairs = np.zeros(design.size), {}, {}
+    for n, (i, j) in enumerate(entries):
+        spot = design.start + n
+        if i == j:
+            typical[spot] = shares[i]
+            arms[names[i]] = estimate(units[spot], len(entries))
+        else:
+            pairs[names[j], names[i]] = estimate(units[spot], len(entries))
+    lost = np.zeros(design.size)
+    lost[design.start :] = mean_regressors(design, event_columns(log), design.size)[design.start :]
+    outcome, level = _outcome(log)
+    cost = estimate(lost)
+    whole = level if outcome == "loss" else max(level + cost.value, level)
+    lengths = np.maximum(log.lengths, 1)
+    owner = np.repeat(np.arange(log.n_instances), log.lengths)
+    means = np.bincount(owner, log.loss, log.n_instances) / lengths
+    return Impact(
+        outcome,
+        estimate(typical),
+        arms,
+        pairs,
+        cost,
+        cost.scale(1.0 / whole if whole > 0.0 else 0.0),
+        _half_gone(design),
+        float(means[log.lengths > 0].std()),
+        confidence,
+    )
+
+
+def _outcome(log: EventLog) -> tuple[str, float]:
+    """Return what the log's losses are made of, and its mean size."""
+    conversion = str(log.about.get("conversion", ""))
+    mean = float(log.loss.mean())
+    if conversion.startswith("loss = −"):
+        reward = conversion.removeprefix("loss = −")
+        return reward if reward.endswith("s") else f"{reward}s", -mean
+    if " − " in conversion:
+        best, rating = conversion.removeprefix("loss = ").split(" − ", 1)
+        return f"points of {rating}", float(best) - mean
+    return "loss", float(np.abs(log.loss).mean())
+
+
+def _half_gone(design: Design) -> str:
+    if design.half_life >= 2.0 * DAY:
+        return f"half of it is gone after {design.half_life / DAY:.3g} days"
+    if design.half_life > 0.0:
+        return f"half of it is gone after {design.half_life / 3600.0:.3g} hours"
+    if design.memory == 1.0:
+        return "it does not fade"
+    return f"half of it is gone after {math.log(0.5) / math.log(design.memory):.2g} events"
+
+
+def _percent(share: Estimate) -> str:
+    return str(share.scale(100.0)).replace(" (", " % (", 1)
+
+
+@kernel
+def mean_regressors(design: Design, events: Events, size: int) -> Floats:
+    """Return the mean of all regressors over all events, (size,)."""
+    out = np.zeros(size)
+    counts, dense = np.zeros(design.n_arms), np.zeros(size)
+    index, value = np.empty(size + 2, np.int64), np.empty(size + 2)
+    for u in range(events.offsets.size - 1):
+        counts[:] = 0.0
+        level, first = 0.0, events.offsets[u]
+        for n in range(first, events.offsets[u + 1]):
+            fade_counts(design, events, n, first, counts)
+            used = regressors(design, events, n, counts, level, index, value, dense)
+            for a in range(used):
+                out[index[a]] += value[a] / events.item.size
+            level = take_event(design, events, n, counts, level)
+    return out

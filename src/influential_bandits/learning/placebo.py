@@ -1,0 +1,166 @@
+"""Placebo checks: what cannot be influence, put in the place of influence.
+
+If arms that come later, or that somebody else met, say as much about a loss as the arms met before
+it, then something moves choices and losses together, and no test of influence can be trusted.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from influential_bandits.learning.exposures import (
+    Regressors,
+    find_partner_exposures,
+    find_self_exposures,
+    without_pairs,
+)
+from influential_bandits.learning.score_regression import (
+    EventPasses,
+    ScoreRegression,
+    find_p_value,
+)
+from influential_bandits.learning.statistics.design import Events
+from influential_bandits.numerics.arrays import Floats, Ints
+
+__all__ = ["Placebo", "check_placebos", "find_later_exposures"]
+
+PASSES = 8  # over all events
+SAME_DIRECTION = 0.2  # of the influence seen: what a placebo must explain to speak against it
+
+
+@dataclasses.dataclass(frozen=True)
+class Placebo:
+    """One check: arms that cannot have acted on a loss, tested as if they had.
+
+    Examples
+    --------
+    >>> found = Placebo("arms met later", 0.001, 0.6, True, "something moves both")
+    >>> print(found)
+    arms met later: p = 0.001, 60 % of what past arms show; something moves both
+    """
+
+    name: str
+    p_value: float
+    share: float  # of what past arms show, 0 if they point elsewhere
+    fires: bool
+    meaning: str
+
+    def __str__(self) -> str:
+        """Say it in a line."""
+        line = (
+            f"{self.name}: p = {self.p_value:.2g}, {100 * self.share:.0f} % of what past arms show"
+        )
+        return f"{line}; {self.meaning}" if self.fires else line
+
+
+def check_placebos(
+    x: Regressors, passes: EventPasses, signs: Floats, level: float
+) -> tuple[Placebo, ...]:
+    """Return the checks that the log allows, for the memory of these regressors."""
+    widest = int(np.diff(x.events.members).max())
+    own = find_self_exposures(x.design, x.popularity, x.events, widest)
+    shown = _regress(x._replace(design=without_pairs(x.design), placebo=own), passes)
+    found = [
+        _check(
+            "arms met later",
+            x._replace(placebo=find_later_exposures(x, widest)),
+            passes,
+            signs,
+            level,
+            shown,
+            "something moves choices and losses together, such as the interest of a session, or "
+            "later choices follow losses",
+        )
+    ]
+    if len(x.events.time):
+        partner = _choose_partners(x.events, passes.units.order)
+        others = find_partner_exposures(x.design, x.popularity, x.events, partner, widest)
+        found.append(
+            _check(
+                "arms that others met at the same times",
+                x._replace(placebo=others),
+                passes,
+                signs,
+                level,
+                shown,
+                "something common to all instances moves choices and losses, such as the calendar",
+            )
+        )
+    return tuple(found)
+
+
+def _regress(x: Regressors, passes: EventPasses) -> ScoreRegression:
+    return ScoreRegression(x, passes, x.design.size)
+
+
+def _check(
+    name: str,
+    x: Regressors,
+    passes: EventPasses,
+    signs: Floats,
+    level: float,
+    shown: ScoreRegression,
+    meaning: str,
+) -> Placebo:
+    regression = _regress(x, passes)
+    if not regression.tested.any():
+        return Placebo(name, 1.0, 0.0, False, meaning)
+    observed, flipped = regression.squared_sums(signs)
+    p = find_p_value(observed.sum(keepdims=True), flipped.sum(1, keepdims=True))
+    share = _share(regression, shown)
+    return Placebo(name, p, share, p <= level and share >= SAME_DIRECTION, meaning)
+
+
+def _share(regression: ScoreRegression, shown: ScoreRegression) -> float:
+    """Return how much of what past arms show the placebo shows too, in the same direction."""
+    both = np.intersect1d(
+        regression.usable[regression.tested], shown.usable[shown.tested], assume_unique=True
+    )
+    if not len(both):
+        return 0.0
+    placebo, past = (
+        each.estimate()[np.searchsorted(each.usable[each.tested], both)]
+        for each in (regression, shown)
+    )
+    weight = np.diag(shown.gram)[np.searchsorted(shown.usable, both)]
+    return max(0.0, float((weight * placebo * past).sum() / (weight * past**2).sum()))
+
+
+def find_later_exposures(x: Regressors, widest: int) -> Floats:
+    """Return exposures to the arms after each event: those of histories that run backwards."""
+    events = x.events
+    backwards = _reverse(events.offsets)
+    time = -events.time[backwards] if len(events.time) else events.time
+    turned = events._replace(
+        item=_read_only(events.item[backwards]),
+        loss=_read_only(events.loss[backwards]),
+        time=_read_only(time),
+    )
+    return find_self_exposures(x.design, x.popularity, turned, widest)[backwards]
+
+
+def _read_only(column: Any) -> Any:
+    """Return the column, not to be written to, as compiled code has it from the log."""
+    column.flags.writeable = False
+    return column
+
+
+def _reverse(offsets: Ints) -> Ints:
+    """Return the numbers of events with every history backwards; its own inverse."""
+    lengths = np.diff(offsets)
+    ends = np.repeat(offsets[1:] - 1, lengths)
+    return ends - (np.arange(int(offsets[-1])) - np.repeat(offsets[:-1], lengths))
+
+
+def _choose_partners(events: Events, order: Ints) -> Ints:
+    """Return for every instance another one that was there at about the same time, or −1."""
+    partner = np.full(len(events.offsets) - 1, -1)
+    start = events.time[events.offsets[order]]
+    by_time = order[np.argsort(start, kind="stable")]
+    if len(by_time) > 1:
+        partner[by_time[:-1]] = by_time[1:]
+        partner[by_time[-1]] = by_time[-2]
+    return partner

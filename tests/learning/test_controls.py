@@ -1,0 +1,127 @@
+"""Controls: what they take out, what they leave alone, and what they refuse."""
+
+import numpy as np
+import pytest
+
+import influential_bandits as ib
+from influential_bandits.datasets.click_events import ClickWorld, draw_click_events
+from influential_bandits.errors import InvalidInput
+from influential_bandits.learning import controls
+from influential_bandits.learning.controls import build_controls, list_controls, place_in_session
+from influential_bandits.logs.log import EventLog
+
+DAY, HOUR = 86400.0, 3600.0
+
+
+def read(events, **more):
+    names = {"instance": "user", "arm": "arm", "time": "time", "reward": "click"}
+    return ib.read_log(events, **names, **more)
+
+
+@pytest.fixture(scope="module")
+def log():
+    events = draw_click_events(120, 40, 3, ClickWorld(best_items_first=0.7), seed=1)
+    return read(events, item="item", controls=("position",))
+
+
+def test_a_log_offers_what_it_has(log):
+    assert list_controls(log) == ("trend", "hour", "weekday", "position", "item")
+    plain = EventLog(["u", "u"], ["a", "b"], [0.0, 1.0])
+    assert list_controls(plain) == ()
+    several = ib.data.synthetic_log(5, 40, 2, gap=60.0)
+    assert "hour" not in list_controls(several)  # an afternoon has no daily rhythm
+
+
+def test_effects_of_an_event_sum_to_one_for_each_control(log):
+    columns = build_controls(log, ("trend", "hour", "weekday"))
+    assert columns.basis.shape == (len(log), 5)
+    np.testing.assert_allclose(columns.value.sum(1), 3.0)
+    assert columns.basis.max() < columns.n_bases == 8 + 12 + 7
+    assert columns.size(3) == 3 * 27
+
+
+def test_hats_are_linear_in_between():
+    basis, value, size = controls._hats(np.array([0.0, 1.0, 2.0, 4.0, 4.0]), 3)
+    assert size == 3  # knots at 0, 2 and 4
+    assert (basis[1].tolist(), value[1].tolist()) == ([0, 1], [0.5, 0.5])
+    assert value[3, 1] == 1.0
+    assert controls._hats(np.zeros(4), 5)[1].tolist() == [[0.0]] * 4  # nothing to explain
+
+
+def test_the_day_has_no_seam():
+    basis, value, size = controls._daily_hats(np.array([0.0, DAY - HOUR, DAY / 2]), 12)
+    assert size == 12
+    assert (basis[1].tolist(), value[1].tolist()) == ([11, 0], [0.5, 0.5])
+    assert (basis[2][0], value[2][0]) == (6, 1.0)
+
+
+def test_sessions_end_after_half_an_hour():
+    log = EventLog(["u"] * 4 + ["v"] * 2, ["a"] * 6, np.zeros(6), [0, 60, 1900, 1960, 1970, 1980])
+    assert place_in_session(log).tolist() == [1, 2, 1, 2, 1, 2]
+
+
+def test_qualities_are_learned_from_other_instances(log):
+    codes = log.controls["item"].values
+    owner = np.repeat(np.arange(log.n_instances), log.lengths)
+    left = np.random.default_rng(0).normal(size=len(log)) + 0.5 * (codes % 7)
+    quality, times = controls._qualities(owner, codes, left)
+    ratio = None
+    for n in range(0, len(log), 97):
+        others = (codes == codes[n]) & (owner != owner[n])
+        assert times[n] == pytest.approx(np.log1p(others.sum()))
+        weight = left[others].sum() / quality[n] - others.sum()  # noise over variance of items
+        ratio = weight if ratio is None else ratio
+        assert weight == pytest.approx(ratio, rel=1e-6)
+    assert ratio > 0.0
+
+
+def test_planted_effects_of_the_hour_are_taken_out():
+    rng = np.random.default_rng(0)
+    size = 20_000
+    time = rng.uniform(0.0, 30 * DAY, size)
+    arm = rng.integers(0, 2, size)
+    planted = np.where(arm == 0, 1.0, -1.0) * np.cos(2.0 * np.pi * time / DAY)
+    log = EventLog(rng.integers(0, 200, size), arm, planted + rng.normal(size=size), time)
+    adjusted = ib.adjust_losses(log, ["hour"])
+    assert adjusted.about["adjusted_for"] == "hour"
+    wave = np.where(adjusted.arm == 0, 1.0, -1.0) * np.cos(2.0 * np.pi * adjusted.time / DAY)
+    # The slope of what is left: a standard error is √(2/20,000) = 0.01, and hats miss some 1 %.
+    assert abs(np.polyfit(wave, adjusted.loss, 1)[0]) < 0.05
+    assert adjusted.loss.mean() == pytest.approx(log.loss.mean())
+
+
+def test_items_that_come_first_because_they_are_good_are_taken_out(log):
+    raw = np.polyfit(place_in_session(log), log.loss, 1)[0]
+    adjusted = ib.adjust_losses(log, ["item"])
+    assert np.corrcoef(adjusted.loss, log.loss)[0, 1] < 1.0
+    assert adjusted.loss.var() < log.loss.var()
+    assert np.isfinite(raw)
+
+
+def test_own_columns_are_numbers_groups_or_judged_by_others(log):
+    few = build_controls(log, ("position",))
+    assert few.n_bases >= 2
+    many = build_controls(log, ("item",))
+    assert (many.n_bases, many.shared.shape[1], len(many.absorbed)) == (0, 2, 0)
+    absorbed = build_controls(log, ("item",), absorb=True)
+    assert (absorbed.shared.shape[1], len(absorbed.absorbed)) == (0, len(log))
+    times = np.bincount(log.controls["item"].values)[log.controls["item"].values]
+    assert ((absorbed.absorbed < 0) == (times == 1)).all()
+
+
+def test_nothing_to_control_for_changes_nothing(log):
+    assert ib.adjust_losses(log, ()) is log
+
+
+@pytest.mark.parametrize(
+    ("names", "mention"),
+    [(["weather"], "weather"), ("hour", "list of names"), (["item"], "finer than arms")],
+)
+def test_controls_that_a_log_does_not_have_are_refused(names, mention, refused):
+    with refused(InvalidInput, mention):
+        ib.adjust_losses(ib.data.synthetic_log(5, 10, 2), names)
+
+
+def test_the_calendar_needs_times(refused):
+    with refused(InvalidInput, "'trend'", "times"):
+        ib.adjust_losses(EventLog(["u", "u"], ["a", "b"], [0.0, 1.0]), ["trend"])
