@@ -548,6 +548,7 @@ def test_an_edited_policy_is_played_again(own_policy, several, tmp_path):
     assert len(set((tmp_path / "out" / "runs" / "pieces").iterdir())) == 2 * len(kept)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("policy", "mention"),
     [

@@ -82,6 +82,7 @@ for policy in (
 """
 
 
+@pytest.mark.long
 def test_no_policy_reads_or_writes_beyond_its_state():
     """Compiled code does not look at indices; the interpreter finds those beyond the end."""
     done = subprocess.run(

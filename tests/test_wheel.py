@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from packaging.markers import Marker
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parent.parent
 SCRIPTS = "Scripts" if os.name == "nt" else "bin"
 
@@ -140,7 +142,6 @@ def test_names_can_be_looked_at_and_imported_with_a_star(environment, tmp_path):
     assert "pip install gymnasium" in why
 
 
-@pytest.mark.long
 def test_the_default_install_lists_reproduces_and_compares(environment, tmp_path):
     command = environment / SCRIPTS / "influential-bandits"
     assert "figure-1b" in output(command, "studies", cwd=tmp_path)

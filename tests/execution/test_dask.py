@@ -145,6 +145,7 @@ def test_workers_of_this_computer_that_nobody_restarts_are_started_again():
 INSTANCES = [ib.random_instance(3, seed) for seed in range(3)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("policy", "more"),
     [
@@ -152,9 +153,7 @@ INSTANCES = [ib.random_instance(3, seed) for seed in range(3)]
         (ib.LCB(), {"record": "choices"}),
         (ib.EpsilonGreedy(), {"seeds": range(5), "record": "choices"}),
         (ib.FrankWolfeOracle(), {}),
-        pytest.param(
-            ib.InfluentialLCB(), {"scenario": ib.Scenario(delay=5)}, marks=pytest.mark.long
-        ),
+        (ib.InfluentialLCB(), {"scenario": ib.Scenario(delay=5)}),
     ],
     ids=["lanes", "choices", "random policy", "oracle", "scenario"],
 )

@@ -175,6 +175,7 @@ def test_a_world_is_learned_from_a_release(monkeypatch, tmp_path):
 # --- playing ---
 
 
+@pytest.mark.long
 def test_policies_meet_the_same_instances_and_the_same_noise(played):
     out, _ = played
     rows = table(out, "random-3")
@@ -423,6 +424,7 @@ def test_an_interrupted_run_goes_on_and_ends_with_the_same_bytes(played, tmp_pat
             np.testing.assert_array_equal(values, other[name])
 
 
+@pytest.mark.long
 def test_what_was_played_is_not_played_again(tmp_path, monkeypatch):
     def again(policies, **more):
         return play(tmp_path, policies, ["random-3"], more.pop("horizons", [30, 100]), **more)

@@ -111,6 +111,7 @@ def test_a_scheduler_that_goes_away_keeps_what_is_finished_and_the_same_command_
     same_bits(out, here)
 
 
+@pytest.mark.long
 def test_a_bad_instance_is_named_in_the_end_and_does_not_lose_the_others(cluster, tmp_path):
     cluster.add_worker()
     files = tmp_path / "instances"

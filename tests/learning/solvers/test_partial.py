@@ -293,6 +293,7 @@ def is_sound(model, log):
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", EVERY)
 @pytest.mark.parametrize(("instances", "events", "arms"), TINY)
 def test_tiny_logs_are_fitted(instances, events, arms, kind):

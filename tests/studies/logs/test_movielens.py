@@ -11,6 +11,8 @@ import influential_bandits as ib
 from influential_bandits.errors import InfluentialBanditsError, InvalidInput
 from influential_bandits.studies.logs.movielens import _threshold, study_movielens
 
+pytestmark = pytest.mark.long
+
 GENRES = ("Action", "Comedy", "Drama", "Horror")
 SECTIONS = [
     "log",
@@ -267,7 +269,6 @@ def real(request, tmp_path_factory):
     return KNOWN[request.param], out, sections
 
 
-@pytest.mark.long
 def test_real_logs_and_settings_are_the_known_ones(real):
     known, _, sections = real
     found = by_claim(sections)
@@ -278,7 +279,6 @@ def test_real_logs_and_settings_are_the_known_ones(real):
         assert {key: settings[name][key] for key in values} == values
 
 
-@pytest.mark.long
 def test_real_errors_of_the_papers_comparison_are_the_known_ones(real):
     """Means and symmetric fits are linear algebra; the cone's optimum has a gap of 1e-9."""
     known, _, sections = real
@@ -290,7 +290,6 @@ def test_real_errors_of_the_papers_comparison_are_the_known_ones(real):
             assert found[part][claim.format(name)].ours == pytest.approx(value, rel=close), name
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", ["ladder", "ladder-random-genre"])
 def test_real_ladders_are_the_known_ones(name, real):
     known, _, sections = real
@@ -303,7 +302,6 @@ def test_real_ladders_are_the_known_ones(name, real):
             assert found[claim].ours == pytest.approx(value, abs=1e-3), claim
 
 
-@pytest.mark.long
 def test_most_of_what_looks_like_influence_is_the_order_of_films(real):
     _, _, sections = real
     found = by_claim(sections)
@@ -315,7 +313,6 @@ def test_most_of_what_looks_like_influence_is_the_order_of_films(real):
     assert found["ladder-item-quality"][over].ours < found["ladder"][over].ours
 
 
-@pytest.mark.long
 def test_real_results_are_complete(real):
     _, out, sections = real
     assert [part.name for part in sections] == SECTIONS
