@@ -36,8 +36,8 @@ NEEDED |= {"horizon": 20, "blocks": 1, "support": 2, "strength": 0.3, "low": 10,
 NEEDED |= {"horizons": [10, 100], "values": [1.0, 2.0], "counts": [1, 2, 3], "arm": 1, "loss": 0.5}
 NEEDED |= {"interaction": WORLD.interaction, "initial_loss": [0.5, 0.4, 0.6], "events": 5}
 OWN = {  # where the same name means something else
-    "synthetic_log": {"instances": 3, "events": 5},
-    "synthetic_parts": {"instances": 3, "events": 5},
+    "synthetic_log": {"n_instances": 3, "events": 5},
+    "synthetic_parts": {"n_instances": 3, "events": 5},
     "fading_lower_bound": {"instance": ib.Instance(WORLD.interaction, [0.5, 0.4, 0.6], memory=0.9)},
     "influence_test": {"permutations": 19},
     "EventLog.last": {"share": 0.5},

@@ -5,7 +5,7 @@ from sys import float_info
 import numpy as np
 
 import influential_bandits as ib
-from hostile.agents import ARMS, POLICIES, WORLD, policy_named, require_same, told
+from hostile.agents import ARMS, POLICIES, WORLD, policy_named, privileges, require_same
 from hostile.judging import LOST, OTHER, demand, prepared, tell
 from influential_bandits.errors import InfluentialBanditsError
 
@@ -35,7 +35,7 @@ def _play_agent(draw, home, policy):
             lambda: size if draw.random() < 0.1 else draw.gauss(0.5, 0.3),
         )
     )
-    agent = ib.Agent(policy, ARMS, **told(policy))
+    agent = ib.Agent(policy, ARMS, **privileges(policy))
     tell(f"{type(policy).__name__}: losses of about {size:g}")
     refused = None
     for _ in range(60):

@@ -220,7 +220,7 @@ def _test(
     common, common_half_life = _test_common(x, clocks, passes, signs) if clocks else (None, None)
     tests = _score_tests(x, found, signs, common)
     effect = _effect(regression, signs, confidence)
-    pairs, matrix, measured = _pairs(x, regression, signs, confidence, log.arm_names, scale)
+    pairs, matrix, measured = _pairs(x, found, best, signs, confidence, log.arm_names, scale)
     checks: tuple[Placebo, ...] = ()
     if placebo:
         checks = check_placebos(_fade(x, fading), passes, signs, 1.0 - confidence)
@@ -512,7 +512,8 @@ def _effect(
 
 def _pairs(
     x: Regressors,
-    regression: ScoreRegression,
+    found: list[ScoreRegression],
+    best: int,
     signs: Floats,
     confidence: float,
     names: tuple[str, ...],
@@ -520,20 +521,28 @@ def _pairs(
 ) -> tuple[tuple[PairEstimate, ...], Floats, npt.NDArray[np.bool_]]:
     """Return the estimates of all pairs that were tested, the matrix, and where it was measured.
 
-    An estimate is the sum of one contribution for each unit, and t its ratio to their root sum of
-    squares, which no flip changes. Residuals around the estimate would do for errors as well, but a
-    few units that decide about a rare pair fit it too closely.
+    Estimates are those of the best memory; p-values and intervals account for all pairs of all
+    memories. An estimate is the sum of one contribution for each unit, and t its ratio to their
+    root sum of squares, which no flip changes. Residuals around the estimate would do for errors as
+    well, but a few units that decide about a rare pair fit it too closely.
     """
-    arms = x.design.n_arms
+    arms, regression = x.design.n_arms, found[best]
+    contributions = [_contribute(each, arms) for each in found]
+    parts = contributions[best]
     labels = _entries(regression, arms)
-    parts = regression.scores @ regression.even_inverse() @ _centring(labels, arms).T
     estimate, units = parts.sum(0), len(parts)
     spread = np.sqrt((parts**2).sum(0))
     tested = regression.tested & (spread > 0.0)
     if not tested.any():
         raise NotApplicable(NO_PAIR)
     t = np.abs(estimate[tested]) / spread[tested]
-    largest = np.abs(signs @ (parts[:, tested] / spread[tested])).max(1)
+    largest = np.max(
+        [
+            _largest_flipped(each, regressed.tested, signs)
+            for each, regressed in zip(contributions, found, strict=True)
+        ],
+        axis=0,
+    )
     reached = (largest[:, None] >= t * (1.0 - NEGLIGIBLE)).sum(0)
     # Contributions around their mean are what errors are made of; the quantile of t around zero
     # becomes that of t around the mean, so that intervals and p-values agree.
@@ -541,7 +550,7 @@ def _pairs(
     error = np.sqrt(np.maximum(spread**2 - estimate**2 / units, 0.0))[tested]
     estimate = scale * estimate
     width = scale * math.sqrt(limit / (1.0 - limit / units)) * error
-    found = [
+    estimates = [
         PairEstimate(names[j], names[i], value, value - half, value + half, p)
         for (i, j), value, half, p in zip(
             labels[tested].tolist(),
@@ -556,7 +565,23 @@ def _pairs(
     everything[1, regression.usable[tested]] = 1.0
     matrix, measured = as_matrix(SYMMETRIC, arms, everything)
     by_clarity = np.argsort(-t, kind="stable")
-    return tuple(found[n] for n in by_clarity), matrix, measured > 0.0
+    return tuple(estimates[n] for n in by_clarity), matrix, measured > 0.0
+
+
+def _contribute(regression: ScoreRegression, arms: int) -> Floats:
+    """Return what each unit contributes to the estimate of each pair, (units, pairs)."""
+    centred = _centring(_entries(regression, arms), arms)
+    return regression.scores @ regression.even_inverse() @ centred.T
+
+
+def _largest_flipped(parts: Floats, tested: npt.NDArray[np.bool_], signs: Floats) -> Floats:
+    """Return the largest |t| of any tested pair for every flip, (flips,)."""
+    spread = np.sqrt((parts**2).sum(0))
+    kept = tested & (spread > 0.0)
+    if not kept.any():
+        return np.zeros(len(signs))
+    largest: Floats = np.abs(signs @ (parts[:, kept] / spread[kept])).max(1)
+    return largest
 
 
 def _centring(labels: Ints, arms: int) -> Floats:

@@ -243,10 +243,14 @@ def _settings(model: LossModel, log: Any) -> dict[str, Any]:
 def _about(
     log: Any, model: LossModel, scan: LogScan, failed: dict[int, str], execution: Execution
 ) -> dict[str, Any]:
-    """Return what a plan needs beside the model: of the sample, but for the mix."""
+    """Return what a plan needs beside the model: of the sample, but for the mix.
+
+    The sample is here, and so are the fits of its halves: a cluster that dies need not begin anew.
+    """
+    here = execution if isinstance(execution, LocalExecution) else None
     about = {
         "log": {key: value for key, value in log.about.items() if isinstance(value, PLAIN)},
-        **describe_support(model, scan.sample, execution),
+        **describe_support(model, scan.sample, here),
         "logged_mix": scan.sums.shares.tolist(),
         "instances": FOLDER,
     }

@@ -27,7 +27,7 @@ from influential_bandits.numerics.arrays import Floats, Ints
 
 __all__ = ["Placebo", "check_placebos", "find_later_exposures"]
 
-PASSES = 8  # over all events
+PASSES = 6  # over all events
 SAME_DIRECTION = 0.2  # of the influence seen: what a placebo must explain to speak against it
 
 
@@ -50,10 +50,10 @@ class Placebo:
 
     def __str__(self) -> str:
         """Say it in a line."""
-        line = (
-            f"{self.name}: p = {self.p_value:.2g}, {100 * self.share:.0f} % of what past arms show"
-        )
-        return f"{line}; {self.meaning}" if self.fires else line
+        line = f"{self.name}: p = {self.p_value:.2g}"
+        if not self.fires:
+            return line
+        return f"{line}, {100 * self.share:.0f} % of what past arms show; {self.meaning}"
 
 
 def check_placebos(
