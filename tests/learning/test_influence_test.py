@@ -510,7 +510,7 @@ def test_placebos_fire_where_interest_moves_choices_and_clicks_and_not_for_fatig
 
 def test_intervals_and_p_values_of_pairs_agree():
     log = synthetic_log(100, 60, 5, interaction=planted_interaction(5, 0.2, 2), seed=3, **HARD)
-    found = influence_test(log, permutations=199)
+    found = influence_test(log, memory=0.8, permutations=199)
     clear = [pair.p_adjusted <= LEVEL for pair in found.pairs]
     assert clear == [not pair.low <= 0.0 <= pair.high for pair in found.pairs]
     assert any(clear)

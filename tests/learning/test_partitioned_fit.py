@@ -506,7 +506,7 @@ class Dying(ib.LocalExecution):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("pooling", "results"), [("full", 60), ("partial", 45)])
+@pytest.mark.parametrize(("pooling", "results"), [("full", 25), ("partial", 20)])
 def test_a_fit_whose_cluster_dies_again_and_again_comes_to_its_end(
     pooling, results, opened, tmp_path
 ):

@@ -42,6 +42,7 @@ from influential_bandits.learning.statistics.design import interaction_entries
 from influential_bandits.learning.statistics.log_scan import LogScan, draw_instances, scan_log
 from influential_bandits.learning.statistics.reduction import (
     load_part,
+    local_threads,
     name_part,
     single_threaded_algebra,
     tree_sum,
@@ -247,10 +248,9 @@ def _about(
 
     The sample is here, and so are the fits of its halves: a cluster that dies need not begin anew.
     """
-    here = execution if isinstance(execution, LocalExecution) else None
     about = {
         "log": {key: value for key, value in log.about.items() if isinstance(value, PLAIN)},
-        **describe_support(model, scan.sample, here),
+        **describe_support(model, scan.sample, local_threads(execution)),
         "logged_mix": scan.sums.shares.tolist(),
         "instances": FOLDER,
     }
