@@ -506,7 +506,7 @@ class Dying(ib.LocalExecution):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("pooling", "results"), [("full", 25), ("partial", 20)])
+@pytest.mark.parametrize(("pooling", "results"), [("full", 46), ("partial", 10)])
 def test_a_fit_whose_cluster_dies_again_and_again_comes_to_its_end(
     pooling, results, opened, tmp_path
 ):
@@ -524,7 +524,7 @@ def test_a_fit_whose_cluster_dies_again_and_again_comes_to_its_end(
             assert deaths < 20
             assert not there.exists()
     assert deaths >= 1, "nothing died"
-    assert bits(found.model) == bits(expected.model)
+    assert bits(found[0]) == bits(expected[0])
     assert there.read_text() == here.read_text()
     assert pieces_of(there) == pieces_of(here)
     assert sorted(path.name for path in there.parent.iterdir()) == ["instances", "model.json"]
