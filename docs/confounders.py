@@ -56,7 +56,7 @@ def judge(settings: dict[str, float], controlled: bool, seed: int) -> list[float
 def estimate(settings: dict[str, float], seed: int) -> list[float]:
     """Return the true share lost, the estimated one, and whether its interval holds the truth."""
     log, lost = draw(settings, seed)
-    fading = {"half_life": settings.get("half_life"), "memory": 0.8}
+    fading = {"half_life": 2.0} if "half_life" in settings else {"memory": 0.8}
     model = ib.InfluenceModel("symmetric", drift=True, pooling="full", **fading)
     share = ib.measure_impact(model.fit(ib.adjust_losses(log), execution=1), log).share
     return [lost, share.value, share.low <= lost <= share.high]

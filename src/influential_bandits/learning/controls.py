@@ -54,7 +54,7 @@ def list_controls(log: EventLog) -> tuple[str, ...]:
     --------
     >>> import influential_bandits as ib
     >>> list_controls(ib.data.synthetic_log(20, 30, 3))
-    ('trend', 'hour', 'weekday')
+    ('trend', 'hour', 'weekday', 'position')
     """
     found = []
     if log.time is not None and len(log):

@@ -97,7 +97,7 @@ class Impact:
     ... )
     >>> model = ib.InfluenceModel("symmetric", memory=0.8, pooling="full").fit(log)
     >>> print(ib.measure_impact(model, log).headline())
-    fatigue: one more showing costs the next one of the same arm 0.30 (0.28 … 0.32) loss; ...
+    fatigue: one more showing costs the next one of the same arm 0.311 (0.294 … 0.329) loss; ...
     """
 
     outcome: str
@@ -158,7 +158,7 @@ class Impact:
         >>> log = ib.data.synthetic_log(300, 60, 2, spread=0.5, seed=0)
         >>> model = ib.InfluenceModel("symmetric", memory=0.8, pooling="full").fit(log)
         >>> ib.measure_impact(model, log).users_needed(0.05)
-        897
+        989
         """
         if not (is_real(gain) and gain > 0.0):
             raise InvalidInput(f"gain must be a number above 0, got {abbreviate(gain)}")

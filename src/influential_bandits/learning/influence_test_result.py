@@ -116,7 +116,7 @@ class InfluenceTest:
     ... )
     >>> found = ib.influence_test(log)
     >>> found.p_value
-    0.001
+    0.002
     >>> print(found.pairs[0].arm, found.pairs[0].other)
     0 0
     """
