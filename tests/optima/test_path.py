@@ -510,6 +510,12 @@ def test_a_sparse_support_beyond_the_limit_is_refused_with_a_sentence():
         OptimalPath(instance, largest_support=4).optimum(10)
 
 
+@pytest.mark.parametrize("given", [0, 2.5, "many"])
+def test_a_largest_support_that_is_no_number_of_arms_is_refused(refused, given):
+    with refused(ib.errors.InvalidInput, "largest_support"):
+        OptimalPath(ib.counterexample(), largest_support=given)
+
+
 def test_a_sparse_path_is_followed_no_further_than_asked():
     losses = np.arange(100_000.0)  # one more arm comes into use about every √(2T) rounds
     many = scipy.sparse.eye_array(100_000)

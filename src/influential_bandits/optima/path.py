@@ -8,7 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import LARGEST_HORIZON, abbreviate, is_real, require_horizon
+from influential_bandits.checks import (
+    LARGEST_HORIZON,
+    abbreviate,
+    is_real,
+    require_horizon,
+    whole_number,
+)
 from influential_bandits.errors import InvalidInput, NotApplicable, NotCertified
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
@@ -121,7 +127,7 @@ class OptimalPath:
                 "ask optimum() for one horizon, which for few arms searches all faces"
             )
         self.instance = instance
-        self._largest_support = largest_support
+        self._largest_support = whole_number("largest_support", largest_support, 1)
         self._segments: dict[int, Segment] = {}
         self._followed = 0.0  # the path is known up to this horizon
         if instance.world.kind != SPARSE:
