@@ -35,9 +35,9 @@ from influential_bandits.numerics.arrays import Floats
 __all__ = ["Plan", "plan"]
 
 COVERAGE = 0.975  # each end of an interval
-# A promise is broken once in so many plans, by chance: with 95 % none of 200 is, as 0.95 = (1 −
-# 1/4000)^200. At the end of a 95 % interval, five of 200 would be.
-BROKEN = 1.0 / 4000.0
+# How often a promise is broken by chance: of 200 plans 0.2 are expected to deliver less, none in 82 %
+# of all cases. At the end of a 95 % interval five of 200 would.
+BROKEN = 1.0 / 1000.0
 # Standard errors beyond which a regressor of a richer model contradicts the model: of three, one is
 # in 120 logs by chance.
 CONTRADICTS = 3.0

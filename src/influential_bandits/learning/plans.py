@@ -44,7 +44,7 @@ class Plan:
         compared with a random order.
     cross_fitted : bool
     promise : float
-        What it gains per round at least: all judges agree on it, and by chance one plan of 4,000
+        What it gains per round at least: all judges agree on it, and by chance one plan of 1,000
         delivers less, so that of 200 plans none is expected to. Nothing is promised if it is not
         positive.
     supported : bool
