@@ -43,10 +43,7 @@ def compare(name: str, size: tuple[int, int], seed: int) -> np.ndarray:
     days = 1.0 if "half_life" in settings else None
     left = 2.0 ** (-1.0 / settings["half_life"]) if days else settings["memory"]
     first = mean + spread * random.standard_normal((NEWCOMERS, ARMS))
-    # An instance meets γ·A in the next round, a log all of A, unless its memory is by the clock.
-    met = left * matrix
-    if not days:
-        met = matrix
+    met = left * matrix if days else matrix  # by the clock, a pull has faded in the next round
     people = [ib.Instance(met, loss, memory=left) for loss in first]
     policies = {
         "warm": ib.ModelLCB(prior=model.prior(days_between_rounds=days)),

@@ -22,6 +22,7 @@ from influential_bandits.learning.plan_evidence import (
     Verdict,
     describe_support,
     follows_taste,
+    may_follow_taste,
     read_halves,
     shrink_forward,
 )
@@ -35,8 +36,8 @@ from influential_bandits.numerics.arrays import Floats
 __all__ = ["Plan", "plan"]
 
 COVERAGE = 0.975  # each end of an interval
-# How often a promise is broken by chance: of 200 plans 0.2 are expected to deliver less, none in 82 %
-# of all cases. At the end of a 95 % interval five of 200 would.
+# How often a promise is broken by chance: of 200 plans 0.2 are expected to deliver less, and with a
+# probability of 82 % none does. At the end of a 95 % interval five of 200 would.
 BROKEN = 1.0 / 1000.0
 # Standard errors beyond which a regressor of a richer model contradicts the model: of three, one is
 # in 120 logs by chance.
@@ -180,6 +181,11 @@ class _Evidence(NamedTuple):
         return int(ratios.argmax()) if ratios.max() > CONTRADICTS else None
 
     @property
+    def perhaps_tasteful(self) -> bool:
+        """Tell whether choices may follow taste, though that is not clear."""
+        return not self.tasteful and may_follow_taste(self.halves)
+
+    @property
     def trusted(self) -> bool:
         """Tell whether others than those who made the plan judged it, and do not disagree."""
         return (
@@ -187,7 +193,7 @@ class _Evidence(NamedTuple):
             and self.pairs_judged
             and all(half.by_model.misfit is not None for half in self.halves)
             and self.fault is None
-            and (bool(self.corrected) or not self.tasteful)
+            and (bool(self.corrected) if self.tasteful else not self.perhaps_tasteful)
         )
 
     def world(self) -> tuple[Floats, Floats]:
@@ -356,6 +362,11 @@ def _doubts(evidence: _Evidence, promise: float, population: bool) -> list[str]:
         out.append(
             "choices in the log follow taste, which a plan that is the same for all gives up"
             + ("; the gain allows for it" if corrected else "")
+        )
+    if evidence.perhaps_tasteful:
+        out.append(
+            "taste is not ruled out as what choices in the log know, so that the plan counts as "
+            "not supported"
         )
     if tasteful and not corrected:
         out.append(
