@@ -308,8 +308,9 @@ def climb(
         trial[:] = choice
         _move(which, trial)
         value = -math.inf
-        fixed = fixed_influence and 2 <= which < 6
-        if _is_candidate(trial, memories) and not fixed:
+        still = choice[2] == NONE and which >= 8
+        fixed = (fixed_influence or choice[2] == NONE) and 2 <= which < 6
+        if _is_candidate(trial, memories) and not fixed and not still:
             value = support(gram, moments, memories, squares, seen, trial, factor, solved)
             trials += 1
         if value > best:
@@ -342,10 +343,10 @@ def _move(which: int, choice: Ints) -> None:
 def _is_candidate(choice: Ints, memories: int) -> bool:
     """Tell whether a choice is one that may be made; ray features have no ties."""
     tied = MOST_TIED if memories > 0 else 0
+    known = choice[2] == NONE or max(abs(choice[2]), abs(choice[3])) <= LARGEST
     return (
         abs(choice[1]) <= LARGEST
-        and abs(choice[2]) <= LARGEST
-        and abs(choice[3]) <= LARGEST
+        and known
         and 0 <= choice[4] <= tied
         and 0 <= choice[5] <= tied
     )

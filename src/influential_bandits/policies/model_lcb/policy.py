@@ -207,7 +207,7 @@ class ModelLCB(Policy):
             "observations": ("int64", 1),
             "next_choice": ("int64", 1),
             "choice": ("int64", 6),  # memory's number, exponents of ρ_l, ρ_d and ρ_o, ties
-            "candidates": ("int64", (memories, 6)),
+            "candidates": ("int64", (memories + 1, 6)),  # of each memory, and without influence
             "squares": ("float64", 1),  # Σ loss²
             "rss": ("float64", 1),
             "volume": ("float64", 1),  # log(|D|·|Λ + D⁻¹|)
@@ -298,6 +298,8 @@ class ModelLCB(Policy):
             s.candidates[m, 1] = evidence.USUAL_LOSS
             s.candidates[m, 2] = c.influence if c.fixed_influence else evidence.USUAL_INFLUENCE
             s.candidates[m, 3] = s.candidates[m, 2]
+        s.candidates[c.memories, 1] = evidence.USUAL_LOSS
+        s.candidates[c.memories, 2:4] = evidence.NONE
         s.choice[:] = s.candidates[0]
         for arm in range(c.n_arms):
             _lay_out_arm(c, s, arm)
@@ -585,13 +587,22 @@ def _choose_prior(c: Any, s: Any) -> None:
         if best + 0.5 * seen * log(least / squares) < log(EVIDENCE * math.sqrt(float(seen))):
             chosen = 0
             best = lasting
-    choice = s.candidates[chosen].copy()
     if chosen == 0 and not c.fixed_influence:
-        choice[2:4] = evidence.NONE
-        choice[5] = 0
-        value = evidence.support(gram, moments, memories, squares, seen, choice, factor, solved)
-        if value <= best:
-            choice[:] = s.candidates[0]
+        value = evidence.climb(
+            gram,
+            moments,
+            memories,
+            squares,
+            seen,
+            True,
+            evidence.MOST_TRIALS // 2,
+            s.candidates[c.memories],
+            factor,
+            solved,
+        )
+        if value > best:
+            chosen = c.memories
+    choice = s.candidates[chosen].copy()
     if (choice != s.choice).any():
         s.choice[:] = choice
         _rebuild(c, s)
