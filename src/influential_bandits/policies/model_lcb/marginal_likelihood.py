@@ -33,7 +33,7 @@ NONE = -40  # exponent of ρ_d and ρ_o that stands for no influence at all
 USUAL_LOSS, USUAL_INFLUENCE = 0, -1  # where the search begins
 RELUCTANCE = 0.2  # nats for a squared power of two away from the usual, up to two of them
 NO_INFLUENCE = 3.0  # nats that "no influence" has to make up for
-STILL_ALIKE = -2.0  # the same if l1 is tied: arms that are alike are often all still
+STILL_ALIKE = 4.5  # the same if l1 is tied: arms that are alike are often all still
 MOST_TIED = 2  # ties are 0 … MOST_TIED
 TIE = 2.0  # nats that a tie has to make up for, and as many for each of its powers
 FLOOR = 2.0**-44  # relative size of what rounding leaves
@@ -267,10 +267,11 @@ def support(
 ) -> float:
     """Return the log likelihood of a choice, less our reluctance to go far from the usual."""
     volume, rss = evaluate(gram, moments, memories, squares, choice, factor, solved)
-    odds = _reluctance(choice[1] - USUAL_LOSS) + _tie_odds(choice[4]) + _tie_odds(choice[5])
+    odds = _reluctance(choice[1] - USUAL_LOSS)
     if choice[2] == NONE:
-        odds += NO_INFLUENCE if choice[4] == 0 else STILL_ALIKE
+        odds += NO_INFLUENCE if choice[4] == 0 else STILL_ALIKE - choice[4]
     else:
+        odds += _tie_odds(choice[4]) + _tie_odds(choice[5])
         odds += _reluctance(choice[2] - USUAL_INFLUENCE) + _reluctance(choice[3] - choice[2])
     return -0.5 * (volume + seen * log(rss / squares)) - odds
 

@@ -50,6 +50,7 @@ PATIENCE = 64.0  # a loss that is known to so many σ is certainly not looked at
 CALM = 5.0  # the same, for looks that promise something without proof
 BOLDNESS = 4.0  # of these: how many standard deviations are hoped for
 STILL_BOLDNESS = 1.4  # the same where nothing moves, times √log(4 + t·variance/K)
+FEW = 5.0  # arms; with more, turns get rarer with the gap the faster
 AHEAD = 10.0  # with a prior, plan for so many times the rounds played
 AFRESH = 1024  # pulls after which the spread is computed afresh, against rounding
 SOON = 6.0  # rounds; what influence does within them decides whether looks can wait
@@ -321,32 +322,7 @@ class ModelLCB(Policy):
                 continue
             if greedy < 0 or costs[arm] < costs[greedy]:
                 greedy = arm
-        noise = _noise(c, s)
-        calm = _calm(c, s, t)
-        rotate = _rotates(c, s)
-        best = greedy
-        lowest = 0.0
-        certain = False
-        for arm in range(c.n_arms):
-            if eligible is not None and not eligible[arm]:
-                continue
-            deviation = math.sqrt(s.variance[arm])
-            gap = costs[arm] - costs[greedy]
-            promise = gap - s.radius[0] * (deviation - PATIENCE)
-            if promise < 0.0:
-                if not certain or promise < lowest:
-                    best = arm
-                    lowest = promise
-                certain = True
-            elif not certain:
-                bold = STILL_BOLDNESS * math.sqrt(log(4.0 + t * s.variance[arm] / c.n_arms))
-                bold += (BOLDNESS - bold) * (calm / CALM)
-                promise = gap - noise * bold * (deviation - calm)
-                if rotate >= 0 and promise < 0.0:
-                    promise = -1.0 / (1.0 + s.weights[arm * c.memories + rotate])
-                if promise < lowest:
-                    best = arm
-                    lowest = promise
+        best = _look_again(c, s, t, eligible, costs, greedy)
         plans = (c.warm or c.horizon > 0) and s.theta.size > 0
         if best == greedy and plans and _memory(c, s.choice[0]) == 1.0:
             return _plan(c, s, t, eligible, greedy)
@@ -646,12 +622,61 @@ def _set_radius(c: Any, s: Any) -> None:
 
 
 @inlined
+def _look_again(c: Any, s: Any, t: int, eligible: Any, costs: Floats, greedy: int) -> int:
+    """Return the arm that is worth a look, or else the greedy one."""
+    noise, calm, rotate = _noise(c, s), _calm(c, s, t), _rotates(c, s)
+    best, lowest, certain = greedy, 0.0, False
+    sharp = _sharpness(c, s)
+    if rotate >= 0:
+        lowest = log(1.0 + s.weights[greedy * c.memories + rotate])
+    for arm in range(c.n_arms):
+        if eligible is not None and not eligible[arm]:
+            continue
+        deviation = math.sqrt(s.variance[arm])
+        gap = costs[arm] - costs[greedy]
+        promise = gap - s.radius[0] * (deviation - PATIENCE)
+        if promise < 0.0:
+            if not certain or promise < lowest:
+                best = arm
+                lowest = promise
+            certain = True
+        elif not certain and rotate >= 0:
+            doubt = noise * (deviation - calm)
+            if doubt > 0.0 or arm == greedy:
+                far = gap / doubt if doubt > 0.0 else 0.0
+                near = t * s.variance[arm] / c.n_arms
+                near = log((4.0 if sharp == 0.0 else 1.0) + near) + 8.0 * calm / CALM
+                beyond = max(0.0, 0.5 * far * far - near)
+                turn = log(1.0 + s.weights[arm * c.memories + rotate])
+                turn += sharp * beyond if sharp > 0.0 or beyond == 0.0 else math.inf
+                if turn < lowest:
+                    best = arm
+                    lowest = turn
+        elif not certain:
+            bold = STILL_BOLDNESS * math.sqrt(log(4.0 + t * s.variance[arm] / c.n_arms))
+            bold += (BOLDNESS - bold) * (calm / CALM)
+            promise = gap - noise * bold * (deviation - calm)
+            if promise < lowest:
+                best = arm
+                lowest = promise
+    return best
+
+
+@inlined
+def _sharpness(c: Any, s: Any) -> float:
+    """Return how fast turns get rarer with the gap; 0 if an arm takes all its turns or none."""
+    if _memory(c, s.choice[0]) == 1.0 and s.choice[4] == 0:
+        return 0.0
+    return max(1.0, c.n_arms / FEW)
+
+
+@inlined
 def _rotates(c: Any, s: Any) -> int:
     """Return the memory by which arms that may be equally good take turns; −1 if they need not."""
     if s.weights.size == 0:
         return -1
     if _memory(c, s.choice[0]) < 1.0:
-        return s.choice[0]
+        return ROTATION if c.memories > 1 else 0
     return ROTATION if c.memories > 1 and s.choice[2] == evidence.NONE else -1
 
 
