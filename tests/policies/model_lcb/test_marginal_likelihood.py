@@ -81,8 +81,10 @@ class Play:
         """What `evaluate` and `climb` take: sums, memories, and room to work in."""
         size = RAY if ray else unknowns(self.arms)
         room = np.full((size, size), np.nan), np.full(size, np.nan)
-        sums = (self.ray_gram, self.ray_moments, 0) if ray else (self.gram, self.moments, 3)
-        return sums, room
+        no_prior = np.zeros((0, 0)), np.zeros(0)
+        if ray:
+            return (self.ray_gram, self.ray_moments, *no_prior, 0), room
+        return (self.gram, self.moments, *no_prior, 3), room
 
     def evaluated(self, choice, *, ray=False):
         sums, room = self.arrays(ray=ray)

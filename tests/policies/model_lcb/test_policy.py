@@ -83,14 +83,17 @@ class Follower:
             memory = policy.memory
         make, cover = (feature, prior_covariance) if exact else (ray_feature, ray_covariance)
         covariance = cover(arms, *(2.0**scale for scale in scales), loss_tie, influence_tie)
-        mean, prior = np.zeros(len(covariance)), policy.prior
-        if prior is not None:
-            size = len(prior.mean)
-            covariance[:size, :size] = prior.covariance / prior.sigma**2
-            mean[:size] = prior.mean
         features = [make(arms, arm, self.counts(t - 1, memory)) for t, arm, _ in self.heard]
+        losses = [loss for *_, loss in self.heard]
+        if policy.prior is not None:  # as many observations as it has unknowns
+            size = len(policy.prior.mean)
+            rows = np.zeros((size, len(covariance)))
+            precision = np.linalg.inv(policy.prior.covariance / policy.prior.sigma**2)
+            rows[:, :size] = np.linalg.cholesky(precision).T
+            features = [*rows, *features]
+            losses = [*(rows[:, :size] @ policy.prior.mean), *losses]
         now = self.counts(len(self.arms_pulled), memory)
-        fit = posterior(features, [loss for *_, loss in self.heard], covariance, mean)
+        fit = posterior(features, losses, covariance)
         return fit, [make(arms, arm, now) for arm in range(arms)]
 
     def check(self):
@@ -115,11 +118,11 @@ class Follower:
             self.check_radius(state, rss, volume, known + seen)
 
     def check_radius(self, state, rss, volume, seen):
-        """σ̄·(√L + √p), with 436,590 priors and δ = 1 − confidence, as docs/model_lcb.md has it."""
+        """σ̄·(√L + √p), with 582,120 priors and δ = 1 − confidence, as docs/model_lcb.md has it."""
         policy, arms = self.agent.policy, self.agent.n_arms
         number = arms * (arms + 3) // 2 if arms <= MOST_EXACT else 3 * arms
         delta = 1.0 - policy.confidence
-        factor = math.sqrt(volume + 2.0 * math.log(2.0 * 436_590 / delta)) + math.sqrt(number)
+        factor = math.sqrt(volume + 2.0 * math.log(2.0 * 582_120 / delta)) + math.sqrt(number)
         w = 2.0 * math.sqrt((math.log(2.0 / delta) + 2.0 * math.log(seen + 1.0)) / seen)
         bound = math.sqrt(rss / max(seen * (1.0 - w) - factor**2, seen / 16.0))
         noise = bound if policy.sigma == "estimate" else policy.sigma

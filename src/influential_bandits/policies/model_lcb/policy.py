@@ -27,7 +27,7 @@ from influential_bandits.policies.model_lcb.posterior import (
     respread,
     unknowns,
 )
-from influential_bandits.policies.model_lcb.prior import LossPrior
+from influential_bandits.policies.model_lcb.prior import LossPrior, find_root
 from influential_bandits.policies.selection import unseen_arm
 from influential_bandits.policies.state_checks import (
     State,
@@ -45,7 +45,7 @@ MOST_EXACT = 24  # arms; beyond, each arm has a ray model of its own
 MANY = 10  # arms; with more, priors are chosen more rarely and after fewer trials
 MEMORIES = (1.0, 0.99, 0.97, 0.9, 0.7)  # candidates; the first is the paper's
 ROTATION = 3  # number of the memory by which arms take turns while influence cannot be seen
-LOG_PRIORS = math.log(5 * 21 * 21 * 22 * 9)  # candidates: memories, ρ_l, ρ_d, ρ_o or none, ties
+LOG_PRIORS = math.log(5 * 21 * 21 * 22 * 12)  # candidates: memories, ρ_l, ρ_d, ρ_o or none, ties
 PATIENCE = 64.0  # a loss that is known to so many σ is certainly not looked at for its own sake
 CALM = 5.0  # the same, for looks that promise something without proof
 BOLDNESS = 4.0  # of these: how many standard deviations are hoped for
@@ -186,6 +186,7 @@ class ModelLCB(Policy):
             "memory": self._memory(),
             "horizon": self.horizon or 0,
             "warm": self.prior is not None,
+            "events": 0 if self.prior is None else self.prior.events,
         }
 
     def _memories(self) -> int:
@@ -224,6 +225,8 @@ class ModelLCB(Policy):
             "weights": ("float64", exact * memories),
             "gram": ("float64", (exact, (exact + 1) * (exact + 2) // 2 * memories)),
             "moments": ("float64", (exact, (exact + 1) * memories)),
+            "known": ("float64", (size, size) if self.prior is not None else (0, 0)),
+            "told": ("float64", size if self.prior is not None else 0),
             "root": ("float64", (size, size)),
             "theta": ("float64", size),
             "spread": ("float64", (size, exact)),
@@ -243,8 +246,12 @@ class ModelLCB(Policy):
         before = 0 if self.prior is None else self.prior.events
         seen = int((state["seen"] - known).sum())
         require_equal(state, "observations", before + seen)
-        require_range(state, "next_choice", 1, max(n_arms, 2 * int(state["observations"][0])))
+        most = int(state["observations"][0]) + max(n_arms, seen)
+        require_range(state, "next_choice", 1, most)
         self._check_choice(state)
+        for name in ("known", "told"):
+            if state[name].size > 0:
+                require_equal(state, name, self.initial_state(n_arms)[name])
         _check_sums(state, rounds)
 
     def _check_choice(self, state: State) -> None:
@@ -253,13 +260,16 @@ class ModelLCB(Policy):
         least = np.array([0, -largest, -largest, -largest, 0, 0])
         tied = evidence.MOST_TIED
         most = np.array([memories - 1, largest, largest, largest, tied, tied])
-        if (state["choice"][2:4] == evidence.NONE).all():
-            rest = [0, 1, 4, 5]
-            require_range({"choice": state["choice"][rest]}, "choice", least[rest], most[rest])
-        else:
-            require_range(state, "choice", least, most)
-        require_range(state, "candidates", least, most)
-        require_equal({"candidates": state["candidates"][:, 0]}, "candidates", np.arange(memories))
+        most_still = most + np.array([0, 0, 0, 0, 1, 0])
+        rest = [0, 1, 4, 5]  # without influence, it has no scale
+        for name, rows in (("choice", state["choice"]), ("candidates", state["candidates"][-1])):
+            if (rows[2:4] == evidence.NONE).all():
+                require_range({name: rows[rest]}, name, least[rest], most_still[rest])
+            else:
+                require_range({name: rows}, name, least, most)
+        require_range({"candidates": state["candidates"][:-1]}, "candidates", least, most)
+        numbers = [*range(memories), 0]
+        require_equal({"candidates": state["candidates"][:, 0]}, "candidates", np.array(numbers))
 
     def check_memo(self, n_arms: int, rounds: int, memo: Floats) -> None:
         """Counts, discounted perhaps."""
@@ -269,22 +279,32 @@ class ModelLCB(Policy):
         return n_arms if n_arms <= MOST_EXACT or self.prior is not None else 0
 
     def initial_state(self, n_arms: int) -> Mapping[str, npt.NDArray[Any]]:
-        """Return the prior's mean and root, and what is known of the noise."""
+        """Return the prior as an observation of the unknowns, and what is known of the noise."""
         prior = self.prior
         if prior is None:
             return {}
         if prior.n_arms > n_arms:
             raise InvalidInput(f"the prior is about {prior.n_arms} arms, and there are {n_arms}")
-        size = prior.mean.size
-        root, theta = np.zeros((unknowns(n_arms),) * 2), np.zeros(unknowns(n_arms))
-        root[:size, :size] = prior.root()
-        theta[:size] = prior.mean
+        size, precision = prior.mean.size, prior.precision()
+        known, told = np.zeros((unknowns(n_arms),) * 2), np.zeros(unknowns(n_arms))
+        known[:size, :size] = precision
+        told[:size] = precision @ prior.mean
+        squares = prior.events * prior.sigma**2 + prior.mean @ told[:size]
+        usual = np.full(len(told), 0.25**evidence.USUAL_INFLUENCE)
+        usual[[unknowns(arm) for arm in range(n_arms)]] = 0.25**evidence.USUAL_LOSS
+        total = known + np.diag(usual)
+        covariance = np.linalg.inv(total)
+        theta = covariance @ told
         return {
-            "root": root,
+            "known": known,
+            "told": told,
+            "root": find_root(covariance),
             "theta": theta,
+            "volume": np.array([np.linalg.slogdet(total)[1] - np.log(usual).sum()]),
+            "rss": np.array([squares - told @ theta]),
             "seen": (np.arange(n_arms) < prior.n_arms).astype(np.int64),
             "observations": np.array([prior.events]),
-            "rss": np.array([prior.events * prior.sigma**2]),
+            "squares": np.array([squares]),
         }
 
     @staticmethod
@@ -293,7 +313,7 @@ class ModelLCB(Policy):
         for arm in range(c.n_arms):
             if s.seen[arm] == 0:
                 s.unseen[0] += 1
-        s.next_choice[0] = c.n_arms
+        s.next_choice[0] = s.observations[0] + (1 if c.warm else c.n_arms)
         for m in range(c.memories):
             s.candidates[m, 0] = m
             s.candidates[m, 1] = evidence.USUAL_LOSS
@@ -367,18 +387,18 @@ class ModelLCB(Policy):
         if s.theta.size > 0:
             known = min(memo.size - 2, s.weights.size)
             weights = memo[2 : 2 + known]
-            if not c.warm:
-                evidence.add_exact(s.gram, s.moments, arm, weights, c.memories, loss)
+            evidence.add_exact(s.gram, s.moments, arm, weights, c.memories, loss)
             now = weights[s.choice[0] :: c.memories]
             surprise, alpha = learn(s.root, s.theta, now, arm, loss, s.spread, s.variance)
         else:
             surprise, alpha = _learn_ray(s, arm, memo[0], memo[1], loss)
         s.rss[0] += surprise * surprise / alpha
         s.volume[0] += log(alpha)
-        seen = s.observations[0]
+        seen = s.observations[0] - c.events
         open_yet = seen <= LAST_CHOICE or s.choice[2] == evidence.NONE
-        if not c.warm and seen >= s.next_choice[0] and open_yet and s.squares[0] > 0.0:
-            s.next_choice[0] = seen + max(1, seen // 2 if c.n_arms <= MANY else seen)
+        if s.observations[0] >= s.next_choice[0] and open_yet and s.squares[0] > 0.0:
+            wait = max(1, seen // 2 if c.n_arms <= MANY else seen)
+            s.next_choice[0] = s.observations[0] + wait
             _choose_prior(c, s)
         s.rss[0] = max(s.rss[0], evidence.FLOOR * s.squares[0])
         if s.theta.size > 0:
@@ -544,6 +564,8 @@ def _choose_prior(c: Any, s: Any) -> None:
         value = evidence.climb(
             gram,
             moments,
+            s.known,
+            s.told,
             memories,
             squares,
             seen,
@@ -559,7 +581,9 @@ def _choose_prior(c: Any, s: Any) -> None:
             best, chosen = value, m
     if chosen > 0:
         loosest = np.array([0, evidence.LARGEST, evidence.LARGEST, evidence.LARGEST, 0, 0])
-        _, least = evidence.evaluate(gram, moments, memories, squares, loosest, factor, solved)
+        _, least = evidence.evaluate(
+            gram, moments, s.known, s.told, memories, squares, loosest, factor, solved
+        )
         if best + 0.5 * seen * log(least / squares) < log(EVIDENCE * math.sqrt(float(seen))):
             chosen = 0
             best = lasting
@@ -567,6 +591,8 @@ def _choose_prior(c: Any, s: Any) -> None:
         value = evidence.climb(
             gram,
             moments,
+            s.known,
+            s.told,
             memories,
             squares,
             seen,
@@ -591,13 +617,13 @@ def _rebuild(c: Any, s: Any) -> None:
     if s.theta.size > 0:
         factor, solved = np.empty((s.theta.size, s.theta.size)), np.empty(s.theta.size)
         s.volume[0], s.rss[0] = evidence.evaluate(
-            s.gram, s.moments, c.memories, squares, s.choice, factor, solved
+            s.gram, s.moments, s.known, s.told, c.memories, squares, s.choice, factor, solved
         )
         evidence.invert(factor, solved, s.root, s.theta)
     else:
         factor, solved = np.empty((evidence.RAY, evidence.RAY)), np.empty(evidence.RAY)
         s.volume[0], s.rss[0] = evidence.evaluate(
-            s.ray_gram, s.ray_moments, 0, squares, s.choice, factor, solved
+            s.ray_gram, s.ray_moments, s.known, s.told, 0, squares, s.choice, factor, solved
         )
         for arm in range(c.n_arms):
             evidence.assemble_ray(s.ray_gram, s.ray_moments, arm, s.choice, factor, solved)
@@ -627,6 +653,7 @@ def _look_again(c: Any, s: Any, t: int, eligible: Any, costs: Floats, greedy: in
     noise, calm, rotate = _noise(c, s), _calm(c, s, t), _rotates(c, s)
     best, lowest, certain = greedy, 0.0, False
     sharp = _sharpness(c, s)
+    free = 4.0 if sharp == 0.0 else (2.0 if s.choice[2] == evidence.NONE else 1.0)
     if rotate >= 0:
         lowest = log(1.0 + s.weights[greedy * c.memories + rotate])
     for arm in range(c.n_arms):
@@ -645,7 +672,7 @@ def _look_again(c: Any, s: Any, t: int, eligible: Any, costs: Floats, greedy: in
             if doubt > 0.0 or arm == greedy:
                 far = gap / doubt if doubt > 0.0 else 0.0
                 near = t * s.variance[arm] / c.n_arms
-                near = log((4.0 if sharp == 0.0 else 1.0) + near) + 8.0 * calm / CALM
+                near = log(free + near) + 8.0 * calm / CALM
                 beyond = max(0.0, 0.5 * far * far - near)
                 turn = log(1.0 + s.weights[arm * c.memories + rotate])
                 turn += sharp * beyond if sharp > 0.0 or beyond == 0.0 else math.inf
