@@ -14,6 +14,8 @@ from dense_posterior import (
 )
 
 from influential_bandits.policies.model_lcb import marginal_likelihood as evidence
+from influential_bandits.policies.model_lcb.belief import EVIDENCE
+from influential_bandits.policies.model_lcb.belief import MEMORIES as CANDIDATES
 from influential_bandits.policies.model_lcb.marginal_likelihood import (
     LARGEST,
     MOST_TIED,
@@ -23,8 +25,6 @@ from influential_bandits.policies.model_lcb.marginal_likelihood import (
     climb,
     evaluate,
 )
-from influential_bandits.policies.model_lcb.policy import EVIDENCE
-from influential_bandits.policies.model_lcb.policy import MEMORIES as CANDIDATES
 from influential_bandits.policies.model_lcb.posterior import learn, respread, unknowns
 
 MEMORIES = (1.0, 0.9, 0.5)

@@ -19,7 +19,7 @@ from dense_posterior import (
 )
 
 import influential_bandits as ib
-from influential_bandits.policies.model_lcb.policy import MEMORIES, MOST_EXACT
+from influential_bandits.policies.model_lcb.belief import MEMORIES, MOST_EXACT
 
 NOISE = ib.GaussianNoise(1.0)
 
