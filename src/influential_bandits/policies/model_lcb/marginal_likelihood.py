@@ -33,7 +33,7 @@ NONE = -40  # exponent of ρ_d and ρ_o that stands for no influence at all
 USUAL_LOSS, USUAL_INFLUENCE = 0, -1  # where the search begins
 RELUCTANCE = 0.2  # nats for a squared power of two away from the usual, up to two of them
 NO_INFLUENCE = 3.0  # nats that "no influence" has to make up for
-STILL_ALIKE = 6.0  # the same if l1 is tied, less the tie
+STILL_ALIKE = 3.0  # the same if l1 is tied by two powers, and one more if by one alone
 LOW_LEVEL = 1.1  # nats for each power of two that their level is lower
 USUAL_LEVEL = 2  # exponent: arms that are alike and still differ less than they are away from 0
 MOST_TIED = 2  # ties are 0 … MOST_TIED
@@ -309,7 +309,7 @@ def _still_odds(exponent: int, tie: int) -> float:
     if tie == 0:
         return NO_INFLUENCE + _reluctance(exponent - USUAL_LOSS)
     below = max(USUAL_LEVEL - exponent, 0)
-    return STILL_ALIKE - tie + _reluctance(exponent - USUAL_LEVEL) + LOW_LEVEL * below
+    return STILL_ALIKE + max(2 - tie, 0) + _reluctance(exponent - USUAL_LEVEL) + LOW_LEVEL * below
 
 
 @inlined

@@ -77,7 +77,8 @@ class ModelLCB(Policy):
     and that of l1 cannot be fixed. Multiplying all losses by a power of two changes no choice.
 
     Where memory fades, m_i is what a pull costs now and in later rounds, so that the smallest one
-    follows a schedule; arms that cannot be told apart take turns.
+    follows a schedule. There, and where no influence is seen, arms that cannot be told apart take
+    turns, the more rarely the larger their means.
 
     Up to 24 arms the posterior is exact, with A's symmetry shared, in O(K⁴) a round. With more,
     each arm has a model of three features, in O(K) a round: an intercept, its own pulls, and those
@@ -101,7 +102,8 @@ class ModelLCB(Policy):
         where memory fades, for ten times as many as were played.
     prior : LossPrior, optional
         Where to start from, as in ``ModelLCB(prior=model.prior())`` for a fitted
-        :class:`InfluenceModel`; up to 24 arms.
+        :class:`InfluenceModel`; up to 24 arms. It counts as an observation of (l1, A), beside which
+        noise and scales are estimated as ever. The theorem does not cover it, nor ``horizon``.
 
     Examples
     --------
@@ -288,7 +290,7 @@ class ModelLCB(Policy):
         usual = np.full(len(told), 0.25**evidence.USUAL_INFLUENCE)
         usual[[unknowns(arm) for arm in range(n_arms)]] = 0.25**evidence.USUAL_LOSS
         total = known + np.diag(usual)
-        covariance = np.linalg.inv(total)
+        covariance: Floats = np.asarray(np.linalg.inv(total), np.float64)
         theta = covariance @ told
         return {
             "known": known,
@@ -392,8 +394,8 @@ class ModelLCB(Policy):
         seen = s.observations[0] - c.events
         open_yet = seen <= LAST_CHOICE or s.choice[2] == evidence.NONE
         if s.observations[0] >= s.next_choice[0] and open_yet and s.squares[0] > 0.0:
-            wait = max(1, seen // 2 if c.n_arms <= MANY else seen)
-            s.next_choice[0] = s.observations[0] + wait
+            often = c.n_arms <= MANY or seen < 4 * c.n_arms
+            s.next_choice[0] = s.observations[0] + max(1, seen // 2 if often else seen)
             choose_prior(c, s)
         s.rss[0] = max(s.rss[0], evidence.FLOOR * s.squares[0])
         if s.theta.size > 0:
