@@ -240,8 +240,8 @@ def test_the_posterior_from_sums_is_the_one_learned_loss_by_loss(arms):
     choice = np.array((1, 2, -3, -4, 0, 0))
     play = Play(arms, 80, seed=arms)
     size = unknowns(arms)
-    (gram, moments, memories), (factor, solved) = play.arrays()
-    volume, rss = evaluate(gram, moments, memories, play.squares, choice, factor, solved)
+    sums, (factor, solved) = play.arrays()
+    volume, rss = evaluate(*sums, play.squares, choice, factor, solved)
     root, theta = np.full((size, size), np.nan), np.full(size, np.nan)
     root[np.triu_indices(size, 1)] = 0.0  # what lies above the diagonal is never touched
     evidence.invert(factor, solved, root, theta)
