@@ -41,11 +41,11 @@ def test_effects_of_an_event_sum_to_one_for_each_control(log):
 
 
 def test_hats_are_linear_in_between():
-    basis, value, size = controls._hats(np.array([0.0, 1.0, 2.0, 4.0, 4.0]), 3)
+    basis, value, size = controls.make_hats(np.array([0.0, 1.0, 2.0, 4.0, 4.0]), 3)
     assert size == 3  # knots at 0, 2 and 4
     assert (basis[1].tolist(), value[1].tolist()) == ([0, 1], [0.5, 0.5])
     assert value[3, 1] == 1.0
-    assert controls._hats(np.zeros(4), 5)[1].tolist() == [[0.0]] * 4  # nothing to explain
+    assert controls.make_hats(np.zeros(4), 5)[1].tolist() == [[0.0]] * 4  # nothing to explain
 
 
 def test_the_day_has_no_seam():

@@ -28,6 +28,7 @@ CONTROLS = (*TIMED, "item")
 FEW_ARMS = 24  # beyond, effects of arms are coarser
 SHORTEST_TREND = 2.0  # days that a log must span
 SHORTEST_WEEKS = 14.0
+FEWEST_SESSIONS = 1.1  # by instance; with one each, the position is the place in the history
 MOST_CATEGORIES = 30  # of a column; with more of them, each is judged by other instances, as items
 PRIOR_EVENTS = 4.0  # an effect counts as if it had been seen to be 0 in so many events
 
@@ -64,7 +65,8 @@ def list_controls(log: EventLog) -> tuple[str, ...]:
         if span >= SHORTEST_WEEKS:
             found.append("weekday")
         positions = place_in_session(log)
-        if positions.max() > 2 and (np.diff(log.offsets) > positions.max()).any():
+        sessions = int((positions == 1).sum())
+        if positions.max() > 2 and sessions >= FEWEST_SESSIONS * (log.lengths > 0).sum():
             found.append("position")
     if log.item_control is not None and len(log):
         found.append("item")
@@ -104,19 +106,19 @@ def build_controls(log: EventLog, names: Sequence[str], *, absorb: bool = False)
     for name in names:
         column = log.item_control if name == "item" else log.controls.get(name)
         if column is not None and column.names is None:
-            parts.append(_hats(column.values, 5 if few else 3))
+            parts.append(make_hats(column.values, 5 if few else 3))
         elif column is not None and (name == "item" or len(column.names or ()) > MOST_CATEGORIES):
             learned.append(column.values)
         elif column is not None:
             parts.append(_groups(column.values))
         elif name == "trend":
-            parts.append(_hats(np.asarray(log.time), 8 if few else 4))
+            parts.append(make_hats(np.asarray(log.time), 8 if few else 4))
         elif name == "hour":
             parts.append(_daily_hats(np.asarray(log.time), 12 if few else 6))
         elif name == "weekday":
             parts.append(_groups((np.asarray(log.time) // DAY).astype(np.int64) % 7))
         else:
-            parts.append(_hats(np.log2(place_in_session(log)), 5 if few else 3))
+            parts.append(make_hats(np.log2(place_in_session(log)), 5 if few else 3))
     basis, value, n_bases = _side_by_side(parts, len(log))
     absorbed = np.zeros(0, np.int32)
     if absorb and learned:
@@ -240,7 +242,7 @@ def _number_repeated(codes: Any) -> npt.NDArray[np.int32]:
     return number[codes]
 
 
-def _hats(numbers: Floats, knots: int) -> tuple[Ints, Floats, int]:
+def make_hats(numbers: Floats, knots: int) -> tuple[Ints, Floats, int]:
     """Return hat functions between quantiles: two at a time, of which each event has its share."""
     marks = np.unique(np.quantile(numbers, np.linspace(0.0, 1.0, knots)))
     if len(marks) < 2:

@@ -153,8 +153,9 @@ def write_row(x: Regressors, n: int, past: Past, dense: Floats, index: Ints, val
         index[size], value[size] = arms + k, x.predictions.known[n, k]
         size += 1
     for q in range(x.shared.shape[1]):
-        index[size], value[size] = arms + KNOWN + arms * x.n_bases + q, x.shared[n, q]
-        size += 1
+        if x.shared[n, q] != 0.0:
+            index[size], value[size] = arms + KNOWN + arms * x.n_bases + q, x.shared[n, q]
+            size += 1
     if design.kind == SYMMETRIC:
         # An item of several arms meets the same symmetric entry twice: sum first, then list.
         for p in range(low, high):
