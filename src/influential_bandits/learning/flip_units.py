@@ -19,7 +19,7 @@ from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.numerics.streams import RESAMPLING, stream_at, stream_keys, uniform
 
-__all__ = ["draw_instances", "draw_signs", "make_units"]
+__all__ = ["draw_fitting_instances", "draw_signs", "make_units"]
 
 ENOUGH_INSTANCES = 50  # from here on, instances are units as they are
 MOST_UNITS = 2000  # more instances than that are taken together, in groups
@@ -60,7 +60,7 @@ def make_units(log: EventLog, events: Events, labels: Any) -> tuple[Units, Any, 
     return Units(order, first, blocks, number), keys, "blocks of histories"
 
 
-def draw_instances(log: EventLog, labels: Any, order: Ints, seed: np.uint64) -> Ints:
+def draw_fitting_instances(log: EventLog, labels: Any, order: Ints, seed: np.uint64) -> Ints:
     """Return instances drawn at random that have enough events to fit variances by."""
     most = min(FITTING_EVENTS, max(2000, FITTING_WORK // (log.n_arms + 1) ** 2))
     drawn = order[np.argsort(draw_numbers(seed, labels[order], SUBSAMPLE), kind="stable")]

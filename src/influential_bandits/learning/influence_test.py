@@ -33,7 +33,7 @@ from influential_bandits.learning.exposures import (
     without_pairs,
 )
 from influential_bandits.learning.fit_memory import TEST, FitMemory, require_fit_memory
-from influential_bandits.learning.flip_units import draw_instances, draw_signs, make_units
+from influential_bandits.learning.flip_units import draw_fitting_instances, draw_signs, make_units
 from influential_bandits.learning.influence_test_result import (
     InfluenceTest,
     ScoreTest,
@@ -189,7 +189,7 @@ def _test(
     model = _make_model(log, events)
     labels = rank_labels(log.instances)
     units, keys, kind = make_units(log, events, labels)
-    chosen = draw_instances(log, labels, units.order, np.uint64(seed))
+    chosen = draw_fitting_instances(log, labels, units.order, np.uint64(seed))
     components = fit_components(log, model, events, chosen)
     model = with_components(model, components)
     clocks = _list_clocks(log, fadings)
