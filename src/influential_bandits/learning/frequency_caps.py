@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from influential_bandits.checks import optional_module
 from influential_bandits.execution.base import Execution
@@ -39,6 +40,8 @@ SEARCH_EVENTS = 20_000
 MOST_EVENTS = 400_000
 MOST_CAPPED = 10  # arms that are tried, the most tired first
 FREE = 1 << 30  # no cap
+
+Codes: TypeAlias = npt.NDArray[np.int32]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,11 +175,11 @@ def advise_caps(
     if verdicts:
         gain = sum(verdict[0] for verdict in verdicts) / 2.0
         error = math.hypot(*(verdict[1] for verdict in verdicts)) / 2.0
-        # The halves may differ by more than the model's errors say: by tastes, and by what is drawn.
+        # Halves may differ by more than the model's errors say: by tastes, and by what is drawn.
         error = max(error, abs(verdicts[0][0] - verdicts[1][0]) / 2.0)
     wide = error * float(optional_module("scipy.stats").norm.isf((1.0 - impact.confidence) / 2.0))
     moved = whole.measure(rule)[2]
-    caps = [whole.name_cap(rule, arm) for arm in np.flatnonzero(rule.times < FREE)]
+    caps = [whole.name_cap(rule, arm) for arm in np.flatnonzero(rule.times < FREE).tolist()]
     if gain - wide <= 0.0:
         return CapAdvice(impact.outcome, (), Estimate(0.0, 0.0, 0.0), 0.0)
     return CapAdvice(impact.outcome, tuple(caps), Estimate(gain, gain - wide, gain + wide), moved)
@@ -260,7 +263,7 @@ class _Judge:
 
 @kernel
 def replay(
-    events: Events, rule: Rule, popularity: Floats, items: Ints, seed: Any, item: Ints
+    events: Events, rule: Rule, popularity: Floats, items: Codes, seed: Any, item: Codes
 ) -> None:
     """Replace what caps forbid, by what the same history was shown at other times."""
     arms = popularity.size
@@ -291,7 +294,7 @@ def replay(
 
 
 @kernel
-def is_allowed(events: Events, rule: Rule, item: Ints, first: int, n: int, arm: int) -> bool:
+def is_allowed(events: Events, rule: Rule, item: Codes, first: int, n: int, arm: int) -> bool:
     """Return whether a cap lets an arm be shown at event n."""
     if rule.times[arm] >= FREE:
         return True

@@ -293,7 +293,7 @@ def _bend(line: Estimate, theta: Floats, design: Design, log: EventLog) -> Estim
     influence[design.start :] = theta[design.start :]
     cost = add_up_influence(design, event_columns(log), influence) / (worst - best)
     table = log.membership
-    arm = table.arm[table.offsets[:-1]][log.item]
+    arm = table.arm[table.offsets[:-1]][log.item].astype(np.int64)
     sizes = np.array([line.value, line.low, line.high]) / line.value
     clicked = (worst - log.loss) / (worst - best)
     value, low, high = (worst - best) * count_lost_clicks(clicked, arm, cost, sizes)

@@ -15,7 +15,7 @@ import numpy as np
 from influential_bandits.learning.controls import make_hats
 from influential_bandits.learning.exposures import Regressors
 from influential_bandits.learning.kalman import KNOWN
-from influential_bandits.numerics.arrays import Floats
+from influential_bandits.numerics.arrays import Floats, Ints
 
 __all__ = ["add_known_columns"]
 
@@ -44,7 +44,7 @@ def add_known_columns(x: Regressors) -> Regressors:
     )
 
 
-def _spread(place: Floats, knots: int) -> Floats:
+def _spread(place: Ints, knots: int) -> Floats:
     """Return hat functions of log(1 + place) but the first, which the others differ from."""
     index, share, number = make_hats(np.log2(1.0 + place), knots)
     out = np.zeros((len(place), number))
