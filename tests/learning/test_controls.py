@@ -125,3 +125,20 @@ def test_controls_that_a_log_does_not_have_are_refused(names, mention, refused):
 def test_the_calendar_needs_times(refused):
     with refused(InvalidInput, "'trend'", "times"):
         ib.adjust_losses(EventLog(["u", "u"], ["a", "b"], [0.0, 1.0]), ["trend"])
+
+
+def test_the_position_counts_though_somebody_never_left():
+    """One session as long as a history must not cost all others the control of their positions."""
+    hours = np.tile(np.repeat([0.0, 24.0, 48.0], 4), 30) * HOUR + np.tile(np.arange(12.0), 30) * 60
+    hours[:12] = np.arange(12.0) * 60
+    table = {
+        "user": np.repeat(np.arange(30), 12),
+        "time": hours,
+        "arm": np.tile(["a", "b", "c"], 120),
+        "loss": np.zeros(360),
+    }
+    log = ib.read_log(table, instance="user", arm="arm", time="time", loss="loss")
+    assert "position" in list_controls(log)
+    one = {name: column[:12] for name, column in table.items()}
+    alone = ib.read_log(one, instance="user", arm="arm", time="time", loss="loss")
+    assert "position" not in list_controls(alone)

@@ -508,6 +508,33 @@ def test_placebos_fire_where_interest_moves_choices_and_clicks_and_not_for_fatig
     assert sum(bool(each.doubts) for each in fatigue) <= 2
 
 
+@pytest.mark.long
+def test_first_showings_speak_against_interest_and_not_against_fatigue():
+    """A placebo that is right fires in more than 2 of 8 logs with probability 0.006 at most."""
+    firsts = [
+        [
+            check.fires
+            for seed in range(8)
+            for check in click_test(seed, **world).placebos
+            if check.name.startswith("first showings")
+        ]
+        for world in ({"interest": 0.8}, {"fatigue": 0.4})
+    ]
+    assert [len(fired) for fired in firsts] == [8, 8]
+    assert sum(firsts[0]) >= 6
+    assert sum(firsts[1]) <= 2
+
+
+@pytest.mark.long
+def test_choices_that_follow_taste_do_not_alarm():
+    """Before predictions of taste differed by arm and place, 20 % of such logs alarmed.
+
+    Fails for a right test with probability 0.001.
+    """
+    found = [click_test(seed, personalised=1.5) for seed in range(40)]
+    assert sum(each.detected for each in found) <= scipy.stats.binom.isf(0.001, 40, 0.05)
+
+
 def test_intervals_and_p_values_of_pairs_agree():
     log = synthetic_log(100, 60, 5, interaction=planted_interaction(5, 0.2, 2), seed=3, **HARD)
     found = influence_test(log, memory=0.8, permutations=199)
