@@ -29,6 +29,7 @@ FEW_ARMS = 24  # beyond, effects of arms are coarser
 SHORTEST_TREND = 2.0  # days that a log must span
 SHORTEST_WEEKS = 14.0
 FEWEST_SESSIONS = 1.1  # by instance; with one each, the position is the place in the history
+APART = 0.5  # share of the variance of times that lies between instances
 MOST_CATEGORIES = 30  # of a column; with more of them, each is judged by other instances, as items
 PRIOR_EVENTS = 4.0  # an effect counts as if it had been seen to be 0 in so many events
 
@@ -142,8 +143,9 @@ def adjust_losses(log: EventLog, controls: Iterable[str] | None = None) -> Event
     controls : iterable of str, optional
         Among "trend", "hour", "weekday", "position" (in a session: after 30 minutes without an
         event a new one begins), "item", and the log's own ``controls``. By default all that the log
-        allows but the position: taken out alone, it takes fatigue within a session along. The test
-        of influence fits it beside influence.
+        allows but the position: taken out alone, it takes fatigue within a session along. So does
+        the trend where all instances begin at about the same time, and it is left out there. The
+        test of influence fits both beside influence.
 
     Examples
     --------
@@ -151,13 +153,14 @@ def adjust_losses(log: EventLog, controls: Iterable[str] | None = None) -> Event
     >>> log = ib.data.synthetic_log(50, 40, 3, seed=1)
     >>> adjusted = adjust_losses(log)
     >>> adjusted.about["adjusted_for"]
-    'trend, hour, weekday'
+    'hour, weekday'
     >>> bool(abs(adjusted.loss - log.loss).mean() < 0.2)  # nothing to explain
     True
     """
     names = require_controls(log, controls)
-    if controls is None and "position" not in log.controls:
-        names = tuple(name for name in names if name != "position")
+    if controls is None:
+        kept_out = {"position"} if _tells_trend(log) else {"position", "trend"}
+        names = tuple(name for name in names if name in log.controls or name not in kept_out)
     if not names:
         return log
     columns = build_controls(log, names)
@@ -173,6 +176,16 @@ def adjust_losses(log: EventLog, controls: Iterable[str] | None = None) -> Event
         {**log.about, "adjusted_for": ", ".join(names)},
         log.controls,
     )
+
+
+def _tells_trend(log: EventLog) -> bool:
+    """Return whether the calendar differs from the place in a history: if instances begin apart."""
+    if log.time is None or not len(log):
+        return False
+    owner = np.repeat(np.arange(log.n_instances), log.lengths)
+    means = np.bincount(owner, log.time, log.n_instances) / np.maximum(log.lengths, 1)
+    everything = float(log.time.var())
+    return everything > 0.0 and float(means[owner].var()) >= APART * everything
 
 
 def place_in_session(log: EventLog) -> Ints:
