@@ -10,6 +10,7 @@ import influential_bandits as ib
 NOISE = ib.GaussianNoise(1.0)
 TRAP = ib.Instance([[0.3, 0.0], [0.0, -0.5]], [-1.0, 3.0], definite=False)
 # Arm 0 is better for 13 pulls; arm 1 gets better for being pulled, without end.
+SEEN = ib.Instance([[-0.1, 0.0], [0.0, -1.0]], [-1.0, 5.0], definite=False)
 PAIR = ib.Instance([[1.0, -3.0], [-3.0, 1.0]], [0.0, 0.0], definite=False)
 
 
@@ -63,20 +64,15 @@ def test_an_arm_that_pays_late_is_found_if_A_may_be_indefinite(seed):
     assert np.mean(pulled[100:]) > 0.95
 
 
-def test_the_switch_fires_in_indefinite_worlds():
-    """In at least half of them within 500 rounds: elsewhere the arms concerned are not pulled."""
-    worlds = [ib.indefinite_instance(3, seed) for seed in range(20)]
-    assert sum(bool(play(ib.ModelLCB(), w, 500, 0)[2]) for w in worlds) >= 10
+@pytest.mark.parametrize("seed", range(5))
+def test_an_arm_that_surely_gets_better_is_reason_to_try_others(seed):
+    """Arm 0 shows that A_00 < 0; arm 1 is worse at first, and better in the end.
 
-
-def test_where_plans_are_compared_the_regret_is_lower():
-    """A matrix on which the smallest loss of each round leads astray, seen by its own pulls."""
-    worlds = [ib.indefinite_instance(3, seed) for seed in range(40)]
-    before, after = (
-        ib.simulate(worlds, policy, 1000, NOISE, seeds=[3]).regret()[..., -1].mean()
-        for policy in (ib.InfluentialLCB(), ib.ModelLCB())
-    )
-    assert after < before
+    The scale is given: arm 0 alone would say that influence is too small for much hope.
+    """
+    _, pulled, mixed = play(ib.ModelLCB(sigma=1.0, influence_scale=1.0), SEEN, 600, seed)
+    assert mixed
+    assert np.mean(pulled[400:]) > 0.95
 
 
 def test_two_arms_that_help_each_other_are_pulled_in_turn():
@@ -87,13 +83,12 @@ def test_two_arms_that_help_each_other_are_pulled_in_turn():
 def test_the_arm_it_commits_to_has_the_lowest_lower_bound():
     """Against the dense covariance; among mixes of one arm."""
     checked = 0
-    for seed in range(8):
-        instance = ib.indefinite_instance(3, seed)
-        for rounds in (16, 64, 256):  # plans are compared after these
-            agent, _, _ = play(ib.ModelLCB(definite=False), instance, rounds, seed)
+    for seed in range(5):
+        for rounds in range(3, 16):  # plans are compared after each
+            agent, _, _ = play(ib.ModelLCB(definite=False), TRAP, rounds, seed)
             state = agent.state
             if state["mix"].max() == 1.0:
-                bounds = bound_totals(state, instance, 10.0 * rounds)
+                bounds = bound_totals(state, TRAP, 10.0 * rounds)
                 assert bounds[np.argmax(state["mix"])] == pytest.approx(min(bounds), rel=1e-6)
                 checked += 1
     assert checked >= 5
