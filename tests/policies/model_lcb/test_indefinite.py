@@ -57,8 +57,8 @@ def test_in_positive_semi_definite_worlds_it_never_plans():
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_an_arm_that_pays_late_is_found_if_A_may_be_indefinite(seed):
-    """By default, arm 1 is left before its pulls could show that they pay."""
+def test_an_arm_that_pays_late_is_found_if_one_asks_for_plans(seed):
+    """Its first pulls cost more than those of arm 0."""
     _, pulled, mixed = play(ib.ModelLCB(definite=False), TRAP, 300, seed)
     assert mixed
     assert np.mean(pulled[100:]) > 0.95
