@@ -18,9 +18,10 @@ def play(policy, instance, rounds, seed):
     """Play an agent; return it, what it pulled, and the rounds in which it followed a mix."""
     agent = ib.Agent(policy, instance.n_arms, seed=seed)
     environment = ib.Environment(instance, NOISE, seed)
+    mix = agent._layout.views(agent._arrays)["mix"]  # it follows every round
     pulled, mixed = [], []
     for t in range(rounds):
-        if agent.state["mix"].any():
+        if mix.any():
             mixed.append(t)
         ticket = agent.pull()
         pulled.append(ticket.arm)
