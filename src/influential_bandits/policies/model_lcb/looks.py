@@ -124,12 +124,12 @@ def count_costs(c: Any, s: Any, t: int, eligible: Any) -> Floats:
             most = math.sqrt(interaction[i, i] * interaction[j, j])
             interaction[i, j] = min(max(s.theta[place(i, j)], -most), most)
             interaction[j, i] = interaction[i, j]
-    add_later_costs(s.mean, initial, interaction, gamma, _rounds_ahead(c, t), allowed, costs)
+    add_later_costs(s.mean, initial, interaction, gamma, rounds_ahead(c, t), allowed, costs)
     return costs
 
 
 @inlined
-def _rounds_ahead(c: Any, t: int) -> float:
+def rounds_ahead(c: Any, t: int) -> float:
     """Return the number of rounds to plan for."""
     return max(c.horizon - t + 1.0, 1.0) if c.horizon > 0 else AHEAD * t
 
@@ -145,7 +145,7 @@ def choose_planned(c: Any, s: Any, t: int, eligible: Any, greedy: int) -> int:
             allowed[i] = 0.0
         for j in range(n_arms):
             interaction[i, j] = s.theta[place(i, j)]
-    plan_ahead(s.mean, interaction, _rounds_ahead(c, t), allowed, plan, slope)
+    plan_ahead(s.mean, interaction, rounds_ahead(c, t), allowed, plan, slope)
     best = -1
     for i in range(n_arms):
         if plan[i] > 0.5 and (best < 0 or s.mean[i] < s.mean[best]):

@@ -29,6 +29,12 @@ from influential_bandits.policies.model_lcb.belief import (
     rebuild,
     set_radius,
 )
+from influential_bandits.policies.model_lcb.indefinite import (
+    choose_mix,
+    count_pull,
+    follow_mix,
+    plans_again,
+)
 from influential_bandits.policies.model_lcb.looks import choose_planned, count_costs, look_again
 from influential_bandits.policies.model_lcb.posterior import (
     learn,
@@ -80,6 +86,10 @@ class ModelLCB(Policy):
     follows a schedule. There, and where no influence is seen, arms that cannot be told apart take
     turns, the more rarely the larger their means.
 
+    Where the losses refute that A is positive semi-definite, arms may get better for being pulled.
+    There the policy follows the mix of one or two arms whose total loss over the rounds ahead has
+    the lowest lower bound, unless the smallest loss of each round promises more.
+
     Up to 24 arms the posterior is exact, with A's symmetry shared, in O(K⁴) a round. With more,
     each arm has a model of three features, in O(K) a round: an intercept, its own pulls, and those
     of all others.
@@ -104,6 +114,9 @@ class ModelLCB(Policy):
         Where to start from, as in ``ModelLCB(prior=model.prior())`` for a fitted
         :class:`InfluenceModel`; up to 24 arms. It counts as an observation of (l1, A), beside which
         noise and scales are estimated as ever. The theorem does not cover it, nor ``horizon``.
+    definite : bool
+        Whether A is taken for positive semi-definite until the losses refute it. If not, plans are
+        compared from the start, which the theorem does not cover; up to 24 arms.
 
     Examples
     --------
@@ -123,6 +136,7 @@ class ModelLCB(Policy):
     memory: float | str = "estimate"
     horizon: int | None = None
     prior: LossPrior | None = None
+    definite: bool = True
 
     def __post_init__(self) -> None:
         if not is_real(self.confidence) or not 0.0 < self.confidence < 1.0:
@@ -146,6 +160,8 @@ class ModelLCB(Policy):
             object.__setattr__(self, name, float(value))
         if self.influence_scale != "estimate" and self.sigma == "estimate":
             raise InvalidInput("to fix influence_scale, fix sigma as well")
+        if not isinstance(self.definite, bool):
+            raise InvalidInput(f"definite must be True or False, got {abbreviate(self.definite)}")
         if self.horizon is not None:
             object.__setattr__(self, "horizon", require_horizon(self.horizon))
         if isinstance(self.prior, Mapping):
@@ -184,6 +200,7 @@ class ModelLCB(Policy):
             "horizon": self.horizon or 0,
             "warm": self.prior is not None,
             "events": 0 if self.prior is None else self.prior.events,
+            "definite": self.definite,
         }
 
     def _memories(self) -> int:
@@ -227,6 +244,8 @@ class ModelLCB(Policy):
             "root": ("float64", (size, size)),
             "theta": ("float64", size),
             "spread": ("float64", (size, exact)),
+            "mix": ("float64", exact),  # shares of the rounds ahead, if A is indefinite
+            "due": ("float64", exact),  # pulls that the mix owes each arm
         }
 
     def memo_size(self, n_arms: int) -> int:
@@ -249,6 +268,10 @@ class ModelLCB(Policy):
         for name in ("known", "told"):
             if state[name].size > 0:
                 require_equal(state, name, self.initial_state(n_arms)[name])
+        require_range(state, "mix", 0.0, 1.0)
+        if state["mix"].any() and not math.isclose(state["mix"].sum(), 1.0):
+            raise make_damage_error("mix does not add up to 1", "shares of the rounds ahead")
+        require_range(state, "due", -float(rounds), float(rounds))
         _check_sums(state, rounds)
 
     def _check_choice(self, state: State) -> None:
@@ -332,6 +355,9 @@ class ModelLCB(Policy):
             arm = unseen_arm(s.seen, s.pulls, eligible)
             if arm >= 0:
                 return arm
+        arm = follow_mix(s, eligible)
+        if arm >= 0:
+            return arm
         costs = count_costs(c, s, t, eligible)
         greedy = -1
         for arm in range(c.n_arms):
@@ -366,6 +392,7 @@ class ModelLCB(Policy):
                 s.own[j] *= c.memory
         s.total[0] = c.memory * s.total[0] + 1.0
         s.own[arm] += 1.0
+        count_pull(s, arm)
         if s.theta.size > 0 and t % AFRESH != 0:
             move(s.root, gamma, arm, s.spread, s.variance)
             predict_all(c, s)
@@ -403,6 +430,8 @@ class ModelLCB(Policy):
         else:
             look(c, s)
         set_radius(c, s)
+        if plans_again(c, seen):
+            choose_mix(c, s, t)
 
     @staticmethod
     def arm_added(c: Any, s: Any, arm: int) -> None:
