@@ -1,0 +1,236 @@
+"""Estimates that all decisions share: variances, the scale of influence, memory, and stays.
+
+They are made anew whenever the number of losses, or of decisions, has doubled.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from influential_bandits.numerics.arrays import Floats
+from influential_bandits.numerics.compiling import inlined, kernel
+from influential_bandits.numerics.portable import log
+from influential_bandits.policies.fleet.effects import weigh_effects
+from influential_bandits.policies.fleet.posterior import refresh, support
+from influential_bandits.policies.fleet.states import (
+    AGES,
+    ARM,
+    ARM_TRIALS,
+    COMMON,
+    COMMON_TRIALS,
+    EFFECT_TRIALS,
+    MEMORY,
+    NOISE_VARIANCE,
+    OBSERVED,
+    SETTLED,
+    SPREAD,
+    SPREAD_TRIALS,
+    Counts,
+    Own,
+    Rules,
+    Shared,
+)
+from influential_bandits.policies.model_lcb.posterior import place, unknowns
+
+LEAST_PRECISION, MOST_PRECISION = 4.0**-6, 4.0**20  # of the prior, in units of 1/σ²
+FADING = 6.0  # nats by which a fading memory must beat lasting memory
+UNLIKE = 6.0  # nats by which a spread of A must beat none
+SETTLE = 1 << 14  # losses after which the memory is not chosen again
+GONE = 8.0  # a user who has not come for so many of its usual pauses has left
+AHEAD = 10.0  # where nothing is known of stays, plan for so many times the rounds played
+ARM_TRIALS_ = np.array(ARM_TRIALS)
+COMMON_TRIALS_ = np.array(COMMON_TRIALS)
+SPREAD_TRIALS_ = np.array(SPREAD_TRIALS)
+
+
+@inlined
+def try_variances(
+    shared: Shared,
+    seen: Counts,
+    sums: Floats,
+    i: int,
+    residual: float,
+    shared_variance: float,
+    exposure: float,
+    weighed: Floats,
+) -> None:
+    """Add a loss to the predictive likelihood of every candidate for the variances.
+
+    A candidate is judged by how it predicts each loss from the user's losses before.
+
+    Parameters
+    ----------
+    residual : float
+        Of the loss, from (μ, A) alone.
+    shared_variance : float
+        What not knowing (μ, A) adds, in units of σ².
+    exposure : float
+        Σ (faded pulls)²: what a spread of A is multiplied with.
+    """
+    shared.tried[0] += 1.0
+    for a in range(ARM_TRIALS_.size):
+        for b in range(COMMON_TRIALS_.size):
+            arm = ARM_TRIALS_[a]
+            weigh_effects(seen, arm, arm * COMMON_TRIALS_[b], i, weighed)
+            surprise = residual
+            for k in range(seen.size):
+                surprise -= weighed[k] * sums[k]
+            variance = 1.0 + weighed[i] + shared_variance
+            row = a * COMMON_TRIALS_.size + b
+            shared.trials[row, 0] += surprise * surprise / variance
+            shared.trials[row, 1] += log(variance)
+    weigh_effects(seen, shared.scales[ARM], shared.scales[COMMON], i, weighed)
+    surprise = residual
+    for k in range(seen.size):
+        surprise -= weighed[k] * sums[k]
+    for s in range(SPREAD_TRIALS_.size):
+        variance = 1.0 + weighed[i] + shared_variance + SPREAD_TRIALS_[s] * exposure
+        shared.trials[EFFECT_TRIALS + s, 0] += surprise * surprise / variance
+        shared.trials[EFFECT_TRIALS + s, 1] += log(variance)
+
+
+@inlined
+def estimate_noise(shared: Shared) -> None:
+    """Estimate σ² from the surprises so far, in units of what was expected of them."""
+    for s in range(SPREAD_TRIALS_.size):
+        if shared.scales[SPREAD] == SPREAD_TRIALS_[s]:
+            left = shared.trials[EFFECT_TRIALS + s, 0] / shared.tried[0]
+            if left > 0.0:
+                shared.scales[NOISE_VARIANCE] = left
+
+
+@inlined
+def _fit(shared: Shared, trial: int) -> float:
+    """Return the log likelihood of a candidate, σ² at its best."""
+    many = shared.tried[0]
+    left = shared.trials[trial, 0]
+    if left <= 0.0:
+        return 0.0
+    return -0.5 * (many * log(left / many) + shared.trials[trial, 1])
+
+
+@kernel
+def choose_variances(shared: Shared) -> None:
+    """Take the best candidates, and let losses so far count half from now on."""
+    best, chosen = -math.inf, 0
+    for trial in range(EFFECT_TRIALS):
+        value = _fit(shared, trial)
+        if value > best:
+            best, chosen = value, trial
+    many = COMMON_TRIALS_.size
+    shared.scales[ARM] = ARM_TRIALS_[chosen // many]
+    shared.scales[COMMON] = shared.scales[ARM] * COMMON_TRIALS_[chosen % many]
+    none = _fit(shared, EFFECT_TRIALS)
+    best, spread = none + UNLIKE, 0
+    for s in range(1, SPREAD_TRIALS_.size):
+        value = _fit(shared, EFFECT_TRIALS + s)
+        if value > best:
+            best, spread = value, s
+    shared.scales[SPREAD] = SPREAD_TRIALS_[spread]
+    for trial in range(shared.trials.shape[0]):
+        for k in range(2):
+            shared.trials[trial, k] *= 0.5
+    shared.tried[0] *= 0.5
+
+
+@inlined
+def _scale_precision(n_arms: int, group: int, factor: float, precision: Floats) -> None:
+    """Multiply the prior's precision of μ (group 0), of A_ii (1) or of A_ij (2)."""
+    for i in range(n_arms):
+        if group == 0:
+            precision[unknowns(i)] *= factor
+        for j in range(i + 1):
+            if (group == 1 and i == j) or (group == 2 and i != j):
+                precision[place(i, j)] *= factor
+
+
+@kernel
+def choose_prior(
+    rules: Rules, shared: Shared, factor: Floats, solved: Floats, root: Floats
+) -> None:
+    """Choose the scales of μ and A, and the memory, by marginal likelihood; compute θ again."""
+    seen = float(shared.numbers[OBSERVED])
+    chosen = shared.numbers[MEMORY]
+    if shared.known.shape[0] == 0:
+        best = support(shared, chosen, shared.precision, seen, factor, solved)
+        trial = shared.precision.copy()
+        for _ in range(2):
+            for group in range(3):
+                for step in (4.0, 0.25):
+                    while True:
+                        trial[:] = shared.precision
+                        _scale_precision(rules.n_arms, group, step, trial)
+                        if trial.min() < LEAST_PRECISION or trial.max() > MOST_PRECISION:
+                            break
+                        value = support(shared, chosen, trial, seen, factor, solved)
+                        if not value > best:
+                            break
+                        best = value
+                        shared.precision[:] = trial
+    memories = rules.memories.size
+    if memories > 1 and shared.numbers[SETTLED] == 0:
+        best, number = -math.inf, 0
+        for m in range(memories):
+            value = support(shared, m, shared.precision, seen, factor, solved)
+            if m == 0:
+                value += FADING
+            if value > best:
+                best, number = value, m
+        shared.numbers[MEMORY] = number
+        if seen >= SETTLE:
+            shared.numbers[SETTLED] = 1
+        for m in range(memories):
+            if m != number:
+                refresh(shared, m, factor, solved, root)
+        chosen = number
+    refresh(shared, chosen, factor, solved, root)
+
+
+@kernel
+def estimate_stays(own: Own, users: int, decisions: int, stays: Floats) -> None:
+    """Estimate how many rounds are to come after each age, from who has left (Kaplan–Meier).
+
+    A user has left if it has not come for eight times its usual pause, or the fleet's. Whoever
+    reaches an age that nobody has passed is expected to stay ten times as long again.
+    """
+    reached, left = np.zeros(AGES + 2), np.zeros(AGES + 1)
+    ages = np.zeros(users, np.int64)
+    pauses, many, longest = 0.0, 0, 0
+    for u in range(users):
+        for k in range(own.pulls.shape[1]):
+            ages[u] += own.pulls[u, k]
+        if ages[u] > 1:
+            pauses += (own.last[u] - own.first[u]) / (ages[u] - 1.0)
+            many += 1
+    usual = pauses / many if many > 0 else float(decisions)
+    for u in range(users):
+        age = min(ages[u], AGES)
+        longest = max(longest, age)
+        reached[age] += 1.0
+        pause = usual
+        if ages[u] > 1:
+            pause = max(usual, (own.last[u] - own.first[u]) / (ages[u] - 1.0))
+        if age < AGES and decisions - own.last[u] > GONE * max(pause, 1.0):
+            left[age] += 1.0
+    for age in range(longest - 1, -1, -1):
+        reached[age] += reached[age + 1]
+    goes_on = np.zeros(longest + 1)  # chance to play on after each age
+    goes_on[0] = 1.0
+    for age in range(1, longest + 1):
+        goes_on[age] = goes_on[age - 1] * (1.0 - left[age] / reached[age])
+    ahead = goes_on[longest] * AHEAD * longest
+    stays[:] = 0.0
+    for age in range(longest - 1, -1, -1):
+        ahead += goes_on[age]
+        stays[age] = ahead / goes_on[age] if goes_on[age] > 0.0 else 1.0
+
+
+@inlined
+def rounds_ahead(stays: Floats, age: int) -> float:
+    """Return the number of rounds to plan for, the next one included, after ``age`` rounds."""
+    if age < AGES and stays[age] > 0.0:
+        return stays[age]
+    return AHEAD * (age + 1.0)
+
