@@ -6,7 +6,7 @@ import numpy as np
 
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
-from influential_bandits.policies.fleet.rules import Room, decide, note_loss, note_pull, welcome
+from influential_bandits.policies.fleet.rules import Room, decide, note_loss, note_pull
 from influential_bandits.policies.fleet.states import Apart, Own, Rules, Shared
 from influential_bandits.world.dynamics import (
     DENSE,
@@ -67,8 +67,6 @@ def play_fleet(
         t = 1
         for k in range(rules.n_arms):
             t += counts[u, k]
-        if t == 1:
-            welcome(rules, shared, own, apart, u)
         world = World(
             DENSE,
             interaction[min(u, interaction.shape[0] - 1)],

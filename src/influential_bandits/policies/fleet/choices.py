@@ -20,6 +20,7 @@ from influential_bandits.policies.fleet.states import (
     ARM_TRIALS,
     COMMON,
     COMMON_TRIALS,
+    EFFECT,
     EFFECT_TRIALS,
     MEMORY,
     NOISE_VARIANCE,
@@ -36,7 +37,7 @@ from influential_bandits.policies.model_lcb.posterior import place, unknowns
 
 LEAST_PRECISION, MOST_PRECISION = 4.0**-6, 4.0**20  # of the prior, in units of 1/σ²
 FADING = 6.0  # nats by which a fading memory must beat lasting memory
-UNLIKE = 6.0  # nats by which a spread of A must beat none
+KEPT_OF_AUDITS = 0.8  # of the evidence about the spread, when the next user is audited
 SETTLE = 1 << 14  # losses after which the memory is not chosen again
 GONE = 8.0  # a user who has not come for so many of its usual pauses has left
 AHEAD = 10.0  # where nothing is known of stays, plan for so many times the rounds played
@@ -53,7 +54,6 @@ def try_variances(
     i: int,
     residual: float,
     shared_variance: float,
-    exposure: float,
     weighed: Floats,
 ) -> None:
     """Add a loss to the predictive likelihood of every candidate for the variances.
@@ -66,8 +66,6 @@ def try_variances(
         Of the loss, from (μ, A) alone.
     shared_variance : float
         What not knowing (μ, A) adds, in units of σ².
-    exposure : float
-        Σ (faded pulls)²: what a spread of A is multiplied with.
     """
     shared.tried[0] += 1.0
     for a in range(ARM_TRIALS_.size):
@@ -81,58 +79,62 @@ def try_variances(
             row = a * COMMON_TRIALS_.size + b
             shared.trials[row, 0] += surprise * surprise / variance
             shared.trials[row, 1] += log(variance)
-    weigh_effects(seen, shared.scales[ARM], shared.scales[COMMON], i, weighed)
-    surprise = residual
-    for k in range(seen.size):
-        surprise -= weighed[k] * sums[k]
-    for s in range(SPREAD_TRIALS_.size):
-        variance = 1.0 + weighed[i] + shared_variance + SPREAD_TRIALS_[s] * exposure
-        shared.trials[EFFECT_TRIALS + s, 0] += surprise * surprise / variance
-        shared.trials[EFFECT_TRIALS + s, 1] += log(variance)
 
 
 @inlined
 def estimate_noise(shared: Shared) -> None:
     """Estimate σ² from the surprises so far, in units of what was expected of them."""
-    for s in range(SPREAD_TRIALS_.size):
-        if shared.scales[SPREAD] == SPREAD_TRIALS_[s]:
-            left = shared.trials[EFFECT_TRIALS + s, 0] / shared.tried[0]
-            if left > 0.0:
-                shared.scales[NOISE_VARIANCE] = left
+    left = shared.trials[shared.numbers[EFFECT], 0] / shared.tried[0]
+    if shared.scales[SPREAD] > 0.0:
+        for s in range(SPREAD_TRIALS_.size):
+            if shared.scales[SPREAD] == SPREAD_TRIALS_[s] and shared.audited[0] > 0.0:
+                left = shared.spreads[s, 0] / shared.audited[0]
+    if left > 0.0:
+        shared.scales[NOISE_VARIANCE] = left
 
 
 @inlined
-def _fit(shared: Shared, trial: int) -> float:
+def _fit(sums: Floats, many: float) -> float:
     """Return the log likelihood of a candidate, σ² at its best."""
-    many = shared.tried[0]
-    left = shared.trials[trial, 0]
-    if left <= 0.0:
-        return 0.0
-    return -0.5 * (many * log(left / many) + shared.trials[trial, 1])
+    return -0.5 * (many * log(sums[0] / many) + sums[1]) if sums[0] > 0.0 else 0.0
 
 
 @kernel
 def choose_variances(shared: Shared) -> None:
-    """Take the best candidates, and let losses so far count half from now on."""
+    """Take the best candidate, and let losses so far count half from now on."""
     best, chosen = -math.inf, 0
     for trial in range(EFFECT_TRIALS):
-        value = _fit(shared, trial)
+        value = _fit(shared.trials[trial], shared.tried[0])
         if value > best:
             best, chosen = value, trial
     many = COMMON_TRIALS_.size
+    shared.numbers[EFFECT] = chosen
     shared.scales[ARM] = ARM_TRIALS_[chosen // many]
     shared.scales[COMMON] = shared.scales[ARM] * COMMON_TRIALS_[chosen % many]
-    none = _fit(shared, EFFECT_TRIALS)
-    best, spread = none + UNLIKE, 0
-    for s in range(1, SPREAD_TRIALS_.size):
-        value = _fit(shared, EFFECT_TRIALS + s)
-        if value > best:
-            best, spread = value, s
-    shared.scales[SPREAD] = SPREAD_TRIALS_[spread]
-    for trial in range(shared.trials.shape[0]):
+    for trial in range(EFFECT_TRIALS):
         for k in range(2):
             shared.trials[trial, k] *= 0.5
     shared.tried[0] *= 0.5
+
+
+@inlined
+def choose_spread(shared: Shared) -> None:
+    """Take the best candidate for how far users differ in A."""
+    best, chosen = -math.inf, 0
+    for s in range(SPREAD_TRIALS_.size):
+        value = _fit(shared.spreads[s], shared.audited[0])
+        if value > best:
+            best, chosen = value, s
+    shared.scales[SPREAD] = SPREAD_TRIALS_[chosen]
+
+
+@inlined
+def forget_audits(shared: Shared) -> None:
+    """Let audits so far count less: the first ones knew little of the population."""
+    for s in range(SPREAD_TRIALS_.size):
+        for k in range(2):
+            shared.spreads[s, k] *= KEPT_OF_AUDITS
+    shared.audited[0] *= KEPT_OF_AUDITS
 
 
 @inlined

@@ -17,11 +17,15 @@ import numpy as np
 
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import inlined, kernel
+from influential_bandits.numerics.portable import log
 from influential_bandits.policies.fleet.choices import (
+    SPREAD_TRIALS_,
     choose_prior,
+    choose_spread,
     choose_variances,
     estimate_noise,
     estimate_stays,
+    forget_audits,
     rounds_ahead,
     try_variances,
 )
@@ -41,6 +45,7 @@ from influential_bandits.policies.fleet.posterior import (
 )
 from influential_bandits.policies.fleet.states import (
     ARM,
+    AUDIT,
     COMMON,
     DECISIONS,
     EPOCH,
@@ -52,6 +57,7 @@ from influential_bandits.policies.fleet.states import (
     NEXT_STAYS,
     NOISE_VARIANCE,
     OBSERVED,
+    ORIGIN,
     SETTLED,
     SPREAD,
     Apart,
@@ -63,6 +69,10 @@ from influential_bandits.policies.model_lcb.lookahead import add_later_costs, pl
 from influential_bandits.policies.model_lcb.posterior import place, predict, unknowns
 
 
+FAR_APART = 0.25  # variance in σ² due to the user's own A, from where a loss says little of its taste
+AUDITED = 16  # losses of a user after which another one is audited
+
+
 class Room(NamedTuple):
     """Arrays to compute in."""
 
@@ -71,6 +81,8 @@ class Room(NamedTuple):
     weighed: Floats  # (arms,)
     mean: Floats  # (arms,): expected loss of each arm now
     variance: Floats  # (arms,): of it, in units of σ²
+    effect: Floats  # (arms,): the user's initial losses less the population's
+    doubt: Floats  # (arms,): variance of these
     bound: Floats  # (arms,)
     interaction: Floats  # (arms, arms)
     allowed: Floats  # (arms,)
@@ -88,7 +100,7 @@ def make_room(n_arms: int) -> Room:
     size = unknowns(n_arms)
     square, line = (n_arms, n_arms), n_arms
     return Room(
-        *(np.zeros(s) for s in (square, line, line, line, line, line, square, line, line, line)),
+        *(np.zeros(s) for s in (square, *7 * [line], square, *3 * [line])),
         *(np.zeros(s) for s in (size, size, (size, size), size, (size, size))),
     )
 
@@ -125,33 +137,42 @@ def bring_up_to_date(
 @inlined
 def look(rules: Rules, shared: Shared, own: Own, apart: Apart, u: int, room: Room) -> int:
     """Compute the expected loss of every arm for a user, and its variance; return the memory."""
-    bring_up_to_date(rules, shared, own, apart, u, room)
     slot = own.slot[u]
-    if slot >= 0:
-        memory = apart.memory[slot]
-        weights = own.faded[u, memory]
-        for i in range(rules.n_arms):
-            room.mean[i] = predict(apart.theta[slot], weights, i)
-            room.variance[i] = loss_variance(
-                apart.covariance[slot], i, weights, 0.0, 0.0, weights
-            )
-        return memory
+    if slot < 0 or shared.scales[SPREAD] == 0.0:
+        look_shared(rules, shared, own, u, room)
+        return shared.numbers[MEMORY]
+    memory = apart.memory[slot]
+    weights = own.faded[u, memory]
+    for i in range(rules.n_arms):
+        room.mean[i] = predict(apart.theta[slot], weights, i)
+        room.variance[i] = loss_variance(apart.covariance[slot], i, weights, 0.0, 0.0, weights)
+    return memory
+
+
+@inlined
+def look_shared(rules: Rules, shared: Shared, own: Own, u: int, room: Room) -> None:
+    """Compute the expected losses of a user who has the shared A."""
     memory = shared.numbers[MEMORY]
     look_at_sums(rules, shared, own, u, memory, room)
     theta, weights = shared.theta[memory], own.faded[u, memory]
     for i in range(rules.n_arms):
         weigh_effects(own.seen[u], shared.scales[ARM], shared.scales[COMMON], i, room.weighed)
-        mean = predict(theta, weights, i)
+        effect = 0.0
         for k in range(rules.n_arms):
-            mean += room.weighed[k] * room.sums[k]
-        less = room.weighed[i]
-        room.mean[i] = mean
-        room.variance[i] = less
+            effect += room.weighed[k] * room.sums[k]
+        room.effect[i] = effect
+        room.doubt[i] = room.weighed[i]
+        room.mean[i] = predict(theta, weights, i) + effect
+        room.variance[i] = room.doubt[i]
         if rules.learns:
             room.variance[i] += loss_variance(
-                shared.covariance, i, weights, less, float(own.seen[u, i]), room.exposures[i]
+                shared.covariance,
+                i,
+                weights,
+                room.doubt[i],
+                float(own.seen[u, i]),
+                room.exposures[i],
             )
-    return memory
 
 
 @inlined
@@ -171,10 +192,12 @@ def decide(
 ) -> int:
     """Return the arm for a user; changes nothing but how up to date its sums are."""
     n_arms = rules.n_arms
+    bring_up_to_date(rules, shared, own, apart, u, room)
+    admit(rules, shared, own, apart, u, room)
     memory = look(rules, shared, own, apart, u, room)
     gamma = rules.memories[memory]
     theta = shared.theta[memory]
-    if own.slot[u] >= 0:
+    if own.slot[u] >= 0 and shared.scales[SPREAD] > 0.0:
         theta = apart.theta[own.slot[u]]
     sigma = math.sqrt(shared.scales[NOISE_VARIANCE])
     age = 0
@@ -239,35 +262,93 @@ def note_pull(
         faded[arm] += 1.0
 
 
-@kernel
-def welcome(rules: Rules, shared: Shared, own: Own, apart: Apart, u: int) -> None:
-    """Give a user who has not played yet a posterior of its own, if users differ in A.
+@inlined
+def admit(rules: Rules, shared: Shared, own: Own, apart: Apart, u: int, room: Room) -> None:
+    """Start to audit a user, or to give it a posterior of its own, if it is time to.
 
-    If there is no slot left, whoever has had one for longest goes on with the shared A.
+    A slot is taken from whoever has not come for longest among a few; if all of them are at play,
+    the user goes on with the shared A.
     """
-    own.epoch[u] = shared.numbers[EPOCH]
-    slots = apart.owner.size
+    if not rules.learns:
+        return
+    if _may_audit(shared, own, apart, u):
+        forget_audits(shared)
+        look_shared(rules, shared, own, u, room)
+        for s in range(AUDIT):
+            _start_apart(rules, shared, apart, s, SPREAD_TRIALS_[s], room)
+            apart.owner[s] = u
+    slots = apart.owner.size - AUDIT
     if shared.scales[SPREAD] == 0.0 or slots == 0:
         return
-    slot = shared.numbers[NEXT_SLOT]
-    shared.numbers[NEXT_SLOT] = (slot + 1) % slots
-    if apart.owner[slot] >= 0:
-        own.slot[apart.owner[slot]] = -1
-    memory = shared.numbers[MEMORY]
-    level = shared.scales[ARM] + shared.scales[COMMON]
+    slot = own.slot[u]
+    if slot >= 0:
+        # While a user has said little, what others have said since is worth more.
+        young = apart.losses[slot] < AUDITED
+        if young and shared.numbers[OBSERVED] > 2 * apart.since[slot]:
+            look_shared(rules, shared, own, u, room)
+            _start_apart(rules, shared, apart, slot, shared.scales[SPREAD], room)
+        return
+    slot = AUDIT + shared.numbers[NEXT_SLOT]
+    shared.numbers[NEXT_SLOT] = (slot - AUDIT + 1) % slots
+    before = apart.owner[slot]
+    if before >= 0:
+        if shared.numbers[DECISIONS] - own.last[before] < slots:
+            return
+        own.slot[before] = -1
+    look_shared(rules, shared, own, u, room)
+    _start_apart(rules, shared, apart, slot, shared.scales[SPREAD], room)
     own.slot[u] = slot
     apart.owner[slot] = u
+
+
+@inlined
+def _may_audit(shared: Shared, own: Own, apart: Apart, u: int) -> bool:
+    """Tell whether to audit this user next: the one before has been heard enough, or has left."""
+    audited = apart.owner[0]
+    if audited < 0:
+        return True
+    absent = shared.numbers[DECISIONS] - own.last[audited]
+    rounds = max(own.pulls[audited].sum(), 1)
+    usual = (own.last[audited] - own.first[audited]) / rounds
+    return u != audited and (apart.losses[0] >= AUDITED or absent > AUDITED * (1.0 + usual))
+
+
+@inlined
+def _start_apart(
+    rules: Rules, shared: Shared, apart: Apart, slot: int, spread: float, room: Room
+) -> None:
+    """Lay out a posterior around the population's and what is known of the user's taste."""
+    memory = shared.numbers[MEMORY]
     apart.memory[slot] = memory
-    apart.covariance[slot] = 0.0
+    apart.losses[slot] = 0
+    apart.since[slot] = shared.numbers[OBSERVED]
+    # The first audit is to find the size of A: the population's own doubt would hide it.
+    doubt = 1.0 if slot >= AUDIT or shared.numbers[OBSERVED] >= AUDITED else 0.0
     for a in range(shared.covariance.shape[0]):
         apart.theta[slot, a] = shared.theta[memory, a]
         apart.centre[slot, a] = shared.theta[memory, a]
-        apart.covariance[slot, a, a] = shared.covariance[a, a] + shared.scales[SPREAD]
+        for b in range(shared.covariance.shape[0]):
+            apart.covariance[slot, a, b] = doubt * shared.covariance[a, b]
+        apart.covariance[slot, a, a] += spread
     for i in range(rules.n_arms):
         a = unknowns(i)
-        apart.covariance[slot, a, a] = shared.covariance[a, a] + level
+        apart.theta[slot, a] += room.effect[i]
+        apart.covariance[slot, a, a] += room.doubt[i] - spread
     for a in range(shared.covariance.shape[0]):
         apart.precision[slot, a] = 1.0 / apart.covariance[slot, a, a]
+
+
+@inlined
+def _audit(
+    rules: Rules, shared: Shared, apart: Apart, arm: int, memo: Floats, loss: float, room: Room
+) -> None:
+    """Let a loss of the audited user speak for and against the candidates for the spread of A."""
+    shared.audited[0] += 1.0
+    for s in range(AUDIT):
+        surprise, alpha = _learn_apart(rules, apart, s, arm, memo, loss, room)
+        shared.spreads[s, 0] += surprise * surprise / alpha
+        shared.spreads[s, 1] += log(alpha)
+    choose_spread(shared)
 
 
 @kernel
@@ -285,6 +366,9 @@ def note_loss(
 ) -> None:
     """Learn the loss of a pull, for the user and for everybody."""
     n_arms, chosen = rules.n_arms, shared.numbers[MEMORY]
+    if rules.learns and shared.numbers[OBSERVED] == 0 and shared.known.shape[0] == 0:
+        shared.scales[ORIGIN] = loss
+    loss -= shared.scales[ORIGIN]
     bring_up_to_date(rules, shared, own, apart, u, room)
     for m in range(rules.memories.size):
         if m != chosen and (shared.numbers[SETTLED] == 1 or not rules.learns):
@@ -296,15 +380,16 @@ def note_loss(
         if rules.learns:
             if m == chosen:
                 _judge(shared, own, u, arm, weights, residual, room)
-            if own.slot[u] < 0 or m != apart.memory[own.slot[u]]:
-                _learn_from_sums(shared, own, u, m, arm, weights, residual, room)
+            _learn_from_sums(shared, own, u, m, arm, weights, residual, room)
         own.sums[u, m, arm] += loss - predict(
             shared.epochs[shared.numbers[EPOCH], m], weights, arm
         )
         _add_exposure(rules, own, u, m, arm, weights)
     slot = own.slot[u]
     if slot >= 0:
-        _learn_apart(rules, shared, apart, slot, arm, memo, loss, room)
+        _learn_apart(rules, apart, slot, arm, memo, loss, room)
+    if apart.owner[0] == u and rules.learns:
+        _audit(rules, shared, apart, arm, memo, loss, room)
     own.seen[u, arm] += 1
     if rules.learns:
         shared.numbers[OBSERVED] += 1
@@ -325,10 +410,12 @@ def _judge(
     unsure = loss_variance(
         shared.covariance, arm, weights, less, float(seen[arm]), room.exposures[arm]
     )
-    exposure = 0.0
+    apart = 0.0
     for j in range(weights.size):
-        exposure += weights[j] * weights[j]
-    try_variances(shared, seen, room.sums, arm, residual, unsure, exposure, room.weighed)
+        apart += shared.scales[SPREAD] * weights[j] * weights[j]
+    if apart > FAR_APART:
+        return
+    try_variances(shared, seen, room.sums, arm, residual, unsure, room.weighed)
     estimate_noise(shared)
 
 
@@ -387,20 +474,9 @@ def _add_exposure(rules: Rules, own: Own, u: int, m: int, arm: int, weights: Flo
 
 @inlined
 def _learn_apart(
-    rules: Rules,
-    shared: Shared,
-    apart: Apart,
-    slot: int,
-    arm: int,
-    memo: Floats,
-    loss: float,
-    room: Room,
-) -> None:
-    """Take a loss into a user's own posterior, and what it says of the population into θ.
-
-    The prediction moves with the population's mean m by x̃ = Λ⁻¹·C·x, C the own covariance and Λ
-    the one that it started from.
-    """
+    rules: Rules, apart: Apart, slot: int, arm: int, memo: Floats, loss: float, room: Room
+) -> tuple[float, float]:
+    """Take a loss into a posterior of a user's own; return the surprise and its variance in σ²."""
     m = apart.memory[slot]
     weights = memo[m * rules.n_arms : (m + 1) * rules.n_arms]
     theta, covariance = apart.theta[slot], apart.covariance[slot]
@@ -410,13 +486,9 @@ def _learn_apart(
     alpha = 1.0
     for a in range(room.x.size):
         alpha += room.x[a] * room.gain[a]
-    for a in range(room.x.size):
-        room.x[a] = apart.precision[slot, a] * room.gain[a]
     learn(theta, covariance, room.gain, surprise, alpha)
-    if rules.learns:
-        for a in range(room.x.size):  # as of the population's mean now
-            surprise -= room.x[a] * (shared.theta[m, a] - apart.centre[slot, a])
-        _learn_shared(shared, m, surprise, alpha, room)
+    apart.losses[slot] += 1
+    return surprise, alpha
 
 
 @inlined

@@ -21,15 +21,17 @@ AGES = 1024  # rounds of a user for which the rounds still to come are estimated
 EXACT_ARMS = 8  # up to so many arms, a user's exposures are kept one by one
 
 # Entries of Shared.numbers.
-OBSERVED, NEXT_CHOICE, NEXT_EPOCH, EPOCH, MEMORY, DECISIONS, NEXT_STAYS, SETTLED, NEXT_SLOT = range(9)
-# Entries of Shared.scales, in units of the noise's variance but for the last.
-ARM, COMMON, SPREAD, NOISE_VARIANCE = range(4)
+OBSERVED, NEXT_CHOICE, NEXT_EPOCH, EPOCH, MEMORY = range(5)
+DECISIONS, NEXT_STAYS, SETTLED, NEXT_SLOT, EFFECT = range(5, 10)
+# Entries of Shared.scales: three variances in units of the noise's, that variance, and the first
+# loss, from which all others are counted: levels far from zero change nothing then.
+ARM, COMMON, SPREAD, NOISE_VARIANCE, ORIGIN = range(5)
 
 ARM_TRIALS = tuple(4.0**k for k in range(-5, 4))
 COMMON_TRIALS = (0.0, 0.5, 4.0)  # times the variance of an arm
-SPREAD_TRIALS = (0.0, *(4.0**k for k in range(-7, 2)))
+SPREAD_TRIALS = (0.0, *(16.0**k for k in range(-3, 1)))
 EFFECT_TRIALS = len(ARM_TRIALS) * len(COMMON_TRIALS)
-TRIALS = EFFECT_TRIALS + len(SPREAD_TRIALS)
+AUDIT = len(SPREAD_TRIALS)
 
 Counts = npt.NDArray[np.int32]
 
@@ -56,10 +58,12 @@ class Shared(NamedTuple):
     precision: Floats  # (p,): the prior's, in units of 1/σ²
     known: Floats  # (k, p, p), k ≤ 1: the precision of a prior that came from a log
     epochs: Floats  # (EPOCHS, memories, p): θ at the beginning of each epoch
-    trials: Floats  # (TRIALS, 2): Σ e²/v and Σ log v of each candidate for the variances
+    trials: Floats  # (candidates, 2): Σ e²/v and Σ log v for the variances of initial losses
     tried: Floats  # (1,): how many losses these sums are of; old ones count less
-    scales: Floats  # (4,): arm, common, spread, σ²
-    numbers: Ints  # (9,)
+    spreads: Floats  # (candidates, 2): the same for the spread of A, of audited users
+    audited: Floats  # (1,): of how many losses
+    scales: Floats  # (5,)
+    numbers: Ints  # (10,)
     stays: Floats  # (AGES,): rounds still to come at each age; 0 where nothing is known
 
 
@@ -78,7 +82,10 @@ class Own(NamedTuple):
 
 
 class Apart(NamedTuple):
-    """Posteriors of users who have an interaction of their own, in slots."""
+    """Posteriors of users who have an interaction of their own, in slots.
+
+    The first slots are for the user who is audited: one for each candidate for the spread of A.
+    """
 
     theta: Floats  # (slots, p)
     covariance: Floats  # (slots, p, p), in units of σ²
@@ -86,6 +93,8 @@ class Apart(NamedTuple):
     precision: Floats  # (slots, p): of the prior they started from
     memory: Counts  # (slots,): the candidate's number
     owner: Counts  # (slots,): the user, or −1
+    losses: Counts  # (slots,): how many it has learned from
+    since: Ints  # (slots,): how many losses the fleet had when it began
 
 
 def make_shared(memories: int, n_arms: int, prior: tuple[Floats, Floats] | None = None) -> Shared:
@@ -109,10 +118,12 @@ def make_shared(memories: int, n_arms: int, prior: tuple[Floats, Floats] | None 
         precision=np.full(size, 4.0),
         known=known,
         epochs=np.zeros((EPOCHS, memories, size)),
-        trials=np.zeros((TRIALS, 2)),
+        trials=np.zeros((EFFECT_TRIALS, 2)),
         tried=np.zeros(1),
-        scales=np.array([0.25, 0.0, 0.0, 1.0]),
-        numbers=np.zeros(9, np.int64),
+        spreads=np.zeros((len(SPREAD_TRIALS), 2)),
+        audited=np.zeros(1),
+        scales=np.array([0.25, 0.0, 0.0, 1.0, 0.0]),
+        numbers=np.zeros(10, np.int64),
         stays=np.zeros(AGES),
     )
     shared.epochs[0] = shared.theta
@@ -139,8 +150,9 @@ def make_own(users: int, memories: int, n_arms: int, exact: bool) -> Own:
 
 
 def make_apart(slots: int, n_arms: int) -> Apart:
-    """Return empty slots."""
+    """Return empty slots, and those of the audit."""
     size = unknowns(n_arms)
+    slots += AUDIT
     return Apart(
         theta=np.zeros((slots, size)),
         covariance=np.zeros((slots, size, size)),
@@ -148,4 +160,6 @@ def make_apart(slots: int, n_arms: int) -> Apart:
         precision=np.zeros((slots, size)),
         memory=np.zeros(slots, np.int32),
         owner=np.full(slots, -1, np.int32),
+        losses=np.zeros(slots, np.int32),
+        since=np.zeros(slots, np.int64),
     )
