@@ -82,5 +82,6 @@ from .world.noise import Noise as Noise
 from .world.noise import NoNoise as NoNoise
 from .world.noise import RecordedNoise as RecordedNoise
 from .world.noise import UniformNoise as UniformNoise
+from .world.population import Population as Population
 
 __version__: str
