@@ -41,6 +41,10 @@ from .policies.classic import UCBV as UCBV
 from .policies.classic import EpsilonGreedy as EpsilonGreedy
 from .policies.classic import GaussianThompson as GaussianThompson
 from .policies.contract import Policy as Policy
+from .policies.fleet.fleet import Fleet as Fleet
+from .policies.fleet.fleet import FleetTicket as FleetTicket
+from .policies.fleet.policy import FleetLCB as FleetLCB
+from .policies.fleet.policy import FleetPrior as FleetPrior
 from .policies.influential_lcb import InfluentialLCB as InfluentialLCB
 from .policies.lcb import LCB as LCB
 from .policies.model_lcb.policy import ModelLCB as ModelLCB
@@ -58,6 +62,8 @@ from .policies.rotting import FEWA as FEWA
 from .policies.rotting import RAWUCB as RAWUCB
 from .policies.uniform import Uniform as Uniform
 from .simulation.engine import simulate as simulate
+from .simulation.fleets import FleetRun as FleetRun
+from .simulation.fleets import simulate_fleet as simulate_fleet
 from .simulation.scenario import Scenario as Scenario
 from .simulation.trajectory import Trajectory as Trajectory
 from .studies.arena.compare import Comparison as Comparison

@@ -1,8 +1,11 @@
-"""The compiled loop of a fleet: one order of rounds, users of many worlds, losses that come late."""
+"""The compiled loop of a fleet: users in one order of rounds, and losses that come late."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+import numpy.typing as npt
 
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
@@ -16,6 +19,19 @@ from influential_bandits.world.dynamics import (
     expected_loss,
 )
 from influential_bandits.world.noise import Source, borrowed_source, observed_loss
+from influential_bandits.world.population import Users
+
+
+class Waiting(NamedTuple):
+    """Losses under way, in places that are used again."""
+
+    due: Ints  # (rounds + 1,): the first that comes before each round, or −1
+    after: Ints  # (places,): the one after it, or the next free place
+    free: Ints  # (1,): the first free place
+    user: Ints  # (places,)
+    arm: Ints  # (places,)
+    loss: Floats  # (places,)
+    memo: Floats  # (places, memories·arms)
 
 
 @kernel
@@ -26,68 +42,61 @@ def play_fleet(
     apart: Apart,
     room: Room,
     source: Source,
-    interaction: Floats,
-    initial_loss: Floats,
-    memory: float,
-    keys: np.ndarray,  # type: ignore[type-arg]
-    visits: Ints,
-    delays: Ints,
+    users: Users,
+    keys: npt.NDArray[np.uint64],
     counts: Ints,
     weights: Floats,
     losses: Floats,
-    waiting: tuple[Ints, Ints, Ints, Ints, Floats, Floats],
+    waiting: Waiting,
     first: int,
     last: int,
 ) -> None:
-    """Play the rounds first … last − 1 of a fleet.
-
-    ``waiting`` holds losses under way: for each round, the first that comes before it, and for each
-    place the next one, its user, its arm, its loss and its memo; place 0 of ``next_free`` is the
-    first free one.
-    """
+    """Play the rounds first … last − 1 of a fleet; losses that are due come before a round."""
     noise = borrowed_source(source)
-    due, after, who, which, value, memos = waiting
-    no_columns, no_low, no_last = np.empty(0, np.int64), np.empty(0), np.empty(0, np.int64)
+    nothing, no_low = np.empty(0, np.int64), np.empty(0)
     memo = np.empty(rules.memories.size * rules.n_arms)
-    users = counts.shape[0]
-    known = 0
+    all_arms = np.ones(rules.n_arms, np.bool_)
+    many = counts.shape[0]
     for r in range(first, last):
-        spot = due[r]
+        spot = waiting.due[r]
         while spot >= 0:
+            u, arm = waiting.user[spot], waiting.arm[spot]
             note_loss(
-                rules, shared, own, apart, users, who[spot], which[spot], memos[spot],
-                value[spot], room,
+                rules,
+                shared,
+                own,
+                apart,
+                many,
+                u,
+                arm,
+                waiting.memo[spot],
+                waiting.loss[spot],
+                room,
             )
-            following = after[spot]
-            after[spot] = after[-1]
-            after[-1] = spot
+            following = waiting.after[spot]
+            waiting.after[spot] = waiting.free[0]
+            waiting.free[0] = spot
             spot = following
-        u = visits[r]
-        known = max(known, u + 1)
+        u = users.visits[r]
         t = 1
         for k in range(rules.n_arms):
             t += counts[u, k]
-        world = World(
-            DENSE,
-            interaction[min(u, interaction.shape[0] - 1)],
-            no_columns,
-            no_columns,
-            initial_loss[u],
-            memory,
-        )
-        progress = Progress(counts[u], weights[u], no_low, no_last)
-        arm = decide(rules, shared, own, apart, u, None, room)
+        matrix = users.interaction[min(u, users.interaction.shape[0] - 1)]
+        world = World(DENSE, matrix, nothing, nothing, users.initial_loss[u], users.memory)
+        progress = Progress(counts[u], weights[u], no_low, nothing)
+        arm = decide(rules, shared, own, apart, u, all_arms, room)
         expected = expected_loss(world, progress, arm, t)
         loss = observed_loss(noise, expected, keys[u, 0], keys[u, 1], 0, t, arm)
         losses[u] += expected
         advance(world, progress, arm, t)
         note_pull(rules, shared, own, apart, u, arm, memo)
-        if delays[r] == 0:
-            note_loss(rules, shared, own, apart, users, u, arm, memo, loss, room)
-        elif r + delays[r] + 1 < due.size:
-            spot = after[-1]
-            after[-1] = after[spot]
-            who[spot], which[spot], value[spot] = u, arm, loss
-            memos[spot] = memo
-            after[spot] = due[r + delays[r] + 1]
-            due[r + delays[r] + 1] = spot
+        when = r + users.delays[r] + 1
+        if users.delays[r] == 0:
+            note_loss(rules, shared, own, apart, many, u, arm, memo, loss, room)
+        elif when < waiting.due.size:
+            spot = waiting.free[0]
+            waiting.free[0] = waiting.after[spot]
+            waiting.user[spot], waiting.arm[spot], waiting.loss[spot] = u, arm, loss
+            waiting.memo[spot] = memo
+            waiting.after[spot] = waiting.due[when]
+            waiting.due[when] = spot

@@ -46,7 +46,7 @@ COMMON_TRIALS_ = np.array(COMMON_TRIALS)
 SPREAD_TRIALS_ = np.array(SPREAD_TRIALS)
 
 
-@inlined
+@kernel
 def try_variances(
     shared: Shared,
     seen: Counts,
@@ -81,7 +81,7 @@ def try_variances(
             shared.trials[row, 1] += log(variance)
 
 
-@inlined
+@kernel
 def estimate_noise(shared: Shared) -> None:
     """Estimate σ² from the surprises so far, in units of what was expected of them."""
     left = shared.trials[shared.numbers[EFFECT], 0] / shared.tried[0]
@@ -93,7 +93,7 @@ def estimate_noise(shared: Shared) -> None:
         shared.scales[NOISE_VARIANCE] = left
 
 
-@inlined
+@kernel
 def _fit(sums: Floats, many: float) -> float:
     """Return the log likelihood of a candidate, σ² at its best."""
     return -0.5 * (many * log(sums[0] / many) + sums[1]) if sums[0] > 0.0 else 0.0
@@ -117,7 +117,7 @@ def choose_variances(shared: Shared) -> None:
     shared.tried[0] *= 0.5
 
 
-@inlined
+@kernel
 def choose_spread(shared: Shared) -> None:
     """Take the best candidate for how far users differ in A."""
     best, chosen = -math.inf, 0
@@ -128,7 +128,7 @@ def choose_spread(shared: Shared) -> None:
     shared.scales[SPREAD] = SPREAD_TRIALS_[chosen]
 
 
-@inlined
+@kernel
 def forget_audits(shared: Shared) -> None:
     """Let audits so far count less: the first ones knew little of the population."""
     for s in range(SPREAD_TRIALS_.size):
@@ -137,7 +137,7 @@ def forget_audits(shared: Shared) -> None:
     shared.audited[0] *= KEPT_OF_AUDITS
 
 
-@inlined
+@kernel
 def _scale_precision(n_arms: int, group: int, factor: float, precision: Floats) -> None:
     """Multiply the prior's precision of μ (group 0), of A_ii (1) or of A_ij (2)."""
     for i in range(n_arms):
@@ -235,4 +235,3 @@ def rounds_ahead(stays: Floats, age: int) -> float:
     if age < AGES and stays[age] > 0.0:
         return stays[age]
     return AHEAD * (age + 1.0)
-

@@ -1,4 +1,4 @@
-"""A user's own initial losses, given (μ, A): how its losses so far weigh, and what it was exposed to.
+"""A user's own initial losses, given (μ, A): how its losses weigh, and what it was exposed to.
 
 With N the numbers of losses of each arm, S the sums of their residuals and Ω the inverse of
 arm·I + common·11ᵀ, the mean of b_u is (N + Ω)⁻¹S; it is the formula of
@@ -8,12 +8,12 @@ arm·I + common·11ᵀ, the mean of b_u is (N + Ω)⁻¹S; it is the formula of
 from __future__ import annotations
 
 from influential_bandits.numerics.arrays import Floats
-from influential_bandits.numerics.compiling import inlined
+from influential_bandits.numerics.compiling import kernel
 from influential_bandits.policies.fleet.states import Counts
 from influential_bandits.policies.model_lcb.posterior import place, unknowns
 
 
-@inlined
+@kernel
 def weigh_effects(seen: Counts, arm: float, common: float, i: int, out: Floats) -> None:
     """Write row i of (N + Ω)⁻¹, that is E + f·(E1)(E1)ᵀ with E = 1/(N + 1/arm) diagonal."""
     n_arms = seen.size
@@ -31,7 +31,7 @@ def weigh_effects(seen: Counts, arm: float, common: float, i: int, out: Floats) 
     out[i] += own
 
 
-@inlined
+@kernel
 def fill_exposures(
     exact: bool, exposures: Floats, seen: Counts, pulls: Counts, out: Floats
 ) -> None:
@@ -73,7 +73,7 @@ def fill_exposures(
         out[k, k] = exposures[k, 0]
 
 
-@inlined
+@kernel
 def shift_sums(
     seen: Counts, exposures: Floats, before: Floats, after: Floats, sums: Floats, out: Floats
 ) -> None:
@@ -90,7 +90,7 @@ def shift_sums(
         out[k] = total
 
 
-@inlined
+@kernel
 def fill_features(arm: int, weights: Floats, out: Floats) -> None:
     """Write x, what the loss of an arm has of each unknown."""
     for a in range(out.size):
@@ -100,7 +100,7 @@ def fill_features(arm: int, weights: Floats, out: Floats) -> None:
         out[place(arm, j)] = weights[j]
 
 
-@inlined
+@kernel
 def remove_own_part(seen: Counts, exposures: Floats, weighed: Floats, x: Floats) -> None:
     """Turn x into x̃: what is left of the unknowns once the user's past losses are known."""
     n_arms = seen.size

@@ -10,14 +10,14 @@ from __future__ import annotations
 import numpy as np
 
 from influential_bandits.numerics.arrays import Floats
-from influential_bandits.numerics.compiling import inlined, kernel
+from influential_bandits.numerics.compiling import kernel
 from influential_bandits.numerics.portable import log
 from influential_bandits.policies.fleet.states import Shared
 from influential_bandits.policies.model_lcb.marginal_likelihood import FLOOR, eliminate, invert
 from influential_bandits.policies.model_lcb.posterior import place, unknowns
 
 
-@inlined
+@kernel
 def add_to_sums(gram: Floats, right: Floats, x: Floats, y: float, alpha: float) -> None:
     """Add an observation; of the Gram matrix the lower triangle."""
     for a in range(x.size):
@@ -29,7 +29,7 @@ def add_to_sums(gram: Floats, right: Floats, x: Floats, y: float, alpha: float) 
                 row[b] += weight * x[b]
 
 
-@inlined
+@kernel
 def multiply(matrix: Floats, x: Floats, out: Floats) -> None:
     """Write the product of a symmetric matrix with a vector that may have few entries."""
     for a in range(x.size):
@@ -41,7 +41,7 @@ def multiply(matrix: Floats, x: Floats, out: Floats) -> None:
                 out[b] += by * row[b]
 
 
-@inlined
+@kernel
 def learn(
     theta: Floats, covariance: Floats, gain: Floats, surprise: float, variance: float
 ) -> None:
@@ -55,7 +55,7 @@ def learn(
                 row[b] -= by * gain[b]
 
 
-@inlined
+@kernel
 def loss_variance(
     covariance: Floats, arm: int, weights: Floats, less: float, seen: float, past: Floats
 ) -> float:
@@ -126,7 +126,7 @@ def support(
     return -0.5 * (volume + seen * log(left / seen)) if left > 0.0 else 0.0
 
 
-@inlined
+@kernel
 def _assemble(shared: Shared, memory: int, factor: Floats, solved: Floats) -> None:
     """Write the upper triangle of H = Σ x̃x̃ᵀ/α + prior, and Σ x̃(ỹ − x̃·centre)/α."""
     size = solved.size

@@ -11,12 +11,13 @@ too.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from influential_bandits.numerics.arrays import Floats
-from influential_bandits.numerics.compiling import inlined, kernel
+from influential_bandits.numerics.arrays import Floats, Ints
+from influential_bandits.numerics.compiling import kernel
 from influential_bandits.numerics.portable import log
 from influential_bandits.policies.fleet.choices import (
     SPREAD_TRIALS_,
@@ -68,8 +69,9 @@ from influential_bandits.policies.fleet.states import (
 from influential_bandits.policies.model_lcb.lookahead import add_later_costs, plan_ahead
 from influential_bandits.policies.model_lcb.posterior import place, predict, unknowns
 
+Mask = npt.NDArray[np.bool_]
 
-FAR_APART = 0.25  # variance in σ² due to the user's own A, from where a loss says little of its taste
+FAR_APART = 0.25  # variance due to a user's own A, in σ², that hides what a loss says of its taste
 AUDITED = 16  # losses of a user after which another one is audited
 
 
@@ -105,7 +107,7 @@ def make_room(n_arms: int) -> Room:
     )
 
 
-@inlined
+@kernel
 def follow_population(shared: Shared, apart: Apart, slot: int, room: Room) -> None:
     """Move a posterior of its own as the population's mean has moved since: by C·Λ⁻¹·(m' − m)."""
     mean, centre = shared.theta[apart.memory[slot]], apart.centre[slot]
@@ -117,7 +119,7 @@ def follow_population(shared: Shared, apart: Apart, slot: int, room: Room) -> No
         apart.theta[slot, a] += room.gain[a]
 
 
-@inlined
+@kernel
 def bring_up_to_date(
     rules: Rules, shared: Shared, own: Own, apart: Apart, u: int, room: Room
 ) -> None:
@@ -134,7 +136,7 @@ def bring_up_to_date(
         follow_population(shared, apart, own.slot[u], room)
 
 
-@inlined
+@kernel
 def look(rules: Rules, shared: Shared, own: Own, apart: Apart, u: int, room: Room) -> int:
     """Compute the expected loss of every arm for a user, and its variance; return the memory."""
     slot = own.slot[u]
@@ -149,7 +151,7 @@ def look(rules: Rules, shared: Shared, own: Own, apart: Apart, u: int, room: Roo
     return memory
 
 
-@inlined
+@kernel
 def look_shared(rules: Rules, shared: Shared, own: Own, u: int, room: Room) -> None:
     """Compute the expected losses of a user who has the shared A."""
     memory = shared.numbers[MEMORY]
@@ -175,10 +177,8 @@ def look_shared(rules: Rules, shared: Shared, own: Own, u: int, room: Room) -> N
             )
 
 
-@inlined
-def look_at_sums(
-    rules: Rules, shared: Shared, own: Own, u: int, memory: int, room: Room
-) -> None:
+@kernel
+def look_at_sums(rules: Rules, shared: Shared, own: Own, u: int, memory: int, room: Room) -> None:
     """Write a user's exposures, and the sums of its residuals as of θ now."""
     seen = own.seen[u]
     fill_exposures(rules.exact, own.exposures[u, memory], seen, own.pulls[u], room.exposures)
@@ -187,8 +187,39 @@ def look_at_sums(
 
 
 @kernel
+def explain(rules: Rules, shared: Shared, own: Own, apart: Apart, u: int, room: Room) -> None:
+    """Write what each arm would cost a user now, and how sure that is, into ``room``."""
+    bring_up_to_date(rules, shared, own, apart, u, room)
+    look(rules, shared, own, apart, u, room)
+
+
+@kernel
+def replay(rules: Rules, shared: Shared, own: Own, u: int, arms: Ints, losses: Floats) -> None:
+    """Rebuild the numbers of a user who is new to ``own``, from its pulls; teaches nobody.
+
+    A loss that is not a number has not come.
+    """
+    n_arms = rules.n_arms
+    memo = np.empty(rules.memories.size * n_arms)
+    now = shared.numbers[EPOCH]
+    own.epoch[u] = now
+    own.first[u] = max(shared.numbers[DECISIONS], 1)
+    own.last[u] = own.first[u]
+    for t in range(arms.size):
+        arm = arms[t]
+        _move(rules, own, u, arm, memo)
+        if losses[t] == losses[t]:
+            loss = losses[t] - shared.scales[ORIGIN]
+            for m in range(rules.memories.size):
+                weights = memo[m * n_arms : (m + 1) * n_arms]
+                own.sums[u, m, arm] += loss - predict(shared.epochs[now, m], weights, arm)
+                _add_exposure(rules, own, u, m, arm, weights)
+            own.seen[u, arm] += 1
+
+
+@kernel
 def decide(
-    rules: Rules, shared: Shared, own: Own, apart: Apart, u: int, eligible: Any, room: Room
+    rules: Rules, shared: Shared, own: Own, apart: Apart, u: int, eligible: Mask, room: Room
 ) -> int:
     """Return the arm for a user; changes nothing but how up to date its sums are."""
     n_arms = rules.n_arms
@@ -203,9 +234,7 @@ def decide(
     age = 0
     for i in range(n_arms):
         age += own.pulls[u, i]
-        room.allowed[i] = 1.0
-        if eligible is not None and not eligible[i]:
-            room.allowed[i] = 0.0
+        room.allowed[i] = 1.0 if eligible[i] else 0.0
         deviation = math.sqrt(max(room.variance[i], 0.0))
         room.bound[i] = room.mean[i] - rules.boldness * sigma * deviation
         # What lies beyond positive semi-definite is taken for noise: plans would seek it out.
@@ -231,7 +260,7 @@ def decide(
     return best if best >= 0 else _smallest(room.bound, room.allowed, room.allowed)
 
 
-@inlined
+@kernel
 def _smallest(values: Floats, wanted: Floats, allowed: Floats) -> int:
     """Return the first arm with the smallest value among those wanted and allowed, or −1."""
     best = -1
@@ -246,12 +275,18 @@ def note_pull(
     rules: Rules, shared: Shared, own: Own, apart: Apart, u: int, arm: int, memo: Floats
 ) -> None:
     """Follow a pull: what it was exposed to goes into ``memo``, (memories·arms,)."""
-    n_arms = rules.n_arms
     shared.numbers[DECISIONS] += 1
     now = shared.numbers[DECISIONS]
     if own.first[u] == 0:
         own.first[u] = now
     own.last[u] = now
+    _move(rules, own, u, arm, memo)
+
+
+@kernel
+def _move(rules: Rules, own: Own, u: int, arm: int, memo: Floats) -> None:
+    """Count a pull, and keep the faded counts before it."""
+    n_arms = rules.n_arms
     own.pulls[u, arm] += 1
     for m in range(rules.memories.size):
         faded, gamma = own.faded[u, m], rules.memories[m]
@@ -262,7 +297,7 @@ def note_pull(
         faded[arm] += 1.0
 
 
-@inlined
+@kernel
 def admit(rules: Rules, shared: Shared, own: Own, apart: Apart, u: int, room: Room) -> None:
     """Start to audit a user, or to give it a posterior of its own, if it is time to.
 
@@ -301,7 +336,7 @@ def admit(rules: Rules, shared: Shared, own: Own, apart: Apart, u: int, room: Ro
     apart.owner[slot] = u
 
 
-@inlined
+@kernel
 def _may_audit(shared: Shared, own: Own, apart: Apart, u: int) -> bool:
     """Tell whether to audit this user next: the one before has been heard enough, or has left."""
     audited = apart.owner[0]
@@ -313,7 +348,7 @@ def _may_audit(shared: Shared, own: Own, apart: Apart, u: int) -> bool:
     return u != audited and (apart.losses[0] >= AUDITED or absent > AUDITED * (1.0 + usual))
 
 
-@inlined
+@kernel
 def _start_apart(
     rules: Rules, shared: Shared, apart: Apart, slot: int, spread: float, room: Room
 ) -> None:
@@ -335,10 +370,11 @@ def _start_apart(
         apart.theta[slot, a] += room.effect[i]
         apart.covariance[slot, a, a] += room.doubt[i] - spread
     for a in range(shared.covariance.shape[0]):
-        apart.precision[slot, a] = 1.0 / apart.covariance[slot, a, a]
+        variance = apart.covariance[slot, a, a]
+        apart.precision[slot, a] = 1.0 / variance if variance > 0.0 else 0.0
 
 
-@inlined
+@kernel
 def _audit(
     rules: Rules, shared: Shared, apart: Apart, arm: int, memo: Floats, loss: float, room: Room
 ) -> None:
@@ -375,15 +411,12 @@ def note_loss(
             continue
         weights = memo[m * n_arms : (m + 1) * n_arms]
         look_at_sums(rules, shared, own, u, m, room)
-        theta, seen = shared.theta[m], own.seen[u]
-        residual = loss - predict(theta, weights, arm)
+        residual = loss - predict(shared.theta[m], weights, arm)
         if rules.learns:
             if m == chosen:
                 _judge(shared, own, u, arm, weights, residual, room)
             _learn_from_sums(shared, own, u, m, arm, weights, residual, room)
-        own.sums[u, m, arm] += loss - predict(
-            shared.epochs[shared.numbers[EPOCH], m], weights, arm
-        )
+        own.sums[u, m, arm] += loss - predict(shared.epochs[shared.numbers[EPOCH], m], weights, arm)
         _add_exposure(rules, own, u, m, arm, weights)
     slot = own.slot[u]
     if slot >= 0:
@@ -399,7 +432,7 @@ def note_loss(
         estimate_stays(own, users, shared.numbers[DECISIONS], shared.stays)
 
 
-@inlined
+@kernel
 def _judge(
     shared: Shared, own: Own, u: int, arm: int, weights: Floats, residual: float, room: Room
 ) -> None:
@@ -419,7 +452,7 @@ def _judge(
     estimate_noise(shared)
 
 
-@inlined
+@kernel
 def _learn_from_sums(
     shared: Shared,
     own: Own,
@@ -442,9 +475,9 @@ def _learn_from_sums(
     _learn_shared(shared, m, surprise, alpha, room)
 
 
-@inlined
+@kernel
 def _learn_shared(shared: Shared, m: int, surprise: float, alpha: float, room: Room) -> None:
-    """Add x̃ of ``room.x`` to the sums, and learn from it at once if the memory is the chosen one."""
+    """Add x̃, which is in ``room.x``, to the sums of a memory, and learn from it if it is chosen."""
     target = surprise
     for a in range(room.x.size):
         target += room.x[a] * shared.theta[m, a]
@@ -458,7 +491,7 @@ def _learn_shared(shared: Shared, m: int, surprise: float, alpha: float, room: R
         learn(shared.theta[m], shared.covariance, room.gain, surprise, variance)
 
 
-@inlined
+@kernel
 def _add_exposure(rules: Rules, own: Own, u: int, m: int, arm: int, weights: Floats) -> None:
     """Note what a pull whose loss came in had been exposed to."""
     kept = own.exposures[u, m, arm]
@@ -472,7 +505,7 @@ def _add_exposure(rules: Rules, own: Own, u: int, m: int, arm: int, weights: Flo
         kept[1] += total
 
 
-@inlined
+@kernel
 def _learn_apart(
     rules: Rules, apart: Apart, slot: int, arm: int, memo: Floats, loss: float, room: Room
 ) -> tuple[float, float]:
@@ -491,7 +524,7 @@ def _learn_apart(
     return surprise, alpha
 
 
-@inlined
+@kernel
 def _renew(rules: Rules, shared: Shared, room: Room) -> None:
     """Now and then choose variances, scales and memory again, and begin an epoch."""
     seen = shared.numbers[OBSERVED]

@@ -74,7 +74,8 @@ class Own(NamedTuple):
     seen: Counts  # (users, arms): how many losses have come in
     faded: Floats  # (users, memories, arms): faded pulls
     sums: Floats  # (users, memories, arms): of residuals, as of θ at the user's epoch
-    exposures: Floats  # (users, memories, arms, arms or 2): of the pulls whose losses came in
+    exposures: Floats  # (users, memories, arms, arms or 2): of the pulls whose losses came in;
+    # 32 bits where they are approximated anyway
     epoch: Counts  # (users,)
     slot: Counts  # (users,): of its own posterior among Apart, or −1
     first: Ints  # (users,): number of the fleet's decision at which it came
@@ -141,7 +142,7 @@ def make_own(users: int, memories: int, n_arms: int, exact: bool) -> Own:
         seen=np.zeros((users, n_arms), np.int32),
         faded=np.zeros((users, memories, n_arms)),
         sums=np.zeros((users, memories, n_arms)),
-        exposures=np.zeros((users, memories, n_arms, width)),
+        exposures=np.zeros((users, memories, n_arms, width), np.float64 if exact else np.float32),
         epoch=np.zeros(users, np.int32),
         slot=np.full(users, -1, np.int32),
         first=np.zeros(users, np.int64),
