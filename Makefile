@@ -8,16 +8,18 @@ PIP := -m pip -qq --no-input --disable-pip-version-check
 .DELETE_ON_ERROR:
 # Two installs at once would spoil the environment they share.
 .NOTPARALLEL:
-.PHONY: help demo test test-long check hostile bench lock clean
+.PHONY: help demo test test-long coverage check hostile bench lock clean
 
 help:  ## List what make can do
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' Makefile
 
 demo: $(VENV)/run.stamp  ## Install, then reproduce the paper's results in small, with a report
 	@echo "Reproducing the paper's synthetic results in small settings (about a minute) …"
 	@$(VENV)/bin/influential-bandits reproduce --quick --out results/demo
 
-PYTEST := $(VENV)/bin/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
+TESTS := pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
+PYTEST := $(VENV)/bin/python -m $(TESTS)
+COVERAGE := $(VENV)/bin/python -m coverage
 
 test: $(VENV)/dev.stamp  ## Run the tests
 	@echo "Running the tests …"
@@ -26,6 +28,16 @@ test: $(VENV)/dev.stamp  ## Run the tests
 test-long: $(VENV)/dev.stamp  ## Run those left out: kills, memory, statistics, real data, installs
 	@echo "Running the long tests …"
 	@$(PYTEST) -m long
+
+coverage: $(VENV)/dev.stamp  ## Say which branches `make test` reaches, and which all tests do
+	@rm -rf build/coverage && mkdir -p build/coverage
+	@for part in 'not long' long; do \
+		echo "Running the tests marked $$part, and noting branches …" && \
+		$(COVERAGE) run -m $(TESTS) -m "$$part" && \
+		$(COVERAGE) combine --append --quiet && \
+		$(COVERAGE) json --quiet -o "build/coverage/$$part.json" || exit 1; \
+	done
+	@$(VENV)/bin/python tests/branch_coverage.py 'build/coverage/not long.json' build/coverage/long.json
 
 check: $(VENV)/dev.stamp  ## Lint, format, types, layers and doctests
 	@echo "Linting …"

@@ -1,5 +1,6 @@
 """What all tests share: the hypothesis profile, an exact world, and how a refusal must read."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
@@ -44,6 +45,17 @@ def pytest_collection_modifyitems(items):
     """Order the files as above; the others follow as they were."""
     order = {name: rank for rank, name in enumerate([*COMPILING, *LONG])}
     items.sort(key=lambda item: order.get(item.path.name, len(order)))
+
+
+def pytest_sessionfinish(session):
+    """Keep what ``make coverage`` noted: xdist kills a worker that takes ten seconds to end."""
+    coverage = sys.modules.get("coverage")
+    noting = (
+        coverage.Coverage.current() if coverage and hasattr(session.config, "workerinput") else None
+    )
+    if noting is not None:
+        noting.stop()
+        noting.save()
 
 
 class ExactWorld:

@@ -6,7 +6,6 @@ import sys
 import pytest
 
 import influential_bandits as ib
-from influential_bandits import memory
 from influential_bandits.memory import available_memory, require_memory
 
 
@@ -18,18 +17,17 @@ def test_memory_is_stated_before_it_is_taken():
         require_memory(2**60, "a planet", "take a moon")
 
 
-def test_the_memory_of_containers_counts(tmp_path, monkeypatch):
+def test_the_memory_of_containers_counts(tmp_path):
     system = available_memory()
     assert 2**20 < system < 2**50
-    monkeypatch.setattr(memory, "CGROUPS", tmp_path)
     (tmp_path / "memory.max").write_text("max\n")
     (tmp_path / "memory.stat").write_text("anon 100\nfile 5\n")
-    assert available_memory() > 2**20
+    assert available_memory(tmp_path) > 2**20
     (tmp_path / "memory.max").write_text("1100\n")
-    assert available_memory() == 1000.0
+    assert available_memory(tmp_path) == 1000.0
     (tmp_path / "memory").mkdir()
     (tmp_path / "memory" / "memory.limit_in_bytes").write_text("500\n")
-    assert available_memory() == 500.0
+    assert available_memory(tmp_path) == 500.0
 
 
 def test_a_limit_of_the_process_counts():

@@ -12,7 +12,6 @@ __all__ = ["available_memory", "require_memory"]
 
 SHARE = 0.8  # of the memory that is available
 UNKNOWN = 8 << 30  # bytes, where the system does not say
-CGROUPS = Path("/sys/fs/cgroup")
 
 
 def require_memory(
@@ -44,9 +43,9 @@ def _gigabytes(size: float) -> str:
     return f"{size / 2**30:,.1f} GB" if size < 2**40 else f"{size / 2**40:,.0f} TB"
 
 
-def available_memory() -> float:
+def available_memory(control_groups: Path = Path("/sys/fs/cgroup")) -> float:
     """Return how many bytes this process may still take: of the computer, or of its container."""
-    found = [_of_system(), *_of_containers(), _of_limit()]
+    found = [_of_system(), *_of_containers(control_groups), _of_limit()]
     return float(min((size for size in found if size is not None), default=UNKNOWN))
 
 
@@ -60,23 +59,23 @@ def _of_system() -> float | None:
         return None
 
 
-def _of_containers() -> list[float]:
+def _of_containers(top: Path) -> list[float]:
     """Return what the control groups of this process leave it, its own and those above."""
     try:
         text = Path("/proc/self/cgroup").read_text(encoding="utf-8")
     except OSError:
         return []
     own = next((line[3:] for line in text.splitlines() if line.startswith("0::")), "/")
-    folder = CGROUPS / own.strip("/")
+    folder = top / own.strip("/")
     left = []
     for group in (folder, *folder.parents):
         limit, used = group / "memory.max", _fields(group / "memory.stat").get("anon")
         most = _number(limit)
         if most is not None and used is not None:
             left.append(max(most - used, 0.0))
-        if group == CGROUPS:
+        if group == top:
             break
-    older = _number(CGROUPS / "memory" / "memory.limit_in_bytes")
+    older = _number(top / "memory" / "memory.limit_in_bytes")
     return left if older is None else [*left, older]
 
 

@@ -9,9 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from influential_bandits.datasets import movielens as module
 from influential_bandits.datasets.archive import Archive
-from influential_bandits.datasets.movielens import movielens, movielens_genres
+from influential_bandits.datasets.movielens import movielens, movielens_genres, read_release
 from influential_bandits.errors import InvalidInput, InvalidLog, MissingExtra, MissingFile
 from influential_bandits.logs.membership import Membership
 
@@ -187,28 +186,36 @@ def test_empty_genres_count_as_none_listed(tmp_path):
     assert membership.arm_names == ("(no genres listed)", "Drama")
 
 
-def test_batches_and_huge_ids_change_nothing(tmp_path, monkeypatch):
+def test_batches_and_huge_ids_change_nothing(tmp_path):
     rng = np.random.default_rng(0)
     rows = [
-        f"{user},{movie},{rating / 2},{time}"
+        (int(user), movie, rating / 2, time)
         for user in rng.permutation(40)
         for movie, rating, time in zip(
             rng.permutation(50)[:20], rng.integers(1, 11, 20), rng.integers(0, 99, 20), strict=True
         )
     ]
-    movies = "movieId,title,genres\n" + "".join(f"{m},T,{'AB'[m % 2]}\n" for m in range(50))
-    files = with_rows(*rows) | {"movies.csv": movies.encode()}
-    whole = movielens(in_folder(tmp_path, files))
-    monkeypatch.setattr(module, "BLOCK", 256)
-    monkeypatch.setattr(module, "LARGEST_TABLE", 0)
-    parts = movielens(tmp_path)
-    assert parts.instances == whole.instances
-    for column in ("offsets", "item", "loss", "time"):
-        assert np.array_equal(getattr(parts, column), getattr(whole, column))
-    expected = sorted(
-        ((int(u), float(t), n) for n, (u, _, _, t) in enumerate(r.split(",") for r in rows)),
-    )
-    assert whole.loss.tolist() == [5 - float(rows[n].split(",")[2]) for *_, n in expected]
+
+    def release(name, more):
+        """Write a release whose ids are so much larger."""
+        lines = (f"{user + more},{movie + more},{rest[0]},{rest[1]}" for user, movie, *rest in rows)
+        movies = "".join(f"{m + more},T,{'AB'[m % 2]}\n" for m in range(50))
+        files = {"movies.csv": f"movieId,title,genres\n{movies}".encode()}
+        return in_folder(tmp_path / name, with_rows(*lines) | files)
+
+    whole = movielens(release("small", 0))
+    assert read_release(tmp_path / "small", block=256).instances == whole.instances
+    huge = 2**31 - 51  # beyond what a table is made for
+    for parts in (
+        read_release(tmp_path / "small", block=256),
+        read_release(release("huge", huge), block=256),
+    ):
+        for column in ("offsets", "item", "loss", "time"):
+            assert np.array_equal(getattr(parts, column), getattr(whole, column))
+    assert parts.instances == tuple(str(int(label) + huge) for label in whole.instances)
+    assert parts.membership.items == tuple(str(n + huge) for n in range(50))
+    expected = sorted((user, time, n) for n, (user, _, _, time) in enumerate(rows))
+    assert whole.loss.tolist() == [5 - rows[n][2] for *_, n in expected]
 
 
 def test_few_ratings_are_left_out(tmp_path):
@@ -311,8 +318,7 @@ class TestBadZips:
         with refused(InvalidLog, member, "damaged or cut off"):
             movielens(tmp_path / "r.zip")
 
-    def test_damaged_in_a_later_batch(self, tmp_path, refused, monkeypatch):
-        monkeypatch.setattr(module, "BLOCK", 4096)
+    def test_damaged_in_a_later_batch(self, tmp_path, refused):
         rng = np.random.default_rng(1)
         rows = [f"{u},3,4.0,{t}" for u, t in enumerate(rng.integers(0, 10**9, 50_000))]
         path = in_zip(tmp_path, with_rows(*rows))
@@ -320,7 +326,7 @@ class TestBadZips:
         raw[len(raw) // 2] ^= 0xFF
         path.write_bytes(raw)
         with refused(InvalidLog, "ratings.csv", "damaged or cut off"):
-            movielens(path)
+            read_release(path, block=4096)
 
     def test_packed_in_an_unknown_way(self, tmp_path, refused):
         path = in_zip(tmp_path, csv_release())
@@ -379,11 +385,10 @@ class TestBadRatings:
         with refused(InvalidLog, "1 of 3 ratings", problem, ": line 4"):
             movielens(packed(with_rows("1,1,3.0,5", "", row, "2,1,3.0,5")))
 
-    def test_many_are_counted_and_the_first_are_named(self, tmp_path, refused, monkeypatch):
-        monkeypatch.setattr(module, "BLOCK", 64)
+    def test_many_are_counted_and_the_first_are_named(self, tmp_path, refused):
         rows = [f"{user},{3 if user % 2 else 4},4.0,1" for user in range(2000)]
         with refused(InvalidLog, "1,000 of 2,000 ratings", "lines 2, 4, 6, …"):
-            movielens(in_folder(tmp_path, with_rows(*rows)))
+            read_release(in_folder(tmp_path, with_rows(*rows)), block=64)
 
     @pytest.mark.parametrize("users", ["1 1 2 2", "2 1 1 2"])
     def test_a_movie_rated_twice(self, packed, refused, users):
@@ -492,12 +497,14 @@ class TestChecksums:
             "ratings.csv (but for line endings)",
         ]
 
-    def test_a_line_ending_may_be_split_between_two_pieces(self, tmp_path, monkeypatch):
-        monkeypatch.setattr("influential_bandits.datasets.archive.PIECE", 1)
+    @pytest.mark.parametrize("size", [1, 2, 3, 100])
+    def test_a_line_ending_may_be_split_between_two_pieces(self, tmp_path, size):
         (tmp_path / "x").write_bytes(b"a\r\nb\n\rc\r\r\nd\r")
         with Archive(tmp_path) as archive:
-            assert archive.digest("x", b"\n") == hashlib.md5(b"a\nb\n\rc\r\nd\r").hexdigest()
-            assert archive.digest("x") == hashlib.md5(b"a\r\nb\n\rc\r\r\nd\r").hexdigest()
+            assert archive.digest("x", b"\n", size) == hashlib.md5(b"a\nb\n\rc\r\nd\r").hexdigest()
+            assert (
+                archive.digest("x", None, size) == hashlib.md5(b"a\r\nb\n\rc\r\r\nd\r").hexdigest()
+            )
 
 
 def test_progress_is_shown_if_wanted(tmp_path, capsys):

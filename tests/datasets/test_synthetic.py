@@ -12,7 +12,6 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from influential_bandits.datasets import synthetic
 from influential_bandits.datasets.histories import (
     ARM,
     BURST,
@@ -24,6 +23,9 @@ from influential_bandits.datasets.histories import (
 )
 from influential_bandits.datasets.synthetic import (
     PlantedTruth,
+    check_offsets,
+    check_truth,
+    draw_log,
     planted_interaction,
     synthetic_log,
     synthetic_parts,
@@ -304,7 +306,7 @@ def test_a_grid_that_binary_numbers_cannot_hold_has_one_number_for_each_step():
 
 
 def test_lengths_like_movielens():
-    many = synthetic._check_offsets(200_948, "movielens", 0)
+    many = check_offsets(200_948, "movielens", 0)
     lengths = np.diff(many)
     assert lengths.min() == 20
     assert abs(np.median(lengths) - 73) <= 1
@@ -328,10 +330,10 @@ def test_the_same_seed_gives_the_same_bits_and_another_seed_does_not():
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
-def test_threads_do_not_change_a_bit(threads, monkeypatch):
+def test_threads_do_not_change_a_bit(threads):
     whole = synthetic_log(30, 40, 3, **RICH)
-    monkeypatch.setattr(synthetic, "EVENTS_PER_TASK", 100)
-    cut = synthetic_log(30, 40, 3, **RICH, execution=threads)
+    truth, offsets = check_truth(3, **RICH), check_offsets(30, 40, 0)
+    cut = draw_log(truth, 0, offsets, threads, events_per_task=100)
     assert_same_bits(whole, cut)
     for name in ("initial_losses", "interactions"):
         one, other = (getattr(log.about["truth"], name) for log in (whole, cut))
@@ -411,12 +413,15 @@ def test_the_log_is_an_ordinary_immutable_one_that_knows_its_truth():
         truth.initial_losses[0, 0] = 1.0
 
 
-def test_truth_that_would_be_too_large_is_not_kept(monkeypatch):
-    monkeypatch.setattr(synthetic, "KEPT_NUMBERS", 100)
-    truth = synthetic_log(20, 5, 5, spread=1.0).about["truth"]
-    assert truth.initial_losses.shape == (20, 5)
-    assert truth.interactions is None
-    assert synthetic_log(21, 5, 5).about["truth"].initial_losses is None
+def test_truth_that_would_be_too_large_is_not_kept():
+    def kept(n_instances):
+        truth, offsets = check_truth(5, spread=1.0), check_offsets(n_instances, 5, 0)
+        return draw_log(truth, 0, offsets, None, largest_truth=100).about["truth"]
+
+    assert kept(20).initial_losses.shape == (20, 5)
+    assert kept(20).interactions is None
+    assert kept(4).interactions.shape == (4, 5, 5)
+    assert kept(21).initial_losses is None
 
 
 def test_defaults_of_parts_are_those_of_the_whole():

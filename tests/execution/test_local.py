@@ -16,7 +16,6 @@ import pytest
 
 import influential_bandits as ib
 from influential_bandits.execution import local as execution
-from influential_bandits.execution import progress
 from influential_bandits.execution.progress import Progress
 
 PATIENCE = 5.0  # seconds from Ctrl-C to the end
@@ -200,9 +199,15 @@ def test_progress_that_is_asked_for_is_drawn_on_stderr(capsys):
     assert captured.out == ""
 
 
-def test_progress_is_silent_by_default_where_stderr_is_no_terminal(capsys, monkeypatch):
-    monkeypatch.setattr(progress, "LONG", 0.0)
-    ib.simulate(ib.counterexample(), ib.LCB(), 1000)
+def draw(wanted, long):
+    """Do the first of two pieces of work."""
+    bar = Progress("LCB", 2, wanted, long)
+    bar.count_one()
+    bar.close()
+
+
+def test_progress_is_silent_by_default_where_stderr_is_no_terminal(capsys):
+    draw(None, 0.0)
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "")
 
@@ -217,10 +222,9 @@ def test_on_a_terminal_progress_is_drawn_for_long_runs_or_if_wanted(
 ):
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setattr(progress, "LONG", long)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    ib.simulate(ib.counterexample(), ib.LCB(), 1000, progress=wanted)
+    draw(wanted, long)
     assert ("LCB" in terminal.getvalue()) == drawn
 
 
@@ -240,13 +244,16 @@ class ZMQInteractiveShell:
 
 import builtins
 builtins.get_ipython = ZMQInteractiveShell
-import influential_bandits as ib
-from influential_bandits.execution import progress
-progress.LONG = 0.0
-ib.simulate(ib.counterexample(), ib.LCB(), 1000)
-n = len(shown)
-ib.simulate(ib.counterexample(), ib.LCB(), 1000, progress=False)
-print(n > 0, len(shown) == n)
+from influential_bandits.execution.progress import Progress
+
+def draw(wanted):
+    bar = Progress("LCB", 2, wanted, long=0.0)
+    bar.count_one()
+    bar.close()
+    return len(shown)
+
+drawn = draw(None)
+print(drawn > 0, draw(False) == drawn)
 """
 
 

@@ -13,6 +13,7 @@ from sklearn.base import clone
 
 import influential_bandits as ib
 from influential_bandits.errors import InvalidInput, NotApplicable
+from influential_bandits.learning import plan_search
 from influential_bandits.learning import planning as module
 from influential_bandits.learning.models import DriftModel, InfluenceModel, StationaryModel
 from influential_bandits.learning.plan_evidence import fit_halves
@@ -110,7 +111,7 @@ def test_the_weights_of_a_schedule_are_those_of_playing_it(memory, length):
     instance = ib.Instance(factor @ factor.T, loss, memory=memory)
     schedule = random.integers(0, 3, length)
     rounds = 40 * length
-    weights, past = module._add_pairs(schedule, np.array([memory]), rounds, 3)
+    weights, past = plan_search._add_pairs(schedule, np.array([memory]), rounds, 3)
     matrix = instance.interaction.to_dense() / memory  # the round after a pull meets all of A
     expected = loss @ shares(schedule, 3) + (matrix * weights).sum()
     np.testing.assert_allclose(past, weights.sum(), rtol=1e-9)
@@ -135,8 +136,8 @@ def test_the_promised_losses_are_those_of_playing_the_plan_and_the_logged_mix(fa
 def test_the_promised_losses_are_those_of_the_horizon(memory):
     """As with memory 1, which is the limit: fifty rounds from the start."""
     world = ib.Instance(np.diag([0.05, 0.01]), [0.0, 0.5], memory=memory)
-    pace = module.Pace(np.array([memory]), 1.0 / memory)
-    search = module._Search("psd", pace, 50, 240, np.array([0.5, 0.5]), False)
+    pace = plan_search.Pace(np.array([memory]), 1.0 / memory)
+    search = plan_search.Search("psd", pace, 50, 240, np.array([0.5, 0.5]), False)
     matrix = world.interaction.to_dense()
     found = search.best(world.initial_loss, matrix)
     promised = world.initial_loss @ found.comparison.mix + (matrix * found.comparison.pairs).sum()
@@ -258,7 +259,8 @@ def test_where_all_arms_are_equal_a_plan_is_rarely_supported(null_plans):
     supported = sum(found.supported for found in null_plans)
     assert supported <= scipy.stats.binom.ppf(0.999, len(null_plans), 0.025), supported
     for found in null_plans:
-        assert found.supported == (found.low > 0.0)
+        assert found.promise < found.low
+        assert found.supported <= (found.promise > 0.0)
         assert any(UNSUPPORTED in warning for warning in found.warnings) != found.supported
 
 
@@ -281,7 +283,10 @@ def test_where_all_arms_are_equal_a_plan_that_judges_itself_is_flattered():
 def test_where_influence_is_strong_the_plan_is_supported_and_the_gain_is_the_truth(memory):
     """The truth lies within six standard errors: two halves plan a little worse than the whole."""
     matrix = np.array(TIRING) * (1.0 if memory < 1.0 else 0.3)
-    log = tiring_log(memory, seed=5, interaction=matrix)
+    # Without fading, 50 rounds go beyond a log of 40, which a richer model is less sure of.
+    number = 120 if memory < 1.0 else 600
+    settings = {"initial_loss": [0.0, 0.1, 0.3], "interaction": matrix, "memory": memory}
+    log = ib.data.synthetic_log(number, 40, 3, seed=5, **settings)
     model = InfluenceModel(memory=memory, pooling="full", ridge=1.0).fit(log)
     found = plan(model, 50, logged_mix=UNIFORM, log=log)
     assert found.supported
@@ -422,6 +427,7 @@ def test_a_plan_is_strict_json(which, request):
         assert [found.arm_names[i] for i in found.schedule] == data["schedule"]
     for key in ("loss", "logged_loss", "gain", "low", "high"):
         assert data[key] == getattr(found, key)
+    assert data["promise"] == found.promise < found.low
     assert (data["cross_fitted"], data["supported"]) == (False, found.supported)
     assert data["warnings"] == list(found.warnings)
 
@@ -491,6 +497,8 @@ def test_where_choices_follow_past_losses_the_log_is_better_than_its_mix():
     found, drawn = plan(model, 40, log=log), plan(model, 40, log=log, logged_mix=np.ones(4))
     assert found.calibrated is False
     assert not warned(found, "follow taste")
+    assert warned(found, "taste is not ruled out")
+    assert not found.supported
     assert "choices know more" in str(found)
     assert found.mean_loss == pytest.approx(log.loss.mean(), rel=1e-12)
     assert found.modelled_loss > found.mean_loss + 0.1
@@ -568,9 +576,127 @@ def test_promises_are_kept(settings):
         found = plan(model, 40, log=log, execution=1)
         gain = delivered_gain(log, found)
         kept += found.low <= gain <= found.high
-        lost += found.supported and gain < 0.0
+        lost += found.supported and gain < found.promise
     assert kept >= scipy.stats.binom.ppf(0.001, 20, 0.95)
-    assert lost == 0
+    assert lost == 0, "one of 1,000 may be, so that this fails for one seed of 50"
+
+
+# What a plan promises, and when nothing is promised
+
+
+def delivered_by(log, found, memory):
+    """Gain in the true world with influence: the log without its noise, less the plan, played."""
+    truth = log.about["truth"]
+    arms, losses = len(truth.initial_loss), []
+    logged = log.item.reshape(log.n_instances, -1)
+    for choices in (logged, np.tile(np.resize(found.schedule, 40), (log.n_instances, 1))):
+        rows, past = np.arange(log.n_instances), np.zeros((log.n_instances, arms))
+        total = 0.0
+        for arm in choices.T:
+            total += truth.initial_losses[rows, arm].mean()
+            total += (truth.interaction[arm] * past).sum(axis=1).mean()
+            past *= memory
+            past[rows, arm] += 1.0
+        losses.append(total / choices.shape[1])
+    return losses[0] - losses[1]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("memory", "settings"),
+    [(0.8, {}), (0.8, {"taste": 1.0, "steering": 1.0, "bursts": 0.3}), (0.95, {})],
+    ids=["as drawn", "follow taste, in bursts", "a memory too short"],
+)
+def test_no_supported_plan_delivers_less_than_it_promises(memory, settings):
+    """20 worlds with influence, of which one fails by chance in one of 50 choices of seeds."""
+    supported, broken = 0, 0
+    for seed in range(20):
+        A = ib.data.planted_interaction(4, 0.3 if memory == 0.8 else 0.15, 500 + seed)
+        log = personal_log(500 + seed, memory=memory, interaction=A, **settings)
+        model = InfluenceModel("symmetric", memory=0.8 if memory == 0.8 else 0.6, pooling="full")
+        found = plan(model.fit(log, execution=1), 40, log=log, execution=1)
+        supported += found.supported
+        broken += found.supported and delivered_by(log, found, memory) < found.promise
+    assert broken == 0
+    if memory == 0.8 and not settings:
+        assert supported >= 5, "what is worthwhile is still found"
+
+
+def test_of_200_promises_none_is_expected_to_be_broken():
+    assert 200 * module.BROKEN < 0.5 < 200 * (1.0 - module.COVERAGE)
+
+
+def test_a_promise_is_the_end_at_its_level(fading):
+    found = plan(fading, 20, logged_mix=UNIFORM)
+    error = (found.high - found.low) / 2.0 / scipy.stats.norm.isf(0.025)
+    expected = found.gain - scipy.stats.norm.isf(module.BROKEN) * error
+    assert found.promise == pytest.approx(expected, rel=1e-9)
+    supported = plan(fading, 20, log=tiring_log())
+    assert f"Promised: at least {supported.promise:.4g}" in str(supported)
+
+
+def test_few_degrees_of_freedom_widen_a_promise():
+    verdict = module.Verdict(1.0, 0.04, 0.0)
+    many, few = (module._lower_end(verdict, verdict, n, 0.001) for n in (np.inf, 10.0))
+    assert many == pytest.approx(1.0 - 0.2 * scipy.stats.norm.isf(0.001), rel=1e-9)
+    assert few == pytest.approx(1.0 - 0.2 * scipy.stats.t.isf(0.001, 10), rel=1e-9)
+
+
+def test_a_plan_that_its_own_data_call_worse_than_those_of_halves_counts_as_worse():
+    halves, own = module.Verdict(1.0, 0.04, 0.0), module.Verdict(0.4, 0.04, 0.0)
+    low, high = module._interval(halves, own, np.inf)
+    assert low == pytest.approx(0.4 - 0.2 * scipy.stats.norm.isf(0.025), rel=1e-9)
+    assert high == pytest.approx(1.0 + 0.2 * scipy.stats.norm.isf(0.025), rel=1e-9)
+
+
+def test_the_best_of_several_plans_is_taken(fading):
+    pace = plan_search.Pace(np.array([0.8]), 1.25)
+    search = plan_search.Search("psd", pace, 20, 240, np.full(3, 1 / 3), False)
+    world = fading.initial_loss_, fading.interaction_
+    best = search.best(*world)
+    poor = search.best(-world[0], world[1])
+    assert search.choose([poor, best], *world) is best
+    assert search.choose([best, poor], *world) is best
+    assert search.choose([best, best], *world) is best
+
+
+@pytest.mark.parametrize(
+    ("memory", "fitted", "mention"),
+    [(0.95, 0.5, "last longer"), (0.3, 0.9, "fade faster"), (0.8, 0.8, None)],
+)
+def test_a_memory_that_the_log_contradicts_supports_nothing(memory, fitted, mention):
+    log = tiring_log(memory, seed=2)
+    found = plan(InfluenceModel("symmetric", memory=fitted, pooling="full").fit(log), 40, log=log)
+    assert warned(found, "contradicts the model") == (mention is not None)
+    if mention is not None:
+        assert warned(found, mention)
+        assert not found.supported
+
+
+def test_influence_that_is_no_straight_line_supports_nothing():
+    """Losses get the square of how often the arm was met lately on top."""
+    log = tiring_log(0.8, seed=2)
+    events = log.to_frame()
+    counts, extra = np.zeros(3), []
+    for n, arm in enumerate(log.item):
+        if n in set(log.offsets.tolist()):
+            counts[:] = 0.0
+        extra.append(0.2 * counts[arm] ** 2)
+        counts *= 0.8
+        counts[arm] += 1.0
+    events["loss"] = events["loss"] + np.array(extra)
+    curved = ib.read_log(events, instance="instance", arm="item", time="time", loss="loss")
+    found = plan(
+        InfluenceModel("symmetric", memory=0.8, pooling="full").fit(curved), 40, log=curved
+    )
+    assert warned(found, "no straight line")
+    assert not found.supported
+
+
+def test_a_plan_for_one_instance_is_not_supported(own):
+    found = plan(own, 40, instance="0", log=tiring_log(interaction_spread=0.05))
+    assert not found.supported
+    assert warned(found, "for one instance")
 
 
 # Sessions

@@ -87,7 +87,10 @@ def test_an_instance_that_the_log_has_not_met_is_as_unsure_as_instances_differ(p
     model = ib.InfluenceModel(memory=0.8, pooling=pooling).fit(log)
     prior = model.prior()
     between = np.cov(model.coefficients_, rowvar=False)
-    expected = reordered(model.population_covariance_ + between, "psd", 2)
+    unknown = (model.standard_errors_**2).mean(axis=0)
+    if pooling == "full":
+        unknown[2:] = 0.0  # the interaction is shared
+    expected = reordered(model.population_covariance_ + between + np.diag(unknown), "psd", 2)
     np.testing.assert_allclose(prior.covariance, expected, rtol=1e-9, atol=1e-15)
     assert_is_the_mean(prior, model.interaction_, model.population_[:2])
     assert prior.sigma == pytest.approx(np.sqrt(np.mean(model.noise_**2)))
@@ -95,6 +98,23 @@ def test_an_instance_that_the_log_has_not_met_is_as_unsure_as_instances_differ(p
     agent = ib.Agent(ib.ModelLCB(prior=prior), 2)
     ticket = agent.pull()
     agent.observe(ticket, 1.0)
+
+
+@pytest.mark.parametrize("events", [12, 60])
+def test_a_prior_has_the_variance_of_the_instances_however_short_their_histories(events):
+    """Own estimates are pulled together; 0.25 to five standard errors of 1,600 numbers, and 5 %.
+
+    The standard error of a variance from n normal numbers is √(2/n) of it, 3.5 %; those of few
+    events count for less, so that it is taken twice.
+    """
+    log = ib.data.synthetic_log(400, events, 4, spread=0.5, memory=0.8, seed=events)
+    model = ib.InfluenceModel(memory=0.8, pooling="full").fit(log)
+    own = [n for n, name in enumerate(named_unknowns(4)) if name[0] == "l1"]
+    variance = np.diag(model.prior().covariance)[own].mean()
+    assert abs(variance / 0.25 - 1.0) < 0.05 + 5.0 * 2.0 * np.sqrt(2.0 / 1600.0) / 2.0
+    pulled = np.cov(model.coefficients_[:, :4], rowvar=False)
+    if events == 12:
+        assert np.diag(pulled).mean() < 0.5 * 0.25, "the estimates alone would be far too sure"
 
 
 def test_drift_counts_as_noise():

@@ -236,3 +236,17 @@ def test_a_fit_for_predictions_alone_predicts_the_same(log, interaction):
     assert lean.noise_.tolist() == whole.noise_.tolist()
     assert np.isfinite(whole.standard_errors_).all()
     assert np.isnan(lean.standard_errors_).all()
+
+
+@pytest.mark.parametrize(
+    ("model", "settings", "mention"),
+    [
+        (InfluenceModel(), ["memory", "drift"], "['drift']"),
+        (InfluenceModel(), [], "no settings"),
+        (InfluenceModel(half_life=2.0), ["memory"], "none of memory"),
+        (InfluenceModel(pooling="partial"), ["ridge"], "none of ridge"),
+    ],
+)
+def test_settings_that_cannot_be_chosen_are_refused(refused, model, settings, mention):
+    with refused(InvalidInput, mention):
+        choose(synthetic_log(5, 10, 2, seed=0), model, settings=settings)

@@ -8,7 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from influential_bandits.errors import InvalidInput, InvalidLog
-from influential_bandits.logs.controls import Control, parse_control_options
+from influential_bandits.logs.controls import (
+    Control,
+    concatenate_controls,
+    parse_control_options,
+)
 from influential_bandits.logs.log import EventLog, concatenate_logs
 from influential_bandits.logs.options import ChunkSizes
 from influential_bandits.logs.partitions import open_partitions
@@ -256,3 +260,25 @@ def test_controls_are_sorted_as_losses_are(rows, timed):
     log = EventLog(who, ["arm"] * len(rows), number, time if timed else None, controls=controls)
     assert log.controls["number"].values.tolist() == log.loss.tolist()
     assert log.controls["label"].labels().tolist() == [label[int(row)] for row in log.loss]
+
+
+@pytest.mark.parametrize(
+    ("values", "names", "mention"),
+    [
+        ([[1.0]], None, "one column of numbers"),
+        (["a"], None, "one column of numbers"),
+        ([1.0, np.nan], None, "finite"),
+        ([-np.inf], None, "finite"),
+        ([0.0], ["a"], "codes of its names"),
+        ([0, 2], ["a", "b"], "0 … 1"),
+        ([-1], ["a", "b"], "0 … 1"),
+    ],
+)
+def test_a_control_that_is_no_column_is_refused(refused, values, names, mention):
+    with refused(InvalidLog, mention):
+        Control(values, names)
+
+
+def test_controls_of_other_categories_are_not_put_together(refused):
+    with refused(InvalidInput, "same categories"):
+        concatenate_controls([Control([0], ["a"]), Control([0], ["b"])])

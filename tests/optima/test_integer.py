@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import influential_bandits as ib
-from influential_bandits.optima import integer as integer_module
 from influential_bandits.optima.integer import integer_optimum
 from influential_bandits.optima.path import optimum
 
@@ -122,13 +121,12 @@ def test_a_search_that_gives_up_says_how_far_it_may_be_off(all_compositions, nod
     assert given_up > 0 or nodes > 5
 
 
-def test_more_arms_than_can_be_searched_leave_a_gap(monkeypatch):
-    monkeypatch.setattr(integer_module, "LARGEST_SEARCH", 2)
-    instance = ib.Instance(np.eye(4), np.full(4, 0.5))  # b = 0: x* = T/4
-    best = integer_optimum(instance, 6)
-    # The best has two arms twice, two once: ½·(4 + 4 + 1 + 1) − ½·36/4 = ½.
-    assert (best.exact, best.gap, best.loss) == (False, best.excess, 5.0)
-    assert best.loss - best.gap <= 5.0 <= best.loss
+def test_more_arms_than_can_be_searched_leave_a_gap():
+    instance = ib.Instance(np.eye(302), np.full(302, 0.5))  # b = 0: x* = T/302
+    best = integer_optimum(instance, 304)
+    # The best has two arms twice, 300 once: ½·(4 + 4 + 300).
+    assert (best.exact, best.gap, best.loss) == (False, best.excess, 154.0)
+    assert best.gap == pytest.approx(154.0 - 304**2 / 302 / 2, rel=1e-9)
 
 
 def test_the_whole_optimum_of_the_counterexample_is_all_arm_one():

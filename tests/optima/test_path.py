@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import influential_bandits as ib
 from influential_bandits.optima import path as path_module
 from influential_bandits.optima.critical_line import ENDED
-from influential_bandits.optima.path import optimal_path, optimum
+from influential_bandits.optima.path import OptimalPath, optimal_path, optimum
 
 EPSILON = np.finfo(float).eps
 FEW = settings(max_examples=8, deadline=None, derandomize=True, database=None)
@@ -504,23 +504,28 @@ def test_the_path_of_an_indefinite_interaction_is_refused_and_says_what_to_ask_i
         optimal_path(indefinite)
 
 
-def test_a_sparse_support_beyond_the_limit_is_refused_with_a_sentence(monkeypatch):
-    monkeypatch.setattr(path_module, "LARGEST_SPARSE_SUPPORT", 4)
+def test_a_sparse_support_beyond_the_limit_is_refused_with_a_sentence():
     instance = ib.Instance(ib.SparseInteraction(scipy.sparse.eye_array(10)), np.zeros(10))
     with pytest.raises(ib.errors.NotApplicable, match="uses more than 4 arms"):
-        optimum(instance, 10)
+        OptimalPath(instance, largest_support=4).optimum(10)
 
 
-def test_a_sparse_path_is_followed_no_further_than_asked(monkeypatch):
-    monkeypatch.setattr(path_module, "LARGEST_SPARSE_SUPPORT", 4)
+@pytest.mark.parametrize("given", [0, 2.5, "many"])
+def test_a_largest_support_that_is_no_number_of_arms_is_refused(refused, given):
+    with refused(ib.errors.InvalidInput, "largest_support"):
+        OptimalPath(ib.counterexample(), largest_support=given)
+
+
+def test_a_sparse_path_is_followed_no_further_than_asked():
     losses = np.arange(100_000.0)  # one more arm comes into use about every √(2T) rounds
     many = scipy.sparse.eye_array(100_000)
     instance = ib.Instance(ib.SparseInteraction(many, vouched=True), losses)
     few = ib.Instance(np.eye(4), losses[:4])
-    assert np.array_equal(optimum(instance, 5).counts[:4], optimum(few, 5).counts)
-    assert optimum(instance, 5).counts[4:].max() == 0
+    path = OptimalPath(instance, largest_support=4)
+    assert np.array_equal(path.counts(5)[:4], optimum(few, 5).counts)
+    assert path.counts(5)[4:].max() == 0
     with pytest.raises(ib.errors.NotApplicable, match="uses more than 4 arms"):
-        optimum(instance, 100)
+        path.optimum(100)
 
 
 TIED = """

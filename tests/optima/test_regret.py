@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import influential_bandits as ib
-from influential_bandits.optima import integer as integer_module
 from influential_bandits.optima import path as path_module
 from influential_bandits.optima.critical_line import ENDED
 from influential_bandits.optima.integer import integer_optimum
@@ -366,13 +365,13 @@ def test_parts_of_pulls_are_refused_against_whole_counts_only():
         regret(ib.counterexample(), [99.5, 0.5], against="integer")
 
 
-def test_an_unproved_whole_optimum_is_no_benchmark(monkeypatch):
-    monkeypatch.setattr(integer_module, "LARGEST_SEARCH", 0)
-    instance = ib.Instance(np.eye(2), [0.5, 0.5])
+def test_an_unproved_whole_optimum_is_no_benchmark():
+    """With b = 0 and A = 1 the best is ½·3, the relaxation ½·3²/400: 400 arms are not searched."""
+    instance = ib.Instance(np.eye(400), np.full(400, 0.5))
     with pytest.raises(
-        ib.errors.NotCertified, match=r'T = 3 are proved only up to 0\.25.*"relaxation"'
+        ib.errors.NotCertified, match=r'T = 3 are proved only up to 1\.49.*"relaxation"'
     ):
-        regret(instance, [1, 2], against="integer")
+        regret(instance, [1, 2] + [0] * 398, against="integer")
 
 
 def test_fading_memory_is_refused():

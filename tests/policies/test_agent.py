@@ -489,3 +489,19 @@ def test_an_oracle_is_told_again_what_it_knew(tmp_path):
     assert ib.Agent.load(tmp_path / "agent.json", instance=world).pull() == agent.pull()
     with pytest.raises(ib.errors.InvalidInput):
         ib.Agent.load(tmp_path / "agent.json", instance=ib.random_instance(3, seed=1))
+
+
+def test_arms_that_are_retired_or_not_on_offer_are_not_pulled(refused):
+    agent = ib.Agent(ib.Uniform(), 3)
+    agent.retire_arm(0)
+    for arm, eligible in ((0, None), (1, [False, False, True])):
+        with refused(ib.errors.InvalidInput, "retired or not eligible"):
+            agent.pull(arm, eligible)
+    assert agent.round == 0
+    with refused(ib.errors.InvalidInput, "arm 0 is not in use"):
+        agent.retire_arm(0)
+    agent.retire_arm(1)
+    with refused(ib.errors.InvalidInput, "arm 2 is the last one in use"):
+        agent.retire_arm(2)
+    assert agent.retired == {0, 1}
+    assert agent.pull().arm == 2

@@ -12,7 +12,7 @@ import scipy.sparse
 
 import influential_bandits as ib
 from influential_bandits.errors import InvalidInput, InvalidPolicy
-from influential_bandits.simulation import engine
+from influential_bandits.simulation.engine import simulate_policy
 
 NOISE = ib.GaussianNoise(1.0)
 
@@ -58,11 +58,11 @@ def test_the_number_of_threads_does_not_change_a_bit(policy, memory):
 
 @pytest.mark.parametrize("memory", [1.0, 0.9])
 @pytest.mark.parametrize("rounds", [1, 7, 400, 1000])
-def test_the_size_of_a_step_does_not_change_a_bit(monkeypatch, rounds, memory):
+def test_the_size_of_a_step_does_not_change_a_bit(rounds, memory):
     """A step may hold several runs, or a run take several steps."""
-    whole = ib.simulate(worlds(memory), ib.InfluentialLCB(), 300, NOISE, range(5), record="choices")
-    monkeypatch.setattr(engine, "ROUNDS_PER_STEP", rounds)
-    cut = ib.simulate(worlds(memory), ib.InfluentialLCB(), 300, NOISE, range(5), record="choices")
+    given, settings = (worlds(memory), ib.InfluentialLCB(), 300, NOISE), {"record": "choices"}
+    whole = ib.simulate(*given, range(5), **settings)
+    cut = simulate_policy(*given, seeds=range(5), **settings, rounds_per_step=rounds)
     assert same(whole, cut)
 
 
@@ -191,7 +191,7 @@ def test_lasting_and_fading_instances_can_be_played_together():
     assert np.array_equal(run.loss()[1:], alone.loss())
 
 
-def test_recorded_noise_has_a_row_for_each_seed(monkeypatch):
+def test_recorded_noise_has_a_row_for_each_seed():
     rows = np.random.default_rng(0).normal(size=(5, 80))
     together = ib.simulate(
         worlds(), ib.LCB(), 80, ib.RecordedNoise(rows), seeds=range(5), record="choices"
@@ -201,9 +201,14 @@ def test_recorded_noise_has_a_row_for_each_seed(monkeypatch):
             worlds(), ib.LCB(), 80, ib.RecordedNoise(row), seeds=[n], record="choices"
         )
         assert np.array_equal(together.choices[:, n], alone.choices[:, 0])
-    monkeypatch.setattr(engine, "ROUNDS_PER_STEP", 160)  # two seeds a batch
-    batched = ib.simulate(
-        worlds(), ib.LCB(), 80, ib.RecordedNoise(rows), seeds=range(5), record="choices"
+    batched = simulate_policy(
+        worlds(),
+        ib.LCB(),
+        80,
+        ib.RecordedNoise(rows),
+        seeds=range(5),
+        record="choices",
+        rounds_per_step=160,  # two seeds a batch
     )
     assert same(together, batched)
 

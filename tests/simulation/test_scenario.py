@@ -13,7 +13,7 @@ import pytest
 import influential_bandits as ib
 from influential_bandits.numerics.portable import log
 from influential_bandits.numerics.streams import SCENARIO, stream_at, stream_keys, uniform
-from influential_bandits.simulation import engine
+from influential_bandits.simulation.engine import simulate_policy
 from influential_bandits.simulation.scenario_kernels import advance_scenario
 
 NOISE = ib.GaussianNoise(1.0)
@@ -226,19 +226,16 @@ EVERYTHING = ib.Scenario(
 )
 
 
-def test_neither_threads_nor_steps_change_a_bit(monkeypatch):
+def test_neither_threads_nor_steps_change_a_bit():
     worlds = [ib.random_instance(n_arms=5, seed=seed) for seed in range(3)]
 
-    def run(execution=None):
-        policy = ib.InfluentialLCB()
-        settings = {"record": "choices", "execution": execution, "scenario": EVERYTHING}
-        return ib.simulate(worlds, policy, 300, NOISE, range(5), **settings).choices
+    def run(**how):
+        policy, settings = ib.InfluentialLCB(), {"record": "choices", "scenario": EVERYTHING}
+        return simulate_policy(worlds, policy, 300, NOISE, seeds=5, **settings, **how).choices
 
     whole = run()
-    assert all(np.array_equal(run(threads), whole) for threads in (1, 2, 3))
-    for rounds in (1, 7, 400):
-        monkeypatch.setattr(engine, "ROUNDS_PER_STEP", rounds)
-        assert np.array_equal(run(), whole)
+    assert all(np.array_equal(run(execution=threads), whole) for threads in (1, 2, 3))
+    assert all(np.array_equal(run(rounds_per_step=rounds), whole) for rounds in (1, 7, 400))
 
 
 def test_all_policies_meet_the_same_offers():

@@ -513,3 +513,8 @@ def test_only_a_truth_value_vouches(vouched):
     data = ib.SparseInteraction(scipy.sparse.eye_array(2)).to_json() | {"vouched": vouched}
     with pytest.raises(InvalidInstance, match="true or false"):
         interaction_from_json(data)
+
+
+def test_a_sparse_matrix_of_complex_numbers_is_refused(refused):
+    with refused(InvalidInstance, "complex128"):
+        ib.SparseInteraction(scipy.sparse.eye_array(2, dtype=complex))

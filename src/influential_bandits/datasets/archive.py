@@ -18,7 +18,6 @@ from influential_bandits.errors import InvalidInput, InvalidLog, MissingFile
 __all__ = ["Archive", "Watched", "sums_in"]
 
 CHECKSUMS = "checksums.txt"
-PIECE = 1 << 20  # bytes digested at a time
 ENCRYPTED = 0x1  # flag of a zip's member
 # "0df9…97  movies.csv", as md5sum writes it, or "MD5 (movies.csv) = 0df9…97", as BSD's md5 does.
 SUMS = re.compile(
@@ -133,11 +132,11 @@ class Archive:
         sums = sums_in(self.read(listed).decode("utf-8", "replace"))
         return {join_path(folder, name): md5 for name, md5 in sums.items()}
 
-    def digest(self, name: str, ending: bytes | None = None) -> str:
+    def digest(self, name: str, ending: bytes | None = None, at_a_time: int = 1 << 20) -> str:
         """Return the md5 sum of a file, or of what it would be with other line endings."""
         md5, held = hashlib.md5(usedforsecurity=False), b""
         with self.open(name) as stream:
-            while piece := stream.read(PIECE):
+            while piece := stream.read(at_a_time):
                 if ending is not None:
                     piece, held = held + piece, b""
                     if piece.endswith(b"\r"):  # perhaps the first half of an ending

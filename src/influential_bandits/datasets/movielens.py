@@ -29,7 +29,6 @@ __all__ = ["movielens", "movielens_genres"]
 
 Numbers32 = npt.NDArray[np.int32]
 
-BLOCK = 1 << 22  # bytes parsed at a time
 LARGEST_TABLE = 1 << 26  # ids below are numbered by a table, larger ones by searching
 SHOWN = 3  # lines named in a message
 NO_GENRE = "(no genres listed)"
@@ -91,13 +90,25 @@ def movielens(
     >>> log.history(1).loss
     array([2. , 0.5])
     """
+    return read_release(path, choose, seed, min_ratings, progress)
+
+
+def read_release(
+    path: str | os.PathLike[str],
+    choose: str = "fractional",
+    seed: int = 0,
+    min_ratings: int = 1,
+    progress: bool | None = None,
+    block: int = 1 << 22,
+) -> EventLog:
+    """Return the log of :func:`movielens`, from so many bytes of ratings at a time."""
     least = whole_number("min_ratings", min_ratings, 1)
     with Archive(path) as archive:
         layout = _layout(archive)
         verified: list[str] = []
         movies = _movies(archive, layout.movies, verified)
         membership = _membership(movies, choose, seed)
-        ratings = _ratings(layout, membership, progress, verified)
+        ratings = _ratings(layout, membership, progress, verified, block)
         users, who = _numbered(ratings.pop("user"))
         _require_distinct(layout, who, ratings["movie"], len(membership.items))
     about = {
@@ -332,7 +343,11 @@ def _membership(movies: dict[int, list[str]], choose: str, seed: int) -> Members
 
 
 def _ratings(
-    layout: _Layout, membership: Membership, progress: bool | None, verified: list[str]
+    layout: _Layout,
+    membership: Membership,
+    progress: bool | None,
+    verified: list[str],
+    block: int,
 ) -> dict[str, Any]:
     """Read all ratings into columns user, movie (as numbers of items), loss and time."""
     archive, name = layout.archive, layout.ratings
@@ -343,7 +358,7 @@ def _ratings(
     try:
         with archive.open(name) as stream:
             watched = Watched(stream)
-            for batch in _batches(layout, watched):
+            for batch in _batches(layout, watched, block):
                 reading.add(*batch)
                 bar.done = watched.bytes
                 bar.show()
@@ -359,7 +374,7 @@ def _ratings(
     return {key: column.whole() for key, column in reading.columns.items()}
 
 
-def _batches(layout: _Layout, stream: Watched) -> Iterator[list[npt.NDArray[Any]]]:
+def _batches(layout: _Layout, stream: Watched, block: int) -> Iterator[list[npt.NDArray[Any]]]:
     """Yield user, movie, rating and time of some rows at a time."""
     arrow, arrow_csv = optional_module("pyarrow"), optional_module("pyarrow.csv")
     types = {
@@ -372,7 +387,7 @@ def _batches(layout: _Layout, stream: Watched) -> Iterator[list[npt.NDArray[Any]
         reader = arrow_csv.open_csv(
             stream,
             arrow_csv.ReadOptions(
-                block_size=BLOCK, column_names=layout.columns, skip_rows=int(layout.header)
+                block_size=block, column_names=layout.columns, skip_rows=int(layout.header)
             ),
             arrow_csv.ParseOptions(delimiter=layout.separator[0]),
             arrow_csv.ConvertOptions(

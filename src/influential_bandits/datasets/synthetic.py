@@ -24,8 +24,6 @@ from influential_bandits.world.interaction import Interaction, as_interaction
 
 __all__ = ["PlantedTruth", "planted_interaction", "synthetic_log", "synthetic_parts"]
 
-KEPT_NUMBERS = 10**7  # per-instance truth beyond that would rival the log itself
-EVENTS_PER_TASK = 1 << 18  # about a tenth of a second of work for a thread
 SECONDS_PER_DAY = 86400.0
 LARGEST = LARGEST_LOSS
 RANGES = {
@@ -190,7 +188,7 @@ def synthetic_log(
     >>> bool((log.about["truth"].interaction == A).all())
     True
     """
-    truth = _check_truth(
+    truth = check_truth(
         n_arms,
         interaction,
         initial_loss,
@@ -210,7 +208,7 @@ def synthetic_log(
         gap=gap,
         seed=seed,
     )
-    return _draw(truth, 0, _check_offsets(n_instances, events, truth.seed), execution)
+    return draw_log(truth, 0, check_offsets(n_instances, events, truth.seed), execution)
 
 
 def synthetic_parts(
@@ -237,10 +235,10 @@ def synthetic_parts(
     [90, 90, 90, 30]
     """
     size = whole_number("events_per_part", events_per_part, 1)
-    truth = _check_truth(n_arms, **settings)
-    offsets = _check_offsets(n_instances, events, truth.seed)
+    truth = check_truth(n_arms, **settings)
+    offsets = check_offsets(n_instances, events, truth.seed)
     return (
-        _draw(truth, start, offsets[start : stop + 1] - offsets[start], execution)
+        draw_log(truth, start, offsets[start : stop + 1] - offsets[start], execution)
         for start, stop in _ranges(offsets, size)
     )
 
@@ -302,10 +300,25 @@ class _Histories:
             mine[:] = theirs
 
 
-def _draw(
-    truth: PlantedTruth, first: int, offsets: Ints, execution: Execution | int | None
+def draw_log(
+    truth: PlantedTruth,
+    first: int,
+    offsets: Ints,
+    execution: Execution | int | None,
+    *,
+    events_per_task: int = 1 << 18,
+    largest_truth: int = 10**7,
 ) -> EventLog:
-    """Return the log of the instances first, first + 1, …, whose histories begin at offsets."""
+    """Return the log of the instances first, first + 1, …, whose histories begin at offsets.
+
+    Parameters
+    ----------
+    events_per_task : int
+        By default about a tenth of a second of work for a thread. Does not change a bit of the log.
+    largest_truth : int
+        The most numbers of instances' own losses, or interactions, that are kept: more would rival
+        the log itself.
+    """
     count, total, arms = len(offsets) - 1, int(offsets[-1]), truth.n_arms
     try:
         arm, loss, time = np.empty(total, np.int32), np.empty(total), np.empty(total)
@@ -313,10 +326,10 @@ def _draw(
         raise InvalidInput(
             f"a log of {total:,} events does not fit into memory; see synthetic_parts"
         ) from None
-    losses = np.empty((count if count * arms <= KEPT_NUMBERS else 0, arms))
-    matrices = np.empty((count if count * arms**2 <= KEPT_NUMBERS else 0, arms, arms))
+    losses = np.empty((count if count * arms <= largest_truth else 0, arms))
+    matrices = np.empty((count if count * arms**2 <= largest_truth else 0, arms, arms))
     model, tasks = _as_model(truth), []
-    for start, stop in _ranges(offsets, EVENTS_PER_TASK):
+    for start, stop in _ranges(offsets, events_per_task):
         mine = slice(offsets[start], offsets[stop])
         columns = (arm[mine], loss[mine], time[mine], losses[start:stop], matrices[start:stop])
         local = offsets[start : stop + 1] - offsets[start]
@@ -378,7 +391,7 @@ def _ranges(offsets: Ints, events: int) -> Iterator[tuple[int, int]]:
         start = stop
 
 
-def _check_offsets(n_instances: object, events: int | str | npt.ArrayLike, seed: int) -> Ints:
+def check_offsets(n_instances: object, events: int | str | npt.ArrayLike, seed: int) -> Ints:
     """Return where each history begins, (instances + 1,)."""
     count = whole_number("n_instances", n_instances, 1, 2**31)
     offsets = np.zeros(count + 1, np.int64)
@@ -404,7 +417,7 @@ def _check_offsets(n_instances: object, events: int | str | npt.ArrayLike, seed:
     return np.cumsum(offsets)
 
 
-def _check_truth(
+def check_truth(
     n_arms: object,
     interaction: Interaction | npt.ArrayLike | None = None,
     initial_loss: npt.ArrayLike | None = None,

@@ -18,8 +18,6 @@ from rich.progress import (
 
 __all__ = ["Progress", "is_watched"]
 
-LONG = 1.0  # seconds of work before a progress bar appears by itself
-
 
 class Progress:
     """A progress bar that appears when work takes long, on terminals and in notebooks.
@@ -30,12 +28,16 @@ class Progress:
     total : int
         All the work there is.
     wanted : bool, optional
-        True: show it at once; False: never; None: after a second, if there is somebody to see it:
-        stderr is a terminal, or this is a notebook.
+        True: show it at once; False: never; None: if work takes long and there is somebody to see
+        it: stderr is a terminal, or this is a notebook.
+    long : float
+        How many seconds are long.
     """
 
-    def __init__(self, label: str, total: int, wanted: bool | None = None) -> None:
-        self.label, self.total, self.wanted = label, total, wanted
+    def __init__(
+        self, label: str, total: int, wanted: bool | None = None, long: float = 1.0
+    ) -> None:
+        self.label, self.total, self.wanted, self.long = label, total, wanted, long
         self.done = 0
         self._started = time.monotonic()
         self._bar: Bar | None = None
@@ -43,7 +45,7 @@ class Progress:
     def show(self) -> None:
         """Draw the bar if it is time."""
         if self._bar is None:
-            late = time.monotonic() - self._started > LONG
+            late = time.monotonic() - self._started > self.long
             if self.wanted or (self.wanted is None and late and is_watched()):
                 columns = (
                     SpinnerColumn(),

@@ -333,7 +333,12 @@ class InfluenceModel(LossModel):
             if self.instance_summary_ is not None:
                 covariance = covariance + self.instance_summary_.covariance
             elif len(self.coefficients_) > 1:
+                # Estimates are pulled together, by as much as is not known of each instance:
+                # the variance of a mean given the data, and the mean of the variance.
+                unknown = np.mean(self.standard_errors_**2, axis=0)
+                unknown[np.ptp(self.coefficients_, axis=0) == 0.0] = 0.0
                 covariance = covariance + np.cov(self.coefficients_, rowvar=False)
+                covariance = covariance + np.diag(unknown)
         else:
             covariance = np.diag(self.standard_errors_[self.row(instance)] ** 2)
         if self.half_life is not None:  # by the clock, the next round meets γ·A

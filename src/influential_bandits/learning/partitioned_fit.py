@@ -291,6 +291,8 @@ def _store_population(model: LossModel, fit: PopulationFit, parts: Iterable[Inst
     number = total.instances
     between = np.zeros((size, size))
     between[:kept, :kept] = _covariance(number, total.coefficients, total.squares)
+    if number > 1:  # estimates are pulled together, by as much as is not known of each instance
+        between[:kept, :kept] += np.diag(total.errors / number)
     population = fit.population or PopulationEstimate(
         centre + total.coefficients / number,
         centre + total.free / number,

@@ -27,6 +27,7 @@ from influential_bandits.learning.logging_policy import (
     read_logged,
 )
 from influential_bandits.learning.loss_model import LossModel
+from influential_bandits.learning.model_misfit import EXTRA, Misfit, measure_misfit
 from influential_bandits.learning.models import InfluenceModel, StationaryModel
 from influential_bandits.learning.solvers.psd import is_covariance
 from influential_bandits.learning.statistics.design import (
@@ -50,6 +51,7 @@ __all__ = [
     "describe_support",
     "fit_halves",
     "follows_taste",
+    "may_follow_taste",
     "read_halves",
     "shrink_forward",
 ]
@@ -58,8 +60,8 @@ ENOUGH = 2  # instances for each coefficient of a judge
 WEAKEST_RIDGE = 1.0  # of a judge: a stronger one pulls what it says of influence towards zero
 # Standard errors beyond which each of two signs counts for choices that follow taste, and beyond
 # which the first is enough. Either is rare by chance; taste that is overlooked costs more than
-# taste that is not there.
-SIGN, CLEAR = 1.0, 2.33
+# taste that is not there. Beyond DOUBT, of the first, it is not ruled out where the second counts.
+SIGN, CLEAR, DOUBT = 1.0, 2.33, 0.5
 DAMAGED = (
     "halves must be estimates of the same model: population, a covariance that is symmetric and "
     "positive semi-definite, what was logged and its forward estimate; fit the model again"
@@ -75,6 +77,8 @@ class Comparison(NamedTuple):
     other_mix: Floats  # (arms,): to compare with, drawn at random
     as_logged: bool  # compare with the log as it was instead
     order_matters: bool
+    own: Floats  # (3,): what a round of the plan meets of the regressors of a richer model
+    totals: Floats  # (3,): the same of all arms together
 
     def baseline_pairs(self, logged: LoggedRounds | None) -> Floats:
         """Return what the baseline meets; the log's as it was, but for the horizon and the pace."""
@@ -108,6 +112,8 @@ class ModelJudge(NamedTuple):
     population: Floats  # (size,)
     covariance: Floats  # (size, size)
     logged: LoggedRounds | None
+    misfit: Misfit | None = None
+    freedom: float = np.inf  # degrees of freedom of the covariance
 
     def judge(self, what: Comparison) -> Verdict:
         """Return the gain, linear in the coefficients; the log's own mean is the baseline."""
@@ -119,6 +125,25 @@ class ModelJudge(NamedTuple):
         variance = max(float(weights @ self.covariance @ weights), 0.0) + error**2
         spacing = float((what.spacing_pairs(logged) * self.interaction).sum())
         return Verdict(float(weights @ self.population) + gap, variance, spacing)
+
+    def judge_richer(self, what: Comparison) -> Verdict:
+        """Return the gain by a model that may have another memory, and be no straight line."""
+        verdict, misfit, logged = self.judge(what), self.misfit, self.logged
+        if misfit is None:
+            return verdict
+        ratio = what.totals / np.where(misfit.totals > 0.0, misfit.totals, 1.0)
+        baseline = misfit.logged * ratio ** [1, 1, 2]
+        mix, pairs = what.other_mix - what.mix, what.baseline_pairs(logged) - what.pairs
+        if what.as_logged and logged is not None:  # whose own loss is known, whatever the model
+            baseline, mix, pairs = baseline - misfit.logged, -what.mix, pairs - logged.pairs
+        weights = self._weights(mix, pairs)
+        plain = np.concatenate(
+            [weights[: self.arms], weights[-len(misfit.explained) + self.arms :]]
+        )
+        more = baseline - what.own - plain @ misfit.explained
+        gain = verdict.gain + float(more @ misfit.coefficients)
+        variance = verdict.variance + float(more @ misfit.covariance @ more)
+        return Verdict(gain, variance, verdict.spacing)
 
     @property
     def initial_loss(self) -> Floats:
@@ -184,10 +209,22 @@ def follows_taste(logged: LoggedRounds | None, halves: list[Half]) -> bool:
         return False
     if not halves:
         return not logged.calibrated
+    early, often = _taste_signs(halves)
+    return bool(early > CLEAR or min(early, often) > SIGN)
+
+
+def may_follow_taste(halves: list[Half]) -> bool:
+    """Tell whether choices know more than the model, and taste may be what they know."""
+    early, often = _taste_signs(halves) if halves else (0.0, 0.0)
+    return bool(early > DOUBT and often > SIGN)
+
+
+def _taste_signs(halves: list[Half]) -> tuple[float, float]:
+    """Return how many standard errors earlier, and more often, instances meet what they like."""
     slope, slope_error, gap, gap_error = np.array([half.taste for half in halves]).T
     early = slope.sum() / max(np.sqrt((slope_error**2).sum()), 1e-300)
     often = -gap.sum() / max(np.sqrt((gap_error**2).sum()), 1e-300)
-    return bool(early > CLEAR or min(early, often) > SIGN)
+    return float(early), float(often)
 
 
 def shrink_forward(halves: list[ForwardJudge]) -> tuple[Floats, Floats]:
@@ -252,6 +289,7 @@ def fit_halves(
         covariance = judge.population_covariance_ * number / (number - judge.design_.size)
         logged = describe_logged(judge.design_, free, part)
         estimate = estimate_forward(part, judge.design_, float(logged.shuffled.sum()))
+        misfit = measure_misfit(part, judge.design_, free)
         alike = StationaryModel(pooling="full").fit(part, execution=execution)
         taste = measure_taste(part, alike.design_, alike.population_, alike.initial_losses_)
         halves.append(
@@ -261,6 +299,8 @@ def fit_halves(
                     "interaction": judge.interaction,
                     "population": free.tolist(),
                     "covariance": covariance.tolist(),
+                    "freedom": number - judge.design_.size,
+                    "misfit": None if misfit is None else misfit.to_json(),
                 },
                 "logged": logged.to_json(),
                 "taste": taste._asdict(),
@@ -280,8 +320,8 @@ def _choose_judge(model: InfluenceModel, part: EventLog) -> str:
 def read_halves(data: Any, model: InfluenceModel) -> list[Half]:
     """Return the halves that a model file brings along; none if it does not say what was logged."""
     try:
-        if all(half["population"] and "judge" not in half for half in data):
-            return []  # of an earlier version, which did not know what was logged
+        if all(half["population"] and "freedom" not in half.get("judge", {}) for half in data):
+            return []  # of an earlier version, which knew less
         one, other = data
         return [_read_half(one, model.design_), _read_half(other, model.design_)]
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
@@ -319,10 +359,28 @@ def _read_half(half: Any, design: Design) -> Half:
             if table.shape != shape or not np.isfinite(table).all():
                 raise ValueError(DAMAGED)
         forward = ForwardJudge(found, logged)
+    misfit, freedom = _read_misfit(judge, kind, arms), float(judge["freedom"])
+    if not freedom > 0.0:
+        raise ValueError(DAMAGED)
     return Half(
         population[:arms],
         interaction_matrices(design, population),
-        ModelJudge(kind, arms, centre, covariance, logged),
+        ModelJudge(kind, arms, centre, covariance, logged, misfit, freedom),
         forward,
         taste,
     )
+
+
+def _read_misfit(judge: Any, kind: int, arms: int) -> Misfit | None:
+    """Return what a richer model says, checked; nothing if a file does not know."""
+    if judge.get("misfit") is None:
+        return None
+    found = Misfit(*(np.asarray(judge["misfit"][name], np.float64) for name in Misfit._fields))
+    size = arms + interaction_size(kind, arms)
+    shapes = [(EXTRA,), (EXTRA, EXTRA), (size, EXTRA), (EXTRA,), (EXTRA,)]
+    for table, shape in zip(found, shapes, strict=True):
+        if table.shape != shape or not np.isfinite(table).all():
+            raise ValueError(DAMAGED)
+    if not is_covariance(found.covariance, EXTRA):
+        raise ValueError(DAMAGED)
+    return found

@@ -110,10 +110,10 @@ class _Listing:
         return FileListing(taken, sorted(self.left))
 
 
-def join_names(names: Sequence[str], most: int = 3) -> str:
-    """Return names in one line, the first few of them."""
-    more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return make_printable(", ".join(names[:most])) + more
+def join_names(names: Sequence[str]) -> str:
+    """Return names in one line, the first three of them."""
+    more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
+    return make_printable(", ".join(names[:3])) + more
 
 
 def describe_files(about: Mapping[str, Any]) -> list[str]:

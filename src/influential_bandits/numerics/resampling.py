@@ -50,9 +50,9 @@ def bootstrap_interval(
     return float(low), float(high)
 
 
-def bootstrap_mean_interval(values: Floats, resamples: int = 1000) -> Interval:
+def bootstrap_mean_interval(values: Floats) -> Interval:
     """Return the 95 % interval of the mean over rows, of every column of (rows, columns)."""
-    means = resample_means(values[None], resamples)
+    means = resample_means(values[None])
     low, high = find_interval(means, values.mean(axis=0)[None])
     return low[0], high[0]
 

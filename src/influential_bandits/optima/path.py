@@ -8,7 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import LARGEST_HORIZON, abbreviate, is_real, require_horizon
+from influential_bandits.checks import (
+    LARGEST_HORIZON,
+    abbreviate,
+    is_real,
+    require_horizon,
+    whole_number,
+)
 from influential_bandits.errors import InvalidInput, NotApplicable, NotCertified
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
@@ -34,8 +40,6 @@ from influential_bandits.world.instance import (
 )
 
 __all__ = ["OptimalPath", "Optimum", "optimal_path", "optimum"]
-
-LARGEST_SPARSE_SUPPORT = 2000
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +101,13 @@ class Segment:
 class OptimalPath:
     """x*(T) for every horizon T > 0, by the parametric (critical-line) method.
 
+    Parameters
+    ----------
+    instance : Instance
+        Positive semi-definite, memory = 1.
+    largest_support : int
+        How many arms may be in use where the interaction is sparse, and all of them could be.
+
     Examples
     --------
     >>> import influential_bandits as ib
@@ -108,7 +119,7 @@ class OptimalPath:
            [1.0e+09, 5.0e-01]])
     """
 
-    def __init__(self, instance: Instance) -> None:
+    def __init__(self, instance: Instance, *, largest_support: int = 2000) -> None:
         require_lasting_memory(require_instance(instance), "the optimal path")
         if not instance.definite:
             raise NotApplicable(
@@ -116,6 +127,7 @@ class OptimalPath:
                 "ask optimum() for one horizon, which for few arms searches all faces"
             )
         self.instance = instance
+        self._largest_support = whole_number("largest_support", largest_support, 1)
         self._segments: dict[int, Segment] = {}
         self._followed = 0.0  # the path is known up to this horizon
         if instance.world.kind != SPARSE:
@@ -137,7 +149,7 @@ class OptimalPath:
         rank = world.values.shape[1] + 1 if world.kind == LOW_RANK else self.instance.n_arms
         largest = min(self.instance.n_arms, rank)
         if world.kind == SPARSE:
-            largest = min(largest, LARGEST_SPARSE_SUPPORT)
+            largest = min(largest, self._largest_support)
         events, times, outcome = follow_path(world, self.instance.linear_term, largest, horizon)
         if outcome == TOO_LARGE:
             raise NotApplicable(

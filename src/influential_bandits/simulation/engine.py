@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 
 __all__ = ["log_spaced", "simulate"]
 
-ROUNDS_PER_STEP = 1 << 21  # at most; about 30 ms of work for a fast policy with few arms
 SECONDS_PER_STEP = 0.05  # a thread looks up about that often
 BYTES_PER_SEED = 100  # of memory at the least: a number, its counts
 BYTES_PER_BATCH = 1 << 26  # state of the runs that a thread plays side by side
@@ -161,23 +160,54 @@ def simulate(
     >>> {label: run.losses.shape for label, run in runs.items()}  # instances, seeds, rounds
     {'LCB': (1, 1, 100), 'InfluentialLCB(influence_bound=2.0)': (1, 1, 100)}
     """
+    settings: dict[str, Any] = {  # iterators would be empty for a second policy
+        "seeds": _keep(seeds),
+        "checkpoints": _keep(checkpoints),
+        "record": _keep(record),
+        "progress": progress,
+        "instance_numbers": _keep(instance_numbers),
+        "scenario": scenario,
+        "execution": execution,
+        "check": check,
+    }
     if isinstance(policy, (Sequence, Mapping)) and not isinstance(policy, str):
         players = _label(policy)
-        settings: dict[str, Any] = {  # iterators would be empty for the second policy
-            "seeds": _keep(seeds),
-            "checkpoints": _keep(checkpoints),
-            "record": _keep(record),
-            "progress": progress,
-            "instance_numbers": _keep(instance_numbers),
-            "scenario": scenario,
-            "execution": execution,
-            "check": check,
-        }
         world = _check_instances(instances)
         return {
-            label: simulate(world, one, horizon, noise, **settings)
+            label: simulate_policy(world, one, horizon, noise, **settings)
             for label, one in players.items()
         }
+    return simulate_policy(instances, policy, horizon, noise, **settings)
+
+
+def simulate_policy(
+    instances: Instance | Sequence[Instance],
+    policy: Policy,
+    horizon: int,
+    noise: Noise | None = None,
+    *,
+    seeds: int | Iterable[int] = 1,
+    checkpoints: Iterable[int] | None = None,
+    record: str | Iterable[str] | None = None,
+    progress: bool | None = None,
+    instance_numbers: Iterable[int] | None = None,
+    scenario: Scenario | None = None,
+    execution: Execution | int | None = None,
+    check: bool = False,
+    rounds_per_step: int = 1 << 21,
+    lanes: bool | None = None,
+) -> Trajectory:
+    """Play one policy: what :func:`simulate` does, and how it does it.
+
+    Parameters
+    ----------
+    rounds_per_step : int
+        The most rounds, of all runs of a task, between two looks up; by default about 30 ms of
+        work for a fast policy with few arms. Does not change a bit of the result.
+    lanes : bool, optional
+        Play in SIMD lanes: True wherever that is possible, False nowhere, None where it pays. Does
+        not change a bit of the result.
+    """
     world = _check_instances(instances)
     policy = require_policy(policy)
     horizon = require_horizon(horizon)
@@ -205,9 +235,19 @@ def simulate(
         raise InvalidInput(f"the results do not fit into memory: {error}; keep less") from None
 
     tasks: Sequence[Task] | None = None
-    if scenario is None and not recorded and not check:
+    if lanes is not False and scenario is None and not recorded and not check:
         tasks = lane_tasks(
-            policy, world, noise, seed_list, numbers, counts, marks, horizon, where.threads
+            policy,
+            world,
+            noise,
+            seed_list,
+            numbers,
+            counts,
+            marks,
+            horizon,
+            where.threads,
+            rounds_per_step,
+            wherever_possible=lanes is True,
         )
     if tasks is None:
         whole = Output(
@@ -219,7 +259,17 @@ def simulate(
         )
         tasks = list(
             _chains(
-                policy, world, noise, seed_list, numbers, whole, known, horizon, scenario, check
+                policy,
+                world,
+                noise,
+                seed_list,
+                numbers,
+                whole,
+                known,
+                horizon,
+                scenario,
+                check,
+                rounds_per_step,
             )
         )
     total = horizon * len(seed_list) * len(world)
@@ -251,13 +301,14 @@ def _chains(
     horizon: int,
     scenario: Scenario | None,
     check: bool,
+    rounds_per_step: int,
 ) -> Iterator[_Chain]:
     """Yield batches of runs for the general loop; ``whole`` is the output of all of them."""
     layout = None
     for i, instance in enumerate(world):
         if layout is None or policy.privileged:
             layout = _layout(policy, known, instance, horizon, check)
-        batch = _batch(layout, instance, horizon, scenario)
+        batch = _batch(layout, instance, horizon, scenario, rounds_per_step)
         for start in range(0, len(seeds), batch):
             part = slice(start, min(start + batch, len(seeds)))
             yield _Chain(
@@ -277,6 +328,7 @@ def _chains(
                 ),
                 horizon,
                 scenario,
+                rounds_per_step,
             )
 
 
@@ -294,12 +346,13 @@ class _Chain:
     output: Output
     horizon: int
     scenario: Scenario | None
+    rounds_per_step: int  # at most, of all runs of the batch
 
     def steps(self) -> Iterable[int]:
         """Play; yield the number of rounds done after each step."""
         play = self._player()
         fault = np.zeros(3, np.int64)
-        largest = max(1, ROUNDS_PER_STEP // len(self.seeds))
+        largest = max(1, self.rounds_per_step // len(self.seeds))
         rounds = max(1, largest >> 10)
         last = 0
         while last < self.horizon:
@@ -412,13 +465,19 @@ def _layout(policy: Policy, n_arms: int, instance: Instance, horizon: int, check
     return Layout(policy, n_arms, checked=check)
 
 
-def _batch(layout: Layout, instance: Instance, horizon: int, scenario: Scenario | None) -> int:
+def _batch(
+    layout: Layout,
+    instance: Instance,
+    horizon: int,
+    scenario: Scenario | None,
+    rounds_per_step: int,
+) -> int:
     """Return how many runs to play side by side: enough work for a step, little enough memory."""
     progress = sum(array.nbytes for array in start_progress(instance.world))
     state = 8 * (layout.sizes["int64"] + layout.sizes["float64"] + layout.memo_size)
     if scenario is not None:
         state += 8 * (6 + layout.memo_size) * count_places(compile_rules(scenario, horizon))
-    return max(1, min(ROUNDS_PER_STEP // horizon, BYTES_PER_BATCH // (progress + state)))
+    return max(1, min(rounds_per_step // horizon, BYTES_PER_BATCH // (progress + state)))
 
 
 def _arms_known_at_start(scenario: object, policy: Policy, n_arms: int) -> int:

@@ -14,6 +14,8 @@ from dense_posterior import (
 )
 
 from influential_bandits.policies.model_lcb import marginal_likelihood as evidence
+from influential_bandits.policies.model_lcb.belief import EVIDENCE
+from influential_bandits.policies.model_lcb.belief import MEMORIES as CANDIDATES
 from influential_bandits.policies.model_lcb.marginal_likelihood import (
     LARGEST,
     MOST_TIED,
@@ -23,8 +25,6 @@ from influential_bandits.policies.model_lcb.marginal_likelihood import (
     climb,
     evaluate,
 )
-from influential_bandits.policies.model_lcb.policy import EVIDENCE
-from influential_bandits.policies.model_lcb.policy import MEMORIES as CANDIDATES
 from influential_bandits.policies.model_lcb.posterior import learn, respread, unknowns
 
 MEMORIES = (1.0, 0.9, 0.5)
@@ -81,8 +81,10 @@ class Play:
         """What `evaluate` and `climb` take: sums, memories, and room to work in."""
         size = RAY if ray else unknowns(self.arms)
         room = np.full((size, size), np.nan), np.full(size, np.nan)
-        sums = (self.ray_gram, self.ray_moments, 0) if ray else (self.gram, self.moments, 3)
-        return sums, room
+        no_prior = np.zeros((0, 0)), np.zeros(0)
+        if ray:
+            return (self.ray_gram, self.ray_moments, *no_prior, 0), room
+        return (self.gram, self.moments, *no_prior, 3), room
 
     def evaluated(self, choice, *, ray=False):
         sums, room = self.arrays(ray=ray)
@@ -238,8 +240,8 @@ def test_the_posterior_from_sums_is_the_one_learned_loss_by_loss(arms):
     choice = np.array((1, 2, -3, -4, 0, 0))
     play = Play(arms, 80, seed=arms)
     size = unknowns(arms)
-    (gram, moments, memories), (factor, solved) = play.arrays()
-    volume, rss = evaluate(gram, moments, memories, play.squares, choice, factor, solved)
+    sums, (factor, solved) = play.arrays()
+    volume, rss = evaluate(*sums, play.squares, choice, factor, solved)
     root, theta = np.full((size, size), np.nan), np.full(size, np.nan)
     root[np.triu_indices(size, 1)] = 0.0  # what lies above the diagonal is never touched
     evidence.invert(factor, solved, root, theta)

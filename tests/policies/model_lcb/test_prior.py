@@ -42,6 +42,18 @@ def test_the_root_gives_the_covariance_in_units_of_the_noise(arms):
     np.testing.assert_allclose(root.T @ root, prior.covariance / prior.sigma**2, rtol=1e-8)
 
 
+@pytest.mark.parametrize("arms", [1, 2, 5])
+def test_the_precision_is_the_inverse_of_the_covariance_in_units_of_the_noise(arms):
+    prior = some_prior(arms, seed=arms)
+    product = prior.precision() @ prior.covariance / prior.sigma**2
+    np.testing.assert_allclose(product, np.eye(len(product)), atol=1e-6)
+
+
+def test_the_precision_of_a_certain_prior_stays_within_what_sums_can_hold():
+    prior = ib.LossPrior.around([[0.5]], [100.0], sd=0.0, sigma=1.0)
+    np.testing.assert_allclose(prior.precision(), 1e8 * np.eye(2))  # a millionth of 100
+
+
 def test_a_prior_cannot_be_changed():
     prior = some_prior()
     for array in (prior.mean, prior.covariance):

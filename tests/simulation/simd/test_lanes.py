@@ -10,7 +10,6 @@ import pytest
 import scipy.sparse
 
 import influential_bandits as ib
-from influential_bandits.execution import local as execution
 from influential_bandits.numerics.portable import normal_quantile
 from influential_bandits.numerics.streams import NOISE, key_table
 from influential_bandits.policies.compiled import Layout
@@ -31,37 +30,41 @@ each_policy = pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
 each_noise = pytest.mark.parametrize("noise", NOISES.values(), ids=NOISES)
 
 
-@pytest.fixture(autouse=True)
-def wide_registers(monkeypatch):
-    """Lanes play on every processor, though not everywhere by themselves."""
-    monkeypatch.setattr(lanes, "wide_registers", lambda: True)
+class Watched(ib.LocalExecution):
+    """Play here, and keep what was given to play."""
+
+    def run(self, tasks, progress):
+        self.tasks = tasks
+        super().run(tasks, progress)
 
 
-@pytest.fixture
-def simulate(monkeypatch):
-    """Return ``simulate(in_lanes, …)``: forced into lanes, or into the general loop."""
-    real, made = lanes.lane_tasks, []
+class Idle(ib.LocalExecution):
+    """Take tasks and play none."""
 
-    def spy(*arguments):
-        made.extend(real(*arguments) or ())
-        return made or None
-
-    def play(in_lanes, *arguments, **options):
-        made.clear()
-        monkeypatch.setattr(lanes, "LEAST_ROUNDS", 0)
-        monkeypatch.setattr(lanes, "GROUP_COST", 0 if in_lanes else 10**9)
-        monkeypatch.setattr(engine, "lane_tasks", spy)
-        run = ib.simulate(*arguments, **options)
-        assert bool(made) == in_lanes
-        return run
-
-    return play
+    def run(self, tasks, _progress):
+        self.tasks = tasks
 
 
-def assert_same(simulate, *arguments, **options):
-    in_lanes, in_general = (simulate(where, *arguments, **options) for where in (True, False))
-    np.testing.assert_array_equal(in_lanes.counts, in_general.counts)
-    return in_lanes
+def assert_same(instances, policy, horizon, noise, seeds=1, marks=None, threads=None, **options):
+    """Play in lanes and in the general loop; return the former."""
+    runs = []
+    for in_lanes in (True, False):
+        where = Watched(threads)
+        run = engine.simulate_policy(
+            instances,
+            policy,
+            horizon,
+            noise,
+            seeds=seeds,
+            checkpoints=marks,
+            execution=where,
+            lanes=in_lanes,
+            **options,
+        )
+        assert {isinstance(task, lanes.LaneTask) for task in where.tasks} == {in_lanes}
+        runs.append(run)
+    np.testing.assert_array_equal(*(run.counts for run in runs))
+    return runs[0]
 
 
 def random_instances(arms, number):
@@ -97,46 +100,44 @@ def degenerate_instances(arms):
 
 @each_policy
 @pytest.mark.parametrize("arms", ARMS)
-def test_random_instances_are_played_alike(simulate, arms, policy):
+def test_random_instances_are_played_alike(arms, policy):
     """Groups mix instances, and the last one has idle lanes."""
     for noise in NOISES.values():
-        run = assert_same(
-            simulate, random_instances(arms, 7), policy, 700, noise, seeds=[5, 0, 2**64 - 1]
-        )
+        run = assert_same(random_instances(arms, 7), policy, 700, noise, seeds=[5, 0, 2**64 - 1])
         assert (run.counts.sum(axis=-1) == run.checkpoints).all()
 
 
 @each_policy
 @pytest.mark.parametrize("arms", ARMS)
-def test_degenerate_instances_are_played_alike(simulate, arms, policy):
+def test_degenerate_instances_are_played_alike(arms, policy):
     for noise in (
         ib.NoNoise(),
         ib.UniformNoise(0.0),
         ib.GaussianNoise(0.0),
         ib.UniformNoise(1e100),
     ):
-        assert_same(simulate, degenerate_instances(arms), policy, 300, noise, seeds=range(2))
+        assert_same(degenerate_instances(arms), policy, 300, noise, seeds=range(2))
 
 
 @each_policy
 @each_noise
 @pytest.mark.parametrize("runs", [1, 7, 15, 16, 17, 33])
-def test_any_number_of_runs_fits(simulate, runs, noise, policy):
+def test_any_number_of_runs_fits(runs, noise, policy):
     for arms in (3, 7):
         instance = random_instances(arms, 1)
-        assert_same(simulate, instance, policy, 200, noise, seeds=range(runs))
-        assert_same(simulate, random_instances(arms, runs), policy, 200, noise)
+        assert_same(instance, policy, 200, noise, seeds=range(runs))
+        assert_same(random_instances(arms, runs), policy, 200, noise)
 
 
 @each_policy
 @pytest.mark.parametrize("arms", [1, 2, 3, 6, 12])
-def test_horizons_shorter_and_little_longer_than_the_opening(simulate, arms, policy):
+def test_horizons_shorter_and_little_longer_than_the_opening(arms, policy):
     for horizon in (1, 2, arms - 1, arms, arms + 1, arms + 2):
         if horizon > 0:
             everywhere = range(1, horizon + 1)
             instances = random_instances(arms, 2)
             noise = ib.GaussianNoise(0.5)
-            assert_same(simulate, instances, policy, horizon, noise, range(9), everywhere)
+            assert_same(instances, policy, horizon, noise, range(9), everywhere)
 
 
 BLOCK = layout.ROUNDS_PER_BLOCK
@@ -147,26 +148,23 @@ BLOCK = layout.ROUNDS_PER_BLOCK
     "marks",
     [[1], [400], [2, 3, 5], [BLOCK], [BLOCK - 1, BLOCK, BLOCK + 1], [1, 2 * BLOCK, 399, 400]],
 )
-def test_checkpoints_may_be_anywhere(simulate, marks, noise):
+def test_checkpoints_may_be_anywhere(marks, noise):
     for policy in POLICIES.values():
-        assert_same(simulate, random_instances(3, 3), policy, 400, noise, range(6), marks)
+        assert_same(random_instances(3, 3), policy, 400, noise, range(6), marks)
 
 
 @each_policy
 @pytest.mark.parametrize("rounds", [1, 50, 340, 1000, 10**5])
-def test_the_size_of_a_step_does_not_change_a_bit(simulate, monkeypatch, rounds, policy):
+def test_the_size_of_a_step_does_not_change_a_bit(rounds, policy):
     """Down to a step for each round, and one group a task."""
-    monkeypatch.setattr(lanes, "ROUNDS_PER_STEP", rounds)
-    noise = ib.GaussianNoise(1.0)
-    assert_same(simulate, random_instances(3, 5), policy, 150, noise, range(8), execution=2)
+    noise, size = ib.GaussianNoise(1.0), {"rounds_per_step": rounds}
+    assert_same(random_instances(3, 5), policy, 150, noise, range(8), threads=2, **size)
 
 
-def test_instance_numbers_name_the_streams(simulate):
+def test_instance_numbers_name_the_streams():
     numbers = [7, 2**64 - 1, 0]
     policy, noise = ib.InfluentialLCB(), ib.UniformNoise(1.0)
-    assert_same(
-        simulate, random_instances(4, 3), policy, 300, noise, range(5), instance_numbers=numbers
-    )
+    assert_same(random_instances(4, 3), policy, 300, noise, range(5), instance_numbers=numbers)
 
 
 @each_policy
@@ -176,14 +174,15 @@ def test_late_rounds_are_played_alike(policy, late):
     instances, noise = random_instances(3, 1), ib.GaussianNoise(1.0)
     seeds, marks = np.arange(16, dtype=np.uint64), np.array([late + 200])
     ours, theirs = np.zeros((2, 16, 1, 3), np.int64)
+    number, horizon = np.zeros(1, np.uint64), late + 200
     in_lanes = lanes.LaneTask(
-        policy, instances, noise, seeds, np.zeros(1, np.uint64), range(16), ours, marks, late + 200
+        policy, instances, noise, seeds, number, range(16), ours, marks, horizon, 1
     )._player()
     nothing = np.zeros((16, 0))
     output = Output(marks, theirs, nothing, nothing.astype(np.int32), nothing)
     layout = Layout(policy, 3)
     in_general = engine._Chain(
-        policy, instances[0], layout, noise, seeds, 0, 0, output, late + 200, None
+        policy, instances[0], layout, noise, seeds, 0, 0, output, horizon, None, 1
     )._player()
     fault = np.zeros(3, np.int64)
     for first, last in ((1, 100), (late, late + 200)):
@@ -270,33 +269,37 @@ CHOICES = {
 }
 
 
+def played_in_lanes(settings):
+    where = Idle(settings["execution"])
+    ib.simulate(**settings | {"execution": where})
+    (answer,) = {isinstance(task, lanes.LaneTask) for task in where.tasks}
+    return answer
+
+
 @pytest.mark.parametrize(("change", "in_lanes"), CHOICES.values(), ids=CHOICES)
 def test_simulate_takes_lanes_where_they_apply_and_pay(monkeypatch, change, in_lanes):
-    taken = []
-    monkeypatch.setattr(execution, "run_tasks", lambda tasks, *rest: taken.extend(tasks))
-    ib.simulate(**PAYS | change)
-    assert {isinstance(task, lanes.LaneTask) for task in taken} == {in_lanes}
+    monkeypatch.setattr(lanes, "wide_registers", lambda: True)
+    assert played_in_lanes(PAYS | change) == in_lanes
 
 
 def test_narrow_registers_are_left_to_the_general_loop(monkeypatch):
     monkeypatch.setattr(lanes, "wide_registers", lambda: False)
-    test_simulate_takes_lanes_where_they_apply_and_pay(monkeypatch, {}, False)
+    assert not played_in_lanes(PAYS)
 
 
-def tasks_of(monkeypatch, instances, horizon, seeds):
-    taken = []
-    monkeypatch.setattr(execution, "run_tasks", lambda tasks, *rest: taken.extend(tasks))
-    ib.simulate(instances, ib.LCB(), horizon, seeds=seeds, execution=1)
-    return taken
+def lane_tasks(instance, horizon, seeds):
+    where = Idle(1)
+    engine.simulate_policy(instance, ib.LCB(), horizon, seeds=seeds, execution=where, lanes=True)
+    return where.tasks
 
 
-def test_each_group_of_a_long_run_is_a_task_so_that_threads_share_them(monkeypatch):
-    tasks = tasks_of(monkeypatch, ib.random_instance(3, seed=0), 10**7, range(40))
+def test_each_group_of_a_long_run_is_a_task_so_that_threads_share_them():
+    tasks = lane_tasks(ib.random_instance(3, seed=0), 10**7, range(40))
     assert [len(task.runs) for task in tasks] == [16, 16, 8]
 
 
-def test_many_short_runs_are_cut_into_tasks_of_bounded_memory(monkeypatch):
-    tasks = tasks_of(monkeypatch, ib.random_instance(12, seed=0), 50, range(100_000))
+def test_many_short_runs_are_cut_into_tasks_of_bounded_memory():
+    tasks = lane_tasks(ib.random_instance(12, seed=0), 50, range(100_000))
     assert sum(len(task.runs) for task in tasks) == 100_000
     assert max(task._fresh_state().nbytes for task in tasks) <= lanes.BYTES_PER_TASK
     assert len(tasks) < 200, "a compiled call should have some work"
@@ -315,9 +318,10 @@ def test_a_long_run_can_be_stopped_in_between():
         counts,
         np.array([2**40]),
         2**40,
+        1000,
     )
     steps = iter(task.steps())
-    assert next(steps) == 3 * (lanes.ROUNDS_PER_STEP // 3)
+    assert next(steps) == 3 * (1000 // 3)
     assert not counts.any()
 
 
@@ -325,14 +329,13 @@ COUNT = """
 import json
 from numba.core import event
 import influential_bandits as ib
-from influential_bandits.simulation.simd import kernels, tasks as lanes
+from influential_bandits.simulation.engine import simulate_policy
+from influential_bandits.simulation.simd import kernels
 
-lanes.LEAST_ROUNDS = 0
-lanes.wide_registers = lambda: True
 with event.install_recorder("numba:compile") as recorder:
     for noise in (ib.NoNoise(), ib.UniformNoise(1.0), ib.GaussianNoise(1.0)):
         for policy in (ib.LCB(), ib.InfluentialLCB(), ib.InfluentialLCB(2)):
-            ib.simulate(ib.counterexample(), policy, 50, noise, seeds=range(20), execution=1)
+            simulate_policy(ib.counterexample(), policy, 50, noise, seeds=20, lanes=True)
 print(json.dumps([len(recorder.buffer), len(kernels.advance_lanes.signatures)]))
 """
 

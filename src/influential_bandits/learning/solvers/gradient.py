@@ -69,7 +69,7 @@ def fit_by_descent(
 
 
 def trace_descent(
-    log: EventLog, design: Design, penalty: Penalty, marks: npt.ArrayLike, seed: int = 0
+    log: EventLog, design: Design, penalty: Penalty, marks: npt.ArrayLike
 ) -> list[Descent]:
     """Return how far the descent is from the certified optimum after so many steps, by instance."""
     found = []
@@ -78,7 +78,7 @@ def trace_descent(
         for u in np.flatnonzero(log.lengths).tolist():
             gram, weights, _ = _statistics(log, design, penalty, u)
             best = solve_penalised(design, gram, weights, True, penalty.ridge, np.zeros(1))[0]
-            path = _descend(design, gram, weights, steps, _start(design, seed))
+            path = _descend(design, gram, weights, steps, _start(design, 0))
             norms = np.sqrt((interaction_matrices(design, path) ** 2).sum(axis=(1, 2)))
             found.append(Descent(steps, _excess(gram, weights, path, best), norms))
     return found

@@ -33,7 +33,9 @@ NONE = -40  # exponent of ρ_d and ρ_o that stands for no influence at all
 USUAL_LOSS, USUAL_INFLUENCE = 0, -1  # where the search begins
 RELUCTANCE = 0.2  # nats for a squared power of two away from the usual, up to two of them
 NO_INFLUENCE = 3.0  # nats that "no influence" has to make up for
-STILL_ALIKE = -2.0  # the same if l1 is tied: arms that are alike are often all still
+STILL_ALIKE = 3.0  # the same if l1 is tied by two powers, and one more if by one alone
+LOW_LEVEL = 1.1  # nats for each power of two that their level is lower
+USUAL_LEVEL = 2  # exponent: arms that are alike and still differ less than they are away from 0
 MOST_TIED = 2  # ties are 0 … MOST_TIED
 TIE = 2.0  # nats that a tie has to make up for, and as many for each of its powers
 FLOOR = 2.0**-44  # relative size of what rounding leaves
@@ -101,12 +103,27 @@ def pull_together(members: int, exponent: int, tie: int) -> float:
 
 @inlined
 def assemble_exact(
-    gram: Floats, moments: Floats, memories: int, choice: Ints, factor: Floats, solved: Floats
+    gram: Floats,
+    moments: Floats,
+    known: Floats,
+    told: Floats,
+    memories: int,
+    choice: Ints,
+    factor: Floats,
+    solved: Floats,
 ) -> None:
-    """Write Λ + D⁻¹, its upper triangle, and Σφ·loss."""
+    """Write Λ + D⁻¹, its upper triangle, and Σφ·loss.
+
+    A prior counts as an observation of the unknowns: ``known`` is its precision in units of the
+    noise's, and ``told`` that times its mean.
+    """
     n_arms, memory = gram.shape[0], choice[0]
     factor[:, :] = 0.0
     solved[:] = 0.0
+    for row in range(told.size):
+        solved[row] = told[row]
+        for k in range(row, told.size):
+            factor[row, k] = known[row, k]
     for i in range(n_arms):
         first = unknowns(i)
         factor[first, first] += gram[i, memory] + precision(choice[1] - 2 * choice[4])
@@ -219,6 +236,8 @@ def _length(vector: Floats) -> float:
 def evaluate(
     gram: Floats,
     moments: Floats,
+    known: Floats,
+    told: Floats,
     memories: int,
     squares: float,
     choice: Ints,
@@ -228,7 +247,7 @@ def evaluate(
     """Return log(|D|·|Λ + D⁻¹|) and rss of a choice; ``memories`` is 0 for ray features."""
     n_arms = gram.shape[0]
     if memories > 0:
-        assemble_exact(gram, moments, memories, choice, factor, solved)
+        assemble_exact(gram, moments, known, told, memories, choice, factor, solved)
         volume = eliminate(factor, solved)
         explained = _length(solved)
         volume += _log_prior_volume(n_arms, choice)
@@ -258,6 +277,8 @@ def _log_prior_volume(n_arms: int, choice: Ints) -> float:
 def support(
     gram: Floats,
     moments: Floats,
+    known: Floats,
+    told: Floats,
     memories: int,
     squares: float,
     seen: int,
@@ -266,11 +287,11 @@ def support(
     solved: Floats,
 ) -> float:
     """Return the log likelihood of a choice, less our reluctance to go far from the usual."""
-    volume, rss = evaluate(gram, moments, memories, squares, choice, factor, solved)
-    odds = _reluctance(choice[1] - USUAL_LOSS) + _tie_odds(choice[4]) + _tie_odds(choice[5])
+    volume, rss = evaluate(gram, moments, known, told, memories, squares, choice, factor, solved)
     if choice[2] == NONE:
-        odds += NO_INFLUENCE if choice[4] == 0 else STILL_ALIKE
+        odds = _still_odds(choice[1], choice[4])
     else:
+        odds = _reluctance(choice[1] - USUAL_LOSS) + _tie_odds(choice[4]) + _tie_odds(choice[5])
         odds += _reluctance(choice[2] - USUAL_INFLUENCE) + _reluctance(choice[3] - choice[2])
     return -0.5 * (volume + seen * log(rss / squares)) - odds
 
@@ -283,6 +304,15 @@ def _reluctance(distance: int) -> float:
 
 
 @inlined
+def _still_odds(exponent: int, tie: int) -> float:
+    """Return the reluctance to believe that nothing moves; less so if arms are much alike."""
+    if tie == 0:
+        return NO_INFLUENCE + _reluctance(exponent - USUAL_LOSS)
+    below = max(USUAL_LEVEL - exponent, 0)
+    return STILL_ALIKE + max(2 - tie, 0) + _reluctance(exponent - USUAL_LEVEL) + LOW_LEVEL * below
+
+
+@inlined
 def _tie_odds(tie: int) -> float:
     return TIE * (1 + tie) if tie > 0 else 0.0
 
@@ -291,6 +321,8 @@ def _tie_odds(tie: int) -> float:
 def climb(
     gram: Floats,
     moments: Floats,
+    known: Floats,
+    told: Floats,
     memories: int,
     squares: float,
     seen: int,
@@ -302,15 +334,18 @@ def climb(
 ) -> float:
     """Improve a choice, scales by factors of four and ties one by one; return its support."""
     trial = choice.copy()
-    best = support(gram, moments, memories, squares, seen, choice, factor, solved)
+    best = support(gram, moments, known, told, memories, squares, seen, choice, factor, solved)
     failures, trials, which = 0, 0, 0
     while failures < MOVES and trials < most:
         trial[:] = choice
         _move(which, trial)
         value = -math.inf
-        fixed = fixed_influence and 2 <= which < 6
-        if _is_candidate(trial, memories) and not fixed:
-            value = support(gram, moments, memories, squares, seen, trial, factor, solved)
+        still = choice[2] == NONE and which >= 8
+        fixed = (fixed_influence or choice[2] == NONE) and 2 <= which < 6
+        if _is_candidate(trial, memories) and not fixed and not still:
+            value = support(
+                gram, moments, known, told, memories, squares, seen, trial, factor, solved
+            )
             trials += 1
         if value > best:
             best = value
@@ -342,10 +377,6 @@ def _move(which: int, choice: Ints) -> None:
 def _is_candidate(choice: Ints, memories: int) -> bool:
     """Tell whether a choice is one that may be made; ray features have no ties."""
     tied = MOST_TIED if memories > 0 else 0
-    return (
-        abs(choice[1]) <= LARGEST
-        and abs(choice[2]) <= LARGEST
-        and abs(choice[3]) <= LARGEST
-        and 0 <= choice[4] <= tied
-        and 0 <= choice[5] <= tied
-    )
+    most = tied + 1 if choice[2] == NONE and tied > 0 else tied
+    known = choice[2] == NONE or max(abs(choice[2]), abs(choice[3])) <= LARGEST
+    return abs(choice[1]) <= LARGEST and known and 0 <= choice[4] <= most and 0 <= choice[5] <= tied

@@ -13,21 +13,29 @@ import numpy.typing as npt
 from influential_bandits.checks import LARGEST_LOSS, abbreviate, is_real, require_horizon
 from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.arrays import Floats
-from influential_bandits.numerics.compiling import inlined
 from influential_bandits.numerics.portable import log
 from influential_bandits.policies.contract import Policy, Scalar, Shape
 from influential_bandits.policies.model_lcb import marginal_likelihood as evidence
-from influential_bandits.policies.model_lcb.lookahead import add_later_costs, plan_ahead
+from influential_bandits.policies.model_lcb.belief import (
+    MANY,
+    MEMORIES,
+    MOST_EXACT,
+    choose_prior,
+    lay_out_arm,
+    learn_ray,
+    look,
+    memory_of,
+    predict_all,
+    rebuild,
+    set_radius,
+)
+from influential_bandits.policies.model_lcb.looks import choose_planned, count_costs, look_again
 from influential_bandits.policies.model_lcb.posterior import (
-    absorb,
     learn,
     move,
-    place,
-    predict,
-    respread,
     unknowns,
 )
-from influential_bandits.policies.model_lcb.prior import LossPrior
+from influential_bandits.policies.model_lcb.prior import LossPrior, find_root
 from influential_bandits.policies.selection import unseen_arm
 from influential_bandits.policies.state_checks import (
     State,
@@ -41,22 +49,10 @@ from influential_bandits.policies.state_checks import (
 
 __all__ = ["ModelLCB"]
 
-MOST_EXACT = 24  # arms; beyond, each arm has a ray model of its own
-MANY = 10  # arms; with more, priors are chosen more rarely and after fewer trials
-MEMORIES = (1.0, 0.99, 0.97, 0.9, 0.7)  # candidates; the first is the paper's
-ROTATION = 3  # number of the memory by which arms take turns while influence cannot be seen
-LOG_PRIORS = math.log(5 * 21 * 21 * 22 * 9)  # candidates: memories, ρ_l, ρ_d, ρ_o or none, ties
-PATIENCE = 64.0  # a loss that is known to so many σ is certainly not looked at for its own sake
-CALM = 5.0  # the same, for looks that promise something without proof
-BOLDNESS = 4.0  # of these: how many standard deviations are hoped for
-STILL_BOLDNESS = 1.4  # the same where nothing moves, times √log(4 + t·variance/K)
-AHEAD = 10.0  # with a prior, plan for so many times the rounds played
 AFRESH = 1024  # pulls after which the spread is computed afresh, against rounding
-SOON = 6.0  # rounds; what influence does within them decides whether looks can wait
 LAST_CHOICE = 1 << 15  # observations; by then a prior hardly counts, unless it denies influence
 LARGEST_PART = 1e140  # of the posterior: times counts, and squared, it stays finite
 LARGEST_STATE = 1e290
-EVIDENCE = 2.1e5  # for a fading memory: odds of 100, σ within e^50, candidates that weigh 41
 
 
 @dataclass(frozen=True)
@@ -81,7 +77,8 @@ class ModelLCB(Policy):
     and that of l1 cannot be fixed. Multiplying all losses by a power of two changes no choice.
 
     Where memory fades, m_i is what a pull costs now and in later rounds, so that the smallest one
-    follows a schedule; arms that cannot be told apart take turns.
+    follows a schedule. There, and where no influence is seen, arms that cannot be told apart take
+    turns, the more rarely the larger their means.
 
     Up to 24 arms the posterior is exact, with A's symmetry shared, in O(K⁴) a round. With more,
     each arm has a model of three features, in O(K) a round: an intercept, its own pulls, and those
@@ -105,7 +102,8 @@ class ModelLCB(Policy):
         where memory fades, for ten times as many as were played.
     prior : LossPrior, optional
         Where to start from, as in ``ModelLCB(prior=model.prior())`` for a fitted
-        :class:`InfluenceModel`; up to 24 arms.
+        :class:`InfluenceModel`; up to 24 arms. It counts as an observation of (l1, A), beside which
+        noise and scales are estimated as ever. The theorem does not cover it, nor ``horizon``.
 
     Examples
     --------
@@ -185,6 +183,7 @@ class ModelLCB(Policy):
             "memory": self._memory(),
             "horizon": self.horizon or 0,
             "warm": self.prior is not None,
+            "events": 0 if self.prior is None else self.prior.events,
         }
 
     def _memories(self) -> int:
@@ -207,7 +206,7 @@ class ModelLCB(Policy):
             "observations": ("int64", 1),
             "next_choice": ("int64", 1),
             "choice": ("int64", 6),  # memory's number, exponents of ρ_l, ρ_d and ρ_o, ties
-            "candidates": ("int64", (memories, 6)),
+            "candidates": ("int64", (memories + 1, 6)),  # of each memory, and without influence
             "squares": ("float64", 1),  # Σ loss²
             "rss": ("float64", 1),
             "volume": ("float64", 1),  # log(|D|·|Λ + D⁻¹|)
@@ -223,6 +222,8 @@ class ModelLCB(Policy):
             "weights": ("float64", exact * memories),
             "gram": ("float64", (exact, (exact + 1) * (exact + 2) // 2 * memories)),
             "moments": ("float64", (exact, (exact + 1) * memories)),
+            "known": ("float64", (size, size) if self.prior is not None else (0, 0)),
+            "told": ("float64", size if self.prior is not None else 0),
             "root": ("float64", (size, size)),
             "theta": ("float64", size),
             "spread": ("float64", (size, exact)),
@@ -242,8 +243,12 @@ class ModelLCB(Policy):
         before = 0 if self.prior is None else self.prior.events
         seen = int((state["seen"] - known).sum())
         require_equal(state, "observations", before + seen)
-        require_range(state, "next_choice", 1, max(n_arms, 2 * int(state["observations"][0])))
+        most = int(state["observations"][0]) + max(n_arms, seen)
+        require_range(state, "next_choice", 1, most)
         self._check_choice(state)
+        for name in ("known", "told"):
+            if state[name].size > 0:
+                require_equal(state, name, self.initial_state(n_arms)[name])
         _check_sums(state, rounds)
 
     def _check_choice(self, state: State) -> None:
@@ -252,13 +257,16 @@ class ModelLCB(Policy):
         least = np.array([0, -largest, -largest, -largest, 0, 0])
         tied = evidence.MOST_TIED
         most = np.array([memories - 1, largest, largest, largest, tied, tied])
-        if (state["choice"][2:4] == evidence.NONE).all():
-            rest = [0, 1, 4, 5]
-            require_range({"choice": state["choice"][rest]}, "choice", least[rest], most[rest])
-        else:
-            require_range(state, "choice", least, most)
-        require_range(state, "candidates", least, most)
-        require_equal({"candidates": state["candidates"][:, 0]}, "candidates", np.arange(memories))
+        most_still = most + np.array([0, 0, 0, 0, 1, 0])
+        rest = [0, 1, 4, 5]  # without influence, it has no scale
+        for name, rows in (("choice", state["choice"]), ("candidates", state["candidates"][-1])):
+            if (rows[2:4] == evidence.NONE).all():
+                require_range({name: rows[rest]}, name, least[rest], most_still[rest])
+            else:
+                require_range({name: rows}, name, least, most)
+        require_range({"candidates": state["candidates"][:-1]}, "candidates", least, most)
+        numbers = [*range(memories), 0]
+        require_equal({"candidates": state["candidates"][:, 0]}, "candidates", np.array(numbers))
 
     def check_memo(self, n_arms: int, rounds: int, memo: Floats) -> None:
         """Counts, discounted perhaps."""
@@ -268,22 +276,32 @@ class ModelLCB(Policy):
         return n_arms if n_arms <= MOST_EXACT or self.prior is not None else 0
 
     def initial_state(self, n_arms: int) -> Mapping[str, npt.NDArray[Any]]:
-        """Return the prior's mean and root, and what is known of the noise."""
+        """Return the prior as an observation of the unknowns, and what is known of the noise."""
         prior = self.prior
         if prior is None:
             return {}
         if prior.n_arms > n_arms:
             raise InvalidInput(f"the prior is about {prior.n_arms} arms, and there are {n_arms}")
-        size = prior.mean.size
-        root, theta = np.zeros((unknowns(n_arms),) * 2), np.zeros(unknowns(n_arms))
-        root[:size, :size] = prior.root()
-        theta[:size] = prior.mean
+        size, precision = prior.mean.size, prior.precision()
+        known, told = np.zeros((unknowns(n_arms),) * 2), np.zeros(unknowns(n_arms))
+        known[:size, :size] = precision
+        told[:size] = precision @ prior.mean
+        squares = prior.events * prior.sigma**2 + prior.mean @ told[:size]
+        usual = np.full(len(told), 0.25**evidence.USUAL_INFLUENCE)
+        usual[[unknowns(arm) for arm in range(n_arms)]] = 0.25**evidence.USUAL_LOSS
+        total = known + np.diag(usual)
+        covariance: Floats = np.asarray(np.linalg.inv(total), np.float64)
+        theta = covariance @ told
         return {
-            "root": root,
+            "known": known,
+            "told": told,
+            "root": find_root(covariance),
             "theta": theta,
+            "volume": np.array([np.linalg.slogdet(total)[1] - np.log(usual).sum()]),
+            "rss": np.array([squares - told @ theta]),
             "seen": (np.arange(n_arms) < prior.n_arms).astype(np.int64),
             "observations": np.array([prior.events]),
-            "rss": np.array([prior.events * prior.sigma**2]),
+            "squares": np.array([squares]),
         }
 
     @staticmethod
@@ -292,18 +310,20 @@ class ModelLCB(Policy):
         for arm in range(c.n_arms):
             if s.seen[arm] == 0:
                 s.unseen[0] += 1
-        s.next_choice[0] = c.n_arms
+        s.next_choice[0] = s.observations[0] + (1 if c.warm else c.n_arms)
         for m in range(c.memories):
             s.candidates[m, 0] = m
             s.candidates[m, 1] = evidence.USUAL_LOSS
             s.candidates[m, 2] = c.influence if c.fixed_influence else evidence.USUAL_INFLUENCE
             s.candidates[m, 3] = s.candidates[m, 2]
+        s.candidates[c.memories, 1] = evidence.USUAL_LOSS
+        s.candidates[c.memories, 2:4] = evidence.NONE
         s.choice[:] = s.candidates[0]
         for arm in range(c.n_arms):
-            _lay_out_arm(c, s, arm)
-        _look(c, s)
+            lay_out_arm(c, s, arm)
+        look(c, s)
         if c.warm:
-            _set_radius(c, s)
+            set_radius(c, s)
 
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
@@ -312,42 +332,17 @@ class ModelLCB(Policy):
             arm = unseen_arm(s.seen, s.pulls, eligible)
             if arm >= 0:
                 return arm
-        costs = _count_costs(c, s, t, eligible)
+        costs = count_costs(c, s, t, eligible)
         greedy = -1
         for arm in range(c.n_arms):
             if eligible is not None and not eligible[arm]:
                 continue
             if greedy < 0 or costs[arm] < costs[greedy]:
                 greedy = arm
-        noise = _noise(c, s)
-        calm = _calm(c, s, t)
-        rotate = _rotates(c, s)
-        best = greedy
-        lowest = 0.0
-        certain = False
-        for arm in range(c.n_arms):
-            if eligible is not None and not eligible[arm]:
-                continue
-            deviation = math.sqrt(s.variance[arm])
-            gap = costs[arm] - costs[greedy]
-            promise = gap - s.radius[0] * (deviation - PATIENCE)
-            if promise < 0.0:
-                if not certain or promise < lowest:
-                    best = arm
-                    lowest = promise
-                certain = True
-            elif not certain:
-                bold = STILL_BOLDNESS * math.sqrt(log(4.0 + t * s.variance[arm] / c.n_arms))
-                bold += (BOLDNESS - bold) * (calm / CALM)
-                promise = gap - noise * bold * (deviation - calm)
-                if rotate >= 0 and promise < 0.0:
-                    promise = -1.0 / (1.0 + s.weights[arm * c.memories + rotate])
-                if promise < lowest:
-                    best = arm
-                    lowest = promise
+        best = look_again(c, s, t, eligible, costs, greedy)
         plans = (c.warm or c.horizon > 0) and s.theta.size > 0
-        if best == greedy and plans and _memory(c, s.choice[0]) == 1.0:
-            return _plan(c, s, t, eligible, greedy)
+        if best == greedy and plans and memory_of(c, s.choice[0]) == 1.0:
+            return choose_planned(c, s, t, eligible, greedy)
         return best
 
     @staticmethod
@@ -358,11 +353,11 @@ class ModelLCB(Policy):
         for k in range(s.weights.size):
             memo[2 + k] = s.weights[k]
         s.pulls[arm] += 1
-        gamma = _memory(c, s.choice[0])
+        gamma = memory_of(c, s.choice[0])
         if gamma < 1.0 or c.memories > 1:
             for j in range(s.weights.size // c.memories):
                 for m in range(c.memories):
-                    s.weights[j * c.memories + m] *= _memory(c, m)
+                    s.weights[j * c.memories + m] *= memory_of(c, m)
         if s.weights.size > 0:
             for m in range(c.memories):
                 s.weights[arm * c.memories + m] += 1.0
@@ -373,9 +368,9 @@ class ModelLCB(Policy):
         s.own[arm] += 1.0
         if s.theta.size > 0 and t % AFRESH != 0:
             move(s.root, gamma, arm, s.spread, s.variance)
-            _predict(c, s)
+            predict_all(c, s)
         else:
-            _look(c, s)
+            look(c, s)
 
     @staticmethod
     def observed(c: Any, s: Any, t: int, arm: int, memo: Any, loss: float) -> None:
@@ -389,25 +384,25 @@ class ModelLCB(Policy):
         if s.theta.size > 0:
             known = min(memo.size - 2, s.weights.size)
             weights = memo[2 : 2 + known]
-            if not c.warm:
-                evidence.add_exact(s.gram, s.moments, arm, weights, c.memories, loss)
+            evidence.add_exact(s.gram, s.moments, arm, weights, c.memories, loss)
             now = weights[s.choice[0] :: c.memories]
             surprise, alpha = learn(s.root, s.theta, now, arm, loss, s.spread, s.variance)
         else:
-            surprise, alpha = _learn_ray(s, arm, memo[0], memo[1], loss)
+            surprise, alpha = learn_ray(s, arm, memo[0], memo[1], loss)
         s.rss[0] += surprise * surprise / alpha
         s.volume[0] += log(alpha)
-        seen = s.observations[0]
+        seen = s.observations[0] - c.events
         open_yet = seen <= LAST_CHOICE or s.choice[2] == evidence.NONE
-        if not c.warm and seen >= s.next_choice[0] and open_yet and s.squares[0] > 0.0:
-            s.next_choice[0] = seen + max(1, seen // 2 if c.n_arms <= MANY else seen)
-            _choose_prior(c, s)
+        if s.observations[0] >= s.next_choice[0] and open_yet and s.squares[0] > 0.0:
+            often = c.n_arms <= MANY or seen < 4 * c.n_arms
+            s.next_choice[0] = s.observations[0] + max(1, seen // 2 if often else seen)
+            choose_prior(c, s)
         s.rss[0] = max(s.rss[0], evidence.FLOOR * s.squares[0])
         if s.theta.size > 0:
-            _predict(c, s)
+            predict_all(c, s)
         else:
-            _look(c, s)
-        _set_radius(c, s)
+            look(c, s)
+        set_radius(c, s)
 
     @staticmethod
     def arm_added(c: Any, s: Any, arm: int) -> None:
@@ -416,14 +411,14 @@ class ModelLCB(Policy):
         if arm == MOST_EXACT and not c.warm:  # one too many for the exact posterior
             s.candidates[0, 4:] = 0  # rays have no ties
             s.choice[:] = s.candidates[0]
-            _rebuild(c, s)
+            rebuild(c, s)
         elif s.choice[4] + s.choice[5] > 0:  # it is like the others
-            _rebuild(c, s)
+            rebuild(c, s)
         else:
-            _lay_out_arm(c, s, arm)
-            _look(c, s)
+            lay_out_arm(c, s, arm)
+            look(c, s)
         if s.observations[0] > 0:
-            _set_radius(c, s)  # there are more unknowns
+            set_radius(c, s)  # there are more unknowns
 
 
 def _check_sums(state: State, rounds: int) -> None:
@@ -453,245 +448,3 @@ def _check_gram(name: str, gram: Floats, size: int) -> None:
     lowest = np.linalg.eigvalsh(full)[..., 0]
     if (lowest < -1e-9 * np.trace(full, axis1=2, axis2=3)).any():
         raise make_damage_error(f"{name} has a negative eigenvalue", "sums of squares")
-
-
-@inlined
-def _memory(c: Any, number: int) -> float:
-    """Return γ of a candidate."""
-    return MEMORIES[number] if c.memories > 1 else c.memory
-
-
-@inlined
-def _noise(c: Any, s: Any) -> float:
-    """Return σ, or its estimate."""
-    if c.sigma > 0.0:
-        return c.sigma
-    return math.sqrt(s.rss[0] / max(s.observations[0], 1))
-
-
-@inlined
-def _calm(c: Any, s: Any, t: int) -> float:
-    """Return how many σ an arm's loss may be off before it is worth a look.
-
-    Losses that a few pulls move far can wait: their uncertainty grows, and a look later says more.
-    Where hardly anything moves, or influence fades before it adds up, waiting is idle.
-    """
-    gamma = _memory(c, s.choice[0])
-    if s.choice[2] == evidence.NONE or (c.warm and gamma < 1.0):
-        return 0.0
-    moved = 2.0 ** float(s.choice[2]) * min(float(t), SOON)
-    lasting = min(1.0, 1.0 / ((1.0 - gamma) * t)) if gamma < 1.0 else 1.0
-    return min(CALM, CALM * moved) * lasting
-
-
-@inlined
-def _lay_out_arm(c: Any, s: Any, arm: int) -> None:
-    """Write the prior of an arm that nothing is known about."""
-    loss, own = 2.0 ** float(s.choice[1]), 2.0 ** float(s.choice[2])
-    others = 2.0 ** float(s.choice[3])
-    if s.theta.size > 0:
-        for k in range(unknowns(arm), unknowns(arm + 1)):
-            if s.root[k, k] == 0.0:
-                s.root[k, k] = others
-                if k == unknowns(arm):
-                    s.root[k, k] = loss
-                elif k == place(arm, arm):
-                    s.root[k, k] = own
-    else:
-        s.ray_root[arm, 0] = loss
-        s.ray_root[arm, 4] = own
-        s.ray_root[arm, 8] = others / math.sqrt(float(c.n_arms))
-
-
-@inlined
-def _look(c: Any, s: Any) -> None:
-    """Compute mean and variance of every arm's loss afresh."""
-    if s.theta.size > 0:
-        respread(s.root, s.weights[s.choice[0] :: c.memories], s.spread, s.variance)
-        _predict(c, s)
-    else:
-        for arm in range(c.n_arms):
-            own = s.own[arm]
-            others = s.total[0] - own
-            mean = s.ray_theta[arm, 0] + own * s.ray_theta[arm, 1] + others * s.ray_theta[arm, 2]
-            root = s.ray_root[arm]
-            second = root[3] + own * root[4]
-            third = root[6] + own * root[7] + others * root[8]
-            s.mean[arm] = mean
-            s.variance[arm] = root[0] * root[0] + second * second + third * third
-
-
-@inlined
-def _predict(c: Any, s: Any) -> None:
-    weights = s.weights[s.choice[0] :: c.memories]
-    for arm in range(c.n_arms):
-        s.mean[arm] = predict(s.theta, weights, arm)
-
-
-@inlined
-def _learn_ray(s: Any, arm: int, own: float, others: float, loss: float) -> tuple[float, float]:
-    """Take a loss into the three unknowns of an arm."""
-    root = s.ray_root[arm].reshape((evidence.RAY, evidence.RAY))
-    theta = s.ray_theta[arm]
-    f, gain = np.empty(evidence.RAY), np.empty(evidence.RAY)
-    for row in range(evidence.RAY):
-        f[row] = root[row, 0] + own * root[row, 1] + others * root[row, 2]
-    surprise = loss - (theta[0] + own * theta[1] + others * theta[2])
-    alpha = absorb(root, f, gain)
-    for k in range(evidence.RAY):
-        theta[k] += gain[k] * (surprise / alpha)
-    return surprise, alpha
-
-
-@inlined
-def _choose_prior(c: Any, s: Any) -> None:
-    """Choose the prior that the losses speak for, and start again from it.
-
-    A fading memory is taken up only if it beats the best fit of any (l1, A) with lasting memory:
-    then lasting memory is given up wrongly in one world of a hundred at most.
-    """
-    exact = s.theta.size > 0
-    size = s.theta.size if exact else evidence.RAY
-    factor, solved = np.empty((size, size)), np.empty(size)
-    gram, moments = (s.gram, s.moments) if exact else (s.ray_gram, s.ray_moments)
-    squares, seen = s.squares[0], s.observations[0]
-    memories = c.memories if exact else 0
-    best, lasting, chosen = -math.inf, -math.inf, 0
-    for m in range(c.memories if exact else 1):
-        most = 4  # l1 and A once, up and down
-        if m == s.choice[0]:
-            most = evidence.MOST_TRIALS if c.n_arms <= MANY else evidence.MOST_TRIALS // 2
-        if m > 0 and s.choice[0] == 0:
-            s.candidates[m, 4:] = s.candidates[0, 4:]
-        value = evidence.climb(
-            gram,
-            moments,
-            memories,
-            squares,
-            seen,
-            c.fixed_influence,
-            most,
-            s.candidates[m],
-            factor,
-            solved,
-        )
-        if m == 0:
-            lasting = value
-        if value > best:
-            best, chosen = value, m
-    if chosen > 0:
-        loosest = np.array([0, evidence.LARGEST, evidence.LARGEST, evidence.LARGEST, 0, 0])
-        _, least = evidence.evaluate(gram, moments, memories, squares, loosest, factor, solved)
-        if best + 0.5 * seen * log(least / squares) < log(EVIDENCE * math.sqrt(float(seen))):
-            chosen = 0
-            best = lasting
-    choice = s.candidates[chosen].copy()
-    if chosen == 0 and not c.fixed_influence:
-        choice[2:4] = evidence.NONE
-        choice[5] = 0
-        value = evidence.support(gram, moments, memories, squares, seen, choice, factor, solved)
-        if value <= best:
-            choice[:] = s.candidates[0]
-    if (choice != s.choice).any():
-        s.choice[:] = choice
-        _rebuild(c, s)
-
-
-@inlined
-def _rebuild(c: Any, s: Any) -> None:
-    """Compute the posterior from the sums, with the chosen prior."""
-    squares = s.squares[0]
-    if s.theta.size > 0:
-        factor, solved = np.empty((s.theta.size, s.theta.size)), np.empty(s.theta.size)
-        s.volume[0], s.rss[0] = evidence.evaluate(
-            s.gram, s.moments, c.memories, squares, s.choice, factor, solved
-        )
-        evidence.invert(factor, solved, s.root, s.theta)
-    else:
-        factor, solved = np.empty((evidence.RAY, evidence.RAY)), np.empty(evidence.RAY)
-        s.volume[0], s.rss[0] = evidence.evaluate(
-            s.ray_gram, s.ray_moments, 0, squares, s.choice, factor, solved
-        )
-        for arm in range(c.n_arms):
-            evidence.assemble_ray(s.ray_gram, s.ray_moments, arm, s.choice, factor, solved)
-            evidence.eliminate(factor, solved)
-            root = s.ray_root[arm].reshape((evidence.RAY, evidence.RAY))
-            evidence.invert(factor, solved, root, s.ray_theta[arm])
-    _look(c, s)
-
-
-@inlined
-def _set_radius(c: Any, s: Any) -> None:
-    """Compute the radius of the theorem, σ̄·(√L + √p), with an upper bound σ̄ of the noise."""
-    seen = float(max(s.observations[0], 1))
-    unknown = s.theta.size if s.theta.size > 0 else evidence.RAY * c.n_arms
-    factor = math.sqrt(s.volume[0] + 2.0 * (c.doubt + LOG_PRIORS)) + math.sqrt(float(unknown))
-    if c.sigma > 0.0:
-        s.radius[0] = c.sigma * factor
-        return
-    chance = 2.0 * math.sqrt((c.doubt + 2.0 * log(seen + 1.0)) / seen)
-    freedom = max(seen * (1.0 - chance) - factor * factor, seen / 16.0)
-    s.radius[0] = math.sqrt(s.rss[0] / freedom) * factor
-
-
-@inlined
-def _rotates(c: Any, s: Any) -> int:
-    """Return the memory by which arms that may be equally good take turns; −1 if they need not."""
-    if s.weights.size == 0:
-        return -1
-    if _memory(c, s.choice[0]) < 1.0:
-        return s.choice[0]
-    return ROTATION if c.memories > 1 and s.choice[2] == evidence.NONE else -1
-
-
-@inlined
-def _count_costs(c: Any, s: Any, t: int, eligible: Any) -> Floats:
-    """Return each arm's mean loss and, where influence fades, what its pull costs later rounds.
-
-    These costs are planned with A as far as it is positive semi-definite: A_ii ≥ 0 and A_ij² ≤
-    A_ii·A_jj. What lies beyond is taken for noise, since plans seek out arms that seem to gain.
-    """
-    n_arms = c.n_arms
-    costs = np.empty(n_arms)
-    gamma = _memory(c, s.choice[0])
-    if gamma == 1.0 or s.theta.size == 0:
-        for i in range(n_arms):
-            costs[i] = s.mean[i]
-        return costs
-    interaction, initial, allowed = np.empty((n_arms, n_arms)), np.empty(n_arms), np.ones(n_arms)
-    for i in range(n_arms):
-        initial[i] = s.theta[unknowns(i)]
-        interaction[i, i] = max(s.theta[place(i, i)], 0.0)
-        if eligible is not None and not eligible[i]:
-            allowed[i] = 0.0
-        for j in range(i):
-            most = math.sqrt(interaction[i, i] * interaction[j, j])
-            interaction[i, j] = min(max(s.theta[place(i, j)], -most), most)
-            interaction[j, i] = interaction[i, j]
-    add_later_costs(s.mean, initial, interaction, gamma, _rounds_ahead(c, t), allowed, costs)
-    return costs
-
-
-@inlined
-def _rounds_ahead(c: Any, t: int) -> float:
-    """Return the number of rounds to plan for."""
-    return max(c.horizon - t + 1.0, 1.0) if c.horizon > 0 else AHEAD * t
-
-
-@inlined
-def _plan(c: Any, s: Any, t: int, eligible: Any, greedy: int) -> int:
-    """Return the arm with the smallest mean among those that the rounds ahead have a use for."""
-    n_arms = c.n_arms
-    interaction, allowed = np.empty((n_arms, n_arms)), np.ones(n_arms)
-    plan, slope = np.empty(n_arms), np.empty(n_arms)
-    for i in range(n_arms):
-        if eligible is not None and not eligible[i]:
-            allowed[i] = 0.0
-        for j in range(n_arms):
-            interaction[i, j] = s.theta[place(i, j)]
-    plan_ahead(s.mean, interaction, _rounds_ahead(c, t), allowed, plan, slope)
-    best = -1
-    for i in range(n_arms):
-        if plan[i] > 0.5 and (best < 0 or s.mean[i] < s.mean[best]):
-            best = i
-    return best if best >= 0 else greedy

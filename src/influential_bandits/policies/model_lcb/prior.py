@@ -24,6 +24,7 @@ __all__ = ["LossPrior"]
 
 FORMAT = "influential-bandits/prior/1"
 LEAST = 1e-100  # sigma and memory of a prior: its covariance is divided by the noise's square
+SHARPEST = 1e-6  # deviation of a prior, in units of the noise
 ASYMMETRY = 1e-9  # relative to the standard deviations: what rounding may leave
 
 
@@ -116,14 +117,24 @@ class LossPrior:
 
     def root(self) -> Floats:
         """Return the lower triangular R with RᵀR = covariance / noise², by Cholesky."""
-        scaled = self.covariance[::-1, ::-1] / self.sigma**2
+        return find_root(self.covariance / self.sigma**2)
+
+    def precision(self) -> Floats:
+        """Return noise² times the inverse of the covariance.
+
+        Deviations below a millionth of the noise or of the largest mean count as that much: they
+        are lost in the rounding of sums of squares.
+        """
+        scaled = self.covariance / self.sigma**2
+        least = SHARPEST * max(1.0, float(np.abs(self.mean).max()) / self.sigma)
         spots = np.arange(len(scaled))
-        scaled[spots, spots] += 1e-12 * max(float(np.trace(scaled)) / len(scaled), 1e-300)
+        scaled[spots, spots] += least**2
         try:
-            upper = np.linalg.cholesky(scaled)[::-1, ::-1]
+            lower = np.linalg.cholesky(scaled)
         except np.linalg.LinAlgError:
             raise InvalidInput("the covariance of a prior must be positive definite") from None
-        return np.ascontiguousarray(upper.T)
+        inverse = np.linalg.inv(lower)
+        return np.asarray(inverse.T @ inverse)
 
     def to_json(self) -> dict[str, Any]:
         """Return the prior as JSON data."""
@@ -177,6 +188,18 @@ def _numbers(values: npt.ArrayLike) -> Floats:
         return np.array(values, np.float64)
     except (TypeError, ValueError, OverflowError):
         raise InvalidInput(f"a prior is made of numbers, got {abbreviate(values)}") from None
+
+
+def find_root(covariance: Floats) -> Floats:
+    """Return the lower triangular R with RᵀR = covariance."""
+    scaled = covariance[::-1, ::-1].copy()
+    spots = np.arange(len(scaled))
+    scaled[spots, spots] += 1e-12 * max(float(np.trace(scaled)) / len(scaled), 1e-300)
+    try:
+        upper = np.linalg.cholesky(scaled)[::-1, ::-1]
+    except np.linalg.LinAlgError:
+        raise InvalidInput("the covariance of a prior must be positive definite") from None
+    return np.ascontiguousarray(upper.T)
 
 
 def in_order(matrix: Floats, loss: Floats) -> Floats:

@@ -26,14 +26,13 @@ from influential_bandits.simulation.simd.layout import (
 )
 from influential_bandits.world.dynamics import DENSE
 from influential_bandits.world.instance import Instance
-from influential_bandits.world.noise import RECORDED, Noise, NoiseSource, Source
+from influential_bandits.world.noise import RECORDED, Noise, NoiseSource
 
 __all__ = ["lane_tasks"]
 
 MOST_ARMS = 12  # picking takes K² loads; at 12 lanes are still 3 to 4 times as fast
 LEAST_ROUNDS = 1 << 22  # of all runs; fewer take no longer than compiling for one more K
 GROUP_COST = 5  # runs that the general loop plays in the time of a group (measured: 1.6 to 4.6)
-ROUNDS_PER_STEP = 1 << 21  # of all runs in a task: 4 to 60 ms
 BYTES_PER_TASK = 1 << 24
 
 
@@ -47,6 +46,8 @@ def lane_tasks(
     checkpoints: Ints,
     horizon: int,
     threads: int,
+    rounds_per_step: int,
+    wherever_possible: bool,
 ) -> list[Task] | None:
     """Return tasks that play every instance with every seed in lanes; None where that is no gain.
 
@@ -56,12 +57,18 @@ def lane_tasks(
         Where the results go.
     numbers : sequence of int
         The instances' numbers, for their random streams.
+    rounds_per_step : int
+        Of all runs in a task.
+    wherever_possible : bool
+        Also where it is no gain.
     """
-    if not _apply(policy, instances, noise, horizon, len(seeds), threads):
+    if not _can_be_laned(policy, instances, noise):
         return None
     n_arms, runs = instances[0].n_arms, len(instances) * len(seeds)
     lanes = lanes_for(n_arms)
-    most = min(ROUNDS_PER_STEP // horizon, BYTES_PER_TASK // (8 * slots_for(n_arms)))
+    if not (wherever_possible or _pays(horizon, runs, lanes, threads)):
+        return None
+    most = min(rounds_per_step // horizon, BYTES_PER_TASK // (8 * slots_for(n_arms)))
     size = max(1, most // lanes) * lanes
     of_run = counts.reshape(runs, len(checkpoints), n_arms)
     own_numbers = np.array(numbers, np.uint64)
@@ -76,41 +83,29 @@ def lane_tasks(
             of_run[start : start + size],
             checkpoints,
             horizon,
+            rounds_per_step,
         )
         for start in range(0, runs, size)
     ]
 
 
-def _apply(
-    policy: Policy,
-    instances: Sequence[Instance],
-    noise: Noise,
-    horizon: int,
-    seeds: int,
-    threads: int,
-) -> bool:
-    """Tell whether runs can be played in lanes, and whether that pays.
+def _can_be_laned(policy: Policy, instances: Sequence[Instance], noise: Noise) -> bool:
+    """Tell whether runs can be played in lanes.
 
     A subclass may choose otherwise than its base, hence the exact types.
     """
     known = type(policy) is LCB or (
         type(policy) is InfluentialLCB and policy.influence_bound != "estimate"
     )
-    n_arms, runs = instances[0].n_arms, len(instances) * seeds
+    source = noise.source()
     return (
         known
         and not numba.config.DISABLE_JIT
-        and n_arms <= MOST_ARMS
-        and wide_registers()
-        and _can_be_laned(noise.source())
-        and horizon * runs >= LEAST_ROUNDS
-        and _pays(runs, lanes_for(n_arms), threads)
+        and instances[0].n_arms <= MOST_ARMS
+        and isinstance(source, NoiseSource)
+        and source.kind != RECORDED
         and all(i.memory == 1.0 and i.world.kind == DENSE for i in instances)
     )
-
-
-def _can_be_laned(noise: Source) -> bool:
-    return isinstance(noise, NoiseSource) and noise.kind != RECORDED
 
 
 @cache
@@ -120,10 +115,14 @@ def wide_registers() -> bool:
     return bool(features.get("avx2") or features.get("avx512f"))
 
 
-def _pays(runs: int, lanes: int, threads: int) -> bool:
+def _pays(horizon: int, runs: int, lanes: int, threads: int) -> bool:
     """Compare how long the busiest thread takes: a group is not shared among threads."""
     groups = -(-runs // lanes)
-    return -(-groups // threads) * GROUP_COST < -(-runs // threads)
+    return (
+        horizon * runs >= LEAST_ROUNDS
+        and wide_registers()
+        and -(-groups // threads) * GROUP_COST < -(-runs // threads)
+    )
 
 
 @dataclass(eq=False)
@@ -139,6 +138,7 @@ class LaneTask:
     counts: Ints  # (runs, checkpoints, arms): where the results of these runs go
     checkpoints: Ints  # (checkpoints,), increasing rounds
     horizon: int
+    rounds_per_step: int  # of all these runs: 2²¹ take 4 to 60 ms
 
     def __post_init__(self) -> None:
         """Count arms and lanes."""
@@ -148,7 +148,7 @@ class LaneTask:
     def steps(self) -> Iterable[int]:
         """Play; yield the number of rounds done after each step."""
         play = self._player()
-        rounds = max(1, ROUNDS_PER_STEP // len(self.runs))
+        rounds = max(1, self.rounds_per_step // len(self.runs))
         for before in range(0, self.horizon, rounds):
             last = min(before + rounds, self.horizon)
             play(before + 1, last)

@@ -146,7 +146,6 @@ def play_files(
     settings: PlaySettings,
     out: Path,
     execution: Execution,
-    progress: bool | None = None,
 ) -> str:
     """Play every policy on the instance of every file; return a table of mean regrets or losses.
 
@@ -157,7 +156,7 @@ def play_files(
     make_folder(out)
     folder = StudyFolder(out, FOLDER, FOLDER_SETTINGS)
     pieces = partial(_cut_into_pieces, files, players, settings)
-    rows, failures = compute_rows("simulate", pieces, folder, execution, progress, 1.0)
+    rows, failures = compute_rows("simulate", pieces, folder, execution, None, 1.0)
     if not rows:
         raise_if_failed(failures, out)
         return ""

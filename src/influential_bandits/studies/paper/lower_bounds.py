@@ -159,26 +159,23 @@ def analyse(settings: Settings, rows: Rows) -> Analysis:
             worst,
             "largest regret over the bound, under both assumptions",
         ),
-        Finding(
+        _compare_number(
             "round of the 18th pull of arm 2 (Appendix A)",
-            ours=float(t[17]),
-            paper=98,
-            verdict="differs" if t[17] != 98 else "reproduced",
-            reason="the rule as printed gives this round",
+            t[17],
+            98,
+            "the rule as printed gives this round",
         ),
-        Finding(
+        _compare_number(
             "round of the 19th pull of arm 2 (Appendix A)",
-            ours=float(t[18]),
-            paper=105,
-            verdict="differs" if t[18] != 105 else "reproduced",
-            reason="the rule as printed gives this round",
+            t[18],
+            105,
+            "the rule as printed gives this round",
         ),
-        Finding(
+        _compare_number(
             "pulls of arm 1 before that (n₁ in Appendix A)",
-            ours=float(t[18] - 19),
-            paper=86,
-            verdict="differs" if t[18] - 19 != 86 else "reproduced",
-            reason="with it, Case 1 of the proof holds only if 9 + √2 is not rounded up to 11",
+            t[18] - 19,
+            86,
+            "with it, Case 1 of the proof holds only if 9 + √2 is not rounded up to 11",
         ),
         Finding(
             "the per-state quantity is not the regret: their ratio at the end, LCB",
@@ -202,6 +199,11 @@ def analyse(settings: Settings, rows: Rows) -> Analysis:
             "Theorem 2.6 is tested under its assumptions: max|A| ≤ 1 and noise uniform in (−1, 1).",
         ],
     )
+
+
+def _compare_number(claim: str, ours: float, paper: float, reason: str) -> Finding:
+    verdict = "reproduced" if ours == paper else "differs"
+    return Finding(claim, ours=float(ours), paper=paper, verdict=verdict, reason=reason)
 
 
 def _judge_bound(claim: str, held: bool, ratio: float | str, what: str) -> Finding:

@@ -1,0 +1,157 @@
+"""Look for the best mix of arms in a learned world, or the best order where memory fades."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from influential_bandits.checks import abbreviate, is_real, whole_number
+from influential_bandits.errors import InvalidInput, NotApplicable
+from influential_bandits.learning.model_misfit import own_exposures
+from influential_bandits.learning.models import InfluenceModel
+from influential_bandits.learning.plan_evidence import Comparison
+from influential_bandits.numerics.arrays import Floats, Ints
+from influential_bandits.numerics.compiling import kernel
+from influential_bandits.optima.path import optimum
+from influential_bandits.optima.schedules import search_schedule
+from influential_bandits.world.instance import Instance
+
+__all__ = ["Found", "Pace", "Search", "find_pace"]
+
+LONG_RUN = 100_000  # rounds after which the start no longer shows
+
+
+class Pace(NamedTuple):
+    """How fast influence fades from round to round."""
+
+    keep: Floats  # (rounds,): what is left from a round to the next, repeated
+    scale: float  # of A: by rounds, the next round meets all of it, by the clock keep·A
+    by_clock: bool = False
+
+    @property
+    def lasting(self) -> bool:
+        """Tell whether nothing fades, so that the order does not matter."""
+        return bool((self.keep == 1.0).all())
+
+
+def find_pace(model: InfluenceModel, memory: float, rounds: object, days: object) -> Pace:
+    """Return how influence fades: from round to round, or in sessions by the clock."""
+    if rounds is None and days is None:
+        if model.half_life is not None:
+            return Pace(np.full(1, memory), 1.0, True)
+        return Pace(np.full(1, memory), 1.0 / memory)
+    if model.half_life is None:
+        raise NotApplicable(
+            "sessions are for memory by the clock, and this model's fades by events: fit half_life"
+        )
+    if rounds is None or days is None:
+        raise InvalidInput("give rounds_per_session and days_between_sessions, both or none")
+    size = whole_number("rounds_per_session", rounds, 1, LONG_RUN)
+    if not is_real(days) or not 0.0 <= float(days) < np.inf:  # type: ignore[arg-type]
+        raise InvalidInput(
+            f"days_between_sessions must be a number of days, got {abbreviate(days)}"
+        )
+    keep = np.full(size, memory)
+    keep[-1] = max(2.0 ** (-float(days) / model.half_life), 1e-12)  # type: ignore[arg-type]
+    return Pace(keep, 1.0, True)
+
+
+class Found(NamedTuple):
+    """A plan, and what there is to judge of it."""
+
+    schedule: Ints | None
+    comparison: Comparison
+
+
+class Search(NamedTuple):
+    """Looks for the best plan in a world."""
+
+    kind: str  # of interaction
+    pace: Pace
+    horizon: int
+    longest: int
+    other_mix: Floats  # to compare with
+    as_logged: bool  # the log as it was, instead
+
+    def best(self, initial_loss: Floats, interaction: Floats) -> Found:
+        """Return the best shares, and a schedule where the order matters, to be judged."""
+        matrix = self._admissible(interaction)
+        if self.pace.lasting:
+            world = Instance(matrix, initial_loss, definite=self.kind == "psd")
+            mix = optimum(world, self.horizon).counts / self.horizon
+            # Prop. 2.1: ½·xᵀAx − ½·diag(A)·x, whatever the order; half of a mix drawn at random
+            # lies before a round.
+            pairs = 0.5 * self.horizon * np.outer(mix, mix) - 0.5 * np.diag(mix)
+            past = 0.5 * (self.horizon - 1.0)
+            return Found(None, self._compare(None, mix, pairs, past))
+        keep, rounds = self.pace.keep, min(self.horizon, LONG_RUN)
+        length, repeats = self._length()
+        strength = self.pace.scale * matrix
+        schedule = search_schedule(strength, initial_loss, keep, length, repeats=repeats)
+        pairs, past = _add_pairs(schedule, keep, rounds, len(initial_loss))
+        mix, scale = np.bincount(schedule, minlength=len(initial_loss)) / length, self.pace.scale
+        return Found(schedule, self._compare(schedule, mix, scale * pairs, scale * past))
+
+    def choose(self, plans: list[Found], initial_loss: Floats, interaction: Floats) -> Found:
+        """Return the best of several plans; the first, unless another is better.
+
+        A search for an order may end in a poor one, where the same search in a world that is a
+        little different does not.
+        """
+        matrix = self._admissible(interaction)
+        losses = [
+            float(initial_loss @ found.comparison.mix + (found.comparison.pairs * matrix).sum())
+            for found in plans
+        ]
+        best = int(np.argmin(losses))
+        return plans[best if losses[best] < losses[0] - 1e-9 * abs(losses[0]) else 0]
+
+    def _compare(
+        self, schedule: Ints | None, mix: Floats, pairs: Floats, past: float
+    ) -> Comparison:
+        """Return a plan beside what it is compared with."""
+        rounds = min(self.horizon, LONG_RUN)
+        met = own_exposures(schedule, mix, self.pace.keep, self.pace.by_clock, rounds)
+        order_matters = schedule is not None
+        return Comparison(mix, pairs, past, self.other_mix, self.as_logged, order_matters, *met)
+
+    def _length(self) -> tuple[int, bool]:
+        """Return how long a schedule is, and whether it repeats: after whole sessions."""
+        size = len(self.pace.keep)
+        if self.horizon <= self.longest:
+            return self.horizon, False
+        if size > self.longest:
+            raise InvalidInput(
+                f"a schedule repeats after whole sessions: longest must be at least {size}, "
+                f"got {self.longest}"
+            )
+        return self.longest // size * size, True
+
+    def _admissible(self, matrix: Floats) -> Floats:
+        """Return the matrix as the model's kind of interaction has it."""
+        if self.kind == "diagonal":
+            return np.diag(np.diag(matrix))
+        if self.kind == "psd":
+            values, vectors = np.linalg.eigh(matrix)
+            matrix = (vectors * np.maximum(values, 0.0)) @ vectors.T
+        return 0.5 * (matrix + matrix.T)
+
+
+@kernel
+def _add_pairs(schedule: Ints, keep: Floats, rounds: int, arms: int) -> tuple[Floats, float]:
+    """Return how much of pair (i, j) a repeated schedule meets per round, and of all pulls.
+
+    From a fresh start, in units in which a pull counts keep after one round.
+    """
+    out, counts = np.zeros((arms, arms)), np.zeros(arms)
+    past = 0.0
+    for n in range(rounds):
+        i = schedule[n % schedule.size]
+        for j in range(arms):
+            out[i, j] += counts[j] / rounds
+            past += counts[j] / rounds
+        counts[i] += 1.0
+        for j in range(arms):
+            counts[j] *= keep[n % keep.size]
+    return out, past

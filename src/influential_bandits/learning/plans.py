@@ -1,0 +1,173 @@
+"""A plan: what to play, what it should gain, and what it promises."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from influential_bandits.numerics.arrays import Floats, Ints
+
+__all__ = ["Plan"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Plan:
+    """What to play for a number of rounds, and what it should gain over what was logged.
+
+    Attributes
+    ----------
+    arm_names : tuple of str
+    mix : array (arms,)
+        Share of the rounds for each arm.
+    schedule : array (rounds,) of int, or None
+        Where memory fades, an order to repeat; without fading the order does not matter.
+    logged_mix : array (arms,)
+        Shares of the arms in the log.
+    loss, logged_loss : float
+        Expected loss per round of the plan, and of what it is compared with: the log as it was,
+        or, where no log is known or ``logged_mix`` is given, arms drawn at random by the model.
+    as_logged : bool
+        Whether that is the log as it was.
+    mean_loss, modelled_loss : float or None
+        Mean loss of the log, and what the model says that its rounds lose if all are as the
+        population. None without a log.
+    calibrated : bool or None
+        Whether they are the same, but for chance. If not, choices follow taste or past losses.
+    gain, low, high : float
+        Loss saved per round, and its 95 % interval. Cross-fitted where the log is known: each half
+        of it judges the plan that the other half made, so that a plan which only suits the noise of
+        its own half shows no gain.
+    gain_from_arms, gain_from_spacing : float
+        Parts of the gain: from other arms, and from the order in which they are played, each
+        compared with a random order.
+    cross_fitted : bool
+    promise : float
+        What it gains per round at least: all judges agree on it, and by chance one plan of 1,000
+        delivers less, so that of 200 plans none is expected to. Nothing is promised if it is not
+        positive.
+    supported : bool
+        Whether the halves of the log judged the plan, nothing in the log contradicts the model, and
+        the promise is positive.
+    rounds_per_session : int or None
+    warnings : tuple of str
+
+    Examples
+    --------
+    >>> import influential_bandits as ib
+    >>> truth = [[0.5, 0], [0, 0.2]]
+    >>> log = ib.data.synthetic_log(300, 60, 2, interaction=truth, memory=0.8, seed=0)
+    >>> found = ib.plan(ib.InfluenceModel(memory=0.8, pooling="full").fit(log), 100)
+    >>> found.loss < found.logged_loss
+    True
+    """
+
+    arm_names: tuple[str, ...]
+    horizon: int
+    mix: Floats
+    schedule: Ints | None
+    rounds_per_session: int | None
+    logged_mix: Floats
+    loss: float
+    logged_loss: float
+    as_logged: bool
+    mean_loss: float | None
+    modelled_loss: float | None
+    calibrated: bool | None
+    gain: float
+    low: float
+    high: float
+    gain_from_arms: float
+    gain_from_spacing: float
+    cross_fitted: bool
+    promise: float
+    supported: bool
+    warnings: tuple[str, ...]
+
+    @property
+    def compared_with(self) -> str:
+        """What the gain is over, in words."""
+        return "the log as it was" if self.as_logged else "random draws of the logged mix"
+
+    def __repr__(self) -> str:
+        """Say the size and the gain."""
+        how = ", cross-fitted" if self.cross_fitted else ""
+        return (
+            f"Plan({self.horizon:,} rounds of {len(self.arm_names)} arms, gain {self.gain:.3g} "
+            f"({self.low:.3g} … {self.high:.3g}){how})"
+        )
+
+    def __str__(self) -> str:
+        """Say the plan in words."""
+        order = np.argsort(-self.mix, kind="stable")
+        lines = [f"Recommended mix for {self.horizon:,} rounds (logged mix in brackets):"]
+        lines += [
+            f"  {name:24} {100 * self.mix[i]:5.1f} %  ({100 * self.logged_mix[i]:.1f} %)"
+            for i, name in ((i, self.arm_names[i]) for i in order)
+            if self.mix[i] >= 0.001
+        ]
+        lines += self._order_in_words()
+        how = "judged across two halves of the log" if self.cross_fitted else "by the model itself"
+        what = self.compared_with
+        lines.append(
+            f"Expected gain over {what}, {how}: {self.gain:.4g} loss per round "
+            f"(95 % interval {self.low:.4g} … {self.high:.4g}; "
+            f"{what} {self.logged_loss:.4g}, plan {self.loss:.4g})"
+        )
+        if self.supported:
+            lines.append(f"Promised: at least {self.promise:.4g} loss per round less.")
+        if self.schedule is not None:
+            lines.append(
+                f"Of the gain, {self.gain_from_arms:.4g} comes from better arms, and "
+                f"{self.gain_from_spacing:.4g} from better spacing."
+            )
+        if self.calibrated is not None:
+            word = (
+                "the same but for chance" if self.calibrated else "not the same: choices know more"
+            )
+            lines.append(
+                f"Check: the log lost {self.mean_loss:.4g} per round; by the model, its rounds "
+                f"lose {self.modelled_loss:.4g} if all are alike ({word})."
+            )
+        lines += [f"Warning: {warning}" for warning in self.warnings]
+        return "\n".join(lines)
+
+    def _order_in_words(self) -> list[str]:
+        if self.schedule is None:
+            return []
+        names = [self.arm_names[i] for i in self.schedule[:12]]
+        size = self.rounds_per_session
+        if size is None:
+            text = ", ".join(names)
+            return [f"In this order, repeating after {len(self.schedule)}: {text}, …"]
+        parts = [", ".join(names[n : n + size]) for n in range(0, len(names), size)]
+        text = f"In this order, session by session of {size} rounds, repeating after "
+        return [f"{text}{len(self.schedule)}: {'; '.join(parts)}, …"]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan as JSON data."""
+        return {
+            "horizon": self.horizon,
+            "mix": dict(zip(self.arm_names, self.mix.tolist(), strict=True)),
+            "schedule": None
+            if self.schedule is None
+            else [self.arm_names[i] for i in self.schedule.tolist()],
+            "rounds_per_session": self.rounds_per_session,
+            "logged_mix": dict(zip(self.arm_names, self.logged_mix.tolist(), strict=True)),
+            "loss": self.loss,
+            "logged_loss": self.logged_loss,
+            "as_logged": self.as_logged,
+            "mean_loss": self.mean_loss,
+            "modelled_loss": self.modelled_loss,
+            "calibrated": self.calibrated,
+            "gain": self.gain,
+            "low": self.low,
+            "high": self.high,
+            "gain_from_arms": self.gain_from_arms,
+            "gain_from_spacing": self.gain_from_spacing,
+            "cross_fitted": self.cross_fitted,
+            "promise": self.promise,
+            "supported": self.supported,
+            "warnings": list(self.warnings),
+        }

@@ -1,0 +1,152 @@
+"""The second opinion of a plan: three regressors beside the model's own, against dense algebra."""
+
+import numpy as np
+import pytest
+
+import influential_bandits as ib
+from influential_bandits.learning.logging_policy import describe_logged
+from influential_bandits.learning.model_misfit import (
+    change_memory,
+    measure_misfit,
+    own_exposures,
+)
+from influential_bandits.learning.models import InfluenceModel
+from influential_bandits.learning.plan_evidence import Comparison, ModelJudge
+from influential_bandits.learning.statistics.random_effects import estimate_random_effects
+
+TIRING = np.array([[0.5, 0.1], [0.1, 0.2]])
+
+
+def draw(instances=40, events=15, **settings):
+    settings = {"interaction": TIRING, "memory": 0.8, "spread": 0.5, "seed": 1} | settings
+    return ib.data.synthetic_log(instances, events, 2, **settings)
+
+
+def exposures(log, u, left):
+    """How often each arm was met before each event; ``left`` is of an earlier one at a later."""
+    first, last = log.offsets[u], log.offsets[u + 1]
+    out = np.zeros((last - first, 2))
+    for n in range(first, last):
+        for m in range(first, n):
+            out[n - first, log.item[m]] += left(n, m)
+    return out
+
+
+def dense_regressors(log, memory, half_life):
+    """The model's own regressors and the three others, in plain Python, instance by instance."""
+    for u in range(log.n_instances):
+        first, last = log.offsets[u], log.offsets[u + 1]
+        arm = log.item[first:last]
+        met = []
+        for power in (1.0, 0.25, 4.0):
+            if half_life is None:
+                kept = memory**power
+                met.append(exposures(log, u, lambda n, m, kept=kept: kept ** (n - m - 1)))
+            else:
+                life = 86400.0 * half_life / power
+                met.append(
+                    exposures(
+                        log, u, lambda n, m, life=life: 0.5 ** ((log.time[n] - log.time[m]) / life)
+                    )
+                )
+        own, longer, shorter = (each[np.arange(len(arm)), arm] for each in met)
+        one, counts = np.eye(2)[arm], met[0]
+        pairs = [  # A_00, A_10 = A_01, A_11
+            one[:, 0] * counts[:, 0],
+            one[:, 0] * counts[:, 1] + one[:, 1] * counts[:, 0],
+            one[:, 1] * counts[:, 1],
+        ]
+        mine = np.column_stack([one, *pairs])
+        yield one, mine, np.column_stack([longer, shorter, own**2]), log.loss[first:last]
+
+
+@pytest.mark.parametrize("half_life", [None, 2.0])
+def test_the_coefficients_are_those_of_generalised_least_squares(half_life):
+    """With the covariance of random initial losses written out, and errors by instance."""
+    fading = {"memory": 0.8} if half_life is None else {"memory": 1.0, "half_life": half_life}
+    log = draw(**fading)
+    how = {"memory": 0.8} if half_life is None else {"half_life": half_life}
+    model = InfluenceModel("symmetric", pooling="full", **how).fit(log)
+    found = measure_misfit(log, model.design_, model.unconstrained_population_)
+    left = log.loss - np.concatenate(
+        [
+            x @ model.unconstrained_population_
+            for _, x, _, _ in dense_regressors(log, 0.8, half_life)
+        ]
+    )
+    effects = estimate_random_effects([log], model.design_.baseline, [left])
+    gram, right, parts = np.zeros((8, 8)), np.zeros(8), []
+    for one, x, z, y in dense_regressors(log, 0.8, half_life):
+        inverse = np.linalg.inv(np.eye(len(y)) + effects.arm * one @ one.T + effects.common)
+        both = np.column_stack([x, z])
+        gram += both.T @ inverse @ both
+        right += both.T @ inverse @ y
+        parts.append((both.T @ inverse, both, y))
+    whole = np.linalg.solve(gram, right)
+    np.testing.assert_allclose(found.coefficients, whole[5:], rtol=1e-5)
+    meat = sum(np.outer(w @ (y - b @ whole), w @ (y - b @ whole)) for w, b, y in parts)
+    bread = np.linalg.inv(gram)
+    expected = (bread @ meat @ bread)[5:, 5:] * 40 / (40 - 8)
+    np.testing.assert_allclose(found.covariance, expected, rtol=1e-4)
+    means = np.concatenate([z for _, _, z, _ in dense_regressors(log, 0.8, half_life)]).mean(axis=0)
+    np.testing.assert_allclose(found.logged, means, rtol=1e-9)
+
+
+@pytest.mark.parametrize("memory", [0.5, 0.9])
+@pytest.mark.parametrize("by_clock", [False, True])
+def test_the_exposures_of_a_plan_are_those_of_playing_it(memory, by_clock):
+    schedule = np.array([0, 0, 1, 2, 0])
+    own, totals = own_exposures(schedule, np.zeros(3), np.array([memory]), by_clock, 23)
+    arms = np.resize(schedule, 23)
+    for n, kept in enumerate((memory**0.25, memory**4, memory)):
+        met = np.zeros((23, 3))
+        for t in range(23):
+            for s in range(t):
+                met[t, arms[s]] += kept ** (t - s if by_clock else t - s - 1)
+        mine = met[np.arange(23), arms] ** (2 if n == 2 else 1)
+        assert own[n] == pytest.approx(mine.mean(), rel=1e-9)
+        assert totals[n] == pytest.approx(met.sum(axis=1).mean(), rel=1e-9)
+
+
+def test_where_nothing_fades_other_memories_do():
+    assert change_memory(1.0) == (0.95, 0.8)
+    longer, shorter = change_memory(0.5)
+    assert (longer, shorter) == (0.5**0.25, 0.5**4)
+
+
+def test_without_an_order_the_mix_is_met_at_random():
+    own, totals = own_exposures(None, np.array([0.5, 0.5]), np.ones(1), False, 10)
+    assert totals[2] == pytest.approx(4.5)
+    assert own[0] == pytest.approx(0.5 * totals[0])
+
+
+@pytest.mark.parametrize("as_logged", [False, True])
+def test_a_richer_model_adds_what_its_regressors_say(as_logged):
+    """Beyond what the model's own regressors say of them; the log's own loss is known anyhow."""
+    log = draw(60)
+    model = InfluenceModel("symmetric", memory=0.8, pooling="full").fit(log)
+    misfit = measure_misfit(log, model.design_, model.unconstrained_population_)
+    free = model.unconstrained_population_
+    logged = describe_logged(model.design_, free, log)
+    judge = ModelJudge(model.design_.kind, 2, free, model.population_covariance_, logged, misfit)
+    mix, own = np.array([0.3, 0.7]), np.array([2.0, 1.0, 5.0])
+    pairs, past = np.array([[0.2, 0.3], [0.4, 1.1]]), float(logged.shuffled.sum())
+    what = Comparison(mix, pairs, past, logged.mix, as_logged, True, own, misfit.totals)
+    plain, richer = judge.judge(what), judge.judge_richer(what)
+    plan = np.array([0.3, 0.7, 0.2, 0.7, 1.1])
+    if as_logged:
+        more = -own + plan @ misfit.explained
+    else:
+        other = past * np.outer(logged.mix, logged.mix)
+        rival = np.array([*logged.mix, other[0, 0], 2.0 * other[0, 1], other[1, 1]])
+        more = misfit.logged - own - (rival - plan) @ misfit.explained
+    assert richer.gain - plain.gain == pytest.approx(more @ misfit.coefficients, rel=1e-9)
+    expected = more @ misfit.covariance @ more
+    assert richer.variance - plain.variance == pytest.approx(expected, rel=1e-9)
+    assert judge._replace(misfit=None).judge_richer(what) == plain
+
+
+def test_too_few_instances_have_no_second_opinion():
+    log = draw(8)
+    model = InfluenceModel("symmetric", memory=0.8, pooling="full").fit(log)
+    assert measure_misfit(log, model.design_, model.unconstrained_population_) is None
