@@ -9,6 +9,7 @@ from . import testing as testing
 from .execution.dask import DaskExecution as DaskExecution
 from .execution.local import LocalExecution as LocalExecution
 from .learning.controls import adjust_losses as adjust_losses
+from .learning.frequency_caps import advise_caps as advise_caps
 from .learning.impact import Impact as Impact
 from .learning.impact import measure_impact as measure_impact
 from .learning.influence_test import influence_test as influence_test

@@ -15,7 +15,7 @@ def draw(seed=1, users=200, events=30, **world):
 
 def test_equal_seeds_draw_equal_logs():
     first, second, other = draw(), draw(), draw(seed=2)
-    assert set(first) == {"user", "time", "arm", "item", "position", "click", "lost"}
+    assert set(first) == {"user", "time", "arm", "item", "position", "click", "chance", "lost"}
     for name in first:
         np.testing.assert_array_equal(first[name], second[name])
     assert (first["click"] != other["click"]).any()

@@ -17,7 +17,8 @@ from slow_regression import (
 from influential_bandits.learning import exposures
 from influential_bandits.learning.exposures import Regressors
 from influential_bandits.learning.kalman import KNOWN, Predictions
-from influential_bandits.learning.placebo import find_later_exposures
+from influential_bandits.learning.known_columns import COARSE_PLACES, PLACES, add_known_columns
+from influential_bandits.learning.placebo import find_first_exposures, find_later_exposures
 from influential_bandits.learning.statistics.design import SYMMETRIC, Design, event_columns
 
 BASES = 3
@@ -135,6 +136,24 @@ def slow_own(log, time, popularity, half_life, others=None):
 
 
 @pytest.mark.parametrize("half_life", [0.0, 4e4])
+def test_first_showings_have_what_comes_after_them_and_repeats_have_nothing(half_life):
+    log = random_log(2, instances=3, several=False)
+    x = regressors_of(log, half_life)
+    found = find_first_exposures(x, 1)[:, 0]
+    w, expected = weights_of(log), np.zeros(len(log))
+    for low, high in zip(log.offsets[:-1], log.offsets[1:], strict=True):
+        for n in range(low, high):
+            (i,) = np.flatnonzero(w[n])
+            if not w[low:n, i].any():
+                later = np.arange(high - 1, n, -1)
+                clock = -np.append(log.time[later], log.time[n])
+                each = slow_contrast(w[later], len(later), x.popularity, 0.8, half_life, clock)
+                expected[n] = each[i]
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+    assert 0 < (found != 0.0).sum() < len(log) / 2
+
+
+@pytest.mark.parametrize("half_life", [0.0, 4e4])
 def test_own_later_and_others_exposures_are_those_of_the_formulas(half_life):
     log = random_log(2, instances=3, several=False)
     x = regressors_of(log, half_life)
@@ -170,3 +189,26 @@ def test_all_showings_together_fade_by_the_clock():
         totals = [(2.0 ** (-(log.time[n] - log.time[low:n]) / 3e4)).sum() for n in range(low, high)]
         for n in range(1, high - low):
             assert found[low + n] == pytest.approx(totals[n] - np.mean(totals[:n]))
+
+
+def test_every_prediction_has_a_column_by_arm_and_by_place():
+    log = random_log(3)
+    x = regressors_of(log)
+    more = add_known_columns(x)
+    known = x.predictions.known / np.sqrt((x.predictions.known**2).mean(0))
+    np.testing.assert_allclose(more.value[:, -KNOWN:], known)
+    np.testing.assert_array_equal(more.value[:, :-KNOWN], x.value)
+    assert (more.basis[:, -KNOWN:] == x.n_bases + np.arange(KNOWN)).all()
+    added = more.shared[:, x.shared.shape[1] :]
+    places, along = added[:, : PLACES - 1], added[:, PLACES - 1 :]
+    assert along.shape[1] == KNOWN * (COARSE_PLACES - 1)
+    firsts = log.offsets[:-1][log.lengths > 0]
+    np.testing.assert_array_equal(added[firsts], 0.0)  # what others differ from
+    assert ((places >= 0.0) & (places <= 1.0)).all()
+    assert (places.sum(1) <= 1.0 + 1e-12).all()
+    columns = x.design.n_arms * KNOWN + added.shape[1]
+    assert more.design.controls == x.design.controls + columns
+    for k in range(KNOWN):
+        each = along[:, k * (COARSE_PLACES - 1) : (k + 1) * (COARSE_PLACES - 1)]
+        far = places[:, -1] == 1.0  # at the last mark, both sets of hats are one
+        np.testing.assert_allclose(each[far].sum(1), known[far, k])

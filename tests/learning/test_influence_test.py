@@ -137,7 +137,12 @@ def test_attraction_between_two_arms_is_found_with_its_sign():
 
 
 def test_estimates_are_those_of_the_doubly_centred_matrix():
-    """The regression of estimates on the truth, over seeds: its slope is 1, give or take 0.15."""
+    """The regression of estimates on the truth, over seeds: its slope is 1 or a little less.
+
+    Predictions of taste by arm, which the test controls for, take a part of influence along: about
+    a sixth here (an eighth if they have one coefficient for all arms, and then choices that follow
+    taste raise more alarms than they may).
+    """
     K = 4
     A = planted_interaction(K, 0.3, seed=2)
     centring = np.eye(K) - 1 / K
@@ -151,7 +156,7 @@ def test_estimates_are_those_of_the_doubly_centred_matrix():
         ],
         axis=0,
     )
-    assert (mean * truth).sum() / (truth * truth).sum() == pytest.approx(1.0, abs=0.15)
+    assert (mean * truth).sum() / (truth * truth).sum() == pytest.approx(0.9, abs=0.1)
     np.testing.assert_allclose(mean.sum(0), 0.0, atol=1e-9)
 
 
@@ -506,6 +511,33 @@ def test_placebos_fire_where_interest_moves_choices_and_clicks_and_not_for_fatig
     fatigue = [click_test(seed, fatigue=0.4) for seed in range(8)]
     assert sum(each.detected for each in fatigue) >= 7
     assert sum(bool(each.doubts) for each in fatigue) <= 2
+
+
+@pytest.mark.long
+def test_first_showings_speak_against_interest_and_not_against_fatigue():
+    """A placebo that is right fires in more than 2 of 8 logs with probability 0.006 at most."""
+    firsts = [
+        [
+            check.fires
+            for seed in range(8)
+            for check in click_test(seed, **world).placebos
+            if check.name.startswith("first showings")
+        ]
+        for world in ({"interest": 0.8}, {"fatigue": 0.4})
+    ]
+    assert [len(fired) for fired in firsts] == [8, 8]
+    assert sum(firsts[0]) >= 6
+    assert sum(firsts[1]) <= 2
+
+
+@pytest.mark.long
+def test_choices_that_follow_taste_do_not_alarm():
+    """Before predictions of taste differed by arm and place, 20 % of such logs alarmed.
+
+    Fails for a right test with probability 0.001.
+    """
+    found = [click_test(seed, personalised=1.5) for seed in range(40)]
+    assert sum(each.detected for each in found) <= scipy.stats.binom.isf(0.001, 40, 0.05)
 
 
 def test_intervals_and_p_values_of_pairs_agree():

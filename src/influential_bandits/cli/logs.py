@@ -128,6 +128,18 @@ def fit(
     columns: Columns = None,
     key: Key = None,
     merge_arms_below: MergeArms = None,
+    item: ItemColumn = None,
+    control: Controls = None,
+    adjust: Annotated[
+        bool | None,
+        typer.Option(
+            "--adjust/--no-adjust",
+            help="Take out what the calendar, the hour, items and own controls explain, as "
+            "diagnose does. Not with --by-partition: effects of all the log would have to be known "
+            "before its first partition is fitted.",
+            show_default="adjust, unless --by-partition",
+        ),
+    ] = None,
     drop_bad_rows: DropBadRows = False,
     interaction: Annotated[str, typer.Option(help="psd, symmetric, diagonal or free.")] = "psd",
     memory: Annotated[
@@ -165,6 +177,10 @@ def fit(
     With --by-partition, run it again after an interruption, and it continues where it was.
     """
     kept = "nothing was written"
+    if by_partition and (adjust or item or control):
+        raise InvalidInput(
+            "--by-partition does not adjust for controls: leave out --adjust, --item and --control"
+        )
     if not by_partition and "://" in log:
         raise InvalidInput(f"{log} is an address: add --by-partition, or name a file")
     if by_partition:
@@ -190,7 +206,11 @@ def fit(
                 model, notes = choose_and_fit_partitions(model, parts, out, left_out, where)
                 typer.echo("\n".join(notes))
             else:
-                model = fit_log(_read(Path(log), roles, *how), out, model, left_out, where)
+                events = _read(Path(log), roles, *how, beside=(item, control))
+                controls = () if adjust is False else None
+                model = fit_log(events, out, model, left_out, where, controls=controls)
+                about = model.about_["log"].get("adjusted_for", "nothing")
+                typer.echo(f"Adjusted for: {about}.")
         typer.echo(describe_model(model))
     typer.echo(f"\nModel: {out}  (next: influential-bandits plan {out} --horizon 100)")
 

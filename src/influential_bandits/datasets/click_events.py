@@ -7,9 +7,11 @@ and clicks go together without any influence between arms, and two of them are i
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from influential_bandits.checks import abbreviate, is_real, whole_number
 from influential_bandits.errors import InvalidInput
@@ -115,6 +117,7 @@ def draw_click_events(
     n_arms: int = 6,
     world: ClickWorld | None = None,
     seed: int = 0,
+    caps: Iterable[Any] = (),
 ) -> dict[str, Any]:
     """Return the columns of a made-up click log, by name, in the order of time of each user.
 
@@ -126,12 +129,15 @@ def draw_click_events(
         By default nothing but tastes.
     seed : int
         Of everything that is drawn.
+    caps : iterable, optional
+        How often arms may be shown at most, as :func:`advise_caps` has it: what it forbids goes to
+        the arm that would have been shown next.
 
     Returns
     -------
     dict
         ``user``, ``time`` (seconds), ``arm``, ``item``, ``position`` in the session from 1,
-        ``click`` (0 or 1), and ``lost``, the probability that influence took from the click.
+        ``click`` (0 or 1), ``chance``, its probability, and ``lost``, what influence took from it.
 
     Examples
     --------
@@ -145,6 +151,7 @@ def draw_click_events(
     n_arms = whole_number("n_arms", n_arms, 1, 10**4)
     seed = whole_number("seed", seed)
     drawn = _Shop(n_users, n_events, n_arms, world or ClickWorld(), seed)
+    drawn.caps = tuple(caps)
     rows = [drawn.show_next(n) for n in range(n_events)]
     columns = {name: np.stack([row[name] for row in rows], axis=1).ravel() for name in rows[0]}
     kept = np.flatnonzero(columns.pop("there"))
@@ -189,6 +196,8 @@ class _Shop:
         self.met = np.zeros((users, arms))
         self.before = np.full(users, -1)
         self.clicked = np.zeros(users, bool)
+        self.caps: tuple[Any, ...] = ()
+        self.past: list[tuple[Ints, Floats]] = []  # arms and times of the events so far
 
     def show_next(self, n: int) -> dict[str, Any]:
         """Return the n-th event of every user."""
@@ -217,6 +226,7 @@ class _Shop:
             "item": arm * self.quality.shape[1] + item,
             "position": self.position.copy(),
             "click": self.clicked.astype(np.int64),
+            "chance": chance,
             "lost": np.where(self.bot == 0, rested - chance, 0.0),
             "there": there,
         }
@@ -261,10 +271,31 @@ class _Shop:
             wish = wish + 3.0 * season[:, None] * np.sign(self.trends)
         if world.steering > 0.0:
             wish = wish + world.steering * (self.clicks / (self.met + 2.0) - 0.25)
-        gumbel = draw.gumbel(size=wish.shape)
-        arm = (wish + gumbel).argmax(axis=1)
+        wish = wish + draw.gumbel(size=wish.shape)
+        arm = wish.argmax(axis=1)
         again = self.clicked & (draw.random(self.users) < world.retargeting)
-        return np.where(again & (self.before >= 0), self.before, arm)
+        arm = np.where(again & (self.before >= 0), self.before, arm)
+        if self.caps:
+            forbidden = self._find_forbidden()
+            instead = np.where(forbidden, -np.inf, wish).argmax(axis=1)
+            capped = forbidden[np.arange(self.users), arm] & ~forbidden.all(axis=1)
+            arm = np.where(capped, instead, arm)
+            self.past.append((arm, self.time.copy()))
+        return arm
+
+    def _find_forbidden(self) -> npt.NDArray[np.bool_]:
+        """Return which arms caps forbid to whom, (users, arms)."""
+        out = np.zeros((self.users, self.arms), bool)
+        for cap in self.caps:
+            arm = int(str(cap.arm).removeprefix("arm "))
+            recent = self.past if cap.showings is None else self.past[1 - cap.showings :]
+            recent = [] if cap.showings == 1 else recent
+            seen = np.zeros(self.users, np.int64)
+            for shown, when in recent:
+                near = cap.days is None or self.time - when < DAY * cap.days
+                seen += (shown == arm) & near
+            out[:, arm] = seen >= cap.times
+        return out
 
     def _remember(self, arm: Ints) -> None:
         everybody = np.arange(self.users)

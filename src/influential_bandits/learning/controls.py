@@ -28,6 +28,8 @@ CONTROLS = (*TIMED, "item")
 FEW_ARMS = 24  # beyond, effects of arms are coarser
 SHORTEST_TREND = 2.0  # days that a log must span
 SHORTEST_WEEKS = 14.0
+FEWEST_SESSIONS = 1.1  # by instance; with one each, the position is the place in the history
+APART = 0.5  # share of the variance of times that lies between instances
 MOST_CATEGORIES = 30  # of a column; with more of them, each is judged by other instances, as items
 PRIOR_EVENTS = 4.0  # an effect counts as if it had been seen to be 0 in so many events
 
@@ -64,7 +66,8 @@ def list_controls(log: EventLog) -> tuple[str, ...]:
         if span >= SHORTEST_WEEKS:
             found.append("weekday")
         positions = place_in_session(log)
-        if positions.max() > 2 and (np.diff(log.offsets) > positions.max()).any():
+        sessions = int((positions == 1).sum())
+        if positions.max() > 2 and sessions >= FEWEST_SESSIONS * (log.lengths > 0).sum():
             found.append("position")
     if log.item_control is not None and len(log):
         found.append("item")
@@ -104,19 +107,19 @@ def build_controls(log: EventLog, names: Sequence[str], *, absorb: bool = False)
     for name in names:
         column = log.item_control if name == "item" else log.controls.get(name)
         if column is not None and column.names is None:
-            parts.append(_hats(column.values, 5 if few else 3))
+            parts.append(make_hats(column.values, 5 if few else 3))
         elif column is not None and (name == "item" or len(column.names or ()) > MOST_CATEGORIES):
             learned.append(column.values)
         elif column is not None:
             parts.append(_groups(column.values))
         elif name == "trend":
-            parts.append(_hats(np.asarray(log.time), 8 if few else 4))
+            parts.append(make_hats(np.asarray(log.time), 8 if few else 4))
         elif name == "hour":
             parts.append(_daily_hats(np.asarray(log.time), 12 if few else 6))
         elif name == "weekday":
             parts.append(_groups((np.asarray(log.time) // DAY).astype(np.int64) % 7))
         else:
-            parts.append(_hats(np.log2(place_in_session(log)), 5 if few else 3))
+            parts.append(make_hats(np.log2(place_in_session(log)), 5 if few else 3))
     basis, value, n_bases = _side_by_side(parts, len(log))
     absorbed = np.zeros(0, np.int32)
     if absorb and learned:
@@ -140,8 +143,9 @@ def adjust_losses(log: EventLog, controls: Iterable[str] | None = None) -> Event
     controls : iterable of str, optional
         Among "trend", "hour", "weekday", "position" (in a session: after 30 minutes without an
         event a new one begins), "item", and the log's own ``controls``. By default all that the log
-        allows but the position: taken out alone, it takes fatigue within a session along. The test
-        of influence fits it beside influence.
+        allows but the position: taken out alone, it takes fatigue within a session along. So does
+        the trend where all instances begin at about the same time, and it is left out there. The
+        test of influence fits both beside influence.
 
     Examples
     --------
@@ -149,13 +153,14 @@ def adjust_losses(log: EventLog, controls: Iterable[str] | None = None) -> Event
     >>> log = ib.data.synthetic_log(50, 40, 3, seed=1)
     >>> adjusted = adjust_losses(log)
     >>> adjusted.about["adjusted_for"]
-    'trend, hour, weekday'
+    'hour, weekday'
     >>> bool(abs(adjusted.loss - log.loss).mean() < 0.2)  # nothing to explain
     True
     """
     names = require_controls(log, controls)
-    if controls is None and "position" not in log.controls:
-        names = tuple(name for name in names if name != "position")
+    if controls is None:
+        kept_out = {"position"} if _tells_trend(log) else {"position", "trend"}
+        names = tuple(name for name in names if name in log.controls or name not in kept_out)
     if not names:
         return log
     columns = build_controls(log, names)
@@ -171,6 +176,16 @@ def adjust_losses(log: EventLog, controls: Iterable[str] | None = None) -> Event
         {**log.about, "adjusted_for": ", ".join(names)},
         log.controls,
     )
+
+
+def _tells_trend(log: EventLog) -> bool:
+    """Return whether the calendar differs from the place in a history: if instances begin apart."""
+    if log.time is None or not len(log):
+        return False
+    owner = np.repeat(np.arange(log.n_instances), log.lengths)
+    means = np.bincount(owner, log.time, log.n_instances) / np.maximum(log.lengths, 1)
+    everything = float(log.time.var())
+    return everything > 0.0 and float(means[owner].var()) >= APART * everything
 
 
 def place_in_session(log: EventLog) -> Ints:
@@ -240,7 +255,7 @@ def _number_repeated(codes: Any) -> npt.NDArray[np.int32]:
     return number[codes]
 
 
-def _hats(numbers: Floats, knots: int) -> tuple[Ints, Floats, int]:
+def make_hats(numbers: Floats, knots: int) -> tuple[Ints, Floats, int]:
     """Return hat functions between quantiles: two at a time, of which each event has its share."""
     marks = np.unique(np.quantile(numbers, np.linspace(0.0, 1.0, knots)))
     if len(marks) < 2:

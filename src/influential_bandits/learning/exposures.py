@@ -40,6 +40,8 @@ from influential_bandits.numerics.compiling import inlined, kernel
 __all__ = [
     "Regressors",
     "Units",
+    "drop_repeats",
+    "find_nearby_exposures",
     "find_partner_exposures",
     "find_self_exposures",
     "total_exposures",
@@ -153,8 +155,9 @@ def write_row(x: Regressors, n: int, past: Past, dense: Floats, index: Ints, val
         index[size], value[size] = arms + k, x.predictions.known[n, k]
         size += 1
     for q in range(x.shared.shape[1]):
-        index[size], value[size] = arms + KNOWN + arms * x.n_bases + q, x.shared[n, q]
-        size += 1
+        if x.shared[n, q] != 0.0:
+            index[size], value[size] = arms + KNOWN + arms * x.n_bases + q, x.shared[n, q]
+            size += 1
     if design.kind == SYMMETRIC:
         # An item of several arms meets the same symmetric entry twice: sum first, then list.
         for p in range(low, high):
@@ -280,6 +283,40 @@ def find_self_exposures(design: Design, popularity: Floats, events: Events, wide
             write_own(events, n, past, out)
             meet(design, events, n, past)
     return out
+
+
+@kernel
+def find_nearby_exposures(
+    design: Design, popularity: Floats, events: Events, widest: int
+) -> Floats:
+    """Return x_i of every event of arm i as it is: nothing is taken off."""
+    out = np.zeros((events.item.size, widest))
+    past = remember_nothing(design.n_arms)
+    for u in range(events.offsets.size - 1):
+        forget(past)
+        first = events.offsets[u]
+        for n in range(first, events.offsets[u + 1]):
+            fade_counts(design, events, n, first, past.counts)
+            fill_contrast(popularity, past.counts, past.met, n - first, past.contrast)
+            low = events.members[events.item[n]]
+            for p in range(low, events.members[events.item[n] + 1]):
+                out[n, p - low] = past.contrast[events.arm[p]]
+            meet(design, events, n, past)
+    return out
+
+
+@kernel
+def drop_repeats(events: Events, arms: int, out: Floats) -> None:
+    """Set to zero what belongs to an arm that the same history has met before."""
+    met = np.zeros(arms, np.bool_)
+    for u in range(events.offsets.size - 1):
+        met[:] = False
+        for n in range(events.offsets[u], events.offsets[u + 1]):
+            low = events.members[events.item[n]]
+            for p in range(low, events.members[events.item[n] + 1]):
+                if met[events.arm[p]]:
+                    out[n, p - low] = 0.0
+                met[events.arm[p]] = True
 
 
 @inlined

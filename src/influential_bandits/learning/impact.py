@@ -10,6 +10,7 @@ import numpy as np
 
 from influential_bandits.checks import abbreviate, is_real, optional_module
 from influential_bandits.errors import InvalidInput, NotApplicable
+from influential_bandits.learning.click_curve import count_lost_clicks
 from influential_bandits.learning.loss_model import require_fitted
 from influential_bandits.learning.models import InfluenceModel
 from influential_bandits.learning.statistics.design import (
@@ -261,8 +262,8 @@ def measure_impact(model: InfluenceModel, log: EventLog, *, confidence: float = 
     lost = np.zeros(design.size)
     lost[design.start :] = mean_regressors(design, event_columns(log), design.size)[design.start :]
     outcome, level = _outcome(log)
-    cost = estimate(lost)
-    whole = level if outcome == "loss" else max(level + cost.value, level)
+    line = estimate(lost)
+    cost = _bend(line, theta, design, log)
     lengths = np.maximum(log.lengths, 1)
     owner = np.repeat(np.arange(log.n_instances), log.lengths)
     means = np.bincount(owner, log.loss, log.n_instances) / lengths
@@ -272,11 +273,41 @@ def measure_impact(model: InfluenceModel, log: EventLog, *, confidence: float = 
         arms,
         pairs,
         cost,
-        cost.scale(1.0 / whole if whole > 0.0 else 0.0),
+        _find_share(cost, outcome, level),
         _half_gone(design),
         float(means[log.lengths > 0].std()),
         confidence,
     )
+
+
+def _bend(line: Estimate, theta: Floats, design: Design, log: EventLog) -> Estimate:
+    """Return the cost of an event where losses are one of two numbers; others stay as they are.
+
+    The curve is that of the influence fitted, made larger or smaller until its mean on the line is
+    an end of the interval.
+    """
+    worst, best = float(log.loss.max()), float(log.loss.min())
+    if not line.sign or not ((log.loss == worst) | (log.loss == best)).all():
+        return line
+    influence = np.zeros(design.size)
+    influence[design.start :] = theta[design.start :]
+    cost = add_up_influence(design, event_columns(log), influence) / (worst - best)
+    table = log.membership
+    arm = table.arm[table.offsets[:-1]][log.item].astype(np.int64)
+    sizes = np.array([line.value, line.low, line.high]) / line.value
+    clicked = (worst - log.loss) / (worst - best)
+    value, low, high = (worst - best) * count_lost_clicks(clicked, arm, cost, sizes)
+    return Estimate(float(value), float(low), float(high))
+
+
+def _find_share(cost: Estimate, outcome: str, level: float) -> Estimate:
+    """Return the cost relative to the outcome there would be without it, or to the mean loss."""
+    if not level > 0.0:
+        return Estimate(0.0, 0.0, 0.0)
+    if outcome == "loss":
+        return cost.scale(1.0 / level)
+    shares = [each / max(level + each, level) for each in (cost.value, cost.low, cost.high)]
+    return Estimate(*shares)
 
 
 def _outcome(log: EventLog) -> tuple[str, float]:
@@ -304,6 +335,25 @@ def _half_gone(design: Design) -> str:
 
 def _percent(share: Estimate) -> str:
     return str(share.scale(100.0)).replace(" (", " % (", 1)
+
+
+@kernel
+def add_up_influence(design: Design, events: Events, coefficients: Floats) -> Floats:
+    """Return what regressors with these coefficients add to every event, (events,)."""
+    out = np.zeros(events.item.size)
+    size = coefficients.size
+    counts, dense = np.zeros(design.n_arms), np.zeros(size)
+    index, value = np.empty(size + 2, np.int64), np.empty(size + 2)
+    for u in range(events.offsets.size - 1):
+        counts[:] = 0.0
+        level, first = 0.0, events.offsets[u]
+        for n in range(first, events.offsets[u + 1]):
+            fade_counts(design, events, n, first, counts)
+            used = regressors(design, events, n, counts, level, index, value, dense)
+            for a in range(used):
+                out[n] += coefficients[index[a]] * value[a]
+            level = take_event(design, events, n, counts, level)
+    return out
 
 
 @kernel

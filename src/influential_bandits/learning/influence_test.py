@@ -14,10 +14,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from influential_bandits.checks import abbreviate, is_real, whole_number
 from influential_bandits.errors import InvalidInput, NotApplicable
@@ -30,17 +29,18 @@ from influential_bandits.learning.controls import (
 )
 from influential_bandits.learning.exposures import (
     Regressors,
-    Units,
     total_exposures,
     without_pairs,
 )
 from influential_bandits.learning.fit_memory import TEST, FitMemory, require_fit_memory
+from influential_bandits.learning.flip_units import draw_fitting_instances, draw_signs, make_units
 from influential_bandits.learning.influence_test_result import (
     InfluenceTest,
-    PairEstimate,
     ScoreTest,
 )
 from influential_bandits.learning.kalman import KNOWN, Model, fit_components, with_components
+from influential_bandits.learning.known_columns import add_known_columns
+from influential_bandits.learning.pair_estimates import estimate_pairs, list_pairs, measure_effect
 from influential_bandits.learning.placebo import PASSES, Placebo, check_placebos
 from influential_bandits.learning.score_regression import (
     NEGLIGIBLE,
@@ -56,16 +56,13 @@ from influential_bandits.learning.statistics.design import (
     SYMMETRIC,
     Design,
     Events,
-    as_matrix,
     event_columns,
-    interaction_entries,
 )
 from influential_bandits.learning.statistics.log_scan import rank_labels
 from influential_bandits.learning.statistics.reduction import single_threaded_algebra
 from influential_bandits.logs.log import EventLog, make_sorted_log, require_log
-from influential_bandits.numerics.arrays import Floats, Ints
+from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import kernel
-from influential_bandits.numerics.streams import RESAMPLING, stream_at, stream_keys, uniform
 
 __all__ = ["influence_test"]
 
@@ -73,15 +70,6 @@ MOST_ARMS = 100  # the Gram matrix of all pairs has about K⁴/4 entries
 FEW_ARMS = 24  # beyond, fewer memories are tried
 MEMORIES = (0.8, 0.5, 0.95)  # by events; the first alone where there are many arms
 HALF_LIVES = (2.0, 1.0 / 24.0, 1.0 / 3.0, 14.0)  # days; likewise
-ENOUGH_INSTANCES = 50  # from here on, instances are units as they are
-MOST_UNITS = 2000  # more instances than that are taken together, in groups
-MOST_BLOCKS = 200
-SHORTEST_BLOCK = 20  # events
-FEWEST_UNITS = 12
-FITTING_EVENTS = 20_000
-FITTING_WORK = 10_000_000  # events times squared arms
-NEARLY_ONE = 0.999
-SUBSAMPLE = 0  # number of a stream's round for the choice of instances; flips are 1, 2, …
 
 
 class Fading(NamedTuple):
@@ -200,8 +188,8 @@ def _test(
     events = event_columns(log)
     model = _make_model(log, events)
     labels = rank_labels(log.instances)
-    units, keys, kind = _make_units(log, events, labels)
-    chosen = _subsample(log, labels, units.order, np.uint64(seed))
+    units, keys, kind = make_units(log, events, labels)
+    chosen = draw_fitting_instances(log, labels, units.order, np.uint64(seed))
     components = fit_components(log, model, events, chosen)
     model = with_components(model, components)
     clocks = _list_clocks(log, fadings)
@@ -213,14 +201,16 @@ def _test(
         progress,
     )
     x = _make_regressors(log, events, model, columns, passes)
-    signs = _signs(np.uint64(seed), keys, flips)
+    signs = draw_signs(np.uint64(seed), keys, flips)
     found = [_regress_pairs(x, fading, passes) for fading in fadings]
     best = _choose_fading(found, signs)
     fading, regression = fadings[best], found[best]
     common, common_half_life = _test_common(x, clocks, passes, signs) if clocks else (None, None)
     tests = _score_tests(x, found, signs, common)
-    effect = _effect(regression, signs, confidence)
-    pairs, matrix, measured = _pairs(x, found, best, signs, confidence, log.arm_names, scale)
+    effect = measure_effect(regression, signs, confidence)
+    pairs, matrix, measured = estimate_pairs(
+        x, found, best, signs, confidence, log.arm_names, scale
+    )
     checks: tuple[Placebo, ...] = ()
     if placebo:
         checks = check_placebos(_fade(x, fading), passes, signs, 1.0 - confidence)
@@ -341,7 +331,7 @@ def _make_regressors(
 ) -> Regressors:
     """Return what all regressions share, with memory 1 for the time being."""
     before = KNOWN + columns.size(log.n_arms)
-    return Regressors(
+    x = Regressors(
         Design(log.n_arms, SYMMETRIC, 1.0, 0.0, before, 0.0, model.baseline),
         model.popularity,
         events,
@@ -353,6 +343,7 @@ def _make_regressors(
         columns.absorbed,
         np.zeros((0, 0)),
     )
+    return add_known_columns(x)
 
 
 def _fade(x: Regressors, fading: Fading) -> Regressors:
@@ -398,68 +389,6 @@ def _test_common(
     return test, clearest
 
 
-def _make_units(log: EventLog, events: Events, labels: Any) -> tuple[Units, Any, str]:
-    """Return whose signs are flipped together, the key of each unit, and what units are."""
-    usable = np.zeros(log.n_instances, np.int64)
-    usable_events(events, log.n_arms, usable)
-    found = np.flatnonzero(usable)
-    order = found[np.argsort(labels[found], kind="stable")]
-    lengths = log.lengths[order]
-    ranks = np.arange(len(order))
-    if len(order) >= ENOUGH_INSTANCES:
-        number = min(len(order), MOST_UNITS)
-        first = ranks * number // len(order)
-        starts = np.searchsorted(first, np.arange(number))
-        kind = "instances" if number == len(order) else "groups of instances"
-        return Units(order, first, np.ones_like(first), number), labels[order[starts]], kind
-    length = max(SHORTEST_BLOCK, math.ceil(lengths.sum() / MOST_BLOCKS))
-    blocks = np.maximum(lengths // length, 1)
-    number = int(blocks.sum())
-    if number < FEWEST_UNITS:
-        raise NotApplicable(
-            f"too little data: {number} independent pieces of history, and at least {FEWEST_UNITS} "
-            f"are needed: as many instances that met an arm twice, or "
-            f"{FEWEST_UNITS * SHORTEST_BLOCK} events of one instance"
-        )
-    first = np.cumsum(blocks) - blocks
-    inside = np.arange(number) - np.repeat(first, blocks)
-    keys = np.repeat(labels[order], blocks) + inside.astype(np.uint64)
-    return Units(order, first, blocks, number), keys, "blocks of histories"
-
-
-def _subsample(log: EventLog, labels: Any, order: Ints, seed: np.uint64) -> Ints:
-    """Return instances drawn at random that have enough events to fit variances by."""
-    most = min(FITTING_EVENTS, max(2000, FITTING_WORK // (log.n_arms + 1) ** 2))
-    drawn = order[np.argsort(_draws(seed, labels[order], SUBSAMPLE), kind="stable")]
-    enough = int(np.searchsorted(np.cumsum(log.lengths[drawn]), most)) + 1
-    return drawn[:enough]
-
-
-@kernel
-def _draws(seed: Any, keys: Any, t: int) -> Floats:
-    out = np.empty(keys.size)
-    for u in range(keys.size):
-        first, second = stream_keys(seed, keys[u], RESAMPLING)
-        out[u] = uniform(stream_at(first, second, t), 0)
-    return out
-
-
-@kernel
-def _signs(seed: Any, keys: Any, flips: int) -> Floats:
-    """Return ±1 for each flip and unit, (flips, units)."""
-    out = np.empty((flips, keys.size))
-    for u in range(keys.size):
-        first, second = stream_keys(seed, keys[u], RESAMPLING)
-        for t in range(flips):
-            out[t, u] = 1.0 if uniform(stream_at(first, second, t + 1), 0) < 0.5 else -1.0
-    return out
-
-
-def _entries(regression: ScoreRegression, arms: int) -> Ints:
-    """Return the arms (i, j) of the usable pairs, (pairs, 2)."""
-    return np.array(interaction_entries(SYMMETRIC, arms))[regression.usable]
-
-
 def _score_tests(
     x: Regressors,
     found: list[ScoreRegression],
@@ -472,7 +401,7 @@ def _score_tests(
     for look in range(3):
         observed, flipped, pairs = [], [], 0
         for regression, (here, elsewhere) in zip(found, sums, strict=True):
-            entries = _entries(regression, x.design.n_arms)[regression.tested]
+            entries = list_pairs(regression, x.design.n_arms)[regression.tested]
             own = entries[:, 0] == entries[:, 1]
             chosen = (np.ones_like(own), own, ~own)[look]
             observed.append(float(here[chosen].sum()))
@@ -484,131 +413,6 @@ def _score_tests(
         looks.append(common)
     adjusted = adjust_by_holm([p for _, _, p in looks])
     return [ScoreTest(*look, holm) for look, holm in zip(looks, adjusted, strict=True)]
-
-
-def _effect(
-    regression: ScoreRegression, signs: Floats, confidence: float
-) -> tuple[float, float, float]:
-    """Return the share of the error that influence explains, and its interval.
-
-    Σ_{u≠v} s_u·S⁻¹·s_v, from the scores s of different units: the squares of each unit, which
-    chance alone makes positive, are left out. The interval is that of a wild bootstrap over units,
-    with the signal shrunk to the size of the estimate.
-    """
-    z = regression.scores @ regression.inverse_root().T
-    units, total = len(z), z.sum(0)
-    size = float(total @ total)
-    effect = size - float((z**2).sum())
-    centre = total / units * math.sqrt(max(effect, 0.0) / size if size > 0.0 else 0.0)
-    moved = signs @ (z - total / units)
-    around = ((units * centre + moved) ** 2).sum(1) - 2.0 * moved @ centre
-    noise = float(((z - total / units) ** 2).sum())
-    errors = around - noise - units**2 * float(centre @ centre)
-    tail = (1.0 - confidence) / 2.0
-    low, high = np.quantile(errors, [tail, 1.0 - tail])
-    error = regression.error
-    return effect / error, (effect - float(high)) / error, (effect - float(low)) / error
-
-
-def _pairs(
-    x: Regressors,
-    found: list[ScoreRegression],
-    best: int,
-    signs: Floats,
-    confidence: float,
-    names: tuple[str, ...],
-    scale: float,
-) -> tuple[tuple[PairEstimate, ...], Floats, npt.NDArray[np.bool_]]:
-    """Return the estimates of all pairs that were tested, the matrix, and where it was measured.
-
-    Estimates are those of the best memory; p-values and intervals account for all pairs of all
-    memories. An estimate is the sum of one contribution for each unit, and t its ratio to their
-    root sum of squares, which no flip changes. Residuals around the estimate would do for errors as
-    well, but a few units that decide about a rare pair fit it too closely.
-    """
-    arms, regression = x.design.n_arms, found[best]
-    contributions = [_contribute(each, arms) for each in found]
-    parts = contributions[best]
-    labels = _entries(regression, arms)
-    estimate, units = parts.sum(0), len(parts)
-    spread = np.sqrt((parts**2).sum(0))
-    tested = regression.tested & (spread > 0.0)
-    if not tested.any():
-        raise NotApplicable(NO_PAIR)
-    t = np.abs(estimate[tested]) / spread[tested]
-    largest = np.max(
-        [
-            _largest_flipped(each, regressed.tested, signs)
-            for each, regressed in zip(contributions, found, strict=True)
-        ],
-        axis=0,
-    )
-    reached = (largest[:, None] >= t * (1.0 - NEGLIGIBLE)).sum(0)
-    # Contributions around their mean are what errors are made of; the quantile of t around zero
-    # becomes that of t around the mean, so that intervals and p-values agree.
-    limit = min(float(np.quantile(largest, confidence)) ** 2, NEARLY_ONE * units)
-    error = np.sqrt(np.maximum(spread**2 - estimate**2 / units, 0.0))[tested]
-    estimate = scale * estimate
-    width = scale * math.sqrt(limit / (1.0 - limit / units)) * error
-    estimates = [
-        PairEstimate(names[j], names[i], value, value - half, value + half, p)
-        for (i, j), value, half, p in zip(
-            labels[tested].tolist(),
-            estimate[tested].tolist(),
-            width.tolist(),
-            ((1 + reached) / (1 + len(signs))).tolist(),
-            strict=True,
-        )
-    ]
-    everything = np.zeros((2, arms * (arms + 1) // 2))
-    everything[0, regression.usable[tested]] = estimate[tested]
-    everything[1, regression.usable[tested]] = 1.0
-    matrix, measured = as_matrix(SYMMETRIC, arms, everything)
-    by_clarity = np.argsort(-t, kind="stable")
-    return tuple(estimates[n] for n in by_clarity), matrix, measured > 0.0
-
-
-def _contribute(regression: ScoreRegression, arms: int) -> Floats:
-    """Return what each unit contributes to the estimate of each pair, (units, pairs)."""
-    centred = _centring(_entries(regression, arms), arms)
-    return regression.scores @ regression.even_inverse() @ centred.T
-
-
-def _largest_flipped(parts: Floats, tested: npt.NDArray[np.bool_], signs: Floats) -> Floats:
-    """Return the largest |t| of any tested pair for every flip, (flips,)."""
-    spread = np.sqrt((parts**2).sum(0))
-    kept = tested & (spread > 0.0)
-    if not kept.any():
-        return np.zeros(len(signs))
-    largest: Floats = np.abs(signs @ (parts[:, kept] / spread[kept])).max(1)
-    return largest
-
-
-def _centring(labels: Ints, arms: int) -> Floats:
-    """Return the map from entries A_ij of the pairs to those of the doubly centred matrix."""
-    pairs = np.arange(len(labels))
-    row_means = np.zeros((arms, len(labels)))
-    row_means[labels[:, 0], pairs] = 1.0
-    row_means[labels[:, 1], pairs] = 1.0
-    met = np.unique(labels)
-    row_means /= len(met)
-    mean = row_means[met].mean(0)
-    return np.eye(len(labels)) - row_means[labels[:, 0]] - row_means[labels[:, 1]] + mean
-
-
-@kernel
-def usable_events(events: Events, arms: int, out: Ints) -> None:
-    """Count, for each instance, the events of an arm that it met before."""
-    met = np.zeros(arms, np.bool_)
-    for u in range(events.offsets.size - 1):
-        met[:] = False
-        for n in range(events.offsets[u], events.offsets[u + 1]):
-            item = events.item[n]
-            again = False
-            for p in range(events.members[item], events.members[item + 1]):
-                again |= met[events.arm[p]]
-                met[events.arm[p]] = True
-            out[u] += again
 
 
 @kernel

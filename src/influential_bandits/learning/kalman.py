@@ -36,7 +36,7 @@ __all__ = ["KNOWN", "Components", "Model", "Predictions", "fit_components", "pre
 KNOWN = 4  # columns of what is known before an event: b̂·w, ĝ, and twice what choices say about b
 CAUTION = 100.0  # events that every history is credited with before its shares tell what it likes
 LEAST, MOST = 1e-7, 1e5  # of variances relative to the noise
-EVALUATIONS = 160
+EVALUATIONS = 100
 
 
 class Components(NamedTuple):

@@ -1,7 +1,8 @@
 """Placebo checks: what cannot be influence, put in the place of influence.
 
 If arms that come later, or that somebody else met, say as much about a loss as the arms met before
-it, then something moves choices and losses together, and no test of influence can be trusted.
+it, then something moves choices and losses together, and no test of influence can be trusted. The
+same holds if the first loss of an arm, before any repeat is possible, goes with what comes after.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import numpy as np
 
 from influential_bandits.learning.exposures import (
     Regressors,
+    drop_repeats,
+    find_nearby_exposures,
     find_partner_exposures,
     find_self_exposures,
     without_pairs,
@@ -25,9 +28,9 @@ from influential_bandits.learning.score_regression import (
 from influential_bandits.learning.statistics.design import Events
 from influential_bandits.numerics.arrays import Floats, Ints
 
-__all__ = ["Placebo", "check_placebos", "find_later_exposures"]
+__all__ = ["Placebo", "check_placebos", "find_first_exposures", "find_later_exposures"]
 
-PASSES = 6  # over all events
+PASSES = 8  # over all events
 SAME_DIRECTION = 0.2  # of the influence seen: what a placebo must explain to speak against it
 
 
@@ -73,7 +76,17 @@ def check_placebos(
             shown,
             "something moves choices and losses together, such as the interest of a session, or "
             "later choices follow losses",
-        )
+        ),
+        _check(
+            "first showings, before any repeat is possible",
+            x._replace(placebo=find_first_exposures(x, widest)),
+            passes,
+            signs,
+            level,
+            shown,
+            "the first loss of an arm goes with how often it is shown right after, though it "
+            "cannot have been repeated yet",
+        ),
     ]
     if len(x.events.time):
         partner = _choose_partners(x.events, passes.units.order)
@@ -131,7 +144,24 @@ def _share(regression: ScoreRegression, shown: ScoreRegression) -> float:
 
 def find_later_exposures(x: Regressors, widest: int) -> Floats:
     """Return exposures to the arms after each event: those of histories that run backwards."""
-    events = x.events
+    turned, backwards = _turn(x.events)
+    return find_self_exposures(x.design, x.popularity, turned, widest)[backwards]
+
+
+def find_first_exposures(x: Regressors, widest: int) -> Floats:
+    """Return exposures to an arm after its first event in a history, and zero for all others.
+
+    At a first event nothing of the arm has been shown, so that past exposures are the same for all.
+    Means of other events are not taken off: they would bring repeats in again.
+    """
+    turned, backwards = _turn(x.events)
+    out: Floats = find_nearby_exposures(x.design, x.popularity, turned, widest)[backwards]
+    drop_repeats(x.events, x.design.n_arms, out)
+    return out
+
+
+def _turn(events: Events) -> tuple[Events, Ints]:
+    """Return histories that run backwards, and the numbers of events in that order."""
     backwards = _reverse(events.offsets)
     time = -events.time[backwards] if len(events.time) else events.time
     turned = events._replace(
@@ -139,7 +169,7 @@ def find_later_exposures(x: Regressors, widest: int) -> Floats:
         loss=_read_only(events.loss[backwards]),
         time=_read_only(time),
     )
-    return find_self_exposures(x.design, x.popularity, turned, widest)[backwards]
+    return turned, backwards
 
 
 def _read_only(column: Any) -> Any:

@@ -11,6 +11,7 @@ from influential_bandits.errors import NotApplicable
 from influential_bandits.execution.base import Execution
 from influential_bandits.execution.progress import Progress
 from influential_bandits.learning.controls import adjust_losses, require_controls
+from influential_bandits.learning.frequency_caps import CapAdvice, advise_caps
 from influential_bandits.learning.impact import Impact, measure_impact
 from influential_bandits.learning.influence_test import influence_test
 from influential_bandits.learning.influence_test_result import InfluenceTest
@@ -32,6 +33,8 @@ from influential_bandits.studies.report.results import draw_figures, write_resul
 
 __all__ = ["Diagnosis", "describe_model", "diagnose_log", "fit_log"]
 
+TIRING = frozenset({"fatigue", "mixed"})
+STEPS = 8
 TITLE = "Influential bandits: does the past change what comes next?"
 
 
@@ -43,6 +46,7 @@ class Diagnosis:
     ladder: Validation
     test: InfluenceTest | None
     impact: Impact
+    caps: CapAdvice | None  # where fatigue was seen
     model: InfluenceModel
     sections: list[Section]
 
@@ -70,13 +74,13 @@ def diagnose_log(
     if out is not None:
         require_writable(out)
     names = require_controls(log, controls)
-    bar = Progress("diagnosis", 6, progress)
+    bar = Progress("diagnosis", STEPS, progress)
     bar.show()
     adjusted = adjust_losses(log, controls)
-    _advance(bar)
+    bar.count_one()
     base = InfluenceModel("symmetric", drift=True, pooling="full", half_life=half_life, seed=seed)
-    ladder, found, chosen = ladder_section(adjusted, base, execution=execution)
-    _advance(bar)
+    ladder, found, chosen = ladder_section(adjusted, base, execution=execution, chose=bar.count_one)
+    bar.count_one()
     test: InfluenceTest | None = None
     how: dict[str, Any] = {"permutations": permutations, "seed": seed, "execution": execution}
     try:
@@ -87,14 +91,20 @@ def diagnose_log(
         words = f"no test of influence: {reason}"
         line = "Is there influence beyond drift, taste and chance?"
         tested = Section("influence-test", line, {}, Analysis([], [], [words]))
-    _advance(bar)
+    bar.count_one()
     measured = _refit(base, chosen, test).fit(adjusted, execution=execution)
     impact = measure_impact(measured, log)
-    _advance(bar)
+    bar.count_one()
+    caps: CapAdvice | None = None
+    seen = test is not None and test.detected and not test.doubts
+    if seen and impact.direction in TIRING:
+        caps = advise_caps(measured, adjusted, impact, seed=seed, execution=execution)
+    bar.count_one()
     interaction, model = interaction_section(adjusted, chosen, execution=execution)
-    _advance(bar)
-    headline = _headline(test, impact, found, words)
-    sections = [impact_section(impact, headline), log_section(log), ladder, tested, interaction]
+    bar.count_one()
+    headline = _headline(test, impact, found, words, caps)
+    first = impact_section(impact, headline, caps, seen)
+    sections = [first, log_section(log), ladder, tested, interaction]
     gains = "; ".join(str(gain) for gain in found.gains())
     verdict = f"{headline}\n{words}\nOne step ahead, squared error saved: {gains}."
     if out is not None:
@@ -104,9 +114,9 @@ def diagnose_log(
             draw_figures(section, out / section.name)
         write_results(out, sections, TITLE, f"In short: {headline.splitlines()[0]}.")
         _save(model, adjusted, out / "model.json", execution)
-    _advance(bar)
+    bar.count_one()
     bar.close()
-    return Diagnosis(verdict, found, test, impact, model, sections)
+    return Diagnosis(verdict, found, test, impact, caps, model, sections)
 
 
 def _refit(
@@ -122,7 +132,13 @@ def _refit(
     return InfluenceModel(**settings)
 
 
-def _headline(test: InfluenceTest | None, impact: Impact, found: Validation, words: str) -> str:
+def _headline(
+    test: InfluenceTest | None,
+    impact: Impact,
+    found: Validation,
+    words: str,
+    caps: CapAdvice | None,
+) -> str:
     """Say what was found, so that no part of the report says otherwise."""
     if test is None:
         return words.splitlines()[0]
@@ -146,12 +162,12 @@ def _headline(test: InfluenceTest | None, impact: Impact, found: Validation, wor
             f"({test.doubts[0].meaning})"
         )
     lines = [f"{impact.headline()} (p = {test.p_value:.2g})"]
-    if impact.direction in {"fatigue", "mixed"}:
-        lines += _advise(impact)
+    if impact.direction in TIRING:
+        lines += _advise(impact, caps)
     return "\n".join(lines)
 
 
-def _advise(impact: Impact) -> list[str]:
+def _advise(impact: Impact, caps: CapAdvice | None) -> list[str]:
     """Say what to do about it, and how large an A/B test would have to be."""
     tired = sorted(
         ((name, cost) for name, cost in impact.arms.items() if cost.sign > 0),
@@ -160,19 +176,18 @@ def _advise(impact: Impact) -> list[str]:
     lines = []
     if tired:
         names = ", ".join(f"{name} ({cost})" for name, cost in tired[:3])
-        lines.append(f"Space showings of the same arm: {names}; {impact.half_gone}.")
-    if impact.lost.value > 0.0:
-        gain = impact.lost.value / 2.0
+        lines.append(f"Most tired of themselves: {names}; {impact.half_gone}.")
+    if caps is not None:
+        lines.append(str(caps))
+    gain, what = impact.lost.value / 2.0, "half of the loss saved"
+    if caps is not None and caps.caps:
+        gain, what = caps.gain.value, "that gain"
+    if gain > 0.0:
         lines.append(
-            f"An A/B test that is to see half of the loss saved ({gain:.2g} per event) needs about "
+            f"An A/B test that is to see {what} ({gain:.2g} per event) needs about "
             f"{impact.users_needed(gain):,} instances on each side."
         )
     return lines
-
-
-def _advance(bar: Progress) -> None:
-    bar.done += 1
-    bar.show()
 
 
 def fit_log(
@@ -181,10 +196,16 @@ def fit_log(
     model: InfluenceModel,
     settings: Sequence[str] = ("memory", "ridge"),
     execution: Execution | int | None = None,
+    *,
+    controls: Iterable[str] | None = (),
 ) -> InfluenceModel:
-    """Fit a model to a log and write it as JSON; these settings are chosen by validation."""
+    """Fit a model to a log and write it as JSON; these settings are chosen by validation.
+
+    Losses are first freed of what controls explain; None for all that the log allows.
+    """
     require_writable(out.parent)
     model.check_settings()
+    log = adjust_losses(log, controls)
     if list_choosable(model, settings):
         how: dict[str, Any] = {"settings": settings, "fit": False, "progress": False}
         model, _ = choose(log, model, execution=execution, **how)

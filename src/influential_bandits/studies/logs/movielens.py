@@ -24,6 +24,7 @@ from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.resampling import bootstrap_interval
 from influential_bandits.piece_store import make_folder, require_writable
 from influential_bandits.studies.logs.sections import (
+    describe_gain,
     heat_map,
     interaction_section,
     ladder_section,
@@ -232,7 +233,7 @@ def _gain(found: Validation, name: str, where: str) -> Finding:
         gain.percent,
         low=gain.low,
         high=gain.high,
-        reason="within chance" if gain.low <= 0.0 <= gain.high else "beyond chance",
+        reason=describe_gain(gain.low, gain.high),
     )
 
 

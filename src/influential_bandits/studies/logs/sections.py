@@ -10,6 +10,7 @@ import numpy as np
 from influential_bandits.checks import optional_module
 from influential_bandits.errors import InvalidLog, NotApplicable
 from influential_bandits.execution.base import Execution
+from influential_bandits.learning.frequency_caps import CapAdvice
 from influential_bandits.learning.impact import Impact
 from influential_bandits.learning.influence_test_result import InfluenceTest
 from influential_bandits.learning.models import InfluenceModel
@@ -47,11 +48,19 @@ GLOSSARY = (
 )
 
 
-def impact_section(impact: Impact, headline: str) -> Section:
-    """Say what was found in the log's own units, and show it arm by arm."""
+def impact_section(
+    impact: Impact, headline: str, caps: CapAdvice | None = None, seen: bool = True
+) -> Section:
+    """Say what was found in the log's own units, and show it arm by arm.
+
+    Where the test has not ``seen`` influence, the table does not speak of fatigue either.
+    """
+    direction = impact.direction
+    if not seen:
+        direction = f"not shown; by the fitted model alone {direction}"
     arms = sorted(impact.arms.items(), key=lambda pair: -abs(pair[1].value))[:SHOWN_PAIRS]
     findings = [
-        Finding("direction", impact.direction),
+        Finding("direction", direction),
         *(
             Finding(what, found.value, low=found.low, high=found.high)
             for what, found in (
@@ -64,6 +73,11 @@ def impact_section(impact: Impact, headline: str) -> Section:
             )
         ),
     ]
+    if caps is not None and caps.caps:
+        findings += [Finding("what to do", str(cap)) for cap in caps.caps]
+        gain = caps.gain
+        what = "loss per event that these caps should save"
+        findings.append(Finding(what, gain.value, low=gain.low, high=gain.high))
     figure = Bars(
         "arms",
         "What one more showing costs the next of the same arm",
@@ -136,10 +150,11 @@ def ladder_section(
     last: float = 0.2,
     name: str = "ladder",
     execution: Execution | int | None = None,
+    chose: Callable[[], None] = lambda: None,
 ) -> tuple[Section, Validation, InfluenceModel]:
     """Compare the ladder of models on the last part of each history.
 
-    Memory and ridge are chosen on the first part alone.
+    Memory and ridge are chosen on the first part alone; ``chose`` is called when that is done.
     """
     if log.lengths.max(initial=0) < 3:
         raise InvalidLog(
@@ -148,6 +163,7 @@ def ladder_section(
         )
     first = log.without_last(last)
     chosen, _ = choose(first, base, fit=False, progress=False, execution=execution)
+    chose()
     fading: dict[str, Any] = {"memory": chosen.memory}
     if chosen.half_life is not None:
         fading = {"half_life": chosen.half_life}
@@ -173,7 +189,7 @@ def ladder_section(
             gain.percent,
             low=gain.low,
             high=gain.high,
-            reason=_gain_in_words(gain.low, gain.high),
+            reason=describe_gain(gain.low, gain.high),
         )
         for gain in gains
     ]
@@ -210,7 +226,8 @@ def _memory(model: InfluenceModel) -> str:
     return f"{model.memory:g} per event"
 
 
-def _gain_in_words(low: float, high: float) -> str:
+def describe_gain(low: float, high: float) -> str:
+    """Say whether an error saved is better or worse, and whether that is more than chance."""
     if low > 0.0:
         return "better, beyond chance"
     return "worse, beyond chance" if high < 0.0 else "no clear difference"
