@@ -47,6 +47,7 @@ from influential_bandits.policies.fleet.posterior import (
 from influential_bandits.policies.fleet.states import (
     ARM,
     AUDIT,
+    AUDITS,
     COMMON,
     DECISIONS,
     EPOCH,
@@ -73,6 +74,9 @@ Mask = npt.NDArray[np.bool_]
 
 FAR_APART = 0.25  # variance due to a user's own A, in σ², that hides what a loss says of its taste
 AUDITED = 16  # losses of a user after which another one is audited
+MOST_AUDITED = 128  # losses of one user that an audit listens to
+FIRST_AUDITS = 2000  # losses that are audited, and of those beyond
+AUDITS_OF = 32  # one in so many
 
 
 class Room(NamedTuple):
@@ -157,13 +161,18 @@ def look_shared(rules: Rules, shared: Shared, own: Own, u: int, room: Room) -> N
     memory = shared.numbers[MEMORY]
     look_at_sums(rules, shared, own, u, memory, room)
     theta, weights = shared.theta[memory], own.faded[u, memory]
+    arm, common = shared.scales[ARM], shared.scales[COMMON]
     for i in range(rules.n_arms):
-        weigh_effects(own.seen[u], shared.scales[ARM], shared.scales[COMMON], i, room.weighed)
-        effect = 0.0
-        for k in range(rules.n_arms):
-            effect += room.weighed[k] * room.sums[k]
+        if common > 0.0:
+            weigh_effects(own.seen[u], arm, common, i, room.weighed)
+            room.doubt[i] = room.weighed[i]
+            effect = 0.0
+            for k in range(rules.n_arms):
+                effect += room.weighed[k] * room.sums[k]
+        else:
+            room.doubt[i] = 1.0 / (own.seen[u, i] + 1.0 / arm)
+            effect = room.doubt[i] * room.sums[i]
         room.effect[i] = effect
-        room.doubt[i] = room.weighed[i]
         room.mean[i] = predict(theta, weights, i) + effect
         room.variance[i] = room.doubt[i]
         if rules.learns:
@@ -345,7 +354,9 @@ def _may_audit(shared: Shared, own: Own, apart: Apart, u: int) -> bool:
     absent = shared.numbers[DECISIONS] - own.last[audited]
     rounds = max(own.pulls[audited].sum(), 1)
     usual = (own.last[audited] - own.first[audited]) / rounds
-    return u != audited and (apart.losses[0] >= AUDITED or absent > AUDITED * (1.0 + usual))
+    heard = apart.losses[0] >= AUDITED or absent > AUDITED * (1.0 + usual)
+    within = shared.numbers[AUDITS] < FIRST_AUDITS + shared.numbers[OBSERVED] // AUDITS_OF
+    return u != audited and heard and within
 
 
 @kernel
@@ -380,6 +391,7 @@ def _audit(
 ) -> None:
     """Let a loss of the audited user speak for and against the candidates for the spread of A."""
     shared.audited[0] += 1.0
+    shared.numbers[AUDITS] += 1
     for s in range(AUDIT):
         surprise, alpha = _learn_apart(rules, apart, s, arm, memo, loss, room)
         shared.spreads[s, 0] += surprise * surprise / alpha
@@ -421,7 +433,7 @@ def note_loss(
     slot = own.slot[u]
     if slot >= 0:
         _learn_apart(rules, apart, slot, arm, memo, loss, room)
-    if apart.owner[0] == u and rules.learns:
+    if apart.owner[0] == u and apart.losses[0] < MOST_AUDITED and rules.learns:
         _audit(rules, shared, apart, arm, memo, loss, room)
     own.seen[u, arm] += 1
     if rules.learns:

@@ -22,7 +22,7 @@ EXACT_ARMS = 8  # up to so many arms, a user's exposures are kept one by one
 
 # Entries of Shared.numbers.
 OBSERVED, NEXT_CHOICE, NEXT_EPOCH, EPOCH, MEMORY = range(5)
-DECISIONS, NEXT_STAYS, SETTLED, NEXT_SLOT, EFFECT = range(5, 10)
+DECISIONS, NEXT_STAYS, SETTLED, NEXT_SLOT, EFFECT, AUDITS = range(5, 11)
 # Entries of Shared.scales: three variances in units of the noise's, that variance, and the first
 # loss, from which all others are counted: levels far from zero change nothing then.
 ARM, COMMON, SPREAD, NOISE_VARIANCE, ORIGIN = range(5)
@@ -63,7 +63,7 @@ class Shared(NamedTuple):
     spreads: Floats  # (candidates, 2): the same for the spread of A, of audited users
     audited: Floats  # (1,): of how many losses
     scales: Floats  # (5,)
-    numbers: Ints  # (10,)
+    numbers: Ints  # (11,)
     stays: Floats  # (AGES,): rounds still to come at each age; 0 where nothing is known
 
 
@@ -124,7 +124,7 @@ def make_shared(memories: int, n_arms: int, prior: tuple[Floats, Floats] | None 
         spreads=np.zeros((len(SPREAD_TRIALS), 2)),
         audited=np.zeros(1),
         scales=np.array([0.25, 0.0, 0.0, 1.0, 0.0]),
-        numbers=np.zeros(10, np.int64),
+        numbers=np.zeros(11, np.int64),
         stays=np.zeros(AGES),
     )
     shared.epochs[0] = shared.theta
