@@ -11,6 +11,7 @@ from influential_bandits.cli.options import (
     Engine,
     EngineName,
     Jobs,
+    MovieLensData,
     Out,
     Processes,
     Scheduler,
@@ -125,10 +126,7 @@ def compare(
     quick: Annotated[
         bool, typer.Option("--quick", help="10 instances of each family, horizons to 10,000.")
     ] = False,
-    data: Annotated[
-        Path | None,
-        typer.Option(help="MovieLens release to learn a family from; or MOVIELENS_DATA names it."),
-    ] = None,
+    data: MovieLensData = None,
     out: Out = Path("results/compare"),
     jobs: Jobs = None,
     processes: Processes = 1,
@@ -206,10 +204,7 @@ def compare_fleets(
     quick: Annotated[
         bool, typer.Option("--quick", help="200 users, two populations of each family.")
     ] = False,
-    data: Annotated[
-        Path | None,
-        typer.Option(help="MovieLens release to learn a family from; or MOVIELENS_DATA names it."),
-    ] = None,
+    data: MovieLensData = None,
     out: Out = Path("results/fleets"),
     jobs: Jobs = None,
     processes: Processes = 1,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from influential_bandits.checks import make_frame, optional_module
+from influential_bandits.checks import make_frame
 from influential_bandits.errors import InvalidInput
 from influential_bandits.piece_store import make_folder
 from influential_bandits.studies.fleets.populations import FIRST_POPULATION, PopulationFamily
@@ -28,7 +28,7 @@ from influential_bandits.studies.report.content import (
     Table,
 )
 from influential_bandits.studies.report.results import draw_figures, write_results
-from influential_bandits.studies.report.static import draw_on
+from influential_bandits.studies.report.static import draw_panels
 from influential_bandits.studies.report.text import format_table, number
 from influential_bandits.studies.runner.rows import Rows, concatenate
 from influential_bandits.studies.runner.store import write_rows
@@ -137,16 +137,7 @@ class FleetComparison:
             raise InvalidInput(
                 f"there is no family {family!r} in this comparison; there are {names}"
             )
-        across = min(len(chosen), 3)
-        down = -(-len(chosen) // across)
-        figure, axes = optional_module("matplotlib.pyplot").subplots(
-            down, across, figsize=(6.0 * across, 4.2 * down), layout="constrained", squeeze=False
-        )
-        for ax, result in zip(axes.flat, chosen, strict=False):
-            draw_on(ax, _draw_curves(result))
-        for ax in axes.flat[len(chosen) :]:
-            ax.remove()
-        drawn: Drawing = figure
+        drawn: Drawing = draw_panels([_draw_curves(result) for result in chosen])
         return drawn
 
     def save(self, folder: str | Path) -> None:
