@@ -70,6 +70,8 @@ from .simulation.trajectory import Trajectory as Trajectory
 from .studies.arena.compare import Comparison as Comparison
 from .studies.arena.compare import compare as compare
 from .studies.arena.families import Family as Family
+from .studies.fleets.compare import FleetComparison as FleetComparison
+from .studies.fleets.compare import compare_fleets as compare_fleets
 from .world.environment import Environment as Environment
 from .world.generators import block_instance as block_instance
 from .world.generators import counterexample as counterexample
