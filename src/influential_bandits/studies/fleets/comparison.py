@@ -42,7 +42,8 @@ TITLE = "Influential bandits: fleets compared"
 INTRODUCTION = (
     "Everybody serves the same users with the same noise, so that differences are paired. "
     "Intervals are 95 % and over populations (of a single one, over its users); references know "
-    "what nobody knows and are not ranked."
+    "what nobody knows and are not ranked. A known is ModelLCB with each user's interaction as its "
+    "prior: what that policy makes of this knowledge, not the best that could be made of it."
 )
 AGAINST = {
     OPTIMUM: "Regret of a user is against the certified optimum of its own world and stay.",

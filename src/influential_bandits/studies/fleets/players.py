@@ -158,7 +158,9 @@ class AllUsersAsOne(Player):
 class KnownInteraction(Player):
     """The reference that knows each user's A, the memory, σ, and how initial losses spread.
 
-    ``ModelLCB`` with that as its prior: of a user, only the initial losses are left to learn.
+    ``ModelLCB`` with that as its prior: of a user, only the initial losses are left to learn. It is
+    no bound on what can be reached with this knowledge, only what that policy makes of it: where
+    memory fades and A is small, ``LCB`` can do better, and so can a fleet.
     """
 
     reference = True
