@@ -5,16 +5,15 @@ import time
 import numpy as np
 
 import influential_bandits as ib
+from benchmarks.memory import measured
 from benchmarks.timing import Bar, Row, fastest, within
-from influential_bandits.policies.fleet.states import make_own
 
 ARMS, STAY = 20, 100
-USERS = 1_000_000
 
 
 def rows(quick):
     yield from per_decision(200 if quick else 1000)
-    yield memory()
+    yield memory(100_000 if quick else 1_000_000)
 
 
 def population(concurrency, unlike=False):
@@ -58,16 +57,15 @@ def per_decision(users):
     )
 
 
-def memory():
-    """What a million users of 20 arms take, once the memory is settled."""
-    one = sum(array.nbytes for array in make_own(1000, 1, ARMS, exact=False)) / 1000
-    labels = 8 + 57 + 3 * 8 * 1.5  # of a dictionary: an entry with its hash, and a short text
+def memory(users):
+    """What users of 20 arms take, labels included, once each has been shown an arm."""
+    taken = measured("fleet", users, ARMS)["resident"]
     return Row(
-        f"{USERS:,} users of {ARMS} arms, labels included",
-        USERS * (one + labels) / 1e9,
+        f"Fleet of {users:,} users, K = {ARMS}",
+        taken / 1e9,
         "GB",
         "limit",
-        1.0,
-        USERS * (one + labels) / 1e9,
-        Bar("≤", 1, "GB"),
+        users / 1e6,
+        taken / 1e3 / users,
+        Bar("≤", 1, "kB a user"),
     )

@@ -24,7 +24,7 @@ def test_a_fleet_by_hand_makes_the_same_choices(settings):
         for u, instance in enumerate(users.instances())
     ]
     for r, u in enumerate(users.visits):
-        for due, ticket, loss in [entry for entry in waiting[::-1] if entry[0] == r]:
+        for due, ticket, loss in [entry for entry in waiting if entry[0] == r]:
             fleet.observe(ticket, loss)
             waiting.remove((due, ticket, loss))
         ticket = fleet.pull(str(u))

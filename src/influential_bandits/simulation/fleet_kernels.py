@@ -26,6 +26,7 @@ class Waiting(NamedTuple):
     """Losses under way, in places that are used again."""
 
     due: Ints  # (rounds + 1,): the first that comes before each round, or −1
+    end: Ints  # (rounds + 1,): the last of them
     after: Ints  # (places,): the one after it, or the next free place
     free: Ints  # (1,): the first free place
     user: Ints  # (places,)
@@ -98,5 +99,9 @@ def play_fleet(
             waiting.free[0] = waiting.after[spot]
             waiting.user[spot], waiting.arm[spot], waiting.loss[spot] = u, arm, loss
             waiting.memo[spot] = memo
-            waiting.after[spot] = waiting.due[when]
-            waiting.due[when] = spot
+            waiting.after[spot] = -1
+            if waiting.due[when] < 0:
+                waiting.due[when] = spot
+            else:
+                waiting.after[waiting.end[when]] = spot
+            waiting.end[when] = spot

@@ -149,6 +149,7 @@ def _make_waiting(delays: Ints, memo_size: int) -> Waiting:
     free = np.arange(1, most + 2)
     return Waiting(
         due=np.full(rounds + 1, -1, np.int64),
+        end=np.full(rounds + 1, -1, np.int64),
         after=free,
         free=np.zeros(1, np.int64),
         user=np.zeros(most + 1, np.int64),

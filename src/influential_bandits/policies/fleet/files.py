@@ -83,7 +83,7 @@ def read_fleet(path: str | Path) -> FleetData:
     for name, dtype, shape, raw in zip(
         table["name"], table["dtype"], table["shape"], table["bytes"], strict=True
     ):
-        arrays[name] = np.frombuffer(bytearray(raw), dtype).reshape(shape)
+        arrays[name] = np.frombuffer(raw, dtype).reshape(shape).copy()
     try:
         return FleetData(
             about,
