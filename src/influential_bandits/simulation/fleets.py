@@ -85,6 +85,13 @@ def simulate_fleet(
         By default normal with σ = 1.
     progress : bool, optional
         Show a progress bar; by default on terminals and in notebooks.
+
+    Examples
+    --------
+    >>> import influential_bandits as ib
+    >>> population = ib.Population([[0.1, 0.0], [0.0, 0.1]], [0.0, 0.1], 0.5, stay=20)
+    >>> simulate_fleet(population, n_users=50, seed=1).found.losses
+    1000
     """
     if not isinstance(population, Population):
         raise InvalidInput(f"population must be a Population, got {abbreviate(population)}")
