@@ -15,6 +15,7 @@ from rich.table import Table
 from benchmarks import (
     cluster,
     engine,
+    fleets,
     growth,
     lanes,
     large,
@@ -33,6 +34,7 @@ SUBJECTS = {
     "peers": peers.rows,
     "large": large.rows,
     "model": model.rows,
+    "fleets": fleets.rows,
     "path": path.rows,
     "learning": learning.rows,
     "reading": reading.rows,

@@ -2,6 +2,7 @@
 
     python -m benchmarks.memory regret ARMS RANK
     python -m benchmarks.memory simulate HORIZON SEEDS
+    python -m benchmarks.memory fleet USERS ARMS
 
 ``benchmarks.large`` starts this in a process of its own, because memory that earlier work has left
 behind would be used again and not be seen. Python does not trace the arrays of compiled code; the
@@ -61,12 +62,22 @@ def play_on_one_core(instance, horizon, seeds):
     )
 
 
+def fleet_of(users, arms):
+    return ib.Fleet(ib.FleetLCB(memory=1.0), arms), users
+
+
+def meet_users(fleet, users):
+    for user in range(users):
+        fleet.cancel(fleet.pull(str(user), arm=user % fleet.n_arms))
+
+
 # How to prepare and do it, a size that compiles the same code, and whether it is quick enough to
 # be done once more for Python's own tracing.
 JOBS = {
     "regret": (low_rank_case, ib.regret, (100, 16), True),
     "simulate": (three_arms, play_on_one_core, (300_000, 16), False),
     "simulate one": (three_arms, play_on_one_core, (1000, 1), False),
+    "fleet": (fleet_of, meet_users, (10, 20), False),
 }
 
 

@@ -23,6 +23,8 @@ COMMANDS = (
     "studies",
     "compare",
     "families",
+    "compare-fleets",
+    "populations",
     "leaderboard",
     "simulate",
     "inspect",
@@ -132,6 +134,11 @@ def test_help_lists_the_commands():
             ],
         ),
         ("families", []),
+        (
+            "compare-fleets",
+            ["--policies", "--populations", "--users", "--number", "--quick", "--data", "--out"],
+        ),
+        ("populations", []),
         ("leaderboard", ["--out"]),
         (
             "simulate",
@@ -181,7 +188,11 @@ def test_every_command_explains_itself(command, options):
         assert re.search(rf"{option}\b.*[a-z]{{4}}", done.stdout), option
     if options:
         assert f"influential-bandits {command} " in done.stdout, "an example"
-        assert "continues" in done.stdout or command not in {"reproduce", "compare"}
+        assert "continues" in done.stdout or command not in {
+            "reproduce",
+            "compare",
+            "compare-fleets",
+        }
 
 
 @pytest.mark.parametrize("command", [(), ("movielens",), ("diagnose",), ("compare",), ("plan",)])

@@ -44,6 +44,12 @@ told["optimum"] = [count.hex() for count in ib.optimum(instance, 1000).counts]
 fading = ib.Instance(instance.interaction, instance.initial_loss, memory=0.9)
 told["fading"] = ib.simulate(fading, ib.LCB(), 40).loss().tolist()
 told["clicks"] = ib.simulate(instance, ib.LCB(), 40, Clicks(), record="losses").losses.tolist()
+for more in ({"interaction_spread": 0.5}, {"unlike": True}):
+    population = ib.Population(
+        instance.interaction, [0.0] * 3, 0.5, stay=4, stay_law="geometric", concurrency=2,
+        returning=0.3, delay=2, delay_law="geometric", **more,
+    )
+    told[str(more)] = [array.tolist() for array in population.draw(9)[:5]]
 print(json.dumps(told))
 """
 

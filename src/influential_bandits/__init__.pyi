@@ -42,6 +42,10 @@ from .policies.classic import UCBV as UCBV
 from .policies.classic import EpsilonGreedy as EpsilonGreedy
 from .policies.classic import GaussianThompson as GaussianThompson
 from .policies.contract import Policy as Policy
+from .policies.fleet.fleet import Fleet as Fleet
+from .policies.fleet.fleet import FleetTicket as FleetTicket
+from .policies.fleet.policy import FleetLCB as FleetLCB
+from .policies.fleet.policy import FleetPrior as FleetPrior
 from .policies.influential_lcb import InfluentialLCB as InfluentialLCB
 from .policies.lcb import LCB as LCB
 from .policies.model_lcb.policy import ModelLCB as ModelLCB
@@ -59,11 +63,15 @@ from .policies.rotting import FEWA as FEWA
 from .policies.rotting import RAWUCB as RAWUCB
 from .policies.uniform import Uniform as Uniform
 from .simulation.engine import simulate as simulate
+from .simulation.fleets import FleetRun as FleetRun
+from .simulation.fleets import simulate_fleet as simulate_fleet
 from .simulation.scenario import Scenario as Scenario
 from .simulation.trajectory import Trajectory as Trajectory
 from .studies.arena.compare import Comparison as Comparison
 from .studies.arena.compare import compare as compare
 from .studies.arena.families import Family as Family
+from .studies.fleets.compare import FleetComparison as FleetComparison
+from .studies.fleets.compare import compare_fleets as compare_fleets
 from .world.environment import Environment as Environment
 from .world.generators import block_instance as block_instance
 from .world.generators import counterexample as counterexample
@@ -83,5 +91,6 @@ from .world.noise import Noise as Noise
 from .world.noise import NoNoise as NoNoise
 from .world.noise import RecordedNoise as RecordedNoise
 from .world.noise import UniformNoise as UniformNoise
+from .world.population import Population as Population
 
 __version__: str

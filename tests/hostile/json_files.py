@@ -65,6 +65,50 @@ def play_instance(draw, home):
 
 
 @prepared
+def populations():
+    """Return populations of every kind as JSON data; all that is done with them is compiled."""
+    matrix, losses = [[0.3, -0.1], [-0.1, 0.2]], [0.5, 0.4]
+    law = {"stay_law": "geometric", "delay_law": "geometric", "delay": 3, "returning": 0.2}
+    made = [
+        ib.Population(matrix, losses, 0.25, stay=5, arm_names=["a", "b"]),
+        ib.Population(matrix, losses, matrix, stay=5, concurrency=3, memory=0.9, **law),
+        ib.Population(matrix, losses, 0.25, stay=5, interaction_spread=0.3),
+        ib.Population(matrix, losses, 0.25, stay=5, unlike=True),
+    ]
+    for population in made:
+        use_population(population)
+    return [population.to_json() for population in made]
+
+
+def use_population(population):
+    """Draw a few users, if they do not stay for ever, and see that their rounds add up."""
+    repr(population)
+    if population.stay <= 10**6:
+        users = population.draw(7)
+        told = np.bincount(users.visits, minlength=7)
+        demand((told == users.stays).all(), OTHER, "users do not stay as long as they should")
+        demand((users.delays >= 0).all(), OTHER, "a loss is told before its round")
+        for instance in users.instances():
+            repr(instance)
+
+
+def play_population(draw, home):
+    """Load a spoilt population: it is what the file says, and can be drawn from and saved."""
+    data, said = mutate_json(draw, copy.deepcopy(draw.choice(populations())))
+    tell(said)
+    path = home / "population.json"
+    path.write_text(json.dumps(data))
+    population = ib.Population.load(path)
+    # A number may stand for a covariance; asymmetry of rounding size is averaged away.
+    exact = max(np.abs(population.interaction).max(), np.abs(population.covariance).max()) < 1e6
+    exact &= isinstance(data["covariance"], list)
+    where = differs(population.to_json(), data) if exact else None
+    demand(where is None, OTHER, f"loaded, but not as the file says: {where}")
+    population.save(path)
+    use_population(population)
+
+
+@prepared
 def models():
     """Return a log and fitted models of every kind as JSON data."""
     log = ib.data.synthetic_log(4, 25, 2, seed=3)
@@ -134,6 +178,7 @@ def play_bomb(draw, home):
     readers = {
         "agent": (load_agent, agent.to_json()),
         "instance": (ib.Instance.load, instances()[0]),
+        "population": (ib.Population.load, populations()[0]),
         "model": (LossModel.load, models()[1][0]),
         "settings": (load_settings, {"study": "figure-1b"}),
     }

@@ -27,6 +27,7 @@ SUBJECTS = {
     "Parquet folders": Subject("parquet_folders", share=0.3, suite=16),
     "model files": Subject("json_files", "play_model", suite=30),
     "instance files": Subject("json_files", "play_instance", suite=30),
+    "population files": Subject("json_files", "play_population", suite=20),
     "JSON bombs": Subject("json_files", "play_bomb", share=0.2, suite=8),
     "arguments": Subject("arguments", suite=25),
     "command options": Subject("arguments", "play_option", share=0.1, suite=8),

@@ -74,6 +74,12 @@ DropBadRows = Annotated[
 HalfLife = Annotated[
     float | None, typer.Option(help="Days after which half of the influence is gone, by the clock.")
 ]
+MovieLensData = Annotated[
+    Path | None,
+    typer.Option(
+        "--data", help="MovieLens release to learn a family from; or MOVIELENS_DATA names it."
+    ),
+]
 Seed = Annotated[int, typer.Option(help="Of everything random.")]
 
 

@@ -11,6 +11,7 @@ from influential_bandits.cli.options import (
     Engine,
     EngineName,
     Jobs,
+    MovieLensData,
     Out,
     Processes,
     Scheduler,
@@ -125,10 +126,7 @@ def compare(
     quick: Annotated[
         bool, typer.Option("--quick", help="10 instances of each family, horizons to 10,000.")
     ] = False,
-    data: Annotated[
-        Path | None,
-        typer.Option(help="MovieLens release to learn a family from; or MOVIELENS_DATA names it."),
-    ] = None,
+    data: MovieLensData = None,
     out: Out = Path("results/compare"),
     jobs: Jobs = None,
     processes: Processes = 1,
@@ -172,6 +170,82 @@ def list_families() -> None:
 
     for name, description in describe_families().items():
         typer.echo(f"{name:18} {description}")
+
+
+@app.command(
+    name="compare-fleets",
+    epilog="Examples: influential-bandits compare-fleets --quick; influential-bandits "
+    "compare-fleets --populations small-5x100,unlike-5x100 --users 1000",
+)
+def compare_fleets(
+    policies: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Policies, separated by commas: FleetLCB; 'A known'; 'all users as one: LCB'; any "
+            "other starts anew with each user. By default all that are of interest.",
+            show_default=False,
+        ),
+    ] = None,
+    populations: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Families, separated by commas (the command populations lists them); by default "
+            "all.",
+            show_default=False,
+        ),
+    ] = None,
+    users: Annotated[
+        int | None, typer.Option(help="Users of each population; by default 1,000.")
+    ] = None,
+    number: Annotated[
+        int | None,
+        typer.Option("--number", help="Populations of each family; by default 2 to 10."),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="200 users, two populations of each family.")
+    ] = False,
+    data: MovieLensData = None,
+    out: Out = Path("results/fleets"),
+    jobs: Jobs = None,
+    processes: Processes = 1,
+    engine: EngineName = Engine.local,
+    scheduler: Scheduler = None,
+) -> None:
+    """Compare a fleet with policies that serve users one by one: paired regrets, and a report.
+
+    Run it again after an interruption, and it continues where it was.
+    """
+    require_installed(engine, *REPORT)
+    for option, value in (("users", users), ("number", number)):
+        if value is not None:
+            check_count(option, value)
+    with explain_stop(CONTINUES.format(out)):
+        from influential_bandits.studies.fleets.compare import compare_fleets as run
+
+        with (
+            choose_execution(engine, scheduler, jobs, processes) as execution,
+            print_rest_first(lambda rest: print_results(str(rest), out)),
+        ):
+            found = run(
+                split_list(policies) or None,
+                split_list(populations) or None,
+                users,
+                n_populations=number,
+                quick=quick,
+                data=data,
+                out=out,
+                execution=execution,
+            )
+    print_results(str(found), out)
+
+
+@app.command(name="populations")
+def list_populations() -> None:
+    """List the families of populations that compare-fleets can serve, with one line each."""
+    from influential_bandits.studies.fleets.populations import describe_populations
+
+    for name, description in describe_populations().items():
+        typer.echo(f"{name:20} {description}")
 
 
 @app.command(

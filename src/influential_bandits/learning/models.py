@@ -20,6 +20,8 @@ from influential_bandits.learning.statistics.design import (
     interaction_matrices,
 )
 from influential_bandits.numerics.arrays import Floats
+from influential_bandits.policies.fleet.fleet import Fleet
+from influential_bandits.policies.fleet.policy import FleetLCB, FleetPrior
 from influential_bandits.policies.model_lcb.posterior import place, unknowns
 from influential_bandits.policies.model_lcb.prior import LossPrior, in_order
 from influential_bandits.world.instance import Instance
@@ -342,9 +344,65 @@ class InfluenceModel(LossModel):
         else:
             covariance = np.diag(self.standard_errors_[self.row(instance)] ** 2)
         if self.half_life is not None:  # by the clock, the next round meets γ·A
-            scale = np.ones(self.design_.size)
-            scale[self.design_.start :] = world.memory
-            covariance = covariance * np.outer(scale, scale)
+            covariance = covariance * self._scale_by_clock(world.memory)
+        return self._in_order_of_arms(world, covariance, self.noise(instance).sigma, arm_names)
+
+    def fleet(
+        self,
+        arm_names: Sequence[str] | None = None,
+        days_between_rounds: float | None = None,
+        *,
+        history: bool = False,
+    ) -> Fleet:
+        """Return a fleet that starts from what the log says about the population.
+
+        Parameters
+        ----------
+        arm_names : sequence of str, optional
+            The arms in the order in which the fleet is to number them; by default that of the log.
+        days_between_rounds : float, optional
+            For memory by the clock: how long a round of a user lasts, as in :meth:`instance`.
+        history : bool
+            Keep every loss, for :meth:`Fleet.to_log`.
+
+        Examples
+        --------
+        >>> import influential_bandits as ib
+        >>> log = ib.data.synthetic_log(60, 30, 2, interaction=[[0.2, -0.1], [-0.1, 0.1]], seed=1)
+        >>> ib.InfluenceModel(pooling="full").fit(log).fleet()
+        Fleet(2 arms (0, 1), 0 users, 0 pulls, 0 losses)
+        """
+        if self.pooling == "none":
+            raise NotApplicable(
+                "a fleet starts from what instances have in common, and this model was fitted to "
+                "each alone; fit with pooling='full' or 'partial'"
+            )
+        world = self.instance(None, days_between_rounds, without_drift=True)
+        covariance = self.population_covariance_
+        if self.half_life is not None:  # by the clock, the next round meets γ·A
+            covariance = covariance * self._scale_by_clock(world.memory)
+        sigma = self.noise().sigma
+        shared = self._in_order_of_arms(world, covariance, sigma, arm_names)
+        arm, common, spread = self.effects_.arm, self.effects_.common, 0.0
+        if self.prior_ is not None:
+            arm, common = self.prior_.arm / sigma**2, self.prior_.common / sigma**2
+            entries = interaction_entries(self.design_.kind, world.n_arms)
+            own = [self.prior_.diagonal if i == j else self.prior_.off_diagonal for i, j in entries]
+            spread = float(np.mean(own)) / sigma**2 if own else 0.0
+        prior = FleetPrior(shared, max(arm, 1e-6), common, spread)
+        names = self.arm_names_ if arm_names is None else tuple(arm_names)
+        return Fleet(FleetLCB(prior=prior), names, history=history)
+
+    def _scale_by_clock(self, memory: float) -> Floats:
+        """Return what covariances are multiplied with if the next round meets γ·A."""
+        scale = np.ones(self.design_.size)
+        scale[self.design_.start :] = memory
+        return np.outer(scale, scale)
+
+    def _in_order_of_arms(
+        self, world: Instance, covariance: Floats, sigma: float, arm_names: Sequence[str] | None
+    ) -> LossPrior:
+        """Return (l1, A) with a covariance of coefficients, arms in the order wanted."""
         names = list(self.arm_names_ if arm_names is None else arm_names)
         if sorted(names) != sorted(self.arm_names_):
             raise InvalidInput(f"arm_names must be those of the log in some order, got {names}")
@@ -363,7 +421,7 @@ class InfluenceModel(LossModel):
         return LossPrior(
             in_order(matrix, np.asarray(world.initial_loss)[wanted]),
             spread,
-            self.noise(instance).sigma,
+            sigma,
             memory=world.memory,
         )
 

@@ -20,8 +20,10 @@ __all__ = [
     "INSTANCE",
     "NOISE",
     "POLICY",
+    "POPULATION",
     "RESAMPLING",
     "SCENARIO",
+    "VISITS",
     "Stream",
     "normal",
     "stream_at",
@@ -34,6 +36,8 @@ POLICY = 2
 INSTANCE = 3
 RESAMPLING = 4
 SCENARIO = 5
+POPULATION = 6  # users, each with a stream of its own: taste, interaction, stay
+VISITS = 7  # of a fleet: whose round it is, who pauses, and when losses are told
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 SECOND = np.uint64(0xD1B54A32D192ED03)  # an odd constant without relation to GOLDEN

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from influential_bandits.checks import make_frame, optional_module
+from influential_bandits.checks import make_frame
 from influential_bandits.errors import InvalidInput
 from influential_bandits.files import write_json
 from influential_bandits.piece_store import make_folder
@@ -23,7 +23,7 @@ from influential_bandits.studies.arena.standings import summary_rows
 from influential_bandits.studies.provenance import collect_provenance
 from influential_bandits.studies.report.content import Section
 from influential_bandits.studies.report.results import draw_figures, write_results
-from influential_bandits.studies.report.static import draw_on
+from influential_bandits.studies.report.static import draw_panels
 from influential_bandits.studies.runner.rows import concatenate
 from influential_bandits.studies.runner.store import write_rows
 
@@ -136,16 +136,9 @@ class Comparison:
             raise InvalidInput(
                 f"there is no family {family!r} in this comparison; there are {names}"
             )
-        across = min(len(chosen), 3)
-        down = -(-len(chosen) // across)
-        figure, axes = optional_module("matplotlib.pyplot").subplots(
-            down, across, figsize=(6.0 * across, 4.2 * down), layout="constrained", squeeze=False
+        drawn: Figure = draw_panels(
+            [make_family_section(result).analysis.figures[0] for result in chosen]
         )
-        for ax, result in zip(axes.flat, chosen, strict=False):
-            draw_on(ax, make_family_section(result).analysis.figures[0])
-        for ax in axes.flat[len(chosen) :]:
-            ax.remove()
-        drawn: Figure = figure
         return drawn
 
     def save(self, folder: str | Path) -> None:

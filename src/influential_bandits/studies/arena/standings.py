@@ -14,7 +14,7 @@ from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.resampling import Interval, find_interval, resample_means
 from influential_bandits.numerics.slopes import log_log_slopes
 
-__all__ = ["Standings", "compute_standings", "count_wins"]
+__all__ = ["Standings", "as_json", "compute_standings", "count_wins", "divide_means"]
 
 FITTED_FROM = 1000  # slopes are fitted to horizons from here on
 SMALLEST = 1e-12  # regrets below count as this on a log scale
@@ -72,10 +72,10 @@ def compute_standings(
     reference_ratio, reference_interval = nobody, (nobody, nobody)
     if reference in policies:
         base = policies.index(reference)
-        reference_ratio = _ratio(mean, mean[base])
-        reference_interval = find_interval(_ratio(means, means[base][None]), reference_ratio)
+        reference_ratio = divide_means(mean, mean[base])
+        reference_interval = find_interval(divide_means(means, means[base][None]), reference_ratio)
     slope, slope_interval = _fit_slopes(marks, mean, means)
-    ratio = _ratio(mean, mean[lowest, every])
+    ratio = divide_means(mean, mean[lowest, every])
     return Standings(
         policies,
         contender,
@@ -85,7 +85,7 @@ def compute_standings(
         _rank(mean, contender),
         lowest,
         ratio,
-        find_interval(_ratio(means, of_lowest), ratio),
+        find_interval(divide_means(means, of_lowest), ratio),
         differences,
         differences[0] <= rounding,
         reference_ratio,
@@ -97,7 +97,7 @@ def compute_standings(
     )
 
 
-def _ratio(values: Floats, base: Floats) -> Floats:
+def divide_means(values: Floats, base: Floats) -> Floats:
     """Return values / base where both are positive, else NaN: regrets alone can be compared so."""
     sound = (base > 0.0) & (values >= 0.0)
     return np.where(sound, values / np.where(base > 0.0, base, 1.0), np.nan)
@@ -189,11 +189,11 @@ def summary_rows(
                 "regret_per_round_99": found.tails[2][at],
                 "regret_per_round_max": found.tails[3][at],
             }
-            rows.append({key: _as_json(value) for key, value in row.items()})
+            rows.append({key: as_json(value) for key, value in row.items()})
     return rows
 
 
-def _as_json(value: Any) -> Any:
+def as_json(value: Any) -> Any:
     """Return a value as strict JSON has it: NaN is none."""
     if isinstance(value, (float, np.floating)):
         return float(value) if np.isfinite(value) else None

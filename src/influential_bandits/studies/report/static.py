@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,20 @@ def draw(figure: Picture, folder: Path, settings: Mapping[str, Any]) -> None:
             save = partial(canvas.savefig, format=suffix, dpi=160, metadata=metadata)
             write_atomically(folder / f"{figure.name}.{suffix}", save)
         pyplot.close(canvas)
+
+
+def draw_panels(figures: Sequence[Picture]) -> Any:
+    """Draw several figures in panels of one, three in a row; return the matplotlib figure."""
+    across = min(len(figures), 3)
+    down = -(-len(figures) // across)
+    canvas, axes = optional_module("matplotlib.pyplot").subplots(
+        down, across, figsize=(6.0 * across, 4.2 * down), layout="constrained", squeeze=False
+    )
+    for ax, figure in zip(axes.flat, figures, strict=False):
+        draw_on(ax, figure)
+    for ax in axes.flat[len(figures) :]:
+        ax.remove()
+    return canvas
 
 
 def draw_on(ax: Any, figure: Picture) -> None:

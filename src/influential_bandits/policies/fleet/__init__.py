@@ -1,0 +1,1 @@
+"""Many users, one interaction: what is shared, what is a user's own, and the object for both."""

@@ -1,0 +1,237 @@
+"""Estimates that all decisions share: variances, the scale of influence, memory, and stays.
+
+They are made anew whenever the number of losses, or of decisions, has doubled.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from influential_bandits.numerics.arrays import Floats
+from influential_bandits.numerics.compiling import inlined, kernel
+from influential_bandits.numerics.portable import log
+from influential_bandits.policies.fleet.effects import weigh_effects
+from influential_bandits.policies.fleet.posterior import refresh, support
+from influential_bandits.policies.fleet.states import (
+    AGES,
+    ARM,
+    ARM_TRIALS,
+    COMMON,
+    COMMON_TRIALS,
+    EFFECT,
+    EFFECT_TRIALS,
+    MEMORY,
+    NOISE_VARIANCE,
+    OBSERVED,
+    SETTLED,
+    SPREAD,
+    SPREAD_TRIALS,
+    Counts,
+    Own,
+    Rules,
+    Shared,
+)
+from influential_bandits.policies.model_lcb.posterior import place, unknowns
+
+LEAST_PRECISION, MOST_PRECISION = 4.0**-6, 4.0**20  # of the prior, in units of 1/σ²
+FADING = 6.0  # nats by which a fading memory must beat lasting memory
+KEPT_OF_AUDITS = 0.8  # of the evidence about the spread, when the next user is audited
+SETTLE = 1 << 14  # losses after which the memory is not chosen again
+GONE = 8.0  # a user who has not come for so many of its usual pauses has left
+AHEAD = 10.0  # where nothing is known of stays, plan for so many times the rounds played
+ARM_TRIALS_ = np.array(ARM_TRIALS)
+COMMON_TRIALS_ = np.array(COMMON_TRIALS)
+SPREAD_TRIALS_ = np.array(SPREAD_TRIALS)
+
+
+@kernel
+def try_variances(
+    shared: Shared,
+    seen: Counts,
+    sums: Floats,
+    i: int,
+    residual: float,
+    shared_variance: float,
+    weighed: Floats,
+) -> None:
+    """Add a loss to the predictive likelihood of every candidate for the variances.
+
+    A candidate is judged by how it predicts each loss from the user's losses before.
+
+    Parameters
+    ----------
+    residual : float
+        Of the loss, from (μ, A) alone.
+    shared_variance : float
+        What not knowing (μ, A) adds, in units of σ².
+    """
+    shared.tried[0] += 1.0
+    for a in range(ARM_TRIALS_.size):
+        for b in range(COMMON_TRIALS_.size):
+            arm = ARM_TRIALS_[a]
+            weigh_effects(seen, arm, arm * COMMON_TRIALS_[b], i, weighed)
+            surprise = residual
+            for k in range(seen.size):
+                surprise -= weighed[k] * sums[k]
+            variance = 1.0 + weighed[i] + shared_variance
+            row = a * COMMON_TRIALS_.size + b
+            shared.trials[row, 0] += surprise * surprise / variance
+            shared.trials[row, 1] += log(variance)
+
+
+@kernel
+def estimate_noise(shared: Shared) -> None:
+    """Estimate σ² from the surprises so far, in units of what was expected of them."""
+    left = shared.trials[shared.numbers[EFFECT], 0] / shared.tried[0]
+    if shared.scales[SPREAD] > 0.0:
+        for s in range(SPREAD_TRIALS_.size):
+            if shared.scales[SPREAD] == SPREAD_TRIALS_[s] and shared.audited[0] > 0.0:
+                left = shared.spreads[s, 0] / shared.audited[0]
+    if left > 0.0:
+        shared.scales[NOISE_VARIANCE] = left
+
+
+@kernel
+def _fit(sums: Floats, many: float) -> float:
+    """Return the log likelihood of a candidate, σ² at its best."""
+    return -0.5 * (many * log(sums[0] / many) + sums[1]) if sums[0] > 0.0 else 0.0
+
+
+@kernel
+def choose_variances(shared: Shared) -> None:
+    """Take the best candidate, and let losses so far count half from now on."""
+    best, chosen = -math.inf, 0
+    for trial in range(EFFECT_TRIALS):
+        value = _fit(shared.trials[trial], shared.tried[0])
+        if value > best:
+            best, chosen = value, trial
+    many = COMMON_TRIALS_.size
+    shared.numbers[EFFECT] = chosen
+    shared.scales[ARM] = ARM_TRIALS_[chosen // many]
+    shared.scales[COMMON] = shared.scales[ARM] * COMMON_TRIALS_[chosen % many]
+    for trial in range(EFFECT_TRIALS):
+        for k in range(2):
+            shared.trials[trial, k] *= 0.5
+    shared.tried[0] *= 0.5
+
+
+@kernel
+def choose_spread(shared: Shared) -> None:
+    """Take the best candidate for how far users differ in A."""
+    best, chosen = -math.inf, 0
+    for s in range(SPREAD_TRIALS_.size):
+        value = _fit(shared.spreads[s], shared.audited[0])
+        if value > best:
+            best, chosen = value, s
+    shared.scales[SPREAD] = SPREAD_TRIALS_[chosen]
+
+
+@kernel
+def forget_audits(shared: Shared) -> None:
+    """Let audits so far count less: the first ones knew little of the population."""
+    for s in range(SPREAD_TRIALS_.size):
+        for k in range(2):
+            shared.spreads[s, k] *= KEPT_OF_AUDITS
+    shared.audited[0] *= KEPT_OF_AUDITS
+
+
+@kernel
+def _scale_precision(n_arms: int, group: int, factor: float, precision: Floats) -> None:
+    """Multiply the prior's precision of μ (group 0), of A_ii (1) or of A_ij (2)."""
+    for i in range(n_arms):
+        if group == 0:
+            precision[unknowns(i)] *= factor
+        for j in range(i + 1):
+            if (group == 1 and i == j) or (group == 2 and i != j):
+                precision[place(i, j)] *= factor
+
+
+@kernel
+def choose_prior(
+    rules: Rules, shared: Shared, factor: Floats, solved: Floats, root: Floats
+) -> None:
+    """Choose the scales of μ and A, and the memory, by marginal likelihood; compute θ again."""
+    seen = float(shared.numbers[OBSERVED])
+    chosen = shared.numbers[MEMORY]
+    if shared.known.shape[0] == 0:
+        best = support(shared, chosen, shared.precision, seen, factor, solved)
+        trial = shared.precision.copy()
+        for _ in range(2):
+            for group in range(3):
+                for step in (4.0, 0.25):
+                    while True:
+                        trial[:] = shared.precision
+                        _scale_precision(rules.n_arms, group, step, trial)
+                        if trial.min() < LEAST_PRECISION or trial.max() > MOST_PRECISION:
+                            break
+                        value = support(shared, chosen, trial, seen, factor, solved)
+                        if not value > best:
+                            break
+                        best = value
+                        shared.precision[:] = trial
+    memories = rules.memories.size
+    if memories > 1 and shared.numbers[SETTLED] == 0:
+        best, number = -math.inf, 0
+        for m in range(memories):
+            value = support(shared, m, shared.precision, seen, factor, solved)
+            if m == 0:
+                value += FADING
+            if value > best:
+                best, number = value, m
+        shared.numbers[MEMORY] = number
+        if seen >= SETTLE:
+            shared.numbers[SETTLED] = 1
+        for m in range(memories):
+            if m != number:
+                refresh(shared, m, factor, solved, root)
+        chosen = number
+    refresh(shared, chosen, factor, solved, root)
+
+
+@kernel
+def estimate_stays(own: Own, users: int, decisions: int, stays: Floats) -> None:
+    """Estimate how many rounds are to come after each age, from who has left (Kaplan–Meier).
+
+    A user has left if it has not come for eight times its usual pause, or the fleet's. Whoever
+    reaches an age that nobody has passed is expected to stay ten times as long again.
+    """
+    reached, left = np.zeros(AGES + 2), np.zeros(AGES + 1)
+    ages = np.zeros(users, np.int64)
+    pauses, many, longest = 0.0, 0, 0
+    for u in range(users):
+        for k in range(own.pulls.shape[1]):
+            ages[u] += own.pulls[u, k]
+        if ages[u] > 1:
+            pauses += (own.last[u] - own.first[u]) / (ages[u] - 1.0)
+            many += 1
+    usual = pauses / many if many > 0 else float(decisions)
+    for u in range(users):
+        age = min(ages[u], AGES)
+        longest = max(longest, age)
+        reached[age] += 1.0
+        pause = usual
+        if ages[u] > 1:
+            pause = max(usual, (own.last[u] - own.first[u]) / (ages[u] - 1.0))
+        if age < AGES and decisions - own.last[u] > GONE * max(pause, 1.0):
+            left[age] += 1.0
+    for age in range(longest - 1, -1, -1):
+        reached[age] += reached[age + 1]
+    goes_on = np.zeros(longest + 1)  # chance to play on after each age
+    goes_on[0] = 1.0
+    for age in range(1, longest + 1):
+        goes_on[age] = goes_on[age - 1] * (1.0 - left[age] / reached[age])
+    ahead = goes_on[longest] * AHEAD * longest
+    stays[:] = 0.0
+    for age in range(longest - 1, -1, -1):
+        ahead += goes_on[age]
+        stays[age] = ahead / goes_on[age] if goes_on[age] > 0.0 else 1.0
+
+
+@inlined
+def rounds_ahead(stays: Floats, age: int) -> float:
+    """Return the number of rounds to plan for, the next one included, after ``age`` rounds."""
+    if age < AGES and stays[age] > 0.0:
+        return stays[age]
+    return AHEAD * (age + 1.0)

@@ -1,0 +1,111 @@
+"""A user's own initial losses, given (μ, A): how its losses weigh, and what it was exposed to.
+
+With N the numbers of losses of each arm, S the sums of their residuals and Ω the inverse of
+arm·I + common·11ᵀ, the mean of b_u is (N + Ω)⁻¹S; it is the formula of
+``learning/statistics/pooled_sums.py``, one user and one loss at a time.
+"""
+
+from __future__ import annotations
+
+from influential_bandits.numerics.arrays import Floats
+from influential_bandits.numerics.compiling import kernel
+from influential_bandits.policies.fleet.states import Counts
+from influential_bandits.policies.model_lcb.posterior import place, unknowns
+
+
+@kernel
+def weigh_effects(seen: Counts, arm: float, common: float, i: int, out: Floats) -> None:
+    """Write row i of (N + Ω)⁻¹, that is E + f·(E1)(E1)ᵀ with E = 1/(N + 1/arm) diagonal."""
+    n_arms = seen.size
+    precision = 1.0 / arm
+    coupling = precision * common / (arm + n_arms * common)
+    left = arm / (arm + n_arms * common)  # 1 − coupling·1ᵀE1, summed without cancellation
+    if common > 0.0:
+        for k in range(n_arms):
+            left += coupling * seen[k] * arm / (seen[k] + precision)
+    own = 1.0 / (seen[i] + precision)
+    for k in range(n_arms):
+        out[k] = 0.0
+        if common > 0.0:
+            out[k] = coupling / left * own / (seen[k] + precision)
+    out[i] += own
+
+
+@kernel
+def fill_exposures(
+    exact: bool, exposures: Floats, seen: Counts, pulls: Counts, out: Floats
+) -> None:
+    """Write, for each arm k and j, the sum over the losses of k of the faded pulls of j before.
+
+    Kept one by one, they are exact. Otherwise two numbers are kept for each arm: the exposures to
+    itself, and to all arms. Both stay as they are. What is left for the other arms is shared among
+    them by how often they were pulled, and by when: arms pulled earlier on average than k were met
+    more often before k. Where memory lasts, this keeps W_kj + W_jk as it is, too.
+    """
+    n_arms = seen.size
+    if exact:
+        for k in range(n_arms):
+            for j in range(n_arms):
+                out[k, j] = exposures[k, j]
+        return
+    latest = 0.0
+    for k in range(n_arms):
+        if seen[k] > 0:
+            latest = max(latest, exposures[k, 1] / seen[k])
+    for k in range(n_arms):
+        if seen[k] == 0:
+            for j in range(n_arms):
+                out[k, j] = 0.0
+            continue
+        mine = exposures[k, 1] / seen[k]
+        total = 0.0
+        for j in range(n_arms):
+            out[k, j] = 0.0
+            if j != k and pulls[j] > 0:
+                later = 0.0
+                if seen[j] > 0 and latest > 0.0:
+                    later = 0.5 * (mine - exposures[j, 1] / seen[j]) / latest
+                out[k, j] = pulls[j] * max(0.5 + later, 0.05)
+                total += out[k, j]
+        rest = exposures[k, 1] - exposures[k, 0]
+        for j in range(n_arms):
+            out[k, j] = out[k, j] * rest / total if total > 0.0 else 0.0
+        out[k, k] = exposures[k, 0]
+
+
+@kernel
+def shift_sums(
+    seen: Counts, exposures: Floats, before: Floats, after: Floats, sums: Floats, out: Floats
+) -> None:
+    """Write the sums of residuals as of another (μ, A) than that of ``sums``."""
+    n_arms = seen.size
+    for k in range(n_arms):
+        total = sums[k]
+        if seen[k] > 0:
+            own = unknowns(k)
+            total -= seen[k] * (after[own] - before[own])
+            for j in range(n_arms):
+                entry = place(k, j)
+                total -= exposures[k, j] * (after[entry] - before[entry])
+        out[k] = total
+
+
+@kernel
+def fill_features(arm: int, weights: Floats, out: Floats) -> None:
+    """Write x, what the loss of an arm has of each unknown."""
+    for a in range(out.size):
+        out[a] = 0.0
+    out[unknowns(arm)] = 1.0
+    for j in range(weights.size):
+        out[place(arm, j)] = weights[j]
+
+
+@kernel
+def remove_own_part(seen: Counts, exposures: Floats, weighed: Floats, x: Floats) -> None:
+    """Turn x into x̃: what is left of the unknowns once the user's past losses are known."""
+    n_arms = seen.size
+    for k in range(n_arms):
+        if seen[k] > 0 and weighed[k] != 0.0:
+            x[unknowns(k)] -= weighed[k] * seen[k]
+            for j in range(n_arms):
+                x[place(k, j)] -= weighed[k] * exposures[k, j]

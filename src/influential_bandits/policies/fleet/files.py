@@ -1,0 +1,99 @@
+"""Files of fleets: arrays as bytes in a sealed Parquet table, the rest as JSON in its footer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from influential_bandits.checks import optional_module
+from influential_bandits.errors import InvalidInput, MissingFile
+from influential_bandits.files import read_about, read_table, seal_holds, write_table
+from influential_bandits.policies.fleet.states import Apart, Own, Shared
+
+FORMAT = "influential-bandits/fleet/1"
+State = TypeVar("State", Shared, Own, Apart)
+
+
+class FleetData(NamedTuple):
+    """What a file of a fleet holds."""
+
+    about: dict[str, Any]
+    shared: Shared
+    own: Own
+    apart: Apart
+
+    def check_like(self, shared: Shared, own: Own, apart: Apart) -> tuple[Shared, Own, Apart]:
+        """Return the arrays, which must have the shapes of these but for the number of users."""
+        pairs: list[tuple[Any, Any, int]] = [
+            (self.shared, shared, 0),
+            (self.own, own, 1),
+            (self.apart, apart, 0),
+        ]
+        for mine, theirs, free in pairs:
+            for name, array, other in zip(mine._fields, mine, theirs, strict=True):
+                if array.dtype != other.dtype or array.shape[free:] != other.shape[free:]:
+                    raise InvalidInput(
+                        f"the fleet file is damaged: {name} has shape {array.shape}, expected "
+                        f"{other.shape}"
+                    )
+                if array.dtype.kind == "f" and not np.isfinite(array).all():
+                    raise InvalidInput(f"the fleet file is damaged: {name} is not finite")
+        return self.shared, self.own, self.apart
+
+
+def write_fleet(path: str | Path, data: FleetData) -> None:
+    """Write a fleet, whole or not at all."""
+    arrow = optional_module("pyarrow")
+    parts: dict[str, Any] = {"shared": data.shared, "own": data.own, "apart": data.apart}
+    rows = [
+        (f"{part}.{name}", str(array.dtype), list(array.shape), np.ascontiguousarray(array))
+        for part, state in parts.items()
+        for name, array in zip(state._fields, state, strict=True)
+    ]
+    table = arrow.table(
+        {
+            "name": arrow.array([row[0] for row in rows]),
+            "dtype": arrow.array([row[1] for row in rows]),
+            "shape": arrow.array([row[2] for row in rows], arrow.list_(arrow.int64())),
+            "bytes": arrow.array([row[3].tobytes() for row in rows], arrow.large_binary()),
+        }
+    )
+    write_table(path, table, {"format": FORMAT, **data.about})
+
+
+def read_fleet(path: str | Path) -> FleetData:
+    """Read what :func:`write_fleet` wrote; a file that was changed since is refused."""
+    try:
+        whole = seal_holds(path)
+    except FileNotFoundError:
+        raise MissingFile(f"there is no file {path}") from None
+    except OSError as error:
+        raise InvalidInput(f"cannot read {path}: {error.strerror or error}") from None
+    if not whole:
+        raise InvalidInput(
+            f"{path} is no fleet file" + (": it was damaged or changed" if whole is False else "")
+        )
+    about = read_about(path)
+    if about.pop("format", None) != FORMAT:
+        raise InvalidInput(f'{path} is no fleet file: expected "format": "{FORMAT}"')
+    table = read_table(path).to_pydict()
+    arrays: dict[str, Any] = {}
+    for name, dtype, shape, raw in zip(
+        table["name"], table["dtype"], table["shape"], table["bytes"], strict=True
+    ):
+        arrays[name] = np.frombuffer(raw, dtype).reshape(shape).copy()
+    try:
+        return FleetData(
+            about,
+            _gather(Shared, "shared", arrays),
+            _gather(Own, "own", arrays),
+            _gather(Apart, "apart", arrays),
+        )
+    except KeyError as missing:
+        raise InvalidInput(f"{path} has no {missing}: it is of another version") from None
+
+
+def _gather(kind: type[State], part: str, arrays: dict[str, Any]) -> State:
+    return kind(*(arrays[f"{part}.{name}"] for name in kind._fields))

@@ -1,0 +1,152 @@
+"""The posterior of (μ, A): exact from its sums now and then, and updated with every loss between.
+
+A loss y of user u has, given its past, the mean x̃·θ + (what its own past says) and the variance
+σ²·α. So the posterior of θ is that of a regression of ỹ on x̃ with weights 1/α, whatever the number
+of users: its sums are Σ x̃x̃ᵀ/α and Σ x̃ỹ/α.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from influential_bandits.numerics.arrays import Floats
+from influential_bandits.numerics.compiling import kernel
+from influential_bandits.numerics.portable import log
+from influential_bandits.policies.fleet.states import Shared
+from influential_bandits.policies.model_lcb.marginal_likelihood import FLOOR, eliminate, invert
+from influential_bandits.policies.model_lcb.posterior import place, unknowns
+
+
+@kernel
+def add_to_sums(gram: Floats, right: Floats, x: Floats, y: float, alpha: float) -> None:
+    """Add an observation; of the Gram matrix the lower triangle."""
+    for a in range(x.size):
+        if x[a] != 0.0:
+            weight = x[a] / alpha
+            right[a] += weight * y
+            row = gram[a]
+            for b in range(a + 1):
+                row[b] += weight * x[b]
+
+
+@kernel
+def multiply(matrix: Floats, x: Floats, out: Floats) -> None:
+    """Write the product of a symmetric matrix with a vector that may have few entries."""
+    for a in range(x.size):
+        out[a] = 0.0
+    for a in range(x.size):
+        if x[a] != 0.0:
+            row, by = matrix[a], x[a]
+            for b in range(x.size):
+                out[b] += by * row[b]
+
+
+@kernel
+def learn(
+    theta: Floats, covariance: Floats, gain: Floats, surprise: float, variance: float
+) -> None:
+    """Take in a loss: ``gain`` is covariance·x, and ``variance`` that of the surprise, in σ²."""
+    for a in range(theta.size):
+        by = gain[a] / variance
+        theta[a] += by * surprise
+        if by != 0.0:
+            row = covariance[a]
+            for b in range(theta.size):
+                row[b] -= by * gain[b]
+
+
+@kernel
+def loss_variance(
+    covariance: Floats, arm: int, weights: Floats, less: float, seen: float, past: Floats
+) -> float:
+    """Return the variance of an arm's loss that is due to θ, in units of σ².
+
+    Of the user's past only the arm's own losses are taken off (x̃ with one row); they are what
+    counts, and all of them would take K times as long.
+    """
+    n_arms = weights.size
+    start = unknowns(arm)
+    level = 1.0 - less * seen
+    total = level * level * covariance[start, start]
+    for j in range(n_arms):
+        xj = weights[j] - less * past[j]
+        if xj == 0.0:
+            continue
+        row = covariance[place(arm, j)]
+        total += 2.0 * xj * level * row[start]
+        for k in range(j):
+            total += 2.0 * xj * (weights[k] - less * past[k]) * row[place(arm, k)]
+        total += xj * xj * row[place(arm, j)]
+    return total
+
+
+@kernel
+def refresh(shared: Shared, memory: int, factor: Floats, solved: Floats, root: Floats) -> None:
+    """Compute θ of a memory, and its covariance, from the sums."""
+    _assemble(shared, memory, factor, solved)
+    eliminate(factor, solved)
+    root[:] = 0.0
+    invert(factor, solved, root, shared.theta[memory])
+    for a in range(solved.size):
+        shared.theta[memory, a] += shared.centre[a]
+    covariance = shared.covariance
+    covariance[:] = 0.0
+    for r in range(solved.size):
+        for a in range(r + 1):
+            by = root[r, a]
+            if by != 0.0:
+                for b in range(r + 1):
+                    covariance[a, b] += by * root[r, b]
+
+
+@kernel
+def support(
+    shared: Shared, memory: int, precision: Floats, seen: float, factor: Floats, solved: Floats
+) -> float:
+    """Return the log marginal likelihood of a memory and of the prior's precision."""
+    kept = shared.precision.copy()
+    shared.precision[:] = precision
+    _assemble(shared, memory, factor, solved)
+    shared.precision[:] = kept
+    squares = shared.squares[memory]
+    for a in range(solved.size):  # Σ(ỹ − x̃·centre)²/α
+        moved = shared.centre[a]
+        if moved != 0.0:
+            squares -= 2.0 * moved * shared.right[memory, a]
+            for b in range(solved.size):
+                entry = shared.gram[memory, max(a, b), min(a, b)]
+                squares += moved * entry * shared.centre[b]
+    volume = eliminate(factor, solved)
+    explained = 0.0
+    for a in range(solved.size):
+        explained += solved[a] * solved[a]
+        if shared.known.shape[0] == 0:
+            volume -= log(precision[a])
+    left = max(squares - explained, FLOOR * shared.squares[memory])
+    return -0.5 * (volume + seen * log(left / seen)) if left > 0.0 else 0.0
+
+
+@kernel
+def _assemble(shared: Shared, memory: int, factor: Floats, solved: Floats) -> None:
+    """Write the upper triangle of H = Σ x̃x̃ᵀ/α + prior, and Σ x̃(ỹ − x̃·centre)/α."""
+    size = solved.size
+    gram = shared.gram[memory]
+    for a in range(size):
+        solved[a] = shared.right[memory, a]
+    for a in range(size):
+        for b in range(a + 1):
+            entry = gram[a, b]
+            factor[b, a] = entry
+            if entry != 0.0:
+                solved[a] -= entry * shared.centre[b]
+                if a != b:
+                    solved[b] -= entry * shared.centre[a]
+            if shared.known.shape[0] > 0:
+                factor[b, a] += shared.known[0, a, b]
+        if shared.known.shape[0] == 0:
+            factor[a, a] += shared.precision[a]
+
+
+def prior_scratch(size: int) -> tuple[Floats, Floats, Floats]:
+    """Return room for :func:`refresh`."""
+    return np.zeros((size, size)), np.zeros(size), np.zeros((size, size))

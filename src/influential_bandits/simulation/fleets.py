@@ -1,0 +1,166 @@
+"""Simulate a fleet: a population of users, served in one order of rounds by one policy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from influential_bandits.checks import abbreviate, whole_number
+from influential_bandits.errors import InvalidInput, NotApplicable
+from influential_bandits.execution.progress import Progress
+from influential_bandits.memory import require_memory
+from influential_bandits.numerics.arrays import Floats, Ints
+from influential_bandits.numerics.streams import NOISE, stream_keys
+from influential_bandits.optima.regret import regret
+from influential_bandits.policies.fleet.estimate import SharedEstimate, summarise
+from influential_bandits.policies.fleet.policy import FleetLCB
+from influential_bandits.policies.fleet.states import make_apart, make_own
+from influential_bandits.policies.model_lcb.posterior import unknowns
+from influential_bandits.simulation.fleet_kernels import Waiting, play_fleet
+from influential_bandits.world.noise import GaussianNoise, Noise, require_noise
+from influential_bandits.world.population import Population, Users
+
+__all__ = ["FleetRun", "simulate_fleet"]
+
+APART_BYTES = 1 << 30  # for posteriors of users who differ in A
+STEP = 20_000  # rounds between two looks at the progress bar and at Ctrl-C
+
+
+@dataclass(frozen=True, eq=False)
+class FleetRun:
+    """What a fleet did for each user.
+
+    Examples
+    --------
+    >>> import influential_bandits as ib
+    >>> population = ib.Population([[0.1, 0.0], [0.0, 0.1]], [0.0, 0.1], 0.5, stay=20)
+    >>> run = ib.simulate_fleet(population, ib.FleetLCB(), n_users=50)
+    >>> run.counts.sum(axis=1)[:3], run.regret().shape
+    (array([20, 20, 20]), (50,))
+    """
+
+    population: Population
+    policy: FleetLCB
+    seed: int
+    users: Users
+    counts: Ints  # (users, arms): pulls
+    losses: Floats  # (users,): sums of expected losses
+    found: SharedEstimate  # what the fleet knows of the population in the end
+
+    def regret(self) -> Floats:
+        """Return each user's regret against the best counts for its own stay, (users,)."""
+        if self.users.memory < 1.0:
+            raise NotApplicable(
+                "where memory fades, no exact best is known, and so no regret; compare losses"
+            )
+        instances = self.users.instances()
+        pairs = zip(instances, self.counts, strict=True)
+        return np.array([float(regret(instance, counts)) for instance, counts in pairs])
+
+
+def simulate_fleet(
+    population: Population,
+    policy: FleetLCB | None = None,
+    n_users: int = 1000,
+    seed: int = 0,
+    noise: Noise | None = None,
+    progress: bool | None = None,
+) -> FleetRun:
+    """Let a fleet serve users of a population; all of them teach it.
+
+    The order of rounds is one, so that a fleet runs on one thread; several seeds, each a fleet of
+    its own, can run side by side. The noise of user u in its round t is that of
+    ``simulate(instances, policy, horizon, noise, seeds=[seed])`` for instance number u: fleets
+    and policies that serve users one by one meet the same noise.
+
+    Parameters
+    ----------
+    population : Population
+    policy : FleetLCB, optional
+    n_users : int
+    seed : int
+        Of the users, of their order, and of the noise.
+    noise : Noise, optional
+        By default normal with σ = 1.
+    progress : bool, optional
+        Show a progress bar; by default on terminals and in notebooks.
+
+    Examples
+    --------
+    >>> import influential_bandits as ib
+    >>> population = ib.Population([[0.1, 0.0], [0.0, 0.1]], [0.0, 0.1], 0.5, stay=20)
+    >>> simulate_fleet(population, n_users=50, seed=1).found.losses
+    1000
+    """
+    if not isinstance(population, Population):
+        raise InvalidInput(f"population must be a Population, got {abbreviate(population)}")
+    policy = FleetLCB() if policy is None else policy
+    if not isinstance(policy, FleetLCB):
+        raise InvalidInput(f"policy must be a FleetLCB, got {abbreviate(policy)}")
+    seed = whole_number("seed", seed)
+    source = require_noise(GaussianNoise(1.0) if noise is None else noise).source()
+    users = population.draw(n_users, seed)
+    n_arms, many = population.n_arms, len(users.stays)
+    rules = policy.rules(n_arms)
+    each = (n_arms if rules.exact else 2) + 3
+    require_memory(
+        8 * many * rules.memories.size * n_arms * each, f"{many:,} users", "simulate fewer users"
+    )
+    shared, room = policy.start(n_arms)
+    own = make_own(many, rules.memories.size, n_arms, rules.exact)
+    slots = min(many, APART_BYTES // (8 * unknowns(n_arms) ** 2))
+    apart = make_apart(int(slots), n_arms)
+    numbers = map(np.uint64, range(many))
+    keys = np.array([stream_keys(np.uint64(seed), u, NOISE) for u in numbers], np.uint64)
+    counts, weights = np.zeros((many, n_arms), np.int64), np.zeros((many, n_arms))
+    losses = np.zeros(many)
+    waiting = _make_waiting(users.delays, rules.memories.size * n_arms)
+    rounds = len(users.visits)
+    bar = Progress(policy.label, rounds, progress)
+    try:
+        for first in range(0, rounds, STEP):
+            last = min(first + STEP, rounds)
+            play_fleet(
+                rules,
+                shared,
+                own,
+                apart,
+                room,
+                source,
+                users,
+                keys,
+                counts,
+                weights,
+                losses,
+                waiting,
+                first,
+                last,
+            )
+            bar.done = last
+            bar.show()
+    finally:
+        bar.close()
+    found = summarise(rules, shared)
+    return FleetRun(population, policy, seed, users, counts, losses, found)
+
+
+def _make_waiting(delays: Ints, memo_size: int) -> Waiting:
+    """Return room for the losses that are under way at a time."""
+    rounds = len(delays)
+    late = delays > 0
+    ends = np.minimum(np.flatnonzero(late) + delays[late] + 1, rounds)
+    changes = np.bincount(np.flatnonzero(late), minlength=rounds + 1)
+    changes = changes - np.bincount(ends, minlength=rounds + 1)
+    most = max(int(np.cumsum(changes).max(initial=0)), 0) + 1
+    free = np.arange(1, most + 2)
+    return Waiting(
+        due=np.full(rounds + 1, -1, np.int64),
+        end=np.full(rounds + 1, -1, np.int64),
+        after=free,
+        free=np.zeros(1, np.int64),
+        user=np.zeros(most + 1, np.int64),
+        arm=np.zeros(most + 1, np.int64),
+        loss=np.zeros(most + 1),
+        memo=np.zeros((most + 1, memo_size)),
+    )

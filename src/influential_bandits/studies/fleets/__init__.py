@@ -1,0 +1,1 @@
+"""Fleets compared: who serves many users best, on families of populations."""

@@ -1,0 +1,275 @@
+"""What a comparison of fleets found: to print, plot, export and save."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from influential_bandits.checks import make_frame
+from influential_bandits.errors import InvalidInput
+from influential_bandits.piece_store import make_folder
+from influential_bandits.studies.fleets.populations import FIRST_POPULATION, PopulationFamily
+from influential_bandits.studies.fleets.standings import (
+    BOUND,
+    OPTIMUM,
+    SMOOTHING,
+    Estimate,
+    FleetResult,
+)
+from influential_bandits.studies.report.content import (
+    Analysis,
+    Figure,
+    Finding,
+    Section,
+    Series,
+    Table,
+)
+from influential_bandits.studies.report.results import draw_figures, write_results
+from influential_bandits.studies.report.static import draw_panels
+from influential_bandits.studies.report.text import format_table, number
+from influential_bandits.studies.runner.rows import Rows, concatenate
+from influential_bandits.studies.runner.store import write_rows
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing
+
+__all__ = ["FleetComparison", "describe_family"]
+
+TITLE = "Influential bandits: fleets compared"
+INTRODUCTION = (
+    "Everybody serves the same users with the same noise, so that differences are paired. "
+    "Intervals are 95 % and over populations (of a single one, over its users); references know "
+    "what nobody knows and are not ranked. A known is ModelLCB with each user's interaction as its "
+    "prior: what that policy makes of this knowledge, not the best that could be made of it."
+)
+AGAINST = {
+    OPTIMUM: "Regret of a user is against the certified optimum of its own world and stay.",
+    BOUND: "Memory fades, so regret is the loss beyond a proved lower bound for the user's stay; "
+    "the bound is not reached, which moves ratios towards 1.",
+}
+
+
+def describe_family(family: PopulationFamily) -> dict[str, Any]:
+    """Return what the rows of a family depend on beside policies and numbers of users."""
+    return {
+        "family": family.name,
+        "first_population": FIRST_POPULATION,
+        "noise": repr(family.noise),
+        "source": family.source,
+    }
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FleetComparison:
+    """Fleets compared on families of populations; made by :func:`compare_fleets`.
+
+    It prints as one table a family.
+
+    Attributes
+    ----------
+    results : list of FleetResult
+        One for each family: means, ratios and differences with intervals, and all losses.
+    notes : list of str
+        Families that were left out, and why.
+
+    Examples
+    --------
+    >>> import influential_bandits as ib
+    >>> population = ib.Population([[0.5]], [0.0], stay=3)  # one arm: nobody has a choice
+    >>> print(ib.compare_fleets(["LCB", "A known"], population, 2, n_populations=1))
+    population-1: Population(1 arms, max|A| = 0.5, stay = 3) (1 population of 2 users)
+    <BLANKLINE>
+    | mean regret of a user | users 1–2 | ÷ A known |
+    |---|---:|---:|
+    | LCB | 0 |  |
+    | A known (reference) | 0 |  |
+    """
+
+    results: list[FleetResult]
+    notes: list[str]
+
+    def __repr__(self) -> str:
+        """Return mean regrets, and the ratios of late users, one table a family."""
+        parts = []
+        for result in self.results:
+            title = f"{result.family.name}: {result.family.description} ({result.size})"
+            parts.append(f"{title}\n\n{format_table(*_print(result))}")
+        return "\n\n".join([*parts, "\n".join(self.notes)]).rstrip()
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """One row for each family, policy and window of users."""
+        return [row for result in self.results for row in result.summarise()]
+
+    @property
+    def sections(self) -> list[Section]:
+        """The report: a section for each family."""
+        return [_make_section(result) for result in self.results]
+
+    def to_frame(self, library: str = "pandas", *, users: bool = False) -> Any:
+        """Return a tidy data frame: one row for each family, policy and window of users.
+
+        Parameters
+        ----------
+        library : {"pandas", "polars", "pyarrow"}
+        users : bool
+            Return instead one row for each user of each population, with its rounds and its loss.
+        """
+        if users:
+            return make_frame(concatenate(map(_list_users, self.results)), library)
+        rows = self.rows
+        names = dict.fromkeys(name for row in rows for name in row)
+        return make_frame({name: [row.get(name) for row in rows] for name in names}, library)
+
+    def plot(self, family: str | None = None) -> Drawing:
+        """Draw the mean regret of a user against the users served before; return the figure.
+
+        Parameters
+        ----------
+        family : str, optional
+            Draw this one alone.
+        """
+        chosen = [r for r in self.results if family in (None, r.family.name)]
+        if not chosen:
+            names = ", ".join(r.family.name for r in self.results)
+            raise InvalidInput(
+                f"there is no family {family!r} in this comparison; there are {names}"
+            )
+        drawn: Drawing = draw_panels([_draw_curves(result) for result in chosen])
+        return drawn
+
+    def save(self, folder: str | Path) -> None:
+        """Write data, figures, report.html and summary.json, as the command does."""
+        out = Path(folder)
+        sections = self.sections
+        for section, result in zip(sections, self.results, strict=True):
+            make_folder(out / section.name)
+            draw_figures(section, out / section.name)
+            write_rows(out, section.name, describe_family(result.family), result.rows)
+        if self.notes:
+            sections[0].analysis.notes.extend(self.notes)
+        write_results(out, sections, TITLE, INTRODUCTION, self.rows)
+
+
+def _list_users(result: FleetResult) -> Rows:
+    rows = dict(result.rows)
+    many = len(rows["user"])
+    family = {"family": np.array([result.family.name] * many, object)}
+    return family | {"population" if n == "instance" else n: c for n, c in rows.items()}
+
+
+def _order(result: FleetResult) -> list[int]:
+    """Return the players by the mean regret of late users, references last."""
+    late = result.mean.value[:, -1]
+    return sorted(range(len(late)), key=lambda p: (bool(result.reference[p]), float(late[p])))
+
+
+def _name(result: FleetResult, p: int) -> str:
+    return f"{result.players[p]} (reference)" if result.reference[p] else result.players[p]
+
+
+def _windows(result: FleetResult) -> list[str]:
+    return [f"users {first:,}–{last:,}" for first, last in result.windows]
+
+
+def _print(result: FleetResult) -> tuple[list[str], list[list[str]]]:
+    header = ["mean regret of a user", *_windows(result), *(f"÷ {base}" for base in result.ratios)]
+    rows = [
+        [
+            _name(result, p),
+            *(number(float(mean)) for mean in result.mean.value[p]),
+            *(_cell(ratio, p, -1) for ratio in result.ratios.values()),
+        ]
+        for p in _order(result)
+    ]
+    return header, rows
+
+
+def _cell(estimate: Estimate, p: int, w: int) -> str:
+    value, low, high = (float(part[p, w]) for part in estimate)
+    if not np.isfinite(value):
+        return ""
+    if not np.isfinite(low) or not np.isfinite(high):
+        return f"{value:.3g}"
+    return f"{value:.3g} ({low:.3g} … {high:.3g})"
+
+
+def _make_table(result: FleetResult, title: str, estimate: Estimate, caption: str = "") -> Table:
+    many = range(len(result.windows))
+    rows = [[_name(result, p), *(_cell(estimate, p, w) for w in many)] for p in _order(result)]
+    return Table(title, ["policy", *_windows(result)], rows, caption)
+
+
+def _make_section(result: FleetResult) -> Section:
+    family = result.family
+    settings = {
+        "arms": result.n_arms,
+        "users": result.n_users,
+        "populations": result.n_populations,
+        "noise": family.noise,
+        "against": result.benchmark,
+    }
+    if family.source:
+        settings["source"] = family.source
+    tables = [
+        _make_table(result, "Mean regret of a user", result.mean, AGAINST[result.benchmark]),
+        _make_table(
+            result,
+            "Mean loss of a round",
+            Estimate(result.loss_per_round, *[np.full_like(result.loss_per_round, np.nan)] * 2),
+        ),
+    ]
+    for base, ratio in result.ratios.items():
+        caption = "Ratios of mean regrets, paired."
+        tables.append(_make_table(result, f"Mean regret ÷ that of {base}", ratio, caption))
+        less = result.differences[base]
+        tables.append(_make_table(result, f"Mean regret − that of {base}", less))
+    notes = [f"Without {', '.join(result.absent)}: not defined here."] if result.absent else []
+    notes += result.failures
+    analysis = Analysis(_list_findings(result), [_draw_curves(result)], notes, tables)
+    return Section(family.name, family.description, settings, analysis)
+
+
+def _list_findings(result: FleetResult) -> list[Finding]:
+    """Return the ratios of the best contender among the latest users."""
+    best = _order(result)[0]
+    if result.reference[best]:
+        return []
+    users = _windows(result)[-1]
+    return [
+        Finding(
+            f"regret of {result.players[best]} ÷ that of {base}, {users}",
+            float(ratio.value[best, -1]),
+            low=float(ratio.low[best, -1]),
+            high=float(ratio.high[best, -1]),
+        )
+        for base, ratio in result.ratios.items()
+        if np.isfinite(ratio.value[best, -1])
+    ]
+
+
+def _draw_curves(result: FleetResult) -> Figure:
+    served, values = result.curve
+    positive = np.where(values > 0.0, values, np.nan)  # a log scale has no zero
+    series = [
+        Series(
+            result.players[p],
+            served,
+            positive[p],
+            kind="dashed" if result.reference[p] else "line",
+        )
+        for p in range(len(result.players))  # not by regret, so that colours stay
+    ]
+    what = "regret" if result.benchmark == OPTIMUM else "loss beyond the lower bound"
+    return Figure(
+        "users",
+        f"{result.family.name}: {result.size}",
+        "users served",
+        f"mean {what} of a user",
+        series,
+        caption=f"{result.family.description}. Each point is the mean over users within a factor "
+        f"of {SMOOTHING:g}; dashed: references.",
+    )

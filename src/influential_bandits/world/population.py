@@ -1,0 +1,421 @@
+"""Population: the users that a fleet serves: what they share, how they differ, when they come."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from influential_bandits.checks import (
+    LARGEST_HORIZON,
+    LARGEST_LOSS,
+    Frozen,
+    abbreviate,
+    is_real,
+    whole_number,
+)
+from influential_bandits.errors import InvalidInput, InvalidInstance
+from influential_bandits.files import read_json, write_json
+from influential_bandits.memory import require_memory
+from influential_bandits.numerics.arrays import Floats, Ints
+from influential_bandits.world.factorisation import pivoted_ldl
+from influential_bandits.world.instance import Instance
+from influential_bandits.world.interaction import DenseInteraction, check_numbers, freeze
+from influential_bandits.world.population_draws import (
+    draw_around,
+    draw_delays,
+    draw_losses,
+    draw_stays,
+    draw_unlike,
+    order_visits,
+)
+
+__all__ = ["Population", "Users"]
+
+FORMAT = "influential-bandits/population/1"
+ENTRIES = (  # of a file, and what a population is made of
+    "interaction",
+    "initial_loss",
+    "covariance",
+    "interaction_spread",
+    "unlike",
+    "stay",
+    "stay_law",
+    "concurrency",
+    "returning",
+    "delay",
+    "delay_law",
+    "memory",
+    "arm_names",
+)
+LAWS = ("fixed", "geometric")
+LARGEST_SPREAD = LARGEST_LOSS**0.5  # eight of them beside the largest entry are no loss too large
+MOST_USERS = 2**31  # their numbers fit 32 bits
+BYTES_PER_ROUND = 12  # of a fleet: whose it is, and the delay of its loss
+
+
+class Users(NamedTuple):
+    """Users drawn from a population, and the rounds of the fleet that serves them."""
+
+    initial_loss: Floats  # (users, arms)
+    interaction: Floats  # (users, arms, arms), or (1, arms, arms) where all share it
+    stays: Ints  # (users,) rounds that each stays
+    visits: npt.NDArray[np.int32]  # (rounds,) the user of each round of the fleet
+    delays: Ints  # (rounds,) further rounds of the fleet until the loss is told; 0: before the next
+    memory: float
+    arm_names: tuple[str, ...] | None  # None: arms have numbers only
+
+    def instances(self) -> tuple[Instance, ...]:
+        """Return the world of each user."""
+        matrices = [DenseInteraction(matrix) for matrix in self.interaction]
+        shared = len(matrices) == 1
+        return tuple(
+            Instance(
+                matrices[0 if shared else user],
+                loss,
+                self.arm_names,
+                self.memory,
+                definite=False,
+            )
+            for user, loss in enumerate(self.initial_loss)
+        )
+
+
+class Population(Frozen):
+    """Users who react alike to what they are shown, and differ in what they like.
+
+    Each user is an :class:`Instance` of its own: pulling arm i for a user adds row i of the
+    interaction to the losses of this user, and of nobody else. A fleet serves them in one order of
+    rounds.
+
+    Parameters
+    ----------
+    interaction : array (arms, arms)
+        The symmetric interaction matrix A that users share.
+    initial_loss : array (arms,)
+        Mean μ of the users' initial losses.
+    covariance : array (arms, arms) or float
+        Covariance of the initial losses between users; a number is the variance of each arm. With
+        0, the default, users are all alike. Initial losses are normal.
+    interaction_spread : float
+        Standard deviation of each entry of a user's own interaction around the shared one, normal
+        and symmetric. If A is positive semi-definite, so are the users': their eigenvalues below 0
+        become 0. Where A is nearly singular this makes their mean a little larger than A, and the
+        spread a little smaller than stated.
+    unlike : bool
+        True: users have no interaction in common. Each has its own A = BᵀB with entries of
+        B ~ N(0, 1), scaled so that its largest entry is that of ``interaction``, as in
+        :func:`random_instance`.
+    stay : int
+        Rounds that a user stays, at least 1.
+    stay_law : {"fixed", "geometric"}
+        "fixed": every user stays ``stay`` rounds. "geometric": after each round a user leaves with
+        probability 1/stay, so that ``stay`` is the mean.
+    concurrency : int
+        How many users are there at a time. Each round is that of one of them, all equally likely.
+        With 1, users come one after the other.
+    returning : float in [0, 1]
+        Probability that a user who has rounds left pauses after a round. Up to ``concurrency``
+        users are away like that, and a newcomer takes the place; beyond, or once there are no more
+        newcomers, the one who has been away longest comes back instead.
+    delay : int
+        Further rounds of the whole fleet until a loss is told. With 0 it is known before the next
+        round.
+    delay_law : {"fixed", "geometric"}
+        "fixed": every loss takes ``delay`` rounds. "geometric": 0, 1, 2, … rounds, ``delay`` on
+        average, so that losses come out of order.
+    memory : float in (0, 1]
+        γ, how much of the past influence is left after each of the user's own rounds.
+    arm_names : sequence of str, optional
+        Names of the arms, unique; by default "0", "1", ….
+    definite : bool
+        False admits an indefinite interaction, as :class:`Instance` does.
+
+    Examples
+    --------
+    >>> population = Population([[0.1, 0.05], [0.05, 0.1]], [0.0, 0.2], 0.49, stay=30)
+    >>> population
+    Population(2 arms, max|A| = 0.1, stay = 30)
+    >>> users = population.draw(1000, seed=0)
+    >>> users.initial_loss.shape, users.visits[:3].tolist(), len(users.visits)
+    ((1000, 2), [0, 0, 0], 30000)
+    >>> users.instances()[999]
+    Instance(2 arms, dense interaction, max|A| = 0.1)
+    """
+
+    def __init__(
+        self,
+        interaction: npt.ArrayLike,
+        initial_loss: npt.ArrayLike,
+        covariance: npt.ArrayLike = 0.0,
+        *,
+        interaction_spread: float = 0.0,
+        unlike: bool = False,
+        stay: int = 100,
+        stay_law: str = "fixed",
+        concurrency: int = 1,
+        returning: float = 0.0,
+        delay: int = 0,
+        delay_law: str = "fixed",
+        memory: float = 1.0,
+        arm_names: Sequence[str] | None = None,
+        definite: bool = True,
+    ) -> None:
+        matrix = DenseInteraction(interaction)
+        # An instance checks whatever a population has in common with one.
+        typical = Instance(matrix, initial_loss, arm_names, memory, definite=definite)
+        between = _check_covariance(covariance, typical.n_arms)
+        if not is_real(interaction_spread) or not 0.0 <= interaction_spread <= LARGEST_SPREAD:
+            raise InvalidInput(
+                f"interaction_spread must be a standard deviation from 0 to {LARGEST_SPREAD:g}, "
+                f"got {abbreviate(interaction_spread)}"
+            )
+        if not isinstance(unlike, (bool, np.bool_)):
+            raise InvalidInput(f"unlike must be true or false, got {abbreviate(unlike)}")
+        if unlike and interaction_spread > 0.0:
+            raise InvalidInput(
+                f"unlike users share no interaction to spread around: drop unlike, or "
+                f"interaction_spread = {interaction_spread}"
+            )
+        if not is_real(returning) or not 0.0 <= returning <= 1.0:
+            raise InvalidInput(
+                f"returning must be a probability in [0, 1], got {abbreviate(returning)}"
+            )
+        for what, law in (("stay_law", stay_law), ("delay_law", delay_law)):
+            if not isinstance(law, str) or law not in LAWS:
+                raise InvalidInput(f"{what} must be one of {', '.join(LAWS)}, got {law!r:.80}")
+        self._set(
+            _typical=typical,
+            _named=arm_names is not None,
+            covariance=freeze(between.values),
+            interaction_spread=float(interaction_spread),
+            unlike=bool(unlike),
+            stay=whole_number("stay", stay, 1, LARGEST_HORIZON),
+            stay_law=stay_law,
+            concurrency=whole_number("concurrency", concurrency, 1, MOST_USERS),
+            returning=float(returning),
+            delay=whole_number("delay", delay, 0, LARGEST_HORIZON),
+            delay_law=delay_law,
+        )
+
+    _typical: Instance
+    _named: bool
+    covariance: Floats  # (arms, arms) of initial losses between users; read-only
+    interaction_spread: float
+    unlike: bool
+    stay: int
+    stay_law: str
+    concurrency: int
+    returning: float
+    delay: int
+    delay_law: str
+
+    @property
+    def interaction(self) -> Floats:
+        """The interaction A that users share, (arms, arms); read-only."""
+        return self._typical.interaction.values
+
+    @property
+    def initial_loss(self) -> Floats:
+        """Mean μ of the users' initial losses, (arms,); read-only."""
+        return self._typical.initial_loss
+
+    @property
+    def memory(self) -> float:
+        """γ, how much of the past influence is left after each round of a user."""
+        return self._typical.memory
+
+    @property
+    def arm_names(self) -> tuple[str, ...]:
+        """Names of the arms."""
+        return self._typical.arm_names
+
+    @property
+    def n_arms(self) -> int:
+        """Number of arms K."""
+        return self._typical.n_arms
+
+    @property
+    def definite(self) -> bool:
+        """Whether the shared interaction is positive semi-definite."""
+        return self._typical.definite
+
+    @cached_property
+    def shares_interaction(self) -> bool:
+        """Whether all users have the same interaction."""
+        return not self.unlike and self.interaction_spread == 0.0
+
+    @cached_property
+    def _root(self) -> Floats:
+        """R (arms, rank) with RRᵀ = covariance."""
+        factor, weights = pivoted_ldl(self.covariance, self.n_arms * np.finfo(float).eps)
+        return np.ascontiguousarray(factor * np.sqrt(weights))
+
+    def draw(self, n_users: int, seed: int = 0) -> Users:
+        """Return users, and the order in which a fleet serves them.
+
+        User u is the same whatever ``n_users`` is. The rounds of fewer users are those of more
+        until the first newcomer is missing; the delay of a round is the same in both.
+
+        Parameters
+        ----------
+        n_users : int
+        seed : int
+            Of everything random here; the noise of losses is not drawn here.
+
+        Returns
+        -------
+        Users
+            With ``initial_loss`` (users, arms), ``interaction`` (users, arms, arms), or
+            (1, arms, arms) where all share it, ``stays`` (users,), ``visits`` (rounds,),
+            ``delays`` (rounds,), and ``instances()``.
+        """
+        n_users = whole_number("n_users", n_users, 1, MOST_USERS)
+        seed = whole_number("seed", seed, 0)
+        n_arms = self.n_arms
+        own = 0 if self.shares_interaction else n_arms**2
+        needed = n_users * (8 * (n_arms + own + 2) + BYTES_PER_ROUND * self.stay)
+        require_memory(needed, f"the rounds of {n_users:,} users", "draw fewer, or shorter stays")
+        key = np.uint64(seed)
+        losses = np.empty((n_users, n_arms))
+        draw_losses(key, self.initial_loss, self._root, losses)
+        stays = np.full(n_users, self.stay, np.int64)
+        if self.stay_law == "geometric" and self.stay > 1:
+            draw_stays(key, self.stay, stays)
+        visits = self._order(key, stays)
+        delays = np.zeros(visits.size, np.int64)
+        if self.delay_law == "geometric" and self.delay > 0:
+            draw_delays(key, self.delay, delays)
+        elif self.delay > 0:
+            delays.fill(self.delay)
+        return Users(
+            losses,
+            self._draw_interactions(key, n_users),
+            stays,
+            visits,
+            delays,
+            self.memory,
+            self.arm_names if self._named else None,
+        )
+
+    def _order(self, key: np.uint64, stays: Ints) -> npt.NDArray[np.int32]:
+        if self.concurrency == 1 and self.returning == 0.0:
+            return np.repeat(np.arange(stays.size, dtype=np.int32), stays)
+        visits = np.empty(int(stays.sum()), np.int32)
+        order_visits(key, stays, self.concurrency, self.returning, visits)
+        return visits
+
+    def _draw_interactions(self, key: np.uint64, n_users: int) -> Floats:
+        if self.shares_interaction:
+            return self.interaction[None].copy()
+        matrices = np.empty((n_users, self.n_arms, self.n_arms))
+        if self.unlike:
+            draw_unlike(key, self._typical.interaction.max_abs, matrices)
+        else:
+            draw_around(key, self.interaction, self.interaction_spread, self.definite, matrices)
+        return matrices
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the population as JSON data; floats are written exactly."""
+        values = {name: getattr(self, name) for name in ENTRIES}
+        for name in ("interaction", "initial_loss", "covariance"):
+            values[name] = values[name].tolist()
+        values["arm_names"] = list(self.arm_names) if self._named else None
+        return {"format": FORMAT, **values}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Population:
+        """Return the population that :meth:`to_json` described; an indefinite one stays so."""
+        if not isinstance(data, Mapping) or data.get("format") != FORMAT:
+            raise InvalidInstance(f'this is no population file: expected "format": "{FORMAT}"')
+        entries = {name: value for name, value in data.items() if name != "format"}
+        for name in ENTRIES:
+            if name not in entries:
+                raise InvalidInstance(f"the population file has no {name!r} entry")
+        unknown = [name for name in entries if name not in ENTRIES]
+        if unknown:
+            raise InvalidInstance(
+                f"the population file has an entry that means nothing: {abbreviate(unknown[0])}"
+            )
+        return cls(**entries, definite=False)
+
+    def save(self, path: str | Path) -> None:
+        """Write the population to a JSON file."""
+        write_json(path, self.to_json())
+
+    @classmethod
+    def load(cls, path: str | Path) -> Population:
+        """Read a population from a JSON file written by :meth:`save`."""
+        data = read_json(path, InvalidInstance)
+        try:
+            return cls.from_json(data)
+        except InvalidInput as error:
+            raise InvalidInstance(f"{path}: {error}") from None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and pickle by making it again, so that a copy cannot be changed either."""
+        return Population.from_json, (self.to_json(),)
+
+    def __eq__(self, other: object) -> bool:
+        """Compare all that it is made of."""
+        if not isinstance(other, Population):
+            return NotImplemented
+        return self._typical == other._typical and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        """Hash by the numbers, like equality."""
+        return hash((self._typical, self._key()))
+
+    def _key(self) -> tuple[Any, ...]:
+        laws = ENTRIES[ENTRIES.index("interaction_spread") : ENTRIES.index("memory")]
+        return self.covariance.tobytes(), *(getattr(self, name) for name in laws)
+
+    def __repr__(self) -> str:
+        """Say the size, how long users stay, and whatever is unusual."""
+        parts = [f"{self.n_arms} arms", f"max|A| = {self._typical.interaction.max_abs:.4g}"]
+        if self.unlike:
+            parts.append("unlike users")
+        if self.interaction_spread > 0.0:
+            parts.append(f"spread {self.interaction_spread:.4g} of A")
+        if not self.definite:
+            parts.append("indefinite")
+        parts.append(f"stay = {self.stay}{_law(self.stay_law)}")
+        if self.concurrency > 1:
+            parts.append(f"{self.concurrency} at a time")
+        if self.returning > 0.0:
+            parts.append(f"returning = {self.returning:.4g}")
+        if self.delay > 0:
+            parts.append(f"delay = {self.delay}{_law(self.delay_law)}")
+        if self.memory < 1.0:
+            parts.append(f"memory = {self.memory:.4g}")
+        return f"Population({', '.join(parts)})"
+
+
+def _law(law: str) -> str:
+    return "" if law == "fixed" else f" ({law})"
+
+
+def _check_covariance(given: npt.ArrayLike, n_arms: int) -> DenseInteraction:
+    """Return the covariance of initial losses as a symmetric matrix, or say why it is none."""
+    array = check_numbers(given, "covariance")
+    if array.ndim == 0:
+        array = float(array) * np.eye(n_arms)
+    if array.shape != (n_arms, n_arms):
+        raise InvalidInstance(
+            f"covariance must be a number or a matrix of {n_arms} × {n_arms}, got shape "
+            f"{array.shape}"
+        )
+    try:
+        matrix = DenseInteraction(array)
+    except InvalidInstance as error:
+        raise InvalidInstance(str(error).replace("interaction", "covariance", 1)) from None
+    if not matrix.definite:
+        raise InvalidInstance(
+            "covariance is not positive semi-definite: its smallest eigenvalue is "
+            f"{matrix.smallest_eigenvalue:.3g}"
+        )
+    return matrix
