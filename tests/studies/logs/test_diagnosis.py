@@ -499,7 +499,8 @@ def test_a_plan_for_a_log_without_influence_is_not_supported(null, tmp_path, com
     assert command("fit", "log.csv")[0] == 0
     status, out, _ = command("plan", "model.json")
     assert status == 0
-    assert "Warning: the model does not support this plan" in out
+    assert "Warning: the log does not support this plan" in out
+    assert "Promised" not in out
 
 
 def test_a_plan_for_one_user(model_file, command):
