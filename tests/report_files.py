@@ -8,7 +8,7 @@ import xml.etree.ElementTree as ET
 import zlib
 
 from influential_bandits.studies.report.results import summarise
-from influential_bandits.studies.report.text import interval, number
+from influential_bandits.studies.report.text import interval, measured
 
 KEYS = ["study", "claim", "paper", "ours", "low", "high", "verdict"]
 ELSEWHERE = r"<(script|link|img|iframe)\b[^>]*\b(src|href)\s*=\s*[\"']?(https?:)?//"
@@ -75,7 +75,7 @@ def check_report(out, sections):
         assert section.description in text
         for finding in section.analysis.findings:
             assert text.count(finding.claim) >= 2, "once in the summary, once in its section"
-            for part in (finding.reason, number(finding.ours), interval(finding)):
+            for part in (finding.reason, measured(finding), interval(finding)):
                 assert part in text, finding
         for note in section.analysis.notes:
             assert note in text

@@ -79,6 +79,24 @@ def test_caps_in_words():
     assert nothing.to_json()["caps"] == []
 
 
+def test_no_cap_is_advised_where_choices_follow_taste():
+    """Taste shows by five standard errors and more. The model alone would cap arms in both logs."""
+    for personalised in (0.0, 1.0):
+        world = ib.data.ClickWorld(fatigue=0.25, personalised=personalised)
+        events = ib.data.draw_click_events(600, 60, 6, world, seed=360_003)
+        log = ib.read_log(events, instance="user", arm="arm", time="time", reward="click")
+        advice = advise(log, memory=0.8, drift=True)
+        if personalised == 0.0:
+            assert advice.caps
+            assert advice.doubt == advice.to_json()["doubt"] == ""
+        else:
+            assert advice.caps == ()
+            assert advice.gain.value == advice.moved == 0.0
+            assert advice.doubt.startswith("choices in it follow taste")
+            assert advice.to_json()["doubt"] == advice.doubt
+            assert "supported by this log: choices in it follow taste" in str(advice)
+
+
 def test_made_up_shops_keep_caps():
     capped = ib.data.draw_click_events(50, 40, 4, seed=1, caps=[Cap("arm 2", 1, 3, None)])
     arms = capped["arm"].reshape(50, 40)

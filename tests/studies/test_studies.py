@@ -23,7 +23,7 @@ import influential_bandits as ib
 import influential_bandits.studies.paper
 from influential_bandits.studies.report.content import Analysis, Finding, Section
 from influential_bandits.studies.report.results import summarise
-from influential_bandits.studies.report.text import format_findings, interval, number
+from influential_bandits.studies.report.text import format_findings, interval, measured, number
 from influential_bandits.studies.runner.running import reproduce
 from influential_bandits.studies.runner.study import Settings, choose_studies, find_studies
 
@@ -343,7 +343,7 @@ def test_the_report_holds_everything(tiny):
         assert study.description in text
         for finding in analysis.findings:
             assert text.count(finding.claim) >= 2, "once in the summary, once in its section"
-            for part in (finding.reason, finding.fitted, number(finding.ours), interval(finding)):
+            for part in (finding.reason, finding.fitted, measured(finding), interval(finding)):
                 assert part in text, finding
         for note in analysis.notes:
             assert note in text

@@ -6,6 +6,9 @@ from the arms that this user was shown. The gain is what a model says about the 
 influence is saved, and what the user loses by another arm. It is linear in the coefficients, so
 that their covariance gives the interval. Half of the users choose caps and the other half judge
 them, so that caps which suit noise alone show no gain.
+
+Where choices follow taste, that is not enough: a model that is fitted to what users like to see
+takes fatigue for too small and other arms for too good. Then no cap is advised.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from influential_bandits.learning.statistics.design import (
     Events,
     event_columns,
 )
+from influential_bandits.learning.taste_check import describe_taste
 from influential_bandits.logs.log import EventLog, require_log
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
@@ -40,6 +44,9 @@ SEARCH_EVENTS = 20_000
 MOST_EVENTS = 400_000
 MOST_CAPPED = 10  # arms that are tried, the most tired first
 FREE = 1 << 30  # no cap
+CONFUSED = (
+    "so that what a cap saves cannot be told from what users lose by it; try one in an A/B test"
+)
 
 Codes: TypeAlias = npt.NDArray[np.int32]
 
@@ -87,15 +94,20 @@ class CapAdvice:
         Loss saved for each event of the log, or clicks or stars won.
     moved : float
         Share of the showings that another arm would get.
+    doubt : str
+        Why no cap is advised, though a model expects one to help; empty if none stands against it.
     """
 
     outcome: str
     caps: tuple[Cap, ...]
     gain: Estimate
     moved: float
+    doubt: str = ""
 
     def __str__(self) -> str:
-        """Say caps and gain in a line."""
+        """Say caps and gain in a line, or why there are none."""
+        if self.doubt:
+            return f"No cap on how often an arm is shown is supported by this log: {self.doubt}."
         if not self.caps:
             return "No cap on how often an arm is shown is clearly expected to help."
         words = "; ".join(map(str, self.caps))
@@ -110,6 +122,7 @@ class CapAdvice:
             "caps": [{**dataclasses.asdict(cap), "words": str(cap)} for cap in self.caps],
             "gain_per_event": dataclasses.asdict(self.gain),
             "share_of_showings_moved": self.moved,
+            "doubt": self.doubt,
         }
 
 
@@ -130,6 +143,9 @@ def advise_caps(
     execution: Execution | int | None = None,
 ) -> CapAdvice | None:
     """Return caps that should help, with their gain; None where arms of an item are several.
+
+    None is advised where choices in the log follow taste, or where that is not ruled out:
+    :attr:`CapAdvice.doubt` says so.
 
     Parameters
     ----------
@@ -182,6 +198,10 @@ def advise_caps(
     caps = [whole.name_cap(rule, arm) for arm in np.flatnonzero(rule.times < FREE).tolist()]
     if gain - wide <= 0.0:
         return CapAdvice(impact.outcome, (), Estimate(0.0, 0.0, 0.0), 0.0)
+    taste = describe_taste(model, log, execution)
+    if taste:
+        doubt = f"{taste}, {CONFUSED}"
+        return CapAdvice(impact.outcome, (), Estimate(0.0, 0.0, 0.0), 0.0, doubt)
     return CapAdvice(impact.outcome, tuple(caps), Estimate(gain, gain - wide, gain + wide), moved)
 
 

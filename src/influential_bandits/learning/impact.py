@@ -27,6 +27,7 @@ from influential_bandits.learning.statistics.pooled_sums import arm_sums
 from influential_bandits.logs.log import EventLog, require_log
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import kernel
+from influential_bandits.numerics.interval_text import tell_apart
 
 __all__ = ["Estimate", "Impact", "measure_impact"]
 
@@ -60,9 +61,12 @@ class Estimate:
 
     def __str__(self) -> str:
         """Round to what the interval supports."""
-        width = max(self.high - self.low, 1e-12)
-        digits = max(0, 1 - math.floor(math.log10(width)))
-        return f"{self.value:.{digits}f} ({self.low:.{digits}f} … {self.high:.{digits}f})"
+        width = self.high - self.low
+        if not width > 0.0:
+            return f"{self.value:.3g} (no interval)"
+        digits = min(max(0, 1 - math.floor(math.log10(width))), 12)
+        value, low, high = tell_apart(self.value, self.low, self.high, f".{digits}f")
+        return f"{value} ({low} … {high})"
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)

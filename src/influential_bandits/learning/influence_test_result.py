@@ -14,6 +14,7 @@ from influential_bandits.errors import InvalidInput
 from influential_bandits.learning.kalman import Components
 from influential_bandits.learning.placebo import Placebo
 from influential_bandits.numerics.arrays import Floats
+from influential_bandits.numerics.interval_text import tell_apart
 
 __all__ = ["InfluenceTest", "PairEstimate", "ScoreTest"]
 
@@ -39,8 +40,8 @@ class PairEstimate:
     def __str__(self) -> str:
         """Say it in a line."""
         who = f"{self.arm} on itself" if self.arm == self.other else f"{self.arm} and {self.other}"
-        interval = f"{self.low:.3g} … {self.high:.3g}"
-        return f"{who}: {self.estimate:.3g} ({interval}), p = {_rounded(self.p_adjusted)}"
+        value, low, high = tell_apart(self.estimate, self.low, self.high)
+        return f"{who}: {value} ({low} … {high}), p = {_rounded(self.p_adjusted)}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -267,10 +268,9 @@ class InfluenceTest:
     def _verdict(self) -> str:
         p = f"p = {_rounded(self.p_value)}"
         percent = f"{self.confidence:.0%}".replace("%", " %")
-        effect = f"{100 * self.effect:.2g} % of the error"
-        interval = (
-            f"{percent} interval {100 * self.effect_low:.2g} … {100 * self.effect_high:.2g} %"
-        )
+        shares = (100 * self.effect, 100 * self.effect_low, 100 * self.effect_high)
+        value, low, high = tell_apart(*shares, ".2g")
+        effect, interval = f"{value} % of the error", f"{percent} interval {low} … {high} %"
         if self.detected and self.doubts:
             return (
                 f"losses follow past arms ({p}), but {self.doubts[0].name} seem to act as well: "

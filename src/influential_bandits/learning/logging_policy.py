@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,11 +20,24 @@ from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import kernel
 
-__all__ = ["LoggedRounds", "TasteSigns", "describe_logged", "measure_taste", "read_logged"]
+__all__ = [
+    "LoggedRounds",
+    "TasteSigns",
+    "describe_logged",
+    "measure_taste",
+    "read_logged",
+    "see_taste",
+    "suspect_taste",
+]
 
 # Standard errors between the model's loss of what was logged and the log's own mean, beyond which
 # a model is not calibrated: one in twenty is, by chance.
 CALIBRATED = 2.0
+# Standard errors beyond which each of two signs counts for choices that follow taste, and beyond
+# which the first is enough: by chance, one log in 100 is beyond CLEAR, or beyond TWICE in one of
+# two looks. Taste that is overlooked costs more than taste that is not there. Beyond DOUBT, of the
+# first, it is not ruled out where the second counts.
+SIGN, CLEAR, TWICE, DOUBT = 1.0, 2.33, 2.58, 0.5
 
 
 class LoggedRounds(NamedTuple):
@@ -90,6 +103,28 @@ def measure_taste(log: EventLog, design: Design, population: Floats, own: Floats
     scores = (times * (losses - slope * times)).sum(axis=1)
     error = float(np.sqrt(scores @ scores)) / square
     return TasteSigns(slope, error, logged.gap, logged.error)
+
+
+def see_taste(parts: Sequence[TasteSigns], clear: float = CLEAR) -> bool:
+    """Tell whether choices follow taste, as far as parts of a log can tell it."""
+    early, often = _add_signs(parts)
+    return early > clear or min(early, often) > SIGN
+
+
+def suspect_taste(parts: Sequence[TasteSigns]) -> bool:
+    """Tell whether choices know more than the model, and taste may be what they know."""
+    early, often = _add_signs(parts)
+    return early > DOUBT and often > SIGN
+
+
+def _add_signs(parts: Sequence[TasteSigns]) -> tuple[float, float]:
+    """Return how many standard errors earlier, and more often, instances meet what they like."""
+    if not parts:
+        return 0.0, 0.0
+    slope, slope_error, gap, gap_error = np.array(parts).T
+    early = slope.sum() / max(np.sqrt((slope_error**2).sum()), 1e-300)
+    often = -gap.sum() / max(np.sqrt((gap_error**2).sum()), 1e-300)
+    return float(early), float(often)
 
 
 def describe_logged(design: Design, population: Floats, log: EventLog) -> LoggedRounds:

@@ -25,6 +25,7 @@ from influential_bandits.learning.logging_policy import (
     describe_logged,
     measure_taste,
     read_logged,
+    see_taste,
 )
 from influential_bandits.learning.loss_model import LossModel
 from influential_bandits.learning.model_misfit import EXTRA, Misfit, measure_misfit
@@ -51,17 +52,12 @@ __all__ = [
     "describe_support",
     "fit_halves",
     "follows_taste",
-    "may_follow_taste",
     "read_halves",
     "shrink_forward",
 ]
 
 ENOUGH = 2  # instances for each coefficient of a judge
 WEAKEST_RIDGE = 1.0  # of a judge: a stronger one pulls what it says of influence towards zero
-# Standard errors beyond which each of two signs counts for choices that follow taste, and beyond
-# which the first is enough. Either is rare by chance; taste that is overlooked costs more than
-# taste that is not there. Beyond DOUBT, of the first, it is not ruled out where the second counts.
-SIGN, CLEAR, DOUBT = 1.0, 2.33, 0.5
 DAMAGED = (
     "halves must be estimates of the same model: population, a covariance that is symmetric and "
     "positive semi-definite, what was logged and its forward estimate; fit the model again"
@@ -209,22 +205,7 @@ def follows_taste(logged: LoggedRounds | None, halves: list[Half]) -> bool:
         return False
     if not halves:
         return not logged.calibrated
-    early, often = _taste_signs(halves)
-    return bool(early > CLEAR or min(early, often) > SIGN)
-
-
-def may_follow_taste(halves: list[Half]) -> bool:
-    """Tell whether choices know more than the model, and taste may be what they know."""
-    early, often = _taste_signs(halves) if halves else (0.0, 0.0)
-    return bool(early > DOUBT and often > SIGN)
-
-
-def _taste_signs(halves: list[Half]) -> tuple[float, float]:
-    """Return how many standard errors earlier, and more often, instances meet what they like."""
-    slope, slope_error, gap, gap_error = np.array([half.taste for half in halves]).T
-    early = slope.sum() / max(np.sqrt((slope_error**2).sum()), 1e-300)
-    often = -gap.sum() / max(np.sqrt((gap_error**2).sum()), 1e-300)
-    return float(early), float(often)
+    return see_taste([half.taste for half in halves])
 
 
 def shrink_forward(halves: list[ForwardJudge]) -> tuple[Floats, Floats]:

@@ -12,7 +12,7 @@ from influential_bandits.checks import optional_module, require_horizon, whole_n
 from influential_bandits.errors import InvalidInput, NotApplicable
 from influential_bandits.execution.base import Execution
 from influential_bandits.learning.forward_deviations import GROUPS
-from influential_bandits.learning.logging_policy import LoggedRounds, read_logged
+from influential_bandits.learning.logging_policy import LoggedRounds, read_logged, suspect_taste
 from influential_bandits.learning.models import InfluenceModel
 from influential_bandits.learning.plan_evidence import (
     Comparison,
@@ -22,7 +22,6 @@ from influential_bandits.learning.plan_evidence import (
     Verdict,
     describe_support,
     follows_taste,
-    may_follow_taste,
     read_halves,
     shrink_forward,
 )
@@ -183,7 +182,7 @@ class _Evidence(NamedTuple):
     @property
     def perhaps_tasteful(self) -> bool:
         """Tell whether choices may follow taste, though that is not clear."""
-        return not self.tasteful and may_follow_taste(self.halves)
+        return not self.tasteful and suspect_taste([half.taste for half in self.halves])
 
     @property
     def trusted(self) -> bool:

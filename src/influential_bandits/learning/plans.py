@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from influential_bandits.numerics.arrays import Floats, Ints
+from influential_bandits.numerics.interval_text import tell_apart
 
 __all__ = ["Plan"]
 
@@ -93,9 +94,10 @@ class Plan:
     def __repr__(self) -> str:
         """Say the size and the gain."""
         how = ", cross-fitted" if self.cross_fitted else ""
+        gain, low, high = tell_apart(self.gain, self.low, self.high)
         return (
-            f"Plan({self.horizon:,} rounds of {len(self.arm_names)} arms, gain {self.gain:.3g} "
-            f"({self.low:.3g} … {self.high:.3g}){how})"
+            f"Plan({self.horizon:,} rounds of {len(self.arm_names)} arms, gain {gain} "
+            f"({low} … {high}){how})"
         )
 
     def __str__(self) -> str:
@@ -110,9 +112,10 @@ class Plan:
         lines += self._order_in_words()
         how = "judged across two halves of the log" if self.cross_fitted else "by the model itself"
         what = self.compared_with
+        gain, low, high = tell_apart(self.gain, self.low, self.high, ".4g")
         lines.append(
-            f"Expected gain over {what}, {how}: {self.gain:.4g} loss per round "
-            f"(95 % interval {self.low:.4g} … {self.high:.4g}; "
+            f"Expected gain over {what}, {how}: {gain} loss per round "
+            f"(95 % interval {low} … {high}; "
             f"{what} {self.logged_loss:.4g}, plan {self.loss:.4g})"
         )
         if self.supported:

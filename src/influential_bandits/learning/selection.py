@@ -24,6 +24,7 @@ from influential_bandits.learning.loss_model import LossModel
 from influential_bandits.learning.models import DriftModel, InfluenceModel, StationaryModel
 from influential_bandits.logs.log import EventLog, require_log
 from influential_bandits.numerics.arrays import Floats, Ints
+from influential_bandits.numerics.interval_text import tell_apart
 from influential_bandits.numerics.resampling import bootstrap_interval
 
 __all__ = ["Gain", "Validation", "choose", "ladder", "list_choosable", "validate"]
@@ -46,10 +47,8 @@ class Gain:
 
     def __str__(self) -> str:
         """Say it in one line."""
-        return (
-            f"{self.model} against {self.against}: {self.percent:+.2f} % "
-            f"({self.low:+.2f} … {self.high:+.2f})"
-        )
+        percent, low, high = tell_apart(self.percent, self.low, self.high, "+.2f")
+        return f"{self.model} against {self.against}: {percent} % ({low} … {high})"
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -15,6 +15,7 @@ from report_files import check_pictures, check_report, check_summary
 
 import influential_bandits as ib
 from influential_bandits.cli import main
+from influential_bandits.learning import frequency_caps
 from influential_bandits.studies.logs.diagnosis import describe_model, diagnose_log, fit_log
 
 TIRING = np.diag([0.6, 0.3, 0.0])
@@ -166,6 +167,27 @@ def test_markup_in_names_stays_text(tmp_path):
     page = check_report(tmp_path, found.sections)
     assert "<script>alert(1)" not in page
     assert "<img src=//x" not in page
+
+
+def test_what_stands_against_caps_is_said_in_verdict_report_and_result(
+    strong, monkeypatch, tmp_path
+):
+    """Fatigue is real, and a check that finds taste takes the caps back."""
+    advised = diagnose_log(strong, permutations=99, progress=False)
+    assert advised.caps.caps
+    assert "Show less often" in advised.verdict
+    said = "choices in it follow taste"
+    monkeypatch.setattr(frequency_caps, "describe_taste", lambda *_: said)
+    found = diagnose_log(strong, tmp_path, permutations=99, progress=False)
+    assert found.caps.caps == ()
+    assert found.caps.doubt.startswith(said)
+    assert "Show less often" not in found.verdict
+    assert f"No cap on how often an arm is shown is supported by this log: {said}" in found.verdict
+    page = check_report(tmp_path, found.sections)
+    assert f"supported by this log: {said}" in page
+    summary = (tmp_path / "summary.json").read_text(encoding="utf-8")
+    assert said in summary
+    assert "that these caps should save" not in summary
 
 
 # Too little data
@@ -499,7 +521,8 @@ def test_a_plan_for_a_log_without_influence_is_not_supported(null, tmp_path, com
     assert command("fit", "log.csv")[0] == 0
     status, out, _ = command("plan", "model.json")
     assert status == 0
-    assert "Warning: the model does not support this plan" in out
+    assert "Warning: the log does not support this plan" in out
+    assert "Promised" not in out
 
 
 def test_a_plan_for_one_user(model_file, command):

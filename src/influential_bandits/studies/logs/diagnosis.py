@@ -19,9 +19,11 @@ from influential_bandits.learning.models import InfluenceModel
 from influential_bandits.learning.plan_evidence import describe_support
 from influential_bandits.learning.selection import Validation, choose, list_choosable
 from influential_bandits.logs.log import EventLog
+from influential_bandits.numerics.interval_text import tell_apart
 from influential_bandits.piece_store import make_folder, require_writable
 from influential_bandits.studies.logs.sections import (
     SHORT,
+    explain_end,
     impact_section,
     interaction_section,
     ladder_section,
@@ -146,9 +148,10 @@ def _headline(
         gain = found.gain("self-fatigue", "drift")
         lines = [f"no influence was seen beyond drift and controls (p = {test.p_value:.2g})"]
         share = impact.share.scale(100.0)
+        value, low, high = tell_apart(share.value, share.low, share.high, ".2g")
         lines.append(
-            f"Influence on {impact.outcome} by the fitted model: {share.value:.2g} % "
-            f"({share.low:.2g} … {share.high:.2g}), not beyond chance by the test."
+            f"Influence on {impact.outcome} by the fitted model: {value} % "
+            f"({low} … {high}), not beyond chance by the test."
         )
         if gain.low > 0.0:
             lines.append(
@@ -243,5 +246,8 @@ def describe_model(model: InfluenceModel) -> str:
     lines.append("Strongest entries of the interaction (loss of one after a pull of the other):")
     for i, j in pairs[:8]:
         who = model.arm_names_[i] if i == j else f"{model.arm_names_[i]} – {model.arm_names_[j]}"
-        lines.append(f"  {who:40} {matrix[i, j]:+.4g}  ({low[i, j]:+.4g} … {high[i, j]:+.4g})")
+        entry = (float(matrix[i, j]), float(low[i, j]), float(high[i, j]))
+        value, below, above = tell_apart(*entry, "+.4g")
+        note = explain_end(*entry)
+        lines.append(f"  {who:40} {value}  ({below} … {above}{note and '; ' + note})")
     return "\n".join(lines)

@@ -73,7 +73,9 @@ def impact_section(
             )
         ),
     ]
-    if caps is not None and caps.caps:
+    if caps is not None and caps.doubt:
+        findings.append(Finding("what to do", str(caps)))
+    elif caps is not None and caps.caps:
         findings += [Finding("what to do", str(cap)) for cap in caps.caps]
         gain = caps.gain
         what = "loss per event that these caps should save"
@@ -326,6 +328,7 @@ def interaction_section(
             float(matrix[i, i]),
             low=float(low[i, i]),
             high=float(high[i, i]),
+            reason=explain_end(float(matrix[i, i]), float(low[i, i]), float(high[i, i])),
         )
         for i in order
     ]
@@ -358,6 +361,19 @@ def interaction_section(
         "ordered so that similar ones stand together."
     )
     return Section(name, line, settings, Analysis(findings, figures, [note])), fitted
+
+
+def explain_end(value: float, low: float, high: float) -> str:
+    """Say why an entry of a fitted interaction is an end of its own interval; nothing if it is not.
+
+    Intervals of a positive semi-definite fit are those of the symmetric one, as far as the
+    condition allows: the estimate may be the most that it allows.
+    """
+    if low == high:
+        return "no interval"
+    if value in (low, high):
+        return "held at an end by the condition that the matrix is positive semi-definite"
+    return ""
 
 
 def heat_map(name: str, title: str, arms: tuple[str, ...], matrix: Floats) -> HeatMap:

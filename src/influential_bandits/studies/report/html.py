@@ -9,7 +9,7 @@ from influential_bandits.checks import optional_module
 from influential_bandits.files import write_text
 from influential_bandits.studies.report.content import Section
 from influential_bandits.studies.report.interactive import as_html
-from influential_bandits.studies.report.text import interval, number
+from influential_bandits.studies.report.text import interval, measured, number
 
 TEMPLATE = Path(__file__).with_name("report.html.j2")
 
@@ -21,7 +21,7 @@ def write_report(
     jinja = optional_module("jinja2")
     offline = optional_module("plotly.offline")
     environment = jinja.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {"number": number, "interval": interval}
+    environment.filters |= {"number": number, "measured": measured, "interval": interval}
     parts = [_as_data(section) for section in sections]
     page = environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
         title=title,

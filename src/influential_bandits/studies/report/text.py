@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from influential_bandits.numerics.interval_text import tell_apart
 from influential_bandits.studies.report.content import Finding, Section
 
 
@@ -26,11 +27,27 @@ def grid_text(value: float, digits: int) -> str:
     return f"{value:.{digits}f}".removesuffix("." + "0" * digits)
 
 
+def measured(finding: Finding) -> str:
+    """Return what was measured, with as many digits as tell it from the ends of its interval."""
+    return _words(finding)[0]
+
+
 def interval(finding: Finding) -> str:
     """Return the 95 % interval of a finding, or nothing."""
     if finding.low is None or finding.high is None:
         return ""
-    return f"{number(finding.low)} … {number(finding.high)}"
+    _, low, high = _words(finding)
+    return f"{low} … {high}"
+
+
+def _words(finding: Finding) -> tuple[str, str, str]:
+    """Return a finding and the ends of its interval: short, unless they then read alike."""
+    parts = (finding.ours, finding.low, finding.high)
+    short = (number(finding.ours), number(finding.low), number(finding.high))
+    if short[0] not in short[1:] or any(not isinstance(part, int | float) for part in parts):
+        return short
+    value, low, high = (float(part) for part in parts if isinstance(part, int | float))
+    return tell_apart(value, low, high, ".4g" if abs(value) < 10**6 else ".3e")
 
 
 def format_table(header: Sequence[str], rows: Iterable[Sequence[str]], words: int = 1) -> str:
@@ -47,7 +64,7 @@ def format_findings(sections: list[Section]) -> str:
     """Return all findings as a table in Markdown."""
     header = ("study", "claim", "paper", "ours", "95 % interval", "verdict")
     rows = [
-        (section.name, f.claim, number(f.paper), number(f.ours), interval(f), f.verdict)
+        (section.name, f.claim, number(f.paper), measured(f), interval(f), f.verdict)
         for section in sections
         for f in section.analysis.findings
     ]
