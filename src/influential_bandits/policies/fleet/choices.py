@@ -37,7 +37,7 @@ from influential_bandits.policies.model_lcb.posterior import place, unknowns
 
 LEAST_PRECISION, MOST_PRECISION = 4.0**-6, 4.0**20  # of the prior, in units of 1/σ²
 FADING = 6.0  # nats by which a fading memory must beat lasting memory
-KEPT_OF_AUDITS = 0.8  # of the evidence about the spread, when the next user is audited
+KEPT_OF_AUDITS = 0.9  # of the evidence about the spread, when the next user is audited
 SETTLE = 1 << 14  # losses after which the memory is not chosen again
 GONE = 8.0  # a user who has not come for so many of its usual pauses has left
 AHEAD = 10.0  # where nothing is known of stays, plan for so many times the rounds played

@@ -29,7 +29,7 @@ ARM, COMMON, SPREAD, NOISE_VARIANCE, ORIGIN = range(5)
 
 ARM_TRIALS = tuple(4.0**k for k in range(-5, 4))
 COMMON_TRIALS = (0.0, 0.5, 4.0)  # times the variance of an arm
-SPREAD_TRIALS = (0.0, *(16.0**k for k in range(-3, 1)))
+SPREAD_TRIALS = (0.0, 4.0**-6, 4.0**-4, 4.0**-2, 4.0**-1)
 EFFECT_TRIALS = len(ARM_TRIALS) * len(COMMON_TRIALS)
 AUDIT = len(SPREAD_TRIALS)
 
