@@ -98,7 +98,7 @@ def is_real(value: object) -> bool:
 
 
 def abbreviate(value: object) -> str:
-    """Return a value as a message shows it: shortened, and without fail.
+    """Return a value as a message shows it: shortened, in one line, and without fail.
 
     Examples
     --------
@@ -108,7 +108,7 @@ def abbreviate(value: object) -> str:
     if isinstance(value, int) and value.bit_length() > 1024:
         return f"a whole number of {value.bit_length()} bits"
     try:
-        text = repr(value)
+        text = " ".join(repr(value).split())  # arrays of two axes have several lines
     except (ValueError, RecursionError):  # as of whole numbers of more than 4,300 digits in a list
         return f"an unprintable {type(value).__name__}"
     return text if len(text) <= 80 else f"{text[:79]}…"

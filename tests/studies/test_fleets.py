@@ -36,6 +36,9 @@ from influential_bandits.studies.fleets.populations import (
 )
 from influential_bandits.studies.fleets.standings import choose_windows, measure_fleets
 
+# Several policies are compiled, and play many users.
+pytestmark = pytest.mark.long
+
 SHARED = np.array([[0.3, 0.1, 0.0], [0.1, 0.2, -0.05], [0.0, -0.05, 0.4]])
 MEAN = np.array([0.5, -0.2, 0.1])
 UNIT = ib.GaussianNoise(1.0)
