@@ -108,9 +108,11 @@ def abbreviate(value: object) -> str:
     if isinstance(value, int) and value.bit_length() > 1024:
         return f"a whole number of {value.bit_length()} bits"
     try:
-        text = " ".join(repr(value).split())  # arrays of two axes have several lines
+        text = repr(value)
     except (ValueError, RecursionError):  # as of whole numbers of more than 4,300 digits in a list
         return f"an unprintable {type(value).__name__}"
+    if "\n" in text:  # as of arrays of two axes
+        text = " ".join(text.split())
     return text if len(text) <= 80 else f"{text[:79]}…"
 
 
