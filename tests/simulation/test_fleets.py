@@ -95,18 +95,22 @@ def test_after_some_hundred_users_it_is_close_to_knowing_the_interaction(top, st
 
 @pytest.mark.long
 def test_it_finds_out_whether_users_share_the_interaction_and_how_long_it_lasts():
-    """Four populations of each kind; in every one of them the evidence is overwhelming."""
+    """Four populations of each kind; the evidence is overwhelming in all of them.
+
+    Candidates for the spread are 0, 1/64, 1/16 and more of σ = 1: alike users are below 0.03, unlike
+    ones above.
+    """
     for seed in range(4):
         matrix = draw_matrix(4, seed, 0.5)
         alike = ib.Population(matrix, np.zeros(4), 0.5, stay=40)
         found = ib.simulate_fleet(alike, n_users=150, seed=seed).found
-        assert found.interaction_spread < 0.05
+        assert found.interaction_spread < 0.03
         assert found.memory == 1.0
         np.testing.assert_allclose(
             found.interaction, matrix, atol=5 * found.interaction_errors.max()
         )
         unlike = ib.Population(matrix, np.zeros(4), 0.5, unlike=True, stay=40)
         found = ib.simulate_fleet(unlike, n_users=150, seed=seed).found
-        assert found.interaction_spread > 0.1
+        assert found.interaction_spread > 0.03
         fading = ib.Population(2 * matrix, np.zeros(4), 0.5, stay=40, memory=0.7)
         assert ib.simulate_fleet(fading, n_users=150, seed=seed).found.memory < 0.95
