@@ -97,8 +97,8 @@ def test_after_some_hundred_users_it_is_close_to_knowing_the_interaction(top, st
 def test_it_finds_out_whether_users_share_the_interaction_and_how_long_it_lasts():
     """Four populations of each kind; the evidence is overwhelming in all of them.
 
-    Candidates for the spread are 0, 1/64, 1/16 and more of σ = 1: alike users are below 0.03, unlike
-    ones above.
+    Candidates for the spread are 0, 1/64, 1/16 and more of σ = 1: alike users are below 0.03,
+    unlike ones above.
     """
     for seed in range(4):
         matrix = draw_matrix(4, seed, 0.5)
