@@ -341,7 +341,12 @@ class Population(Frozen):
             raise InvalidInstance(
                 f"the population file has an entry that means nothing: {abbreviate(unknown[0])}"
             )
-        return cls(**entries, definite=False)
+        made = cls(**entries, definite=False)
+        for name in ("interaction", "covariance"):
+            given = np.array(entries[name], np.float64)
+            if given.ndim == 2 and not np.array_equal(given, given.T):  # not even by rounding
+                raise InvalidInstance(f"the {name} of the population file is not symmetric")
+        return made
 
     def save(self, path: str | Path) -> None:
         """Write the population to a JSON file."""
