@@ -23,8 +23,10 @@ __all__ = [
     "POPULATION",
     "RESAMPLING",
     "SCENARIO",
+    "SERVICE",
     "VISITS",
     "Stream",
+    "draw_uniform",
     "normal",
     "stream_at",
     "stream_keys",
@@ -37,6 +39,7 @@ INSTANCE = 3
 RESAMPLING = 4
 SCENARIO = 5
 POPULATION = 6  # users, each with a stream of its own: taste, interaction, stay
+SERVICE = 8  # of live decisions: who is in which group, and when to explore
 VISITS = 7  # of a fleet: whose round it is, who pauses, and when losses are told
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -125,3 +128,16 @@ def normal(stream: Stream, draw: int) -> float:
     True
     """
     return normal_quantile(centred(stream, draw))
+
+
+@kernel
+def draw_uniform(seed: Key, instance: Key, purpose: int, t: int, draw: int) -> float:
+    """Return one draw of a round, for callers that are not compiled.
+
+    Examples
+    --------
+    >>> 0 < draw_uniform(np.uint64(1), np.uint64(2), SERVICE, 3, 0) < 1
+    True
+    """
+    first, second = stream_keys(seed, instance, purpose)
+    return uniform(stream_at(first, second, t), draw)

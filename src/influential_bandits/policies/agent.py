@@ -7,6 +7,7 @@ import hashlib
 import json
 import math
 from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,6 +33,7 @@ from influential_bandits.errors import (
 from influential_bandits.files import read_json, write_json
 from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.membership import Membership
+from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.streams import POLICY, stream_keys
 from influential_bandits.policies.agent_kernels import (
     init_state,
@@ -150,7 +152,7 @@ class Agent:
 
     def _lay_out(self) -> None:
         """Find the compiled code and the places of the state for the policy and its arms."""
-        self._layout = Layout(self.policy, self.n_arms, *self._known, checked=self._checked)
+        self._layout = _find_layout(self.policy, self.n_arms, self._known, self._checked)
         keys = stream_keys(np.uint64(self.seed), np.uint64(self.instance_number), POLICY)
         self._keys = np.uint64(keys[0]), np.uint64(keys[1])
 
@@ -195,6 +197,24 @@ class Agent:
         views = self._layout.views(self._arrays)
         return {name: view.copy() for name, view in views.items()}
 
+    def expected_losses(self) -> Floats | None:
+        """Return the policy's estimate of each arm's loss now, (arms,); None if it keeps none.
+
+        Policies that estimate them keep a field ``mean``.
+
+        Examples
+        --------
+        >>> import influential_bandits as ib
+        >>> agent = Agent(ib.LCB(), arms=2)
+        >>> agent.observe(agent.pull(), loss=0.5)
+        >>> agent.expected_losses()
+        array([0.5, 0. ])
+        """
+        buffer, where, lengths = self._layout.slices.get("mean", ("", slice(0), ()))
+        if buffer != "float64" or lengths != (self.n_arms,):
+            return None
+        return self._arrays.floats[where].copy()
+
     def select(self, eligible: npt.ArrayLike | None = None) -> int:
         """Return the arm for the next round without pulling it.
 
@@ -217,11 +237,21 @@ class Agent:
         mask = self._eligible(eligible)
         if mask is not None and not mask[chosen]:
             raise InvalidInput(f"arm {arm!r} is retired or not eligible")
+        return self._pull(int(chosen))
+
+    def show(self, arm: int | str) -> Ticket:
+        """Note that an arm was shown without asking, be it retired; return the ticket for its loss.
+
+        The world has moved all the same. Cancel the ticket if there is no loss to come.
+        """
+        return self._pull(self._number(arm))
+
+    def _pull(self, chosen: int) -> Ticket:
         t = whole_number("the round", self.round + 1, 1, LARGEST_HORIZON)
         memo = np.zeros(self._layout.memo_size)
         self._call("pulled", note_pull, t, chosen, memo)
         self.round = t
-        ticket = Ticket(self.round, int(chosen), self._name(chosen), tuple(memo.tolist()))
+        ticket = Ticket(self.round, chosen, self._name(chosen), tuple(memo.tolist()))
         self.pending[ticket.round] = ticket
         return ticket
 
@@ -316,7 +346,7 @@ class Agent:
             names = require_names("arms", [*self.arm_names, new])
         before, old = self._layout, _as_one_run(self._arrays)
         n_arms = whole_number("arms", self.n_arms + 1, 1, LARGEST_ARMS + 1)
-        self._layout = Layout(self.policy, n_arms, checked=self._checked)
+        self._layout = _find_layout(self.policy, n_arms, (), self._checked)
         self.n_arms = n_arms
         self._name_arms(names)
         self._arrays = self._layout.arrays(*map(np.zeros_like, self._layout.fresh.values()))
@@ -539,6 +569,23 @@ class Agent:
         except Exception as error:
             moment = f" in {hook}, round {arguments[0] if hook in TIMED else self.round}"
             raise explain(self.policy, self._layout, error, moment) from error
+
+
+def _find_layout(
+    policy: Policy, n_arms: int, known: tuple[Any, ...], checked: bool
+) -> Layout:
+    """Return a layout; agents of the same policy and number of arms share one."""
+    if known:
+        return Layout(policy, n_arms, *known, checked=checked)
+    try:
+        return _shared_layout(type(policy), policy, n_arms, checked)
+    except TypeError:  # a policy whose settings cannot be hashed
+        return Layout(policy, n_arms, checked=checked)
+
+
+@lru_cache(maxsize=16)
+def _shared_layout(_: type[Policy], policy: Policy, n_arms: int, checked: bool) -> Layout:
+    return Layout(policy, n_arms, checked=checked)
 
 
 def _as_one_run(arrays: StateArrays) -> Buffers:

@@ -35,6 +35,9 @@ from influential_bandits.policies.fleet.states import (
     OBSERVED,
     ORIGIN,
     SETTLED,
+    Apart,
+    Own,
+    Shared,
     make_apart,
     make_own,
 )
@@ -144,6 +147,10 @@ class Fleet:
         """The users known, in the order in which they came."""
         return tuple(self._rows)
 
+    def __contains__(self, user: object) -> bool:
+        """Tell whether a user is known."""
+        return user in self._rows
+
     def estimate(self) -> SharedEstimate:
         """Return what is known of the population: μ, A with its errors, and how users differ."""
         return summarise(self._rules, self._shared)
@@ -155,10 +162,23 @@ class Fleet:
             raise InvalidInput(
                 f"there is no user {abbreviate(user)}; the first pull makes one known"
             )
+        # A look changes nothing, not even how far the user's sums have followed the population's.
+        slot = self._own.slot[row]
+        parts = [(array, row) for array in (self._own.sums, self._own.epoch)]
+        parts += [(array, slot) for array in (self._apart.theta, self._apart.centre) if slot >= 0]
+        before = [array[place].copy() for array, place in parts]
         explain(self._rules, self._shared, self._own, self._apart, row, self._room)
+        for (array, place), values in zip(parts, before, strict=True):
+            array[place] = values
         mean = self._room.mean + self._shared.scales[ORIGIN]
         sigma = math.sqrt(self._shared.scales[NOISE_VARIANCE])
         return mean, sigma * np.sqrt(np.maximum(self._room.variance, 0.0))
+
+    def select(self, user: str, eligible: npt.ArrayLike | None = None) -> int:
+        """Return the arm for a user's next round without pulling it."""
+        row = self._row(_label(user))
+        state = (self._rules, self._shared, self._own, self._apart, row)
+        return int(decide(*state, self._eligible(eligible), self._room))
 
     def pull(
         self, user: str, arm: int | str | None = None, eligible: npt.ArrayLike | None = None
@@ -356,6 +376,36 @@ class Fleet:
             columns = (about["history"][name] for name in ("round", "arm", "loss"))
             for t, arm, loss in zip(*columns, strict=True):
                 self._history.add(int(t), arm, loss)
+
+    def parts(self) -> tuple[Shared, Own, Apart, dict[str, Any]]:
+        """Return the arrays themselves, and what else a snapshot needs (``snapshot.py``)."""
+        about = {
+            "memories": self._rules.memories.tolist(),
+            "settled": getattr(self, "_settled", 0),
+            "pulls": self.pulls,
+        }
+        return self._shared, self._own, self._apart, about
+
+    def take_parts(self, about: dict[str, Any], arrays: list[Any], users: int) -> None:
+        """Take over what all users share, and make room for the users of a snapshot."""
+        if len(about["memories"]) < self._rules.memories.size:
+            self._shared.numbers[[MEMORY, SETTLED]] = about["settled"], 1
+            self._settle()
+        cut = len(Shared._fields)
+        if len(arrays) != cut + len(Apart._fields):
+            raise InvalidInput("the snapshot of a fleet is of another version")
+        own = make_own(max(users, 1), self._rules.memories.size, self.n_arms, self._rules.exact)
+        data = FleetData(about, Shared(*arrays[:cut]), own, Apart(*arrays[cut:]))
+        self._shared, self._own, self._apart = data.check_like(self._shared, self._own, self._apart)
+        self.pulls = about["pulls"]
+
+    def name_rows(self, rows: dict[str, int]) -> None:
+        """Say whose rows those of a snapshot are."""
+        self._rows = rows
+
+    def row(self, user: str) -> int:
+        """Return where a user's numbers lie."""
+        return self._rows[user]
 
     def _row(self, label: str) -> int:
         """Return the row of a user, a new one if need be."""

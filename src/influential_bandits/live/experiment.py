@@ -1,0 +1,428 @@
+"""An experiment: from requests to events, and from events to states; the same for all stores.
+
+Nothing here looks at a clock, a disk or a random number that is not a function of the events. So
+applying the events of a store again gives the same decisions, to the bit.
+"""
+
+from __future__ import annotations
+
+import dis
+import inspect
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from typing import Any, Protocol
+
+import msgspec
+import numpy as np
+
+from influential_bandits.errors import InvalidInput
+from influential_bandits.live.events import (
+    ARM_ADDED,
+    ARM_RETIRED,
+    CHANGED,
+    CREATED,
+    DECIDED,
+    ERASED,
+    EXPIRED,
+    EXPOSED,
+    MODEL_ACTIVATED,
+    MODEL_STAGED,
+    OBSERVED,
+    OF_EXPERIMENT,
+    SHOWN,
+    Event,
+    encode,
+)
+from influential_bandits.live.settings import Settings, make_policy
+from influential_bandits.live.states import (
+    AgentState,
+    Arms,
+    FleetState,
+    InstanceState,
+    state_fingerprint,
+)
+from influential_bandits.numerics.streams import SERVICE, draw_uniform
+from influential_bandits.policies.fleet.policy import FleetLCB
+from influential_bandits.policies.uniform import Uniform
+
+__all__ = ["Choice", "Difference", "Experiment", "Member"]
+
+GROUP, EXPLORE, EXPLORED_ARM = range(3)  # draws of a stream
+
+
+@dataclass
+class Member:
+    """An instance that is held in memory."""
+
+    number: int  # 1, 2, … of the experiment
+    label: str
+    group: str  # "policy" or "control"
+    applied: int = 0  # number of the latest event that its state knows
+    model: int = 0  # that its state was computed with
+    state: InstanceState | None = None
+    since_snapshot: int = 0  # events
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was decided, and why."""
+
+    arm: int
+    probability: float | None
+    expected_loss: float | None
+    proposed: int | None = None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A decision that comes out otherwise when its events are applied again."""
+
+    event: Event
+    expected: Choice
+
+    def __str__(self) -> str:
+        """Say which, in one line."""
+        return (
+            f"event {self.event.number} (decision {self.event.decision}): arm {self.event.arm} was "
+            f"served, and {self.expected.arm} comes out"
+        )
+
+
+class Source(Protocol):
+    """Where what is not in memory comes from."""
+
+    def events(self, instance: int, after: int, until: int) -> Iterable[Event]:
+        """Return the events of an instance."""
+
+    def snapshot(self, instance: int, fingerprint: str) -> tuple[bytes, int] | None:
+        """Return the latest state of an instance that was kept, and the number of its event."""
+
+
+class NoSource:
+    """Where there is nothing yet."""
+
+    def events(self, instance: int, after: int, until: int) -> Iterable[Event]:  # noqa: ARG002
+        """Return no events."""
+        return ()
+
+    def snapshot(self, instance: int, fingerprint: str) -> tuple[bytes, int] | None:  # noqa: ARG002
+        """Return no state."""
+        return None
+
+
+@dataclass
+class Experiment:
+    """What is known of an experiment: settings, arms, models, and instances in use."""
+
+    number: int
+    name: str
+    source: Source
+    settings: Settings = field(default_factory=lambda: Settings(arms=("",)))
+    arms: Arms = Arms(())
+    arms_since: list[tuple[int, Arms]] = field(default_factory=list)  # from which event on
+    applied: int = 0  # number of the latest event that is known here
+    models: dict[int, dict[str, Any]] = field(default_factory=dict)
+    model: int = 0  # the one that is active; 0: the policy of the settings
+    members: dict[int, Member] = field(default_factory=dict)
+    by_label: OrderedDict[str, Member] = field(default_factory=OrderedDict)  # last used, last
+    shared: FleetState | None = None
+    touched: dict[int, Member] = field(default_factory=dict)  # since they were last looked at
+    noted: int = 0  # events since then
+
+    # Settings, arms and models.
+
+    def apply_to_experiment(self, event: Event) -> None:
+        """Follow an event that concerns all instances."""
+        data = event.read()
+        if event.kind in (CREATED, CHANGED):
+            self.settings = msgspec.convert(data, Settings)
+            if event.kind == CREATED:
+                self.arms = Arms(self.settings.arms)
+        elif event.kind == ARM_ADDED:
+            self.arms = Arms((*self.arms.names, data["name"]), self.arms.retired)
+        elif event.kind == ARM_RETIRED and event.arm is not None:
+            self.arms = Arms(self.arms.names, self.arms.retired | {event.arm})
+        elif event.kind == MODEL_STAGED:
+            self.models[data["version"]] = data["policy"]
+        elif event.kind == MODEL_ACTIVATED:
+            self.model = data["version"]
+            self.__dict__.pop("policy", None)
+            self.shared = None
+        if not self.arms_since or self.arms_since[-1][1] != self.arms:
+            self.arms_since.append((event.number, self.arms))
+        if self.settings.state == "shared":
+            if self.shared is None:
+                self.shared = FleetState(self.policy, self.arms)
+            self.shared.follow(self.arms)
+        self.applied = event.number
+
+    def arms_at(self, number: int) -> Arms:
+        """Return the arms as they were at an event."""
+        place = bisect_right(self.arms_since, number, key=lambda entry: entry[0])
+        return self.arms_since[max(place - 1, 0)][1]
+
+    @cached_property
+    def policy(self) -> Any:
+        """The policy that is served: of the active model, or of the settings."""
+        given = self.models[self.model] if self.model else self.settings.policy
+        return make_policy(given, shared=self.settings.state == "shared")
+
+    @cached_property
+    def control(self) -> Any:
+        """The policy of the control group."""
+        return make_policy(self.settings.control)
+
+    def fingerprint(self, group: str) -> str:
+        """Return what snapshots of a group's states must have."""
+        if group == "control":
+            return state_fingerprint(self.control, self.settings.seed)
+        return f"{state_fingerprint(self.policy, self.settings.seed)}-{self.model}"
+
+    def arm_numbers(self, names: Sequence[str]) -> list[int]:
+        """Return the numbers of arms, or say which there are."""
+        places = {name: arm for arm, name in enumerate(self.arms.names)}
+        for name in names:
+            if name not in places:
+                there = ", ".join(self.arms.names[:8])
+                raise InvalidInput(f"there is no arm {name!r:.60}; there are {there:.200}")
+        return [places[name] for name in names]
+
+    def require_eligible(self, names: Sequence[str] | None) -> list[int] | None:
+        """Return the numbers of the arms on offer, of which at least one must be in use."""
+        if names is None:
+            return None
+        arms = sorted(set(self.arm_numbers(names)))
+        if not set(arms) - self.arms.retired:
+            raise InvalidInput("eligible must name at least one arm that is in use")
+        return arms
+
+    # Instances.
+
+    def admit(self, number: int, label: str, group: str, *, new: bool = False) -> Member:
+        """Hold an instance in memory."""
+        member = Member(number, label, group)
+        if new and not self._is_of_fleet(member):
+            self._start(member)
+        self.members[number] = self.by_label[label] = member
+        return member
+
+    def dismiss(self, member: Member) -> None:
+        """Hold an instance in memory no more."""
+        self.members.pop(member.number, None)
+        self.by_label.pop(member.label, None)
+
+    def pack(self, member: Member) -> bytes | None:
+        """Return a snapshot of an instance; None if it has no state of its own in memory."""
+        return member.state.pack() if isinstance(member.state, AgentState) else None
+
+    def _is_of_fleet(self, member: Member) -> bool:
+        return self.settings.state == "shared" and member.group == "policy"
+
+    def draw_group(self, instance: int) -> str:
+        """Return the group of a new instance: a function of the seed and its number."""
+        return "control" if self._draw(instance, 0, GROUP) < self.settings.control_share else "policy"
+
+    def _draw(self, instance: int, t: int, draw: int) -> float:
+        seed = np.uint64(self.settings.seed)
+        return float(draw_uniform(seed, np.uint64(instance), SERVICE, t, draw))
+
+    def state_of(self, member: Member) -> InstanceState:
+        """Return the state of an instance, as of all events known here."""
+        if self._is_of_fleet(member):
+            assert self.shared is not None
+            if self.model and not self.shared.knows(member.number):
+                self._remember(member)
+            return self.shared.of(member.number)
+        if member.state is None or (member.model != self.model and member.group == "policy"):
+            self._rebuild(member)
+        assert member.state is not None
+        member.state.follow(self.arms)
+        return member.state
+
+    def _rebuild(self, member: Member) -> None:
+        """Compute a state from the latest snapshot that fits and the instance's events since."""
+        policy = self.control if member.group == "control" else self.policy
+        place = self.settings.seed, member.number
+        kept = self.source.snapshot(member.number, self.fingerprint(member.group))
+        state = None
+        if kept is not None:
+            state = AgentState.unpack(kept[0], policy, self.arms.names, *place)
+        after = 0 if kept is None or state is None else kept[1]
+        for event in self.source.events(member.number, after, self.applied):
+            if state is None:
+                state = AgentState.start(policy, self.arms_at(event.number), *place)
+            state.follow(self.arms_at(event.number))
+            self._move(member, state, event)
+        if state is None:
+            self._start(member)
+        else:
+            member.state, member.model, member.applied = state, self.model, self.applied
+
+    def _start(self, member: Member) -> None:
+        """Give an instance of which there are no events its first state."""
+        policy = self.control if member.group == "control" else self.policy
+        member.state = AgentState.start(policy, self.arms, self.settings.seed, member.number)
+        member.model, member.applied = self.model, self.applied
+
+    def _remember(self, member: Member) -> None:
+        """Tell a fleet that started with a model what an instance met before; it teaches nobody."""
+        pulls: dict[int, tuple[int, float | None]] = {}  # by number of the event
+        tickets: dict[int, int] = {}
+        for event in self.source.events(member.number, 0, self.applied):
+            if event.kind in (DECIDED, SHOWN) and event.ticket is not None:
+                pulls[event.number] = _arm(event), None
+                tickets[event.ticket] = event.number
+            elif event.kind == EXPOSED:
+                pulls[event.number] = _arm(event), None
+            elif event.kind in (OBSERVED, EXPIRED) and event.ticket in tickets:
+                number = tickets[event.ticket]
+                pulls[number] = pulls[number][0], event.loss
+        assert self.shared is not None
+        if pulls:
+            arms, losses = zip(*pulls.values(), strict=True)
+            self.shared.remember(member.number, arms, losses)
+
+    def _move(self, member: Member, state: InstanceState, event: Event) -> None:
+        """Let an event move the state of its instance."""
+        if event.kind == SHOWN or (event.kind == DECIDED and event.ticket is not None):
+            state.pull(_arm(event))
+        elif event.kind == EXPOSED:
+            state.give_up(state.pull(_arm(event)))
+        elif event.kind in (OBSERVED, EXPIRED) and event.ticket is not None:
+            if self._is_of_this_model(member, event):
+                if event.loss is None:
+                    state.give_up(event.ticket)
+                else:
+                    state.observe(event.ticket, event.loss)
+        member.applied = event.number
+        member.since_snapshot += 1
+
+    def _is_of_this_model(self, member: Member, event: Event) -> bool:
+        """Tell whether a loss belongs to a pull that the present state has seen.
+
+        A fleet starts afresh with another model, which knows what came before. An instance of its
+        own is computed anew from all its events.
+        """
+        return not self._is_of_fleet(member) or bool(event.read().get("model", 0) == self.model)
+
+    # Decisions.
+
+    def decide(self, member: Member, eligible: list[int] | None, baseline: int | None) -> Choice:
+        """Choose an arm for an instance; nothing is moved but what a choice moves by itself."""
+        state = self.state_of(member)
+        allowed = self.arms.mask(eligible)
+        if not allowed.any():
+            raise InvalidInput("no arm that is in use is eligible")
+        best = state.choose(allowed)
+        arm, probability = best, 1.0
+        explore, several = self.settings.explore, int(allowed.sum())
+        if explore > 0.0:
+            t = self.applied + 1  # the number of the event to come
+            if self._draw(member.number, t, EXPLORE) < explore:
+                place = int(self._draw(member.number, t, EXPLORED_ARM) * several)
+                arm = int(np.flatnonzero(allowed)[place])
+            probability = explore / several + (1.0 - explore) * (arm == best)
+        policy = self.control if member.group == "control" else self.policy
+        exact = _choice_probability(policy, several)
+        if exact is None:
+            told = None
+        elif exact == 1.0:
+            told = probability
+        else:  # of a policy that draws all eligible arms alike, exploration changes nothing
+            told = exact
+        estimates = state.expected_losses()
+        if baseline is not None:
+            expected = None if estimates is None else estimates[0][baseline]
+            return Choice(baseline, None, expected, proposed=arm)
+        return Choice(arm, told, None if estimates is None else estimates[0][arm])
+
+    def explain(self, member: Member) -> dict[str, Any]:
+        """Return what each arm is expected to cost an instance now; moves nothing."""
+        estimates = self.state_of(member).expected_losses()
+        if estimates is None:
+            return {"expected_losses": None, "deviations": None}
+        names, (means, deviations) = self.arms.names, estimates
+        return {
+            "expected_losses": dict(zip(names, means, strict=True)),
+            "deviations": dict(zip(names, deviations, strict=True)) if deviations else None,
+        }
+
+    def note(self, member: Member, event: Event, *, shown: bool = False) -> Event:
+        """Let an event that has just been made move its instance; return it with its ticket."""
+        state = self.state_of(member)
+        if shown:
+            event = event._replace(ticket=state.pull(_arm(event)))
+            member.applied = event.number
+            member.since_snapshot += 1
+        else:
+            self._move(member, state, event)
+        self.applied = event.number
+        self.touched[member.number] = member
+        self.noted += 1
+        return event
+
+    def apply(self, member: Member | None, event: Event) -> Difference | None:
+        """Follow an event of the store; return a difference if its decision comes out otherwise."""
+        if event.kind in OF_EXPERIMENT:
+            self.apply_to_experiment(event)
+            return None
+        found = None
+        if event.kind == ERASED:
+            erased = self.members.get(event.read()["instance"])
+            if erased is not None:
+                self.dismiss(erased)
+        elif member is not None:
+            if event.kind == DECIDED:
+                data = event.read()
+                choice = self.decide(member, data.get("eligible"), data.get("baseline"))
+                recorded = Choice(
+                    _arm(event), data.get("p"), data.get("expected"), data.get("proposed")
+                )
+                found = None if choice == recorded else Difference(event, choice)
+            state = self.state_of(member)
+            self._move(member, state, event)
+        self.applied = event.number
+        return found
+
+
+def describe_choice(
+    choice: Choice, eligible: list[int] | None, later: bool, model: int
+) -> str | None:
+    """Return what an event of a decision keeps, so that it can be made again."""
+    data: dict[str, Any] = {"p": choice.probability, "expected": choice.expected_loss}
+    if eligible is not None:
+        data["eligible"] = eligible
+    if later:
+        data["later"] = True
+    if choice.proposed is not None:
+        data["baseline"], data["proposed"] = choice.arm, choice.proposed
+    if model:
+        data["model"] = model
+    return encode(data).decode()
+
+
+def _choice_probability(policy: Any, several: int) -> float | None:
+    """Return the probability of a policy's choice: 1 if it draws no random numbers."""
+    if isinstance(policy, Uniform):
+        return 1.0 / several
+    if isinstance(policy, FleetLCB):
+        return 1.0
+    return None if _draws_at_random(type(policy)) else 1.0
+
+
+@cache
+def _draws_at_random(code: type) -> bool:
+    """Tell whether a policy's choice looks at random numbers, as far as its code shows."""
+    select = code.select  # type: ignore[attr-defined]
+    stream = list(inspect.signature(select).parameters)[4]
+    instructions = dis.get_instructions(getattr(select, "py_func", select))
+    used = [i.argval for i in instructions if "FAST" in i.opname]
+    return any(stream == value or (isinstance(value, tuple) and stream in value) for value in used)
+
+
+def _arm(event: Event) -> int:
+    assert event.arm is not None
+    return event.arm

@@ -1,0 +1,80 @@
+"""An audit: apply the events of a store again, and compare every decision with the one served."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from influential_bandits.live.experiment import Difference, Experiment
+from influential_bandits.live.events import DECIDED, Event
+from influential_bandits.live.store.sql import Connection, ExperimentRow
+
+__all__ = ["Audit", "replay_experiment"]
+
+INSTANCES_AT_A_TIME = 2000  # with a state of their own
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What came out when an experiment was played again."""
+
+    experiment: str
+    events: int
+    decisions: int
+    differences: int
+    first: Difference | None  # the first one
+
+    def __str__(self) -> str:
+        """Say it in a line."""
+        told = f"{self.experiment}: {self.decisions:,} decisions of {self.events:,} events"
+        if self.first is None:
+            return f"{told}, all as served"
+        return f"{told}, {self.differences:,} differ; the first is {self.first}"
+
+
+def replay_experiment(store: Connection, row: ExperimentRow) -> Audit:
+    """Compute every decision of an experiment again from its events."""
+    first_event = next(iter(store.events_of_experiment(row.id)), None)
+    shared = first_event is not None and first_event.read().get("state") == "shared"
+    events = decisions = differences = 0
+    found: Difference | None = None
+    step = max(row.instances, 1) if shared else INSTANCES_AT_A_TIME
+    for start in range(0, max(row.instances, 1), step):
+        experiment = Experiment(row.id, row.name, StoredEvents(store, row.id))
+        numbers = range(start + 1, min(start + step, row.instances) + 1)
+        for instance in store.instances_by_number(row.id, numbers):
+            experiment.admit(instance.number, instance.label, instance.group)
+        for event in _read_events(store, row.id, start, start + step):
+            if event.instance or start == 0:
+                events += 1
+            decisions += event.kind == DECIDED
+            difference = experiment.apply(experiment.members.get(event.instance), event)
+            if difference is not None:
+                differences += 1
+                if found is None or event.number < found.event.number:
+                    found = difference
+    return Audit(row.name, events, decisions, differences, found)
+
+
+def _read_events(store: Connection, experiment: int, above: int, most: int) -> Iterator[Event]:
+    """Yield the events of the experiment itself, and of some of its instances, in order."""
+    sql = (
+        "SELECT * FROM events WHERE experiment = ? AND (instance = 0 OR (instance > ? AND "
+        "instance <= ?)) ORDER BY number"
+    )
+    return (Event(*values) for values in store.stream(sql, (experiment, above, most)))
+
+
+class StoredEvents:
+    """The events of an experiment, without its snapshots: an audit computes everything itself."""
+
+    def __init__(self, store: Connection, experiment: int) -> None:
+        self._store, self._experiment = store, experiment
+
+    def events(self, instance: int, after: int, until: int) -> list[Event]:
+        """Return the events of an instance."""
+        return self._store.events_of_instance(self._experiment, instance, after, until)
+
+    def snapshot(self, instance: int, fingerprint: str) -> tuple[bytes, int] | None:  # noqa: ARG002
+        """Return no state."""
+        return None

@@ -1,0 +1,134 @@
+"""What can be asked of the service, and how a request is refused."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Literal
+
+import msgspec
+
+from influential_bandits.errors import InfluentialBanditsError, InvalidInput
+from influential_bandits.live.events import encode
+from influential_bandits.live.settings import Settings, require_loss
+
+__all__ = [
+    "AddArm",
+    "Cancel",
+    "ChangeSettings",
+    "CreateExperiment",
+    "Decide",
+    "Expose",
+    "Feedback",
+    "Refused",
+    "Show",
+    "StageModel",
+]
+
+
+class Refused(InfluentialBanditsError):
+    """A request that cannot be met: the HTTP status, a word for programs, a sentence for people."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status, self.code = status, code
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of all requests."""
+
+
+class Decide(Request):
+    """Choose an arm for an instance.
+
+    With ``activate`` "later" the pull counts when it is shown, not before. A repeat with the same
+    ``decision_id`` returns the same answer. ``baseline`` is what the caller would serve by itself:
+    in shadow mode it is served.
+    """
+
+    instance: str
+    decision_id: str | None = None
+    eligible: list[str] | None = None
+    activate: Literal["now", "later"] = "now"
+    baseline: str | None = None
+
+    def digest(self) -> str:
+        """Return what tells this question from another one."""
+        asked = [self.instance, self.eligible, self.activate, self.baseline]
+        return hashlib.sha256(encode(asked)).hexdigest()[:16]
+
+
+class Show(Request):
+    """The arm of a decision that was to be activated later has been shown."""
+
+
+class Cancel(Request):
+    """The arm of a decision that was to be activated later will not be shown."""
+
+
+class Feedback(Request):
+    """The outcome of a decision: a loss, a reward (loss = −reward) or a rating."""
+
+    loss: float | None = None
+    reward: float | None = None
+    rating: float | None = None
+    at: float | None = None  # when it happened, seconds since 1970; for the record
+
+    def read_loss(self, settings: Settings) -> float:
+        """Return the outcome as a loss."""
+        given = [name for name in ("loss", "reward", "rating") if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise InvalidInput(
+                f"give exactly one of loss, reward and rating, got {' and '.join(given) or 'none'}"
+            )
+        value = require_loss(given[0], getattr(self, given[0]))
+        if given[0] == "reward":
+            return 0.0 - value  # not −0.0
+        if given[0] == "rating":
+            if settings.best_rating is None:
+                raise InvalidInput(
+                    "ratings need the best rating there is: set best_rating of the experiment"
+                )
+            return settings.best_rating - value
+        return value
+
+
+class Expose(Request):
+    """Arms that an instance has met elsewhere, in this order."""
+
+    instance: str
+    arms: list[str]
+    exposure_id: str | None = None  # a repeat with the same one changes nothing
+
+    def digest(self) -> str:
+        """Return what tells these exposures from others."""
+        return hashlib.sha256(encode([self.instance, self.arms])).hexdigest()[:16]
+
+
+class CreateExperiment(Request):
+    """A new experiment."""
+
+    name: str
+    settings: Settings
+
+
+class ChangeSettings(Request):
+    """What of an experiment can be changed while it runs; what is left out stays."""
+
+    control_share: float | msgspec.UnsetType = msgspec.UNSET
+    explore: float | msgspec.UnsetType = msgspec.UNSET
+    window_hours: float | None | msgspec.UnsetType = msgspec.UNSET
+    missing_loss: float | None | msgspec.UnsetType = msgspec.UNSET
+    best_rating: float | None | msgspec.UnsetType = msgspec.UNSET
+    mode: Literal["live", "shadow", "paused"] | msgspec.UnsetType = msgspec.UNSET
+
+
+class AddArm(Request):
+    """A new arm."""
+
+    name: str
+
+
+class StageModel(Request):
+    """A policy to be activated later, such as ModelLCB with a prior from a log."""
+
+    policy: str | dict[str, Any]

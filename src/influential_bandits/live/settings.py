@@ -1,0 +1,163 @@
+"""What an experiment is told: its arms, its policies, and what feedback means."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import msgspec
+
+from influential_bandits.checks import LARGEST_LOSS, abbreviate, require_names
+from influential_bandits.errors import InvalidInput
+from influential_bandits.policies.contract import Policy
+from influential_bandits.policies.fleet.policy import FleetLCB
+from influential_bandits.policies.registry import (
+    known_policies,
+    policy_from_json,
+    policy_from_text,
+    policy_to_json,
+)
+from influential_bandits.references import split_reference
+
+__all__ = ["Settings", "make_policy", "require_label", "require_loss"]
+
+LONGEST_LABEL = 200  # characters of an instance, a decision, an arm or an experiment
+MOST_ARMS = 1000  # a decision looks at all of them
+LONGEST_WINDOW = 24.0 * 366 * 10  # hours
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The settings of an experiment.
+
+    Parameters
+    ----------
+    arms : sequence of str
+        Their names.
+    policy : str or dict
+        Who decides: as on the command line ("ModelLCB", "LCB()") or as JSON ({"name", "settings"}).
+        With shared state, "FleetLCB" or its JSON.
+    state : "own" or "shared"
+        Own: each instance has a policy of its own. Shared: all instances teach one interaction.
+    control, control_share
+        The policy of the control group, and the share of instances that it serves.
+    explore : float
+        Share of decisions taken at random, for the sake of evaluation; its probability is told.
+    window_hours : float, optional
+        Feedback that has not come within the window is given up.
+    missing_loss : float, optional
+        What counts then; by default nothing.
+    best_rating : float, optional
+        Where feedback comes as ratings, loss = best_rating − rating.
+    mode : "live", "shadow" or "paused"
+        In shadow mode the caller's own choice is served, and ours is noted beside it.
+    seed : int
+        Of groups, exploration and the policies' own random numbers.
+
+    Examples
+    --------
+    >>> Settings(arms=("tea", "coffee"), control_share=0.5).control
+    'Uniform'
+    """
+
+    arms: tuple[str, ...]
+    policy: str | dict[str, Any] = "ModelLCB"
+    state: Literal["own", "shared"] = "own"
+    control: str | dict[str, Any] = "Uniform"
+    control_share: float = 0.0
+    explore: float = 0.0
+    window_hours: float | None = None
+    missing_loss: float | None = None
+    best_rating: float | None = None
+    mode: Literal["live", "shadow", "paused"] = "live"
+    seed: int = 0
+
+    def check(self) -> None:
+        """Raise InvalidInput unless the settings can be served."""
+        for name in require_names("arms", self.arms):
+            require_label("the name of an arm", name)
+        if not 1 <= len(self.arms) <= MOST_ARMS:
+            raise InvalidInput(f"there must be 1 to {MOST_ARMS} arms, got {len(self.arms)}")
+        for name in ("control_share", "explore"):
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                raise InvalidInput(f"{name} must be a share in 0 … 1, got {getattr(self, name)}")
+        if self.window_hours is not None and not 0.0 < self.window_hours <= LONGEST_WINDOW:
+            raise InvalidInput(
+                f"window_hours must be above 0, and {LONGEST_WINDOW:g} at most, "
+                f"got {self.window_hours}"
+            )
+        for name in ("missing_loss", "best_rating"):
+            if getattr(self, name) is not None:
+                require_loss(name, getattr(self, name))
+        if self.missing_loss is not None and self.window_hours is None:
+            raise InvalidInput("missing_loss needs window_hours: after how long is a loss missing?")
+        if not 0 <= self.seed < 2**63:
+            raise InvalidInput(f"seed must be in 0 … 2⁶³ − 1, got {abbreviate(self.seed)}")
+        make_policy(self.policy, shared=self.state == "shared")
+        make_policy(self.control)
+
+
+def make_policy(given: str | dict[str, Any], *, shared: bool = False) -> Any:
+    """Return the policy that settings name.
+
+    Policies of one's own are code, and code does not come over the network: import their module
+    where the service is started, and name the class alone.
+    """
+    if shared:
+        return _make_fleet_policy(given)
+    if isinstance(given, str):
+        if split_reference(given) is not None:
+            raise InvalidInput(
+                f"{abbreviate(given)} names a file or a module; the service knows "
+                f"{', '.join(known_policies())}"
+            )
+        policy = policy_from_text(given)
+    else:
+        name = given.get("name")
+        if not isinstance(name, str) or name not in known_policies():
+            raise InvalidInput(
+                f"there is no policy {abbreviate(name)}; there are {', '.join(known_policies())}"
+            )
+        policy = policy_from_json(given)
+    if policy.privileged:
+        raise InvalidInput(f"{type(policy).__name__} must be told the truth, which nobody knows")
+    return policy
+
+
+def policy_as_json(policy: Policy | FleetLCB) -> dict[str, Any]:
+    """Return a policy as JSON data, by which snapshots are told apart."""
+    if isinstance(policy, FleetLCB):
+        return {"name": "FleetLCB", "settings": policy.to_json()}
+    return policy_to_json(policy)
+
+
+def _make_fleet_policy(given: str | dict[str, Any]) -> FleetLCB:
+    if given in ("FleetLCB", "FleetLCB()", "ModelLCB"):  # the last is what settings have by default
+        return FleetLCB()
+    if isinstance(given, dict) and given.get("name") == "FleetLCB":
+        return FleetLCB.from_json(given.get("settings") or FleetLCB().to_json())
+    raise InvalidInput(
+        f"with shared state the policy is FleetLCB, got {abbreviate(given)}; take state = own for "
+        "any other"
+    )
+
+
+def require_label(what: str, text: object) -> str:
+    """Return a text that every store keeps exactly, or say why it is none."""
+    if not isinstance(text, str) or not 1 <= len(text) <= LONGEST_LABEL:
+        raise InvalidInput(
+            f"{what} must be a text of 1 to {LONGEST_LABEL} characters, got {abbreviate(text)}"
+        )
+    if any(c == "\0" or "\ud800" <= c <= "\udfff" for c in text):
+        raise InvalidInput(f"{what} must be text without null characters, got {abbreviate(text)}")
+    return text
+
+
+def require_loss(what: str, value: object) -> float:
+    """Return a number that a policy can learn from, or say why it is none."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        number = float(value) if abs(value) <= LARGEST_LOSS else math.nan
+        if not math.isnan(number):
+            return number
+    raise InvalidInput(
+        f"{what} must be a finite number, at most {LARGEST_LOSS:g} in size, got {abbreviate(value)}"
+    )

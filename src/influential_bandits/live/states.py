@@ -1,0 +1,243 @@
+"""States of instances: a policy of its own for each, or one fleet for all, behind one interface.
+
+A state is a cache. It is computed from events alone, and can be computed again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from influential_bandits.errors import InfluentialBanditsError
+from influential_bandits.live.events import encode
+from influential_bandits.live.settings import policy_as_json
+from influential_bandits.numerics.fingerprints import fingerprint
+from influential_bandits.policies.agent import Agent
+from influential_bandits.policies.agent_snapshot import pack_agent, unpack_agent
+from influential_bandits.policies.contract import Policy
+from influential_bandits.policies.fleet import rules
+from influential_bandits.policies.fleet.fleet import Fleet
+from influential_bandits.policies.fleet.policy import FleetLCB
+from influential_bandits.policies.fleet.snapshot import pack_fleet, pack_users, unpack_fleet
+from influential_bandits.policies.registry import code_digest
+
+__all__ = ["AgentState", "Arms", "FleetState", "InstanceState", "state_fingerprint"]
+
+Mask = npt.NDArray[np.bool_]
+
+
+class Arms(NamedTuple):
+    """The arms at a moment."""
+
+    names: tuple[str, ...]
+    retired: frozenset[int] = frozenset()
+
+    def mask(self, eligible: Sequence[int] | None = None) -> Mask:
+        """Return which arms may be chosen."""
+        allowed = np.zeros(len(self.names), np.bool_)
+        allowed[slice(None) if eligible is None else list(eligible)] = True
+        allowed[list(self.retired)] = False
+        return allowed
+
+
+class InstanceState(Protocol):
+    """What a state does, whoever keeps it."""
+
+    def follow(self, arms: Arms) -> None:
+        """Take on the arms that have come, and drop those that have gone."""
+
+    def choose(self, eligible: Mask) -> int:
+        """Return the arm for the next pull."""
+
+    def expected_losses(self) -> tuple[list[float], list[float]] | None:
+        """Return what each arm would cost now and the deviations of it, if the policy says so.
+
+        A look: it moves nothing.
+        """
+
+    def pull(self, arm: int) -> int:
+        """Follow a pull; return its ticket."""
+
+    def observe(self, ticket: int, loss: float) -> None:
+        """Learn the loss of a pull."""
+
+    def give_up(self, ticket: int) -> None:
+        """Expect the loss of a pull no more."""
+
+
+class AgentState:
+    """The state of an instance that has a policy of its own."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+
+    @classmethod
+    def start(cls, policy: Policy, arms: Arms, seed: int, number: int) -> AgentState:
+        """Return the state of a new instance."""
+        state = cls(Agent(policy, arms.names, seed, instance_number=number))
+        state.follow(arms)
+        return state
+
+    @classmethod
+    def unpack(
+        cls, blob: bytes, policy: Policy, names: Sequence[str], seed: int, number: int
+    ) -> AgentState | None:
+        """Return the state of a snapshot, or None if it does not fit."""
+        try:
+            return cls(unpack_agent(blob, policy, names, seed, number))
+        except (InfluentialBanditsError, ValueError, KeyError, TypeError):
+            return None
+
+    def pack(self) -> bytes:
+        """Return a snapshot."""
+        return pack_agent(self._agent)
+
+    @property
+    def n_arms(self) -> int:
+        """How many arms it knows."""
+        return self._agent.n_arms
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes, about."""
+        return 4000 + sum(array.nbytes for array in self._agent.__getstate__()["_arrays"])
+
+    def follow(self, arms: Arms) -> None:
+        """Take on the arms that have come, and drop those that have gone."""
+        if len(arms.names) == self._agent.n_arms and arms.retired == self._agent.retired:
+            return
+        for name in arms.names[self._agent.n_arms :]:
+            self._agent.add_arm(name)
+        for arm in sorted(arms.retired - self._agent.retired):
+            self._agent.retire_arm(arm)
+
+    def choose(self, eligible: Mask) -> int:
+        """Return the arm for the next pull."""
+        return self._agent.select(None if eligible.all() else eligible)
+
+    def expected_losses(self) -> tuple[list[float], list[float]] | None:
+        """Return the means that the policy keeps, if it keeps any."""
+        mean = self._agent.expected_losses()
+        return None if mean is None else (mean.tolist(), [])
+
+    def pull(self, arm: int) -> int:
+        """Follow a pull; return its round."""
+        return self._agent.show(arm).round
+
+    def observe(self, ticket: int, loss: float) -> None:
+        """Learn the loss of a pull."""
+        self._agent.observe(self._agent.pending[ticket], loss)
+
+    def give_up(self, ticket: int) -> None:
+        """Expect the loss of a pull no more."""
+        self._agent.cancel(self._agent.pending[ticket])
+
+
+
+class FleetState:
+    """One fleet for all instances of an experiment; :meth:`of` gives the state of one of them."""
+
+    def __init__(self, policy: FleetLCB, arms: Arms) -> None:
+        self.fleet = Fleet(policy, arms.names)
+        self._retired: frozenset[int] = frozenset()
+        self._changed: set[str] = set()  # users to write at the next snapshot
+        self._slots = self._slot_numbers()
+        self.follow(arms)
+
+    def follow(self, arms: Arms) -> None:
+        """Take on the arms that have come, and drop those that have gone."""
+        for name in arms.names[self.fleet.n_arms :]:
+            self.fleet.add_arm(name)
+            self._changed.update(self.fleet.users)
+        self._retired = arms.retired
+
+    def of(self, instance: int) -> FleetUser:
+        """Return the state of an instance."""
+        user = str(instance)
+        self._changed.add(user)
+        return FleetUser(self.fleet, user)
+
+    def knows(self, instance: int) -> bool:
+        """Tell whether an instance has been met."""
+        return str(instance) in self.fleet
+
+    def remember(
+        self, instance: int, arms: Sequence[int], losses: Sequence[float | None]
+    ) -> None:
+        """Take an instance on with what it met before."""
+        self.fleet.remember(str(instance), arms, losses)
+
+    def pack(self) -> tuple[bytes, dict[int, bytes]]:
+        """Return a snapshot of what is shared, and of the users who have changed since the last."""
+        slots = self._slot_numbers()
+        both = min(len(slots), len(self._slots))
+        moved = set(np.flatnonzero(slots[:both] != self._slots[:both]).tolist())
+        if moved:  # a posterior of one's own was given to somebody else
+            self._changed.update(user for user in self.fleet.users if self.fleet.row(user) in moved)
+        packed = pack_users(self.fleet, self._changed & set(self.fleet.users))
+        self._changed.clear()
+        self._slots = slots
+        return pack_fleet(self.fleet), {int(user): blob for user, blob in packed.items()}
+
+    def unpack(self, blob: bytes, users: Mapping[int, bytes]) -> bool:
+        """Take over a snapshot; False if it does not fit, and then this state is of no use."""
+        try:
+            unpack_fleet(blob, {str(user): packed for user, packed in users.items()}, self.fleet)
+        except (InfluentialBanditsError, ValueError, KeyError, TypeError):
+            return False
+        self._slots = self._slot_numbers()
+        return True
+
+    def _slot_numbers(self) -> npt.NDArray[np.int32]:
+        own = self.fleet.parts()[1]
+        return own.slot.copy()
+
+
+class FleetUser:
+    """The state of one instance of a fleet."""
+
+    def __init__(self, fleet: Fleet, user: str) -> None:
+        self._fleet, self._user = fleet, user
+
+    def follow(self, arms: Arms) -> None:
+        """Nothing to do: the fleet has followed."""
+
+    def choose(self, eligible: Mask) -> int:
+        """Return the arm for the next pull."""
+        return self._fleet.select(self._user, eligible)
+
+    def expected_losses(self) -> tuple[list[float], list[float]] | None:
+        """Return what each arm would cost now, and the deviations of it."""
+        mean, deviation = self._fleet.expected_losses(self._user)
+        return mean.tolist(), deviation.tolist()
+
+    def pull(self, arm: int) -> int:
+        """Follow a pull; return its number among those of the fleet."""
+        return self._fleet.pull(self._user, arm).number
+
+    def observe(self, ticket: int, loss: float) -> None:
+        """Learn the loss of a pull; of pulls before the model was activated there is no ticket."""
+        found = self._fleet.pending.get(ticket)
+        if found is not None and found.user == self._user:
+            self._fleet.observe(found, loss)
+
+    def give_up(self, ticket: int) -> None:
+        """Expect the loss of a pull no more."""
+        found = self._fleet.pending.get(ticket)
+        if found is not None and found.user == self._user:
+            self._fleet.cancel(found)
+
+
+
+def state_fingerprint(policy: Policy | FleetLCB, seed: int) -> str:
+    """Return what tells snapshots of one policy, its code and its seed from those of another."""
+    if isinstance(policy, FleetLCB):
+        code = fingerprint(rules.decide, rules.note_pull, rules.note_loss)
+    else:
+        code = code_digest(policy)
+    text = encode([policy_as_json(policy), code, seed])
+    return hashlib.sha256(text).hexdigest()[:32]

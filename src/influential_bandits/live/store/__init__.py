@@ -1,0 +1,1 @@
+"""Where events are kept: an SQLite file, or a PostgreSQL database."""

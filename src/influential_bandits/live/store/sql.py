@@ -1,0 +1,315 @@
+"""What both stores share: the tables, and the questions asked of them."""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from typing import Any, NamedTuple
+
+from influential_bandits.checks import Closing
+from influential_bandits.errors import InfluentialBanditsError
+from influential_bandits.live.events import Decision, Event
+
+__all__ = ["Changes", "ExperimentRow", "InstanceRow", "KeyRow", "Snapshot", "Store", "StoreError"]
+
+MOST_AT_ONCE = 500  # values in one question
+CHUNK = 10_000  # rows fetched at a time
+
+
+class StoreError(InfluentialBanditsError, RuntimeError):
+    """The store cannot be reached or written; nothing of what was asked for has happened."""
+
+
+class ExperimentRow(NamedTuple):
+    """An experiment in the store."""
+
+    id: int
+    name: str
+    events: int  # number of the latest event
+    instances: int  # number of the latest instance
+
+
+class InstanceRow(NamedTuple):
+    """An instance in the store."""
+
+    experiment: int
+    number: int
+    label: str
+    group: str
+    since: float
+
+
+class Snapshot(NamedTuple):
+    """A state in the store."""
+
+    experiment: int
+    instance: int
+    number: int  # of the latest event that is in it
+    fingerprint: str
+    state: bytes
+
+
+class KeyRow(NamedTuple):
+    """A key in the store; the key itself is not."""
+
+    digest: str
+    label: str
+    role: str
+    experiment: int | None
+    since: float
+
+
+@dataclass
+class Changes:
+    """What a batch writes, in one transaction."""
+
+    events: list[Event] = field(default_factory=list)
+    instances: list[InstanceRow] = field(default_factory=list)
+    decisions: dict[tuple[int, str], Decision] = field(default_factory=dict)  # new ones
+    settled: dict[tuple[int, str], Decision] = field(default_factory=dict)  # known ones that moved
+    snapshots: dict[tuple[int, int], Snapshot] = field(default_factory=dict)
+    counts: dict[int, tuple[int, int]] = field(default_factory=dict)  # of events and instances
+    written: dict[tuple[int, str], Decision] = field(default_factory=dict)  # in this transaction
+
+    def keep(self, decision: Decision) -> None:
+        """Write a decision that is new, or has moved."""
+        key = decision.experiment, decision.id
+        (self.decisions if key in self.decisions else self.settled)[key] = decision
+
+    def find(self, experiment: int, decision: str) -> Decision | None:
+        """Return a decision that this batch writes."""
+        key = experiment, decision
+        return self.settled.get(key) or self.decisions.get(key) or self.written.get(key)
+
+
+class Connection(Closing):
+    """A connection, and the questions that can be asked over it."""
+
+    placeholder = "?"
+
+    @abstractmethod
+    def run(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Run a statement and return its rows."""
+
+    @abstractmethod
+    def stream(self, sql: str, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
+        """Run a question whose answer may not fit memory."""
+
+    def experiments(self) -> list[ExperimentRow]:
+        """Return all experiments."""
+        rows = self.run("SELECT id, name, events, instances FROM experiments ORDER BY id")
+        return [ExperimentRow(*row) for row in rows]
+
+    def events_of_experiment(self, experiment: int) -> list[Event]:
+        """Return the events that concern all its instances."""
+        sql = "SELECT * FROM events WHERE experiment = ? AND instance = 0 ORDER BY number"
+        return [Event(*row) for row in self.run(sql, (experiment,))]
+
+    def events_after(self, experiment: int, number: int) -> Iterator[Event]:
+        """Yield all events of an experiment after one of them."""
+        sql = "SELECT * FROM events WHERE experiment = ? AND number > ? ORDER BY number"
+        return (Event(*row) for row in self.stream(sql, (experiment, number)))
+
+    def events_of_instance(
+        self, experiment: int, instance: int, after: int = 0, until: int = 2**62
+    ) -> list[Event]:
+        """Return the events of an instance."""
+        sql = (
+            "SELECT * FROM events WHERE experiment = ? AND instance = ? AND number > ? AND "
+            "number <= ? ORDER BY number"
+        )
+        rows = self.run(sql, (experiment, instance, after, until))
+        return [Event(*row) for row in rows]
+
+    def instances_by_label(self, experiment: int, labels: Iterable[str]) -> list[InstanceRow]:
+        """Return the instances of these labels, as far as they are known."""
+        return [
+            InstanceRow(*row)
+            for row in self.in_parts(
+                "SELECT * FROM instances WHERE experiment = ? AND label IN", experiment, labels
+            )
+        ]
+
+    def instances_by_number(self, experiment: int, numbers: Iterable[int]) -> list[InstanceRow]:
+        """Return the instances of these numbers."""
+        return [
+            InstanceRow(*row)
+            for row in self.in_parts(
+                "SELECT * FROM instances WHERE experiment = ? AND number IN", experiment, numbers
+            )
+        ]
+
+    def decisions(self, experiment: int, ids: Iterable[str]) -> list[Decision]:
+        """Return the decisions of these names, as far as they are known."""
+        return [
+            Decision(*row)
+            for row in self.in_parts(
+                "SELECT * FROM decisions WHERE experiment = ? AND id IN", experiment, ids
+            )
+        ]
+
+    def experiments_of_decision(self, decision: str) -> list[int]:
+        """Return the experiments that have a decision of this name."""
+        return [row[0] for row in self.run("SELECT experiment FROM decisions WHERE id = ?", (decision,))]
+
+    def late_decisions(self, now: float, most: int) -> list[Decision]:
+        """Return decisions whose window has ended."""
+        sql = "SELECT * FROM decisions WHERE deadline <= ? ORDER BY deadline LIMIT ?"
+        return [Decision(*row) for row in self.run(sql, (now, most))]
+
+    def snapshots(self, experiment: int, instances: Iterable[int]) -> list[Snapshot]:
+        """Return snapshots of these instances, as far as there are any."""
+        return [
+            Snapshot(*row[:4], bytes(row[4]))
+            for row in self.in_parts(
+                "SELECT * FROM snapshots WHERE experiment = ? AND instance IN",
+                experiment,
+                instances,
+            )
+        ]
+
+    def all_snapshots(self, experiment: int) -> Iterator[Snapshot]:
+        """Yield all snapshots of an experiment."""
+        sql = "SELECT * FROM snapshots WHERE experiment = ? ORDER BY instance"
+        return (Snapshot(*row[:4], bytes(row[4])) for row in self.stream(sql, (experiment,)))
+
+    def keys(self) -> list[KeyRow]:
+        """Return all keys."""
+        return [KeyRow(*row) for row in self.run("SELECT * FROM keys ORDER BY since, digest")]
+
+    def in_parts(self, sql: str, experiment: int, values: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of a question about many values."""
+        wanted = list(values)
+        for start in range(0, len(wanted), MOST_AT_ONCE):
+            part = wanted[start : start + MOST_AT_ONCE]
+            places = ",".join([self.placeholder] * len(part))
+            yield from self.run(f"{sql} ({places})", (experiment, *part))
+
+
+class Store(Connection):
+    """The connection that writes; transactions are whole or nothing."""
+
+    @abstractmethod
+    def open_reader(self) -> Connection:
+        """Return a connection for reading alone, for the thread that asks."""
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Start a transaction."""
+
+    @abstractmethod
+    def lock(self, experiments: Sequence[int]) -> dict[int, ExperimentRow]:
+        """Let nobody else write to these experiments in this transaction; return how they stand."""
+
+    @abstractmethod
+    def commit(self) -> None:
+        """Make the transaction durable."""
+
+    @abstractmethod
+    def roll_back(self) -> None:
+        """Undo the transaction."""
+
+    @abstractmethod
+    def run_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Run a statement for each row."""
+
+    def add_experiment(self, name: str) -> ExperimentRow:
+        """Make room for an experiment."""
+        latest = self.run("SELECT COALESCE(MAX(id), 0) FROM experiments")[0][0]
+        row = ExperimentRow(latest + 1, name, 0, 0)
+        self.run("INSERT INTO experiments VALUES (?, ?, ?, ?)", row)
+        return row
+
+    def write(self, changes: Changes) -> None:
+        """Write what a batch has changed; the transaction may go on."""
+        self._insert("instances", changes.instances)
+        self._insert("events", changes.events)
+        self._insert("decisions", list(changes.decisions.values()))
+        if changes.settled:
+            self.run_many(
+                "UPDATE decisions SET ticket = ?, status = ?, loss = ?, deadline = ? "
+                "WHERE experiment = ? AND id = ?",
+                [
+                    (d.ticket, d.status, d.loss, d.deadline, d.experiment, d.id)
+                    for d in changes.settled.values()
+                ],
+            )
+        if changes.snapshots:
+            self.run_many(
+                "INSERT INTO snapshots VALUES (?, ?, ?, ?, ?) ON CONFLICT (experiment, instance) "
+                "DO UPDATE SET number = excluded.number, fingerprint = excluded.fingerprint, "
+                "state = excluded.state",
+                list(changes.snapshots.values()),
+            )
+        if changes.counts:
+            self.run_many(
+                "UPDATE experiments SET events = ?, instances = ? WHERE id = ?",
+                [(*counts, experiment) for experiment, counts in changes.counts.items()],
+            )
+        changes.written.update(changes.decisions | changes.settled)
+        for part in (changes.instances, changes.events):
+            part.clear()
+        for parts in (changes.decisions, changes.settled, changes.snapshots):
+            parts.clear()
+
+    def _insert(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
+        if rows:
+            places = ", ".join("?" * len(rows[0]))
+            self.run_many(f"INSERT INTO {table} VALUES ({places})", rows)
+
+    def add_key(self, key: KeyRow) -> None:
+        """Keep a key."""
+        self.run("INSERT INTO keys VALUES (?, ?, ?, ?, ?)", key)
+
+    def drop_key(self, digest: str) -> None:
+        """Forget a key."""
+        self.run("DELETE FROM keys WHERE digest = ?", (digest,))
+
+    def erase(self, experiment: int, instance: int) -> None:
+        """Delete all that there is of an instance."""
+        for table, column in (
+            ("decisions", "instance"),
+            ("events", "instance"),
+            ("snapshots", "instance"),
+            ("instances", "number"),
+        ):
+            self.run(
+                f"DELETE FROM {table} WHERE experiment = ? AND {column} = ?", (experiment, instance)
+            )
+
+    def unlink(self, experiment: int, instance: int, label: str) -> None:
+        """Take from an instance all that tells who it was: its label, and names of decisions."""
+        self.run(
+            "UPDATE instances SET label = ? WHERE experiment = ? AND number = ?",
+            (label, experiment, instance),
+        )
+        where = "WHERE experiment = ? AND instance = ?"
+        self.run(f"DELETE FROM decisions {where}", (experiment, instance))
+        self.run(f"UPDATE events SET decision = NULL {where}", (experiment, instance))
+
+    def migrate(self) -> None:
+        """Bring the tables to the present version, step by step."""
+        self.run("CREATE TABLE IF NOT EXISTS migrations (number BIGINT PRIMARY KEY, name TEXT)")
+        done = {row[0] for row in self.run("SELECT number FROM migrations")}
+        steps = {
+            int(file.name.split("_")[0]): file
+            for file in resources.files(__package__).joinpath("migrations").iterdir()
+            if file.name.endswith(".sql")
+        }
+        if done - set(steps):
+            raise StoreError(
+                "the store was written by a newer version of influential-bandits; install that one"
+            )
+        for number in sorted(set(steps) - done):
+            for statement in _statements(steps[number].read_text("utf-8")):
+                self.run(statement)
+            self.run("INSERT INTO migrations VALUES (?, ?)", (number, steps[number].name))
+
+
+def _statements(text: str) -> list[str]:
+    """Return the statements of a file, without comments."""
+    plain = re.sub(r"--.*", "", text)
+    return [part.strip() for part in plain.split(";") if part.strip()]

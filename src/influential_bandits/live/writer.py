@@ -1,0 +1,388 @@
+"""The writer: one thread that takes requests in batches, commits, and then answers.
+
+An answer is given after its events are on disk. If the commit fails, nothing of the batch has
+happened: the states that it touched are dropped and computed again from the store.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from influential_bandits.checks import Closing
+from influential_bandits.errors import InfluentialBanditsError
+from influential_bandits.live.events import OF_EXPERIMENT, Event
+from influential_bandits.live.experiment import Experiment
+from influential_bandits.live.requests import Refused
+from influential_bandits.live.states import AgentState
+from influential_bandits.live.store.sql import Changes, ExperimentRow, Store, StoreError
+from influential_bandits.live.transaction import StoreTransaction, Transaction
+
+__all__ = ["Job", "Writer"]
+
+log = logging.getLogger("influential_bandits.live")
+
+MOST_IN_BATCH = 512
+MOST_WAITING = 8192  # requests; more are told to come later
+EVENTS_PER_SNAPSHOT = 64  # of an instance
+EVENTS_PER_SHARED_SNAPSHOT = 5000  # of a fleet, at least
+BYTES_PER_EVENT = 500  # that snapshots of a fleet may add to what is written
+MEMBERS_HELD = 100_000  # instances without a state of their own in memory
+STATE_BYTES = 1 << 29  # of states in memory
+SWEEP_SECONDS = 1.0  # between two looks for losses that are overdue
+MOST_OVERDUE = 200  # given up at a time
+
+Act = Callable[[Any, float], Any]  # of a Transaction, or of a StoreTransaction, and the time
+
+
+@dataclass
+class Job:
+    """A request on its way: what to do, and whom to tell."""
+
+    experiment: str  # its name; empty: the store itself
+    act: Act
+    reply: Callable[[Any], None]  # called by the writer's thread, with the answer or an exception
+    decision: str | None = None  # that it names
+    label: str | None = None  # of the instance that it names
+    at: float = 0.0
+
+
+@dataclass
+class Loaded:
+    """An experiment in memory."""
+
+    experiment: Experiment
+    instances: int
+    since_snapshot: int = 0  # events of a fleet
+    snapshot_bytes: int = 0  # of the latest one
+
+
+class Writer(Closing):
+    """The one who writes to a store.
+
+    Parameters
+    ----------
+    store : Store
+    most_waiting : int
+        Requests that may wait; beyond, :meth:`submit` raises ``Refused`` (503).
+    clock : callable
+        Seconds since 1970; the only clock of the service.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        most_waiting: int = MOST_WAITING,
+        state_bytes: int = STATE_BYTES,
+        events_per_snapshot: int = EVENTS_PER_SNAPSHOT,
+        events_per_shared_snapshot: int = EVENTS_PER_SHARED_SNAPSHOT,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.store = store
+        self._most_waiting = most_waiting
+        self._state_bytes = state_bytes
+        self._events_per_snapshot = events_per_snapshot
+        self._events_per_shared_snapshot = events_per_shared_snapshot
+        self._clock = clock
+        self._loaded: dict[str, Loaded] = {}
+        self._waiting: deque[Job] = deque()
+        self._wake = threading.Condition()
+        self._closing = False
+        self._next_sweep = 0.0
+        self.batches = 0
+        self.failures = 0
+        self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
+        self._thread.start()
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait."""
+        return len(self._waiting)
+
+    def submit(self, job: Job) -> None:
+        """Put a request into the queue; its reply comes after the commit."""
+        job.at = self._clock()
+        with self._wake:
+            if self._closing:
+                raise Refused(503, "stopping", "the service is stopping")
+            if len(self._waiting) >= self._most_waiting:
+                raise Refused(503, "busy", "too many requests wait; try again in a second")
+            self._waiting.append(job)
+            if len(self._waiting) == 1:
+                self._wake.notify()
+
+    def ask(self, experiment: str, act: Act, **names: Any) -> Any:
+        """Put a request into the queue and wait for its answer."""
+        done, answers = threading.Event(), []
+
+        def reply(answer: Any) -> None:
+            answers.append(answer)
+            done.set()
+
+        self.submit(Job(experiment, act, reply, **names))
+        done.wait()
+        if isinstance(answers[0], BaseException):
+            raise answers[0]
+        return answers[0]
+
+    def close(self) -> None:
+        """Finish what was accepted, and stop."""
+        with self._wake:
+            self._closing = True
+            self._wake.notify()
+        self._thread.join()
+        self.store.close()
+
+    def _run(self) -> None:
+        while True:
+            with self._wake:
+                if not self._waiting and not self._closing:
+                    self._wake.wait(SWEEP_SECONDS)
+                jobs = [
+                    self._waiting.popleft()
+                    for _ in range(min(len(self._waiting), MOST_IN_BATCH))
+                ]
+                if not jobs and self._closing:
+                    break
+            if jobs:
+                self._serve(jobs)
+            if self._clock() >= self._next_sweep:
+                self._next_sweep = self._clock() + SWEEP_SECONDS
+                self._expire()
+        self._keep_all()
+
+    def _serve(self, jobs: Sequence[Job]) -> None:
+        """Work on a batch; if it fails for a reason nobody foresaw, on each job by itself."""
+        try:
+            answers = self._commit(jobs)
+        except StoreError as error:
+            self.failures += 1
+            log.warning("%s", error)
+            answers = [Refused(503, "store", str(error))] * len(jobs)
+        except Exception as error:
+            self.failures += 1
+            if len(jobs) > 1:
+                for job in jobs:
+                    self._serve([job])
+                return
+            log.exception("a request failed")
+            answers = [error]
+        for job, answer in zip(jobs, answers, strict=True):
+            job.reply(answer)
+
+    def _commit(self, jobs: Sequence[Job]) -> list[Any]:
+        """Work on a batch in one transaction; return the answers."""
+        names = dict.fromkeys(job.experiment for job in jobs)
+        changes = Changes()
+        try:
+            self.store.begin()
+            works = self._open(names, changes)
+            for name, work in works.items():
+                mine = [job for job in jobs if job.experiment == name]
+                work.look_up(
+                    {job.decision for job in mine if job.decision is not None},
+                    {job.label for job in mine if job.label is not None},
+                )
+            store_work = StoreTransaction(self.store, changes)
+            answers = [
+                self._act(works.get(job.experiment) if job.experiment else store_work, job)
+                for job in jobs
+            ]
+            for name, work in works.items():
+                self._keep_snapshots(self._loaded[name], work)
+            self.store.write(changes)
+            self.store.commit()
+        except BaseException:
+            for name in names:
+                self._loaded.pop(name, None)
+            self._roll_back()
+            raise
+        self.batches += 1
+        for experiment, (_, instances) in changes.counts.items():
+            for loaded in self._loaded.values():
+                if loaded.experiment.number == experiment:
+                    loaded.instances = instances
+        return answers
+
+    def _roll_back(self) -> None:
+        try:
+            self.store.roll_back()
+        except StoreError as error:
+            log.warning("%s", error)
+
+    def _act(self, work: Transaction | StoreTransaction | None, job: Job) -> Any:
+        if work is None:
+            return Refused(404, "unknown_experiment", f"there is no experiment {job.experiment!r:.80}")
+        try:
+            return job.act(work, job.at)
+        except Refused as refused:
+            return refused
+        except InfluentialBanditsError as error:
+            if isinstance(error, StoreError):
+                raise
+            return Refused(422, "invalid", str(error))
+
+    # Experiments.
+
+    def _open(self, names: Iterable[str], changes: Changes) -> dict[str, Transaction]:
+        """Lock experiments and bring them up to date with the store."""
+        known = {row.name: row for row in self.store.experiments()}
+        rows = self.store.lock([known[name].id for name in names if name in known])
+        works = {}
+        for row in rows.values():
+            loaded = self._loaded.get(row.name)
+            if loaded is None:
+                loaded = self._loaded[row.name] = self._load(row)
+            elif loaded.experiment.applied < row.events:
+                self._catch_up(loaded, row)
+            works[row.name] = Transaction(self.store, loaded.experiment, changes, row.instances)
+        return works
+
+    def _load(self, row: ExperimentRow) -> Loaded:
+        """Read an experiment; of a fleet, the latest snapshot and what came after."""
+        experiment = Experiment(row.id, row.name, StoreSource(self.store, row.id))
+        for event in self.store.events_of_experiment(row.id):
+            if event.kind in OF_EXPERIMENT:
+                experiment.apply_to_experiment(event)
+        loaded = Loaded(experiment, row.instances)
+        if experiment.settings.state == "shared":
+            self._load_fleet(loaded, row)
+        experiment.applied = row.events
+        return loaded
+
+    def _load_fleet(self, loaded: Loaded, row: ExperimentRow) -> None:
+        """Bring a fleet to where it was: from its snapshot if it fits, else from the beginning."""
+        experiment = loaded.experiment
+        whole, users = None, {}
+        for snapshot in self.store.all_snapshots(row.id):
+            if snapshot.fingerprint != experiment.fingerprint("policy"):
+                continue
+            if snapshot.instance == 0:
+                whole = snapshot
+            else:
+                users[snapshot.instance] = snapshot.state
+        assert experiment.shared is not None
+        if whole is not None and experiment.shared.unpack(whole.state, users):
+            experiment.applied = whole.number
+            loaded.snapshot_bytes = len(whole.state)
+        else:
+            loaded.experiment = experiment = Experiment(
+                row.id, row.name, StoreSource(self.store, row.id)
+            )
+        self._catch_up(loaded, row)
+
+    def _catch_up(self, loaded: Loaded, row: ExperimentRow) -> None:
+        """Apply what was written since: by another service, or before this one started."""
+        experiment = loaded.experiment
+        shared = experiment.settings.state == "shared" or experiment.applied == 0
+        waiting: list[Event] = []
+        for event in self.store.events_after(row.id, experiment.applied):
+            waiting.append(event)
+            if len(waiting) >= MOST_IN_BATCH:
+                self._apply(experiment, waiting, shared)
+                waiting = []
+        self._apply(experiment, waiting, shared)
+        experiment.applied = max(experiment.applied, row.events)
+        loaded.instances = row.instances
+
+    def _apply(self, experiment: Experiment, events: list[Event], shared: bool) -> None:
+        if shared:
+            missing = {e.instance for e in events if e.instance} - set(experiment.members)
+            for row in self.store.instances_by_number(experiment.number, missing):
+                experiment.admit(row.number, row.label, row.group)
+        for event in events:
+            difference = experiment.apply(experiment.members.get(event.instance), event)
+            if difference is not None:
+                log.error("%s: %s", experiment.name, difference)
+
+    # Snapshots and memory.
+
+    def _keep_snapshots(self, loaded: Loaded, work: Transaction) -> None:
+        """Write the states that are due, and let go of those not used for longest."""
+        experiment = loaded.experiment
+        for member in experiment.touched.values():
+            if member.since_snapshot >= self._events_per_snapshot:
+                work.keep_snapshot(member)
+            if member.label in experiment.by_label:
+                experiment.by_label.move_to_end(member.label)
+        loaded.since_snapshot += experiment.noted
+        experiment.touched.clear()
+        experiment.noted = 0
+        if experiment.shared is not None:
+            due = max(self._events_per_shared_snapshot, loaded.snapshot_bytes // BYTES_PER_EVENT)
+            if loaded.since_snapshot >= due:
+                loaded.snapshot_bytes = work.keep_shared_snapshot()
+                loaded.since_snapshot = 0
+        self._evict(loaded, work)
+
+    def _evict(self, loaded: Loaded, work: Transaction) -> None:
+        experiment = loaded.experiment
+        if not experiment.by_label:
+            return
+        sample = next(reversed(experiment.by_label.values())).state
+        each = sample.size if isinstance(sample, AgentState) else 400
+        most = min(MEMBERS_HELD, max(self._state_bytes // each, MOST_IN_BATCH))
+        while len(experiment.by_label) > most:
+            member = next(iter(experiment.by_label.values()))
+            if member.since_snapshot:
+                work.keep_snapshot(member)
+            experiment.dismiss(member)
+
+    def _keep_all(self) -> None:
+        """Write all states before the end, so that the next start is quick."""
+        for name in list(self._loaded):
+            try:
+                self._commit([Job(name, _keep_everything, lambda _: None)])
+            except Exception:  # noqa: BLE001 - a snapshot is a convenience; the events are there
+                log.warning("the states of %s were not kept", name)
+
+    def _expire(self) -> None:
+        """Give up losses whose window has ended."""
+        try:
+            late = self.store.late_decisions(self._clock(), MOST_OVERDUE)
+            names = {row.id: row.name for row in self.store.experiments()} if late else {}
+        except StoreError as error:
+            log.warning("%s", error)
+            return
+        jobs = [
+            Job(
+                names[decision.experiment],
+                lambda work, at, decision=decision: work.expire(decision, at),
+                lambda _: None,
+                decision=decision.id,
+                at=self._clock(),
+            )
+            for decision in late
+        ]
+        if jobs:
+            self._serve(jobs)
+            if len(jobs) == MOST_OVERDUE:
+                self._next_sweep = 0.0
+
+
+class StoreSource:
+    """The events and snapshots of an experiment, read over the writer's connection."""
+
+    def __init__(self, store: Store, experiment: int) -> None:
+        self._store, self._experiment = store, experiment
+
+    def events(self, instance: int, after: int, until: int) -> list[Event]:
+        """Return the events of an instance."""
+        return self._store.events_of_instance(self._experiment, instance, after, until)
+
+    def snapshot(self, instance: int, fingerprint: str) -> tuple[bytes, int] | None:
+        """Return the latest state of an instance that was kept, and the number of its event."""
+        for found in self._store.snapshots(self._experiment, [instance]):
+            if found.fingerprint == fingerprint:
+                return found.state, found.number
+        return None
+
+
+def _keep_everything(work: Transaction, at: float) -> None:
+    work.keep_everything()
