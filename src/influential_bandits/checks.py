@@ -34,14 +34,23 @@ __all__ = [
 ]
 
 FRAMES = {"pandas": "DataFrame", "polars": "DataFrame", "pyarrow": "table"}
-PACKAGES = {"sklearn": "scikit-learn"}  # what to install, where the module has another name
+PACKAGES = {
+    "sklearn": "scikit-learn",
+    "prometheus_client": "prometheus-client",
+}  # what to install, where the module has another name
 EXTRAS = {  # of the default install's other packages: which extra brings them
     "cryptography": "dask",
     "dask": "dask",
     "distributed": "dask",
     "fsspec": "dask",
     "gymnasium": "gym",
+    "httptools": "live",
+    "msgspec": "live",
     "pandas": "frame",
+    "prometheus_client": "live",
+    "psycopg": "postgres",
+    "starlette": "live",
+    "uvicorn": "live",
 }
 LARGEST_HORIZON = 2**53  # counts are exact in double precision up to here
 LARGEST_ARMS = 2**31  # their numbers fit 32 bits, and products of two numbers of arms 64

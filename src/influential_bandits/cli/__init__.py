@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from influential_bandits import __version__
-from influential_bandits.cli import logs, simulate, studies
+from influential_bandits.cli import live, logs, simulate, studies
 from influential_bandits.errors import InfluentialBanditsError, Unfinished
 
 __all__ = ["app", "main"]
@@ -20,7 +20,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     help="Influential bandits: pulling one arm changes the future losses of all arms.",
 )
-for commands in (studies, simulate, logs):
+for commands in (studies, simulate, logs, live):
     app.add_typer(commands.app)
 
 

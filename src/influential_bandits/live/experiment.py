@@ -223,7 +223,9 @@ class Experiment:
 
     def draw_group(self, instance: int) -> str:
         """Return the group of a new instance: a function of the seed and its number."""
-        return "control" if self._draw(instance, 0, GROUP) < self.settings.control_share else "policy"
+        return (
+            "control" if self._draw(instance, 0, GROUP) < self.settings.control_share else "policy"
+        )
 
     def _draw(self, instance: int, t: int, draw: int) -> float:
         seed = np.uint64(self.settings.seed)

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from influential_bandits.live.experiment import Difference, Experiment
 from influential_bandits.live.events import DECIDED, Event
+from influential_bandits.live.store.opening import open_to_read
 from influential_bandits.live.store.sql import Connection, ExperimentRow
 
-__all__ = ["Audit", "replay_experiment"]
+__all__ = ["Audit", "replay_experiment", "replay_store"]
 
 INSTANCES_AT_A_TIME = 2000  # with a state of their own
 
@@ -78,3 +79,10 @@ class StoredEvents:
     def snapshot(self, instance: int, fingerprint: str) -> tuple[bytes, int] | None:  # noqa: ARG002
         """Return no state."""
         return None
+
+
+def replay_store(address: str) -> Iterator[Audit]:
+    """Yield the audit of each experiment of a store, which is only read."""
+    with open_to_read(address) as store:
+        for row in store.experiments():
+            yield replay_experiment(store, row)

@@ -137,7 +137,6 @@ class AgentState:
         self._agent.cancel(self._agent.pending[ticket])
 
 
-
 class FleetState:
     """One fleet for all instances of an experiment; :meth:`of` gives the state of one of them."""
 
@@ -165,9 +164,7 @@ class FleetState:
         """Tell whether an instance has been met."""
         return str(instance) in self.fleet
 
-    def remember(
-        self, instance: int, arms: Sequence[int], losses: Sequence[float | None]
-    ) -> None:
+    def remember(self, instance: int, arms: Sequence[int], losses: Sequence[float | None]) -> None:
         """Take an instance on with what it met before."""
         self.fleet.remember(str(instance), arms, losses)
 
@@ -230,7 +227,6 @@ class FleetUser:
         found = self._fleet.pending.get(ticket)
         if found is not None and found.user == self._user:
             self._fleet.cancel(found)
-
 
 
 def state_fingerprint(policy: Policy | FleetLCB, seed: int) -> str:

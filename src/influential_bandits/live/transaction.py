@@ -353,7 +353,7 @@ class Transaction:
         """Begin."""
         self._concern_all(CREATED, at, msgspec.to_builtins(settings))
 
-    def change(self, request: ChangeSettings, at: float) -> None:
+    def change(self, request: ChangeSettings, at: float) -> dict[str, Any]:
         """Take other settings."""
         given = {
             name: value
@@ -364,6 +364,7 @@ class Transaction:
         settings.check()
         if settings != self._experiment.settings:
             self._concern_all(CHANGED, at, msgspec.to_builtins(settings))
+        return self.describe()
 
     def add_arm(self, request: AddArm, at: float) -> dict[str, Any]:
         """Take an arm on."""
@@ -508,9 +509,32 @@ class Transaction:
         member = self._labels.get(label)
         if member is None:
             raise Refused(404, "unknown_instance", f"there is no instance {label!r:.80}")
-        return {"instance": label, "number": member.number, "group": member.group} | (
-            self._experiment.explain(member)
-        )
+        return {
+            "instance": label,
+            "number": member.number,
+            "group": member.group,
+            "arms": list(self._experiment.arms.names),
+            **self._experiment.explain(member),
+        }
+
+    def describe(self) -> dict[str, Any]:
+        """Return settings, arms and models."""
+        experiment = self._experiment
+        settings = msgspec.to_builtins(experiment.settings)
+        del settings["arms"]
+        return {
+            "name": experiment.name,
+            "arms": list(experiment.arms.names),
+            "retired": [experiment.arms.names[arm] for arm in sorted(experiment.arms.retired)],
+            "settings": settings,
+            "model": experiment.model,
+            "models": [
+                {"version": version, "policy": policy}
+                for version, policy in experiment.models.items()
+            ],
+            "events": experiment.applied,
+            "instances": self._instances,
+        }
 
 
 class StoreTransaction:

@@ -95,6 +95,7 @@ class Writer(Closing):
         self._wake = threading.Condition()
         self._closing = False
         self._next_sweep = 0.0
+        self.after_batch: Callable[[], None] = lambda: None  # when all of a batch have their reply
         self.batches = 0
         self.failures = 0
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
@@ -104,6 +105,10 @@ class Writer(Closing):
     def waiting(self) -> int:
         """How many requests wait."""
         return len(self._waiting)
+
+    def now(self) -> float:
+        """Return the time, in seconds since 1970."""
+        return self._clock()
 
     def submit(self, job: Job) -> None:
         """Put a request into the queue; its reply comes after the commit."""
@@ -145,8 +150,7 @@ class Writer(Closing):
                 if not self._waiting and not self._closing:
                     self._wake.wait(SWEEP_SECONDS)
                 jobs = [
-                    self._waiting.popleft()
-                    for _ in range(min(len(self._waiting), MOST_IN_BATCH))
+                    self._waiting.popleft() for _ in range(min(len(self._waiting), MOST_IN_BATCH))
                 ]
                 if not jobs and self._closing:
                     break
@@ -175,6 +179,7 @@ class Writer(Closing):
             answers = [error]
         for job, answer in zip(jobs, answers, strict=True):
             job.reply(answer)
+        self.after_batch()
 
     def _commit(self, jobs: Sequence[Job]) -> list[Any]:
         """Work on a batch in one transaction; return the answers."""
@@ -218,7 +223,9 @@ class Writer(Closing):
 
     def _act(self, work: Transaction | StoreTransaction | None, job: Job) -> Any:
         if work is None:
-            return Refused(404, "unknown_experiment", f"there is no experiment {job.experiment!r:.80}")
+            return Refused(
+                404, "unknown_experiment", f"there is no experiment {job.experiment!r:.80}"
+            )
         try:
             return job.act(work, job.at)
         except Refused as refused:

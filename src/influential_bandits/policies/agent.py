@@ -571,9 +571,7 @@ class Agent:
             raise explain(self.policy, self._layout, error, moment) from error
 
 
-def _find_layout(
-    policy: Policy, n_arms: int, known: tuple[Any, ...], checked: bool
-) -> Layout:
+def _find_layout(policy: Policy, n_arms: int, known: tuple[Any, ...], checked: bool) -> Layout:
     """Return a layout; agents of the same policy and number of arms share one."""
     if known:
         return Layout(policy, n_arms, *known, checked=checked)

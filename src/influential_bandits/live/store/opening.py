@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from influential_bandits.checks import abbreviate
-from influential_bandits.errors import InvalidInput
-from influential_bandits.live.store.postgres import PostgresStore
-from influential_bandits.live.store.sql import Store
-from influential_bandits.live.store.sqlite import SqliteStore
+from influential_bandits.errors import InvalidInput, MissingFile
+from influential_bandits.live.store.postgres import PostgresConnection, PostgresStore
+from influential_bandits.live.store.sql import Connection, Store
+from influential_bandits.live.store.sqlite import SqliteConnection, SqliteStore
 
-__all__ = ["is_shared", "open_store"]
+__all__ = ["is_shared", "open_store", "open_to_read"]
 
 
 def is_shared(address: str) -> bool:
@@ -23,8 +23,23 @@ def open_store(address: str | Path) -> Store:
     text = str(address)
     if is_shared(text):
         return PostgresStore(text)
+    _require_path(text)
+    return SqliteStore(text)
+
+
+def open_to_read(address: str | Path) -> Connection:
+    """Open a store that is there, for reading alone; a service may be at work on it."""
+    text = str(address)
+    if is_shared(text):
+        return PostgresConnection(text, read_only=True)
+    _require_path(text)
+    if not Path(text).is_file():
+        raise MissingFile(f"there is no store {text}")
+    return SqliteConnection(Path(text), read_only=True)
+
+
+def _require_path(text: str) -> None:
     if "://" in text:
         raise InvalidInput(
             f"a store is the path of an SQLite file or postgresql://…, got {abbreviate(text)}"
         )
-    return SqliteStore(text)

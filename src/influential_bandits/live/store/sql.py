@@ -153,7 +153,9 @@ class Connection(Closing):
 
     def experiments_of_decision(self, decision: str) -> list[int]:
         """Return the experiments that have a decision of this name."""
-        return [row[0] for row in self.run("SELECT experiment FROM decisions WHERE id = ?", (decision,))]
+        return [
+            row[0] for row in self.run("SELECT experiment FROM decisions WHERE id = ?", (decision,))
+        ]
 
     def late_decisions(self, now: float, most: int) -> list[Decision]:
         """Return decisions whose window has ended."""
@@ -180,7 +182,9 @@ class Connection(Closing):
         """Return all keys."""
         return [KeyRow(*row) for row in self.run("SELECT * FROM keys ORDER BY since, digest")]
 
-    def in_parts(self, sql: str, experiment: int, values: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
+    def in_parts(
+        self, sql: str, experiment: int, values: Iterable[Any]
+    ) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of a question about many values."""
         wanted = list(values)
         for start in range(0, len(wanted), MOST_AT_ONCE):

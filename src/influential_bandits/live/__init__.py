@@ -1,0 +1,1 @@
+"""Live decisions: the policies behind a durable service."""
