@@ -104,11 +104,11 @@ class Source(Protocol):
 class NoSource:
     """Where there is nothing yet."""
 
-    def events(self, instance: int, after: int, until: int) -> Iterable[Event]:  # noqa: ARG002
+    def events(self, instance: int, after: int, until: int) -> Iterable[Event]:
         """Return no events."""
         return ()
 
-    def snapshot(self, instance: int, fingerprint: str) -> tuple[bytes, int] | None:  # noqa: ARG002
+    def snapshot(self, instance: int, fingerprint: str) -> tuple[bytes, int] | None:
         """Return no state."""
         return None
 
@@ -121,7 +121,7 @@ class Experiment:
     name: str
     source: Source
     settings: Settings = field(default_factory=lambda: Settings(arms=("",)))
-    arms: Arms = Arms(())
+    arms: Arms = field(default_factory=lambda: Arms(()))
     arms_since: list[tuple[int, Arms]] = field(default_factory=list)  # from which event on
     applied: int = 0  # number of the latest event that is known here
     models: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -416,9 +416,9 @@ def _choice_probability(policy: Any, several: int) -> float | None:
 
 
 @cache
-def _draws_at_random(code: type) -> bool:
+def _draws_at_random(code: Any) -> bool:
     """Tell whether a policy's choice looks at random numbers, as far as its code shows."""
-    select = code.select  # type: ignore[attr-defined]
+    select = code.select
     stream = list(inspect.signature(select).parameters)[4]
     instructions = dis.get_instructions(getattr(select, "py_func", select))
     used = [i.argval for i in instructions if "FAST" in i.opname]
