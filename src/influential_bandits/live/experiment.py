@@ -43,12 +43,13 @@ from influential_bandits.live.states import (
     FleetState,
     InstanceState,
     state_fingerprint,
+    try_out,
 )
 from influential_bandits.numerics.streams import SERVICE, draw_uniform
 from influential_bandits.policies.fleet.policy import FleetLCB
 from influential_bandits.policies.uniform import Uniform
 
-__all__ = ["Choice", "Difference", "Experiment", "Member"]
+__all__ = ["Choice", "Difference", "Experiment", "Member", "prepare"]
 
 GROUP, EXPLORE, EXPLORED_ARM = range(3)  # draws of a stream
 
@@ -390,6 +391,15 @@ class Experiment:
         return found
 
 
+def prepare(settings: Settings) -> None:
+    """Compile what an experiment will need; raises if its policies cannot serve its arms."""
+    arms = Arms(settings.arms)
+    try_out(make_policy(settings.policy, shared=settings.state == "shared"), arms)
+    if settings.control_share > 0.0:
+        try_out(make_policy(settings.control), arms)
+    draw_uniform(np.uint64(0), np.uint64(0), SERVICE, 0, 0)
+
+
 def describe_choice(
     choice: Choice, eligible: list[int] | None, later: bool, model: int
 ) -> str | None:
@@ -412,7 +422,8 @@ def _choice_probability(policy: Any, several: int) -> float | None:
         return 1.0 / several
     if isinstance(policy, FleetLCB):
         return 1.0
-    return None if _draws_at_random(type(policy)) else 1.0
+    code: Any = type(policy)
+    return None if _draws_at_random(code) else 1.0
 
 
 @cache
