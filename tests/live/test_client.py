@@ -1,6 +1,5 @@
 import pytest
 import requests
-from live.http_service import running
 
 import influential_bandits as ib
 from influential_bandits.errors import ServiceError
@@ -10,7 +9,7 @@ ARMS = ["tea", "coffee", "milk/with sugar", "<b>'é人"]
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
-    with running(tmp_path_factory.mktemp("live") / "shop.db") as found:
+    with ib.live.serve_in_background(tmp_path_factory.mktemp("live") / "shop.db") as found:
         yield found
 
 

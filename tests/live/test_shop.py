@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-from live.http_service import running
 
 import influential_bandits as ib
 from influential_bandits.live.replay import replay_store
@@ -20,7 +19,10 @@ def test_made_up_users_follow_the_dynamics():
 
 def test_a_small_shop_through_http(tmp_path):
     store = tmp_path / "shop.db"
-    with running(store) as (address, key), ib.live.Client(address, key, "shop") as client:
+    with (
+        ib.live.serve_in_background(store) as (address, key),
+        ib.live.Client(address, key, "shop") as client,
+    ):
         population = ib.live.make_shop_population(n_arms=3, stay=5)
         client.create(population.arm_names, state="shared", policy="FleetLCB", control_share=0.5)
         ib.live.run_shop(client, population, 20, seed=1)
@@ -35,6 +37,6 @@ def test_a_small_shop_through_http(tmp_path):
 @pytest.mark.long
 def test_the_policy_is_worth_it(tmp_path):
     """Ten arms, influence at a tenth of the noise; `python -m benchmarks --only live` has more."""
-    with running(tmp_path / "shop.db") as (address, key):
+    with ib.live.serve_in_background(tmp_path / "shop.db") as (address, key):
         report = measure_worth(address, key, users=600, control="LCB", seed=2)
     assert report["high"] < 0.0

@@ -42,7 +42,7 @@ def make_shop_population(
         0.49,
         stay=stay,
         stay_law="geometric",
-        concurrency=USERS_AT_A_TIME,
+        concurrency=10 * USERS_AT_A_TIME,
         arm_names=names,
     )
 
