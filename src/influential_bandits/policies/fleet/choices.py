@@ -54,7 +54,6 @@ def try_variances(
     i: int,
     residual: float,
     shared_variance: float,
-    weighed: Floats,
 ) -> None:
     """Add a loss to the predictive likelihood of every candidate for the variances.
 
@@ -68,6 +67,7 @@ def try_variances(
         What not knowing (μ, A) adds, in units of σ².
     """
     shared.tried[0] += 1.0
+    weighed = np.empty(seen.size)
     for a in range(ARM_TRIALS_.size):
         for b in range(COMMON_TRIALS_.size):
             arm = ARM_TRIALS_[a]
@@ -159,8 +159,10 @@ def choose_prior(
         best = support(shared, chosen, shared.precision, seen, factor, solved)
         trial = shared.precision.copy()
         for _ in range(2):
+            moved = False
             for group in range(3):
                 for step in (4.0, 0.25):
+                    grown = False
                     while True:
                         trial[:] = shared.precision
                         _scale_precision(rules.n_arms, group, step, trial)
@@ -171,6 +173,11 @@ def choose_prior(
                             break
                         best = value
                         shared.precision[:] = trial
+                        moved = grown = True
+                    if grown:  # the other way lies what it came from
+                        break
+            if not moved:
+                break
     memories = rules.memories.size
     if memories > 1 and shared.numbers[SETTLED] == 0:
         best, number = -math.inf, 0

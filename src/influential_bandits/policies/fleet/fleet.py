@@ -27,7 +27,9 @@ from influential_bandits.numerics.arrays import Floats
 from influential_bandits.policies.fleet.estimate import SharedEstimate, summarise
 from influential_bandits.policies.fleet.files import FleetData, read_fleet, write_fleet
 from influential_bandits.policies.fleet.policy import FleetLCB
-from influential_bandits.policies.fleet.rules import decide, explain, note_loss, note_pull, replay
+from influential_bandits.policies.fleet.decisions import decide, note_pull
+from influential_bandits.policies.fleet.expected_losses import explain
+from influential_bandits.policies.fleet.updates import note_loss, replay
 from influential_bandits.policies.fleet.states import (
     EPOCH,
     MEMORY,
@@ -184,7 +186,7 @@ class Fleet:
         if chosen is None:
             chosen = int(decide(*state, mask, self._room))
         memo = np.zeros(self._rules.memories.size * self.n_arms)
-        note_pull(*state, chosen, memo)
+        note_pull(self._rules, self._shared, self._own, row, chosen, memo)
         self.pulls = number
         ticket = FleetTicket(
             number,

@@ -11,7 +11,7 @@ import numpy as np
 from influential_bandits.checks import LARGEST_LOSS, abbreviate, is_real, whole_number
 from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.arrays import Floats
-from influential_bandits.policies.fleet.rules import Room, compute_shared, make_room
+from influential_bandits.policies.fleet.room import Room, make_room
 from influential_bandits.policies.fleet.states import (
     ARM,
     COMMON,
@@ -24,6 +24,7 @@ from influential_bandits.policies.fleet.states import (
     Shared,
     make_shared,
 )
+from influential_bandits.policies.fleet.updates import compute_shared
 from influential_bandits.policies.model_lcb.prior import LossPrior
 
 __all__ = ["FleetLCB", "FleetPrior"]
