@@ -37,7 +37,6 @@ from influential_bandits.policies.model_lcb.posterior import place, unknowns
 
 LEAST_PRECISION, MOST_PRECISION = 4.0**-6, 4.0**20  # of the prior, in units of 1/σ²
 FADING = 6.0  # nats by which a fading memory must beat lasting memory
-KEPT_OF_AUDITS = 0.9  # of the evidence about the spread, when the next user is audited
 SETTLE = 1 << 14  # losses after which the memory is not chosen again
 GONE = 8.0  # a user who has not come for so many of its usual pauses has left
 AHEAD = 10.0  # where nothing is known of stays, plan for so many times the rounds played
@@ -129,12 +128,12 @@ def choose_spread(shared: Shared) -> None:
 
 
 @kernel
-def forget_audits(shared: Shared) -> None:
+def forget_audits(shared: Shared, kept: float) -> None:
     """Let audits so far count less: the first ones knew little of the population."""
     for s in range(SPREAD_TRIALS_.size):
         for k in range(2):
-            shared.spreads[s, k] *= KEPT_OF_AUDITS
-    shared.audited[0] *= KEPT_OF_AUDITS
+            shared.spreads[s, k] *= kept
+    shared.audited[0] *= kept
 
 
 @kernel

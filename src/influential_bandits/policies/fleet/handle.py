@@ -37,12 +37,12 @@ if numba.config.DISABLE_JIT:
 else:
 
     @structref.register
-    class HandleType(types.StructRef):  # type: ignore[misc]
+    class HandleType(types.StructRef):  # type: ignore[misc,name-defined]
         """The type of the structure in compiled code."""
 
         def preprocess_fields(self, fields: Any) -> Any:
             """Return the fields with types of values, not of constants."""
-            return tuple((name, types.unliteral(kind)) for name, kind in fields)
+            return tuple((name, types.unliteral(kind)) for name, kind in fields)  # type: ignore[attr-defined]
 
     class Handle(structref.StructRefProxy):  # type: ignore[misc,no-redef]
         """The structure as Python sees it: nothing but a reference."""

@@ -33,6 +33,8 @@ AUDITED = 16  # losses of a user after which another one is audited
 MOST_AUDITED = 128  # losses of one user that an audit listens to
 FIRST_AUDITS = 2000  # losses that are audited, and of those beyond
 AUDITS_OF = 32  # one in so many
+KEPT_OF_AUDITS = 0.9  # of the evidence about the spread, when the next user is audited
+OUTLIVED = 4  # an audit that is as young ends when the fleet has so many times the losses
 
 
 @kernel
@@ -44,8 +46,9 @@ def admit(rules: Rules, shared: Shared, own: Own, apart: Apart, u: int, room: Ro
     """
     if not rules.learns:
         return
-    if _may_audit(shared, own, apart, u):
-        forget_audits(shared)
+    outlived = _is_outlived(shared, apart)
+    if outlived or _may_audit(shared, own, apart, u):
+        forget_audits(shared, 0.0 if outlived else KEPT_OF_AUDITS)
         look_shared(rules, shared, own, u, room)
         for s in range(AUDIT):
             _start_apart(rules, shared, apart, s, SPREAD_TRIALS_[s], room)
@@ -72,6 +75,17 @@ def admit(rules: Rules, shared: Shared, own: Own, apart: Apart, u: int, room: Ro
     _start_apart(rules, shared, apart, slot, shared.scales[SPREAD], room)
     own.slot[u] = slot
     apart.owner[slot] = u
+
+
+@kernel
+def _is_outlived(shared: Shared, apart: Apart) -> bool:
+    """Tell whether the fleet has learned so much since an audit began that it says little now.
+
+    So it is where many users come in turn, and an audit that began with nothing known takes what
+    nobody knew of A for what users do not share.
+    """
+    young = apart.owner[0] >= 0 and apart.losses[0] < AUDITED
+    return young and shared.numbers[OBSERVED] > OUTLIVED * (apart.since[0] + AUDITED)
 
 
 @kernel
