@@ -196,7 +196,7 @@ class Fleet(NamedArms):
             )
         # A look changes nothing, not even how far the user's sums have followed the population's.
         slot = self._own.slot[row]
-        moved = [self._own.sums[row : row + 1], self._own.epoch[row : row + 1]]
+        moved: list[Any] = [self._own.sums[row : row + 1], self._own.epoch[row : row + 1]]
         if slot >= 0:
             moved += [self._apart.theta[slot], self._apart.centre[slot]]
         before = [part.copy() for part in moved]
@@ -468,25 +468,22 @@ class Fleet(NamedArms):
         }
         return self._shared, self._own, self._apart, about
 
-    def take_parts(self, about: dict[str, Any], arrays: list[Any], users: int) -> None:
-        """Take over what all users share, and make room for the users of a snapshot."""
+    def settle_memory(self, about: dict[str, Any]) -> None:
+        """Keep the memory alone that a snapshot had settled on, if it had."""
         if len(about["memories"]) < self._rules.memories.size:
             self._shared.numbers[[MEMORY, SETTLED]] = about["settled"], 1
             self._settle()
-        cut = len(Shared._fields)
-        if len(arrays) != cut + len(Apart._fields):
-            raise InvalidInput("the snapshot of a fleet is of another version")
-        own = make_own(max(users, 1), self._rules.memories.size, self.n_arms, self._rules.exact)
-        data = FleetData(about, Shared(*arrays[:cut]), own, Apart(*arrays[cut:]))
+
+    def take_parts(
+        self, about: dict[str, Any], shared: Shared, own: Own, apart: Apart, rows: dict[str, int]
+    ) -> None:
+        """Take over the arrays of a snapshot, if they can be those of a fleet."""
+        data = FleetData(about, shared, own, apart)
         self._shared, self._own, self._apart = data.check_like(
             self._rules, self._shared, self._own, self._apart
         )
-        self.pulls, self._arrivals = about["pulls"], about["arrivals"]
+        self.pulls, self._arrivals, self._rows = about["pulls"], about["arrivals"], rows
         self._held = None
-
-    def name_rows(self, rows: dict[str, int]) -> None:
-        """Say whose rows those of a snapshot are."""
-        self._rows = rows
 
     def row(self, user: str) -> int:
         """Return where a user's numbers lie."""
