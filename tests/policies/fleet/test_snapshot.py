@@ -30,7 +30,7 @@ def restore(fleet, arms, policy=None, users=None):
 @pytest.mark.parametrize(
     "policy", [ib.FleetLCB(), ib.FleetLCB(memory=0.9)], ids=["estimate", "0.9"]
 )
-@pytest.mark.parametrize("arms", [3, 9])
+@pytest.mark.parametrize("arms", [3, pytest.param(9, marks=pytest.mark.long)])
 def test_a_restored_fleet_goes_on_as_the_first(policy, arms):
     fleet = ib.Fleet(policy, arms)
     for rounds in (0, 1, 60):
