@@ -22,6 +22,7 @@ from influential_bandits.live.events import encode
 from influential_bandits.live.evidence import compare_groups, read_totals
 from influential_bandits.live.keys import KeyRing, Role, Visitor, make_key
 from influential_bandits.live.metrics import Metrics
+from influential_bandits.live.page.page import Page
 from influential_bandits.live.requests import Refused
 from influential_bandits.live.settings import require_label
 from influential_bandits.live.store.sql import Connection, ExperimentRow, StoreError
@@ -67,9 +68,11 @@ class Service:
         self._decoders: dict[type, Any] = {
             call.body: msgspec.json.Decoder(call.body) for call in CALLS if call.body is not None
         }
+        self.page = Page(self._read, self._ask, self._keys, writer.now)
         self.app = Starlette(
             routes=[
-                Route(call.path, self._endpoint(call), methods=[call.method]) for call in CALLS
+                *(Route(call.path, self._endpoint(call), methods=[call.method]) for call in CALLS),
+                *self.page.routes(),
             ],
             exception_handlers={404: _no_such_page, 405: _no_such_page},
         )
