@@ -43,12 +43,13 @@ from influential_bandits.live.states import (
     FleetState,
     InstanceState,
     state_fingerprint,
+    try_out,
 )
 from influential_bandits.numerics.streams import SERVICE, draw_uniform
 from influential_bandits.policies.fleet.policy import FleetLCB
 from influential_bandits.policies.uniform import Uniform
 
-__all__ = ["Choice", "Difference", "Experiment", "Member"]
+__all__ = ["Choice", "Difference", "Experiment", "Member", "prepare"]
 
 GROUP, EXPLORE, EXPLORED_ARM = range(3)  # draws of a stream
 
@@ -250,6 +251,8 @@ class Experiment:
         place = self.settings.seed, member.number
         kept = self.source.snapshot(member.number, self.fingerprint(member.group))
         state = None
+        if kept is not None and kept[1] > self.applied:  # another service is further than this one
+            kept = None
         if kept is not None:
             state = AgentState.unpack(kept[0], policy, self.arms.names, *place)
         after = 0 if kept is None or state is None else kept[1]
@@ -367,7 +370,10 @@ class Experiment:
         return event
 
     def apply(self, member: Member | None, event: Event) -> Difference | None:
-        """Follow an event of the store; return a difference if its decision comes out otherwise."""
+        """Follow an event of the store; return a difference if its decision comes out otherwise.
+
+        A state that is not in memory stays out of it, and is computed when it is needed.
+        """
         if event.kind in OF_EXPERIMENT:
             self.apply_to_experiment(event)
             return None
@@ -376,7 +382,7 @@ class Experiment:
             erased = self.members.get(event.read()["instance"])
             if erased is not None:
                 self.dismiss(erased)
-        elif member is not None:
+        elif member is not None and (member.state is not None or self._is_of_fleet(member)):
             if event.kind == DECIDED:
                 data = event.read()
                 choice = self.decide(member, data.get("eligible"), data.get("baseline"))
@@ -388,6 +394,15 @@ class Experiment:
             self._move(member, state, event)
         self.applied = event.number
         return found
+
+
+def prepare(settings: Settings) -> None:
+    """Compile what an experiment will need; raises if its policies cannot serve its arms."""
+    arms = Arms(settings.arms)
+    try_out(make_policy(settings.policy, shared=settings.state == "shared"), arms)
+    if settings.control_share > 0.0:
+        try_out(make_policy(settings.control), arms)
+    draw_uniform(np.uint64(0), np.uint64(0), SERVICE, 0, 0)
 
 
 def describe_choice(
@@ -412,7 +427,8 @@ def _choice_probability(policy: Any, several: int) -> float | None:
         return 1.0 / several
     if isinstance(policy, FleetLCB):
         return 1.0
-    return None if _draws_at_random(type(policy)) else 1.0
+    code: Any = type(policy)
+    return None if _draws_at_random(code) else 1.0
 
 
 @cache

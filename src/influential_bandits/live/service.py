@@ -20,6 +20,7 @@ from influential_bandits.live import requests
 from influential_bandits.live.calls import CALLS, Batch, Call, Item, NewKey
 from influential_bandits.live.events import encode
 from influential_bandits.live.evidence import compare_groups, read_totals
+from influential_bandits.live.experiment import prepare
 from influential_bandits.live.keys import KeyRing, Role, Visitor, make_key
 from influential_bandits.live.metrics import Metrics
 from influential_bandits.live.page.page import Page
@@ -315,6 +316,8 @@ class Service:
             raise Refused(403, "not_allowed", "a key of one experiment cannot create another")
         if "/" in body.name:
             raise InvalidInput("the name of an experiment must not hold a slash")
+        body.settings.check()
+        await asyncio.to_thread(prepare, body.settings)  # the first decision must not wait for it
         await self._ask("", lambda work, at: work.create_experiment(body.name, body.settings, at))
         self._experiments = {}
         return Answer({"name": body.name}, 201)
