@@ -75,10 +75,16 @@ class Service:
                 *(Route(call.path, self._endpoint(call), methods=[call.method]) for call in CALLS),
                 *self.page.routes(),
             ],
-            exception_handlers={404: _no_such_page, 405: _no_such_page},
+            exception_handlers={404: self._miss, 405: self._miss},
         )
 
     # From a request to an answer.
+
+    async def _miss(self, request: HttpRequest, error: Exception) -> Response:
+        """Answer a request for what is not there, to a browser by a page."""
+        if "text/html" in request.headers.get("accept", ""):
+            return self.page.miss(request)
+        return await _no_such_page(request, error)
 
     def _endpoint(self, call: Call) -> Callable[[HttpRequest], Awaitable[Response]]:
         handler = getattr(self, call.handler)

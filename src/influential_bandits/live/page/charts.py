@@ -6,11 +6,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from influential_bandits.live.page.series import Series, Sums
-from influential_bandits.live.page.tally import SECONDS_RECENT, Tally
+from influential_bandits.live.page.tally import GROUPS, SECONDS_RECENT, SPANS, Tally
 
 __all__ = ["busiest_arms", "draw_experiment", "recent_rate"]
 
 MOST_LINES = 7  # that can be told apart
+LOSSES_OF_A_MEAN = 30  # on average, so that noise does not hide what is to be seen
+FEWEST_POINTS, MOST_POINTS = 12, 120
 MINUTE = 60.0
 SHORTEST = 5.0  # seconds of a span that has just begun
 
@@ -28,29 +30,42 @@ def draw_experiment(
     series = tally.recent if span == "hour" else tally.whole
     arms = busiest_arms(tally)
     every = list(series.over_time())
-    times = [at for at, _ in every]
-    rates = [_per_minute(at, sums, series, now) for at, sums in every]
-    since = now - SECONDS_RECENT * 240 if span == "hour" else 0.0
+    rates = [(at, *_per_minute(at, sums, series, now)) for at, sums in every]
+    since = now - SECONDS_RECENT * SPANS if span == "hour" else 0.0
     looks = [look for look in tally.looks if look.at >= since]
+    by_group = [(group, None) for group in GROUPS]
+    by_arm = [(None, arm) for arm in arms]
     return {
         "rate": {
             "names": ["decisions", "feedback"],
-            "columns": [times, *(list(column) for column in _columns(rates, 2))],
+            "columns": [list(column) for column in _columns(rates, 3)],
+            "seconds": series.seconds,
         },
-        "groups": {
-            "names": ["policy", "control"],
-            "columns": [times, *(_means(series, group=group) for group in ("policy", "control"))],
-        },
+        "groups": {"names": list(GROUPS), **_draw_means(series, by_group, len(every))},
         "arms": {
             "names": [names[arm] for arm in arms],
-            "columns": [times, *(_means(series, arm=arm) for arm in arms)],
-            "numbers": arms,
+            **_draw_means(series, by_arm, len(every)),
         },
         "evidence": {
             "names": ["difference", "lowest", "highest"],
             "columns": [list(column) for column in _columns(looks, 4)],
         },
     }
+
+
+def _draw_means(
+    series: Series, lines: Sequence[tuple[str | None, int | None]], spans: int
+) -> dict[str, Any]:
+    """Return mean losses over spans that are wide enough for means to mean something."""
+    losses = series.total().losses
+    points = losses // (LOSSES_OF_A_MEAN * max(len(lines), 1))
+    points = min(max(points, FEWEST_POINTS), MOST_POINTS)
+    together = max(1, -(-spans // points))
+    times = [at for at, _ in series.over_time(together=together)]
+    means = [
+        [sums.mean for _, sums in series.over_time(group, arm, together)] for group, arm in lines
+    ]
+    return {"columns": [times, *means], "seconds": series.seconds * together}
 
 
 def _columns(rows: Sequence[Iterable[Any]], many: int) -> list[tuple[Any, ...]]:
@@ -65,10 +80,6 @@ def _per_minute(
     if seconds < SHORTEST:
         return None, None
     return sums.decisions * MINUTE / seconds, sums.feedback * MINUTE / seconds
-
-
-def _means(series: Series, group: str | None = None, arm: int | None = None) -> list[float | None]:
-    return [sums.mean for _, sums in series.over_time(group, arm)]
 
 
 def recent_rate(tally: Tally, now: float, minutes: float = 5.0) -> Sums:

@@ -115,6 +115,7 @@ class Page:
         ]
         return [
             Route("/static/{file}", send_static, methods=["GET"]),
+            Route("/favicon.ico", send_icon, methods=["GET"]),
             *(
                 Route(path, self._endpoint(method, role, handler), methods=[method])
                 for method, path, role, handler in table
@@ -134,11 +135,14 @@ class Page:
                 response = self.refuse(
                     request, Refused(500, "internal", "the service failed; see its log")
                 )
-            for name, value in HEADERS.items():
-                response.headers.setdefault(name, value)
-            return response
+            return self._guard(response)
 
         return serve
+
+    def _guard(self, response: Response) -> Response:
+        for name, value in HEADERS.items():
+            response.headers.setdefault(name, value)
+        return response
 
     async def _serve(
         self, request: HttpRequest, method: str, role: Role | None, handler: Any
@@ -186,6 +190,10 @@ class Page:
         return self.render(
             request, "message.html.j2", status, title="This did not work", message=str(error)
         )
+
+    def miss(self, request: HttpRequest) -> Response:
+        """Return a page that says that there is none."""
+        return self._guard(self.refuse(request, Refused(404, "unknown", "There is no such page.")))
 
     def render(
         self, request: HttpRequest, template: str, status: int = 200, **values: Any
@@ -370,6 +378,11 @@ async def send_static(request: HttpRequest) -> Response:
         return Response("there is no such file", 404, media_type="text/plain")
     headers = HEADERS | {"Cache-Control": "public, max-age=31536000, immutable"}
     return Response(read_static(file), headers=headers, media_type=STATIC[file])
+
+
+async def send_icon(request: HttpRequest) -> Response:
+    """Send the icon to a browser that asks by itself."""
+    return Response(read_static("icon.svg"), headers=HEADERS, media_type=STATIC["icon.svg"])
 
 
 def static_path(file: str) -> str:

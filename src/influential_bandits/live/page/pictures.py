@@ -56,8 +56,8 @@ def draw_interval(
 class Cell(NamedTuple):
     """An entry of a heat map."""
 
-    value: float
-    error: float
+    value: str
+    error: str
     shade: str  # class of its colour
     is_sure: bool  # whether it is told from zero
 
@@ -70,6 +70,8 @@ def shade_matrix(
     Entries within two standard deviations of zero are not told from it, and are marked.
     """
     largest = max((abs(value) for row in values for value in row), default=0.0)
+    digits = 2 - math.floor(math.log10(largest)) if largest else 0
+    digits = min(max(digits, 0), 12)
     cells = []
     for row, deviations in zip(values, errors, strict=True):
         line = []
@@ -77,6 +79,9 @@ def shade_matrix(
             steps = math.ceil(SHADES * abs(value) / largest) if largest else 0
             sign = "worse" if value > 0.0 else "better"
             shade = f"{sign}-{steps}" if steps else "none"
-            line.append(Cell(value, error, shade, abs(value) > SURE * error))
+            text = f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")
+            least = 10.0**-digits
+            deviation = f"{error:.{digits}f}" if error >= least / 2 else f"below {least:.{digits}f}"
+            line.append(Cell(text, f"± {deviation}", shade, abs(value) > SURE * error))
         cells.append(line)
     return cells

@@ -86,17 +86,22 @@ class Series:
             del self._spans[place]
 
     def over_time(
-        self, group: str | None = None, arm: int | None = None
+        self, group: str | None = None, arm: int | None = None, together: int = 1
     ) -> Iterator[tuple[float, Sums]]:
-        """Yield when each span began and what happened in it; also where nothing did."""
+        """Yield when each span began and what happened in it, also where nothing did.
+
+        ``together`` spans are taken for one.
+        """
         if not self._spans:
             return
-        for place in range(min(self._spans), max(self._spans) + 1):
+        first, last = min(self._spans) // together, max(self._spans) // together
+        for wide in range(first, last + 1):
             total = Sums()
-            for (of, which), sums in self._spans.get(place, {}).items():
-                if group in (None, of) and arm in (None, which):
-                    total = total.plus(sums)
-            yield place * self.seconds, total
+            for place in range(wide * together, (wide + 1) * together):
+                for (of, which), sums in self._spans.get(place, {}).items():
+                    if group in (None, of) and arm in (None, which):
+                        total = total.plus(sums)
+            yield wide * together * self.seconds, total
 
     def total(self, since: float = -math.inf) -> Sums:
         """Return all that happened in spans that began at a time or later."""

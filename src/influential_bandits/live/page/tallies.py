@@ -17,6 +17,7 @@ __all__ = ["Tallies"]
 log = logging.getLogger("influential_bandits.live")
 
 SECONDS_FRESH = 1.0  # in which nothing is read again
+SECONDS_AT_A_TIME = 0.1  # of reading, after which decisions come first
 SECONDS_TO_WAIT = 0.2  # of a look for what is new; then it shows what there is
 SECONDS_BETWEEN_REBUILDS = 60.0
 MOST_HELD = 48
@@ -87,8 +88,11 @@ class Tallies:
             while len(self._held) > MOST_HELD:
                 self._held.popitem(last=False)
         self._held.move_to_end(experiment)
-        tally.read(store, row, self._now())
-        return tally.is_complete
+        until = time.monotonic() + SECONDS_AT_A_TIME
+        while True:
+            tally.read(store, row, self._now())
+            if tally.is_complete or time.monotonic() >= until:
+                return tally.is_complete
 
     def _is_to_be_rebuilt(self, tally: Tally) -> bool:
         return tally.is_stale and time.monotonic() - tally.began >= self.seconds_between_rebuilds

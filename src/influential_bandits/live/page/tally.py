@@ -30,6 +30,8 @@ from influential_bandits.live.store.sql import Connection, ExperimentRow
 __all__ = ["ArmSums", "Look", "Tally"]
 
 EVENTS_AT_A_TIME = 20_000
+FEWEST_AT_A_TIME = 200
+LOOKS_AT_FIRST = 100  # at the past of an A/B test, when its events are first read
 SECONDS_RECENT = 15.0  # of a span of the last hour
 SPANS = 240
 MOST_LOOKS = 240  # at the A/B test that are drawn
@@ -122,7 +124,10 @@ class Tally:
 
     def read(self, store: Connection, row: ExperimentRow, now: float) -> None:
         """Count some of the events that are new."""
-        after, until = self.applied, min(self.applied + EVENTS_AT_A_TIME, row.events)
+        most = min(max(self._before // LOOKS_AT_FIRST, FEWEST_AT_A_TIME), EVENTS_AT_A_TIME)
+        if self.applied >= self._before:
+            most = EVENTS_AT_A_TIME
+        after, until = self.applied, min(self.applied + most, row.events)
         where = self.experiment, after, until
         ends = store.run("SELECT at FROM events WHERE experiment = ? AND number = ?", where[::2])
         is_recent = not ends or ends[0][0] > now - SECONDS_RECENT * SPANS

@@ -83,15 +83,15 @@ class Expected(NamedTuple):
     deviation: float | None
 
 
-def order_arms(explained: dict[str, Any]) -> list[Expected]:
-    """Return what each arm would cost now, the least first."""
+def order_arms(explained: dict[str, Any], boldness: float = 1.0) -> list[Expected]:
+    """Return what each arm would cost now, the least first, and bounds so many deviations away."""
     means, deviations = explained["expected_losses"], explained["deviations"] or {}
     if means is None:
         return []
     rows = []
     for arm, name in enumerate(explained["arms"]):
         mean, deviation = means[name], deviations.get(name)
-        spread = deviation or 0.0
+        spread = boldness * (deviation or 0.0)
         rows.append(Expected(arm, name, mean, mean - spread, mean + spread, deviation))
     return sorted(rows, key=lambda row: row.mean)
 

@@ -19,6 +19,8 @@ from influential_bandits.live.page.timeline import (
 from influential_bandits.live.page.words import (
     describe_evidence,
     describe_policy,
+    find_boldness,
+    served_policy,
     write_number,
 )
 from influential_bandits.live.store.sql import Connection, ExperimentRow
@@ -95,7 +97,7 @@ class HomeView:
             return card | {
                 "decisions": sum(arm.decisions for arm in tally.arms.values()),
                 "rate": recent_rate(tally, self.now).decisions / 5.0,
-                "spark": [sums.decisions for _, sums in tally.recent.over_time()],
+                "spark": [sums.decisions for _, sums in tally.recent.over_time(together=4)],
                 "verdict": describe_evidence(evidence, settings),
                 "tone": _tone(evidence.low, evidence.high),
                 "progress": tally.progress,
@@ -132,7 +134,9 @@ class ExperimentView:
             "settings": settings,
             "instances": self.row.instances,
             "labels": self.labels,
-            "policy": describe_policy(self._served(), shared=settings["state"] == "shared"),
+            "policy": describe_policy(
+                served_policy(self.described), shared=settings["state"] == "shared"
+            ),
             "control": describe_policy(settings["control"]),
             "estimate": self.estimate,
             "most_lines": MOST_LINES,
@@ -150,13 +154,6 @@ class ExperimentView:
             f"waiting for feedback. {values['verdict']}"
         )
         return values
-
-    def _served(self) -> str | dict[str, Any]:
-        models = {model["version"]: model["policy"] for model in self.described["models"]}
-        given: str | dict[str, Any] = models.get(
-            self.described["model"], self.described["settings"]["policy"]
-        )
-        return given
 
     def _count(self, tally: Tally, names: Sequence[str]) -> dict[str, Any]:
         evidence = tally.evidence()
@@ -194,7 +191,6 @@ class ExperimentView:
             "feedback_rate": recent.feedback / 5.0,
             "arms": arms,
             "means": {group: getattr(evidence, group).mean for group in GROUPS},
-            "seconds": (tally.recent if self.span == "hour" else tally.whole).seconds,
             "charts": charts,
             "tables": {name: _table(chart["columns"]) for name, chart in charts.items()},
             "looks": len(charts["evidence"]["columns"][0]),
@@ -245,7 +241,11 @@ class InstanceView:
         entries = self.read(lambda store: read_timeline(store, self.row.id, number))
         decided = [entry for entry in entries if entry.decision is not None]
         last = decided[-1] if decided else None
-        expected = order_arms(self.explained)
+        settings = self.described["settings"]
+        boldness = find_boldness(
+            served_policy(self.described), shared=settings["state"] == "shared"
+        )
+        expected = order_arms(self.explained, boldness)
         bounds = [bound for row in expected for bound in (row.low, row.high)]
         heard = [entry.loss for entry in decided if entry.loss is not None]
         waiting = sum(entry.status == "pending" for entry in decided)
@@ -255,7 +255,7 @@ class InstanceView:
             "path": _experiment_path(self.row.name),
             "label": self.explained["instance"],
             "group": self.explained["group"],
-            "state": self.described["settings"]["state"],
+            "boldness": boldness,
             "names": names,
             "retired": retired,
             "entries": list(reversed(entries)),

@@ -15,7 +15,9 @@ __all__ = [
     "describe_evidence",
     "describe_policy",
     "describe_settings",
+    "find_boldness",
     "instance_path",
+    "served_policy",
     "write_number",
     "write_share",
     "write_time",
@@ -107,6 +109,24 @@ def describe_policy(given: str | dict[str, Any], *, shared: bool = False) -> Pol
     return PolicyWords(label if len(label) <= 80 else f"{type(policy).__name__}(…)", rule)
 
 
+def served_policy(described: dict[str, Any]) -> str | dict[str, Any]:
+    """Return the policy that is served: of the active model, or of the settings."""
+    for model in described["models"]:
+        if model["version"] == described["model"]:
+            given: str | dict[str, Any] = model["policy"]
+            return given
+    default: str | dict[str, Any] = described["settings"]["policy"]
+    return default
+
+
+def find_boldness(given: str | dict[str, Any], *, shared: bool) -> float:
+    """Return how many deviations a policy gives an arm as the benefit of the doubt."""
+    try:
+        return float(getattr(make_policy(given, shared=shared), "boldness", 1.0))
+    except InfluentialBanditsError:
+        return 1.0
+
+
 def describe_evidence(evidence: Evidence, settings: dict[str, Any]) -> str:
     """Return what the A/B test says, in a sentence or two."""
     if settings["mode"] == "shadow":
@@ -127,14 +147,11 @@ def describe_evidence(evidence: Evidence, settings: dict[str, Any]) -> str:
         )
     size = write_number(abs(evidence.difference))
     ends = sorted((abs(evidence.low), abs(evidence.high)))
-    between = f"by {write_number(ends[0])} to {write_number(ends[1])} a decision"
+    by = f"by {size} a decision ({write_number(ends[0])} to {write_number(ends[1])})"
     if evidence.high < 0.0:
-        return f"The policy loses less than the control: {size} a decision less ({between})."
+        return f"The policy loses less than the control, {by}."
     if evidence.low > 0.0:
-        return (
-            f"The policy loses more than the control: {size} a decision more ({between}). "
-            "Consider pausing it."
-        )
+        return f"The policy loses more than the control, {by}. Consider pausing it."
     less = "less" if evidence.difference < 0.0 else "more"
     return (
         f"No difference has been shown yet. So far the policy has lost {size} a decision {less}; "
@@ -186,8 +203,8 @@ def describe_settings(settings: dict[str, Any]) -> list[SettingWords]:
             explore,
             (
                 f"{write_share(explore)} of decisions draw one of the eligible arms at random. "
-                "They lose as much as a random arm does; their exact probability is in the log, so that "
-                "other policies can be judged by it."
+                "They lose as much as a random arm does; their exact probability is in the log, so "
+                "that other policies can be judged by it."
                 if explore
                 else "No decision is left to chance. What other arms would have lost cannot be "
                 "told from the log alone."

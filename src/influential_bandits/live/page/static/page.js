@@ -34,7 +34,12 @@
     width: Math.max(box.clientWidth, 200), height: 220, tzDate: utc,
     cursor: { y: false, drag: { x: true, y: false } }, ...more,
   });
-  const times = () => axis({ space: 70 });
+  const moment = (at, from, to) => new Date(at * 1e3).toISOString().slice(from, to);
+  const tell = (at, step) => (step >= 86400 ? moment(at, 0, 10) : step >= 60 ? moment(at, 11, 16) : moment(at, 11, 19));
+  const times = () => axis({ space: 80, values: (_, ticks, __, ___, step) => ticks.map((at, place) => (
+    step < 86400 && (place === 0 || moment(at, 0, 10) !== moment(ticks[place - 1], 0, 10)) ? tell(at, step) + "\n" + moment(at, 0, 10) : tell(at, step))) });
+  // A moment alone would be drawn on years.
+  const span = (_, low, high) => (low === null ? [0, 60] : high - low < 60 ? [low - 30, high + 30] : [low, high]);
   const when = { label: "time", value: (_, at) => (at == null ? "–" : new Date(at * 1e3).toISOString().slice(0, 19).replace("T", " ")) };
 
   // A single value or none would leave an axis without a length.
@@ -62,21 +67,21 @@
   const forms = {
     rate: (box, chart) => base(box, {
       series: [when, line("decisions", 0, { fill: colour("--c0") + "22" }), line("feedback", 2, { dash: DASHES[1] })],
-      axes: [times(), numbers()], scales: { y: { range: fromZero } },
+      axes: [times(), numbers()], scales: { x: { range: span }, y: { range: fromZero } },
     }),
     groups: (box, chart) => base(box, {
       series: [when, line("policy", 0), line("control", 1, { dash: DASHES[1] })],
-      axes: [times(), numbers()], scales: { y: { range: around } },
+      axes: [times(), numbers()], scales: { x: { range: span }, y: { range: around } },
     }),
     arms: (box, chart) => base(box, {
       height: 260,
-      series: [when, ...chart.names.map((name, place) => line(name, chart.numbers[place], { dash: DASHES[place % 7] }))],
-      axes: [times(), numbers()], scales: { y: { range: around } },
+      series: [when, ...chart.names.map((name, place) => line(name, place, { dash: DASHES[place % 7] }))],
+      axes: [times(), numbers()], scales: { x: { range: span }, y: { range: around } },
     }),
     evidence: (box, chart) => base(box, {
       series: [when, line("difference", 0), line("lowest", 0, { width: 1, dash: DASHES[2], points: { show: false } }), line("highest", 0, { width: 1, dash: DASHES[2], points: { show: false } })],
       bands: [{ series: [3, 2], fill: colour("--c0") + "2b" }],
-      axes: [times(), numbers()], scales: { y: { range: withZero } }, hooks: { drawClear: [zeroLine] },
+      axes: [times(), numbers()], scales: { x: { range: span }, y: { range: withZero } }, hooks: { drawClear: [zeroLine] },
     }),
     lanes: (box, chart) => base(box, {
       height: Math.min(Math.max(22 * chart.names.length + 60, 220), 460),
@@ -85,7 +90,7 @@
       axes: [axis({ values: (_, ticks) => ticks.map((t) => (t % 1 ? "" : write(t))) }), axis({
         size: 118, splits: () => chart.names.map((_, place) => place), values: (_, ticks) => ticks.map((t) => short(chart.names[t] ?? "")),
       })],
-      scales: { x: { time: false, range: around }, y: { range: () => [chart.names.length - 0.5, -0.5], dir: -1 } },
+      scales: { x: { time: false, range: around }, y: { range: () => [-0.5, chart.names.length - 0.5], dir: -1 } },
     }),
     losses: (box, chart) => base(box, {
       series: [
