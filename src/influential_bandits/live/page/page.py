@@ -9,6 +9,7 @@ import time
 from collections.abc import Awaitable, Callable
 from functools import cache, partial
 from importlib import resources
+from itertools import groupby
 from typing import Any
 from urllib.parse import quote
 
@@ -19,7 +20,7 @@ from starlette.routing import Route
 
 from influential_bandits import __version__
 from influential_bandits.errors import InfluentialBanditsError
-from influential_bandits.live.events import encode
+from influential_bandits.live.events import CHANGED, CREATED, decode, encode
 from influential_bandits.live.keys import KeyRing, Role, Visitor
 from influential_bandits.live.page import forms, pictures, words
 from influential_bandits.live.page.sessions import (
@@ -175,7 +176,7 @@ class Page:
     def _send_to_login(self, request: HttpRequest) -> Response:
         if wants_live(request):
             return Response(status_code=401)
-        target = request.url.path
+        target = request.scope["raw_path"].decode("ascii", "replace")  # as the browser wrote it
         if request.method != "GET" or target == "/":
             return RedirectResponse("/login", 303)
         if request.url.query:
@@ -286,8 +287,9 @@ class Page:
                 "estimate", row.name, SECONDS_ESTIMATE, lambda work, at: work.estimate()
             )
         labels = self.read(lambda store: read_labels(store, row))
+        shares = self.read(lambda store: read_control_shares(store, row))
         span = "all" if request.query_params.get("span") == "all" else "hour"
-        view = ExperimentView(row, described, tally, estimate, labels, span, self.now())
+        view = ExperimentView(row, described, tally, estimate, labels, shares, span, self.now())
         return await self._render_aside(request, "experiment.html.j2", view.draw)
 
     async def show_instance(self, request: HttpRequest) -> Response:
@@ -360,6 +362,17 @@ def read_labels(store: Connection, row: ExperimentRow) -> list[tuple[str, str]]:
     return [(label, group) for label, group in store.run(sql, (row.id,))]
 
 
+def read_control_shares(store: Connection, row: ExperimentRow) -> list[float]:
+    """Return the shares that the control group had, one after another."""
+    sql = (
+        "SELECT data FROM events WHERE experiment = ? AND instance = 0 AND kind IN (?, ?) "
+        "ORDER BY number"
+    )
+    found = [decode(data) for (data,) in store.run(sql, (row.id, CREATED, CHANGED))]
+    shares = [settings.get("control_share", 0.0) for settings in found]
+    return [share for share, _ in groupby(shares)]
+
+
 def _own_path(target: str) -> str:
     """Return where to go after logging in: a path of ours, and nowhere else."""
     return target if target.startswith("/") and not target.startswith(("//", "/\\")) else "/"
@@ -400,6 +413,7 @@ def _make_environment() -> jinja2.Environment:
     )
     environment.filters |= {
         "number": words.write_number,
+        "plain": words.write_plain,
         "share": words.write_share,
         "time": words.write_time,
         "span": words.write_span,

@@ -120,6 +120,7 @@ class ExperimentView:
     tally: Tally | None
     estimate: SharedEstimate | None
     labels: list[tuple[str, str]]
+    shares: list[float]
     span: str
     now: float
 
@@ -134,6 +135,7 @@ class ExperimentView:
             "settings": settings,
             "instances": self.row.instances,
             "labels": self.labels,
+            "shares": self.shares,
             "policy": describe_policy(
                 served_policy(self.described), shared=settings["state"] == "shared"
             ),

@@ -62,6 +62,11 @@ def write_number(value: float | None, digits: int = 3) -> str:
     return text.replace("-", MINUS)
 
 
+def write_plain(value: Any) -> str:
+    """Return a value as it can be typed in again."""
+    return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
+
+
 def write_share(value: float) -> str:
     """Return a share in per cent: at least one digit, and never 100 % of what is less."""
     text = f"{100.0 * value:.3g}"
