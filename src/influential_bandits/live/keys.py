@@ -56,11 +56,15 @@ class KeyRing:
 
     def find(self, key: str) -> Visitor | None:
         """Return who has a key."""
+        return self.find_digest(digest_key(key))
+
+    def find_digest(self, digest: str) -> Visitor | None:
+        """Return who has the key of a digest."""
         now = time.monotonic()
         if now >= self._until:
             self.renew()
             self._until = now + SECONDS_FRESH
-        return self._visitors.get(digest_key(key))
+        return self._visitors.get(digest)
 
     def renew(self) -> None:
         """Read the keys again."""

@@ -23,6 +23,7 @@ from influential_bandits.live.evidence import compare_groups, read_totals
 from influential_bandits.live.experiment import prepare
 from influential_bandits.live.keys import KeyRing, Role, Visitor, make_key
 from influential_bandits.live.metrics import Metrics
+from influential_bandits.live.page.page import Page
 from influential_bandits.live.requests import Refused
 from influential_bandits.live.settings import require_label
 from influential_bandits.live.store.sql import Connection, ExperimentRow, StoreError
@@ -68,14 +69,22 @@ class Service:
         self._decoders: dict[type, Any] = {
             call.body: msgspec.json.Decoder(call.body) for call in CALLS if call.body is not None
         }
+        self.page = Page(self._read, self._ask, self._keys, writer.now)
         self.app = Starlette(
             routes=[
-                Route(call.path, self._endpoint(call), methods=[call.method]) for call in CALLS
+                *(Route(call.path, self._endpoint(call), methods=[call.method]) for call in CALLS),
+                *self.page.routes(),
             ],
-            exception_handlers={404: _no_such_page, 405: _no_such_page},
+            exception_handlers={404: self._miss, 405: self._miss},
         )
 
     # From a request to an answer.
+
+    async def _miss(self, request: HttpRequest, error: Exception) -> Response:
+        """Answer a request for what is not there, to a browser by a page."""
+        if "text/html" in request.headers.get("accept", ""):
+            return self.page.miss(request)
+        return await _no_such_page(request, error)
 
     def _endpoint(self, call: Call) -> Callable[[HttpRequest], Awaitable[Response]]:
         handler = getattr(self, call.handler)

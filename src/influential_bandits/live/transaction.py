@@ -41,7 +41,15 @@ from influential_bandits.live.requests import (
 )
 from influential_bandits.live.settings import Settings, make_policy, require_label
 from influential_bandits.live.states import try_out
-from influential_bandits.live.store.sql import Changes, InstanceRow, KeyRow, Snapshot, Store
+from influential_bandits.live.store.sql import (
+    Changes,
+    InstanceRow,
+    KeyRow,
+    SessionRow,
+    Snapshot,
+    Store,
+)
+from influential_bandits.policies.fleet.estimate import SharedEstimate
 
 __all__ = ["StoreTransaction", "Transaction"]
 
@@ -510,6 +518,11 @@ class Transaction:
             **self._experiment.explain(member),
         }
 
+    def estimate(self) -> SharedEstimate | None:
+        """Return what all instances have taught, if they share a state."""
+        shared = self._experiment.shared
+        return None if shared is None else shared.fleet.estimate()
+
     def describe(self) -> dict[str, Any]:
         """Return settings, arms and models."""
         experiment = self._experiment
@@ -553,3 +566,11 @@ class StoreTransaction:
     def drop_key(self, digest: str) -> None:
         """Forget a key."""
         self._store.drop_key(digest)
+
+    def add_session(self, session: SessionRow, at: float) -> None:
+        """Keep a session of the page."""
+        self._store.add_session(session, at)
+
+    def drop_session(self, digest: str) -> None:
+        """Forget a session of the page."""
+        self._store.drop_session(digest)

@@ -13,7 +13,16 @@ from influential_bandits.checks import Closing
 from influential_bandits.errors import InfluentialBanditsError
 from influential_bandits.live.events import Decision, Event
 
-__all__ = ["Changes", "ExperimentRow", "InstanceRow", "KeyRow", "Snapshot", "Store", "StoreError"]
+__all__ = [
+    "Changes",
+    "ExperimentRow",
+    "InstanceRow",
+    "KeyRow",
+    "SessionRow",
+    "Snapshot",
+    "Store",
+    "StoreError",
+]
 
 MOST_AT_ONCE = 500  # values in one question
 CHUNK = 10_000  # rows fetched at a time
@@ -60,6 +69,14 @@ class KeyRow(NamedTuple):
     role: str
     experiment: int | None
     since: float
+
+
+class SessionRow(NamedTuple):
+    """Somebody who is logged in to the page; the store has a digest of what the browser holds."""
+
+    digest: str
+    key: str  # digest of the key that was shown
+    until: float  # seconds since 1970
 
 
 @dataclass
@@ -182,6 +199,11 @@ class Connection(Closing):
         """Return all keys."""
         return [KeyRow(*row) for row in self.run("SELECT * FROM keys ORDER BY since, digest")]
 
+    def session(self, digest: str) -> SessionRow | None:
+        """Return a session, if there is one."""
+        rows = self.run("SELECT digest, key, until FROM sessions WHERE digest = ?", (digest,))
+        return SessionRow(*rows[0]) if rows else None
+
     def in_parts(
         self, sql: str, experiment: int, values: Iterable[Any]
     ) -> Iterator[tuple[Any, ...]]:
@@ -271,6 +293,15 @@ class Store(Connection):
     def drop_key(self, digest: str) -> None:
         """Forget a key."""
         self.run("DELETE FROM keys WHERE digest = ?", (digest,))
+
+    def add_session(self, session: SessionRow, now: float) -> None:
+        """Keep a session, and drop those that have ended."""
+        self.run("DELETE FROM sessions WHERE until <= ?", (now,))
+        self.run("INSERT INTO sessions VALUES (?, ?, ?)", session)
+
+    def drop_session(self, digest: str) -> None:
+        """Forget a session."""
+        self.run("DELETE FROM sessions WHERE digest = ?", (digest,))
 
     def erase(self, experiment: int, instance: int) -> None:
         """Delete all that there is of an instance."""

@@ -1,0 +1,256 @@
+"""Numbers, times, settings and results, in words."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from influential_bandits.errors import InfluentialBanditsError
+from influential_bandits.live.evidence import FEWEST, Evidence
+from influential_bandits.live.settings import make_policy
+
+__all__ = [
+    "PolicyWords",
+    "describe_evidence",
+    "describe_policy",
+    "describe_settings",
+    "find_boldness",
+    "instance_path",
+    "served_policy",
+    "write_number",
+    "write_share",
+    "write_time",
+]
+
+MINUS = "−"
+
+
+class PolicyWords(NamedTuple):
+    """A policy in short, and what it does."""
+
+    name: str
+    rule: str
+
+
+class SettingWords(NamedTuple):
+    """A setting that can be changed: what it is now, and what follows from it."""
+
+    name: str
+    label: str
+    value: Any
+    consequence: str
+    hint: str
+
+
+def write_number(value: float | None, digits: int = 3) -> str:
+    """Return a number for people: so many digits, or a dash for none.
+
+    Examples
+    --------
+    >>> write_number(-0.01234), write_number(1234567), write_number(None), write_number(0.2 + 0.1)
+    ('−0.0123', '1,234,567', '–', '0.3')
+    """
+    if value is None:
+        return "–"
+    if isinstance(value, int) or (float(value).is_integer() and abs(value) < 1e15):
+        text = f"{int(value):,}"
+    elif abs(value) >= 10**digits:
+        text = f"{value:,.0f}" if abs(value) < 1e15 else f"{value:.3g}"
+    else:
+        text = f"{value:.{digits}g}"
+    return text.replace("-", MINUS)
+
+
+def write_plain(value: Any) -> str:
+    """Return a value as it can be typed in again."""
+    return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
+
+
+def write_share(value: float) -> str:
+    """Return a share in per cent: at least one digit, and never 100 % of what is less."""
+    text = f"{100.0 * value:.3g}"
+    return "above 99.9 %" if text == "100" and value < 1.0 else f"{text} %"
+
+
+def write_time(at: float | None, form: str = "%Y-%m-%d %H:%M:%S") -> str:
+    """Return a time in UTC."""
+    if at is None:
+        return "–"
+    try:
+        return time.strftime(form, time.gmtime(at))
+    except (OverflowError, ValueError, OSError):
+        return write_number(at)
+
+
+def write_span(seconds: float) -> str:
+    """Return a length of time: 15 s, 2 min, 4.3 h, 2.8 days."""
+    for size, name in ((86400.0, "days"), (3600.0, "h"), (60.0, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {name}"
+    return f"{seconds:.3g} s"
+
+
+def instance_path(experiment: str, label: str) -> str:
+    """Return where the page of an instance is.
+
+    Browsers take dots for folders, and the router takes no line ends in a path: such labels go into
+    the query.
+    """
+    base = f"/experiments/{quote(experiment, safe='')}/instances"
+    if label in (".", "..") or not label.isprintable():
+        return f"{base}?label={quote(label, safe='')}"
+    return f"{base}/{quote(label, safe='')}"
+
+
+def describe_policy(given: str | dict[str, Any], *, shared: bool = False) -> PolicyWords:
+    """Return a policy of settings in words."""
+    try:
+        policy = make_policy(given, shared=shared)
+    except InfluentialBanditsError:  # a policy of a module that is not imported here
+        return PolicyWords(str(given)[:80], "")
+    rule = (type(policy).__doc__ or "").strip().partition("\n")[0]
+    label = policy.label
+    return PolicyWords(label if len(label) <= 80 else f"{type(policy).__name__}(…)", rule)
+
+
+def served_policy(described: dict[str, Any]) -> str | dict[str, Any]:
+    """Return the policy that is served: of the active model, or of the settings."""
+    for model in described["models"]:
+        if model["version"] == described["model"]:
+            given: str | dict[str, Any] = model["policy"]
+            return given
+    default: str | dict[str, Any] = described["settings"]["policy"]
+    return default
+
+
+def find_boldness(given: str | dict[str, Any], *, shared: bool) -> float:
+    """Return how many deviations a policy gives an arm as the benefit of the doubt."""
+    try:
+        return float(getattr(make_policy(given, shared=shared), "boldness", 1.0))
+    except InfluentialBanditsError:
+        return 1.0
+
+
+def describe_evidence(evidence: Evidence, settings: dict[str, Any]) -> str:
+    """Return what the A/B test says, in a sentence or two."""
+    if settings["mode"] == "shadow":
+        return (
+            "In shadow mode your own choices are served to everybody. The two groups differ in "
+            "nothing, and there is nothing to compare."
+        )
+    policy, control = evidence.policy.instances, evidence.control.instances
+    if evidence.difference is None or evidence.low is None or evidence.high is None:
+        if not settings["control_share"] and not control:
+            return (
+                "There is no control group, so that nobody can say what the policy is worth. "
+                "Give a share of new instances to the control in the settings."
+            )
+        return (
+            f"Too early to tell: each group needs {FEWEST} instances with feedback. "
+            f"The policy has {policy:,}, the control {control:,}."
+        )
+    size = write_number(abs(evidence.difference))
+    ends = sorted((abs(evidence.low), abs(evidence.high)))
+    by = f"by {size} a decision ({write_number(ends[0])} to {write_number(ends[1])})"
+    if evidence.high < 0.0:
+        return f"The policy loses less than the control, {by}."
+    if evidence.low > 0.0:
+        return f"The policy loses more than the control, {by}. Consider pausing it."
+    less = "less" if evidence.difference < 0.0 else "more"
+    return (
+        f"No difference has been shown yet. So far the policy has lost {size} a decision {less}; "
+        f"all from {write_number(evidence.low)} to {write_number(evidence.high)} is still possible."
+    )
+
+
+MODES = {
+    "live": "The service decides, and its arm is shown.",
+    "shadow": (
+        "Your own choice is served, and what the policy would have chosen is noted beside it. "
+        "Nobody sees anything else than before."
+    ),
+    "paused": "Requests for decisions are refused. Feedback is still taken.",
+}
+
+
+def describe_settings(settings: dict[str, Any]) -> list[SettingWords]:
+    """Return the settings that can be changed, with their consequences."""
+    share, explore = settings["control_share"], settings["explore"]
+    window, missing = settings["window_hours"], settings["missing_loss"]
+    best = settings["best_rating"]
+    control = describe_policy(settings["control"]).name
+    return [
+        SettingWords(
+            "mode",
+            "Mode",
+            settings["mode"],
+            MODES[settings["mode"]],
+            "live, shadow or paused",
+        ),
+        SettingWords(
+            "control_share",
+            "Share of the control group",
+            share,
+            (
+                f"{write_share(share)} of new instances are served by the control, {control}. They "
+                "pay for the proof: each of their decisions loses what the policy would save."
+                if share
+                else "There is no control group: nobody will know what the policy is worth."
+            ),
+            "0 to 1. Instances keep their group for good, so that a change concerns those who come "
+            "from now on; then the groups differ in age, and the A/B test is not fair any more. "
+            "Set it before the first decision.",
+        ),
+        SettingWords(
+            "explore",
+            "Share of decisions left to chance",
+            explore,
+            (
+                f"{write_share(explore)} of decisions draw one of the eligible arms at random. "
+                "They lose as much as a random arm does; their exact probability is in the log, so "
+                "that other policies can be judged by it."
+                if explore
+                else "No decision is left to chance. What other arms would have lost cannot be "
+                "told from the log alone."
+            ),
+            "0 to 1.",
+        ),
+        SettingWords(
+            "window_hours",
+            "Hours to wait for feedback",
+            window,
+            (
+                f"Feedback that has not come after {write_span(window * 3600.0)} is given up, and "
+                "later feedback is refused."
+                if window
+                else "Feedback may come at any time. A decision whose feedback never comes waits "
+                "for ever, and teaches nothing."
+            ),
+            "Above 0; empty: no end.",
+        ),
+        SettingWords(
+            "missing_loss",
+            "Loss of missing feedback",
+            missing,
+            (
+                f"A decision whose feedback was given up counts as a loss of "
+                f"{write_number(missing)}."
+                if missing is not None
+                else "A decision without feedback counts for nothing. If people who dislike what "
+                "they see answer less often, all means look better than they are."
+            ),
+            "A number, which needs hours to wait; empty: it counts for nothing.",
+        ),
+        SettingWords(
+            "best_rating",
+            "Best rating",
+            best,
+            (
+                f"Feedback may come as a rating: loss = {write_number(best)} {MINUS} rating."
+                if best is not None
+                else "Feedback comes as losses or rewards (loss = −reward); ratings are refused."
+            ),
+            "A number; empty: no ratings.",
+        ),
+    ]

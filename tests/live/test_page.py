@@ -1,0 +1,506 @@
+"""The page over HTTP: what it shows, and what admins do with it."""
+
+import re
+import time
+from collections import Counter
+from itertools import pairwise
+from types import SimpleNamespace
+
+import pytest
+import requests
+from live.page_server import Outline, Server, Visitor
+
+from influential_bandits.live.evidence import Evidence, GroupTotals, compare_groups
+from influential_bandits.live.page import words
+from influential_bandits.live.page.pictures import draw_interval, draw_spark, shade_matrix
+from influential_bandits.live.page.series import Series, Sums
+from influential_bandits.live.page.tally import EVENTS_AT_A_TIME
+
+NASTY = (
+    "<script>alert(1)</script>",
+    "\"><img src=x onerror=alert(1)>' & {{ 7*7 }}",
+    "\u202eשלום עולם\u202c ﷽",
+    "x" * 200,
+)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    server = Server(tmp_path_factory.mktemp("page") / "store.db")
+    server.create("shop", control_share=0.5)
+    server.create("other")
+    server.play(
+        "shop", [f"user {n}" for n in range(80)], loss=lambda one: 0.5 * (one["arm"] == "tea")
+    )
+    server.play("other", ["bob"])
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def admin(server):
+    return server.visit()
+
+
+def figures(text):
+    """The figures of a page by their names."""
+    pairs = re.findall(r"<dt>([^<]*)</dt><dd>([^<]*)</dd>", text)
+    return dict(pairs)
+
+
+# What is shown.
+
+
+def test_the_experiment_shows_what_the_report_says(server, admin):
+    report = server.call("GET", "/experiments/shop/report")
+    news = admin.wait_for("/experiments/shop", lambda news: ">80<" in news["parts"]["figures"])
+    shown = figures(news["parts"]["figures"])
+    assert shown["Decisions"] == "80"
+    assert shown["Feedback"] == "80"
+    assert shown["Waiting for feedback"] == "0"
+    assert shown["Mean loss, policy"] == words.write_number(
+        report["policy"]["loss"] / report["policy"]["decisions"]
+    )
+    assert words.write_number(report["difference"]) in news["parts"]["verdict"]
+    assert words.write_number(report["low"]) in news["parts"]["verdict"]
+    assert words.write_number(report["high"]) in news["parts"]["verdict"]
+    for arm in report["arms"]:
+        row = re.search(rf"<bdi>{arm['arm']}</bdi>.*?</tr>", news["parts"]["arms"], re.DOTALL)[0]
+        assert words.write_number(arm["mean_loss"]) in row
+    rate = news["charts"]["rate"]["columns"]
+    assert len({len(column) for column in rate}) == 1
+
+
+def test_numbers_move_as_decisions_come(server, admin):
+    server.create("moving")
+    assert (
+        figures(
+            admin.wait_for("/experiments/moving", lambda n: "Decisions" in n["parts"]["figures"])[
+                "parts"
+            ]["figures"]
+        )["Decisions"]
+        == "0"
+    )
+    made = server.call("POST", "/experiments/moving/decisions", {"instance": "ann"})
+    later = server.call(
+        "POST", "/experiments/moving/decisions", {"instance": "ann", "activate": "later"}
+    )
+    gone = server.call(
+        "POST", "/experiments/moving/decisions", {"instance": "ann", "activate": "later"}
+    )
+    news = admin.wait_for(
+        "/experiments/moving", lambda n: figures(n["parts"]["figures"])["Decisions"] == "3"
+    )
+    assert figures(news["parts"]["figures"])["Waiting for feedback"] == "1"
+    assert "<strong>2</strong> have not been shown yet" in news["parts"]["missing"]
+    server.call("POST", f"/decisions/{made['decision_id']}/feedback", {"loss": 1.0})
+    server.call("POST", f"/decisions/{gone['decision_id']}/cancel")
+    server.call("POST", f"/decisions/{later['decision_id']}/activate")
+    server.call(
+        "POST", "/experiments/moving/exposures", {"instance": "ann", "arms": ["tea", "tea"]}
+    )
+    news = admin.wait_for(
+        "/experiments/moving", lambda n: figures(n["parts"]["figures"])["Feedback"] == "1"
+    )
+    assert figures(news["parts"]["figures"])["Waiting for feedback"] == "1"
+    assert "not been shown yet" not in news["parts"]["missing"]
+    assert "1 were cancelled" in news["parts"]["missing"]
+    assert "2 showings elsewhere" in news["parts"]["missing"]
+
+
+def test_the_tally_agrees_with_the_decisions_after_an_erasure(server, admin):
+    server.create("erasing", control_share=0.5)
+    server.play(
+        "erasing", [f"u{n}" for n in range(70)], rounds=2, loss=lambda one: float(one["number"] % 7)
+    )
+    admin.wait_for(
+        "/experiments/erasing", lambda n: figures(n["parts"]["figures"]).get("Feedback") == "140"
+    )
+    server.service.page.tallies.seconds_between_rebuilds = 0.0
+    server.call("DELETE", "/experiments/erasing/instances/u3")
+    news = admin.wait_for(
+        "/experiments/erasing", lambda n: figures(n["parts"]["figures"])["Feedback"] == "138"
+    )
+    report = server.call("GET", "/experiments/erasing/report")
+    (tally,) = (
+        tally
+        for tally in server.service.page.tallies._held.values()
+        if sum(arm.decisions for arm in tally.arms.values()) == 138
+    )
+    evidence = tally.evidence()
+    for group in ("policy", "control"):
+        for name, value in report[group].items():
+            assert getattr(getattr(evidence, group), name) == pytest.approx(value, rel=1e-12), name
+    assert words.write_number(report["difference"]) in news["parts"]["verdict"]
+
+
+def test_an_instance_shows_its_timeline_and_why(server, admin):
+    server.create("why", arms=["a", "b", "c"], policy="LCB", explore=0.5)
+    made = [
+        server.call(
+            "POST", "/experiments/why/decisions", {"instance": "eve", "eligible": ["a", "b"]}
+        )
+        for _ in range(4)
+    ]
+    server.call("POST", f"/decisions/{made[0]['decision_id']}/feedback", {"loss": 0.125})
+    page = admin.get("/experiments/why/instances/eve").text
+    text = " ".join(" ".join(Outline(page).texts).split())
+    assert f"“ {made[-1]['arm']} ” on" in text
+    assert "Eligible were “a”, “b”." in text
+    assert f"it had a probability of {words.write_share(made[-1]['probability'])}" in text
+    assert "0.125" in text
+    assert made[-1]["decision_id"] in text
+    news = admin.live("/experiments/why/instances/eve")
+    assert news["charts"]["timeline"]["columns"][1] == [
+        ["a", "b", "c"].index(one["arm"]) for one in made
+    ]
+    assert news["charts"]["timeline"]["columns"][2] == [0.125, None, None, None]
+    assert admin.get("/experiments/why/instances/nobody").status_code == 404
+
+
+def test_own_state_says_that_there_is_no_common_interaction(server, admin):
+    page = admin.get("/experiments/shop").text
+    assert "Each instance has a state of its own" in page
+    assert 'class="heat"' not in page
+
+
+def test_a_changed_control_share_is_owned_up_to(server, admin):
+    server.create("changed", control_share=0.5)
+    server.play("changed", [f"u{n}" for n in range(80)], loss=lambda one: float(one["number"] % 5))
+    admin.wait_for(
+        "/experiments/changed", lambda n: figures(n["parts"]["figures"]).get("Feedback") == "80"
+    )
+    assert "may not be fair" not in admin.get("/experiments/changed").text
+    server.call("PATCH", "/experiments/changed", {"control_share": 0.1})
+    assert "50 %, then 10 %" in admin.get("/experiments/changed").text
+
+
+# What admins do.
+
+
+def test_settings_are_changed_by_the_form(server, admin):
+    server.create("settings")
+    path = "/experiments/settings/settings"
+    answer = admin.submit(
+        path, path, mode="paused", control_share="0.25", explore="0.1", window_hours="2",
+        missing_loss="1.5", best_rating="",
+    )  # fmt: skip
+    assert answer.status_code == 200
+    assert "The settings were changed" in answer.text
+    settings = server.call("GET", "/experiments/settings")["settings"]
+    assert (
+        settings
+        | {
+            "mode": "paused",
+            "control_share": 0.25,
+            "explore": 0.1,
+            "window_hours": 2.0,
+            "missing_loss": 1.5,
+            "best_rating": None,
+        }
+        == settings
+    )
+    text = " ".join(Outline(answer.text).texts)
+    for consequence in (
+        "25 % of new instances",
+        "10 % of decisions",
+        "after 2 h",
+        "a loss of 1.5",
+        "Requests for decisions are refused",
+    ):
+        assert consequence in text
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "mention"),
+    [
+        ("control_share", "1.5", "control_share must be a share"),
+        ("explore", "nan", "explore"),
+        ("explore", "", "explore must be a number"),
+        ("window_hours", "-1", "window_hours"),
+        ("missing_loss", "1", "missing_loss needs window_hours"),
+        ("mode", "<b>", "mode"),
+        ("best_rating", "<script>", "best_rating must be a number"),
+        ("best_rating", "1e400", "best_rating"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_and_kept_in_the_form(
+    server, admin, field, value, mention
+):
+    path = "/experiments/other/settings"
+    before = server.call("GET", "/experiments/other")
+    answer = admin.submit(path, path, **{field: value})
+    assert answer.status_code == 422
+    page = Outline(answer.text)
+    assert mention in " ".join(page.texts)
+    assert server.call("GET", "/experiments/other") == before
+    if field != "mode":
+        (given,) = [a["value"] for a in page.tags("input") if a.get("name") == field]
+        assert given == value
+
+
+def test_arms_come_and_go_by_the_form(server, admin):
+    server.create("arms")
+    path = "/experiments/arms/settings"
+    assert (
+        "The arm was added" in admin.submit(path, "/experiments/arms/arms", arm=" odd\tname ").text
+    )
+    assert server.call("GET", "/experiments/arms")["arms"] == ["tea", "coffee", " odd\tname "]
+    assert "was retired" in admin.submit(path, "/experiments/arms/arms/retire", arm_number="2").text
+    assert server.call("GET", "/experiments/arms")["retired"] == [" odd\tname "]
+    for wrong in ("7", "-1", "", "x", "9" * 30):
+        assert (
+            admin.submit(path, "/experiments/arms/arms/retire", arm_number=wrong).status_code == 404
+        )
+    admin.submit(path, "/experiments/arms/arms/retire", arm_number="1")
+    assert admin.submit(path, "/experiments/arms/arms/retire", arm_number="0").status_code == 409
+
+
+def test_models_are_activated_and_rolled_back(server, admin):
+    server.create("models")
+    server.call("POST", "/experiments/models/models", {"policy": "MOSS"})
+    path = "/experiments/models/settings"
+    assert (
+        "The model was changed"
+        in admin.submit(path, "/experiments/models/models", version="1").text
+    )
+    assert server.call("GET", "/experiments/models")["model"] == 1
+    assert "MOSS against Uniform" in admin.get("/experiments/models").text
+    admin.submit(path, "/experiments/models/models", version="0")
+    assert server.call("GET", "/experiments/models")["model"] == 0
+    assert admin.submit(path, "/experiments/models/models", version="9").status_code == 404
+
+
+def test_a_new_key_is_shown_once_and_works(server, admin):
+    shop = next(
+        a["value"] for a in Outline(admin.get("/keys").text).tags("option") if a.get("value") == "1"
+    )
+    answer = admin.submit("/keys", "/keys", label="till <1>", role="writer", experiment=shop)
+    key = re.search(r'value="(ib_[\w-]{43})"', answer.text)[1]
+    assert key not in admin.get("/keys").text
+    server.call("POST", "/experiments/shop/decisions", {"instance": "new"}, key=key)
+    row = next(k for k in server.call("GET", "/keys")["keys"] if k["label"] == "till <1>")
+    assert (row["role"], row["experiment"]) == ("writer", "shop")
+    assert "The key was dropped" in admin.submit("/keys", "/keys/drop", digest=row["digest"]).text
+    headers = {"Authorization": f"Bearer {key}"}
+    assert requests.get(f"{server.address}/v1/experiments", headers=headers).status_code == 401
+
+
+def test_nobody_locks_oneself_out(server, admin):
+    first = next(k for k in server.call("GET", "/keys")["keys"] if k["label"] == "first key")
+    answer = admin.submit("/keys", "/keys/drop", digest=first["digest"])
+    assert answer.status_code == 422
+    assert "Log in with another one" in answer.text
+    for fields in (
+        {"label": "", "role": "reader"},
+        {"label": "x", "role": "king"},
+        {"label": "x", "role": "reader", "experiment": "99"},
+    ):
+        assert admin.submit("/keys", "/keys", **fields).status_code == 422
+
+
+# Whatever users call their things.
+
+
+@pytest.mark.parametrize("nasty", NASTY)
+def test_nothing_user_given_becomes_markup(server, admin, nasty):
+    name = f"{NASTY.index(nasty)} {nasty}".replace("/", "|")[:200]
+    server.create(name, arms=[nasty, "plain"], control_share=0.5)
+    server.call("POST", "/keys", {"label": nasty, "role": "reader", "experiment": name})
+    path = f"/experiments/{requests.utils.quote(name, safe='')}"
+    made = server.call(
+        "POST", f"{path}/decisions", {"instance": nasty, "decision_id": nasty, "eligible": [nasty]}
+    )
+    assert made["arm"] == nasty
+    instance = words.instance_path(name, nasty)
+    admin.wait_for(path, lambda n: figures(n["parts"]["figures"]).get("Decisions") == "1")
+    plain = Counter(tag for tag, _ in Outline(admin.get("/experiments/other").text).elements)
+    for where in (
+        "/",
+        path,
+        instance,
+        f"{path}/settings",
+        "/keys",
+        f"{path}/instances?label={requests.utils.quote(nasty)}",
+    ):
+        answer = admin.get(where)
+        assert answer.status_code == 200, where
+        page = Outline(answer.text)
+        tags = Counter(tag for tag, _ in page.elements)
+        assert tags["script"] <= plain["script"]
+        assert all(image["src"].startswith("/static/") for image in page.tags("img"))
+        assert not any(
+            name.startswith("on") for _, attributes in page.elements for name in attributes
+        )
+        assert nasty in "".join(page.texts) or name in "".join(page.texts), where
+        assert "49" not in nasty  # what the template would have made of {{ 7*7 }}
+    news = admin.live(path)
+    assert nasty in news["charts"]["arms"]["names"]
+    for part in news["parts"].values():
+        assert "<script" not in part
+        assert "onerror=" not in re.sub(r"&lt;img src=x onerror=", "", part)
+
+
+@pytest.mark.parametrize(
+    "label", [".", "..", "a/../b", "a/b", "a b", "%2e", "a\nb", "?x=1#y", "ünïcode", "/"]
+)
+def test_every_label_has_a_page(server, admin, label):
+    server.play("other", [label])
+    path = words.instance_path("other", label)
+    url = requests.Request("GET", server.address + path).prepare().url
+    answer = admin.session.get(url)
+    assert answer.status_code == 200
+    (heading,) = re.findall(r"<h1><bdi>(.*?)</bdi>", answer.text, re.DOTALL)
+    assert Outline(heading).texts == [label]
+
+
+# Keyboard and screen reader.
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/login",
+        "/experiments/shop",
+        "/experiments/shop/instances/user%201",
+        "/experiments/shop/settings",
+        "/keys",
+    ],
+)
+def test_pages_are_made_for_screen_readers(server, admin, path):
+    text = (Visitor(server.address) if path == "/login" else admin).get(path).text
+    page = Outline(text)
+    assert page.tags("html")[0]["lang"] == "en"
+    for landmark in ("header", "main", "footer"):
+        assert len(page.tags(landmark)) == 1
+    assert len(page.tags("h1")) == 1
+    ids = [a["id"] for _, a in page.elements if "id" in a]
+    assert len(ids) == len(set(ids))
+    labelled = {a["for"] for a in page.tags("label")}
+    for tag in ("input", "select"):
+        for field in page.tags(tag):
+            assert field.get("type") == "hidden" or "hidden" in field or field["id"] in labelled
+    for _, attributes in page.elements:
+        for reference in ("aria-labelledby", "aria-describedby"):
+            for target in attributes.get(reference, "").split():
+                assert target in ids
+    for chart in [a for tag, a in page.elements if a.get("class") == "chart"]:
+        assert chart["role"] == "img"
+        assert "table below" in chart["aria-label"]
+    levels = [int(tag[1]) for tag, _ in page.elements if re.fullmatch(r"h\d", tag)]
+    assert all(after - before <= 1 for before, after in pairwise(levels))
+    assert page.tags("a")[0]["href"] == "#content"
+    if "charts" in ids:
+        status = next(a for _, a in page.elements if a.get("id") == "summary")
+        assert status["aria-live"] == "polite"
+
+
+# Sums and words.
+
+
+def test_spans_become_wider_and_lose_nothing():
+    series = Series(1.0, 8, widen=True)
+    for at in range(1000):
+        series.add(float(at), "policy", at % 3, Sums(1, 1, 1, float(at)))
+    assert series.seconds == 128.0
+    assert series.total() == Sums(1000, 1000, 1000, 499500.0)
+    assert [at for at, _ in series.over_time()] == [128.0 * k for k in range(8)]
+    assert sum(s.decisions for _, s in series.over_time(arm=0)) == 334
+    together = list(series.over_time(together=3))
+    assert sum(s.decisions for _, s in together) == 1000
+    assert [at for at, _ in together] == [0.0, 384.0, 768.0]
+
+
+def test_the_last_hour_forgets_what_is_older():
+    series = Series(1.0, 4, widen=False)
+    for at in (0.0, 1.0, 2.0, 3.0, 9.0, 2.0):
+        series.add(at, "policy", 0, Sums(decisions=1))
+    assert [(at, s.decisions) for at, s in series.over_time()] == [(9.0, 1)]
+
+
+def test_events_are_read_in_bounded_steps_and_all_of_them(server, admin, monkeypatch):
+    asked = []
+    tallies = server.service.page.tallies
+    read = tallies._read
+
+    def watch(question):
+        return read(
+            lambda store: question(
+                SimpleNamespace(
+                    experiments=store.experiments,
+                    run=lambda sql, values=(): asked.append(values) or store.run(sql, values),
+                )
+            )
+        )
+
+    server.create("steps")
+    server.play("steps", [f"u{n}" for n in range(300)])
+    monkeypatch.setattr(tallies, "_read", watch)
+    news = admin.wait_for(
+        "/experiments/steps", lambda n: figures(n["parts"]["figures"]).get("Feedback") == "300"
+    )
+    assert figures(news["parts"]["figures"])["Decisions"] == "300"
+    steps = sorted({values[1:3] for values in asked if len(values) == 3})
+    assert [after for after, _ in steps] == [0, *(until for _, until in steps[:-1])]
+    assert all(0 < until - after <= EVENTS_AT_A_TIME for after, until in steps)
+    assert len(steps) >= 3
+    asked.clear()
+    time.sleep(1.2)
+    admin.live("/experiments/steps")
+    assert all(values[1] >= 601 for values in asked if len(values) == 3), "nothing is read twice"
+
+
+def totals(instances, mean, spread=0.1, each=10):
+    """Totals of instances alternately above and below a mean."""
+    n = instances * each
+    sums = [each * (mean + (spread if k % 2 else -spread)) for k in range(instances)]
+    return GroupTotals(
+        instances, n, sum(sums), sum(s * s for s in sums), each * sum(sums), float(n * each)
+    )
+
+
+@pytest.mark.parametrize(
+    ("policy", "control", "begins"),
+    [
+        (totals(1000, 0.1), totals(1000, 0.3), "The policy loses less than the control, by 0.2"),
+        (totals(1000, 0.3), totals(1000, 0.1), "The policy loses more than the control, by 0.2"),
+        (totals(1000, 0.2), totals(1000, 0.2001), "No difference has been shown yet"),
+        (totals(10, 0.1), totals(1000, 0.3), "Too early to tell"),
+    ],
+)
+def test_verdicts_say_what_the_interval_says(policy, control, begins):
+    evidence: Evidence = compare_groups(policy, control)
+    assert words.describe_evidence(evidence, {"mode": "live", "control_share": 0.5}).startswith(
+        begins
+    )
+    shadow = words.describe_evidence(evidence, {"mode": "shadow", "control_share": 0.5})
+    assert "nothing to compare" in shadow
+
+
+def test_shades_follow_size_sign_and_doubt():
+    cells = shade_matrix([[0.1, -0.05], [1e-9, 0.0]], [[0.01, 0.04], [1e-7, 0.2]])
+    assert [[cell.shade for cell in row] for row in cells] == [
+        ["worse-8", "better-4"],
+        ["worse-1", "none"],
+    ]
+    assert [[cell.is_sure for cell in row] for row in cells] == [[True, False], [False, False]]
+    assert cells[0][1].value == "−0.050"
+    assert cells[1][0][:2] == ("0.000", "± below 0.001")
+    assert shade_matrix([[0.0]], [[0.0]])[0][0].shade == "none"
+    assert shade_matrix([], []) == []
+    assert shade_matrix([[12345.0]], [[1.0]])[0][0].value == "12345"
+
+
+def test_small_pictures_stay_within_their_frames():
+    """Also for values that are missing, equal, infinite in proportion, or outside of the axis."""
+    for values in ([], [1.0], [None, None], [0.0, 0.0], [1e300, 1.0, None]):
+        points = re.search(r'points="([^"]*)"', draw_spark(values))[1]
+        for pair in points.split():
+            x, y = map(float, pair.split(","))
+            assert 0 <= x <= 160
+            assert 0 <= y <= 28
+    picture = draw_interval(-5.0, 0.0, 99.0, (-1.0, 1.0), '"><b>')
+    assert "<b>" not in picture
+    for x in re.findall(r'(?:x1|x2|cx)="([^"]*)"', picture):
+        assert 4.0 <= float(x) <= 196.0
