@@ -221,6 +221,10 @@ class Experiment:
     def _is_of_fleet(self, member: Member) -> bool:
         return self.settings.state == "shared" and member.group == "policy"
 
+    def follows(self, member: Member) -> bool:
+        """Tell whether there is a state in memory that the next event would move."""
+        return member.state is not None or self._is_of_fleet(member)
+
     def draw_group(self, instance: int) -> str:
         """Return the group of a new instance: a function of the seed and its number."""
         return (
@@ -249,6 +253,8 @@ class Experiment:
         policy = self.control if member.group == "control" else self.policy
         place = self.settings.seed, member.number
         kept = self.source.snapshot(member.number, self.fingerprint(member.group))
+        if kept is not None and kept[1] > self.applied:
+            kept = None  # another service is ahead of what is known here
         state = None
         if kept is not None:
             state = AgentState.unpack(kept[0], policy, self.arms.names, *place)

@@ -41,12 +41,12 @@ def make_first_key(store: Store, at: float) -> str | None:
         store.roll_back()
 
 
-def make_application(address: str) -> Any:
-    """Return the application for a store, as an ASGI server takes it."""
+def make_application(address: str, **limits: Any) -> Any:
+    """Return the application for a store, as an ASGI server takes it; limits are the writer's."""
     from influential_bandits.live.service import Service
     from influential_bandits.live.writer import Writer
 
-    service = Service(Writer(open_store(address)))
+    service = Service(Writer(open_store(address), **limits))
 
     @asynccontextmanager
     async def lifespan(_: Any) -> Any:
@@ -69,6 +69,7 @@ def serve(
     port: int = 8000,
     workers: int = 1,
     tell: Callable[[str], None] = print,
+    **limits: Any,
 ) -> None:
     """Serve until stopped.
 
@@ -79,6 +80,8 @@ def serve(
         Processes; more than one take PostgreSQL.
     tell : callable
         Given the lines to print.
+    limits
+        Of the writer, for one worker: how much may wait, how often states are kept.
     """
     require_packages(*PACKAGES)
     address = str(store)
@@ -100,7 +103,7 @@ def serve(
     os.environ[STORE_VARIABLE] = address
     tell(f"Serving on http://{host}:{port}; stop with Ctrl-C.")
     uvicorn.run(
-        f"{__name__}:application_from_environment" if workers > 1 else make_application(address),
+        f"{__name__}:application_from_environment" if workers > 1 else make_application(address, **limits),
         factory=workers > 1,
         host=host,
         port=port,
