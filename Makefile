@@ -8,7 +8,7 @@ PIP := -m pip -qq --no-input --disable-pip-version-check
 .DELETE_ON_ERROR:
 # Two installs at once would spoil the environment they share.
 .NOTPARALLEL:
-.PHONY: help demo test test-long coverage check hostile bench lock clean
+.PHONY: help demo live test test-long coverage check hostile bench lock clean
 
 help:  ## List what make can do
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' Makefile
@@ -16,6 +16,9 @@ help:  ## List what make can do
 demo: $(VENV)/run.stamp  ## Install, then reproduce the paper's results in small, with a report
 	@echo "Reproducing the paper's synthetic results in small settings (about a minute) …"
 	@$(VENV)/bin/influential-bandits reproduce --quick --out results/demo
+
+live: $(VENV)/live.stamp  ## Install, then serve a made-up shop on http://127.0.0.1:8000
+	@$(VENV)/bin/influential-bandits shop
 
 TESTS := pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 PYTEST := $(VENV)/bin/python -m $(TESTS)
@@ -74,6 +77,7 @@ lock:  ## Pin requirements/*.txt again; UPGRADE=1 takes the newest of everything
 			--custom-compile-command "make lock" --quiet $(if $(UPGRADE),--upgrade); \
 	} && \
 	pin run --group build && \
+	pin live --extra live --group build --constraints requirements/run.txt && \
 	pin dev --extra all --group dev --constraints requirements/run.txt && \
 	pin bench --extra all --group bench --constraints requirements/run.txt
 
@@ -85,9 +89,12 @@ clean:  ## Remove the environments, the caches and the results
 # dev.txt is a superset of run.txt, so that `make demo` after `make test` has nothing to install.
 $(VENV)/dev.stamp: requirements/dev.txt pyproject.toml $(VENV)/pyvenv.cfg
 	$(install)
-	@touch $(VENV)/run.stamp
+	@touch $(VENV)/run.stamp $(VENV)/live.stamp
 
 $(VENV)/run.stamp: requirements/run.txt pyproject.toml $(VENV)/pyvenv.cfg
+	$(install)
+
+$(VENV)/live.stamp: requirements/live.txt pyproject.toml $(VENV)/pyvenv.cfg
 	$(install)
 
 $(BENCH)/bench.stamp: requirements/bench.txt pyproject.toml $(BENCH)/pyvenv.cfg

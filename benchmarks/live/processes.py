@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from influential_bandits.live.serving import make_first_key, serve
+from influential_bandits.live.serving import add_key, serve
 from influential_bandits.live.store.opening import open_store
 
 FORKS = multiprocessing.get_context("forkserver")
@@ -27,7 +27,7 @@ def free_port():
 def prepare(store):
     """Make a store; return the key for all of it."""
     with open_store(store) as opened:
-        return make_first_key(opened, time.time())
+        return add_key(opened, "tests", time.time())
 
 
 class ServiceProcess:

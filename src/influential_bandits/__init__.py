@@ -1,10 +1,11 @@
 """Influential bandits: pulling one arm changes the future losses of all arms.
 
-What is used daily is here; more is in ``data`` (logs to try things on), ``logs`` (reading logs of
-any size), ``optima`` (what the benchmarks return), ``random`` (streams for policies of one's own),
-``testing`` and ``errors``. Other modules may change. Names are loaded when first used, so that
-importing the package, and ``influential-bandits --help``, is instant. What needs a package that is
-not installed is not listed, and says what to install when it is asked for.
+What is used daily is here; more is in ``data`` (logs to try things on), ``live`` (decisions over
+HTTP), ``logs`` (reading logs of any size), ``optima`` (what the benchmarks return), ``random``
+(streams for policies of one's own), ``testing`` and ``errors``. Other modules may change. Names are
+loaded when first used, so that importing the package, and ``influential-bandits --help``, is
+instant. What needs a package that is not installed is not listed, and says what to install when it
+is asked for.
 """
 
 from __future__ import annotations

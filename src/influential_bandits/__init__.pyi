@@ -2,6 +2,7 @@
 
 from . import data as data
 from . import errors as errors
+from . import live as live
 from . import logs as logs
 from . import optima as optima
 from . import random as random

@@ -13,6 +13,7 @@
     ├── Unfinished (also RuntimeError)      some pieces failed; all others are kept
     ├── ClusterError (also RuntimeError)    a scheduler that is not there, or workers that differ
     │   └── ClusterLost (also Unfinished)   a scheduler that went away in the middle
+    ├── ServiceError (also RuntimeError)    a live service refused a request, or is not there
     ├── TaskLost (also RuntimeError)        a task whose process died every time it was tried
     └── MissingExtra (also ImportError)     an optional dependency is not installed
 
@@ -36,6 +37,7 @@ __all__ = [
     "MissingFile",
     "NotApplicable",
     "NotCertified",
+    "ServiceError",
     "TaskLost",
     "Unfinished",
 ]
@@ -89,6 +91,17 @@ class ClusterError(InfluentialBanditsError, RuntimeError):
 
 class ClusterLost(ClusterError, Unfinished):
     """The scheduler went away in the middle of the work."""
+
+
+class ServiceError(InfluentialBanditsError, RuntimeError):
+    """A live service refused a request, or cannot be reached.
+
+    ``status`` is the HTTP status, 0 if there was no answer, and ``code`` a word for programs.
+    """
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status, self.code = status, code
 
 
 class TaskLost(InfluentialBanditsError, RuntimeError):

@@ -1,7 +1,8 @@
-"""Commands for live decisions: serve, and replay."""
+"""Commands for live decisions: serve, shop and replay."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -25,6 +26,41 @@ def serve(
     from influential_bandits.live.serving import serve
 
     serve(store, host=host, port=port, workers=workers, tell=typer.echo)
+
+
+@app.command(name="shop", epilog="Example: influential-bandits shop --users 2000 --speed 0")
+def run_made_up_shop(
+    store: Store = "results/shop.db",
+    port: Annotated[int, typer.Option(help="Port to listen on.")] = 8000,
+    users: Annotated[int, typer.Option(help="How many made-up users come.")] = 2000,
+    arms: Annotated[int, typer.Option(help="How many goods there are.")] = 10,
+    influence: Annotated[
+        float, typer.Option(help="Largest entry of the interaction; noise has deviation 1.")
+    ] = 0.1,
+    speed: Annotated[float, typer.Option(help="Visits a second; 0: as many as it takes.")] = 50.0,
+    control: Annotated[str, typer.Option(help="Policy of the control group.")] = "Uniform",
+    seed: Annotated[int, typer.Option(help="Of the users.")] = 0,
+) -> None:
+    """Serve a made-up shop: simulated users with a known interaction visit the running service."""
+    from influential_bandits.live.serving import serve
+    from influential_bandits.live.shop import open_shop
+
+    Path(store).parent.mkdir(parents=True, exist_ok=True)
+
+    def visit(key: str) -> None:
+        open_shop(
+            f"http://127.0.0.1:{port}",
+            key,
+            users,
+            arms,
+            influence,
+            speed,
+            control,
+            seed,
+            typer.echo,
+        )
+
+    serve(store, port=port, tell=typer.echo, meanwhile=visit)
 
 
 @app.command(epilog="Example: influential-bandits replay shop.db")

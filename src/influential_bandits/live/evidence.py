@@ -1,12 +1,12 @@
 """The A/B test: the policy against the control group, with an interval that holds at any time.
 
 Influence stays within an instance, so that instances are drawn into the groups and are the units of
-the variance. The difference of mean losses per decision is a difference of two ratios, Σ_u L_u / Σ_u
-N_u, with the variance that instances give it. Over time, the estimate times its information I (the
-inverse of its variance) moves like Brownian motion at time I, or more slowly: losses of the same
-instance are alike, which makes later values depend more on earlier ones, and by Slepian's inequality
-the probability to ever leave a bound smaller. So the normal-mixture bound of Robbins holds for all
-looks together, in large samples (Waudby-Smith et al., 2024):
+the variance. The difference of mean losses per decision is a difference of two ratios,
+Σ_u L_u / Σ_u N_u, with the variance that instances give it. Over time, the estimate times its
+information I (the inverse of its variance) moves like Brownian motion at time I, or more slowly:
+losses of the same instance are alike, which makes later values depend more on earlier ones, and by
+Slepian's inequality the probability to ever leave a bound smaller. So the normal-mixture bound of
+Robbins holds for all looks together, in large samples (Waudby-Smith et al., 2024):
 
     |θ̂ − θ| ≤ √((I + 1/ρ²)·2·log(√(1 + I·ρ²)/α)) / I,    for all looks, with probability 1 − α.
 

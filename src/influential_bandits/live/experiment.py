@@ -43,12 +43,13 @@ from influential_bandits.live.states import (
     FleetState,
     InstanceState,
     state_fingerprint,
+    try_out,
 )
 from influential_bandits.numerics.streams import SERVICE, draw_uniform
 from influential_bandits.policies.fleet.policy import FleetLCB
 from influential_bandits.policies.uniform import Uniform
 
-__all__ = ["Choice", "Difference", "Experiment", "Member"]
+__all__ = ["Choice", "Difference", "Experiment", "Member", "prepare"]
 
 GROUP, EXPLORE, EXPLORED_ARM = range(3)  # draws of a stream
 
@@ -104,11 +105,11 @@ class Source(Protocol):
 class NoSource:
     """Where there is nothing yet."""
 
-    def events(self, instance: int, after: int, until: int) -> Iterable[Event]:  # noqa: ARG002
+    def events(self, instance: int, after: int, until: int) -> Iterable[Event]:
         """Return no events."""
         return ()
 
-    def snapshot(self, instance: int, fingerprint: str) -> tuple[bytes, int] | None:  # noqa: ARG002
+    def snapshot(self, instance: int, fingerprint: str) -> tuple[bytes, int] | None:
         """Return no state."""
         return None
 
@@ -121,7 +122,7 @@ class Experiment:
     name: str
     source: Source
     settings: Settings = field(default_factory=lambda: Settings(arms=("",)))
-    arms: Arms = Arms(())
+    arms: Arms = field(default_factory=lambda: Arms(()))
     arms_since: list[tuple[int, Arms]] = field(default_factory=list)  # from which event on
     applied: int = 0  # number of the latest event that is known here
     models: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -396,6 +397,15 @@ class Experiment:
         return found
 
 
+def prepare(settings: Settings) -> None:
+    """Compile what an experiment will need; raises if its policies cannot serve its arms."""
+    arms = Arms(settings.arms)
+    try_out(make_policy(settings.policy, shared=settings.state == "shared"), arms)
+    if settings.control_share > 0.0:
+        try_out(make_policy(settings.control), arms)
+    draw_uniform(np.uint64(0), np.uint64(0), SERVICE, 0, 0)
+
+
 def describe_choice(
     choice: Choice, eligible: list[int] | None, later: bool, model: int
 ) -> str | None:
@@ -418,13 +428,14 @@ def _choice_probability(policy: Any, several: int) -> float | None:
         return 1.0 / several
     if isinstance(policy, FleetLCB):
         return 1.0
-    return None if _draws_at_random(type(policy)) else 1.0
+    code: Any = type(policy)
+    return None if _draws_at_random(code) else 1.0
 
 
 @cache
-def _draws_at_random(code: type) -> bool:
+def _draws_at_random(code: Any) -> bool:
     """Tell whether a policy's choice looks at random numbers, as far as its code shows."""
-    select = code.select  # type: ignore[attr-defined]
+    select = code.select
     stream = list(inspect.signature(select).parameters)[4]
     instructions = dis.get_instructions(getattr(select, "py_func", select))
     used = [i.argval for i in instructions if "FAST" in i.opname]

@@ -26,7 +26,7 @@ class Visitor(NamedTuple):
 
     def may(self, role: Role) -> bool:
         """Tell whether the visitor may do what a role may."""
-        return ROLES.index(self.role) >= ROLES.index(role)  # type: ignore[arg-type]
+        return ROLES.index(self.role) >= ROLES.index(role)
 
     def sees(self, experiment: int) -> bool:
         """Tell whether there is such an experiment, as far as the visitor is concerned."""

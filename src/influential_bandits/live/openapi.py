@@ -11,7 +11,7 @@ import msgspec
 from influential_bandits import __version__
 
 if TYPE_CHECKING:
-    from influential_bandits.live.service import Call
+    from influential_bandits.live.calls import Call
 
 __all__ = ["describe_calls"]
 

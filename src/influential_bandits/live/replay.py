@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from influential_bandits.live.experiment import Difference, Experiment
 from influential_bandits.live.events import DECIDED, Event
+from influential_bandits.live.experiment import Difference, Experiment
 from influential_bandits.live.store.opening import open_to_read
 from influential_bandits.live.store.sql import Connection, ExperimentRow
 
@@ -76,7 +76,7 @@ class StoredEvents:
         """Return the events of an instance."""
         return self._store.events_of_instance(self._experiment, instance, after, until)
 
-    def snapshot(self, instance: int, fingerprint: str) -> tuple[bytes, int] | None:  # noqa: ARG002
+    def snapshot(self, instance: int, fingerprint: str) -> tuple[bytes, int] | None:
         """Return no state."""
         return None
 

@@ -37,7 +37,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Base of all requests."""
 
 
-class Decide(Request):
+class Decide(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Choose an arm for an instance.
 
     With ``activate`` "later" the pull counts when it is shown, not before. A repeat with the same
@@ -57,15 +57,15 @@ class Decide(Request):
         return hashlib.sha256(encode(asked)).hexdigest()[:16]
 
 
-class Show(Request):
+class Show(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The arm of a decision that was to be activated later has been shown."""
 
 
-class Cancel(Request):
+class Cancel(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The arm of a decision that was to be activated later will not be shown."""
 
 
-class Feedback(Request):
+class Feedback(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The outcome of a decision: a loss, a reward (loss = −reward) or a rating."""
 
     loss: float | None = None
@@ -92,7 +92,7 @@ class Feedback(Request):
         return value
 
 
-class Expose(Request):
+class Expose(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Arms that an instance has met elsewhere, in this order."""
 
     instance: str
@@ -104,31 +104,31 @@ class Expose(Request):
         return hashlib.sha256(encode([self.instance, self.arms])).hexdigest()[:16]
 
 
-class CreateExperiment(Request):
+class CreateExperiment(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A new experiment."""
 
     name: str
     settings: Settings
 
 
-class ChangeSettings(Request):
+class ChangeSettings(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What of an experiment can be changed while it runs; what is left out stays."""
 
     control_share: float | msgspec.UnsetType = msgspec.UNSET
     explore: float | msgspec.UnsetType = msgspec.UNSET
-    window_hours: float | None | msgspec.UnsetType = msgspec.UNSET
-    missing_loss: float | None | msgspec.UnsetType = msgspec.UNSET
-    best_rating: float | None | msgspec.UnsetType = msgspec.UNSET
+    window_hours: float | msgspec.UnsetType | None = msgspec.UNSET
+    missing_loss: float | msgspec.UnsetType | None = msgspec.UNSET
+    best_rating: float | msgspec.UnsetType | None = msgspec.UNSET
     mode: Literal["live", "shadow", "paused"] | msgspec.UnsetType = msgspec.UNSET
 
 
-class AddArm(Request):
+class AddArm(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A new arm."""
 
     name: str
 
 
-class StageModel(Request):
+class StageModel(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A policy to be activated later, such as ModelLCB with a prior from a log."""
 
     policy: str | dict[str, Any]

@@ -1,11 +1,11 @@
-"""The service: HTTP in front of the writer. All calls are listed in ``CALLS``."""
+"""The service: HTTP in front of the writer. ``calls.py`` lists all calls."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import msgspec
@@ -17,16 +17,18 @@ from starlette.routing import Route
 from influential_bandits import __version__
 from influential_bandits.errors import InfluentialBanditsError, InvalidInput
 from influential_bandits.live import requests
+from influential_bandits.live.calls import CALLS, Batch, Call, Item, NewKey
 from influential_bandits.live.events import encode
 from influential_bandits.live.evidence import compare_groups, read_totals
+from influential_bandits.live.experiment import prepare
 from influential_bandits.live.keys import KeyRing, Role, Visitor, make_key
 from influential_bandits.live.metrics import Metrics
 from influential_bandits.live.requests import Refused
-from influential_bandits.live.settings import LONGEST_LABEL, require_label
+from influential_bandits.live.settings import require_label
 from influential_bandits.live.store.sql import Connection, ExperimentRow, StoreError
 from influential_bandits.live.writer import Job, Writer
 
-__all__ = ["CALLS", "Call", "Service"]
+__all__ = ["Service"]
 
 log = logging.getLogger("influential_bandits.live")
 
@@ -40,71 +42,10 @@ class Answer(Response):
 
     media_type = JSON
 
-    def __init__(self, content: Any, status: int = 200, headers: dict[str, str] | None = None):
+    def __init__(
+        self, content: Any, status: int = 200, headers: dict[str, str] | None = None
+    ) -> None:
         super().__init__(encode(content), status, headers)
-
-
-@dataclass(frozen=True)
-class Call:
-    """One call of the interface: what it takes, and who may make it."""
-
-    method: str
-    path: str
-    role: Role | None  # None: everybody
-    summary: str
-    handler: str  # name of the method of Service
-    body: type | None = None
-
-
-class Item(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One request of a batch: its path below /v1, and its body."""
-
-    path: str
-    body: dict[str, Any] = {}
-
-
-class Batch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Requests that are answered one by one."""
-
-    requests: list[Item]
-
-
-class NewKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A key to be made."""
-
-    label: str
-    role: Role = "writer"
-    experiment: str | None = None
-
-
-CALLS = (
-    Call("GET", "/health", None, "Is the process alive?", "health"),
-    Call("GET", "/ready", None, "Can it decide: is the store there?", "ready"),
-    Call("GET", "/metrics", "reader", "Counts and times for Prometheus", "show_metrics"),
-    Call("GET", "/openapi.json", None, "This interface", "openapi"),
-    Call("POST", "/v1/experiments", "admin", "Create an experiment", "create", requests.CreateExperiment),
-    Call("GET", "/v1/experiments", "reader", "List experiments", "list_experiments"),
-    Call("GET", "/v1/experiments/{experiment}", "reader", "Show an experiment", "show_experiment"),
-    Call("PATCH", "/v1/experiments/{experiment}", "admin", "Change settings", "change", requests.ChangeSettings),
-    Call("POST", "/v1/experiments/{experiment}/decisions", "writer", "Choose an arm for an instance", "decide", requests.Decide),
-    Call("POST", "/v1/experiments/{experiment}/exposures", "writer", "Note arms met elsewhere", "expose", requests.Expose),
-    Call("POST", "/v1/decisions/{decision:path}/activate", "writer", "The arm was shown", "activate"),
-    Call("POST", "/v1/decisions/{decision:path}/cancel", "writer", "The arm will not be shown", "cancel"),
-    Call("POST", "/v1/decisions/{decision:path}/feedback", "writer", "Tell the loss, reward or rating", "feed_back", requests.Feedback),
-    Call("POST", "/v1/batch", "writer", "Several decisions, exposures, activations, cancellations and feedbacks", "serve_batch", Batch),
-    Call("POST", "/v1/experiments/{experiment}/arms", "admin", "Add an arm", "add_arm", requests.AddArm),
-    Call("DELETE", "/v1/experiments/{experiment}/arms/{arm:path}", "admin", "Retire an arm", "retire_arm"),
-    Call("GET", "/v1/experiments/{experiment}/instances/{instance:path}", "reader", "History of an instance, and losses expected now", "show_instance"),
-    Call("DELETE", "/v1/experiments/{experiment}/instances/{instance:path}", "admin", "Erase a person's data", "erase"),
-    Call("POST", "/v1/experiments/{experiment}/models", "admin", "Stage a model", "stage_model", requests.StageModel),
-    Call("GET", "/v1/experiments/{experiment}/models", "reader", "List models", "list_models"),
-    Call("POST", "/v1/experiments/{experiment}/models/{version:int}/activate", "admin", "Activate a model, or go back to an earlier one", "activate_model"),
-    Call("GET", "/v1/experiments/{experiment}/log", "reader", "All losses, as Parquet or CSV that read_log takes", "export_log"),
-    Call("GET", "/v1/experiments/{experiment}/report", "reader", "The A/B test, and mean losses by arm and group", "report"),
-    Call("POST", "/v1/keys", "admin", "Make a key; it is shown once", "add_key", NewKey),
-    Call("GET", "/v1/keys", "admin", "List keys, without the keys themselves", "list_keys"),
-    Call("DELETE", "/v1/keys/{digest}", "admin", "Drop a key", "drop_key"),
-)  # fmt: skip
 
 
 class Service:
@@ -124,7 +65,7 @@ class Service:
         self._delivered: list[tuple[asyncio.Future[Any], Any]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         writer.after_batch = self._deliver_all
-        self._decoders = {
+        self._decoders: dict[type, Any] = {
             call.body: msgspec.json.Decoder(call.body) for call in CALLS if call.body is not None
         }
         self.app = Starlette(
@@ -372,6 +313,8 @@ class Service:
             raise Refused(403, "not_allowed", "a key of one experiment cannot create another")
         if "/" in body.name:
             raise InvalidInput("the name of an experiment must not hold a slash")
+        body.settings.check()
+        await asyncio.to_thread(prepare, body.settings)  # the first decision must not wait for it
         await self._ask("", lambda work, at: work.create_experiment(body.name, body.settings, at))
         self._experiments = {}
         return Answer({"name": body.name}, 201)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 import time
 from collections.abc import Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 from influential_bandits.checks import require_packages
 from influential_bandits.errors import InvalidInput
@@ -23,30 +25,34 @@ STORE_VARIABLE = "INFLUENTIAL_BANDITS_STORE"
 PACKAGES = ("starlette", "uvicorn", "httptools", "msgspec", "prometheus_client")
 
 
-def make_first_key(store: Store, at: float) -> str | None:
-    """Return a key for everything if there is no key yet; it is shown once."""
+def add_key(store: Store, label: str, at: float, *, only_first: bool = False) -> str | None:
+    """Make a key for everything; None if it was to be the first, and there is one."""
+    key, row = make_key(label, "admin", None, at)
     store.begin()
     try:
-        if store.keys():
+        if only_first and store.keys():
             return None
-        key, row = make_key("first key", "admin", None, at)
         store.add_key(row)
         store.commit()
-    except BaseException:
-        store.roll_back()
-        raise
-    else:
-        return key
     finally:
         store.roll_back()
+    return key
 
 
 def make_application(address: str, **limits: Any) -> Any:
     """Return the application for a store, as an ASGI server takes it; limits are the writer's."""
+    import msgspec
+
+    from influential_bandits.live.experiment import prepare
     from influential_bandits.live.service import Service
+    from influential_bandits.live.settings import Settings
     from influential_bandits.live.writer import Writer
 
-    service = Service(Writer(open_store(address), **limits))
+    store = open_store(address)
+    for row in store.experiments():
+        for event in store.events_of_experiment(row.id)[:1]:
+            prepare(msgspec.convert(event.read(), Settings))
+    service = Service(Writer(store, **limits))
 
     @asynccontextmanager
     async def lifespan(_: Any) -> Any:
@@ -62,6 +68,17 @@ def application_from_environment() -> Any:
     return make_application(os.environ[STORE_VARIABLE])
 
 
+def _run_when_ready(address: str, work: Callable[[str], None], key: str) -> None:
+    """Run something against the service as soon as it answers."""
+    for _ in range(600):
+        try:
+            with urlopen(f"{address}/health"):
+                break
+        except OSError:
+            time.sleep(0.1)
+    work(key)
+
+
 def serve(
     store: str | Path,
     *,
@@ -69,6 +86,7 @@ def serve(
     port: int = 8000,
     workers: int = 1,
     tell: Callable[[str], None] = print,
+    meanwhile: Callable[[str], None] | None = None,
     **limits: Any,
 ) -> None:
     """Serve until stopped.
@@ -80,6 +98,8 @@ def serve(
         Processes; more than one take PostgreSQL.
     tell : callable
         Given the lines to print.
+    meanwhile : callable, optional
+        Run in a thread of its own once the service answers, with a new key for everything.
     limits
         Of the writer, for one worker: how much may wait, how often states are kept.
     """
@@ -92,7 +112,8 @@ def serve(
     import uvicorn
 
     with open_store(address) as opened:
-        key = make_first_key(opened, time.time())
+        key = add_key(opened, "first key", time.time(), only_first=True)
+        helper = None if meanwhile is None else add_key(opened, "made-up shop", time.time())
     if key is not None:
         tell(f"The first key, for everything; it is not shown again:\n\n    {key}\n")
     if not is_shared(address) and sqlite3.sqlite_version_info < SAFE_SQLITE:
@@ -101,9 +122,16 @@ def serve(
             "(versions before 3.51.3 can damage a file that two write to)."
         )
     os.environ[STORE_VARIABLE] = address
+    if meanwhile is not None and helper is not None:
+        where = f"http://{host}:{port}"
+        threading.Thread(
+            target=_run_when_ready, args=(where, meanwhile, helper), daemon=True
+        ).start()
     tell(f"Serving on http://{host}:{port}; stop with Ctrl-C.")
     uvicorn.run(
-        f"{__name__}:application_from_environment" if workers > 1 else make_application(address, **limits),
+        f"{__name__}:application_from_environment"
+        if workers > 1
+        else make_application(address, **limits),
         factory=workers > 1,
         host=host,
         port=port,

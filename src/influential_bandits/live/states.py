@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,7 @@ from influential_bandits.policies.fleet.policy import FleetLCB
 from influential_bandits.policies.fleet.snapshot import pack_fleet, pack_users, unpack_fleet
 from influential_bandits.policies.registry import code_digest
 
-__all__ = ["AgentState", "Arms", "FleetState", "InstanceState", "state_fingerprint"]
+__all__ = ["AgentState", "Arms", "FleetState", "InstanceState", "state_fingerprint", "try_out"]
 
 Mask = npt.NDArray[np.bool_]
 
@@ -237,3 +237,16 @@ def state_fingerprint(policy: Policy | FleetLCB, seed: int) -> str:
         code = code_digest(policy)
     text = encode([policy_as_json(policy), code, seed])
     return hashlib.sha256(text).hexdigest()[:32]
+
+
+def try_out(policy: Policy | FleetLCB, arms: Arms) -> None:
+    """Raise unless a policy can serve these arms; compile all that it needs to."""
+    if isinstance(policy, FleetLCB):
+        state: InstanceState = FleetState(policy, arms).of(1)
+    else:
+        state = AgentState.start(policy, arms, 0, 0)
+    some = arms.mask()
+    for eligible in (some, np.arange(len(some)) == np.flatnonzero(some)[0]):
+        arm = state.choose(eligible)
+        state.expected_losses()
+        state.observe(state.pull(arm), 0.0)

@@ -40,7 +40,7 @@ from influential_bandits.live.requests import (
     StageModel,
 )
 from influential_bandits.live.settings import Settings, make_policy, require_label
-from influential_bandits.live.states import AgentState, FleetState
+from influential_bandits.live.states import try_out
 from influential_bandits.live.store.sql import Changes, InstanceRow, KeyRow, Snapshot, Store
 
 __all__ = ["StoreTransaction", "Transaction"]
@@ -412,17 +412,10 @@ class Transaction:
         """Keep a model for later."""
         shared = self._experiment.settings.state == "shared"
         policy = make_policy(request.policy, shared=shared)
-        self._try_out(policy, shared)
+        try_out(policy, self._experiment.arms)
         version = max(self._experiment.models, default=0) + 1
         self._concern_all(MODEL_STAGED, at, {"version": version, "policy": request.policy})
         return {"version": version}
-
-    def _try_out(self, policy: Any, shared: bool) -> None:
-        """Raise unless a policy can serve the arms there are."""
-        if shared:
-            FleetState(policy, self._experiment.arms)
-        else:
-            AgentState.start(policy, self._experiment.arms, 0, 0)
 
     def activate_model(self, version: int, at: float) -> dict[str, Any]:
         """Decide by a model from now on; 0 is the policy of the settings."""

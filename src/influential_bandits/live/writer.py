@@ -12,11 +12,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from influential_bandits.checks import Closing
 from influential_bandits.errors import InfluentialBanditsError
-from influential_bandits.live.events import OF_EXPERIMENT, Event
+from influential_bandits.live.events import OF_EXPERIMENT, Decision, Event
 from influential_bandits.live.experiment import Experiment
 from influential_bandits.live.requests import Refused
 from influential_bandits.live.states import AgentState
@@ -363,7 +364,7 @@ class Writer(Closing):
         jobs = [
             Job(
                 names[decision.experiment],
-                lambda work, at, decision=decision: work.expire(decision, at),
+                partial(_expire_one, decision),
                 lambda _: None,
                 decision=decision.id,
                 at=self._clock(),
@@ -392,6 +393,10 @@ class StoreSource:
             if found.fingerprint == fingerprint:
                 return found.state, found.number
         return None
+
+
+def _expire_one(decision: Decision, work: Transaction, at: float) -> None:
+    work.expire(decision, at)
 
 
 def _keep_everything(work: Transaction, at: float) -> None:

@@ -26,6 +26,7 @@ __all__ = [
     "SERVICE",
     "VISITS",
     "Stream",
+    "draw_normal",
     "draw_uniform",
     "normal",
     "stream_at",
@@ -141,3 +142,10 @@ def draw_uniform(seed: Key, instance: Key, purpose: int, t: int, draw: int) -> f
     """
     first, second = stream_keys(seed, instance, purpose)
     return uniform(stream_at(first, second, t), draw)
+
+
+@kernel
+def draw_normal(seed: Key, instance: Key, purpose: int, t: int, draw: int) -> float:
+    """Return one standard normal draw of a round, for callers that are not compiled."""
+    first, second = stream_keys(seed, instance, purpose)
+    return normal(stream_at(first, second, t), draw)

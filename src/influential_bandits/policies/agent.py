@@ -576,13 +576,13 @@ def _find_layout(policy: Policy, n_arms: int, known: tuple[Any, ...], checked: b
     if known:
         return Layout(policy, n_arms, *known, checked=checked)
     try:
-        return _shared_layout(type(policy), policy, n_arms, checked)
+        return _shared_layout(policy, n_arms, checked)
     except TypeError:  # a policy whose settings cannot be hashed
         return Layout(policy, n_arms, checked=checked)
 
 
 @lru_cache(maxsize=16)
-def _shared_layout(_: type[Policy], policy: Policy, n_arms: int, checked: bool) -> Layout:
+def _shared_layout(policy: Policy, n_arms: int, checked: bool) -> Layout:
     return Layout(policy, n_arms, checked=checked)
 
 

@@ -165,7 +165,7 @@ class Connection(Closing):
     def snapshots(self, experiment: int, instances: Iterable[int]) -> list[Snapshot]:
         """Return snapshots of these instances, as far as there are any."""
         return [
-            Snapshot(*row[:4], bytes(row[4]))
+            _read_snapshot(row)
             for row in self.in_parts(
                 "SELECT * FROM snapshots WHERE experiment = ? AND instance IN",
                 experiment,
@@ -176,7 +176,7 @@ class Connection(Closing):
     def all_snapshots(self, experiment: int) -> Iterator[Snapshot]:
         """Yield all snapshots of an experiment."""
         sql = "SELECT * FROM snapshots WHERE experiment = ? ORDER BY instance"
-        return (Snapshot(*row[:4], bytes(row[4])) for row in self.stream(sql, (experiment,)))
+        return (_read_snapshot(row) for row in self.stream(sql, (experiment,)))
 
     def keys(self) -> list[KeyRow]:
         """Return all keys."""
@@ -311,6 +311,11 @@ class Store(Connection):
             for statement in _statements(steps[number].read_text("utf-8")):
                 self.run(statement)
             self.run("INSERT INTO migrations VALUES (?, ?)", (number, steps[number].name))
+
+
+def _read_snapshot(row: tuple[Any, ...]) -> Snapshot:
+    experiment, instance, number, fingerprint, state = row
+    return Snapshot(experiment, instance, number, fingerprint, bytes(state))
 
 
 def _statements(text: str) -> list[str]:

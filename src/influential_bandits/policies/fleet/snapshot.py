@@ -25,7 +25,7 @@ MAGIC = b"IBF1"
 def pack_fleet(fleet: Fleet) -> bytes:
     """Return what all users share, as bytes: all but the users."""
     shared, _, apart, about = fleet.parts()
-    arrays = [*shared, *apart]
+    arrays: list[Any] = [*shared, *apart]
     head = {
         **about,
         "shapes": [[str(array.dtype), list(array.shape)] for array in arrays],
@@ -81,6 +81,7 @@ def unpack_fleet(blob: bytes, users: Mapping[str, bytes], fleet: Fleet) -> None:
     table = np.frombuffer(b"".join(pieces), np.uint8).reshape(len(rows), sum(widths))
     order = np.fromiter(rows.values(), np.int64, len(rows))
     start = 0
+    array: Any
     for array, width in zip(own, widths, strict=True):
         part = np.ascontiguousarray(table[:, start : start + width])
         array[order] = part.view(array.dtype).reshape(len(rows), *array.shape[1:])

@@ -1,0 +1,8 @@
+"""The public names of the service; ``__init__.py`` loads them when first used."""
+
+from .client import Client as Client
+from .client import LiveDecision as LiveDecision
+from .serving import serve as serve
+from .settings import Settings as Settings
+from .shop import make_shop_population as make_shop_population
+from .shop import run_shop as run_shop

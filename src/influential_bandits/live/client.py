@@ -1,0 +1,296 @@
+"""A client of the service: calls are sent again, under the same identifiers, until answered."""
+
+from __future__ import annotations
+
+import io
+import time
+import uuid
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+import requests
+
+from influential_bandits.checks import Closing, optional_module
+from influential_bandits.errors import InvalidInput, ServiceError
+from influential_bandits.logs.log import EventLog
+from influential_bandits.logs.reading import read_log
+
+__all__ = ["Client", "LiveDecision"]
+
+SECONDS_TO_WAIT = 10.0  # for one answer
+SECONDS_TO_COMPILE = 600.0  # what a new experiment needs, the first time
+FIRST_PAUSE = 0.05  # seconds before a call is sent again; each pause is twice the one before
+LONGEST_PAUSE = 2.0
+
+
+class LiveDecision(NamedTuple):
+    """What the service has decided."""
+
+    decision_id: str
+    arm: str
+    group: str  # "policy" or "control"
+    probability: float | None  # None: it is not known
+    expected_loss: float | None
+    model: int
+    number: int  # of its event
+    proposed: str | None = None  # in shadow mode, the arm that the policy would have served
+
+
+class Client(Closing):
+    """Ask a live service, from Python.
+
+    Decisions and exposures get identifiers here, so that a call whose answer was lost is sent again
+    without harm: the service recognises it.
+
+    Parameters
+    ----------
+    address : str
+        As in ``"http://127.0.0.1:8000"``.
+    key : str
+    experiment : str
+    patience : float
+        Seconds for which calls are sent again while the service is busy, restarting or away.
+
+    Examples
+    --------
+    ::
+
+        with ib.live.Client("http://127.0.0.1:8000", key, "shop") as client:
+            decision = client.decide("ann", eligible=["tea", "coffee"])
+            ...  # show decision.arm
+            client.feed_back(decision, loss=0.3)  # or reward=1.0, or rating=4.0
+    """
+
+    def __init__(
+        self, address: str, key: str, experiment: str = "", *, patience: float = 30.0
+    ) -> None:
+        if not address.startswith(("http://", "https://")):
+            raise InvalidInput(f"address must begin with http:// or https://, got {address!r:.80}")
+        self.address, self.experiment = address.rstrip("/"), experiment
+        self._patience = patience
+        self._session = requests.Session()
+        self._session.headers["Authorization"] = f"Bearer {key}"
+
+    def __repr__(self) -> str:
+        """Say whom it asks; the key is not shown."""
+        return f"Client({self.address!r}, experiment={self.experiment!r})"
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._session.close()
+
+    # Decisions.
+
+    def decide(
+        self,
+        instance: str,
+        *,
+        eligible: Sequence[str] | None = None,
+        activate: str = "now",
+        baseline: str | None = None,
+        decision_id: str | None = None,
+    ) -> LiveDecision:
+        """Return the arm to show to an instance.
+
+        Parameters
+        ----------
+        instance : str
+            A user, a shop, a campaign.
+        eligible : sequence of str, optional
+            The arms that may be shown; by default all.
+        activate : {"now", "later"}
+            "later": the pull counts when :meth:`activate` says so.
+        baseline : str, optional
+            In shadow mode, the arm that you show yourself.
+        decision_id : str, optional
+            A name of your own for it.
+        """
+        body = _decision_body(instance, eligible, activate, baseline, decision_id)
+        return LiveDecision(**self._post(f"{self._path()}/decisions", body))
+
+    def activate(self, decision: LiveDecision | str) -> None:
+        """Say that an arm decided on earlier has been shown."""
+        self._settle(decision, "activate", {})
+
+    def cancel(self, decision: LiveDecision | str) -> None:
+        """Say that an arm decided on earlier will not be shown."""
+        self._settle(decision, "cancel", {})
+
+    def feed_back(
+        self,
+        decision: LiveDecision | str,
+        *,
+        loss: float | None = None,
+        reward: float | None = None,
+        rating: float | None = None,
+    ) -> None:
+        """Tell the outcome of a decision: one of loss, reward and rating."""
+        self._settle(decision, "feedback", _outcome(loss, reward, rating))
+
+    def expose(self, instance: str, arms: Sequence[str]) -> None:
+        """Say which arms an instance has met elsewhere."""
+        body = {"instance": instance, "arms": list(arms), "exposure_id": uuid.uuid4().hex}
+        self._post(f"{self._path()}/exposures", body)
+
+    def decide_many(self, instances: Iterable[str]) -> list[LiveDecision]:
+        """Return decisions for several instances, in one request."""
+        calls = [
+            {
+                "path": f"/experiments/{self.experiment}/decisions",
+                "body": _decision_body(instance, None, "now", None, None),
+            }
+            for instance in instances
+        ]
+        return [LiveDecision(**answer) for answer in self._batch(calls)]
+
+    def feed_back_many(self, losses: Iterable[tuple[LiveDecision, float]]) -> None:
+        """Tell the losses of several decisions, in one request."""
+        self._batch(
+            [
+                {"path": f"/decisions/{decision.decision_id}/feedback", "body": {"loss": loss}}
+                for decision, loss in losses
+            ]
+        )
+
+    # Experiments.
+
+    def create(self, arms: Sequence[str], **settings: Any) -> None:
+        """Create the experiment; the settings are those of ``Settings``."""
+        body = {"name": self.experiment, "settings": {"arms": list(arms), **settings}}
+        self._call("POST", "/v1/experiments", body, wait=SECONDS_TO_COMPILE)
+
+    def change(self, **settings: Any) -> dict[str, Any]:
+        """Change settings while it runs."""
+        return self._call("PATCH", self._path(), settings)
+
+    def describe(self) -> dict[str, Any]:
+        """Return settings, arms and models."""
+        return self._call("GET", self._path())
+
+    def add_arm(self, name: str) -> None:
+        """Take an arm on."""
+        self._post(f"{self._path()}/arms", {"name": name})
+
+    def retire_arm(self, name: str) -> None:
+        """Never choose an arm again."""
+        self._call("DELETE", f"{self._path()}/arms/{quote(name, safe='')}")
+
+    def stage_model(self, policy: str | dict[str, Any]) -> int:
+        """Keep a policy, such as one with a prior from a log, for later; return its version."""
+        return int(self._post(f"{self._path()}/models", {"policy": policy})["version"])
+
+    def activate_model(self, version: int) -> None:
+        """Decide by a model from now on; 0 is the policy of the settings."""
+        self._post(f"{self._path()}/models/{version}/activate", {})
+
+    # What is there.
+
+    def report(self) -> dict[str, Any]:
+        """Return the A/B test, and mean losses by arm and group."""
+        return self._call("GET", f"{self._path()}/report")
+
+    def show(self, instance: str) -> dict[str, Any]:
+        """Return the history of an instance, and the losses that it is expected to have now."""
+        return self._call("GET", f"{self._path()}/instances/{quote(instance, safe='')}")
+
+    def erase(self, instance: str) -> None:
+        """Erase a person's data."""
+        self._call("DELETE", f"{self._path()}/instances/{quote(instance, safe='')}")
+
+    def read_log(self) -> EventLog:
+        """Return all losses so far as a log, for models and tests."""
+        answer = self._send("GET", f"{self._path()}/log?format=parquet")
+        table = optional_module("pyarrow.parquet").read_table(io.BytesIO(answer.content))
+        return read_log(table, instance="instance", arm="arm", time="time", loss="loss")
+
+    # How calls are made.
+
+    def _path(self) -> str:
+        return f"/v1/experiments/{quote(self.experiment, safe='')}"
+
+    def _settle(self, decision: LiveDecision | str, what: str, body: dict[str, Any]) -> None:
+        name = decision if isinstance(decision, str) else decision.decision_id
+        query = f"?experiment={quote(self.experiment, safe='')}" if self.experiment else ""
+        self._post(f"/v1/decisions/{quote(name, safe='')}/{what}{query}", body)
+
+    def _batch(self, calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        answers = self._post("/v1/batch", {"requests": calls})["answers"]
+        for answer in answers:
+            if answer["status"] != 200:
+                raise ServiceError(answer["status"], **answer["error"])
+        return [answer["answer"] for answer in answers]
+
+    def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        return self._call("POST", path, body)
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        body: dict[str, Any] | None = None,
+        wait: float = SECONDS_TO_WAIT,
+    ) -> dict[str, Any]:
+        return self._send(method, path, body, wait).json()
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        body: dict[str, Any] | None = None,
+        wait: float = SECONDS_TO_WAIT,
+    ) -> requests.Response:
+        """Send a call until it is answered, or patience ends."""
+        until, pause = time.monotonic() + self._patience, FIRST_PAUSE
+        while True:
+            try:
+                answer = self._session.request(
+                    method, f"{self.address}{path}", json=body, timeout=wait
+                )
+            except requests.RequestException as error:
+                failure = ServiceError(0, "unreachable", f"cannot reach {self.address}: {error}")
+            else:
+                if answer.ok:
+                    return answer
+                failure = _failure(answer)
+                if answer.status_code != 503:
+                    raise failure
+            if time.monotonic() + pause > until:
+                raise failure
+            time.sleep(pause)
+            pause = min(2.0 * pause, LONGEST_PAUSE)
+
+
+def _decision_body(
+    instance: str,
+    eligible: Sequence[str] | None,
+    activate: str,
+    baseline: str | None,
+    decision_id: str | None,
+) -> dict[str, Any]:
+    body: dict[str, Any] = {
+        "instance": instance,
+        "decision_id": decision_id or uuid.uuid4().hex,
+        "activate": activate,
+    }
+    if eligible is not None:
+        body["eligible"] = list(eligible)
+    if baseline is not None:
+        body["baseline"] = baseline
+    return body
+
+
+def _outcome(
+    loss: float | None, reward: float | None, rating: float | None
+) -> dict[str, float | None]:
+    given = {"loss": loss, "reward": reward, "rating": rating}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _failure(answer: requests.Response) -> ServiceError:
+    try:
+        told = answer.json()["error"]
+        return ServiceError(answer.status_code, told["code"], told["message"])
+    except (ValueError, KeyError, TypeError):
+        text = answer.text[:200]
+        return ServiceError(answer.status_code, "unknown", f"{answer.status_code}: {text}")

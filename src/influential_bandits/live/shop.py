@@ -1,0 +1,177 @@
+"""A made-up shop: simulated users with a known interaction play against a running service."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from influential_bandits.live.client import Client, LiveDecision
+from influential_bandits.numerics.arrays import Floats
+from influential_bandits.numerics.streams import NOISE, draw_normal
+from influential_bandits.world.generators import random_instance
+from influential_bandits.world.population import Population
+
+__all__ = ["MadeUpUsers", "make_shop_population", "open_shop", "run_shop"]
+
+GOODS = (
+    "tea", "coffee", "milk", "bread", "honey", "apples", "cheese", "olives", "soap", "candles",
+    "paper", "pencils", "roses", "lemons", "rice", "salt", "pepper", "figs", "nuts", "plums",
+)  # fmt: skip
+USERS_AT_A_TIME = 50  # in one request
+SECONDS_BETWEEN_LINES = 5.0
+
+
+def make_shop_population(
+    n_arms: int = 10, influence: float = 0.1, stay: int = 30, seed: int = 0
+) -> Population:
+    """Return the users of a shop: they like different goods, and tire of them.
+
+    Losses have noise of deviation 1. ``influence`` is the largest entry of the interaction: at 0.1,
+    a tenth of the noise.
+    """
+    world = random_instance(n_arms=n_arms, seed=seed)
+    interaction = np.asarray(world.interaction.to_dense())
+    names = [GOODS[arm] if arm < len(GOODS) else f"arm {arm}" for arm in range(n_arms)]
+    return Population(
+        influence * interaction / max(np.abs(interaction).max(), 1e-300),
+        np.linspace(0.0, 0.5, n_arms),
+        0.49,
+        stay=stay,
+        stay_law="geometric",
+        concurrency=USERS_AT_A_TIME,
+        arm_names=names,
+    )
+
+
+@dataclass
+class MadeUpUsers:
+    """The users: their losses move with what they are shown, whoever chooses it."""
+
+    losses: Floats  # (users, arms): expected now
+    initial: Floats
+    interaction: Floats
+    memory: float
+    sigma: float
+    seed: int
+    rounds: int = 0
+
+    @classmethod
+    def draw(cls, population: Population, users: int, sigma: float, seed: int) -> MadeUpUsers:
+        """Return users of a population."""
+        drawn = population.draw(users, seed)
+        start = drawn.initial_loss.copy()
+        return cls(start, start.copy(), drawn.interaction, drawn.memory, sigma, seed)
+
+    def show(self, user: int, arm: int) -> float:
+        """Show an arm to a user, and return what it costs."""
+        self.rounds += 1
+        noise = draw_normal(np.uint64(self.seed), np.uint64(0), NOISE, self.rounds, 0)
+        loss = float(self.losses[user, arm] + self.sigma * noise)
+        row = self.interaction[0 if len(self.interaction) == 1 else user, arm]
+        moved = self.memory * (self.losses[user] - self.initial[user]) + row
+        self.losses[user] = self.initial[user] + moved
+        return loss
+
+
+def run_shop(
+    client: Client,
+    population: Population,
+    users: int,
+    *,
+    seed: int = 0,
+    sigma: float = 1.0,
+    per_second: float | None = None,
+    told: Callable[[int, int], None] = lambda done, rounds: None,
+) -> MadeUpUsers:
+    """Let users visit a shop until all of them have left.
+
+    Parameters
+    ----------
+    client : Client
+        Of an experiment with the arms of the population.
+    per_second : float, optional
+        Visits a second; by default as many as the service takes.
+    told : callable
+        Called with visits so far and visits in all.
+    """
+    people = MadeUpUsers.draw(population, users, sigma, seed)
+    visits = population.draw(users, seed).visits
+    places = {name: arm for arm, name in enumerate(population.arm_names)}
+    began, done = time.monotonic(), 0
+    for group in _gather(visits.tolist(), USERS_AT_A_TIME):
+        decisions = client.decide_many(f"user {user}" for user in group)
+        client.feed_back_many(_react(people, group, decisions, places))
+        done += len(group)
+        told(done, len(visits))
+        if per_second is not None:
+            time.sleep(max(0.0, began + done / per_second - time.monotonic()))
+    return people
+
+
+def open_shop(
+    address: str,
+    key: str,
+    users: int,
+    n_arms: int,
+    influence: float,
+    speed: float,
+    control: str,
+    seed: int,
+    tell: Callable[[str], None],
+) -> None:
+    """Create a shop on a service, let users visit it, and say what the A/B test says."""
+    name = time.strftime("shop of %H:%M:%S")
+    population = make_shop_population(n_arms, influence, seed=seed)
+    with Client(address, key, name) as client:
+        tell("Preparing the policies (compiled the first time, which takes a minute) …")
+        client.create(
+            population.arm_names, state="shared", policy="FleetLCB", control=control,
+            control_share=0.5, seed=seed,
+        )  # fmt: skip
+        tell(f"{users:,} users visit the experiment {name!r} …")
+        said = 0.0
+
+        def say(done: int, rounds: int) -> None:
+            nonlocal said
+            if time.monotonic() - said >= SECONDS_BETWEEN_LINES or done == rounds:
+                said = time.monotonic()
+                tell(f"{done:,} of {rounds:,} visits: {describe_evidence(client.report())}")
+
+        per_second = None if speed <= 0 else speed
+        run_shop(client, population, users, seed=seed, per_second=per_second, told=say)
+        tell("All users have left.")
+
+
+def describe_evidence(report: dict[str, Any]) -> str:
+    """Return what the A/B test says, in a line."""
+    if report["difference"] is None:
+        return str(report["verdict"])
+    return (
+        f"{report['verdict']}: {report['difference']:+.3f} a decision "
+        f"({report['low']:+.3f} … {report['high']:+.3f}, at any time)"
+    )
+
+
+def _react(
+    people: MadeUpUsers, users: list[int], decisions: list[LiveDecision], places: dict[str, int]
+) -> Iterator[tuple[LiveDecision, float]]:
+    for user, decision in zip(users, decisions, strict=True):
+        yield decision, people.show(user, places[decision.arm])
+
+
+def _gather(visits: list[int], most: int) -> Iterator[list[int]]:
+    """Yield visits in order, in groups in which nobody comes twice."""
+    group: list[int] = []
+    there: set[int] = set()
+    for user in visits:
+        if user in there or len(group) == most:
+            yield group
+            group, there = [], set()
+        group.append(user)
+        there.add(user)
+    if group:
+        yield group
