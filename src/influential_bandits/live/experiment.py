@@ -257,6 +257,8 @@ class Experiment:
         if kept is not None and kept[1] > self.applied:
             kept = None  # another service is ahead of what is known here
         state = None
+        if kept is not None and kept[1] > self.applied:  # another service is further than this one
+            kept = None
         if kept is not None:
             state = AgentState.unpack(kept[0], policy, self.arms.names, *place)
         after = 0 if kept is None or state is None else kept[1]
@@ -374,7 +376,10 @@ class Experiment:
         return event
 
     def apply(self, member: Member | None, event: Event) -> Difference | None:
-        """Follow an event of the store; return a difference if its decision comes out otherwise."""
+        """Follow an event of the store; return a difference if its decision comes out otherwise.
+
+        A state that is not in memory stays out of it, and is computed when it is needed.
+        """
         if event.kind in OF_EXPERIMENT:
             self.apply_to_experiment(event)
             return None
@@ -383,7 +388,7 @@ class Experiment:
             erased = self.members.get(event.read()["instance"])
             if erased is not None:
                 self.dismiss(erased)
-        elif member is not None:
+        elif member is not None and (member.state is not None or self._is_of_fleet(member)):
             if event.kind == DECIDED:
                 data = event.read()
                 choice = self.decide(member, data.get("eligible"), data.get("baseline"))

@@ -43,12 +43,14 @@ def replay_experiment(store: Connection, row: ExperimentRow) -> Audit:
     for start in range(0, max(row.instances, 1), step):
         experiment = Experiment(row.id, row.name, StoredEvents(store, row.id))
         numbers = range(start + 1, min(start + step, row.instances) + 1)
-        for instance in store.instances_by_number(row.id, numbers):
-            experiment.admit(instance.number, instance.label, instance.group)
+        rows = {found.number: found for found in store.instances_by_number(row.id, numbers)}
         for event in _read_events(store, row.id, start, start + step):
             if event.instance or start == 0:
                 events += 1
             decisions += event.kind == DECIDED
+            if event.instance in rows and event.instance not in experiment.members:
+                new = rows.pop(event.instance)
+                experiment.admit(new.number, new.label, new.group, new=True)
             difference = experiment.apply(experiment.members.get(event.instance), event)
             if difference is not None:
                 differences += 1

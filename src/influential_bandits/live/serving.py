@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import socket
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.request import urlopen
 
 from influential_bandits.checks import require_packages
@@ -18,7 +19,7 @@ from influential_bandits.live.keys import make_key
 from influential_bandits.live.store.opening import is_shared, open_store
 from influential_bandits.live.store.sql import Store
 
-__all__ = ["make_application", "serve"]
+__all__ = ["RunningService", "make_application", "serve", "serve_in_background"]
 
 SAFE_SQLITE = (3, 51, 3)
 STORE_VARIABLE = "INFLUENTIAL_BANDITS_STORE"
@@ -141,3 +142,55 @@ def serve(
         http="httptools",
         timeout_graceful_shutdown=30,
     )
+
+
+class RunningService(NamedTuple):
+    """A service that runs in the background."""
+
+    address: str
+    key: str  # for everything
+
+
+@contextmanager
+def serve_in_background(store: str | Path, **options: Any) -> Iterator[RunningService]:
+    """Serve in a thread of this process, on a free port, until the block ends; to try things out.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import influential_bandits as ib
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with serve_in_background(os.path.join(folder, "shop.db")) as (address, key):
+    ...         client = ib.live.Client(address, key, "shop")
+    ...         client.create(["tea", "coffee"], policy="LCB")
+    ...         decision = client.decide("ann")
+    ...         client.feed_back(decision, loss=0.3)
+    >>> decision.arm
+    'tea'
+    """
+    require_packages(*PACKAGES)
+    import uvicorn
+
+    from influential_bandits.live.service import Service
+    from influential_bandits.live.writer import Writer
+
+    with open_store(store) as opened:
+        key = add_key(opened, "background", time.time()) or ""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    writer = Writer(open_store(store), **options)
+    app = Service(writer).app
+    server = uvicorn.Server(
+        uvicorn.Config(app, host="127.0.0.1", port=port, log_level="warning", lifespan="off")
+    )
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    try:
+        while not server.started:
+            time.sleep(0.01)
+        yield RunningService(f"http://127.0.0.1:{port}", key)
+    finally:
+        server.should_exit = True
+        thread.join()
+        writer.close()

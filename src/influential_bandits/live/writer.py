@@ -81,6 +81,7 @@ class Writer(Closing):
         *,
         most_waiting: int = MOST_WAITING,
         state_bytes: int = STATE_BYTES,
+        members_held: int = MEMBERS_HELD,
         events_per_snapshot: int = EVENTS_PER_SNAPSHOT,
         events_per_shared_snapshot: int = EVENTS_PER_SHARED_SNAPSHOT,
         clock: Callable[[], float] = time.time,
@@ -88,6 +89,7 @@ class Writer(Closing):
         self.store = store
         self._most_waiting = most_waiting
         self._state_bytes = state_bytes
+        self._members_held = members_held
         self._events_per_snapshot = events_per_snapshot
         self._events_per_shared_snapshot = events_per_shared_snapshot
         self._clock = clock
@@ -110,6 +112,10 @@ class Writer(Closing):
     def now(self) -> float:
         """Return the time, in seconds since 1970."""
         return self._clock()
+
+    def sweep_soon(self) -> None:
+        """Look for losses that are overdue after the next batch."""
+        self._next_sweep = 0.0
 
     def submit(self, job: Job) -> None:
         """Put a request into the queue; its reply comes after the commit."""
@@ -338,7 +344,7 @@ class Writer(Closing):
             return
         sample = next(reversed(experiment.by_label.values())).state
         each = sample.size if isinstance(sample, AgentState) else 400
-        most = min(MEMBERS_HELD, max(self._state_bytes // each, MOST_IN_BATCH))
+        most = min(self._members_held, max(self._state_bytes // each, MOST_IN_BATCH))
         while len(experiment.by_label) > most:
             member = next(iter(experiment.by_label.values()))
             if member.since_snapshot:
