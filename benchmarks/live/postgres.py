@@ -69,6 +69,12 @@ class PostgresServer:
     def pid(self):
         return int((self._data / "postmaster.pid").read_text().split()[0])
 
+    def processes(self):
+        """Return the identifiers of the server's processes."""
+        first = self.pid
+        children = Path(f"/proc/{first}/task/{first}/children").read_text().split()
+        return [first, *map(int, children)]
+
     def address(self, database):
         return f"postgresql://tester@/{database}?host={self.folder}"
 

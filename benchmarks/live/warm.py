@@ -1,25 +1,14 @@
 """Load what a service needs and compile what it calls, before it is forked."""
 
+import msgspec
+import psycopg  # noqa: F401
 import uvicorn  # noqa: F401
 import uvloop  # noqa: F401
 
+from benchmarks.live.hammering import EXPERIMENTS
 from influential_bandits.live import service, writer  # noqa: F401
-from influential_bandits.live.settings import make_policy
-from influential_bandits.live.states import AgentState, Arms, FleetState
+from influential_bandits.live.experiment import prepare
+from influential_bandits.live.settings import Settings
 
-ARMS = Arms(("a", "b", "c"))
-
-
-def warm_up():
-    for name in ("InfluentialLCB", "ModelLCB", "Uniform"):
-        state = AgentState.start(make_policy(name), ARMS, 0, 0)
-        state.observe(state.pull(state.choose(ARMS.mask())), 0.5)
-        AgentState.unpack(state.pack(), make_policy(name), ARMS.names, 0, 0)
-    fleet = FleetState(make_policy("FleetLCB", shared=True), ARMS)
-    user = fleet.of(1)
-    user.observe(user.pull(user.choose(ARMS.mask())), 0.5)
-    user.expected_losses()
-    fleet.pack()
-
-
-warm_up()
+for settings in EXPERIMENTS.values():
+    prepare(msgspec.convert(settings, Settings))

@@ -254,8 +254,6 @@ class Experiment:
         policy = self.control if member.group == "control" else self.policy
         place = self.settings.seed, member.number
         kept = self.source.snapshot(member.number, self.fingerprint(member.group))
-        if kept is not None and kept[1] > self.applied:
-            kept = None  # another service is ahead of what is known here
         state = None
         if kept is not None and kept[1] > self.applied:  # another service is further than this one
             kept = None
