@@ -18,6 +18,9 @@ FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload([__name__, "benchmarks.live.warm"])
 
 
+ECHO = "echo"  # instead of a store: the endpoint that only echoes
+
+
 def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -40,7 +43,8 @@ class ServiceProcess:
 
     def start(self):
         arguments = (self.store, str(self.log), self.port, self.limits)
-        self._process = FORKS.Process(target=_serve, args=arguments, daemon=True)
+        target = _echo if self.store == ECHO else _serve
+        self._process = FORKS.Process(target=target, args=arguments, daemon=True)
         self._process.start()
         self.wait_until_up()
         return self
@@ -94,9 +98,22 @@ class ServiceProcess:
 
 
 def _serve(store, log, port, limits):
+    _write_to(log)
+    serve(store, port=port, tell=lambda _: None, **limits)
+
+
+def _echo(_, log, port, limits):
+    import uvicorn
+
+    from benchmarks.live.load import make_echo
+
+    _write_to(log)
+    uvicorn.run(make_echo(), port=port, log_level="warning", access_log=False, http="httptools")
+
+
+def _write_to(log):
     with Path(log).open("a") as file:
         os.dup2(file.fileno(), sys.stdout.fileno())
         os.dup2(file.fileno(), sys.stderr.fileno())
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
-    serve(store, port=port, tell=lambda _: None, **limits)
