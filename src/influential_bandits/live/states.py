@@ -19,10 +19,11 @@ from influential_bandits.numerics.fingerprints import fingerprint
 from influential_bandits.policies.agent import Agent
 from influential_bandits.policies.agent_snapshot import pack_agent, unpack_agent
 from influential_bandits.policies.contract import Policy
-from influential_bandits.policies.fleet import rules
+from influential_bandits.policies.fleet.decisions import decide, note_pull
 from influential_bandits.policies.fleet.fleet import Fleet
 from influential_bandits.policies.fleet.policy import FleetLCB
 from influential_bandits.policies.fleet.snapshot import pack_fleet, pack_users, unpack_fleet
+from influential_bandits.policies.fleet.updates import note_loss
 from influential_bandits.policies.registry import code_digest
 
 __all__ = ["AgentState", "Arms", "FleetState", "InstanceState", "state_fingerprint", "try_out"]
@@ -232,7 +233,7 @@ class FleetUser:
 def state_fingerprint(policy: Policy | FleetLCB, seed: int) -> str:
     """Return what tells snapshots of one policy, its code and its seed from those of another."""
     if isinstance(policy, FleetLCB):
-        code = fingerprint(rules.decide, rules.note_pull, rules.note_loss)
+        code = fingerprint(decide, note_pull, note_loss)
     else:
         code = code_digest(policy)
     text = encode([policy_as_json(policy), code, seed])

@@ -37,7 +37,6 @@ from influential_bandits.policies.model_lcb.posterior import place, unknowns
 
 LEAST_PRECISION, MOST_PRECISION = 4.0**-6, 4.0**20  # of the prior, in units of 1/σ²
 FADING = 6.0  # nats by which a fading memory must beat lasting memory
-KEPT_OF_AUDITS = 0.9  # of the evidence about the spread, when the next user is audited
 SETTLE = 1 << 14  # losses after which the memory is not chosen again
 GONE = 8.0  # a user who has not come for so many of its usual pauses has left
 AHEAD = 10.0  # where nothing is known of stays, plan for so many times the rounds played
@@ -54,7 +53,6 @@ def try_variances(
     i: int,
     residual: float,
     shared_variance: float,
-    weighed: Floats,
 ) -> None:
     """Add a loss to the predictive likelihood of every candidate for the variances.
 
@@ -68,6 +66,7 @@ def try_variances(
         What not knowing (μ, A) adds, in units of σ².
     """
     shared.tried[0] += 1.0
+    weighed = np.empty(seen.size)
     for a in range(ARM_TRIALS_.size):
         for b in range(COMMON_TRIALS_.size):
             arm = ARM_TRIALS_[a]
@@ -129,12 +128,12 @@ def choose_spread(shared: Shared) -> None:
 
 
 @kernel
-def forget_audits(shared: Shared) -> None:
+def forget_audits(shared: Shared, kept: float) -> None:
     """Let audits so far count less: the first ones knew little of the population."""
     for s in range(SPREAD_TRIALS_.size):
         for k in range(2):
-            shared.spreads[s, k] *= KEPT_OF_AUDITS
-    shared.audited[0] *= KEPT_OF_AUDITS
+            shared.spreads[s, k] *= kept
+    shared.audited[0] *= kept
 
 
 @kernel
@@ -159,8 +158,10 @@ def choose_prior(
         best = support(shared, chosen, shared.precision, seen, factor, solved)
         trial = shared.precision.copy()
         for _ in range(2):
+            moved = False
             for group in range(3):
                 for step in (4.0, 0.25):
+                    grown = False
                     while True:
                         trial[:] = shared.precision
                         _scale_precision(rules.n_arms, group, step, trial)
@@ -171,6 +172,11 @@ def choose_prior(
                             break
                         best = value
                         shared.precision[:] = trial
+                        moved = grown = True
+                    if grown:  # the other way lies what it came from
+                        break
+            if not moved:
+                break
     memories = rules.memories.size
     if memories > 1 and shared.numbers[SETTLED] == 0:
         best, number = -math.inf, 0
