@@ -47,6 +47,7 @@ def make_application(address: str, **limits: Any) -> Any:
     from influential_bandits.live.experiment import prepare
     from influential_bandits.live.service import Service
     from influential_bandits.live.settings import Settings
+    from influential_bandits.live.shortcut import Shortcut
     from influential_bandits.live.writer import Writer
 
     store = open_store(address)
@@ -61,7 +62,7 @@ def make_application(address: str, **limits: Any) -> Any:
         service.writer.close()
 
     service.app.router.lifespan_context = lifespan
-    return service.app
+    return Shortcut(service)
 
 
 def application_from_environment() -> Any:

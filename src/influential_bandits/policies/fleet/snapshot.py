@@ -15,19 +15,23 @@ import numpy as np
 
 from influential_bandits.errors import InvalidInput
 from influential_bandits.policies.fleet.fleet import Fleet, FleetTicket
+from influential_bandits.policies.fleet.states import AUDIT
 
 __all__ = ["pack_fleet", "pack_users", "unpack_fleet"]
 
 HEAD = struct.Struct("<4sII")
-MAGIC = b"IBF1"
+MAGIC = b"IBF2"
 
 
 def pack_fleet(fleet: Fleet) -> bytes:
     """Return what all users share, as bytes: all but the users."""
     shared, _, apart, about = fleet.parts()
-    arrays: list[Any] = [*shared, *apart]
+    # Slots that belong to nobody are laid out afresh when they are given away.
+    taken = np.flatnonzero((apart.owner >= 0) | (np.arange(len(apart.owner)) < AUDIT))
+    arrays: list[Any] = [*shared, *(array[taken] for array in apart)]
     head = {
         **about,
+        "taken": taken.tolist(),
         "shapes": [[str(array.dtype), list(array.shape)] for array in arrays],
     }
     return _seal(json.dumps(head, separators=(",", ":")).encode(), arrays)
@@ -39,7 +43,7 @@ def pack_users(fleet: Fleet, users: Iterable[str]) -> dict[str, bytes]:
     waiting: dict[str, list[list[Any]]] = {user: [] for user in users}
     for ticket in fleet.pending.values():
         if ticket.user in waiting:
-            memo = [value.hex() for value in ticket.memo]
+            memo = struct.pack(f"<{len(ticket.memo)}d", *ticket.memo).hex()
             waiting[ticket.user].append([ticket.number, ticket.round, ticket.arm, memo])
     packed = {}
     for user, tickets in waiting.items():
@@ -61,6 +65,12 @@ def unpack_fleet(blob: bytes, users: Mapping[str, bytes], fleet: Fleet) -> None:
         size = int(np.prod(shape)) * np.dtype(dtype).itemsize
         arrays.append(np.frombuffer(data[:size], dtype).reshape(shape).copy())
         data = data[size:]
+    fresh: Any = fleet.parts()[2]
+    taken, cut = about.pop("taken"), len(arrays) - len(fresh)
+    for place, empty in enumerate(fresh):
+        whole = empty.copy()  # of a fleet that has just been made: nobody's slots
+        whole[taken] = arrays[cut + place]
+        arrays[cut + place] = whole
     fleet.take_parts(about, arrays, len(users))
     _, own, _, _ = fleet.parts()
     widths = [array[0].nbytes for array in own]
@@ -73,7 +83,7 @@ def unpack_fleet(blob: bytes, users: Mapping[str, bytes], fleet: Fleet) -> None:
         rows[user] = row
         pieces.append(data)
         for number, t, arm, memo in tickets:
-            values = tuple(float.fromhex(value) for value in memo)
+            values = struct.unpack(f"<{len(memo) // 16}d", bytes.fromhex(memo))
             name = fleet.arm_names[arm]
             fleet.pending[number] = FleetTicket(number, user, t, arm, name, values)
     if sorted(rows.values()) != list(range(len(rows))):
