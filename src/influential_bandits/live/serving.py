@@ -40,20 +40,21 @@ def add_key(store: Store, label: str, at: float, *, only_first: bool = False) ->
     return key
 
 
-def make_application(address: str) -> Any:
-    """Return the application for a store, as an ASGI server takes it."""
+def make_application(address: str, **limits: Any) -> Any:
+    """Return the application for a store, as an ASGI server takes it; limits are the writer's."""
     import msgspec
 
     from influential_bandits.live.experiment import prepare
     from influential_bandits.live.service import Service
     from influential_bandits.live.settings import Settings
+    from influential_bandits.live.shortcut import Shortcut
     from influential_bandits.live.writer import Writer
 
     store = open_store(address)
     for row in store.experiments():
         for event in store.events_of_experiment(row.id)[:1]:
             prepare(msgspec.convert(event.read(), Settings))
-    service = Service(Writer(store))
+    service = Service(Writer(store, **limits))
 
     @asynccontextmanager
     async def lifespan(_: Any) -> Any:
@@ -61,7 +62,7 @@ def make_application(address: str) -> Any:
         service.writer.close()
 
     service.app.router.lifespan_context = lifespan
-    return service.app
+    return Shortcut(service)
 
 
 def application_from_environment() -> Any:
@@ -88,6 +89,7 @@ def serve(
     workers: int = 1,
     tell: Callable[[str], None] = print,
     meanwhile: Callable[[str], None] | None = None,
+    **limits: Any,
 ) -> None:
     """Serve until stopped.
 
@@ -100,6 +102,8 @@ def serve(
         Given the lines to print.
     meanwhile : callable, optional
         Run in a thread of its own once the service answers, with a new key for everything.
+    limits
+        Of the writer, for one worker: how much may wait, how often states are kept.
     """
     require_packages(*PACKAGES)
     address = str(store)
@@ -127,7 +131,9 @@ def serve(
         ).start()
     tell(f"Serving on http://{host}:{port}; stop with Ctrl-C.")
     uvicorn.run(
-        f"{__name__}:application_from_environment" if workers > 1 else make_application(address),
+        f"{__name__}:application_from_environment"
+        if workers > 1
+        else make_application(address, **limits),
         factory=workers > 1,
         host=host,
         port=port,

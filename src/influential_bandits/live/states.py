@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -39,10 +40,24 @@ class Arms(NamedTuple):
 
     def mask(self, eligible: Sequence[int] | None = None) -> Mask:
         """Return which arms may be chosen."""
+        if eligible is None and not self.retired:
+            return _all_of(len(self.names))
         allowed = np.zeros(len(self.names), np.bool_)
         allowed[slice(None) if eligible is None else list(eligible)] = True
         allowed[list(self.retired)] = False
         return allowed
+
+
+@cache
+def _all_of(n_arms: int) -> Mask:
+    mask = np.ones(n_arms, np.bool_)
+    mask.flags.writeable = False
+    return mask
+
+
+def _or_none(eligible: Mask) -> Mask | None:
+    """Return which arms may be chosen, or None if all may: nothing is to be checked then."""
+    return None if np.count_nonzero(eligible) == eligible.size else eligible
 
 
 class InstanceState(Protocol):
@@ -118,7 +133,7 @@ class AgentState:
 
     def choose(self, eligible: Mask) -> int:
         """Return the arm for the next pull."""
-        return self._agent.select(None if eligible.all() else eligible)
+        return self._agent.select(_or_none(eligible))
 
     def expected_losses(self) -> tuple[list[float], list[float]] | None:
         """Return the means that the policy keeps, if it keeps any."""
@@ -206,7 +221,7 @@ class FleetUser:
 
     def choose(self, eligible: Mask) -> int:
         """Return the arm for the next pull."""
-        return self._fleet.select(self._user, eligible)
+        return self._fleet.select(self._user, _or_none(eligible))
 
     def expected_losses(self) -> tuple[list[float], list[float]] | None:
         """Return what each arm would cost now, and the deviations of it."""

@@ -21,7 +21,7 @@ from influential_bandits.policies.fleet.states import EPOCH, Apart, Own, Shared
 __all__ = ["pack_fleet", "pack_users", "unpack_fleet"]
 
 HEAD = struct.Struct("<4sII")
-MAGIC = b"IBF1"
+MAGIC = b"IBF2"
 
 
 def pack_fleet(fleet: Fleet) -> bytes:
