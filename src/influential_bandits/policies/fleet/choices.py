@@ -123,8 +123,11 @@ def choose_variances(shared: Shared) -> None:
 def choose_spread(shared: Shared) -> None:
     """Take the best candidate for how far users differ in A.
 
-    Once something is known of a shared A, to leave it costs much, and needs some evidence.
+    Once something is known of a shared A, to leave it costs much, and needs some evidence. A single
+    loss says nothing: σ² at its best explains it as well by any of them.
     """
+    if shared.audited[0] < 2.0:
+        return
     best, chosen = -math.inf, 0
     for s in range(SPREAD_TRIALS_.size):
         value = _fit(shared.spreads[s], shared.audited[0])
