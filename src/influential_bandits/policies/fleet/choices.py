@@ -22,6 +22,7 @@ from influential_bandits.policies.fleet.states import (
     COMMON_TRIALS,
     EFFECT,
     EFFECT_TRIALS,
+    FEW_LOSSES,
     MEMORY,
     NOISE_VARIANCE,
     OBSERVED,
@@ -37,7 +38,9 @@ from influential_bandits.policies.model_lcb.posterior import place, unknowns
 
 LEAST_PRECISION, MOST_PRECISION = 4.0**-6, 4.0**20  # of the prior, in units of 1/σ²
 FADING = 6.0  # nats by which a fading memory must beat lasting memory
+APART = 2.0  # nats by which users who differ in A must beat users who do not
 SETTLE = 1 << 14  # losses after which the memory is not chosen again
+SOONEST, CLEARLY = 1 << 11, 30.0  # or so many, if one is better than the others by so many nats
 GONE = 8.0  # a user who has not come for so many of its usual pauses has left
 AHEAD = 10.0  # where nothing is known of stays, plan for so many times the rounds played
 ARM_TRIALS_ = np.array(ARM_TRIALS)
@@ -118,10 +121,18 @@ def choose_variances(shared: Shared) -> None:
 
 @kernel
 def choose_spread(shared: Shared) -> None:
-    """Take the best candidate for how far users differ in A."""
+    """Take the best candidate for how far users differ in A.
+
+    Once something is known of a shared A, to leave it costs much, and needs some evidence. A single
+    loss says nothing: σ² at its best explains it as well by any of them.
+    """
+    if shared.audited[0] < 2.0:
+        return
     best, chosen = -math.inf, 0
     for s in range(SPREAD_TRIALS_.size):
         value = _fit(shared.spreads[s], shared.audited[0])
+        if s == 0 and shared.numbers[OBSERVED] >= FEW_LOSSES:
+            value += APART
         if value > best:
             best, chosen = value, s
     shared.scales[SPREAD] = SPREAD_TRIALS_[chosen]
@@ -179,15 +190,18 @@ def choose_prior(
                 break
     memories = rules.memories.size
     if memories > 1 and shared.numbers[SETTLED] == 0:
-        best, number = -math.inf, 0
+        best, second, number = -math.inf, -math.inf, 0
         for m in range(memories):
             value = support(shared, m, shared.precision, seen, factor, solved)
             if m == 0:
                 value += FADING
             if value > best:
-                best, number = value, m
+                best, second, number = value, best, m
+            else:
+                second = max(second, value)
         shared.numbers[MEMORY] = number
-        if seen >= SETTLE:
+        clear = seen >= SOONEST and best - second >= CLEARLY and shared.scales[SPREAD] == 0.0
+        if seen >= SETTLE or clear:
             shared.numbers[SETTLED] = 1
         for m in range(memories):
             if m != number:

@@ -25,6 +25,7 @@ from influential_bandits.policies.fleet.room import Room
 from influential_bandits.policies.fleet.states import (
     DECISIONS,
     NOISE_VARIANCE,
+    SPREAD,
     Apart,
     Own,
     Rules,
@@ -47,7 +48,7 @@ def decide(
     memory = look(rules, shared, own, apart, u, room)
     gamma = rules.memories[memory]
     theta = shared.theta[memory]
-    if own.slot[u] >= 0:
+    if own.slot[u] >= 0 and shared.scales[SPREAD] > 0.0:
         theta = apart.theta[own.slot[u]]
     sigma = math.sqrt(shared.scales[NOISE_VARIANCE])
     age = 0

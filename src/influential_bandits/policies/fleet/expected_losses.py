@@ -10,7 +10,9 @@ from influential_bandits.policies.fleet.states import (
     ARM,
     COMMON,
     EPOCH,
+    FEW_LOSSES,
     MEMORY,
+    OBSERVED,
     SETTLED,
     SPREAD,
     Apart,
@@ -26,8 +28,9 @@ def bring_up_to_date(
     rules: Rules, shared: Shared, own: Own, apart: Apart, u: int, room: Room
 ) -> None:
     """Let what was learned since the user was last looked at reach it."""
-    if own.slot[u] >= 0 and shared.scales[SPREAD] == 0.0:  # users turned out to be alike
-        apart.owner[own.slot[u]] = -1
+    slot = own.slot[u]
+    if slot >= 0 and shared.scales[SPREAD] == 0.0 and shared.numbers[OBSERVED] >= FEW_LOSSES:
+        apart.owner[slot] = -1  # users turned out to be alike
         own.slot[u] = -1
     now, then = shared.numbers[EPOCH], own.epoch[u]
     if now == then:
@@ -60,7 +63,7 @@ def follow_population(shared: Shared, apart: Apart, slot: int, room: Room) -> No
 def look(rules: Rules, shared: Shared, own: Own, apart: Apart, u: int, room: Room) -> int:
     """Compute the expected loss of every arm for a user, and its variance; return the memory."""
     slot = own.slot[u]
-    if slot < 0:
+    if slot < 0 or shared.scales[SPREAD] == 0.0:
         look_shared(rules, shared, own, u, room)
         return shared.numbers[MEMORY]
     memory = apart.memory[slot]

@@ -63,8 +63,9 @@ def check_about(about: Mapping[str, Any], rows: int, most_arms: int, memories: F
     _demand(1 <= n_arms <= most_arms, "n_arms", n_arms)
     _demand(0 <= pulls < LARGEST_HORIZON, "pulls", pulls)
     names = about.get("arm_names")
-    if names is not None and len(require_names("arm_names", names)) != n_arms:
-        raise _damage(f"there are {len(names)} names of {n_arms} arms")
+    if names is not None:
+        given = require_names("arm_names", names)
+        _demand(len(given) == n_arms, "arm_names", given)
     arrivals = about["arrivals"]
     _demand(_are_whole(arrivals, 0, pulls) and arrivals == sorted(arrivals), "arrivals", arrivals)
     _demand(len(arrivals) < n_arms, "arrivals", arrivals)
@@ -85,7 +86,8 @@ def _check_pending(about: Mapping[str, Any], memories: int) -> None:
     users, numbers = set(about["users"]), set()
     for entry in about["pending"]:
         good = isinstance(entry, list) and len(entry) == 5
-        number, user, t, arm, memo = entry if good else (None,) * 5
+        parts: Any = entry if good else [0] * 5
+        number, user, t, arm, memo = parts
         good = good and _are_whole([number, t], 1, about["pulls"]) and number not in numbers
         good = good and isinstance(user, str) and user in users
         good = good and _are_whole([arm], 0, about["n_arms"] - 1) and _are_numbers(memo)
@@ -103,7 +105,9 @@ def _check_history(about: Mapping[str, Any]) -> None:
     if history is None:
         return
     names = ("user", "arm", "round", "loss")
-    columns = [history.get(name) for name in names] if isinstance(history, dict) else [None]
+    columns: list[Any] = [None]
+    if isinstance(history, dict):
+        columns = [history.get(name) for name in names]
     good = all(isinstance(column, list) for column in columns)
     if good and len({len(column) for column in columns}) == 1:
         users, arms, rounds, losses = columns

@@ -27,7 +27,7 @@ from influential_bandits.policies.fleet.states import (
     Rules,
     Shared,
 )
-from influential_bandits.policies.model_lcb.posterior import predict, unknowns
+from influential_bandits.policies.model_lcb.posterior import place, predict, unknowns
 
 AUDITED = 16  # losses of a user after which another one is audited
 MOST_AUDITED = 128  # losses of one user that an audit listens to
@@ -118,11 +118,12 @@ def _start_apart(
         apart.centre[slot, a] = shared.theta[memory, a]
         for b in range(a + 1):
             apart.covariance[slot, a, b] = doubt * shared.covariance[a, b]
-        apart.covariance[slot, a, a] += spread
     for i in range(rules.n_arms):
         a = unknowns(i)
         apart.theta[slot, a] += room.effect[i]
-        apart.covariance[slot, a, a] += room.doubt[i] - spread
+        apart.covariance[slot, a, a] += room.doubt[i]
+        for j in range(i + 1):
+            apart.covariance[slot, place(i, j), place(i, j)] += spread
     for a in range(shared.covariance.shape[0]):
         variance = apart.covariance[slot, a, a]
         apart.precision[slot, a] = 1.0 / variance if variance > 0.0 else 0.0

@@ -48,39 +48,39 @@ def add_to_sums(
 @kernel
 def multiply(matrix: Floats, x: Floats, spots: Ints, many: int, out: Floats) -> None:
     """Write the product of a symmetric matrix, of which the lower triangle is kept, with x."""
-    dense = 4 * many > x.size
-    for a in range(x.size):
+    size = x.size
+    for a in range(size):
         out[a] = 0.0
     for c in range(many):
         a = spots[c]
         row, by = matrix[a], x[a]
         for b in range(a):
             out[b] += by * row[b]
-    for a in range(x.size):
-        if dense:
+    if 4 * many > size:
+        for a in range(size):
             out[a] += _dot(matrix[a], x, a + 1)
-        else:
-            row, total = matrix[a], 0.0
-            for c in range(many):
-                if spots[c] > a:
-                    break
-                total += x[spots[c]] * row[spots[c]]
-            out[a] += total
+    else:
+        for c in range(many):
+            b = spots[c]
+            by = x[b]
+            for a in range(b, size):
+                out[a] += by * matrix[a, b]
 
 
 @inlined
 def _dot(row: Floats, x: Floats, size: int) -> float:
-    """Return Σ row·x of the first entries, in four sums that do not wait for each other."""
-    first, second, third, fourth = 0.0, 0.0, 0.0, 0.0
-    whole = size - size % 4
-    for b in range(0, whole, 4):
-        first += row[b] * x[b]
-        second += row[b + 1] * x[b + 1]
-        third += row[b + 2] * x[b + 2]
-        fourth += row[b + 3] * x[b + 3]
+    """Return Σ row·x of the first entries, eight by eight, so that few additions wait."""
+    total = 0.0
+    whole = size - size % 8
+    for b in range(0, whole, 8):
+        first = row[b] * x[b] + row[b + 1] * x[b + 1]
+        second = row[b + 2] * x[b + 2] + row[b + 3] * x[b + 3]
+        third = row[b + 4] * x[b + 4] + row[b + 5] * x[b + 5]
+        fourth = row[b + 6] * x[b + 6] + row[b + 7] * x[b + 7]
+        total += (first + second) + (third + fourth)
     for b in range(whole, size):
-        first += row[b] * x[b]
-    return (first + second) + (third + fourth)
+        total += row[b] * x[b]
+    return total
 
 
 @kernel

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -37,8 +37,7 @@ def make_room(n_arms: int) -> Room:
     """Return arrays to compute in."""
     size = unknowns(n_arms)
     square, line = (n_arms, n_arms), n_arms
-    return Room(
-        *(np.zeros(s) for s in (square, *7 * [line], square, *3 * [line])),
-        *(np.zeros(s) for s in (size, size, (size, size), size, (size, size))),
-        np.zeros(size, np.int64),
-    )
+    shapes: list[Any] = [square, *7 * [line], square, *3 * [line]]
+    shapes += [size, size, (size, size), size, (size, size)]
+    arrays: list[Any] = [*map(np.zeros, shapes), np.zeros(size, np.int64)]
+    return Room(*arrays)
