@@ -1,5 +1,6 @@
 """The service as a process of its own, forked from one that has imported everything: so it starts
-within a fraction of a second, and can be killed hundreds of times."""
+within a fraction of a second, and can be killed hundreds of times.
+"""
 
 import faulthandler
 import logging
