@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from returned_memory import ALLOWED, LARGE, RETURNED, SMALL
 
 from influential_bandits.errors import InvalidInput, InvalidLog
 from influential_bandits.execution.dask import DaskExecution
@@ -31,16 +32,6 @@ from influential_bandits.logs.reading import read_log
 from influential_bandits.logs.remote_folder import MARKER, RemoteFolder
 
 ONE = LocalExecution(threads=1)
-SMALL, LARGE = 200_000, 1_000_000  # events; a log in memory takes 20 bytes for each: 16 MB more
-ALLOWED = 8 << 10  # KiB by which the large log may need more memory: half of that
-# Memory that was freed goes back to the system at once. Else the largest amount ever held says
-# how late Arrow's threads and the C library gave it back: 20 MB more or less, by chance.
-RETURNED = {
-    "ARROW_DEFAULT_MEMORY_POOL": "system",
-    "MALLOC_ARENA_MAX": "1",
-    "MALLOC_MMAP_THRESHOLD_": str(1 << 16),
-    "MALLOC_TRIM_THRESHOLD_": "0",
-}
 MEASURED = """
 import json, sys
 from pathlib import Path
