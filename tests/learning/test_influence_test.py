@@ -500,8 +500,8 @@ def click_test(seed, users=300, **world):
 @pytest.mark.parametrize("world", [{"hours": 1.0}, {"best_items_first": 1.0}], ids=str)
 def test_controls_take_out_what_would_fool_the_test(world):
     """Without controls all of these logs alarm; fails for a right test with probability 0.001."""
-    found = [click_test(seed, **world) for seed in range(8)]
-    assert sum(each.detected for each in found) <= scipy.stats.binom.isf(0.001, 8, 0.06)
+    found = [click_test(seed, **world) for seed in range(16)]
+    assert sum(each.detected for each in found) <= scipy.stats.binom.isf(0.001, 16, 0.06)
     events = draw_click_events(300, 60, 5, ClickWorld(**world), seed=0)
     log = read_log(events, instance="user", arm="arm", time="time", reward="click")
     assert influence_test(log, controls=(), memory=0.8, permutations=99).detected
