@@ -59,7 +59,7 @@ def per_decision(users):
 
 
 def from_python(users):
-    """Time one pull and one loss of a `Fleet`, each a call from Python; a hundred users at a time."""
+    """Time a pull and a loss of a `Fleet`, called from Python; a hundred users at a time."""
     rng = np.random.default_rng(0)
     tastes = rng.normal(0.0, 0.7, (users, ARMS))
     groups = [np.repeat(np.arange(n, min(n + 100, users)), STAY) for n in range(0, users, 100)]

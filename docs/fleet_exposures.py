@@ -15,14 +15,14 @@ FIRST = 7100  # seeds below a million are not those of compare-fleets
 USERS = 300
 
 
-def make_population(seed, size, stay, arms=5):
+def make_population(seed: int, size: float, stay: int) -> ib.Population:
     """Return a population as those of compare-fleets are, from other seeds."""
-    typical = ib.random_instance(arms, seed)
+    typical = ib.random_instance(5, seed)
     matrix = size * typical.interaction.to_dense()
     return ib.Population(matrix, 0.5 * typical.initial_loss, 0.7**2, stay=stay)
 
 
-def main(many):
+def main(many: int) -> None:
     """Print mean regrets of a user, exact and approximate, and their paired difference."""
     for size, stay in ((0.1, 30), (0.1, 100), (1.0, 100)):
         found = {}
