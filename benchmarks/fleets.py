@@ -39,6 +39,7 @@ def per_decision(users):
         what = f"FleetLCB, K = {ARMS}, {name}"
         yield within(f"{what}, users 1 to {users:,}", first, "µs/decision", 50)
         yield within(f"{what}, the next {2 * users:,}", later, "µs/decision", 50)
+    yield from_python(users // 2)
     instances = people.draw(8).instances()
 
     def one_by_one():
@@ -55,6 +56,26 @@ def per_decision(users):
         later,
         cold / later,
     )
+
+
+def from_python(users):
+    """Time a pull and a loss of a `Fleet`, called from Python; a hundred users at a time."""
+    rng = np.random.default_rng(0)
+    tastes = rng.normal(0.0, 0.7, (users, ARMS))
+    groups = [np.repeat(np.arange(n, min(n + 100, users)), STAY) for n in range(0, users, 100)]
+    visits = np.concatenate([rng.permutation(group) for group in groups]).tolist()
+    noise = rng.normal(size=len(visits)).tolist()
+    names = [f"user {n}" for n in range(users)]
+
+    def serve():
+        fleet = ib.Fleet(arms=ARMS)
+        for user, error in zip(visits, noise, strict=True):
+            ticket = fleet.pull(names[user])
+            fleet.observe(ticket, tastes[user, ticket.arm] + error)
+
+    taken = fastest({0: serve}, 1, time.process_time)[0][0]
+    what = f"Fleet.pull and Fleet.observe, K = {ARMS}, users 1 to {users:,}"
+    return within(what, 1e6 * taken / len(visits), "µs/decision", 60)
 
 
 def memory(users):

@@ -56,6 +56,9 @@ def check_about(about: Mapping[str, Any], rows: int, most_arms: int, memories: F
     for name, kind in PARTS.items():
         if type(about.get(name)) is not kind:
             raise _damage(f"{name} is {abbreviate(about.get(name))}")
+    for name in ("arm_names", "history"):  # which may be null
+        if name not in about:
+            raise _damage(f"it has no {name}")
     n_arms, pulls, many = about["n_arms"], about["pulls"], len(memories)
     _demand(0 <= about["settled"] < many, "settled", about["settled"])
     kept = memories.tolist()
