@@ -406,7 +406,7 @@ def test_spans_become_wider_and_lose_nothing():
     assert series.seconds == 128.0
     assert series.total() == Sums(1000, 1000, 1000, 499500.0)
     assert [at for at, _ in series.over_time()] == [128.0 * k for k in range(8)]
-    assert sum(s.decisions for _, s in series.over_time(arm=0)) == 334
+    assert sum(s.decisions for _, s in series.over_time(0)) == 334
     together = list(series.over_time(together=3))
     assert sum(s.decisions for _, s in together) == 1000
     assert [at for at, _ in together] == [0.0, 384.0, 768.0]
