@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
-WITH_EXAMPLES = {"README.md", "fleets.md", "learning.md", "policies.md"}
+WITH_EXAMPLES = {"README.md", "fleets.md", "learning.md", "live.md", "policies.md"}
 
 
 def python_blocks(markdown: str) -> str:

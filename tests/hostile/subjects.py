@@ -15,6 +15,7 @@ class Subject(NamedTuple):
 
 SUBJECTS = {
     "agent files": Subject("agents", suite=20),
+    "fleet files": Subject("fleets", suite=20),
     "extreme losses": Subject("losses", suite=15),
     "study pieces": Subject("pieces", "play_study", share=0.2, suite=5),
     "arena pieces": Subject("pieces", "play_arena", share=0.2, suite=5),

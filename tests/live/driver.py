@@ -1,5 +1,6 @@
 """A small client of the writer itself: requests without HTTP, with a clock that tests move."""
 
+from influential_bandits.live.replay import replay_experiment
 from influential_bandits.live.requests import (
     AddArm,
     ChangeSettings,
@@ -8,7 +9,6 @@ from influential_bandits.live.requests import (
     Feedback,
     StageModel,
 )
-from influential_bandits.live.replay import replay_experiment
 from influential_bandits.live.settings import Settings
 from influential_bandits.live.store.opening import open_store, open_to_read
 from influential_bandits.live.writer import Writer

@@ -3,6 +3,7 @@
 from .client import Client as Client
 from .client import LiveDecision as LiveDecision
 from .serving import serve as serve
+from .serving import serve_in_background as serve_in_background
 from .settings import Settings as Settings
 from .shop import make_shop_population as make_shop_population
 from .shop import run_shop as run_shop

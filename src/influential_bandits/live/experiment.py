@@ -222,6 +222,10 @@ class Experiment:
     def _is_of_fleet(self, member: Member) -> bool:
         return self.settings.state == "shared" and member.group == "policy"
 
+    def follows(self, member: Member) -> bool:
+        """Tell whether there is a state in memory that the next event would move."""
+        return member.state is not None or self._is_of_fleet(member)
+
     def draw_group(self, instance: int) -> str:
         """Return the group of a new instance: a function of the seed and its number."""
         return (
@@ -319,11 +323,12 @@ class Experiment:
         """Choose an arm for an instance; nothing is moved but what a choice moves by itself."""
         state = self.state_of(member)
         allowed = self.arms.mask(eligible)
-        if not allowed.any():
+        several = int(np.count_nonzero(allowed))
+        if several == 0:
             raise InvalidInput("no arm that is in use is eligible")
         best = state.choose(allowed)
         arm, probability = best, 1.0
-        explore, several = self.settings.explore, int(allowed.sum())
+        explore = self.settings.explore
         if explore > 0.0:
             t = self.applied + 1  # the number of the event to come
             if self._draw(member.number, t, EXPLORE) < explore:

@@ -93,7 +93,8 @@ class Service:
         async def serve(request: HttpRequest) -> Response:
             try:
                 if call.role is not None:
-                    request.scope["visitor"] = self._admit(request, call.role)
+                    given = request.headers.get("authorization", "")
+                    request.scope["visitor"] = self.admit(given, call.role)
                 body = None
                 if decoder is not None:
                     body = decoder.decode(await read_body(request))
@@ -101,17 +102,18 @@ class Service:
                     await read_body(request)
                 answer = await handler(request, body)
             except (Refused, InfluentialBanditsError, msgspec.DecodeError) as error:
-                return self._refuse(error)
+                return self.refuse(error)
             except Exception:
                 log.exception("a request failed")
                 self.metrics.errors.inc()
-                return self._refuse(Refused(500, "internal", "the service failed; see its log"))
+                return self.refuse(Refused(500, "internal", "the service failed; see its log"))
             return answer if isinstance(answer, Response) else Answer(answer)
 
         return serve
 
-    def _admit(self, request: HttpRequest, role: Role) -> Visitor:
-        kind, _, key = request.headers.get("authorization", "").partition(" ")
+    def admit(self, authorization: str, role: Role) -> Visitor:
+        """Return who asks, or refuse."""
+        kind, _, key = authorization.partition(" ")
         visitor = self._keys.find(key.strip()) if kind.lower() == "bearer" else None
         if visitor is None:
             raise Refused(
@@ -121,7 +123,8 @@ class Service:
             raise Refused(403, "not_allowed", f"this takes a key of the role {role}")
         return visitor
 
-    def _refuse(self, error: Exception) -> Answer:
+    def refuse(self, error: Exception) -> Answer:
+        """Return the answer to a request that cannot be met."""
         if isinstance(error, Refused):
             refused = error
         elif isinstance(error, StoreError):
@@ -171,13 +174,15 @@ class Service:
 
     def _find(self, request: HttpRequest) -> ExperimentRow:
         """Return the experiment of a path; one that the visitor may not see is not there."""
-        name = request.path_params["experiment"]
+        return self.find(request.path_params["experiment"], request.scope["visitor"])
+
+    def find(self, name: str, visitor: Visitor) -> ExperimentRow:
+        """Return an experiment; one that the visitor may not see is not there."""
         row = self._experiments.get(name)
         if row is None:
             rows = self._read(lambda store: store.experiments())
             self._experiments = {row.name: row for row in rows}
             row = self._experiments.get(name)
-        visitor: Visitor = request.scope["visitor"]
         if row is None or not visitor.sees(row.id):
             raise Refused(404, "unknown_experiment", f"there is no experiment {name!r:.80}")
         return row
@@ -207,9 +212,10 @@ class Service:
 
     async def decide(self, request: HttpRequest, body: requests.Decide) -> Any:
         """Choose an arm."""
-        return await self._decide(self._find(request), body)
+        return await self.decide_for(self._find(request), body)
 
-    async def _decide(self, row: ExperimentRow, body: requests.Decide) -> Any:
+    async def decide_for(self, row: ExperimentRow, body: requests.Decide) -> Any:
+        """Choose an arm, in an experiment that was found."""
         answer = await self._ask(
             row.name,
             lambda work, at: work.decide(body, at),
@@ -291,7 +297,7 @@ class Service:
         try:
             answer = await self._dispatch(request, item)
         except (Refused, InfluentialBanditsError, msgspec.ValidationError) as error:
-            refusal = self._refuse(error)
+            refusal = self.refuse(error)
             return {"status": refusal.status_code, **msgspec.json.decode(refusal.body)}
         return {"status": 200, "answer": answer}
 
@@ -303,7 +309,7 @@ class Service:
                 inner.path_params["experiment"] = name
                 row = self._find(inner)
                 if what == "decisions":
-                    return await self._decide(row, msgspec.convert(item.body, requests.Decide))
+                    return await self.decide_for(row, msgspec.convert(item.body, requests.Decide))
                 return await self._expose(row, msgspec.convert(item.body, requests.Expose))
             case ["decisions", *middle, ("activate" | "cancel" | "feedback") as what] if middle:
                 inner.path_params["decision"] = "/".join(middle)

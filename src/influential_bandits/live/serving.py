@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import socket
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.request import urlopen
 
 from influential_bandits.checks import require_packages
@@ -18,7 +19,7 @@ from influential_bandits.live.keys import make_key
 from influential_bandits.live.store.opening import is_shared, open_store
 from influential_bandits.live.store.sql import Store
 
-__all__ = ["make_application", "serve"]
+__all__ = ["RunningService", "make_application", "serve", "serve_in_background"]
 
 SAFE_SQLITE = (3, 51, 3)
 STORE_VARIABLE = "INFLUENTIAL_BANDITS_STORE"
@@ -39,20 +40,21 @@ def add_key(store: Store, label: str, at: float, *, only_first: bool = False) ->
     return key
 
 
-def make_application(address: str) -> Any:
-    """Return the application for a store, as an ASGI server takes it."""
+def make_application(address: str, **limits: Any) -> Any:
+    """Return the application for a store, as an ASGI server takes it; limits are the writer's."""
     import msgspec
 
     from influential_bandits.live.experiment import prepare
     from influential_bandits.live.service import Service
     from influential_bandits.live.settings import Settings
+    from influential_bandits.live.shortcut import Shortcut
     from influential_bandits.live.writer import Writer
 
     store = open_store(address)
     for row in store.experiments():
         for event in store.events_of_experiment(row.id)[:1]:
             prepare(msgspec.convert(event.read(), Settings))
-    service = Service(Writer(store))
+    service = Service(Writer(store, **limits))
 
     @asynccontextmanager
     async def lifespan(_: Any) -> Any:
@@ -60,7 +62,7 @@ def make_application(address: str) -> Any:
         service.writer.close()
 
     service.app.router.lifespan_context = lifespan
-    return service.app
+    return Shortcut(service)
 
 
 def application_from_environment() -> Any:
@@ -87,6 +89,7 @@ def serve(
     workers: int = 1,
     tell: Callable[[str], None] = print,
     meanwhile: Callable[[str], None] | None = None,
+    **limits: Any,
 ) -> None:
     """Serve until stopped.
 
@@ -99,6 +102,8 @@ def serve(
         Given the lines to print.
     meanwhile : callable, optional
         Run in a thread of its own once the service answers, with a new key for everything.
+    limits
+        Of the writer, for one worker: how much may wait, how often states are kept.
     """
     require_packages(*PACKAGES)
     address = str(store)
@@ -126,7 +131,9 @@ def serve(
         ).start()
     tell(f"Serving on http://{host}:{port}; stop with Ctrl-C.")
     uvicorn.run(
-        f"{__name__}:application_from_environment" if workers > 1 else make_application(address),
+        f"{__name__}:application_from_environment"
+        if workers > 1
+        else make_application(address, **limits),
         factory=workers > 1,
         host=host,
         port=port,
@@ -136,3 +143,55 @@ def serve(
         http="httptools",
         timeout_graceful_shutdown=30,
     )
+
+
+class RunningService(NamedTuple):
+    """A service that runs in the background."""
+
+    address: str
+    key: str  # for everything
+
+
+@contextmanager
+def serve_in_background(store: str | Path, **options: Any) -> Iterator[RunningService]:
+    """Serve in a thread of this process, on a free port, until the block ends; to try things out.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import influential_bandits as ib
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with serve_in_background(os.path.join(folder, "shop.db")) as (address, key):
+    ...         client = ib.live.Client(address, key, "shop")
+    ...         client.create(["tea", "coffee"], policy="LCB")
+    ...         decision = client.decide("ann")
+    ...         client.feed_back(decision, loss=0.3)
+    >>> decision.arm
+    'tea'
+    """
+    require_packages(*PACKAGES)
+    import uvicorn
+
+    from influential_bandits.live.service import Service
+    from influential_bandits.live.writer import Writer
+
+    with open_store(store) as opened:
+        key = add_key(opened, "background", time.time()) or ""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    writer = Writer(open_store(store), **options)
+    app = Service(writer).app
+    server = uvicorn.Server(
+        uvicorn.Config(app, host="127.0.0.1", port=port, log_level="warning", lifespan="off")
+    )
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    try:
+        while not server.started:
+            time.sleep(0.01)
+        yield RunningService(f"http://127.0.0.1:{port}", key)
+    finally:
+        server.should_exit = True
+        thread.join()
+        writer.close()

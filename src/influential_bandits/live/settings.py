@@ -147,9 +147,14 @@ def require_label(what: str, text: object) -> str:
         raise InvalidInput(
             f"{what} must be a text of 1 to {LONGEST_LABEL} characters, got {abbreviate(text)}"
         )
-    if any(c == "\0" or "\ud800" <= c <= "\udfff" for c in text):
+    if "\0" in text or not (text.isascii() or _is_unicode(text)):
         raise InvalidInput(f"{what} must be text without null characters, got {abbreviate(text)}")
     return text
+
+
+def _is_unicode(text: str) -> bool:
+    """Tell whether a text has no halves of characters, which UTF-8 does not know."""
+    return not any("\ud800" <= c <= "\udfff" for c in text)
 
 
 def require_loss(what: str, value: object) -> float:

@@ -42,7 +42,7 @@ def make_shop_population(
         0.49,
         stay=stay,
         stay_law="geometric",
-        concurrency=USERS_AT_A_TIME,
+        concurrency=10 * USERS_AT_A_TIME,
         arm_names=names,
     )
 
@@ -110,6 +110,31 @@ def run_shop(
         if per_second is not None:
             time.sleep(max(0.0, began + done / per_second - time.monotonic()))
     return people
+
+
+def measure_worth(
+    address: str,
+    key: str,
+    *,
+    users: int,
+    control: str,
+    n_arms: int = 10,
+    influence: float = 0.1,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Return the A/B test of a fleet against a control policy in a shop, through the service."""
+    population = make_shop_population(n_arms, influence, seed=seed)
+    with Client(address, key, f"{control} {users} {influence} {seed}") as client:
+        client.create(
+            population.arm_names,
+            state="shared",
+            policy="FleetLCB",
+            control=control,
+            control_share=0.5,
+            seed=seed,
+        )
+        run_shop(client, population, users, seed=seed)
+        return client.report()
 
 
 def open_shop(

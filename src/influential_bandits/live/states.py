@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -19,10 +20,11 @@ from influential_bandits.numerics.fingerprints import fingerprint
 from influential_bandits.policies.agent import Agent
 from influential_bandits.policies.agent_snapshot import pack_agent, unpack_agent
 from influential_bandits.policies.contract import Policy
-from influential_bandits.policies.fleet import rules
+from influential_bandits.policies.fleet.decisions import decide, note_pull
 from influential_bandits.policies.fleet.fleet import Fleet
 from influential_bandits.policies.fleet.policy import FleetLCB
 from influential_bandits.policies.fleet.snapshot import pack_fleet, pack_users, unpack_fleet
+from influential_bandits.policies.fleet.updates import note_loss
 from influential_bandits.policies.registry import code_digest
 
 __all__ = ["AgentState", "Arms", "FleetState", "InstanceState", "state_fingerprint", "try_out"]
@@ -38,10 +40,24 @@ class Arms(NamedTuple):
 
     def mask(self, eligible: Sequence[int] | None = None) -> Mask:
         """Return which arms may be chosen."""
+        if eligible is None and not self.retired:
+            return _all_of(len(self.names))
         allowed = np.zeros(len(self.names), np.bool_)
         allowed[slice(None) if eligible is None else list(eligible)] = True
         allowed[list(self.retired)] = False
         return allowed
+
+
+@cache
+def _all_of(n_arms: int) -> Mask:
+    mask = np.ones(n_arms, np.bool_)
+    mask.flags.writeable = False
+    return mask
+
+
+def _or_none(eligible: Mask) -> Mask | None:
+    """Return which arms may be chosen, or None if all may: nothing is to be checked then."""
+    return None if np.count_nonzero(eligible) == eligible.size else eligible
 
 
 class InstanceState(Protocol):
@@ -117,7 +133,7 @@ class AgentState:
 
     def choose(self, eligible: Mask) -> int:
         """Return the arm for the next pull."""
-        return self._agent.select(None if eligible.all() else eligible)
+        return self._agent.select(_or_none(eligible))
 
     def expected_losses(self) -> tuple[list[float], list[float]] | None:
         """Return the means that the policy keeps, if it keeps any."""
@@ -205,7 +221,7 @@ class FleetUser:
 
     def choose(self, eligible: Mask) -> int:
         """Return the arm for the next pull."""
-        return self._fleet.select(self._user, eligible)
+        return self._fleet.select(self._user, _or_none(eligible))
 
     def expected_losses(self) -> tuple[list[float], list[float]] | None:
         """Return what each arm would cost now, and the deviations of it."""
@@ -232,7 +248,7 @@ class FleetUser:
 def state_fingerprint(policy: Policy | FleetLCB, seed: int) -> str:
     """Return what tells snapshots of one policy, its code and its seed from those of another."""
     if isinstance(policy, FleetLCB):
-        code = fingerprint(rules.decide, rules.note_pull, rules.note_loss)
+        code = fingerprint(decide, note_pull, note_loss)
     else:
         code = code_digest(policy)
     text = encode([policy_as_json(policy), code, seed])

@@ -147,12 +147,12 @@ class Transaction:
         """Choose an arm."""
         experiment = self._experiment
         require_label("instance", request.instance)
-        name = request.decision_id
+        name, digest = request.decision_id, request.digest()
         if name is not None:
             require_label("decision_id", name)
             found = self._find(name)
             if found is not None:
-                if found.request != request.digest():
+                if found.request != digest:
                     raise Refused(
                         409,
                         "decision_exists",
@@ -184,7 +184,7 @@ class Transaction:
             experiment=experiment.number,
             id=name,
             instance=member.number,
-            request=request.digest(),
+            request=digest,
             at=at,
             group=member.group,
             arm=choice.arm,

@@ -311,7 +311,10 @@ class Writer(Closing):
             for row in self.store.instances_by_number(experiment.number, missing):
                 experiment.admit(row.number, row.label, row.group)
         for event in events:
-            difference = experiment.apply(experiment.members.get(event.instance), event)
+            member = experiment.members.get(event.instance)
+            if member is not None and not experiment.follows(member):
+                member = None  # its state is computed from the store when it is needed
+            difference = experiment.apply(member, event)
             if difference is not None:
                 log.error("%s: %s", experiment.name, difference)
 

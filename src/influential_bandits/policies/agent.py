@@ -6,7 +6,7 @@ import copy
 import hashlib
 import json
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,10 +17,7 @@ import numpy.typing as npt
 from influential_bandits.checks import (
     LARGEST_ARMS,
     LARGEST_HORIZON,
-    LARGEST_LOSS,
     abbreviate,
-    arm_number,
-    is_real,
     require_names,
     whole_number,
 )
@@ -55,6 +52,13 @@ from influential_bandits.policies.state_checks import (
     make_damage_error,
     whole_from_json,
 )
+from influential_bandits.policies.tickets import (
+    NamedArms,
+    are_names,
+    require_loss,
+    require_pending,
+    take_before,
+)
 from influential_bandits.world.instance import Instance
 
 __all__ = ["Agent", "Ticket"]
@@ -80,7 +84,7 @@ class Ticket(NamedTuple):
     memo: tuple[float, ...] = ()  # what the policy wants to see again with the loss
 
 
-class Agent:
+class Agent(NamedArms):
     """A policy at work: it decides, learns losses in any order, and can be saved and resumed.
 
     Arms may come (:meth:`add_arm`) and go (:meth:`retire_arm`) while it works. A loss that will
@@ -134,7 +138,7 @@ class Agent:
         history: bool = False,
     ) -> None:
         self.policy = require_policy(policy)
-        self._name_arms(require_names("arms", arms) if _are_names(arms) else None)
+        self._name_arms(require_names("arms", arms) if are_names(arms) else None)
         number = arms if self._names is None else len(self._names)
         self.n_arms = whole_number("arms", number, 1, LARGEST_ARMS + 1)
         self.seed = whole_number("seed", seed)
@@ -175,9 +179,7 @@ class Agent:
 
     def __repr__(self) -> str:
         """Say who plays, and how far it is."""
-        parts = [repr(self.policy), f"{self.n_arms} arm{'s' * (self.n_arms != 1)}"]
-        if self._names is not None:
-            parts[1] += f" ({', '.join(self._names[:4])}{', …' * (self.n_arms > 4)})"
+        parts = [repr(self.policy), self._describe_arms()]
         if self.retired:
             parts.append(f"{len(self.retired)} retired")
         parts.append(f"{self.round} round{'s' * (self.round != 1)} played")
@@ -185,11 +187,6 @@ class Agent:
             waiting = len(self.pending)
             parts.append(f"{waiting} loss{'es' * (waiting != 1)} to come")
         return f"Agent({', '.join(parts)})"
-
-    @property
-    def arm_names(self) -> tuple[str, ...]:
-        """Names of the arms; without names, their numbers as text."""
-        return self._names or tuple(map(str, range(self.n_arms)))
 
     @property
     def state(self) -> dict[str, npt.NDArray[Any]]:
@@ -258,17 +255,13 @@ class Agent:
     def observe(self, ticket: Ticket, loss: float) -> None:
         """Learn the loss of a pull; any order, each ticket once."""
         self._require_pending(ticket)
-        if not is_real(loss) or not abs(float(loss)) <= LARGEST_LOSS:
-            raise InvalidInput(
-                f"loss must be a finite number, at most {LARGEST_LOSS:g} in size, got "
-                f"{abbreviate(loss)}"
-            )
+        loss = require_loss(loss)
         del self.pending[ticket.round]
         memo = np.zeros(max(self._layout.memo_size, len(ticket.memo)))
         memo[: len(ticket.memo)] = ticket.memo  # shorter, if arms came after the pull
-        self._call("observed", note_loss, ticket.round, ticket.arm, memo, float(loss))
+        self._call("observed", note_loss, ticket.round, ticket.arm, memo, loss)
         if self._history is not None:
-            self._history.add(ticket.round, ticket.arm, float(loss))
+            self._history.add(ticket.round, ticket.arm, loss)
 
     def cancel(self, ticket: Ticket) -> None:
         """Give up a loss that will not come; the pull stays counted, as the world has moved."""
@@ -287,17 +280,11 @@ class Agent:
         [1, 2, 3]
         """
         limit = whole_number("before_round", before_round, -LARGEST_HORIZON)
-        late = [ticket for ticket in self.pending.values() if ticket.round < limit]
-        for ticket in late:
-            del self.pending[ticket.round]
-        return late
+        return take_before(self.pending, limit)
 
     def _require_pending(self, ticket: Ticket) -> None:
-        if not isinstance(ticket, Ticket) or self.pending.get(ticket.round) != ticket:
-            raise InvalidInput(
-                f"{abbreviate(ticket)} is not pending: unknown, observed already, cancelled or "
-                "expired"
-            )
+        known = isinstance(ticket, Ticket)
+        require_pending(ticket, self.pending.get(ticket.round) if known else None)
 
     def to_log(self, instance: str | None = None) -> EventLog:
         """Return the losses observed so far as the log of one instance, in the order of the pulls.
@@ -356,45 +343,7 @@ class Agent:
 
     def retire_arm(self, arm: int | str) -> None:
         """Never choose an arm again; losses still to come are taken."""
-        arm = self._number(arm)
-        if arm in self.retired:
-            raise InvalidInput(f"arm {arm!r} is not in use")
-        if len(self.retired) == self.n_arms - 1:
-            raise InvalidInput(f"arm {arm} is the last one in use")
-        self.retired.add(int(arm))
-        self._call("arm_retired", note_retired_arm, int(arm))
-
-    def _name_arms(self, names: tuple[str, ...] | None) -> None:
-        self._names = names
-        self._numbers = {name: number for number, name in enumerate(names or ())}
-
-    def _number(self, arm: object) -> int:
-        """Return the number of an arm from its number or its name."""
-        if self._names is None or not isinstance(arm, str):
-            return arm_number(arm, self.n_arms)
-        if arm not in self._numbers:
-            raise InvalidInput(f"there is no arm {arm!r}; there are {', '.join(self._names):.200}")
-        return self._numbers[arm]
-
-    def _name(self, arm: int) -> str:
-        return str(arm) if self._names is None else self._names[arm]
-
-    def _eligible(self, given: npt.ArrayLike | None) -> npt.NDArray[np.bool_] | None:
-        if given is None and not self.retired:
-            return None
-        if self._names is not None and _are_names(given):
-            offered = {self._number(name) for name in given}  # type: ignore[union-attr]
-            given = [arm in offered for arm in range(self.n_arms)]
-        mask = np.ones(self.n_arms, np.bool_) if given is None else np.array(given, np.bool_)
-        if mask.shape != (self.n_arms,):
-            raise InvalidInput(
-                f"eligible must have one entry for each of the {self.n_arms} arms, "
-                f"got {abbreviate(given)}"
-            )
-        mask[list(self.retired)] = False
-        if not mask.any():
-            raise InvalidInput("eligible must leave at least one arm that is in use")
-        return mask
+        self._call("arm_retired", note_retired_arm, self._retire(arm))
 
     def to_json(self) -> dict[str, Any]:
         """Return the state as strict JSON data: no NaN or Infinity, 64-bit integers as strings."""
@@ -603,9 +552,3 @@ def _vouches(policy: Policy) -> bool:
     """Tell whether a policy's class knows all that its states may be."""
     code = type(policy)
     return "check_state" in vars(code) or code.__module__.startswith("influential_bandits.")
-
-
-def _are_names(given: object) -> bool:
-    """Tell whether arms are given by name."""
-    several = isinstance(given, Collection) and not isinstance(given, (str, np.ndarray))
-    return several and all(isinstance(name, str) for name in given)  # type: ignore[attr-defined]

@@ -9,8 +9,10 @@ import numpy.typing as npt
 
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
-from influential_bandits.policies.fleet.rules import Room, decide, note_loss, note_pull
+from influential_bandits.policies.fleet.decisions import decide, note_pull
+from influential_bandits.policies.fleet.room import Room
 from influential_bandits.policies.fleet.states import Apart, Own, Rules, Shared
+from influential_bandits.policies.fleet.updates import note_loss
 from influential_bandits.world.dynamics import (
     DENSE,
     Progress,
@@ -90,7 +92,7 @@ def play_fleet(
         loss = observed_loss(noise, expected, keys[u, 0], keys[u, 1], 0, t, arm)
         losses[u] += expected
         advance(world, progress, arm, t)
-        note_pull(rules, shared, own, apart, u, arm, memo)
+        note_pull(rules, shared, own, u, arm, memo)
         when = r + users.delays[r] + 1
         if users.delays[r] == 0:
             note_loss(rules, shared, own, apart, many, u, arm, memo, loss, room)

@@ -7,6 +7,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
+from itertools import chain
 from typing import Any, NamedTuple
 
 from influential_bandits.checks import Closing
@@ -26,6 +27,7 @@ __all__ = [
 
 MOST_AT_ONCE = 500  # values in one question
 CHUNK = 10_000  # rows fetched at a time
+ROWS_AT_ONCE = (64, 16, 4, 1)  # of an insert; a few sizes, so that statements are prepared once
 
 
 class StoreError(InfluentialBanditsError, RuntimeError):
@@ -282,9 +284,14 @@ class Store(Connection):
             parts.clear()
 
     def _insert(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
-        if rows:
-            places = ", ".join("?" * len(rows[0]))
-            self.run_many(f"INSERT INTO {table} VALUES ({places})", rows)
+        """Insert rows, many with one statement: each gives up the interpreter once."""
+        start = 0
+        for size in ROWS_AT_ONCE:
+            while len(rows) - start >= size:
+                row = f"({', '.join('?' * len(rows[0]))})"
+                sql = f"INSERT INTO {table} VALUES {', '.join([row] * size)}"
+                self.run(sql, list(chain.from_iterable(rows[start : start + size])))
+                start += size
 
     def add_key(self, key: KeyRow) -> None:
         """Keep a key."""

@@ -22,6 +22,7 @@ from influential_bandits.policies.fleet.states import (
     COMMON_TRIALS,
     EFFECT,
     EFFECT_TRIALS,
+    FEW_LOSSES,
     MEMORY,
     NOISE_VARIANCE,
     OBSERVED,
@@ -37,8 +38,9 @@ from influential_bandits.policies.model_lcb.posterior import place, unknowns
 
 LEAST_PRECISION, MOST_PRECISION = 4.0**-6, 4.0**20  # of the prior, in units of 1/σ²
 FADING = 6.0  # nats by which a fading memory must beat lasting memory
-KEPT_OF_AUDITS = 0.9  # of the evidence about the spread, when the next user is audited
+APART = 2.0  # nats by which users who differ in A must beat users who do not
 SETTLE = 1 << 14  # losses after which the memory is not chosen again
+SOONEST, CLEARLY = 1 << 11, 30.0  # or so many, if one is better than the others by so many nats
 GONE = 8.0  # a user who has not come for so many of its usual pauses has left
 AHEAD = 10.0  # where nothing is known of stays, plan for so many times the rounds played
 ARM_TRIALS_ = np.array(ARM_TRIALS)
@@ -54,7 +56,6 @@ def try_variances(
     i: int,
     residual: float,
     shared_variance: float,
-    weighed: Floats,
 ) -> None:
     """Add a loss to the predictive likelihood of every candidate for the variances.
 
@@ -68,6 +69,7 @@ def try_variances(
         What not knowing (μ, A) adds, in units of σ².
     """
     shared.tried[0] += 1.0
+    weighed = np.empty(seen.size)
     for a in range(ARM_TRIALS_.size):
         for b in range(COMMON_TRIALS_.size):
             arm = ARM_TRIALS_[a]
@@ -119,22 +121,30 @@ def choose_variances(shared: Shared) -> None:
 
 @kernel
 def choose_spread(shared: Shared) -> None:
-    """Take the best candidate for how far users differ in A."""
+    """Take the best candidate for how far users differ in A.
+
+    Once something is known of a shared A, to leave it costs much, and needs some evidence. A single
+    loss says nothing: σ² at its best explains it as well by any of them.
+    """
+    if shared.audited[0] < 2.0:
+        return
     best, chosen = -math.inf, 0
     for s in range(SPREAD_TRIALS_.size):
         value = _fit(shared.spreads[s], shared.audited[0])
+        if s == 0 and shared.numbers[OBSERVED] >= FEW_LOSSES:
+            value += APART
         if value > best:
             best, chosen = value, s
     shared.scales[SPREAD] = SPREAD_TRIALS_[chosen]
 
 
 @kernel
-def forget_audits(shared: Shared) -> None:
+def forget_audits(shared: Shared, kept: float) -> None:
     """Let audits so far count less: the first ones knew little of the population."""
     for s in range(SPREAD_TRIALS_.size):
         for k in range(2):
-            shared.spreads[s, k] *= KEPT_OF_AUDITS
-    shared.audited[0] *= KEPT_OF_AUDITS
+            shared.spreads[s, k] *= kept
+    shared.audited[0] *= kept
 
 
 @kernel
@@ -159,8 +169,10 @@ def choose_prior(
         best = support(shared, chosen, shared.precision, seen, factor, solved)
         trial = shared.precision.copy()
         for _ in range(2):
+            moved = False
             for group in range(3):
                 for step in (4.0, 0.25):
+                    grown = False
                     while True:
                         trial[:] = shared.precision
                         _scale_precision(rules.n_arms, group, step, trial)
@@ -171,17 +183,25 @@ def choose_prior(
                             break
                         best = value
                         shared.precision[:] = trial
+                        moved = grown = True
+                    if grown:  # the other way lies what it came from
+                        break
+            if not moved:
+                break
     memories = rules.memories.size
     if memories > 1 and shared.numbers[SETTLED] == 0:
-        best, number = -math.inf, 0
+        best, second, number = -math.inf, -math.inf, 0
         for m in range(memories):
             value = support(shared, m, shared.precision, seen, factor, solved)
             if m == 0:
                 value += FADING
             if value > best:
-                best, number = value, m
+                best, second, number = value, best, m
+            else:
+                second = max(second, value)
         shared.numbers[MEMORY] = number
-        if seen >= SETTLE:
+        clear = seen >= SOONEST and best - second >= CLEARLY and shared.scales[SPREAD] == 0.0
+        if seen >= SETTLE or clear:
             shared.numbers[SETTLED] = 1
         for m in range(memories):
             if m != number:

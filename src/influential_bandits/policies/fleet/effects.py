@@ -9,25 +9,31 @@ from __future__ import annotations
 
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import kernel
-from influential_bandits.policies.fleet.states import Counts
+from influential_bandits.policies.fleet.states import Counts, Own, Rules
 from influential_bandits.policies.model_lcb.posterior import place, unknowns
 
 
 @kernel
 def weigh_effects(seen: Counts, arm: float, common: float, i: int, out: Floats) -> None:
-    """Write row i of (N + Ω)⁻¹, that is E + f·(E1)(E1)ᵀ with E = 1/(N + 1/arm) diagonal."""
+    """Write row i of (N + Ω)⁻¹, that is E + f·(E1)(E1)ᵀ with E = 1/(N + 1/arm) diagonal.
+
+    Entries of other arms without a loss stay zero: they weigh sums that are zero.
+    """
     n_arms = seen.size
     precision = 1.0 / arm
-    coupling = precision * common / (arm + n_arms * common)
-    left = arm / (arm + n_arms * common)  # 1 − coupling·1ᵀE1, summed without cancellation
-    if common > 0.0:
-        for k in range(n_arms):
-            left += coupling * seen[k] * arm / (seen[k] + precision)
     own = 1.0 / (seen[i] + precision)
     for k in range(n_arms):
         out[k] = 0.0
-        if common > 0.0:
-            out[k] = coupling / left * own / (seen[k] + precision)
+    if common > 0.0:
+        coupling = precision * common / (arm + n_arms * common)
+        left = arm / (arm + n_arms * common)  # 1 − coupling·1ᵀE1, summed without cancellation
+        for k in range(n_arms):
+            if seen[k] > 0:
+                left += coupling * seen[k] * arm / (seen[k] + precision)
+        by = coupling / left * own
+        for k in range(n_arms):
+            if seen[k] > 0 or k == i:
+                out[k] = by / (seen[k] + precision)
     out[i] += own
 
 
@@ -85,8 +91,9 @@ def shift_sums(
             own = unknowns(k)
             total -= seen[k] * (after[own] - before[own])
             for j in range(n_arms):
-                entry = place(k, j)
-                total -= exposures[k, j] * (after[entry] - before[entry])
+                if exposures[k, j] != 0.0:
+                    entry = place(k, j)
+                    total -= exposures[k, j] * (after[entry] - before[entry])
         out[k] = total
 
 
@@ -109,3 +116,31 @@ def remove_own_part(seen: Counts, exposures: Floats, weighed: Floats, x: Floats)
             x[unknowns(k)] -= weighed[k] * seen[k]
             for j in range(n_arms):
                 x[place(k, j)] -= weighed[k] * exposures[k, j]
+
+
+@kernel
+def count_pull(rules: Rules, own: Own, u: int, arm: int, memo: Floats) -> None:
+    """Count a pull of a user; the faded counts before it go into ``memo``, (memories·arms,)."""
+    n_arms = rules.n_arms
+    own.pulls[u, arm] += 1
+    for m in range(rules.memories.size):
+        faded, gamma = own.faded[u, m], rules.memories[m]
+        for j in range(n_arms):
+            memo[m * n_arms + j] = faded[j]
+            if gamma < 1.0:
+                faded[j] *= gamma
+        faded[arm] += 1.0
+
+
+@kernel
+def add_exposure(rules: Rules, own: Own, u: int, m: int, arm: int, weights: Floats) -> None:
+    """Note what a pull whose loss came in had been exposed to."""
+    kept = own.exposures[u, m, arm]
+    total = 0.0
+    for j in range(weights.size):
+        total += weights[j]
+        if rules.exact:
+            kept[j] += weights[j]
+    if not rules.exact:
+        kept[0] += weights[arm]
+        kept[1] += total

@@ -10,7 +10,8 @@ import numpy as np
 from influential_bandits.checks import optional_module
 from influential_bandits.errors import InvalidInput, MissingFile
 from influential_bandits.files import read_about, read_table, seal_holds, write_table
-from influential_bandits.policies.fleet.states import Apart, Own, Shared
+from influential_bandits.policies.fleet.file_checks import check_arrays
+from influential_bandits.policies.fleet.states import Apart, Own, Rules, Shared
 
 FORMAT = "influential-bandits/fleet/1"
 State = TypeVar("State", Shared, Own, Apart)
@@ -24,8 +25,11 @@ class FleetData(NamedTuple):
     own: Own
     apart: Apart
 
-    def check_like(self, shared: Shared, own: Own, apart: Apart) -> tuple[Shared, Own, Apart]:
+    def check_like(
+        self, rules: Rules, shared: Shared, own: Own, apart: Apart
+    ) -> tuple[Shared, Own, Apart]:
         """Return the arrays, which must have the shapes of these but for the number of users."""
+        rows = len(self.own.epoch)
         pairs: list[tuple[Any, Any, int]] = [
             (self.shared, shared, 0),
             (self.own, own, 1),
@@ -33,13 +37,15 @@ class FleetData(NamedTuple):
         ]
         for mine, theirs, free in pairs:
             for name, array, other in zip(mine._fields, mine, theirs, strict=True):
-                if array.dtype != other.dtype or array.shape[free:] != other.shape[free:]:
+                shape = (rows, *other.shape[1:]) if free else other.shape
+                if array.dtype != other.dtype or array.shape != shape:
                     raise InvalidInput(
                         f"the fleet file is damaged: {name} has shape {array.shape}, expected "
-                        f"{other.shape}"
+                        f"{shape}"
                     )
                 if array.dtype.kind == "f" and not np.isfinite(array).all():
                     raise InvalidInput(f"the fleet file is damaged: {name} is not finite")
+        check_arrays(rules, self.shared, self.own, self.apart)
         return self.shared, self.own, self.apart
 
 
@@ -80,11 +86,10 @@ def read_fleet(path: str | Path) -> FleetData:
         raise InvalidInput(f'{path} is no fleet file: expected "format": "{FORMAT}"')
     table = read_table(path).to_pydict()
     arrays: dict[str, Any] = {}
-    for name, dtype, shape, raw in zip(
-        table["name"], table["dtype"], table["shape"], table["bytes"], strict=True
-    ):
-        arrays[name] = np.frombuffer(raw, dtype).reshape(shape).copy()
     try:
+        columns = (table[name] for name in ("name", "dtype", "shape", "bytes"))
+        for name, dtype, shape, raw in zip(*columns, strict=True):
+            arrays[name] = np.frombuffer(raw, dtype).reshape(shape).copy()
         return FleetData(
             about,
             _gather(Shared, "shared", arrays),
@@ -93,6 +98,8 @@ def read_fleet(path: str | Path) -> FleetData:
         )
     except KeyError as missing:
         raise InvalidInput(f"{path} has no {missing}: it is of another version") from None
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"the fleet file is damaged: {error}") from None
 
 
 def _gather(kind: type[State], part: str, arrays: dict[str, Any]) -> State:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Collection, Iterable, Sequence
+from array import array
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,8 +16,6 @@ from influential_bandits.checks import (
     LARGEST_HORIZON,
     LARGEST_LOSS,
     abbreviate,
-    arm_number,
-    is_real,
     require_names,
     whole_number,
 )
@@ -25,9 +25,18 @@ from influential_bandits.logs.membership import Membership
 from influential_bandits.memory import require_memory
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.policies.fleet.estimate import SharedEstimate, summarise
+from influential_bandits.policies.fleet.file_checks import check_about
 from influential_bandits.policies.fleet.files import FleetData, read_fleet, write_fleet
-from influential_bandits.policies.fleet.policy import FleetLCB
-from influential_bandits.policies.fleet.rules import decide, explain, note_loss, note_pull, replay
+from influential_bandits.policies.fleet.handle import (
+    choose_for,
+    hold,
+    learn_from,
+    look_for,
+    pull_for,
+)
+from influential_bandits.policies.fleet.new_arms import add_arm
+from influential_bandits.policies.fleet.policy import MOST_ARMS, FleetLCB
+from influential_bandits.policies.fleet.room import make_room
 from influential_bandits.policies.fleet.states import (
     EPOCH,
     MEMORY,
@@ -41,8 +50,15 @@ from influential_bandits.policies.fleet.states import (
     make_apart,
     make_own,
 )
+from influential_bandits.policies.fleet.updates import replay
 from influential_bandits.policies.history import History
 from influential_bandits.policies.model_lcb.posterior import unknowns
+from influential_bandits.policies.tickets import (
+    NamedArms,
+    require_loss,
+    require_pending,
+    take_before,
+)
 
 __all__ = ["Fleet", "FleetTicket"]
 
@@ -67,11 +83,12 @@ class FleetTicket(NamedTuple):
     memo: tuple[float, ...]  # what the user had been exposed to
 
 
-class Fleet:
+class Fleet(NamedArms):
     """A policy at work for many users: what one of them teaches about influence helps all.
 
     It does for many users what :class:`Agent` does for one instance. Users come without notice: the
-    first pull makes them known. Losses may come late, in any order, or never.
+    first pull makes them known. Losses may come late, in any order, or never. Arms may come
+    (:meth:`add_arm`) and go (:meth:`retire_arm`) while it works.
 
     Parameters
     ----------
@@ -106,14 +123,17 @@ class Fleet:
         if not isinstance(self.policy, FleetLCB):
             raise InvalidInput(f"policy must be a FleetLCB, got {abbreviate(policy)}")
         named = not isinstance(arms, (int, np.integer))
-        self._names = require_names("arms", arms) if named else None
+        self._name_arms(require_names("arms", arms) if named else None)
         self.n_arms = whole_number("arms", arms if self._names is None else len(self._names), 1)
-        self._numbers = {name: number for number, name in enumerate(self._names or ())}
+        self.retired: set[int] = set()
         self._rules = self.policy.rules(self.n_arms)
         self._shared, self._room = self.policy.start(self.n_arms)
         self._own = make_own(1, self._rules.memories.size, self.n_arms, self._rules.exact)
         slots = min(APART_BYTES // (8 * unknowns(self.n_arms) ** 2), MOST_APART)
         self._apart = make_apart(int(slots), self.n_arms)
+        self._settled = 0  # the memory that was chosen for good
+        self._arrivals: list[int] = []  # pulls before each arm that came later
+        self._held: Any = None  # all arrays behind one reference, made when needed
         self._rows: dict[str, int] = {}
         self._free: list[int] = []
         self.pulls = 0  # of all users
@@ -121,12 +141,29 @@ class Fleet:
         self._history = History() if history else None
         self._of: list[str] = []  # whose losses the history has
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return all that a fleet is but its reference to compiled code; copies."""
+        return {
+            **self.__dict__,
+            "pending": dict(self.pending),
+            "retired": set(self.retired),
+            "_rows": dict(self._rows),
+            "_free": list(self._free),
+            "_arrivals": list(self._arrivals),
+            "_of": list(self._of),
+            "_history": copy.deepcopy(self._history),
+            "_shared": copy.deepcopy(self._shared),
+            "_own": copy.deepcopy(self._own),
+            "_apart": copy.deepcopy(self._apart),
+            "_room": make_room(self.n_arms),
+            "_held": None,
+        }
+
     def __repr__(self) -> str:
         """Say how many users it serves, and how far it is."""
-        arms = f"{self.n_arms} arm{'s' * (self.n_arms != 1)}"
-        if self._names is not None:
-            arms += f" ({', '.join(self._names[:4])}{', …' * (self.n_arms > 4)})"
-        parts = [arms]
+        parts = [self._describe_arms()]
+        if self.retired:
+            parts.append(f"{len(self.retired)} retired")
         for count, one, several in (
             (len(self._rows), "user", "users"),
             (self.pulls, "pull", "pulls"),
@@ -136,11 +173,6 @@ class Fleet:
         if self.pending:
             parts.append(f"{len(self.pending):,} to come")
         return f"Fleet({', '.join(parts)})"
-
-    @property
-    def arm_names(self) -> tuple[str, ...]:
-        """Names of the arms; without names, their numbers as text."""
-        return self._names or tuple(map(str, range(self.n_arms)))
 
     @property
     def users(self) -> tuple[str, ...]:
@@ -164,21 +196,22 @@ class Fleet:
             )
         # A look changes nothing, not even how far the user's sums have followed the population's.
         slot = self._own.slot[row]
-        parts = [(array, row) for array in (self._own.sums, self._own.epoch)]
-        parts += [(array, slot) for array in (self._apart.theta, self._apart.centre) if slot >= 0]
-        before = [array[place].copy() for array, place in parts]
-        explain(self._rules, self._shared, self._own, self._apart, row, self._room)
-        for (array, place), values in zip(parts, before, strict=True):
-            array[place] = values
+        moved: list[Any] = [self._own.sums[row : row + 1], self._own.epoch[row : row + 1]]
+        if slot >= 0:
+            moved += [self._apart.theta[slot], self._apart.centre[slot]]
+        before = [part.copy() for part in moved]
+        look_for(self._held if self._held is not None else self._hold(), row)
+        for part, values in zip(moved, before, strict=True):
+            part[...] = values
         mean = self._room.mean + self._shared.scales[ORIGIN]
         sigma = math.sqrt(self._shared.scales[NOISE_VARIANCE])
         return mean, sigma * np.sqrt(np.maximum(self._room.variance, 0.0))
 
     def select(self, user: str, eligible: npt.ArrayLike | None = None) -> int:
         """Return the arm for a user's next round without pulling it."""
-        row = self._row(_label(user))
-        state = (self._rules, self._shared, self._own, self._apart, row)
-        return int(decide(*state, self._eligible(eligible), self._room))
+        mask, row = self._eligible(eligible), self._row(_label(user))
+        held = self._held if self._held is not None else self._hold()
+        return int(choose_for(held, row, self._every if mask is None else mask))
 
     def pull(
         self, user: str, arm: int | str | None = None, eligible: npt.ArrayLike | None = None
@@ -195,24 +228,18 @@ class Fleet:
         """
         label = _label(user)
         mask = self._eligible(eligible)
-        chosen = None if arm is None else self._number(arm)
-        if chosen is not None and not mask[chosen]:
-            raise InvalidInput(f"arm {arm!r} is not eligible")
+        chosen = -1 if arm is None else self._number(arm)
+        if chosen >= 0 and mask is not None and not mask[chosen]:
+            raise InvalidInput(f"arm {arm!r} is retired or not eligible")
         number = whole_number("the number of pulls", self.pulls + 1, 1, LARGEST_HORIZON)
         row = self._row(label)
-        state = (self._rules, self._shared, self._own, self._apart, row)
-        if chosen is None:
-            chosen = int(decide(*state, mask, self._room))
-        memo = np.zeros(self._rules.memories.size * self.n_arms)
-        note_pull(*state, chosen, memo)
+        held = self._held if self._held is not None else self._hold()
+        if mask is None:
+            mask = self._every
+        chosen, rounds = pull_for(held, row, chosen, mask, self._memo)
         self.pulls = number
         ticket = FleetTicket(
-            number,
-            label,
-            int(self._own.pulls[row].sum()),
-            chosen,
-            self.arm_names[chosen],
-            tuple(memo.tolist()),
+            number, label, rounds, chosen, self._name(chosen), tuple(self._memo.tolist())
         )
         self.pending[number] = ticket
         return ticket
@@ -220,23 +247,34 @@ class Fleet:
     def observe(self, ticket: FleetTicket, loss: float) -> None:
         """Learn the loss of a pull; any order, each ticket once."""
         self._require_pending(ticket)
-        if not is_real(loss) or not abs(float(loss)) <= LARGEST_LOSS:
-            raise InvalidInput(
-                f"loss must be a finite number, at most {LARGEST_LOSS:g} in size, got "
-                f"{abbreviate(loss)}"
-            )
+        loss = require_loss(loss)
         del self.pending[ticket.number]
-        memo = np.array(ticket.memo)
-        if memo.size > self._rules.memories.size * self.n_arms:  # from before memory was settled
-            memo = memo.reshape(-1, self.n_arms)[self._settled]
-        row = self._rows[ticket.user]
-        state = (self._rules, self._shared, self._own, self._apart)
-        note_loss(*state, len(self._rows), row, ticket.arm, memo, float(loss), self._room)
+        held = self._held if self._held is not None else self._hold()
+        users = len(self._rows) + len(self._free)
+        learn_from(held, users, self._rows[ticket.user], ticket.arm, self._weights(ticket), loss)
         if self._history is not None:
-            self._history.add(ticket.round, ticket.arm, float(loss))
+            self._history.add(ticket.round, ticket.arm, loss)
             self._of.append(ticket.user)
         if self._shared.numbers[SETTLED] and self._rules.memories.size > 1:
             self._settle()
+
+    def _hold(self) -> Any:
+        """Hand all arrays to compiled code; needed again whenever one of them is another."""
+        self._held = hold(self._rules, self._shared, self._own, self._apart, self._room)
+        self._memo = np.zeros(self._rules.memories.size * self.n_arms)
+        self._every = np.ones(self.n_arms, np.bool_)
+        return self._held
+
+    def _weights(self, ticket: FleetTicket) -> Floats:
+        """Return what a ticket's user had been exposed to, (memories·arms,) as of now."""
+        memo = np.frombuffer(array("d", ticket.memo))
+        if self._memo.size == memo.size and not self._arrivals:
+            return memo
+        arms = self.n_arms - sum(ticket.number <= pulls for pulls in self._arrivals)
+        rows = memo.reshape(-1, arms)
+        if len(rows) > self._rules.memories.size:  # from before memory was settled
+            rows = rows[[self._settled]]
+        return np.pad(rows, ((0, 0), (0, self.n_arms - arms))).ravel()
 
     def cancel(self, ticket: FleetTicket) -> None:
         """Give up a loss that will not come; the pull stays counted, as the world has moved."""
@@ -246,10 +284,44 @@ class Fleet:
     def expire(self, before_number: int) -> list[FleetTicket]:
         """Give up the losses of all pulls before a number; return their tickets."""
         limit = whole_number("before_number", before_number)
-        late = [ticket for ticket in self.pending.values() if ticket.number < limit]
-        for ticket in late:
-            del self.pending[ticket.number]
-        return late
+        return take_before(self.pending, limit)
+
+    def add_arm(self, name: str | None = None) -> int:
+        """Take a new arm on and return its number; what is known of the others stays.
+
+        It starts from the prior, as an arm of a new fleet does; if the fleet started from a log, as
+        its arms are on average. Without a name it is called by its number.
+
+        Examples
+        --------
+        >>> fleet = Fleet(arms=["tea", "coffee"])
+        >>> fleet.add_arm("milk")
+        2
+        >>> fleet.pull("ann", eligible=["milk"]).name
+        'milk'
+        """
+        if self.n_arms >= MOST_ARMS:
+            raise InvalidInput(f"a fleet has at most {MOST_ARMS} arms: merge those that are alike")
+        names = self._names
+        if names is not None or name is not None:
+            new = str(self.n_arms) if name is None else name
+            names = require_names("arms", [*self.arm_names, new])
+        self._widen()
+        self._name_arms(names)
+        self._arrivals.append(self.pulls)
+        return self.n_arms - 1
+
+    def _widen(self) -> None:
+        """Make room for one more arm."""
+        widened = add_arm(self._rules, self._shared, self._own, self._apart)
+        self._rules, self._shared, self._own, self._apart = widened
+        self.n_arms += 1
+        self._room = make_room(self.n_arms)
+        self._held = None
+
+    def retire_arm(self, arm: int | str) -> None:
+        """Never choose an arm again; losses still to come are taken."""
+        self._retire(arm)
 
     def forget(self, user: str) -> None:
         """Drop a user's own numbers; what it has taught about everybody stays."""
@@ -262,8 +334,8 @@ class Fleet:
         if slot >= 0:
             self._apart.owner[slot] = -1
         self._apart.owner[self._apart.owner == row] = -1
-        for array in self._own:
-            array[row] = 0
+        for numbers in self._own:
+            numbers[row] = 0
         self._own.slot[row] = -1
         self._free.append(row)
 
@@ -331,13 +403,15 @@ class Fleet:
         """
         data = read_fleet(path)
         about = data.about
-        names = about["arm_names"]
-        arms = about["n_arms"] if names is None else names
-        policy = FleetLCB.from_json(about["policy"])
-        fleet = cls(policy, arms, history=about["history"] is not None)
+        policy = FleetLCB.from_json(about.get("policy"))
+        check_about(about, len(data.own.epoch), MOST_ARMS, policy.memories)
+        first = about["n_arms"] - len(about["arrivals"])
+        fleet = cls(policy, first, history=about["history"] is not None)
         if len(about["memories"]) < fleet._rules.memories.size:
             fleet._shared.numbers[[MEMORY, SETTLED]] = about["settled"], 1
             fleet._settle()
+        for _ in about["arrivals"]:
+            fleet._widen()
         fleet._take(data)
         return fleet
 
@@ -351,12 +425,14 @@ class Fleet:
             "n_arms": self.n_arms,
             "arm_names": None if self._names is None else list(self._names),
             "memories": self._rules.memories.tolist(),
-            "settled": getattr(self, "_settled", 0),
+            "settled": self._settled,
+            "arrivals": self._arrivals,
+            "retired": sorted(self.retired),
             "users": list(self._rows),
             "rows": list(self._rows.values()),
             "free": self._free,
             "pulls": self.pulls,
-            "pending": [list(ticket) for ticket in self.pending.values()],
+            "pending": [[t.number, t.user, t.round, t.arm, t.memo] for t in self.pending.values()],
             "history": history,
         }
         return FleetData(about, self._shared, self._own, self._apart)
@@ -364,12 +440,17 @@ class Fleet:
     def _take(self, data: FleetData) -> None:
         """Take over what a file holds."""
         about = data.about
-        self._shared, self._own, self._apart = data.check_like(self._shared, self._own, self._apart)
+        arrays = data.check_like(self._rules, self._shared, self._own, self._apart)
+        self._shared, self._own, self._apart = arrays
+        self._name_arms(about["arm_names"] and tuple(about["arm_names"]))
+        self._arrivals = list(about["arrivals"])
+        self.retired = set(about["retired"])
         self._rows = dict(zip(about["users"], about["rows"], strict=True))
         self._free = list(about["free"])
         self.pulls = about["pulls"]
-        for number, user, t, arm, name, memo in about["pending"]:
-            self.pending[number] = FleetTicket(number, user, t, arm, name, tuple(memo))
+        for number, user, t, arm, memo in about["pending"]:
+            ticket = FleetTicket(number, user, t, arm, self._name(arm), tuple(memo))
+            self.pending[number] = ticket
         if about["history"] is not None:
             self._of = list(about["history"]["user"])
             self._history = History()
@@ -381,27 +462,28 @@ class Fleet:
         """Return the arrays themselves, and what else a snapshot needs (``snapshot.py``)."""
         about = {
             "memories": self._rules.memories.tolist(),
-            "settled": getattr(self, "_settled", 0),
+            "settled": self._settled,
             "pulls": self.pulls,
+            "arrivals": self._arrivals,
         }
         return self._shared, self._own, self._apart, about
 
-    def take_parts(self, about: dict[str, Any], arrays: list[Any], users: int) -> None:
-        """Take over what all users share, and make room for the users of a snapshot."""
+    def settle_memory(self, about: dict[str, Any]) -> None:
+        """Keep the memory alone that a snapshot had settled on, if it had."""
         if len(about["memories"]) < self._rules.memories.size:
             self._shared.numbers[[MEMORY, SETTLED]] = about["settled"], 1
             self._settle()
-        cut = len(Shared._fields)
-        if len(arrays) != cut + len(Apart._fields):
-            raise InvalidInput("the snapshot of a fleet is of another version")
-        own = make_own(max(users, 1), self._rules.memories.size, self.n_arms, self._rules.exact)
-        data = FleetData(about, Shared(*arrays[:cut]), own, Apart(*arrays[cut:]))
-        self._shared, self._own, self._apart = data.check_like(self._shared, self._own, self._apart)
-        self.pulls = about["pulls"]
 
-    def name_rows(self, rows: dict[str, int]) -> None:
-        """Say whose rows those of a snapshot are."""
-        self._rows = rows
+    def take_parts(
+        self, about: dict[str, Any], shared: Shared, own: Own, apart: Apart, rows: dict[str, int]
+    ) -> None:
+        """Take over the arrays of a snapshot, if they can be those of a fleet."""
+        data = FleetData(about, shared, own, apart)
+        self._shared, self._own, self._apart = data.check_like(
+            self._rules, self._shared, self._own, self._apart
+        )
+        self.pulls, self._arrivals, self._rows = about["pulls"], about["arrivals"], rows
+        self._held = None
 
     def row(self, user: str) -> int:
         """Return where a user's numbers lie."""
@@ -422,11 +504,12 @@ class Fleet:
         """Make room for an eighth more users, in place: two copies of a million would not fit."""
         before = len(self._own.epoch)
         size = max(16, before + before // 8)
-        each = sum(array[:1].nbytes for array in self._own)
+        each = sum(numbers[:1].nbytes for numbers in self._own)
         require_memory(each * (size - before), f"{size:,} users", "forget users who have left")
-        array: Any
-        for array in self._own:
-            array.resize((size, *array.shape[1:]), refcheck=False)
+        self._held = None  # before the arrays move: it points into them
+        numbers: Any
+        for numbers in self._own:
+            numbers.resize((size, *numbers.shape[1:]), refcheck=False)
         self._own.slot[before:] = -1
 
     def _settle(self) -> None:
@@ -443,36 +526,11 @@ class Fleet:
         parts = ("faded", "sums", "exposures")
         self._own = own._replace(**{name: getattr(own, name)[:, keep].copy() for name in parts})
         self._apart.memory[:] = 0
-
-    def _number(self, arm: object) -> int:
-        """Return the number of an arm from its number or its name."""
-        if self._names is None or not isinstance(arm, str):
-            return arm_number(arm, self.n_arms)
-        if arm not in self._numbers:
-            raise InvalidInput(f"there is no arm {arm!r}; there are {', '.join(self._names):.200}")
-        return self._numbers[arm]
-
-    def _eligible(self, given: npt.ArrayLike | None) -> npt.NDArray[np.bool_]:
-        if given is None:
-            return np.ones(self.n_arms, np.bool_)
-        by_name = isinstance(given, Collection) and all(isinstance(name, str) for name in given)
-        if by_name and not isinstance(given, str):
-            offered = {self._number(name) for name in given}  # type: ignore[union-attr]
-            given = [arm in offered for arm in range(self.n_arms)]
-        mask = np.array(given, np.bool_)
-        if mask.shape != (self.n_arms,) or not mask.any():
-            raise InvalidInput(
-                f"eligible must name an arm, or have one entry for each of the {self.n_arms} arms "
-                f"of which one is true, got {abbreviate(given)}"
-            )
-        return mask
+        self._held = None
 
     def _require_pending(self, ticket: FleetTicket) -> None:
-        if not isinstance(ticket, FleetTicket) or self.pending.get(ticket.number) != ticket:
-            raise InvalidInput(
-                f"{abbreviate(ticket)} is not pending: unknown, observed already, cancelled or "
-                "expired"
-            )
+        known = isinstance(ticket, FleetTicket)
+        require_pending(ticket, self.pending.get(ticket.number) if known else None)
 
 
 def _label(user: object) -> str:

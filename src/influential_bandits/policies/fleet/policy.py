@@ -11,7 +11,7 @@ import numpy as np
 from influential_bandits.checks import LARGEST_LOSS, abbreviate, is_real, whole_number
 from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.arrays import Floats
-from influential_bandits.policies.fleet.rules import Room, compute_shared, make_room
+from influential_bandits.policies.fleet.room import Room, make_room
 from influential_bandits.policies.fleet.states import (
     ARM,
     COMMON,
@@ -24,6 +24,7 @@ from influential_bandits.policies.fleet.states import (
     Shared,
     make_shared,
 )
+from influential_bandits.policies.fleet.updates import compute_shared
 from influential_bandits.policies.model_lcb.prior import LossPrior
 
 __all__ = ["FleetLCB", "FleetPrior"]
@@ -173,16 +174,18 @@ class FleetLCB:
                 f"the prior is about {self.prior.shared.n_arms} arms, and there are {n_arms}"
             )
         exact = n_arms <= EXACT_ARMS if self.exact is None else bool(self.exact)
-        return Rules(n_arms, self._memories(), exact, float(self.boldness), True)
+        return Rules(n_arms, self.memories, exact, float(self.boldness), True)
 
-    def _memories(self) -> Floats:
+    @property
+    def memories(self) -> Floats:
+        """Candidates for γ."""
         if self.prior is not None:
             return np.array([self.prior.shared.memory])
         return np.array(MEMORIES if isinstance(self.memory, str) else [self.memory])
 
     def start(self, n_arms: int) -> tuple[Shared, Room]:
         """Return what is shared before the first user, and room to compute in."""
-        memories, room = len(self._memories()), make_room(n_arms)
+        memories, room = len(self.memories), make_room(n_arms)
         if self.prior is None:
             shared = make_shared(memories, n_arms)
         else:

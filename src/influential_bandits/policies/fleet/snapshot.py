@@ -9,23 +9,27 @@ import json
 import struct
 import zlib
 from collections.abc import Iterable, Mapping
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 
 from influential_bandits.errors import InvalidInput
 from influential_bandits.policies.fleet.fleet import Fleet, FleetTicket
+from influential_bandits.policies.fleet.states import EPOCH, Apart, Own, Shared
 
 __all__ = ["pack_fleet", "pack_users", "unpack_fleet"]
 
 HEAD = struct.Struct("<4sII")
-MAGIC = b"IBF1"
+MAGIC = b"IBF2"
 
 
 def pack_fleet(fleet: Fleet) -> bytes:
     """Return what all users share, as bytes: all but the users."""
     shared, _, apart, about = fleet.parts()
-    arrays: list[Any] = [*shared, *apart]
+    begun = shared.epochs[: shared.numbers[EPOCH] + 1]
+    used = np.flatnonzero(apart.owner >= 0)  # there is room for many posteriors of users' own
+    arrays: list[Any] = [*shared._replace(epochs=begun), used, *(array[used] for array in apart)]
     head = {
         **about,
         "shapes": [[str(array.dtype), list(array.shape)] for array in arrays],
@@ -54,15 +58,47 @@ def unpack_fleet(blob: bytes, users: Mapping[str, bytes], fleet: Fleet) -> None:
 
     ``users`` must be all of them, each as it was at the moment of the snapshot.
     """
+    about, arrays = _read_arrays(blob)
+    fleet.settle_memory(about)
+    shared, own, apart, _ = fleet.parts()
+    cut = len(shared)
+    if len(arrays) != cut + 1 + len(apart):
+        raise InvalidInput("the snapshot of a fleet is of another version")
+    used = arrays[cut]
+    told = Shared(*arrays[:cut])
+    epochs = _fill(shared.epochs, np.arange(len(told.epochs)), told.epochs)
+    kept = Apart(
+        *(_fill(*pair) for pair in zip(apart, repeat(used), arrays[cut + 1 :], strict=False))
+    )
+    kept.owner[np.setdiff1d(np.arange(len(kept.owner)), used)] = -1
+    rows, filled = _read_users(own, users, fleet)
+    fleet.take_parts(about, told._replace(epochs=epochs), filled, kept, rows)
+
+
+def _fill(like: Any, places: Any, values: Any) -> Any:
+    """Return an array of zeros like another one, with some of its rows given."""
+    if values.shape[1:] != like.shape[1:] or values.dtype != like.dtype:
+        raise InvalidInput("the snapshot of a fleet is of another number of arms")
+    if len(places) and not 0 <= min(places) <= max(places) < len(like):
+        raise InvalidInput("the snapshot of a fleet is of another version")
+    array = np.zeros_like(like)
+    array[places] = values
+    return array
+
+
+def _read_arrays(blob: bytes) -> tuple[dict[str, Any], list[Any]]:
     head, data = _unseal(blob)
     about = json.loads(head)
-    arrays = []
+    arrays, start = [], 0
     for dtype, shape in about.pop("shapes"):
-        size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-        arrays.append(np.frombuffer(data[:size], dtype).reshape(shape).copy())
-        data = data[size:]
-    fleet.take_parts(about, arrays, len(users))
-    _, own, _, _ = fleet.parts()
+        size = int(np.prod(shape))
+        arrays.append(np.frombuffer(data, dtype, size, start).reshape(shape).copy())
+        start += size * np.dtype(dtype).itemsize
+    return about, arrays
+
+
+def _read_users(own: Own, users: Mapping[str, bytes], fleet: Fleet) -> tuple[dict[str, int], Own]:
+    """Return the rows of users and their numbers; their open tickets go to the fleet."""
     widths = [array[0].nbytes for array in own]
     rows, pieces = {}, []
     for user, packed in users.items():
@@ -80,13 +116,17 @@ def unpack_fleet(blob: bytes, users: Mapping[str, bytes], fleet: Fleet) -> None:
         raise InvalidInput("the snapshot lacks a user, or has one twice")
     table = np.frombuffer(b"".join(pieces), np.uint8).reshape(len(rows), sum(widths))
     order = np.fromiter(rows.values(), np.int64, len(rows))
-    start = 0
+    filled, start = [], 0
     array: Any
     for array, width in zip(own, widths, strict=True):
+        numbers: Any = np.zeros((max(len(rows), 1), *array.shape[1:]), array.dtype)
         part = np.ascontiguousarray(table[:, start : start + width])
-        array[order] = part.view(array.dtype).reshape(len(rows), *array.shape[1:])
+        numbers[order] = part.view(array.dtype).reshape(len(rows), *array.shape[1:])
+        filled.append(numbers)
         start += width
-    fleet.name_rows(rows)
+    if not rows:
+        filled[own._fields.index("slot")][:] = -1
+    return rows, Own(*filled)
 
 
 def _seal(head: bytes, arrays: Iterable[Any]) -> bytes:

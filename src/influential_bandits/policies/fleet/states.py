@@ -18,6 +18,7 @@ from influential_bandits.policies.model_lcb.posterior import unknowns
 MEMORIES = (1.0, 0.99, 0.97, 0.9, 0.7)  # candidates, as of ModelLCB; the first is the paper's
 EPOCHS = 1024  # at 2 % more losses each, enough for 10¹⁰ of them
 AGES = 1024  # rounds of a user for which the rounds still to come are estimated
+FEW_LOSSES = 256  # of a fleet: before that, a user's own posterior costs little, alike or not
 EXACT_ARMS = 8  # up to so many arms, a user's exposures are kept one by one
 
 # Entries of Shared.numbers.

@@ -1,0 +1,1 @@
+"""The live service under load and faults."""

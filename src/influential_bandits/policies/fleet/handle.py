@@ -1,0 +1,89 @@
+"""A fleet's arrays behind one reference, for decisions that come one at a time from Python.
+
+A compiled function that is handed some sixty arrays unpacks them at every call, which takes as long
+as the decision itself. So they are unpacked once, into a structure that compiled code keeps.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numba
+from numba.core import types
+from numba.experimental import structref
+
+from influential_bandits.numerics.arrays import Floats
+from influential_bandits.numerics.compiling import kernel
+from influential_bandits.policies.fleet.decisions import Mask, decide, note_pull
+from influential_bandits.policies.fleet.expected_losses import explain
+from influential_bandits.policies.fleet.room import Room
+from influential_bandits.policies.fleet.states import Apart, Own, Rules, Shared
+from influential_bandits.policies.fleet.updates import note_loss
+
+PARTS = ("rules", "shared", "own", "apart", "room")
+
+
+class _Parts(NamedTuple):
+    """What stands for the structure where nothing is compiled."""
+
+    rules: Rules
+    shared: Shared
+    own: Own
+    apart: Apart
+    room: Room
+
+
+if numba.config.DISABLE_JIT:
+    Handle: Any = _Parts
+else:
+
+    @structref.register
+    class HandleType(types.StructRef):  # type: ignore[misc,name-defined]
+        """The type of the structure in compiled code."""
+
+        def preprocess_fields(self, fields: Any) -> Any:
+            """Return the fields with types of values, not of constants."""
+            return tuple((name, types.unliteral(kind)) for name, kind in fields)  # type: ignore[attr-defined]
+
+    class Handle(structref.StructRefProxy):  # type: ignore[misc,no-redef]
+        """The structure as Python sees it: nothing but a reference."""
+
+    structref.define_proxy(Handle, HandleType, PARTS)
+
+
+@kernel
+def hold(rules: Rules, shared: Shared, own: Own, apart: Apart, room: Room) -> Any:
+    """Return a reference to all arrays; make a new one when any of them is replaced or moved."""
+    return Handle(rules, shared, own, apart, room)
+
+
+@kernel
+def choose_for(held: Any, u: int, eligible: Mask) -> int:
+    """Return the arm for a user."""
+    return decide(held.rules, held.shared, held.own, held.apart, u, eligible, held.room)
+
+
+@kernel
+def look_for(held: Any, u: int) -> None:
+    """Write what each arm would cost a user now, and how sure that is, into the room."""
+    explain(held.rules, held.shared, held.own, held.apart, u, held.room)
+
+
+@kernel
+def pull_for(held: Any, u: int, arm: int, eligible: Mask, memo: Floats) -> tuple[int, int]:
+    """Pull an arm for a user, or the one decided for if ``arm`` < 0; return it and the round."""
+    rules, shared, own, apart, room = held.rules, held.shared, held.own, held.apart, held.room
+    if arm < 0:
+        arm = decide(rules, shared, own, apart, u, eligible, room)
+    note_pull(rules, shared, own, u, arm, memo)
+    rounds = 0
+    for k in range(rules.n_arms):
+        rounds += own.pulls[u, k]
+    return arm, rounds
+
+
+@kernel
+def learn_from(held: Any, users: int, u: int, arm: int, memo: Floats, loss: float) -> None:
+    """Learn the loss of a pull."""
+    rules, shared, own, apart, room = held.rules, held.shared, held.own, held.apart, held.room
+    note_loss(rules, shared, own, apart, users, u, arm, memo, loss, room)

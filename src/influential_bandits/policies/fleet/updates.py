@@ -1,0 +1,221 @@
+"""Learn a loss: for the user, and for everybody."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from influential_bandits.numerics.arrays import Floats, Ints
+from influential_bandits.numerics.compiling import kernel
+from influential_bandits.policies.fleet.choices import (
+    choose_prior,
+    choose_variances,
+    estimate_noise,
+    estimate_stays,
+    try_variances,
+)
+from influential_bandits.policies.fleet.effects import (
+    add_exposure,
+    count_pull,
+    fill_features,
+    remove_own_part,
+    weigh_effects,
+)
+from influential_bandits.policies.fleet.expected_losses import bring_up_to_date, look_at_sums
+from influential_bandits.policies.fleet.own_posteriors import MOST_AUDITED, audit, learn_apart
+from influential_bandits.policies.fleet.posterior import (
+    add_to_sums,
+    find_entries,
+    learn,
+    loss_variance,
+    multiply,
+    refresh,
+)
+from influential_bandits.policies.fleet.room import Room
+from influential_bandits.policies.fleet.states import (
+    ARM,
+    COMMON,
+    DECISIONS,
+    EPOCH,
+    EPOCHS,
+    MEMORY,
+    NEXT_CHOICE,
+    NEXT_EPOCH,
+    NEXT_STAYS,
+    OBSERVED,
+    ORIGIN,
+    SETTLED,
+    SPREAD,
+    Apart,
+    Own,
+    Rules,
+    Shared,
+)
+from influential_bandits.policies.model_lcb.posterior import predict
+
+FAR_APART = 0.25  # variance due to a user's own A, in σ², that hides what a loss says of its taste
+
+
+@kernel
+def note_loss(
+    rules: Rules,
+    shared: Shared,
+    own: Own,
+    apart: Apart,
+    users: int,
+    u: int,
+    arm: int,
+    memo: Floats,
+    loss: float,
+    room: Room,
+) -> None:
+    """Learn the loss of a pull, for the user and for everybody."""
+    n_arms, chosen = rules.n_arms, shared.numbers[MEMORY]
+    if rules.learns and shared.numbers[OBSERVED] == 0 and shared.known.shape[0] == 0:
+        shared.scales[ORIGIN] = loss
+    loss -= shared.scales[ORIGIN]
+    bring_up_to_date(rules, shared, own, apart, u, room)
+    for m in range(rules.memories.size):
+        if m != chosen and (shared.numbers[SETTLED] == 1 or not rules.learns):
+            continue
+        weights = memo[m * n_arms : (m + 1) * n_arms]
+        look_at_sums(rules, shared, own, u, m, room)
+        residual = loss - predict(shared.theta[m], weights, arm)
+        if rules.learns:
+            weigh_effects(own.seen[u], shared.scales[ARM], shared.scales[COMMON], arm, room.weighed)
+            apart_by = shared.scales[SPREAD] * _squares(weights)
+            if m == chosen and apart_by <= FAR_APART:
+                _judge(shared, own, u, arm, weights, residual, room)
+            _learn_from_sums(shared, own, u, m, arm, weights, residual, apart_by, room)
+        own.sums[u, m, arm] += loss - predict(shared.epochs[shared.numbers[EPOCH], m], weights, arm)
+        add_exposure(rules, own, u, m, arm, weights)
+    if own.slot[u] >= 0:
+        learn_apart(rules, apart, own.slot[u], arm, memo, loss, room)
+    if apart.owner[0] == u and apart.losses[0] < MOST_AUDITED and rules.learns:
+        audit(rules, shared, apart, arm, memo, loss, room)
+    own.seen[u, arm] += 1
+    if rules.learns:
+        shared.numbers[OBSERVED] += 1
+        _renew(rules, shared, room)
+    if shared.numbers[DECISIONS] >= shared.numbers[NEXT_STAYS]:
+        shared.numbers[NEXT_STAYS] = 2 * shared.numbers[DECISIONS]
+        estimate_stays(own, users, shared.numbers[DECISIONS], shared.stays)
+
+
+@kernel
+def _squares(weights: Floats) -> float:
+    total = 0.0
+    for weight in weights:
+        total += weight * weight
+    return total
+
+
+@kernel
+def _judge(
+    shared: Shared, own: Own, u: int, arm: int, weights: Floats, residual: float, room: Room
+) -> None:
+    """Let a loss speak for and against the candidates for the variances."""
+    seen = own.seen[u]
+    unsure = loss_variance(
+        shared.covariance,
+        arm,
+        weights,
+        room.weighed[arm],
+        float(seen[arm]),
+        room.exposures[arm],
+        room.spots,
+        room.gain,
+    )
+    try_variances(shared, seen, room.sums, arm, residual, unsure)
+    estimate_noise(shared)
+
+
+@kernel
+def _learn_from_sums(
+    shared: Shared,
+    own: Own,
+    u: int,
+    m: int,
+    arm: int,
+    weights: Floats,
+    residual: float,
+    apart_by: float,
+    room: Room,
+) -> None:
+    """Take a loss into the sums of a memory, and into θ if it is the one chosen.
+
+    Where users differ in A, by ``apart_by`` = spread·Σw² of this loss in σ², it says that much less
+    about what they have in common. Without this, two users who are unlike would make the fleet sure
+    of an A that is nobody's.
+    """
+    seen = own.seen[u]
+    surprise = residual
+    for k in range(seen.size):
+        surprise -= room.weighed[k] * room.sums[k]
+    alpha = 1.0 + room.weighed[arm] + apart_by
+    fill_features(arm, weights, room.x)
+    remove_own_part(seen, room.exposures, room.weighed, room.x)
+    _learn_shared(shared, m, surprise, alpha, room)
+
+
+@kernel
+def _learn_shared(shared: Shared, m: int, surprise: float, alpha: float, room: Room) -> None:
+    """Add x̃, which is in ``room.x``, to the sums of a memory, and learn from it if it is chosen."""
+    x, spots = room.x, room.spots
+    many = find_entries(x, spots)
+    target = surprise
+    for c in range(many):
+        target += x[spots[c]] * shared.theta[m, spots[c]]
+    add_to_sums(shared.gram[m], shared.right[m], x, spots, many, target, alpha)
+    shared.squares[m] += target * target / alpha
+    if m == shared.numbers[MEMORY]:
+        multiply(shared.covariance, x, spots, many, room.gain)
+        variance = alpha
+        for c in range(many):
+            variance += x[spots[c]] * room.gain[spots[c]]
+        learn(shared.theta[m], shared.covariance, room.gain, surprise, variance)
+
+
+@kernel
+def replay(rules: Rules, shared: Shared, own: Own, u: int, arms: Ints, losses: Floats) -> None:
+    """Rebuild the numbers of a user who is new to ``own``, from its pulls; teaches nobody.
+
+    A loss that is not a number has not come.
+    """
+    n_arms = rules.n_arms
+    memo = np.empty(rules.memories.size * n_arms)
+    now = shared.numbers[EPOCH]
+    own.epoch[u] = now
+    own.first[u] = max(shared.numbers[DECISIONS], 1)
+    own.last[u] = own.first[u]
+    for t in range(arms.size):
+        arm = arms[t]
+        count_pull(rules, own, u, arm, memo)
+        if losses[t] == losses[t]:
+            loss = losses[t] - shared.scales[ORIGIN]
+            for m in range(rules.memories.size):
+                weights = memo[m * n_arms : (m + 1) * n_arms]
+                own.sums[u, m, arm] += loss - predict(shared.epochs[now, m], weights, arm)
+                add_exposure(rules, own, u, m, arm, weights)
+            own.seen[u, arm] += 1
+
+
+@kernel
+def _renew(rules: Rules, shared: Shared, room: Room) -> None:
+    """Now and then choose variances, scales and memory again, and begin an epoch."""
+    seen = shared.numbers[OBSERVED]
+    if seen >= shared.numbers[NEXT_CHOICE]:
+        shared.numbers[NEXT_CHOICE] = 2 * seen
+        choose_variances(shared)
+        choose_prior(rules, shared, room.factor, room.solved, room.root)
+    if seen >= shared.numbers[NEXT_EPOCH] and shared.numbers[EPOCH] + 1 < EPOCHS:
+        shared.numbers[NEXT_EPOCH] = seen + 1 + seen // 50
+        shared.numbers[EPOCH] += 1
+        for m in range(rules.memories.size):
+            for a in range(room.x.size):
+                shared.epochs[shared.numbers[EPOCH], m, a] = shared.theta[m, a]
+
+
+@kernel
+def compute_shared(shared: Shared, room: Room) -> None:
+    """Compute θ and its covariance from the sums and the prior."""
+    refresh(shared, shared.numbers[MEMORY], room.factor, room.solved, room.root)

@@ -1,0 +1,111 @@
+"""Files of fleets, spoilt and sealed again, then loaded and served with."""
+
+import copy
+
+import numpy as np
+
+import influential_bandits as ib
+from hostile.judging import LOST, OTHER, RAW, Failed, demand, prepared, tell
+from hostile.mutating import REAL, WHOLE, mutate_bytes, mutate_json
+from influential_bandits.errors import InfluentialBanditsError
+from influential_bandits.policies.fleet.files import FleetData, read_fleet, write_fleet
+
+USERS = ("ann", "bob", "cy", "di")
+
+
+@prepared
+def compiled():
+    """Serve once, so that everything is compiled."""
+    fleet = ib.Fleet(arms=3)
+    fleet.observe(fleet.pull("ann"), 0.5)
+    fleet.expected_losses("ann")
+    fleet.remember("bob", [0], [0.5])
+
+
+def served(draw):
+    """Return a fleet after some rounds, with late losses, and arms that came and went."""
+    fleet = ib.Fleet(arms=draw.choice((2, 3, ["a", "b", "c"])), history=draw.random() < 0.5)
+    serve_on(draw, fleet, draw.choice((0, 1, 12, 40, 90)))
+    if draw.random() < 0.3:
+        fleet.retire_arm(draw.randrange(fleet.n_arms))
+    if draw.random() < 0.3 and fleet.users:
+        fleet.forget(draw.choice(fleet.users))
+    return fleet
+
+
+def serve_on(draw, fleet, rounds):
+    """Serve some rounds; every choice must be an arm on offer."""
+    waiting = list(fleet.pending.values())
+    for n in range(rounds):
+        ticket = fleet.pull(draw.choice(USERS))
+        on_offer = 0 <= ticket.arm < fleet.n_arms and ticket.arm not in fleet.retired
+        demand(on_offer, RAW, f"chose arm {ticket.arm}")
+        waiting.append(ticket)
+        while waiting and draw.random() < 0.6:
+            fleet.observe(waiting.pop(draw.randrange(len(waiting))), draw.gauss(0.5, 0.3))
+        if n == 20 and draw.random() < 0.5:
+            fleet.add_arm()
+
+
+def mutate_arrays(draw, data):
+    """Return the arrays with some numbers replaced, or one of another shape, and what was done."""
+    parts, said = [copy.deepcopy(part) for part in data[1:]], []
+    for _ in range(draw.choice((1, 1, 2, 4))):
+        which = draw.randrange(3)
+        name = draw.choice(parts[which]._fields)
+        array = getattr(parts[which], name)
+        if draw.random() < 0.15:
+            parts[which] = parts[which]._replace(**{name: array[:-1].copy()})
+            said.append(f"{name} cut")
+        elif array.size:
+            spot = draw.randrange(array.size)
+            values = REAL if array.dtype.kind == "f" else [v for v in WHOLE if abs(v) < 2**31]
+            near = float(array.flat[spot]) * draw.gauss(1.0, 0.5)
+            new = draw.choice((*values, *[near] * 6))
+            with np.errstate(over="ignore"):
+                array.flat[spot] = new if array.dtype.kind == "f" else int(new)
+            said.append(f"{name}[{spot}] → {new}")
+    return FleetData(data.about, *parts), "; ".join(said)
+
+
+def play(draw, home):
+    """Load a spoilt file and serve on: it is refused, or what it says goes on."""
+    compiled()
+    fleet, path, kind = served(draw), home / "fleet.parquet", draw.random()
+    fleet.save(path)
+    if kind > 0.9:
+        tell(f"{fleet!r}: a good file")
+        require_same(fleet, path)
+        return
+    if kind < 0.2:
+        raw, said = mutate_bytes(draw, path.read_bytes())
+        path.write_bytes(raw)
+    elif kind < 0.55:
+        data = read_fleet(path)
+        about, said = mutate_json(draw, data.about)
+        try:
+            write_fleet(path, data._replace(about=about))
+        except (ValueError, UnicodeError):  # what JSON cannot say was not written
+            return
+    else:
+        data, said = mutate_arrays(draw, read_fleet(path))
+        write_fleet(path, data)
+    tell(f"{fleet!r}: {said}")
+    again = ib.Fleet.load(path)
+    serve_on(draw, again, 30)
+    for user in again.users:
+        again.expected_losses(user)
+    again.save(path)
+
+
+def require_same(fleet, path):
+    """A good file is loaded, and serves like the fleet that was saved."""
+    try:
+        again = ib.Fleet.load(path)
+    except InfluentialBanditsError as error:
+        raise Failed(LOST, f"what it learnt cannot be loaded: {error}") from error
+    for n in range(20):
+        first, second = (one.pull(USERS[n % 4]) for one in (fleet, again))
+        demand(first == second, OTHER, f"pulls {second} instead of {first} when loaded")
+        fleet.observe(first, 0.5)
+        again.observe(second, 0.5)

@@ -1,0 +1,149 @@
+import pytest
+import requests
+
+import influential_bandits as ib
+from influential_bandits.errors import ServiceError
+
+ARMS = ["tea", "coffee", "milk/with sugar", "<b>'é人"]
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    with ib.live.serve_in_background(tmp_path_factory.mktemp("live") / "shop.db") as found:
+        yield found
+
+
+@pytest.fixture
+def client(service, request):
+    address, key = service
+    with ib.live.Client(address, key, request.node.name) as made:
+        made.create(ARMS, policy="LCB")
+        yield made
+
+
+def test_the_whole_journey(client):
+    decision = client.decide("ann/é?#", eligible=ARMS[1:])
+    assert decision.arm == "coffee"
+    client.feed_back(decision, loss=0.5)
+    client.feed_back(decision, loss=0.5)
+    with pytest.raises(ServiceError, match="it cannot become") as caught:
+        client.feed_back(decision, loss=0.6)
+    assert (caught.value.status, caught.value.code) == (409, "feedback_exists")
+    later = client.decide("ann/é?#", activate="later")
+    client.activate(later)
+    client.feed_back(later, reward=2.0)
+    client.cancel(client.decide("bob", activate="later"))
+    client.expose("bob", ARMS)
+    shown = client.show("ann/é?#")
+    assert [event["loss"] for event in shown["events"]] == [None, 0.5, None, None, -2.0]
+    client.add_arm("water")
+    client.retire_arm("milk/with sugar")
+    assert client.describe()["retired"] == ["milk/with sugar"]
+    client.erase("bob")
+    with pytest.raises(ServiceError, match="there is no instance 'bob'"):
+        client.show("bob")
+    version = client.stage_model("InfluentialLCB")
+    client.activate_model(version)
+    assert client.decide("ann/é?#").model == version
+
+
+def test_many_at_once(client):
+    decisions = client.decide_many(f"user {n}" for n in range(50))
+    client.feed_back_many((decision, 0.1) for decision in decisions)
+    log = client.read_log()
+    assert log.n_instances == log.n_events == 50
+    assert set(log.arm_names) <= set(ARMS)
+    report = client.report()
+    assert report["policy"]["decisions"] == 50
+    assert report["difference"] is None
+
+
+def test_the_log_is_read_as_it_is(client, tmp_path):
+    for n in range(30):
+        client.feed_back(client.decide(f"user {n % 3}"), loss=n / 10)
+    for form in ("parquet", "csv"):
+        answer = requests.get(
+            f"{client.address}/v1/experiments/test_the_log_is_read_as_it_is/log?format={form}",
+            headers=client._session.headers,
+            timeout=10,
+        )
+        path = tmp_path / f"log.{form}"
+        path.write_bytes(answer.content)
+        log = ib.read_log(path, loss="loss")
+        assert sorted(log.loss) == [n / 10 for n in range(30)]
+        assert log.history("user 1").loss.tolist() == [n / 10 for n in range(1, 30, 3)]
+
+
+def test_a_repeat_by_name_is_harmless(client):
+    first = client.decide("ann", decision_id="mine")
+    assert client.decide("ann", decision_id="mine") == first
+
+
+def test_errors_say_what_to_do(service):
+    address, key = service
+    with pytest.raises(ServiceError, match="send a key of this service"):
+        ib.live.Client(address, "wrong", "x").describe()
+    with pytest.raises(ServiceError, match="there is no experiment 'x'"):
+        ib.live.Client(address, key, "x").decide("ann")
+    with pytest.raises(ServiceError, match="cannot reach"):
+        ib.live.Client("http://127.0.0.1:9", key, "x", patience=0.1).decide("ann")
+    with pytest.raises(ib.errors.InvalidInput, match="must begin with http"):
+        ib.live.Client("127.0.0.1", key)
+
+
+def test_keys_see_their_experiment_alone(service, client):
+    address, key = service
+
+    def call(method, path, token, **rest):
+        headers = {"Authorization": f"Bearer {token}"}
+        return requests.request(method, address + path, headers=headers, timeout=10, **rest)
+
+    other = ib.live.Client(address, key, "another")
+    other.create(["a", "b"], policy="LCB")
+    theirs = other.decide("eve", decision_id="secret")
+    body = {"label": "mine", "role": "writer", "experiment": client.experiment}
+    token = call("POST", "/v1/keys", key, json=body).json()["key"]
+    mine = ib.live.Client(address, token, client.experiment)
+    mine.feed_back(mine.decide("ann"), loss=1.0)
+    for path in ("", "/report", "/log", "/instances/eve", "/models"):
+        assert call("GET", f"/v1/experiments/another{path}", token).status_code == 404
+    assert call("POST", "/v1/decisions/secret/feedback", token, json={"loss": 1}).status_code == 404
+    wrong = "/v1/decisions/secret/feedback?experiment=another"
+    assert call("POST", wrong, token, json={"loss": 1}).status_code == 404
+    names = call("GET", "/v1/experiments", token).json()["experiments"]
+    assert [entry["name"] for entry in names] == [client.experiment]
+    assert (
+        call(
+            "POST", f"/v1/experiments/{client.experiment}/arms", token, json={"name": "x"}
+        ).status_code
+        == 403
+    )
+    assert call("GET", "/v1/keys", token).status_code == 403
+    listed = call("GET", "/v1/keys", key)
+    assert token not in listed.text
+    digest = next(k["digest"] for k in listed.json()["keys"] if k["label"] == "mine")
+    assert call("DELETE", f"/v1/keys/{digest}", key).status_code == 200
+    assert call("GET", "/v1/experiments", token).status_code == 401
+    assert theirs.arm in ("a", "b")
+
+
+def test_a_key_of_one_experiment_makes_keys_for_it_alone(service, client):
+    address, key = service
+    headers = {"Authorization": f"Bearer {key}"}
+    body = {"label": "boss", "role": "admin", "experiment": client.experiment}
+    boss = requests.post(f"{address}/v1/keys", json=body, headers=headers, timeout=10).json()["key"]
+    headers = {"Authorization": f"Bearer {boss}"}
+    made = requests.post(f"{address}/v1/keys", json={"label": "all"}, headers=headers, timeout=10)
+    seen = requests.get(
+        f"{address}/v1/experiments",
+        headers={"Authorization": f"Bearer {made.json()['key']}"},
+        timeout=10,
+    )
+    assert [entry["name"] for entry in seen.json()["experiments"]] == [client.experiment]
+    new = {"name": "more", "settings": {"arms": ["a"]}}
+    assert (
+        requests.post(
+            f"{address}/v1/experiments", json=new, headers=headers, timeout=10
+        ).status_code
+        == 403
+    )

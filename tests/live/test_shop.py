@@ -1,0 +1,42 @@
+import numpy as np
+import pytest
+
+import influential_bandits as ib
+from influential_bandits.live.replay import replay_store
+from influential_bandits.live.shop import MadeUpUsers, describe_evidence, measure_worth
+
+
+def test_made_up_users_follow_the_dynamics():
+    population = ib.live.make_shop_population(n_arms=4, influence=0.3)
+    people = MadeUpUsers.draw(population, 3, sigma=0.0, seed=1)
+    expected = population.draw(3, 1).initial_loss.copy()
+    for user, arm in [(0, 1), (0, 1), (2, 3), (0, 2), (2, 3)]:
+        assert people.show(user, arm) == pytest.approx(expected[user, arm])
+        expected[user] += population.interaction[arm]
+    assert people.losses == pytest.approx(expected)
+    assert np.abs(population.interaction).max() == pytest.approx(0.3)
+
+
+def test_a_small_shop_through_http(tmp_path):
+    store = tmp_path / "shop.db"
+    with (
+        ib.live.serve_in_background(store) as (address, key),
+        ib.live.Client(address, key, "shop") as client,
+    ):
+        population = ib.live.make_shop_population(n_arms=3, stay=5)
+        client.create(population.arm_names, state="shared", policy="FleetLCB", control_share=0.5)
+        ib.live.run_shop(client, population, 20, seed=1)
+        report = client.report()
+        heard = report["policy"]["decisions"] + report["control"]["decisions"]
+        assert heard == population.draw(20, 1).visits.size
+        assert describe_evidence(report).startswith("too early")
+    (audit,) = replay_store(str(store))
+    assert audit.differences == 0
+
+
+@pytest.mark.long
+def test_the_policy_is_worth_it(tmp_path):
+    """Ten arms, influence at a tenth of the noise; `python -m benchmarks --only live` has more."""
+    with ib.live.serve_in_background(tmp_path / "shop.db") as (address, key):
+        report = measure_worth(address, key, users=600, control="LCB", seed=2)
+    assert report["high"] < 0.0
