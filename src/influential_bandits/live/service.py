@@ -159,7 +159,10 @@ class Service:
 
     def _read(self, question: Callable[[Connection], Any]) -> Any:
         """Ask the store over a connection that reads alone."""
-        reader = self._readers.pop() if self._readers else self.writer.store.open_reader()
+        try:  # and not a look first: several threads ask at once
+            reader = self._readers.pop()
+        except IndexError:
+            reader = self.writer.store.open_reader()
         try:
             answer = question(reader)
         except BaseException:
