@@ -1,28 +1,14 @@
 """The page as a person meets it: in a real browser, on a desk and on a phone, by keyboard alone."""
 
-import os
 import re
-import shutil
-import time
 from itertools import pairwise
 
 import pytest
+from browser import start_browser, until
 from live.page_server import Server
 
 pytestmark = pytest.mark.long
 
-FLAGS = (
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-dev-shm-usage",
-)
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-DRIVER = shutil.which("chromedriver")
 PAGES = (
     "/",
     "/experiments/shop",
@@ -52,18 +38,7 @@ def server(tmp_path_factory):
 @pytest.fixture(scope="module")
 def browser(server, tmp_path_factory):
     """A browser that has logged in, through the form."""
-    if CHROMIUM is None or DRIVER is None:
-        missing = "chromium" if CHROMIUM is None else "chromedriver"
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"{missing} is missing, and in CI the page must be tested")
-        pytest.skip(f"{missing} is missing")
-    webdriver = pytest.importorskip("selenium.webdriver")
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    driver = start_browser(tmp_path_factory.mktemp("profile"))
     driver.get(server.address + "/experiments/shop")
     assert "/login" in driver.current_url
     assert driver.switch_to.active_element.get_attribute("id") == "key", "ready to paste"
@@ -84,13 +59,6 @@ def at_a_desk(browser):
     found = [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
     assert found == []
     assert browser.title != "red", "a name became markup"
-
-
-def until(holds, what, seconds=30):
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, f"never: {what}"
-        time.sleep(0.1)
 
 
 def figure(browser, name):
