@@ -485,8 +485,8 @@ def test_shades_follow_size_sign_and_doubt():
         ["worse-1", "none"],
     ]
     assert [[cell.is_sure for cell in row] for row in cells] == [[True, False], [False, False]]
-    assert cells[0][1].value == "−0.050"
-    assert cells[1][0][:2] == ("0.000", "± below 0.001")
+    assert cells[0][1].value == "−0.05"
+    assert cells[1][0][:2] == ("0.00", "± below 0.01")
     assert shade_matrix([[0.0]], [[0.0]])[0][0].shade == "none"
     assert shade_matrix([], []) == []
     assert shade_matrix([[12345.0]], [[1.0]])[0][0].value == "12345"
