@@ -20,15 +20,19 @@ class Server:
     """A service on a store of its own, reached over HTTP."""
 
     def __init__(self, path):
+        self.path = path
         store = open_store(path)
         self.key, row = make_key("first key", "admin", None, 1.0)
         store.begin()
         store.add_key(row)
         store.commit()
+        self._start(store)
+
+    def _start(self, store, port=0):
         self.writer = Writer(store)
         self.service = Service(self.writer)
         config = uvicorn.Config(
-            self.service.app, port=0, log_level="warning", access_log=False, lifespan="off"
+            self.service.app, port=port, log_level="warning", access_log=False, lifespan="off"
         )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, daemon=True)
@@ -42,6 +46,11 @@ class Server:
         self._server.should_exit = True
         self._thread.join()
         self.writer.close()
+
+    def restart(self):
+        """Stop, and start again on the same store and port."""
+        self.close()
+        self._start(open_store(self.path), self.port)
 
     def call(self, method, path, body=None, key=None):
         headers = {"Authorization": f"Bearer {key or self.key}"}

@@ -406,7 +406,7 @@ def test_spans_become_wider_and_lose_nothing():
     assert series.seconds == 128.0
     assert series.total() == Sums(1000, 1000, 1000, 499500.0)
     assert [at for at, _ in series.over_time()] == [128.0 * k for k in range(8)]
-    assert sum(s.decisions for _, s in series.over_time(arm=0)) == 334
+    assert sum(s.decisions for _, s in series.over_time(0)) == 334
     together = list(series.over_time(together=3))
     assert sum(s.decisions for _, s in together) == 1000
     assert [at for at, _ in together] == [0.0, 384.0, 768.0]
@@ -485,8 +485,8 @@ def test_shades_follow_size_sign_and_doubt():
         ["worse-1", "none"],
     ]
     assert [[cell.is_sure for cell in row] for row in cells] == [[True, False], [False, False]]
-    assert cells[0][1].value == "−0.050"
-    assert cells[1][0][:2] == ("0.000", "± below 0.001")
+    assert cells[0][1].value == "−0.05"
+    assert cells[1][0][:2] == ("0.00", "± below 0.01")
     assert shade_matrix([[0.0]], [[0.0]])[0][0].shade == "none"
     assert shade_matrix([], []) == []
     assert shade_matrix([[12345.0]], [[1.0]])[0][0].value == "12345"

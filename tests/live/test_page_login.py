@@ -114,6 +114,13 @@ def test_logout_ends_the_session_for_all_who_know_its_secret(server):
     assert answer.url.startswith(f"{server.address}/login")
 
 
+def test_a_session_outlives_the_process(server):
+    """So do several processes on one store know the same sessions."""
+    visitor = server.visit()
+    server.restart()
+    assert visitor.get("/keys").url == f"{server.address}/keys"
+
+
 def test_a_session_ends_with_its_key(server):
     key = server.make_key("reader")
     visitor = server.visit(key)

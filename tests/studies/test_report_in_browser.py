@@ -1,47 +1,20 @@
 """The report as a reader meets it: in a real browser, without a network."""
 
 import json
-import os
-import shutil
 import time
 
 import pytest
+from browser import start_browser, until
 
 from influential_bandits.studies.report.content import Analysis, Bars, Finding, HeatMap, Section
 from influential_bandits.studies.report.html import write_report
 
 pytestmark = pytest.mark.long
 
-FLAGS = (
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-dev-shm-usage",
-    "--window-size=1200,1000",
-)
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-DRIVER = shutil.which("chromedriver")
-
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
-    if CHROMIUM is None or DRIVER is None:
-        missing = "chromium" if CHROMIUM is None else "chromedriver"
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"{missing} is missing, and in CI the report must be tested")
-        pytest.skip(f"{missing} is missing")
-    webdriver = pytest.importorskip("selenium.webdriver")
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    driver = start_browser(tmp_path_factory.mktemp("profile"))
     yield driver
     driver.quit()
 
@@ -64,13 +37,6 @@ def opened(browser, tiny):
         if event["method"] == "Network.requestWillBeSent"
     ]
     return browser, requests, browser.get_log("browser")
-
-
-def until(holds, what, seconds=20):
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, f"never: {what}"
-        time.sleep(0.05)
 
 
 def figures(results):

@@ -17,6 +17,7 @@ from starlette.routing import Route
 from influential_bandits import __version__
 from influential_bandits.errors import InfluentialBanditsError, InvalidInput
 from influential_bandits.live import requests
+from influential_bandits.live.bodies import read_body
 from influential_bandits.live.calls import CALLS, Batch, Call, Item, NewKey
 from influential_bandits.live.events import encode
 from influential_bandits.live.evidence import compare_groups, read_totals
@@ -33,7 +34,6 @@ __all__ = ["Service"]
 
 log = logging.getLogger("influential_bandits.live")
 
-MOST_BYTES = 1 << 20  # of a body
 MOST_IN_BATCH = 1000  # requests in one body
 JSON = "application/json"
 
@@ -159,7 +159,10 @@ class Service:
 
     def _read(self, question: Callable[[Connection], Any]) -> Any:
         """Ask the store over a connection that reads alone."""
-        reader = self._readers.pop() if self._readers else self.writer.store.open_reader()
+        try:  # and not a look first: several threads ask at once
+            reader = self._readers.pop()
+        except IndexError:
+            reader = self.writer.store.open_reader()
         try:
             answer = question(reader)
         except BaseException:
@@ -482,17 +485,6 @@ class Service:
         await self._ask("", lambda work, at: work.drop_key(digest))
         self._keys.renew()
         return {"dropped": digest}
-
-
-async def read_body(request: HttpRequest) -> bytes:
-    """Return a body, or refuse one that is too large before it is read."""
-    parts, size = [], 0
-    async for part in request.stream():
-        size += len(part)
-        if size > MOST_BYTES:
-            raise Refused(413, "too_large", f"a body may have {MOST_BYTES:,} bytes")
-        parts.append(part)
-    return b"".join(parts)
 
 
 def _resolve(delivered: list[tuple[asyncio.Future[Any], Any]]) -> None:

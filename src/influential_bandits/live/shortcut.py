@@ -13,9 +13,10 @@ from typing import Any
 import msgspec
 
 from influential_bandits.errors import InfluentialBanditsError
+from influential_bandits.live.bodies import MOST_BYTES
 from influential_bandits.live.events import encode
 from influential_bandits.live.requests import Decide, Refused
-from influential_bandits.live.service import MOST_BYTES, Service
+from influential_bandits.live.service import Service
 
 __all__ = ["Shortcut"]
 

@@ -33,18 +33,16 @@ def draw_experiment(
     rates = [(at, *_per_minute(at, sums, series, now)) for at, sums in every]
     since = now - SECONDS_RECENT * SPANS if span == "hour" else 0.0
     looks = [look for look in tally.looks if look.at >= since]
-    by_group = [(group, None) for group in GROUPS]
-    by_arm = [(None, arm) for arm in arms]
     return {
         "rate": {
             "names": ["decisions", "feedback"],
             "columns": [list(column) for column in _columns(rates, 3)],
             "seconds": series.seconds,
         },
-        "groups": {"names": list(GROUPS), **_draw_means(series, by_group, len(every))},
+        "groups": {"names": list(GROUPS), **_draw_means(series, GROUPS, len(every))},
         "arms": {
             "names": [names[arm] for arm in arms],
-            **_draw_means(series, by_arm, len(every)),
+            **_draw_means(series, arms, len(every)),
         },
         "evidence": {
             "names": ["difference", "lowest", "highest"],
@@ -53,18 +51,14 @@ def draw_experiment(
     }
 
 
-def _draw_means(
-    series: Series, lines: Sequence[tuple[str | None, int | None]], spans: int
-) -> dict[str, Any]:
+def _draw_means(series: Series, lines: Sequence[str | int], spans: int) -> dict[str, Any]:
     """Return mean losses over spans that are wide enough for means to mean something."""
     losses = series.total().losses
     points = losses // (LOSSES_OF_A_MEAN * max(len(lines), 1))
     points = min(max(points, FEWEST_POINTS), MOST_POINTS)
     together = max(1, -(-spans // points))
     times = [at for at, _ in series.over_time(together=together)]
-    means = [
-        [sums.mean for _, sums in series.over_time(group, arm, together)] for group, arm in lines
-    ]
+    means = [[sums.mean for _, sums in series.over_time(of, together)] for of in lines]
     return {"columns": [times, *means], "seconds": series.seconds * together}
 
 

@@ -70,7 +70,7 @@ def shade_matrix(
     Entries within two standard deviations of zero are not told from it, and are marked.
     """
     largest = max((abs(value) for row in values for value in row), default=0.0)
-    digits = 2 - math.floor(math.log10(largest)) if largest else 0
+    digits = 1 - math.floor(math.log10(largest)) if largest else 0
     digits = min(max(digits, 0), 12)
     cells = []
     for row, deviations in zip(values, errors, strict=True):

@@ -33,7 +33,7 @@ class Sums(NamedTuple):
 
 
 class Series:
-    """Sums by group and arm in spans of time.
+    """Sums by group and by arm in spans of time.
 
     Parameters
     ----------
@@ -54,7 +54,8 @@ class Series:
 
     def __init__(self, seconds: float, most: int, *, widen: bool) -> None:
         self.seconds, self._most, self._widen = seconds, most, widen
-        self._spans: dict[int, dict[tuple[str, int], Sums]] = {}
+        # By group, by arm and all together: what is drawn is looked up, not summed up.
+        self._spans: dict[int, dict[str | int | None, Sums]] = {}
 
     def add(self, at: float, group: str, arm: int, sums: Sums) -> None:
         """Add what happened at a time."""
@@ -69,7 +70,8 @@ class Series:
             if place <= max(places) - self._most:
                 return
         span = self._spans.setdefault(place, {})
-        span[group, arm] = span.get((group, arm), Sums()).plus(sums)
+        for key in (group, arm, None):
+            span[key] = span.get(key, Sums()).plus(sums)
 
     def _double(self) -> None:
         spans, self._spans = self._spans, {}
@@ -86,11 +88,16 @@ class Series:
             del self._spans[place]
 
     def over_time(
-        self, group: str | None = None, arm: int | None = None, together: int = 1
+        self, of: str | int | None = None, together: int = 1
     ) -> Iterator[tuple[float, Sums]]:
         """Yield when each span began and what happened in it, also where nothing did.
 
-        ``together`` spans are taken for one.
+        Parameters
+        ----------
+        of : str or int, optional
+            A group or the number of an arm; by default all together.
+        together : int
+            So many spans are taken for one.
         """
         if not self._spans:
             return
@@ -98,9 +105,8 @@ class Series:
         for wide in range(first, last + 1):
             total = Sums()
             for place in range(wide * together, (wide + 1) * together):
-                for (of, which), sums in self._spans.get(place, {}).items():
-                    if group in (None, of) and arm in (None, which):
-                        total = total.plus(sums)
+                sums = self._spans.get(place, {}).get(of)
+                total = total if sums is None else total.plus(sums)
             yield wide * together * self.seconds, total
 
     def total(self, since: float = -math.inf) -> Sums:

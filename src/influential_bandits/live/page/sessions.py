@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
+from influential_bandits.live.bodies import read_body
 from influential_bandits.live.requests import Refused
 
 __all__ = ["COOKIE", "form_token", "read_form", "require_own_form"]
@@ -66,15 +67,10 @@ async def read_form(request: HttpRequest) -> dict[str, str]:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
         raise Refused(415, "no_form", "this takes a form of its own page")
-    parts, size = [], 0
-    async for part in request.stream():
-        size += len(part)
-        if size > MOST_BYTES:
-            raise Refused(413, "too_large", f"a form may have {MOST_BYTES:,} bytes")
-        parts.append(part)
+    body = await read_body(request, MOST_BYTES)
     try:
         fields = parse_qsl(
-            b"".join(parts).decode("ascii"),
+            body.decode("ascii"),
             keep_blank_values=True,
             errors="strict",
             max_num_fields=MOST_FIELDS,
