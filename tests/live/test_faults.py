@@ -129,7 +129,10 @@ def test_a_stop_finishes_what_was_accepted(tmp_path):
             ]
             await asyncio.sleep(0.02)  # they are on their way
             os.kill(service.pid, signal.SIGTERM)
-            return await asyncio.gather(*asked, return_exceptions=True)
+            answers = await asyncio.gather(*asked, return_exceptions=True)
+            for client in (first, *clients):
+                client.close()
+            return answers
 
         answers = asyncio.run(play())
         service.stop()
@@ -193,7 +196,9 @@ def test_a_service_that_is_too_busy_says_when_to_come_again(tmp_path):
                 {"path": "/experiments/own/decisions", "body": {"instance": f"{number}"}}
                 for number in range(200)
             ]
-            return await first.ask("/v1/batch", {"requests": items})
+            answer = await first.ask("/v1/batch", {"requests": items})
+            first.close()
+            return answer
 
         status, _, answer = asyncio.run(play())
     assert status == 200
