@@ -79,19 +79,37 @@ def cases(server, times):
     yield "kill -9", "PostgreSQL", 1, half // 2, on_postgres(lambda _: faults.kills(half // 2))
     rest = max(times - half - half // 2, 1)
     yield "kill -9", "PostgreSQL", 2, rest, on_postgres(lambda _: faults.kills(rest))
-    yield "database restarted", "PostgreSQL", 2, some, on_postgres(
-        lambda _: faults.restarts(server, some)
+    yield (
+        "database restarted",
+        "PostgreSQL",
+        2,
+        some,
+        on_postgres(lambda _: faults.restarts(server, some)),
     )
-    yield "fsync fails", "SQLite", 1, some, on_sqlite(
-        lambda _: faults.failing_disk(some, lambda services: [s.pid for s in services])
+    yield (
+        "fsync fails",
+        "SQLite",
+        1,
+        some,
+        on_sqlite(lambda _: faults.failing_disk(some, lambda services: [s.pid for s in services])),
     )
-    yield "fsync fails", "PostgreSQL", 1, some, on_postgres(
-        lambda _: faults.failing_disk(some, lambda _: server.processes())
+    yield (
+        "fsync fails",
+        "PostgreSQL",
+        1,
+        some,
+        on_postgres(lambda _: faults.failing_disk(some, lambda _: server.processes())),
     )
-    yield "writes fail", "SQLite", 1, some, on_sqlite(
-        lambda _: faults.failing_disk(
-            some, lambda services: [s.pid for s in services], "pwrite64:error=ENOSPC"
-        )
+    yield (
+        "writes fail",
+        "SQLite",
+        1,
+        some,
+        on_sqlite(
+            lambda _: faults.failing_disk(
+                some, lambda services: [s.pid for s in services], "pwrite64:error=ENOSPC"
+            )
+        ),
     )
     yield "file too large", "SQLite", 1, some, on_sqlite(lambda _: faults.small_files(some, 4096))
 

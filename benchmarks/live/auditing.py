@@ -34,8 +34,7 @@ def audit(store, record):
             seen = Counter((event.kind, event.decision) for event in events)
             by_key = {(event.kind, event.decision): event for event in events}
             names = {
-                name: arm
-                for arm, name in enumerate(events[0].read()["arms"] if events else [])
+                name: arm for arm, name in enumerate(events[0].read()["arms"] if events else [])
             }
             for (kind, name), times in seen.items():
                 allowed = len(record.exposed.get((row.name, name), "12")) if kind == EXPOSED else 1
