@@ -247,7 +247,7 @@ def test_a_dropped_key_opens_nothing_and_keys_are_hashed(served):
 
 def test_a_client_that_stops_talking_holds_up_nobody(served):
     async def play():
-        reader, writer = await asyncio.open_connection("127.0.0.1", served.service.port)
+        _, writer = await asyncio.open_connection("127.0.0.1", served.service.port)
         writer.write(
             b"POST /v1/experiments/shop/decisions HTTP/1.1\r\nHost: l\r\nContent-Length: 99\r\n"
             b"Authorization: Bearer " + served.key.encode() + b"\r\n\r\n{"

@@ -125,7 +125,6 @@ def test_texts_and_numbers_are_kept_exactly(address, label, at):
 
 
 def test_a_second_service_is_kept_from_an_sqlite_file(tmp_path, refused):
-    with open_store(tmp_path / "s.db"):
-        with refused(StoreError, "another service"):
-            open_store(tmp_path / "s.db")
+    with open_store(tmp_path / "s.db"), refused(StoreError, "another service"):
+        open_store(tmp_path / "s.db")
     open_store(tmp_path / "s.db").close()
