@@ -20,6 +20,7 @@ from benchmarks import (
     lanes,
     large,
     learning,
+    live,
     model,
     path,
     peers,
@@ -42,6 +43,7 @@ SUBJECTS = {
     "scaling": scaling.rows,
     "growth": growth.rows,
     "cluster": cluster.rows,
+    "live": live.rows,
 }
 PACKAGES = (
     "numba",

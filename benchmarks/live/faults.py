@@ -3,8 +3,10 @@
 import asyncio
 import os
 import random
+import resource
 import signal
 import subprocess
+import time
 
 from benchmarks.live.auditing import audit
 from benchmarks.live.hammering import Crowd
@@ -19,7 +21,7 @@ def hammer(store, folder, fault, *, services=1, seed=0, connections=16, **limits
 
     Parameters
     ----------
-    fault : async function (services, draw)
+    fault : async function (services, draw, record)
         What happens meanwhile; it leaves the services running.
     """
     key = prepare(store)
@@ -32,7 +34,7 @@ def hammer(store, folder, fault, *, services=1, seed=0, connections=16, **limits
 
         async def play():
             await crowd.create()
-            await crowd.run(fault(running, random.Random(seed)))
+            await crowd.run(fault(running, random.Random(seed), crowd.record))
 
         asyncio.run(play())
         for service in running:
@@ -51,28 +53,50 @@ def hammer(store, folder, fault, *, services=1, seed=0, connections=16, **limits
     return verdict, crowd.record
 
 
-def kills(times, longest=0.8):
+async def progress(record, draw, most=40):
+    """Wait until a random number of further requests was acknowledged, and a little longer."""
+    goal = record.acknowledged + draw.randrange(most)
+    await reach(lambda: record.acknowledged >= goal)
+    await asyncio.sleep(draw.uniform(0.0, 0.05))
+
+
+async def trouble(record, draw):
+    """Wait until a client was told of a fault, and a little longer."""
+    before = record.statuses[503]
+    await reach(lambda: record.statuses[503] > before)
+    await asyncio.sleep(draw.uniform(0.0, 0.3))
+
+
+async def reach(condition, seconds=20.0):
+    until = time.monotonic() + seconds
+    while not condition() and time.monotonic() < until:
+        await asyncio.sleep(0.001)
+
+
+def kills(times):
     """Kill one service after another, at random moments, and start it again."""
 
-    async def fault(services, draw):
+    async def fault(services, draw, record):
         for _ in range(times):
-            await asyncio.sleep(draw.uniform(0.0, longest))
+            await progress(record, draw)
             service = draw.choice(services)
             service.kill()
             await asyncio.to_thread(service.start)
-        await asyncio.sleep(0.3)
+        await progress(record, draw)
 
     return fault
 
 
-def restarts(server, times, longest=0.8):
+def restarts(server, times):
     """End PostgreSQL as if it had been killed, at random moments, and start it again."""
 
-    async def fault(_, draw):
+    async def fault(_, draw, record):
         for _ in range(times):
-            await asyncio.sleep(draw.uniform(0.1, longest))
-            await asyncio.to_thread(server.restart)
-        await asyncio.sleep(1.0)
+            await progress(record, draw)
+            await asyncio.to_thread(server.stop)
+            await trouble(record, draw)
+            await asyncio.to_thread(server.start)
+        await progress(record, draw)
 
     return fault
 
@@ -88,17 +112,17 @@ def failing_disk(times, processes, errors="fsync,fdatasync:error=EIO"):
         What fails and how, in strace's words.
     """
 
-    async def fault(services, draw):
+    async def fault(services, draw, record):
         for _ in range(times):
-            await asyncio.sleep(draw.uniform(0.2, 0.5))
+            await progress(record, draw)
             command = ["strace", "-f", "-qq", "-o", os.devnull, f"--inject={errors}"]
             for process in processes(services):
                 command += ["-p", str(process)]
             tracer = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-            await asyncio.sleep(draw.uniform(0.3, 0.8))
+            await trouble(record, draw)
             tracer.send_signal(signal.SIGINT)
             await asyncio.to_thread(tracer.wait)
-        await asyncio.sleep(0.5)
+        await progress(record, draw)
 
     return fault
 
@@ -106,9 +130,9 @@ def failing_disk(times, processes, errors="fsync,fdatasync:error=EIO"):
 def full_disk(times, folder):
     """Fill the disk of a folder for a while, again and again."""
 
-    async def fault(_, draw):
+    async def fault(_, draw, record):
         for _ in range(times):
-            await asyncio.sleep(draw.uniform(0.2, 0.5))
+            await progress(record, draw)
             filler = folder / "filler"
             with filler.open("wb", buffering=0) as file:
                 try:
@@ -116,26 +140,25 @@ def full_disk(times, folder):
                         pass
                 except OSError:
                     pass
-            await asyncio.sleep(draw.uniform(0.3, 0.8))
+            await trouble(record, draw)
             filler.unlink()
-        await asyncio.sleep(0.5)
+        await progress(record, draw)
 
     return fault
 
 
 def small_files(times, size):
-    """Let the services' files not grow beyond their size for a while, again and again."""
-    import resource
+    """Let the services' files not grow beyond a size for a while, again and again."""
+    unlimited = resource.RLIM_INFINITY
 
-    async def fault(services, draw):
+    async def fault(services, draw, record):
         for _ in range(times):
-            await asyncio.sleep(draw.uniform(0.2, 0.5))
+            await progress(record, draw)
             for service in services:
-                resource.prlimit(service.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
-            await asyncio.sleep(draw.uniform(0.3, 0.8))
+                resource.prlimit(service.pid, resource.RLIMIT_FSIZE, (size, unlimited))
+            await trouble(record, draw)
             for service in services:
-                unlimited = resource.RLIM_INFINITY, resource.RLIM_INFINITY
-                resource.prlimit(service.pid, resource.RLIMIT_FSIZE, unlimited)
-        await asyncio.sleep(0.5)
+                resource.prlimit(service.pid, resource.RLIMIT_FSIZE, (unlimited, unlimited))
+        await progress(record, draw)
 
     return fault

@@ -1,5 +1,6 @@
-"""The service as a process of its own, forked from one that has imported everything: so it starts
-within a fraction of a second, and can be killed hundreds of times.
+"""The service as a process of its own, which can be killed hundreds of times.
+
+It is forked from one that has imported everything, and so it starts within a fraction of a second.
 """
 
 import faulthandler
@@ -50,7 +51,7 @@ class ServiceProcess:
         self.wait_until_up()
         return self
 
-    def wait_until_up(self, seconds=30.0):
+    def wait_until_up(self, seconds=60.0):
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             try:
@@ -61,6 +62,9 @@ class ServiceProcess:
                 time.sleep(0.005)
             else:
                 return
+        if self._process.is_alive():
+            os.kill(self.pid, signal.SIGUSR1)  # say where it is
+            time.sleep(0.5)
         raise RuntimeError(f"the service did not start: {self.log.read_text()[-2000:]}")
 
     @property

@@ -13,7 +13,7 @@ from influential_bandits.live.keys import Role
 __all__ = ["CALLS", "Batch", "Call", "Item", "NewKey"]
 
 ONE = "/v1/experiments/{experiment}"
-DECISION = "/v1/decisions/{decision:path}"
+DECISION = "/v1/decisions/{decision:label}"
 
 
 @dataclass(frozen=True)
@@ -95,15 +95,15 @@ CALLS = (
         Batch,
     ),
     Call("POST", ONE + "/arms", "admin", "Add an arm", "add_arm", requests.AddArm),
-    Call("DELETE", ONE + "/arms/{arm:path}", "admin", "Retire an arm", "retire_arm"),
+    Call("DELETE", ONE + "/arms/{arm:label}", "admin", "Retire an arm", "retire_arm"),
     Call(
         "GET",
-        ONE + "/instances/{instance:path}",
+        ONE + "/instances/{instance:label}",
         "reader",
         "History of an instance, and losses expected now",
         "show_instance",
     ),
-    Call("DELETE", ONE + "/instances/{instance:path}", "admin", "Erase a person's data", "erase"),
+    Call("DELETE", ONE + "/instances/{instance:label}", "admin", "Erase a person's data", "erase"),
     Call("POST", ONE + "/models", "admin", "Stage a model", "stage_model", requests.StageModel),
     Call("GET", ONE + "/models", "reader", "List models", "list_models"),
     Call(

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 from starlette.applications import Starlette
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.routing import Route
@@ -36,6 +37,23 @@ log = logging.getLogger("influential_bandits.live")
 
 MOST_IN_BATCH = 1000  # requests in one body
 JSON = "application/json"
+
+
+class LabelConvertor(Convertor[str]):
+    """Any text in a path, with slashes and line ends."""
+
+    regex = "(?s:.*)"
+
+    def convert(self, value: str) -> str:
+        """Return the text."""
+        return value
+
+    def to_string(self, value: str) -> str:
+        """Return the text."""
+        return value
+
+
+register_url_convertor("label", LabelConvertor())
 
 
 class Answer(Response):

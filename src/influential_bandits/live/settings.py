@@ -162,7 +162,7 @@ def require_loss(what: str, value: object) -> float:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         number = float(value) if abs(value) <= LARGEST_LOSS else math.nan
         if not math.isnan(number):
-            return number
+            return number + 0.0  # −0.0 becomes 0.0: SQLite does not tell them apart
     raise InvalidInput(
         f"{what} must be a finite number, at most {LARGEST_LOSS:g} in size, got {abbreviate(value)}"
     )

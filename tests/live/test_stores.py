@@ -1,0 +1,130 @@
+"""Both stores keep the same promises."""
+
+import math
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from influential_bandits.live.events import DECIDED, PENDING, Decision, Event
+from influential_bandits.live.store.opening import open_store, open_to_read
+from influential_bandits.live.store.sql import Changes, InstanceRow, KeyRow, Snapshot, StoreError
+
+FLOATS = [0.1, -0.2, 5e-324, 1.7976931348623157e308, 1 / 3, math.pi, 123456789.123456789]
+
+
+def make_decision(name, **other):
+    values = {
+        "experiment": 1, "id": name, "instance": 1, "request": "r", "at": 0.1, "group": "policy",
+        "arm": 2, "probability": 1 / 3, "expected_loss": math.pi, "model": 0, "proposed": None,
+        "number": 2, "ticket": 1, "status": PENDING, "loss": None, "deadline": None,
+    }  # fmt: skip
+    return Decision(**values | other)
+
+
+def make_changes(names=("d",)):
+    changes = Changes()
+    changes.instances.append(InstanceRow(1, 1, "ann", "policy", 0.1))
+    for number, name in enumerate(names, start=1):
+        changes.events.append(
+            Event(1, number, 1, DECIDED, FLOATS[number % 7], name, 1, 2, FLOATS[number % 7], "{}")
+        )
+        changes.decisions[1, name] = make_decision(name, loss=FLOATS[number % 7])
+    changes.snapshots[1, 1] = Snapshot(1, 1, 1, "f", bytes(range(256)))
+    changes.counts[1] = (len(names), 1)
+    return changes
+
+
+def write(store, changes):
+    store.begin()
+    store.add_experiment("shop")
+    store.write(changes)
+    store.commit()
+
+
+def test_what_was_written_is_read_again_to_the_bit_and_after_reopening(address):
+    names = [f"d{number}" for number in range(150)]  # more than one insert of each size
+    expected = make_changes(names)
+    with open_store(address) as store:
+        write(store, make_changes(names))
+    with open_to_read(address) as reader:
+        assert reader.experiments()[0][1:] == ("shop", 150, 1)
+        events = list(reader.events_after(1, 0))
+        assert events == expected.events
+        found = {d.id: d for d in reader.decisions(1, names)}
+        assert found == {name: expected.decisions[1, name] for name in names}
+        assert reader.snapshots(1, [1, 2]) == [expected.snapshots[1, 1]]
+        assert list(reader.all_snapshots(1)) == [expected.snapshots[1, 1]]
+        assert reader.instances_by_label(1, ["ann", "bob"]) == expected.instances
+        assert reader.instances_by_number(1, [1, 2]) == expected.instances
+        assert reader.events_of_instance(1, 1, 10, 20) == expected.events[10:20]
+        with pytest.raises(StoreError):
+            reader.run("DELETE FROM events")
+
+
+def test_a_transaction_is_whole_or_nothing(address):
+    with open_store(address) as store:
+        store.begin()
+        store.add_experiment("shop")
+        store.write(make_changes())
+        store.roll_back()
+        assert store.experiments() == []
+        write(store, make_changes())
+        store.begin()
+        again = make_changes(["e", "d"])
+        with pytest.raises(StoreError):
+            store.write(again)  # the number of the event is taken
+        store.roll_back()
+        assert [d.id for d in store.decisions(1, ["d", "e"])] == ["d"]
+
+
+def test_a_settled_decision_and_a_newer_snapshot_replace_the_old(address):
+    with open_store(address) as store:
+        write(store, make_changes())
+        later = Changes()
+        later.keep(make_decision("d", status="observed", loss=0.1))
+        later.snapshots[1, 1] = Snapshot(1, 1, 5, "g", b"")
+        store.begin()
+        store.write(later)
+        store.commit()
+        assert store.decisions(1, ["d"])[0].loss == 0.1
+        assert store.snapshots(1, [1]) == [Snapshot(1, 1, 5, "g", b"")]
+
+
+def test_keys_and_erasure(address):
+    with open_store(address) as store:
+        write(store, make_changes())
+        store.begin()
+        store.add_key(KeyRow("digest", "label", "admin", None, 0.1))
+        store.erase(1, 1)
+        store.commit()
+        assert store.keys() == [KeyRow("digest", "label", "admin", None, 0.1)]
+        assert list(store.events_after(1, 0)) == []
+        assert store.decisions(1, ["d"]) == []
+        assert store.snapshots(1, [1]) == []
+        store.begin()
+        store.drop_key("digest")
+        store.commit()
+        assert store.keys() == []
+
+
+TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1)
+
+
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(label=TEXT, at=st.floats(allow_nan=False, allow_infinity=False))
+def test_texts_and_numbers_are_kept_exactly(address, label, at):
+    with open_store(address) as store:
+        store.begin()
+        store.add_key(KeyRow(label, label, "admin", None, at))
+        store.commit()
+        assert store.keys() == [KeyRow(label, label, "admin", None, at)]
+        store.begin()
+        store.drop_key(label)
+        store.commit()
+
+
+def test_a_second_service_is_kept_from_an_sqlite_file(tmp_path, refused):
+    with open_store(tmp_path / "s.db"), refused(StoreError, "another service"):
+        open_store(tmp_path / "s.db")
+    open_store(tmp_path / "s.db").close()
