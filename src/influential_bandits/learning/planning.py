@@ -22,6 +22,7 @@ from influential_bandits.learning.plan_evidence import (
     Verdict,
     describe_support,
     follows_taste,
+    pair_looks,
     read_halves,
     shrink_forward,
 )
@@ -182,7 +183,8 @@ class _Evidence(NamedTuple):
     @property
     def perhaps_tasteful(self) -> bool:
         """Tell whether choices may follow taste, though that is not clear."""
-        return not self.tasteful and suspect_taste([half.taste for half in self.halves])
+        looks = pair_looks(self.halves)
+        return not self.tasteful and any(suspect_taste(parts) for parts in looks)
 
     @property
     def trusted(self) -> bool:
