@@ -38,10 +38,10 @@ CALIBRATED = 2.0
 # two looks. Taste that is overlooked costs more than taste that is not there. Beyond DOUBT, of the
 # first, it is not ruled out where the second counts.
 SIGN, CLEAR, TWICE, DOUBT = 1.0, 2.33, 2.58, 0.5
-# Choices that know more than the model (the second sign is beyond ONE_SIDED, by chance in one log of
-# 20) may know taste, unless the first sign says that they do not. Taste makes its slope a quarter
-# of the gap or more (0.25 to 0.7 in 14 made-up logs of 300 histories of 60), so that it is ruled
-# out where slope + ONE_SIDED·error is below that. Short histories do not say so much.
+# Choices that know more than the model (the second sign is beyond ONE_SIDED, by chance in one of
+# 20 logs) may know taste, unless the first sign says that they do not. Taste makes its slope a
+# quarter of the gap or more (0.25 to 0.65 in 14 made-up logs of 300 histories of 60), so that it is
+# ruled out where slope + ONE_SIDED·error is below that. Short histories do not say so much.
 ONE_SIDED, LEAST_SLOPE = 1.64, 0.25
 
 
