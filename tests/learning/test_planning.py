@@ -16,7 +16,7 @@ from influential_bandits.errors import InvalidInput, NotApplicable
 from influential_bandits.learning import plan_search
 from influential_bandits.learning import planning as module
 from influential_bandits.learning.models import DriftModel, InfluenceModel, StationaryModel
-from influential_bandits.learning.plan_evidence import fit_halves
+from influential_bandits.learning.plan_evidence import describe_support, fit_halves
 from influential_bandits.learning.planning import plan
 from influential_bandits.optima.schedules import find_schedule, schedule_loss
 from influential_bandits.studies.logs.diagnosis import fit_log
@@ -563,6 +563,38 @@ def test_a_model_file_of_an_earlier_version_is_planned_for_and_not_supported(fad
     assert not found.supported
     assert found.calibrated is None
     assert warned(found, "without the log")
+
+
+def short_log(seed):
+    """Histories of eight events whose choices follow taste and past losses, in bursts."""
+    A = ib.data.planted_interaction(5, 0.3, seed)
+    settings = {"spread": 0.5, "taste": 1.0, "steering": 1.0, "bursts": 0.3}
+    return ib.data.synthetic_log(900, 8, 5, interaction=A, memory=0.8, seed=seed, **settings)
+
+
+@pytest.mark.parametrize(("seed", "clear"), [(6, True), (2, False)])
+def test_short_histories_that_do_not_rule_taste_out_support_nothing(seed, clear):
+    """Of seed 2, users do not seem to meet early what they like, but nobody could tell it."""
+    log = short_log(seed)
+    model = InfluenceModel("symmetric", memory=0.8, pooling="full").fit(log)
+    assert [len(half["taste"]) for half in fit_halves(model, log)] == [2, 2]
+    found = plan(model, 8, log=log)
+    assert not found.supported
+    assert warned(found, "follow taste") == clear
+    assert warned(found, "taste is not ruled out") == (not clear)
+
+
+def test_a_model_file_that_looked_for_taste_once_supports_nothing(fading):
+    """It is read, as files of earlier versions are, and knows too little for support."""
+    log = tiring_log()
+    model = clone(fading).fit(log)
+    model.about_ = describe_support(model, log)
+    assert plan(model, 40).supported
+    for half in model.about_["halves"]:
+        half["taste"] = half["taste"][0]
+    old = plan(model, 40)
+    assert not old.cross_fitted
+    assert not old.supported
 
 
 @pytest.mark.long

@@ -20,16 +20,17 @@ from influential_bandits.learning.forward_deviations import (
     estimate_forward,
 )
 from influential_bandits.learning.logging_policy import (
+    CLEAR,
+    TWICE,
     LoggedRounds,
     TasteSigns,
     describe_logged,
-    measure_taste,
     read_logged,
     see_taste,
 )
 from influential_bandits.learning.loss_model import LossModel
 from influential_bandits.learning.model_misfit import EXTRA, Misfit, measure_misfit
-from influential_bandits.learning.models import InfluenceModel, StationaryModel
+from influential_bandits.learning.models import InfluenceModel
 from influential_bandits.learning.solvers.psd import is_covariance
 from influential_bandits.learning.statistics.design import (
     KINDS,
@@ -40,6 +41,7 @@ from influential_bandits.learning.statistics.design import (
     interaction_matrices,
     interaction_size,
 )
+from influential_bandits.learning.taste_check import look_for_taste
 from influential_bandits.logs.log import EventLog, require_log
 from influential_bandits.numerics.arrays import Floats
 
@@ -52,6 +54,7 @@ __all__ = [
     "describe_support",
     "fit_halves",
     "follows_taste",
+    "pair_looks",
     "read_halves",
     "shrink_forward",
 ]
@@ -190,7 +193,7 @@ class Half(NamedTuple):
     interaction: Floats  # (arms, arms)
     by_model: ModelJudge
     by_deviations: ForwardJudge | None
-    taste: TasteSigns
+    taste: list[TasteSigns]  # in losses as they are and, where it can be told, free of influence
 
 
 def _jackknife(estimates: Floats) -> Any:
@@ -205,7 +208,13 @@ def follows_taste(logged: LoggedRounds | None, halves: list[Half]) -> bool:
         return False
     if not halves:
         return not logged.calibrated
-    return see_taste([half.taste for half in halves])
+    looks = pair_looks(halves)
+    return any(see_taste(parts, TWICE if len(looks) > 1 else CLEAR) for parts in looks)
+
+
+def pair_looks(halves: list[Half]) -> list[tuple[TasteSigns, ...]]:
+    """Return the signs of taste of all halves, one look at the log after the other."""
+    return list(zip(*(half.taste for half in halves), strict=False))
 
 
 def shrink_forward(halves: list[ForwardJudge]) -> tuple[Floats, Floats]:
@@ -271,8 +280,7 @@ def fit_halves(
         logged = describe_logged(judge.design_, free, part)
         estimate = estimate_forward(part, judge.design_, float(logged.shuffled.sum()))
         misfit = measure_misfit(part, judge.design_, free)
-        alike = StationaryModel(pooling="full").fit(part, execution=execution)
-        taste = measure_taste(part, alike.design_, alike.population_, alike.initial_losses_)
+        taste = look_for_taste(part, judge.design_, estimate, execution)
         halves.append(
             {
                 "population": fitted.population_.tolist(),
@@ -284,7 +292,7 @@ def fit_halves(
                     "misfit": None if misfit is None else misfit.to_json(),
                 },
                 "logged": logged.to_json(),
-                "taste": taste._asdict(),
+                "taste": [signs._asdict() for signs in taste],
                 "forward": None if estimate is None else estimate.to_json(),
             }
         )
@@ -301,12 +309,17 @@ def _choose_judge(model: InfluenceModel, part: EventLog) -> str:
 def read_halves(data: Any, model: InfluenceModel) -> list[Half]:
     """Return the halves that a model file brings along; none if it does not say what was logged."""
     try:
-        if all(half["population"] and "freedom" not in half.get("judge", {}) for half in data):
-            return []  # of an earlier version, which knew less
+        if all(half["population"] and _knows_less(half) for half in data):
+            return []
         one, other = data
         return [_read_half(one, model.design_), _read_half(other, model.design_)]
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
         raise InvalidInput(DAMAGED) from None
+
+
+def _knows_less(half: Any) -> bool:
+    """Tell whether a half is of an earlier version: without degrees of freedom, or of one look."""
+    return "freedom" not in half.get("judge", {}) or isinstance(half.get("taste"), dict)
 
 
 def _read_half(half: Any, design: Design) -> Half:
@@ -327,8 +340,13 @@ def _read_half(half: Any, design: Design) -> Half:
     logged = read_logged(half["logged"], arms)
     if logged is None:
         raise ValueError(DAMAGED)
-    taste = TasteSigns(*(float(half["taste"][name]) for name in TasteSigns._fields))
-    if not np.isfinite(taste).all() or min(taste.slope_error, taste.gap_error) < 0.0:
+    taste = [
+        TasteSigns(*(float(look[name]) for name in TasteSigns._fields)) for look in half["taste"]
+    ]
+    for signs in taste:
+        if not np.isfinite(signs).all() or min(signs.slope_error, signs.gap_error) < 0.0:
+            raise ValueError(DAMAGED)
+    if not taste:
         raise ValueError(DAMAGED)
     forward = None
     if half["forward"] is not None:

@@ -22,6 +22,7 @@ from influential_bandits.learning.plan_evidence import (
     Verdict,
     describe_support,
     follows_taste,
+    pair_looks,
     read_halves,
     shrink_forward,
 )
@@ -182,17 +183,23 @@ class _Evidence(NamedTuple):
     @property
     def perhaps_tasteful(self) -> bool:
         """Tell whether choices may follow taste, though that is not clear."""
-        return not self.tasteful and suspect_taste([half.taste for half in self.halves])
+        looks = pair_looks(self.halves)
+        return not self.tasteful and any(suspect_taste(parts) for parts in looks)
 
     @property
     def trusted(self) -> bool:
-        """Tell whether others than those who made the plan judged it, and do not disagree."""
+        """Tell whether others than those who made the plan judged it, and do not disagree.
+
+        Where choices follow taste, a richer model does not see what is wrong with this one: who
+        meets an arm often likes it, which hides that its influence lasts.
+        """
         return (
             bool(self.halves)
             and self.pairs_judged
             and all(half.by_model.misfit is not None for half in self.halves)
             and self.fault is None
-            and (bool(self.corrected) if self.tasteful else not self.perhaps_tasteful)
+            and not self.tasteful
+            and not self.perhaps_tasteful
         )
 
     def world(self) -> tuple[Floats, Floats]:
@@ -361,6 +368,7 @@ def _doubts(evidence: _Evidence, promise: float, population: bool) -> list[str]:
         out.append(
             "choices in the log follow taste, which a plan that is the same for all gives up"
             + ("; the gain allows for it" if corrected else "")
+            + "; taste hides faults of the model, so that the plan counts as not supported"
         )
     if evidence.perhaps_tasteful:
         out.append(
@@ -369,9 +377,8 @@ def _doubts(evidence: _Evidence, promise: float, population: bool) -> list[str]:
         )
     if tasteful and not corrected:
         out.append(
-            "the gain does not allow for taste, so that the plan counts as not supported: it takes "
-            "a plan for all, a pooled model, one arm an event, and two halves of 20 instances or "
-            "more that have met every arm"
+            "the gain does not allow for taste: that takes a plan for all, a pooled model, one arm "
+            "an event, and two halves of 20 instances or more that have met every arm"
         )
     return out
 

@@ -30,7 +30,7 @@ from influential_bandits.learning.statistics.design import (
 from influential_bandits.logs.log import EventLog, make_sorted_log
 from influential_bandits.numerics.arrays import Floats
 
-__all__ = ["describe_taste", "find_taste"]
+__all__ = ["describe_taste", "find_taste", "look_for_taste"]
 
 EVENTS = 200_000  # instances of so many are enough
 
@@ -39,9 +39,7 @@ def describe_taste(
     model: InfluenceModel, log: EventLog, execution: Execution | int | None = None
 ) -> str:
     """Say what choices have to do with taste: they follow it, may follow it, or nothing."""
-    step = -(-len(log) // EVENTS)
-    log = log.take(np.arange(0, log.n_instances, step)) if step > 1 else log
-    found = find_taste(model, log, execution)
+    found = find_taste(model, _sample(log), execution)
     if any(see_taste([signs], TWICE) for signs in found):
         return "choices in it follow taste"
     if any(suspect_taste([signs]) for signs in found):
@@ -53,11 +51,29 @@ def find_taste(
     model: InfluenceModel, log: EventLog, execution: Execution | int | None = None
 ) -> list[TasteSigns]:
     """Return signs of taste in losses as they are and, where it can be told, free of influence."""
-    design = model.design_._replace(controls=0)
     past = float(describe_logged(model.design_, model.population_, log).shuffled.sum())
+    estimate = estimate_forward(log, model.design_, past)
+    return look_for_taste(log, model.design_, estimate, execution)
+
+
+def look_for_taste(
+    log: EventLog,
+    design: Design,
+    estimate: ForwardEstimate | None,
+    execution: Execution | int | None = None,
+) -> list[TasteSigns]:
+    """Return the signs in losses as they are and, with an estimate of influence, free of it."""
     found = [_measure(log, execution)]
-    estimate = estimate_forward(log, design, past)
-    return found if estimate is None else [*found, _measure_freed(log, design, estimate, execution)]
+    if estimate is not None:
+        plain = design._replace(controls=0)
+        found.append(_measure_freed(_sample(log), plain, estimate, execution))
+    return found
+
+
+def _sample(log: EventLog) -> EventLog:
+    """Return instances of at most so many events as are enough."""
+    step = -(-len(log) // EVENTS)
+    return log.take(np.arange(0, log.n_instances, step)) if step > 1 else log
 
 
 def _measure(log: EventLog, execution: Execution | int | None) -> TasteSigns:

@@ -21,6 +21,7 @@ CALM = 5.0  # the same, for looks that promise something without proof
 BOLDNESS = 4.0  # of these: how many standard deviations are hoped for
 STILL_BOLDNESS = 1.4  # the same where nothing moves, times √log(4 + t·variance/K)
 FEW = 5.0  # arms; with more, turns get rarer with the gap the faster
+TELLING = 0.25  # of σ: doubt about an initial loss that looks take away soon
 AHEAD = 10.0  # with a prior, plan for so many times the rounds played
 SOON = 6.0  # rounds; what influence does within them decides whether looks can wait
 
@@ -96,8 +97,22 @@ def _rotates(c: Any, s: Any) -> int:
     if s.weights.size == 0:
         return -1
     if memory_of(c, s.choice[0]) < 1.0:
+        if c.warm and _differ(c, s):
+            return -1
         return ROTATION if c.memories > 1 else 0
     return ROTATION if c.memories > 1 and s.choice[2] == evidence.NONE else -1
+
+
+@inlined
+def _differ(c: Any, s: Any) -> bool:
+    """Tell whether initial losses may differ by enough for a look or two to tell them apart."""
+    for arm in range(c.n_arms):
+        variance = 0.0
+        for row in range(s.theta.size):
+            variance += s.root[row, unknowns(arm)] ** 2
+        if variance > TELLING * TELLING:
+            return True
+    return False
 
 
 @inlined
