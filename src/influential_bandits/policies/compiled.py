@@ -68,9 +68,13 @@ class Tag(CodeTag):
         return namedtuple("State", [name for name, *_ in self.schema])
 
     @cached_property
+    def config(self) -> type[tuple[Any, ...]]:
+        """The named tuple of the parameters."""
+        return namedtuple("Parameters", ["n_arms", *self.parameters])  # type: ignore[misc]
+
+    @cached_property
     def unpack(self) -> Callable[..., Any]:
         """Source-generated function from flat arrays to the named tuples c and s."""
-        config = namedtuple("Parameters", ["n_arms", *self.parameters])  # type: ignore[misc]
         fields = []
         for row, (_, dtype, axes, known) in enumerate(self.schema):
             buffer = f"arrays.{'known_' if known else ''}{dtype[:-2]}s"
@@ -83,7 +87,7 @@ class Tag(CodeTag):
             "def unpack(tag, config, arrays):\n"
             f"    return Parameters({', '.join(scalars)}), State({', '.join(fields)})\n"
         )
-        scope = {"Parameters": config, "State": self.state, "borrowed": borrowed}
+        scope = {"Parameters": self.config, "State": self.state, "borrowed": borrowed}
         return _make(source, "unpack", scope | {"read_only": read_only})
 
     @cached_property

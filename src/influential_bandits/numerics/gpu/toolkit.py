@@ -1,0 +1,93 @@
+"""numba-cuda, and what has to be different about it here: no contraction, clear errors.
+
+Everything that touches numba-cuda's own modules is in this package, so that another version of it
+is a change of a few lines here.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from influential_bandits.checks import optional_module, require_packages
+from influential_bandits.errors import GpuError
+
+__all__ = ["compile_ptx", "cuda", "is_simulated", "require_device", "without_contraction"]
+
+compiling = threading.RLock()
+
+
+@cache
+def cuda() -> Any:
+    """Return numba-cuda, or say what to install."""
+    require_packages("numba_cuda")
+    if not hasattr(np, "row_stack"):  # numba-cuda 0.30 asks for it; NumPy 2.5 has it no longer
+        np.row_stack = np.vstack  # type: ignore[attr-defined]
+    module = optional_module("numba.cuda")
+    if not is_simulated():
+        module.config.CUDA_LOW_OCCUPANCY_WARNINGS = False  # few runs are no mistake to warn of
+    return module
+
+
+def is_simulated() -> bool:
+    """Tell whether numba's CUDA simulator plays the part of the graphics processor."""
+    return os.environ.get("NUMBA_ENABLE_CUDASIM", "0") not in ("", "0")
+
+
+def require_device(number: int = 0) -> Any:
+    """Return a graphics processor, or say why there is none."""
+    numba_cuda = cuda()
+    if is_simulated():
+        return numba_cuda.get_current_device()
+    try:
+        found = len(numba_cuda.gpus)
+    except Exception as error:  # whatever the driver says, there is none
+        words = " ".join(str(error).split())
+        raise GpuError(
+            f"no graphics processor of NVIDIA can be used here ({words:.160}); play on this "
+            "computer's cores: leave execution out, or --engine gpu"
+        ) from None
+    if number >= found:
+        raise GpuError(f"there is no graphics processor {number}; this computer has {found}")
+    numba_cuda.select_device(number)
+    return numba_cuda.get_current_device()
+
+
+@contextmanager
+def without_contraction() -> Iterator[None]:
+    """Compile a·b + c as two operations, each rounded, as processors do.
+
+    NVVM fuses them unless told otherwise, and numba-cuda has no option to tell it.
+    """
+    if is_simulated():
+        yield
+        return
+    nvvm = optional_module("numba.cuda.cudadrv.nvvm")
+    with compiling:
+        fused: Callable[..., bytes] = nvvm.compile_ir
+        nvvm.compile_ir = lambda code, **options: fused(code, **options | {"fma": 0})
+        try:
+            yield
+        finally:
+            nvvm.compile_ir = fused
+
+
+def compile_ptx(kernel: Any, arguments: tuple[Any, ...], capability: tuple[int, int]) -> str:
+    """Return the PTX of a kernel for a compute capability; needs no graphics processor."""
+    dispatcher = optional_module("numba.cuda.dispatcher")
+    device = SimpleNamespace(compute_capability=capability)
+    with without_contraction():
+        before = dispatcher.get_current_device
+        dispatcher.get_current_device = lambda: device
+        try:
+            code, _ = cuda().compile_ptx(kernel, arguments, cc=capability)
+        finally:
+            dispatcher.get_current_device = before
+    return str(code)
