@@ -86,6 +86,36 @@ def exp(x: float) -> float:
 
 
 @inlined
+def power_of_two(exponent: int) -> float:
+    """Return 2ᵏ for a whole k with |k| ≤ 1022, exactly.
+
+    Examples
+    --------
+    >>> power_of_two(-2), power_of_two(3)
+    (0.25, 8.0)
+    """
+    return np.int64((np.int64(exponent) + 1023) << 52).view(np.float64)
+
+
+@inlined
+def whole_power(base: float, exponent: int) -> float:
+    """Return base to a non-negative whole power by squaring.
+
+    Examples
+    --------
+    >>> whole_power(3.0, 4), whole_power(0.5, 0)
+    (81.0, 1.0)
+    """
+    result = 1.0
+    while exponent > 0:
+        if exponent & 1:
+            result *= base
+        base *= base
+        exponent >>= 1
+    return result
+
+
+@inlined
 def normal_quantile(q: float) -> float:
     """Return z with Φ(z) = ½ + q for −½ < q < ½, by Wichura's AS 241 (PPND16).
 

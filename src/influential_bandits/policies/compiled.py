@@ -59,6 +59,7 @@ class Tag(CodeTag):
         self.digest = digest
         self.parameters = parameters
         self.schema = schema
+        self.is_own = code.__module__.startswith("influential_bandits.")  # of this package
         functions = {name: getattr(code, name) for name in FUNCTIONS}
         self.functions = compile_anew(functions, **INLINED, boundscheck=checked)
 

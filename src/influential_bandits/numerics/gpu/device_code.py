@@ -14,7 +14,7 @@ from typing import Any
 import numba
 
 from influential_bandits.numerics.compiling import borrowed
-from influential_bandits.numerics.gpu.toolkit import cuda, is_simulated
+from influential_bandits.numerics.gpu.toolkit import is_simulated, jit
 from influential_bandits.numerics.recompiling import Copies
 
 __all__ = ["DeviceCode"]
@@ -33,12 +33,12 @@ class DeviceCode(Copies):
 
     def stand_in(self, value: object, function: Callable[..., Any]) -> None:
         """Let a plain function stand for a value that only processors can use."""
-        self.replace(value, cuda().jit(device=True, forceinline=True, lto=False)(function))
+        self.replace(value, jit(function, device=True, forceinline=True))
 
     def decorate(self, copy: types.FunctionType, options: dict[str, Any]) -> Any:
         """Return a device function; what is inlined on processors is so here."""
         inline = bool(options.get("forceinline", False))
-        return cuda().jit(device=True, forceinline=inline, lto=False)(copy)
+        return jit(copy, device=True, forceinline=inline)
 
     def unlink(self, compiled: Any) -> None:
         """Do nothing: device functions are on their own."""

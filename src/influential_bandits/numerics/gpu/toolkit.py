@@ -19,7 +19,15 @@ import numpy as np
 from influential_bandits.checks import optional_module, require_packages
 from influential_bandits.errors import GpuError
 
-__all__ = ["compile_ptx", "cuda", "is_simulated", "require_device", "without_contraction"]
+__all__ = [
+    "compile_ptx",
+    "cuda",
+    "free_memory",
+    "is_simulated",
+    "jit",
+    "require_device",
+    "without_contraction",
+]
 
 compiling = threading.RLock()
 
@@ -58,6 +66,20 @@ def require_device(number: int = 0) -> Any:
         raise GpuError(f"there is no graphics processor {number}; this computer has {found}")
     numba_cuda.select_device(number)
     return numba_cuda.get_current_device()
+
+
+def jit(function: Any, **options: Any) -> Any:
+    """Return a kernel or a device function; what it calls is not linked but inlined or called."""
+    if is_simulated():
+        return cuda().jit(function, device=options.get("device", False))
+    return cuda().jit(lto=False, **options)(function)
+
+
+def free_memory() -> int:
+    """Return how many bytes of the graphics processor's memory nobody uses."""
+    if is_simulated():
+        return 1 << 30
+    return int(cuda().current_context().get_memory_info().free)
 
 
 @contextmanager

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from influential_bandits.numerics.compiling import inlined
-from influential_bandits.numerics.portable import log
+from influential_bandits.numerics.portable import log, power_of_two
 from influential_bandits.policies.model_lcb import marginal_likelihood as evidence
 from influential_bandits.policies.model_lcb.posterior import (
     absorb,
+    copy_into,
     place,
     predict,
     respread,
@@ -42,8 +43,8 @@ def noise_of(c: Any, s: Any) -> float:
 @inlined
 def lay_out_arm(c: Any, s: Any, arm: int) -> None:
     """Write the prior of an arm that nothing is known about."""
-    loss, own = 2.0 ** float(s.choice[1]), 2.0 ** float(s.choice[2])
-    others = 2.0 ** float(s.choice[3])
+    loss, own = power_of_two(s.choice[1]), power_of_two(s.choice[2])
+    others = power_of_two(s.choice[3])
     if s.theta.size > 0:
         for k in range(unknowns(arm), unknowns(arm + 1)):
             if s.root[k, k] == 0.0:
@@ -118,7 +119,7 @@ def choose_prior(c: Any, s: Any) -> None:
         if m == s.choice[0]:
             most = evidence.MOST_TRIALS if c.n_arms <= MANY else evidence.MOST_TRIALS // 2
         if m > 0 and s.choice[0] == 0:
-            s.candidates[m, 4:] = s.candidates[0, 4:]
+            copy_into(s.candidates[m, 4:], s.candidates[0, 4:])
         value = evidence.climb(
             gram,
             moments,
@@ -138,7 +139,8 @@ def choose_prior(c: Any, s: Any) -> None:
         if value > best:
             best, chosen = value, m
     if chosen > 0:
-        loosest = np.array([0, evidence.LARGEST, evidence.LARGEST, evidence.LARGEST, 0, 0])
+        loosest = np.zeros(6, np.int64)
+        loosest[1:4] = evidence.LARGEST
         _, least = evidence.evaluate(
             gram, moments, s.known, s.told, memories, squares, loosest, factor, solved
         )
@@ -162,9 +164,12 @@ def choose_prior(c: Any, s: Any) -> None:
         )
         if value > best:
             chosen = c.memories
-    choice = s.candidates[chosen].copy()
-    if (choice != s.choice).any():
-        s.choice[:] = choice
+    changed = False
+    for k in range(s.choice.size):
+        if s.candidates[chosen, k] != s.choice[k]:
+            changed = True
+    if changed:
+        copy_into(s.choice, s.candidates[chosen])
         rebuild(c, s)
 
 

@@ -17,7 +17,7 @@ from influential_bandits.policies.model_lcb import marginal_likelihood as eviden
 from influential_bandits.policies.model_lcb.belief import MANY, memory_of, noise_of
 from influential_bandits.policies.model_lcb.lookahead import plan_ahead
 from influential_bandits.policies.model_lcb.looks import rounds_ahead
-from influential_bandits.policies.model_lcb.posterior import place, unknowns
+from influential_bandits.policies.model_lcb.posterior import copy_into, place, unknowns
 
 HOPE = 1.0  # standard deviations by which a plan's total loss may turn out lower
 SHARES = 4  # mixes of two arms are tried in steps of a quarter
@@ -139,7 +139,7 @@ def choose_mix(c: Any, s: Any, t: int) -> None:
         if mix[i] != s.mix[i]:
             changed = True
     if changed:
-        s.mix[:] = mix
+        copy_into(s.mix, mix)
         s.due[:] = 0.0
 
 

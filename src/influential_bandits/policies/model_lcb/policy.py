@@ -37,6 +37,7 @@ from influential_bandits.policies.model_lcb.indefinite import (
 )
 from influential_bandits.policies.model_lcb.looks import choose_planned, count_costs, look_again
 from influential_bandits.policies.model_lcb.posterior import (
+    copy_into,
     learn,
     move,
     unknowns,
@@ -341,7 +342,7 @@ class ModelLCB(Policy):
             s.candidates[m, 3] = s.candidates[m, 2]
         s.candidates[c.memories, 1] = evidence.USUAL_LOSS
         s.candidates[c.memories, 2:4] = evidence.NONE
-        s.choice[:] = s.candidates[0]
+        copy_into(s.choice, s.candidates[0])
         for arm in range(c.n_arms):
             lay_out_arm(c, s, arm)
         look(c, s)
@@ -358,7 +359,8 @@ class ModelLCB(Policy):
         arm = follow_mix(s, eligible)
         if arm >= 0:
             return arm
-        costs = count_costs(c, s, t, eligible)
+        costs = np.empty(c.n_arms)
+        count_costs(c, s, t, eligible, costs)
         greedy = -1
         for arm in range(c.n_arms):
             if eligible is not None and not eligible[arm]:
@@ -439,7 +441,7 @@ class ModelLCB(Policy):
         s.unseen[0] += 1
         if arm == MOST_EXACT and not c.warm:  # one too many for the exact posterior
             s.candidates[0, 4:] = 0  # rays have no ties
-            s.choice[:] = s.candidates[0]
+            copy_into(s.choice, s.candidates[0])
             rebuild(c, s)
         elif s.choice[4] + s.choice[5] > 0:  # it is like the others
             rebuild(c, s)

@@ -19,6 +19,7 @@ import numpy as np
 
 from influential_bandits.numerics.gpu.device_code import DeviceCode
 from influential_bandits.numerics.gpu.registers import array_makers
+from influential_bandits.numerics.gpu.scratch import Room, scratch_arrays
 from influential_bandits.numerics.gpu.toolkit import cuda, is_simulated
 from influential_bandits.numerics.streams import NOISE, POLICY, stream_keys
 from influential_bandits.policies import compiled
@@ -42,6 +43,8 @@ BYTES_OF_THREAD = 1 << 14  # state in the memory of a thread; more lies in that 
 
 # What each launch of a kernel gets, in this order; see Batch for the shapes.
 ARGUMENTS = (
+    "first",
+    "last",
     "values",
     "columns",
     "offsets",
@@ -67,8 +70,6 @@ ARGUMENTS = (
     "losses",
     "fault",
     "reached",
-    "first",
-    "last",
 )
 
 
@@ -175,6 +176,9 @@ def _scope(game: Game) -> dict[str, Any]:
     code = DeviceCode(game.digest)
     code.stand_in(compiled.read_only, _same)
     code.stand_in(compiled.as_arm, _as_arm)
+    if tag.is_own:
+        for value, stand_in in scratch_arrays(_room(game)):
+            code.replace(value, stand_in)
     policy = {name: code.function(tag.functions[name]) for name in tag.functions}
     for name, call in _calls(policy).items():
         code.stand_in(getattr(compiled, name), call)
@@ -185,6 +189,16 @@ def _scope(game: Game) -> dict[str, Any]:
     scope["play_rounds"] = code.function(play_rounds)
     scope["stream_keys"] = code.function(stream_keys)
     return scope
+
+
+def _room(game: Game) -> Room:
+    """Return the room for arrays that a policy makes: as large as any of its state."""
+    shapes = [shape for _, _, _, shape, _ in game.fields]
+    n_arms = game.n_arms
+    return Room(
+        max([n_arms, 8, *(shape[0] for shape in shapes if len(shape) == 1)]),
+        max([n_arms**2, 16, *(math.prod(shape) for shape in shapes if len(shape) == 2)]),
+    )
 
 
 def _same(value: Any) -> Any:
