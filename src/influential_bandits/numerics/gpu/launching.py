@@ -1,13 +1,25 @@
-"""Launch a kernel: compiled once for each game, with its arrays on the graphics processor."""
+"""Launch kernels: compiled once for each source, kept on disk, with arrays on the card."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import nullcontext
 from typing import Any, Protocol
 
+import numba
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.numerics.gpu.toolkit import cuda, jit, without_contraction
+from influential_bandits.errors import GpuError, InvalidPolicy
+from influential_bandits.numerics.gpu.kernel_cache import KernelCache
+from influential_bandits.numerics.gpu.toolkit import (
+    cuda,
+    cuda_errors,
+    is_simulated,
+    jit,
+    with_heap,
+    without_contraction,
+)
 
 __all__ = ["Launcher"]
 
@@ -19,34 +31,78 @@ class Source(Protocol):
     def digest(self) -> str:
         """What tells it from all others."""
 
+    @property
+    def heap(self) -> bool:
+        """Whether its code may make arrays on the heap."""
+
     def function(self) -> Any:
         """Return the function that numba-cuda compiles."""
 
 
-made: dict[str, Any] = {}
+made: dict[tuple[str, Any], Any] = {}
 
 
 class Launcher:
-    """Launches the kernel of a source."""
+    """Launches the first of several kernels for the same work that can be compiled."""
 
-    def __init__(self, source: Source, threads_per_block: int) -> None:
-        self.threads = threads_per_block
-        if source.digest not in made:
-            made[source.digest] = jit(source.function())
-        self.kernel = made[source.digest]
+    def __init__(self, name: str, sources: Iterable[Source], threads_per_block: int) -> None:
+        self.name, self.sources, self.threads = name, sources, threads_per_block
 
     def send(self, arrays: dict[str, npt.NDArray[Any]]) -> dict[str, Any]:
-        """Return arrays on the graphics processor; read-only ones are as good as others there."""
-        return {name: cuda().to_device(_writeable(array)) for name, array in arrays.items()}
+        """Return arrays on the card."""
+        try:
+            return {name: cuda().to_device(_writeable(array)) for name, array in arrays.items()}
+        except cuda_errors() as error:
+            raise _lost(error) from error
 
-    def launch(self, runs: int, arguments: list[Any], first: int, last: int) -> None:
-        """Play rounds ``first`` … ``last``, and wait for them."""
+    def compile(self, arguments: list[Any]) -> None:
+        """Compile for the types of these arguments."""
+        problem: Exception | None = None
+        for source in self.sources:
+            try:
+                self.kernel = _compiled(source, arguments)
+            except numba.core.errors.NumbaError as error:
+                problem = error
+            else:
+                return
+        lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
+        raise InvalidPolicy(
+            f"{self.name} could not be compiled for graphics processors, where less of Python is "
+            f"understood than on processors; play it without. Numba says: {'; '.join(lines):.300}"
+        ) from problem
+
+    def launch(self, runs: int, arguments: list[Any]) -> None:
+        """Play, and wait for it."""
         blocks = -(-runs // self.threads)
-        with without_contraction():
-            self.kernel[blocks, self.threads](np.int64(first), np.int64(last), *arguments)
-        cuda().synchronize()
+        try:
+            self.kernel[blocks, self.threads](*arguments)
+            cuda().synchronize()
+        except cuda_errors() as error:
+            raise _lost(error) from error
+
+
+def _compiled(source: Source, arguments: list[Any]) -> Any:
+    """Return the kernel of a source, from memory, from disk, or compiled now."""
+    if is_simulated():
+        return jit(source.function())
+    key = source.digest, cuda().get_current_device().compute_capability
+    if key not in made:
+        kernel = jit(source.function())
+        kernel._cache = KernelCache(source.digest)
+        with without_contraction(), with_heap() if source.heap else nullcontext():
+            kernel.compile(tuple(kernel.typeof_pyval(argument) for argument in arguments))
+        made[key] = kernel
+    return made[key]
 
 
 def _writeable(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     kept = np.ascontiguousarray(array)
     return kept if kept.flags.writeable else kept.copy()
+
+
+def _lost(error: Exception) -> GpuError:
+    words = " ".join(str(error).split())
+    return GpuError(
+        f"the graphics processor gave up ({words:.160}); if it is short of memory, pass "
+        "GpuExecution(memory=…) less than there is, or keep less at a time"
+    )

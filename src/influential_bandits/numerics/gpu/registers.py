@@ -24,11 +24,16 @@ __all__ = ["RegisterArray", "array_makers"]
 
 
 class RegisterArray(types.Type):  # type: ignore[misc]
-    """The type of such an array: its shape is a part of it."""
+    """The type of such an array: its shape is a part of it.
 
-    def __init__(self, dtype: Any, shape: tuple[int, ...]) -> None:
+    ``stored`` is the type of the registers, for whole numbers that are known to need fewer bits:
+    selections of 64 bits take two instructions.
+    """
+
+    def __init__(self, dtype: Any, shape: tuple[int, ...], stored: Any = None) -> None:
         self.dtype, self.shape = dtype, shape
-        super().__init__(name=f"RegisterArray({dtype}, {shape})")
+        self.stored = dtype if stored is None else stored
+        super().__init__(name=f"RegisterArray({dtype}, {shape}, {self.stored})")
 
     @property
     def size(self) -> int:
@@ -40,16 +45,20 @@ class RegisterArray(types.Type):  # type: ignore[misc]
 def array_makers() -> SimpleNamespace:
     """Return what makes arrays in code of kernels; shapes must be constant.
 
-    ``registers(shape, dtype)`` and ``memory(shape, dtype)`` make an array of a thread's own, in
-    registers or in its memory; ``shaped(array, shape)`` is a view of the elements from the first
-    one on, one after the other, whose shape the compiler knows.
+    ``registers(shape, dtype)`` makes an array of a thread's own in registers, and
+    ``counters(shape, dtype)`` one of whole numbers below 2³¹; ``shaped(array, shape)`` is a view of
+    the elements from the first one on, one after the other, whose shape the compiler knows.
     """
     if is_simulated():
-        return SimpleNamespace(registers=np.zeros, shaped=_shaped_by_interpreter)
+        return SimpleNamespace(
+            registers=np.zeros, counters=np.zeros, shaped=_shaped_by_interpreter
+        )
     _teach_typing()
     _teach_lowering()
     return SimpleNamespace(
-        registers=_make_registers(), shaped=_make_shaped()
+        registers=_make_registers(None),
+        counters=_make_registers(types.int32),
+        shaped=_make_shaped(),
     )
 
 
@@ -95,7 +104,7 @@ def _shape_of(shape: Any) -> tuple[int, ...] | None:
     return tuple(part.literal_value for part in parts)
 
 
-def _make_registers() -> Any:
+def _make_registers(stored: Any) -> Any:
     extending = optional_module("numba.cuda.extending")
 
     @extending.intrinsic
@@ -103,7 +112,7 @@ def _make_registers() -> Any:
         lengths = _shape_of(shape)
         if lengths is None:
             return None
-        made = RegisterArray(dtype.dtype, lengths)
+        made = RegisterArray(dtype.dtype, lengths, stored)
 
         def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
             return _allocate(context, builder, made)
@@ -122,7 +131,7 @@ def _teach_typing() -> None:
     @extending.register_model(RegisterArray)
     class Model(extending.models.StructModel):  # type: ignore[misc, name-defined]
         def __init__(self, manager: Any, kind: RegisterArray) -> None:
-            super().__init__(manager, kind, [("data", types.CPointer(kind.dtype))])
+            super().__init__(manager, kind, [("data", types.CPointer(kind.stored))])
 
     @registry.register_global(operator.getitem)
     class GetItem(templates.AbstractTemplate):  # type: ignore[misc, name-defined]
@@ -134,7 +143,7 @@ def _teach_typing() -> None:
             if places is None or len(places) > len(array.shape):
                 return None
             rest = array.shape[len(places) :]
-            result = RegisterArray(array.dtype, rest) if rest else array.dtype
+            result = RegisterArray(array.dtype, rest, array.stored) if rest else array.dtype
             return result(array, index)
 
     @registry.register_global(operator.setitem)
@@ -143,6 +152,8 @@ def _teach_typing() -> None:
             array, index, _ = arguments
             if not isinstance(array, RegisterArray):
                 return None
+            if isinstance(index, types.SliceType) and not index.has_step:
+                return types.none(array, index, array.dtype) if len(array.shape) == 1 else None
             places = _indices(index)
             if places is None or len(places) != len(array.shape):
                 return None
@@ -189,7 +200,7 @@ def _teach_lowering() -> None:
             for k in range(inner)
         ]
         if not isinstance(signature.return_type, RegisterArray):
-            return picked[0]
+            return context.cast(builder, picked[0], kind.stored, kind.dtype)
         row = _allocate(context, builder, signature.return_type)
         for value, slot in zip(
             picked, _slots(context, builder, signature.return_type, row), strict=True
@@ -201,11 +212,27 @@ def _teach_lowering() -> None:
     @lower(operator.setitem, RegisterArray, types.BaseTuple, types.Any)
     def set_item(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         kind, index, given = signature.args
-        value = context.cast(builder, arguments[2], given, kind.dtype)
+        value = _stored(context, builder, kind, arguments[2], given)
         places = _places(context, builder, kind, index, arguments[1])
         for number, slot in enumerate(_slots(context, builder, kind, arguments[0])):
             here = _is_here(builder, kind, places, number)
             builder.store(builder.select(here, value, builder.load(slot)), slot)
+        return context.get_dummy_value()
+
+    @lower(operator.setitem, RegisterArray, types.SliceType, types.Any)
+    def set_slice(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kind, index, given = signature.args
+        value = _stored(context, builder, kind, arguments[2], given)
+        part = context.make_helper(builder, index, arguments[1])
+        slicing = optional_module("numba.cuda.cpython.slicing")
+        slicing.fix_slice(builder, part, context.get_constant(types.intp, kind.size))
+        for number, slot in enumerate(_slots(context, builder, kind, arguments[0])):
+            here = context.get_constant(types.intp, number)
+            within = builder.and_(
+                builder.icmp_signed(">=", here, part.start),
+                builder.icmp_signed("<", here, part.stop),
+            )
+            builder.store(builder.select(within, value, builder.load(slot)), slot)
         return context.get_dummy_value()
 
     @lower(len, RegisterArray)
@@ -222,9 +249,17 @@ def _teach_lowering() -> None:
         return context.make_tuple(builder, types.UniTuple(types.intp, len(lengths)), lengths)
 
 
+def _stored(context: Any, builder: Any, kind: RegisterArray, value: Any, given: Any) -> Any:
+    """Return a value as the registers hold it."""
+    whole = context.cast(builder, value, given, kind.dtype)
+    return whole if kind.stored == kind.dtype else context.cast(
+        builder, whole, kind.dtype, kind.stored
+    )
+
+
 def _allocate(context: Any, builder: Any, kind: RegisterArray) -> Any:
     """Return an array whose elements no instruction addresses but by constants."""
-    element = context.get_data_type(kind.dtype)
+    element = context.get_data_type(kind.stored)
     room = cgutils.alloca_once(builder, ir.ArrayType(element, max(kind.size, 1)))
     made = cgutils.create_struct_proxy(kind)(context, builder)
     made.data = builder.bitcast(room, element.as_pointer())

@@ -22,12 +22,16 @@ from influential_bandits.errors import GpuError
 __all__ = [
     "compile_ptx",
     "cuda",
+    "cuda_errors",
     "free_memory",
     "is_simulated",
     "jit",
     "require_device",
+    "with_heap",
     "without_contraction",
 ]
+
+HEAP_SHARE = 16  # one part in so many of the free memory is for the heap
 
 compiling = threading.RLock()
 
@@ -99,6 +103,38 @@ def without_contraction() -> Iterator[None]:
             yield
         finally:
             nvvm.compile_ir = fused
+
+
+@contextmanager
+def with_heap() -> Iterator[None]:
+    """Compile code that may make arrays on the heap of the graphics processor."""
+    config = cuda().config
+    with compiling:
+        before = getattr(config, "CUDA_ENABLE_NRT", False)
+        config.CUDA_ENABLE_NRT = True
+        _enlarge_heap()
+        try:
+            yield
+        finally:
+            config.CUDA_ENABLE_NRT = before
+
+
+def _enlarge_heap() -> None:
+    """Give the heap a part of the memory; it has 8 MB otherwise, and threads fail without a word.
+
+    It can no longer be changed once a kernel has used it.
+    """
+    driver = optional_module("cuda.bindings.driver")
+    limit = driver.CUlimit.CU_LIMIT_MALLOC_HEAP_SIZE
+    driver.cuCtxSetLimit(limit, free_memory() // HEAP_SHARE)
+
+
+def cuda_errors() -> tuple[type[Exception], ...]:
+    """Return what numba-cuda raises when a call of the driver fails."""
+    if is_simulated():
+        return ()
+    error = optional_module("numba.cuda.cudadrv.error")
+    return optional_module("numba.cuda.cudadrv.driver").CudaAPIError, error.CudaSupportError
 
 
 def compile_ptx(kernel: Any, arguments: tuple[Any, ...], capability: tuple[int, int]) -> str:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -37,7 +38,8 @@ from influential_bandits.world.noise import (
 __all__ = ["ARGUMENTS", "Game"]
 
 MOST_IN_REGISTERS = 12  # elements of an array; every access takes a selection among all
-MOST_NUMBERS = 110  # in registers, of a run: a thread has room for 127
+MOST_NUMBERS = 110  # of a run that lies in registers: a thread has room for 127
+ROOM_OF_THREAD = 1 << 12  # numbers of an array that a policy makes in the memory of a thread
 FEW_ARMS = 4  # up to here the interaction is held in registers as well
 BYTES_OF_THREAD = 1 << 14  # state in the memory of a thread; more lies in that of the card
 
@@ -87,7 +89,9 @@ class Game:
     source: Source
     records_choices: bool = False
     records_losses: bool = False
-    registers: bool = True  # hold small arrays in registers
+    narrow: bool = False  # whole numbers of the state, if in registers, stay below 2³¹
+    registers: bool = True  # hold small arrays in registers, if the state is small
+    heap: bool = False  # let a policy make arrays on the heap of the graphics processor
 
     @property
     def n_arms(self) -> int:
@@ -125,6 +129,18 @@ class Game:
             "brought_up": self.n_arms if lazy else 0,
         }
 
+    def variants(self) -> Iterator[Game]:
+        """Yield ways to compile this, the fastest first; policies may do what one does not know."""
+        room = _room(self)
+        if self.layout.tag.is_own and room.two_axes > ROOM_OF_THREAD:
+            yield replace(self, registers=False, heap=True)
+            return
+        if _fits_registers(self):
+            yield self
+        yield replace(self, registers=False)
+        if not self.layout.tag.is_own:
+            yield replace(self, registers=False, heap=True)
+
     @cached_property
     def source_code(self) -> str:
         """The kernel, as a function of Python."""
@@ -136,7 +152,7 @@ class Game:
         tags = [self.layout.tag.digest]
         if isinstance(self.source, OwnSource):
             tags.append(self.source.tag.digest)
-        return hashlib.sha256(repr((self.source_code, tags)).encode()).hexdigest()
+        return hashlib.sha256(repr((self.source_code, tags, self.heap)).encode()).hexdigest()
 
     def function(self) -> Any:
         """Return the kernel as a function that numba-cuda compiles."""
@@ -157,6 +173,7 @@ def _scope(game: Game) -> dict[str, Any]:
         "int64": numba.int64,
         "float64": numba.float64,
         "registers": makers.registers,
+        "counters": makers.counters,
         "shaped": makers.shaped,
         "State": tag.state,
         "Parameters": tag.config,
@@ -176,7 +193,7 @@ def _scope(game: Game) -> dict[str, Any]:
     code = DeviceCode(game.digest)
     code.stand_in(compiled.read_only, _same)
     code.stand_in(compiled.as_arm, _as_arm)
-    if tag.is_own:
+    if tag.is_own and not game.heap:
         for value, stand_in in scratch_arrays(_room(game)):
             code.replace(value, stand_in)
     policy = {name: code.function(tag.functions[name]) for name in tag.functions}
@@ -233,7 +250,7 @@ def _write(game: Game) -> list[str]:
     """Return the lines of the kernel's source."""
     load, save = [], []
     names = []
-    use = game.registers and _numbers(game) <= MOST_NUMBERS
+    use = game.registers and _fits_registers(game)
     for name, dtype, start, shape, known in game.fields:
         if known:
             names.append(f"shaped(known_{name}[number], {shape})")
@@ -244,7 +261,7 @@ def _write(game: Game) -> list[str]:
         names.append(f"s_{name}")
     for name, size in game.progress_sizes.items():
         dtype = "int64" if name in ("counts", "brought_up") else "float64"
-        lines = _own(f"p_{name}", name, dtype, 0, size, use)
+        lines = _own(f"p_{name}", name, dtype, 0, size, use, game.narrow)
         load += lines[0]
         save += lines[1]
     load += _place("memo", "float64", game.layout.memo_size, use)
@@ -292,29 +309,30 @@ def _write(game: Game) -> list[str]:
     return [f"def play({arguments}):", *("    " + line for line in body)]
 
 
-def _numbers(game: Game) -> int:
-    """Return how many numbers of a run would lie in registers."""
+def _fits_registers(game: Game) -> bool:
+    """Tell whether all numbers of a run can lie in registers."""
     sizes = [math.prod(shape) for _, _, _, shape, known in game.fields if not known]
-    sizes += game.progress_sizes.values()
-    sizes.append(game.layout.memo_size)
+    sizes += [*game.progress_sizes.values(), game.layout.memo_size]
     if game.kind == DENSE and game.n_arms <= FEW_ARMS:
         sizes.append(game.n_arms * (game.n_arms + 1))
-    return sum(size for size in sizes if size <= MOST_IN_REGISTERS)
+    return sum(sizes) <= MOST_NUMBERS
 
 
-def _place(name: str, dtype: str, size: int, use: bool) -> list[str]:
+def _place(name: str, dtype: str, size: int, use: bool, narrow: bool = False) -> list[str]:
     """Return the line that makes room for some numbers of a thread."""
     if size == 0:
         return [f"{name} = shaped(cuda.local.array(1, {dtype}), (0,))"]
-    where = "registers" if use and size <= MOST_IN_REGISTERS else "cuda.local.array"
+    where = "cuda.local.array"
+    if use and size <= MOST_IN_REGISTERS:
+        where = "counters" if narrow and dtype == "int64" else "registers"
     return [f"{name} = {where}({size}, {dtype})"]
 
 
 def _own(
-    name: str, buffer: str, dtype: str, start: int, size: int, use: bool
+    name: str, buffer: str, dtype: str, start: int, size: int, use: bool, narrow: bool = False
 ) -> tuple[list[str], list[str]]:
     """Return lines that bring numbers of a run to its thread, and back to the card's memory."""
-    load = _place(name, dtype, size, use)
+    load = _place(name, dtype, size, use, narrow)
     if size == 0:
         return load, []
     load += [f"for k in range({size}):", f"    {name}[k] = {buffer}[{start} + k, run]"]
@@ -330,7 +348,7 @@ def _bring(
     if game.in_card and size > 0:
         return [f"s_{name} = shaped({buffer}[run, {start}:], {shape})"], []
     if len(shape) == 1:
-        return _own(f"s_{name}", buffer, dtype, start, size, use)
+        return _own(f"s_{name}", buffer, dtype, start, size, use, game.narrow)
     load, save = _own(f"flat_{name}", buffer, dtype, start, size, use=False)
     return [*load, f"s_{name} = shaped(flat_{name}, {shape})"], save
 

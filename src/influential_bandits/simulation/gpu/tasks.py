@@ -170,13 +170,15 @@ class Batch:
     def steps(self) -> Iterable[int]:
         """Play; yield the number of rounds done after each launch."""
         runs = len(self.instances) * len(self.seeds)
-        launcher = Launcher(self.game, THREADS_PER_BLOCK)
+        launcher = Launcher(self.policy.label, self.game.variants(), THREADS_PER_BLOCK)
         arrays = launcher.send(self._arrays())
+        given = [arrays[name] for name in self._names()]
+        launcher.compile([np.int64(0), np.int64(0), *given])
         rounds, last = max(1, min(self.horizon, (1 << 24) // runs)), 0
         while last < self.horizon:
             first, last = last + 1, min(last + rounds, self.horizon)
             started = time.perf_counter()
-            launcher.launch(runs, [arrays[name] for name in self._names()], first, last)
+            launcher.launch(runs, [np.int64(first), np.int64(last), *given])
             self._require_sound(arrays, last)
             yield (last - first + 1) * runs
             took = max(time.perf_counter() - started, 1e-6)
