@@ -34,13 +34,14 @@ __all__ = [
 ]
 
 FRAMES = {"pandas": "DataFrame", "polars": "DataFrame", "pyarrow": "table"}
-PACKAGES = {"sklearn": "scikit-learn"}  # what to install, where the module has another name
+PACKAGES = {"numba_cuda": "numba-cuda[cu13]", "sklearn": "scikit-learn"}  # what to install, where the module has another name
 EXTRAS = {  # of the default install's other packages: which extra brings them
     "cryptography": "dask",
     "dask": "dask",
     "distributed": "dask",
     "fsspec": "dask",
     "gymnasium": "gym",
+    "numba_cuda": "gpu",
     "pandas": "frame",
 }
 LARGEST_HORIZON = 2**53  # counts are exact in double precision up to here

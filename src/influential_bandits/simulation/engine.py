@@ -244,12 +244,12 @@ def simulate_policy(
         losses=np.zeros((*shape[:2], 0)) if losses is None else losses,
     )
     tasks: Sequence[Task] | None = None
-    if isinstance(where, GpuExecution):
+    if isinstance(where, GpuExecution) and where.plays(len(world) * len(seed_list)):
         require_playable(scenario, check)
         told = world if policy.privileged else world[:1]
         layouts = [_layout(policy, n_arms, instance, horizon, check) for instance in told]
         tasks = gpu_tasks(
-            policy, layouts, world, noise, seed_list, numbers, whole, horizon, where.memory
+            policy, layouts, world, noise, seed_list, numbers, whole, horizon, where
         )
     elif lanes is not False and scenario is None and not recorded and not check:
         tasks = lane_tasks(

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from influential_bandits.errors import GpuError, InvalidPolicy
 from influential_bandits.numerics.gpu.kernel_cache import KernelCache
 from influential_bandits.numerics.gpu.toolkit import (
+    compiling,
     cuda,
     cuda_errors,
     is_simulated,
@@ -45,13 +46,23 @@ made: dict[tuple[str, Any], Any] = {}
 class Launcher:
     """Launches the first of several kernels for the same work that can be compiled."""
 
-    def __init__(self, name: str, sources: Iterable[Source], threads_per_block: int) -> None:
+    def __init__(
+        self, name: str, sources: Iterable[Source], threads_per_block: int, device: int
+    ) -> None:
         self.name, self.sources, self.threads = name, sources, threads_per_block
+        if not is_simulated():
+            cuda().select_device(device)  # of this thread
+        self.stream = cuda().stream()  # so that others do not wait for this work
 
     def send(self, arrays: dict[str, npt.NDArray[Any]]) -> dict[str, Any]:
         """Return arrays on the card."""
         try:
-            return {name: cuda().to_device(_writeable(array)) for name, array in arrays.items()}
+            sent = {
+                name: cuda().to_device(_writeable(array), stream=self.stream)
+                for name, array in arrays.items()
+            }
+            self.stream.synchronize()  # what was sent may be gone after this
+            return sent
         except cuda_errors() as error:
             raise _lost(error) from error
 
@@ -75,23 +86,33 @@ class Launcher:
         """Play, and wait for it."""
         blocks = -(-runs // self.threads)
         try:
-            self.kernel[blocks, self.threads](*arguments)
-            cuda().synchronize()
+            self.kernel[blocks, self.threads, self.stream](*arguments)
+            self.stream.synchronize()
         except cuda_errors() as error:
             raise _lost(error) from error
+
+    def fetch(self, array: Any) -> npt.NDArray[Any]:
+        """Return an array of the card here."""
+        try:
+            found: npt.NDArray[Any] = array.copy_to_host(stream=self.stream)
+            self.stream.synchronize()
+        except cuda_errors() as error:
+            raise _lost(error) from error
+        return found
 
 
 def _compiled(source: Source, arguments: list[Any]) -> Any:
     """Return the kernel of a source, from memory, from disk, or compiled now."""
     if is_simulated():
         return jit(source.function())
-    key = source.digest, cuda().get_current_device().compute_capability
-    if key not in made:
-        kernel = jit(source.function())
-        kernel._cache = KernelCache(source.digest)
-        with without_contraction(), with_heap() if source.heap else nullcontext():
-            kernel.compile(tuple(kernel.typeof_pyval(argument) for argument in arguments))
-        made[key] = kernel
+    key = source.digest, cuda().get_current_device().id
+    with compiling:
+        if key not in made:
+            kernel = jit(source.function())
+            kernel._cache = KernelCache(source.digest)
+            with without_contraction(), with_heap() if source.heap else nullcontext():
+                kernel.compile(tuple(kernel.typeof_pyval(argument) for argument in arguments))
+            made[key] = kernel
     return made[key]
 
 

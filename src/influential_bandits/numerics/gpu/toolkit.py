@@ -31,7 +31,8 @@ __all__ = [
     "without_contraction",
 ]
 
-HEAP_SHARE = 16  # one part in so many of the free memory is for the heap
+HEAP_SHARE = 16  # one part in so many of the free memory is for the heap, at most
+LARGEST_HEAP = 1 << 32  # bytes
 
 compiling = threading.RLock()
 
@@ -126,7 +127,7 @@ def _enlarge_heap() -> None:
     """
     driver = optional_module("cuda.bindings.driver")
     limit = driver.CUlimit.CU_LIMIT_MALLOC_HEAP_SIZE
-    driver.cuCtxSetLimit(limit, free_memory() // HEAP_SHARE)
+    driver.cuCtxSetLimit(limit, min(free_memory() // HEAP_SHARE, LARGEST_HEAP))
 
 
 def cuda_errors() -> tuple[type[Exception], ...]:

@@ -12,10 +12,13 @@ import numpy.typing as npt
 
 from influential_bandits.errors import GpuError, InvalidPolicy, NotApplicable
 from influential_bandits.execution.base import Task
+from influential_bandits.execution.gpu import GpuExecution
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.gpu.launching import Launcher
 from influential_bandits.policies.compiled import Layout
 from influential_bandits.policies.contract import Policy
+from influential_bandits.policies.influential_lcb import InfluentialLCB
+from influential_bandits.policies.lcb import LCB
 from influential_bandits.simulation.gpu.kernels import ARGUMENTS, Game
 from influential_bandits.simulation.kernels import CHOSEN_ARM, CHOSEN_ROUND, Output
 from influential_bandits.world.dynamics import LOW_RANK, SPARSE
@@ -27,6 +30,7 @@ __all__ = ["gpu_tasks"]
 SECONDS_PER_LAUNCH = 0.25  # then progress is shown, and Ctrl-C is heard
 MOST_RUNS = 1 << 21  # in a batch: several times what the largest graphics processor holds at once
 THREADS_PER_BLOCK = 128
+COUNTERS = (LCB, InfluentialLCB)  # whose whole numbers count rounds or name arms
 
 Words = npt.NDArray[np.uint64]
 
@@ -40,7 +44,7 @@ def gpu_tasks(
     numbers: Sequence[int],
     whole: Output,
     horizon: int,
-    memory: int,
+    where: GpuExecution,
 ) -> list[Task]:
     """Return tasks that play every instance with every seed, in batches that fit the memory.
 
@@ -50,8 +54,8 @@ def gpu_tasks(
         One for all instances or, for oracles, one for each.
     whole : Output
         Where the results go, of all instances and seeds.
-    memory : int
-        Bytes that a batch may take on the graphics processor.
+    where : GpuExecution
+        The graphics processor, and how much of its memory a batch may take.
     """
     games: dict[Any, list[int]] = {}
     for i, instance in enumerate(instances):
@@ -68,8 +72,9 @@ def gpu_tasks(
             source,
             whole.choices.shape[2] > 0,
             whole.losses.shape[2] > 0,
+            narrow=type(policy) in COUNTERS and horizon < 2**31,
         )
-        for part in _parts(game, members, instances, len(seeds), whole, memory):
+        for part in _parts(game, members, instances, len(seeds), whole, where.room):
             tasks.append(
                 Batch(
                     policy,
@@ -82,6 +87,7 @@ def gpu_tasks(
                     np.array([numbers[i] for i in part.instances], np.uint64),
                     _cut(whole, part),
                     horizon,
+                    where.number,
                 )
             )
     return tasks
@@ -166,11 +172,13 @@ class Batch:
     numbers: Words
     outputs: list[Output]
     horizon: int
+    device: int
 
     def steps(self) -> Iterable[int]:
         """Play; yield the number of rounds done after each launch."""
         runs = len(self.instances) * len(self.seeds)
-        launcher = Launcher(self.policy.label, self.game.variants(), THREADS_PER_BLOCK)
+        name, variants = self.policy.label, self.game.variants()
+        launcher = Launcher(name, variants, THREADS_PER_BLOCK, self.device)
         arrays = launcher.send(self._arrays())
         given = [arrays[name] for name in self._names()]
         launcher.compile([np.int64(0), np.int64(0), *given])
@@ -179,11 +187,11 @@ class Batch:
             first, last = last + 1, min(last + rounds, self.horizon)
             started = time.perf_counter()
             launcher.launch(runs, [np.int64(first), np.int64(last), *given])
-            self._require_sound(arrays, last)
+            self._require_sound(launcher, arrays, last)
             yield (last - first + 1) * runs
             took = max(time.perf_counter() - started, 1e-6)
             rounds = max(1, min(int(rounds * min(SECONDS_PER_LAUNCH / took, 8.0)), self.horizon))
-        self._take(arrays)
+        self._take(launcher, arrays)
 
     def results(self) -> list[Output]:
         """Return what was played."""
@@ -272,10 +280,10 @@ class Batch:
             **known,
         }
 
-    def _require_sound(self, arrays: dict[str, Any], last: int) -> None:
+    def _require_sound(self, launcher: Launcher, arrays: dict[str, Any], last: int) -> None:
         """Raise if a policy chose an arm out of range, or a run has stopped."""
-        reached: Ints = arrays["reached"].copy_to_host()
-        fault: Ints = arrays["fault"].copy_to_host()
+        reached: Ints = launcher.fetch(arrays["reached"])
+        fault: Ints = launcher.fetch(arrays["fault"])
         wrong = np.flatnonzero(fault[:, CHOSEN_ROUND])
         name = type(self.policy).__name__
         if len(wrong):
@@ -295,7 +303,7 @@ class Batch:
         instance, seed = divmod(run, len(self.seeds))
         return f"instance {self.numbers[instance]}, seed {self.seeds[seed]}"
 
-    def _take(self, arrays: dict[str, Any]) -> None:
+    def _take(self, launcher: Launcher, arrays: dict[str, Any]) -> None:
         """Bring the results home."""
         many = len(self.seeds)
         kept = {"kept_counts": 1}
@@ -306,6 +314,6 @@ class Batch:
         if self.game.records_losses:
             kept["losses"] = 4
         for name, place in kept.items():
-            found = arrays[name].copy_to_host()
+            found = launcher.fetch(arrays[name])
             for i, output in enumerate(self.outputs):
                 output[place][...] = found[i * many : (i + 1) * many]

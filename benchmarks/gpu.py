@@ -1,0 +1,186 @@
+"""A graphics processor: the same bits as processors, and how many rounds a second.
+
+Bars are absolute, and were set for one NVIDIA H200. Times are those of ``simulate``, from Python and
+with everything copied; kernels are compiled beforehand, except where compiling is what is measured.
+"""
+
+import multiprocessing
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
+
+import numpy as np
+
+import influential_bandits as ib
+from benchmarks.timing import Bar, Row, within
+from influential_bandits.errors import GpuError, MissingExtra
+from influential_bandits.studies.arena.families import FAMILIES, FIRST_INSTANCE
+from influential_bandits.studies.arena.runs import can_play, list_default_policies
+
+HORIZON = 10_000
+INSTANCES = 8  # of a family; one for each seed
+UNIFORM, GAUSSIAN = ib.UniformNoise(1.0), ib.GaussianNoise(1.0)
+
+# policy, arms, noise, horizon, runs, least rounds a second, those aimed at
+SPEEDS = [
+    (ib.InfluentialLCB(), 3, UNIFORM, 400_000, 1 << 19, 1e11, 3e11),
+    (ib.InfluentialLCB(), 3, GAUSSIAN, 200_000, 1 << 19, 4e10, 1e11),
+    (ib.LCB(), 3, UNIFORM, 200_000, 1 << 19, 1e11, 3e11),
+    (ib.LCB(), 3, GAUSSIAN, 100_000, 1 << 19, 4e10, 1e11),
+    (ib.InfluentialLCB(), 10, UNIFORM, 40_000, 1 << 19, 1e10, None),
+    (ib.InfluentialLCB(), 10, GAUSSIAN, 40_000, 1 << 19, 1e10, None),
+    (ib.ModelLCB(), 3, GAUSSIAN, 10_000, 1 << 16, 2e8, 1e9),
+]
+COMPILE_LIMIT = 60.0  # seconds, of ModelLCB
+
+COMPILE = """
+import time, influential_bandits as ib
+gpu = ib.GpuExecution()
+worlds = [ib.random_instance(n_arms=3, seed=i) for i in range(8)]
+start = time.perf_counter()
+ib.simulate(worlds, ib.{policy}(), 3, ib.GaussianNoise(1.0), execution=gpu, progress=False)
+print(time.perf_counter() - start)
+"""
+
+
+def rows(quick):
+    try:
+        gpu = ib.GpuExecution()
+    except (GpuError, MissingExtra) as error:
+        print(f"no graphics processor is measured: {error}", file=sys.stderr)
+        return
+    yield from compile_rows()
+    for policy, arms, noise, horizon, runs, least, aim in SPEEDS:
+        yield speed_row(gpu, policy, arms, noise, horizon // (10 if quick else 1), runs, least, aim)
+    yield from bit_rows(1000 if quick else HORIZON)
+
+
+def speed_row(gpu, policy, arms, noise, horizon, runs, least, aim):
+    """Row of the rounds a second of many instances, each with many seeds."""
+    worlds = [ib.random_instance(n_arms=arms, seed=i) for i in range(64)]
+
+    def play(rounds):
+        return ib.simulate(
+            worlds,
+            policy,
+            rounds,
+            noise,
+            seeds=runs // len(worlds),
+            checkpoints=[rounds],
+            execution=gpu,
+            progress=False,
+        )
+
+    play(10)
+    times = []
+    for _ in range(3):
+        start = time.perf_counter()
+        play(horizon)
+        times.append(time.perf_counter() - start)
+    speed = runs * horizon / min(times)
+    kind = "uniform" if noise is UNIFORM else "Gaussian"
+    what = f"{policy.label}, K = {arms}, {kind} noise, {runs:,} runs of {horizon:,} rounds"
+    note = "" if aim is None else f"aim {aim / 1e9:g}: {'met' if speed >= aim else 'missed'}"
+    bar = Bar("≥", 1, "× limit")
+    return Row(what, speed / 1e9, "G rounds/s", "limit", least / 1e9, speed / least, bar, note)
+
+
+def compile_rows():
+    """Rows of how long the first run of ModelLCB takes in a process: compiled, and from disk."""
+    with tempfile.TemporaryDirectory() as folder:
+        for note in ("compiled", "from disk"):
+            environment = os.environ | {"NUMBA_CACHE_DIR": folder}
+            code = COMPILE.format(policy="ModelLCB")
+            done = subprocess.run(
+                [sys.executable, "-c", code],
+                env=environment,
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+            seconds = float(done.stdout.split()[-1])
+            limit = COMPILE_LIMIT if note == "compiled" else 5.0
+            yield within(f"ModelLCB, first run in a process, {note}", seconds, "s", limit)
+
+
+def bit_rows(horizon):
+    """Rows of how many families of the arena are played to the same counts, for each policy."""
+    tasks = sorted(jobs(horizon), key=lambda job: -cost(job))
+    found = {}
+    workers = max(1, min(len(os.sched_getaffinity(0)) - 1, 15))
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+        for future in as_completed(pool.submit(compare, *job) for job in tasks):
+            label, results = future.result()
+            found.setdefault(label, {}).update(results)
+    for label, results in sorted(found.items()):
+        wrong = {name: said for name, said in results.items() if said != "equal"}
+        note = "; ".join(f"{name}: {said}" for name, said in wrong.items())
+        equal, all_of_them = len(results) - len(wrong), len(results)
+        yield Row(
+            f"{label}, families with the same counts, T = {horizon:,}",
+            equal,
+            "families",
+            "all that it plays",
+            all_of_them,
+            equal / all_of_them,
+            Bar("≥", 1, "of them"),
+            note,
+        )
+
+
+def jobs(horizon):
+    """Yield policies with families for which they are compiled alike."""
+    alike = {}
+    for family in FAMILIES.values():
+        world = family.make(0)
+        key = world.n_arms, world.memory < 1.0, type(world.interaction), type(family.noise)
+        alike.setdefault(key, []).append(family.name)
+    for place, policy in enumerate(list_default_policies()):
+        for names in alike.values():
+            able = [name for name in names if can_play(policy, FAMILIES[name].make(0))]
+            if able:
+                yield place, able, horizon
+
+
+def cost(job):
+    """How long a job takes, roughly: the longest come first."""
+    place, names, _ = job
+    model = isinstance(list_default_policies()[place], ib.ModelLCB)
+    return (100 if model else 1) * FAMILIES[names[0]].make(0).n_arms
+
+
+def compare(place, names, horizon):
+    """Return, by family, whether both play the same counts at all checkpoints."""
+    policy = list_default_policies()[place]
+    gpu = ib.GpuExecution()
+    results = {}
+    for name in names:
+        family = FAMILIES[name]
+        worlds = [family.make(n) for n in range(INSTANCES)]
+        numbers = [FIRST_INSTANCE + n for n in range(INSTANCES)]
+        counts, losses = [], []
+        try:
+            for execution in (gpu, 1):
+                run = ib.simulate(
+                    worlds,
+                    policy,
+                    horizon,
+                    family.noise,
+                    execution=execution,
+                    progress=False,
+                    instance_numbers=numbers,
+                )
+                counts.append(run.counts)
+                losses.append(run.expected_loss)
+        except Exception as error:  # noqa: BLE001 - it is a row of the table
+            results[name] = f"{type(error).__name__}: {' '.join(str(error).split()):.200}"
+            continue
+        same = np.array_equal(*counts)
+        if losses[0] is not None:
+            same = same and np.array_equal(*losses)
+        runs = int((counts[0] != counts[1]).any(axis=(2, 3)).sum())
+        results[name] = "equal" if same else f"{runs} of {INSTANCES} runs differ"
+    return policy.label, results
