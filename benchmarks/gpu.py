@@ -1,7 +1,7 @@
 """A graphics processor: the same bits as processors, and how many rounds a second.
 
-Bars are absolute, and were set for one NVIDIA H200. Times are those of ``simulate``, from Python and
-with everything copied; kernels are compiled beforehand, except where compiling is what is measured.
+Bars are absolute, and were set for one NVIDIA H200. Times are those of ``simulate``, from Python,
+with everything copied; kernels are compiled beforehand, but where compiling is what is measured.
 """
 
 import multiprocessing

@@ -34,7 +34,10 @@ __all__ = [
 ]
 
 FRAMES = {"pandas": "DataFrame", "polars": "DataFrame", "pyarrow": "table"}
-PACKAGES = {"numba_cuda": "numba-cuda[cu13]", "sklearn": "scikit-learn"}  # what to install, where the module has another name
+PACKAGES = {
+    "numba_cuda": "numba-cuda[cu13]",
+    "sklearn": "scikit-learn",
+}  # what to install, where the module has another name
 EXTRAS = {  # of the default install's other packages: which extra brings them
     "cryptography": "dask",
     "dask": "dask",

@@ -92,7 +92,8 @@ class Engine(Enum):
 
 
 EngineName = Annotated[
-    Engine, typer.Option("--engine", help="This computer, a Dask cluster, or a GPU. Changes no digit.")
+    Engine,
+    typer.Option("--engine", help="This computer, a Dask cluster, or a GPU. Changes no digit."),
 ]
 Scheduler = Annotated[
     str | None,

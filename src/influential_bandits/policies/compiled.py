@@ -71,7 +71,7 @@ class Tag(CodeTag):
     @cached_property
     def config(self) -> type[tuple[Any, ...]]:
         """The named tuple of the parameters."""
-        return namedtuple("Parameters", ["n_arms", *self.parameters])  # type: ignore[misc]
+        return namedtuple("Parameters", ["n_arms", *self.parameters])
 
     @cached_property
     def unpack(self) -> Callable[..., Any]:

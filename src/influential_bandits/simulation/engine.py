@@ -248,9 +248,7 @@ def simulate_policy(
         require_playable(scenario, check)
         told = world if policy.privileged else world[:1]
         layouts = [_layout(policy, n_arms, instance, horizon, check) for instance in told]
-        tasks = gpu_tasks(
-            policy, layouts, world, noise, seed_list, numbers, whole, horizon, where
-        )
+        tasks = gpu_tasks(policy, layouts, world, noise, seed_list, numbers, whole, horizon, where)
     elif lanes is not False and scenario is None and not recorded and not check:
         tasks = lane_tasks(
             policy,

@@ -122,12 +122,14 @@ def borrowed_source(source: Source) -> Source:
     return source
 
 
+def _plain_loss(source, expected, first_key, second_key, row, t, arm):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
+    return plain_loss(source, expected, first_key, second_key, row, t, arm)
+
+
 @overload(observed_loss, jit_options=BETWEEN)
 def _observed_loss(source, expected, first_key, second_key, row, t, arm):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
     if source.instance_class is NoiseSource:
-        return lambda source, expected, first_key, second_key, row, t, arm: plain_loss(
-            source, expected, first_key, second_key, row, t, arm
-        )
+        return _plain_loss
     return NoiseTag.known[source.types[0].digest].observed_loss
 
 

@@ -62,9 +62,9 @@ class Launcher:
                 for name, array in arrays.items()
             }
             self.stream.synchronize()  # what was sent may be gone after this
-            return sent
         except cuda_errors() as error:
             raise _lost(error) from error
+        return sent
 
     def compile(self, arguments: list[Any]) -> None:
         """Compile for the types of these arguments."""

@@ -15,15 +15,18 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
-from numba.core import cgutils, types
+from numba.core import cgutils
+from numba.core import types as numba_types
 
 from influential_bandits.checks import optional_module
-from influential_bandits.numerics.gpu.toolkit import cuda, is_simulated
+from influential_bandits.numerics.gpu.toolkit import is_simulated
 
 __all__ = ["RegisterArray", "array_makers"]
 
+types: Any = numba_types  # made of registries, which type checkers cannot see into
 
-class RegisterArray(types.Type):  # type: ignore[misc]
+
+class RegisterArray(numba_types.Type):
     """The type of such an array: its shape is a part of it.
 
     ``stored`` is the type of the registers, for whole numbers that are known to need fewer bits:
@@ -50,9 +53,7 @@ def array_makers() -> SimpleNamespace:
     the elements from the first one on, one after the other, whose shape the compiler knows.
     """
     if is_simulated():
-        return SimpleNamespace(
-            registers=np.zeros, counters=np.zeros, shaped=_shaped_by_interpreter
-        )
+        return SimpleNamespace(registers=np.zeros, counters=np.zeros, shaped=_shaped_by_interpreter)
     _teach_typing()
     _teach_lowering()
     return SimpleNamespace(
@@ -252,8 +253,10 @@ def _teach_lowering() -> None:
 def _stored(context: Any, builder: Any, kind: RegisterArray, value: Any, given: Any) -> Any:
     """Return a value as the registers hold it."""
     whole = context.cast(builder, value, given, kind.dtype)
-    return whole if kind.stored == kind.dtype else context.cast(
-        builder, whole, kind.dtype, kind.stored
+    return (
+        whole
+        if kind.stored == kind.dtype
+        else context.cast(builder, whole, kind.dtype, kind.stored)
     )
 
 

@@ -3,7 +3,8 @@
 On a processor ``np.empty`` asks the heap. A graphics processor has one too, on which thousands of
 threads wait for each other. The package's own functions therefore get room beforehand, as much as
 the largest array of the state; to ask for more ends the run, and an error says so. It is for
-functions known not to keep such an array beyond the call that made it; those of users take the heap.
+functions known not to keep such an array beyond the call that made it, nor one of a loop's pass in
+the next; those of users take the heap.
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
-from numba.core import cgutils, types
+from numba.core import cgutils
+from numba.core import types as numba_types
 
 from influential_bandits.checks import optional_module
 
 __all__ = ["Room", "scratch_arrays"]
+
+types: Any = numba_types  # made of registries, which type checkers cannot see into
 
 
 class Room(NamedTuple):
@@ -78,7 +82,9 @@ def _array(
     place = cgutils.alloca_once(builder, ir.ArrayType(element, room))
     data = builder.bitcast(place, element.as_pointer())
     size = sizes[0] if len(sizes) == 1 else builder.mul(sizes[0], sizes[1])
-    with builder.if_then(builder.icmp_signed(">", size, ir.Constant(size.type, room)), likely=False):
+    with builder.if_then(
+        builder.icmp_signed(">", size, ir.Constant(size.type, room)), likely=False
+    ):
         context.call_conv.return_user_exc(builder, MemoryError, ("too little room",))
     if fill is not None:
         value = context.get_constant(kind.dtype, fill)

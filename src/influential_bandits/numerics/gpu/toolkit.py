@@ -42,7 +42,7 @@ def cuda() -> Any:
     """Return numba-cuda, or say what to install."""
     require_packages("numba_cuda")
     if not hasattr(np, "row_stack"):  # numba-cuda 0.30 asks for it; NumPy 2.5 has it no longer
-        np.row_stack = np.vstack  # type: ignore[attr-defined]
+        setattr(np, "row_stack", np.vstack)  # noqa: B010 - type checkers know that there is none
     module = optional_module("numba.cuda")
     if not is_simulated():
         module.config.CUDA_LOW_OCCUPANCY_WARNINGS = False  # few runs are no mistake to warn of
@@ -61,7 +61,7 @@ def require_device(number: int = 0) -> Any:
         return numba_cuda.get_current_device()
     try:
         found = len(numba_cuda.gpus)
-    except Exception as error:  # whatever the driver says, there is none
+    except Exception as error:  # noqa: BLE001 - whatever the driver says, there is none
         words = " ".join(str(error).split())
         raise GpuError(
             f"no graphics processor of NVIDIA can be used here ({words:.160}); play on this "

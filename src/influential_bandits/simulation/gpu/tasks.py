@@ -74,22 +74,22 @@ def gpu_tasks(
             whole.losses.shape[2] > 0,
             narrow=type(policy) in COUNTERS and horizon < 2**31,
         )
-        for part in _parts(game, members, instances, len(seeds), whole, where.room):
-            tasks.append(
-                Batch(
-                    policy,
-                    game,
-                    [instances[i] for i in part.instances],
-                    [layouts[i % len(layouts)] for i in part.instances],
-                    noise,
-                    seeds[part.seeds],
-                    part.seeds.start,
-                    np.array([numbers[i] for i in part.instances], np.uint64),
-                    _cut(whole, part),
-                    horizon,
-                    where.number,
-                )
+        tasks += [
+            Batch(
+                policy,
+                game,
+                [instances[i] for i in part.instances],
+                [layouts[i % len(layouts)] for i in part.instances],
+                noise,
+                seeds[part.seeds],
+                part.seeds.start,
+                np.array([numbers[i] for i in part.instances], np.uint64),
+                [_cut(whole, i, part.seeds) for i in part.instances],
+                horizon,
+                where.number,
             )
+            for part in _parts(game, members, instances, len(seeds), whole, where.room)
+        ]
     return tasks
 
 
@@ -150,12 +150,15 @@ def _parts(
         yield _Part(members[start : start + many], slice(0, seeds))
 
 
-def _cut(whole: Output, part: _Part) -> list[Output]:
-    """Return where the results of a part go, an output for each instance."""
-    return [
-        Output(whole.checkpoints, *(array[i, part.seeds] for array in whole[1:]))
-        for i in part.instances
-    ]
+def _cut(whole: Output, i: int, seeds: slice) -> Output:
+    """Return where the results of some seeds of an instance go."""
+    return Output(
+        whole.checkpoints,
+        whole.counts[i, seeds],
+        whole.loss[i, seeds],
+        whole.choices[i, seeds],
+        whole.losses[i, seeds],
+    )
 
 
 @dataclass(eq=False)
