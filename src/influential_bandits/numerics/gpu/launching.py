@@ -85,6 +85,10 @@ class Launcher:
     def launch(self, runs: int, arguments: list[Any]) -> None:
         """Play, and wait for it."""
         blocks = -(-runs // self.threads)
+        if is_simulated():
+            with compiling:  # it plays one kernel at a time
+                self.kernel[blocks, self.threads](*arguments)
+            return
         try:
             self.kernel[blocks, self.threads, self.stream](*arguments)
             self.stream.synchronize()
@@ -112,6 +116,7 @@ def _compiled(source: Source, arguments: list[Any]) -> Any:
             kernel._cache = KernelCache(source.digest)
             with without_contraction(), with_heap() if source.heap else nullcontext():
                 kernel.compile(tuple(kernel.typeof_pyval(argument) for argument in arguments))
+            kernel.disable_compile()  # for other types it would be compiled with contraction
             made[key] = kernel
     return made[key]
 
