@@ -10,7 +10,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ProcessPoolExecutor, as_completed
 
 import numpy as np
 
@@ -21,14 +20,16 @@ from influential_bandits.studies.arena.families import FAMILIES, FIRST_INSTANCE
 from influential_bandits.studies.arena.runs import can_play, list_default_policies
 
 HORIZON = 10_000
-INSTANCES = 8  # of a family; one for each seed
+INSTANCES = 8  # of a family: as few as are played on a graphics processor
+PATIENCE = 600.0  # seconds for all comparisons
+LONG = (ib.FEWA, ib.RAWUCB, ib.REdUCB, ib.RLessUCB)  # policies that take long to compile
 UNIFORM, GAUSSIAN = ib.UniformNoise(1.0), ib.GaussianNoise(1.0)
 
 # policy, arms, noise, horizon, runs, least rounds a second, those aimed at
 SPEEDS = [
     (ib.InfluentialLCB(), 3, UNIFORM, 400_000, 1 << 19, 1e11, 3e11),
     (ib.InfluentialLCB(), 3, GAUSSIAN, 200_000, 1 << 19, 4e10, 1e11),
-    (ib.LCB(), 3, UNIFORM, 200_000, 1 << 19, 1e11, 3e11),
+    (ib.LCB(), 3, UNIFORM, 100_000, 1 << 19, 1e11, 3e11),
     (ib.LCB(), 3, GAUSSIAN, 100_000, 1 << 19, 4e10, 1e11),
     (ib.InfluentialLCB(), 10, UNIFORM, 40_000, 1 << 19, 1e10, None),
     (ib.InfluentialLCB(), 10, GAUSSIAN, 40_000, 1 << 19, 1e10, None),
@@ -106,21 +107,48 @@ def compile_rows():
             yield within(f"ModelLCB, first run in a process, {note}", seconds, "s", limit)
 
 
-def bit_rows(horizon):
-    """Rows of how many families of the arena are played to the same counts, for each policy."""
-    tasks = sorted(jobs(horizon), key=lambda job: -cost(job))
-    found = {}
-    workers = max(1, min(len(os.sched_getaffinity(0)) - 1, 15))
-    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
-        for future in as_completed(pool.submit(compare, *job) for job in tasks):
-            label, results = future.result()
-            found.setdefault(label, {}).update(results)
-    for label, results in sorted(found.items()):
+def bit_rows(horizon, patience=PATIENCE):
+    """Rows of how many families of the arena are played to the same bits, for each policy.
+
+    Compiling takes most of the time, so that every core takes a part of the policies. What is not
+    finished in time is called so.
+    """
+    tasks = sorted(jobs(horizon), key=cost, reverse=True)
+    found = {policy.label: {} for policy in list_default_policies()}
+    for place, names, _ in tasks:
+        label = list_default_policies()[place].label
+        found[label].update(dict.fromkeys(names, "not finished in time"))
+    context = multiprocessing.get_context("spawn")
+    told, waiting = context.SimpleQueue(), context.SimpleQueue()
+    for task in tasks:
+        waiting.put(task)
+    workers = [
+        context.Process(target=work_off, args=(waiting, told), daemon=True)
+        for _ in range(max(1, min(len(os.sched_getaffinity(0)), 16)))
+    ]
+    for _ in workers:
+        waiting.put(None)
+    for worker in workers:
+        worker.start()
+    start = time.monotonic()
+    while time.monotonic() - start < patience:
+        if not told.empty():
+            label, name, said = told.get()
+            found[label][name] = said
+            passed = time.monotonic() - start
+            print(f"{passed:5.0f} s  {label}, {name}: {said}", file=sys.stderr, flush=True)
+        elif any(worker.is_alive() for worker in workers):
+            time.sleep(0.1)
+        else:
+            break
+    for worker in workers:
+        worker.kill()
+    for label, results in found.items():
         wrong = {name: said for name, said in results.items() if said != "equal"}
         note = "; ".join(f"{name}: {said}" for name, said in wrong.items())
         equal, all_of_them = len(results) - len(wrong), len(results)
         yield Row(
-            f"{label}, families with the same counts, T = {horizon:,}",
+            f"{label}, families played to the same bits, T = {horizon:,}",
             equal,
             "families",
             "all that it plays",
@@ -139,48 +167,63 @@ def jobs(horizon):
         key = world.n_arms, world.memory < 1.0, type(world.interaction), type(family.noise)
         alike.setdefault(key, []).append(family.name)
     for place, policy in enumerate(list_default_policies()):
-        for names in alike.values():
-            able = [name for name in names if can_play(policy, FAMILIES[name].make(0))]
-            if able:
-                yield place, able, horizon
+        able = [
+            [name for name in names if can_play(policy, FAMILIES[name].make(0))]
+            for names in alike.values()
+        ]
+        if isinstance(policy, ib.ModelLCB):  # takes longer than all others
+            yield from ((place, names, horizon) for names in able if names)
+        else:
+            yield place, [name for names in able for name in names], horizon
 
 
 def cost(job):
     """How long a job takes, roughly: the longest come first."""
     place, names, _ = job
-    model = isinstance(list_default_policies()[place], ib.ModelLCB)
-    return (100 if model else 1) * FAMILIES[names[0]].make(0).n_arms
-
-
-def compare(place, names, horizon):
-    """Return, by family, whether both play the same counts at all checkpoints."""
     policy = list_default_policies()[place]
+    largest = max(FAMILIES[name].make(0).n_arms for name in names)
+    if isinstance(policy, ib.ModelLCB):
+        return 1000 + largest
+    return (100 if isinstance(policy, LONG) else 1) * len(names)
+
+
+def work_off(waiting, told):
+    """Compare job after job, and tell what came of it, family by family."""
     gpu = ib.GpuExecution()
-    results = {}
-    for name in names:
-        family = FAMILIES[name]
-        worlds = [family.make(n) for n in range(INSTANCES)]
-        numbers = [FIRST_INSTANCE + n for n in range(INSTANCES)]
-        counts, losses = [], []
+    while (job := waiting.get()) is not None:
+        place, names, horizon = job
+        policy = list_default_policies()[place]
+        for name in names:
+            told.put((policy.label, name, compare(gpu, policy, FAMILIES[name], horizon)))
+
+
+def compare(gpu, policy, family, horizon):
+    """Return whether both play the same: every choice, and every loss to its last bit."""
+    runs = []
+    for execution in (gpu, 1):
         try:
-            for execution in (gpu, 1):
-                run = ib.simulate(
-                    worlds,
-                    policy,
-                    horizon,
-                    family.noise,
-                    execution=execution,
-                    progress=False,
-                    instance_numbers=numbers,
-                )
-                counts.append(run.counts)
-                losses.append(run.expected_loss)
+            run = ib.simulate(
+                [family.make(n) for n in range(INSTANCES)],
+                policy,
+                horizon,
+                family.noise,
+                record=["choices", "losses"],
+                execution=execution,
+                progress=False,
+                instance_numbers=[FIRST_INSTANCE + n for n in range(INSTANCES)],
+            )
         except Exception as error:  # noqa: BLE001 - it is a row of the table
-            results[name] = f"{type(error).__name__}: {' '.join(str(error).split()):.200}"
-            continue
-        same = np.array_equal(*counts)
-        if losses[0] is not None:
-            same = same and np.array_equal(*losses)
-        runs = int((counts[0] != counts[1]).any(axis=(2, 3)).sum())
-        results[name] = "equal" if same else f"{runs} of {INSTANCES} runs differ"
-    return policy.label, results
+            return f"{type(error).__name__}: {' '.join(str(error).split()):.200}"
+        runs.append(run)
+    pairs = [
+        [getattr(run, name) for run in runs]
+        for name in ("counts", "choices", "losses", "expected_loss")
+    ]
+    wrong = [
+        name
+        for name, (ours, theirs) in zip(
+            ("counts", "choices", "losses", "expected losses"), pairs, strict=True
+        )
+        if ours is not theirs and not np.array_equal(ours, theirs)
+    ]
+    return f"{', '.join(wrong)} differ" if wrong else "equal"

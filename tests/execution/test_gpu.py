@@ -1,4 +1,4 @@
-"""GpuExecution where there is no graphics processor, and studies side by side where there is one."""
+"""GpuExecution without a graphics processor, and studies side by side on a simulated one."""
 
 import json
 import os

@@ -90,6 +90,17 @@ def test_without_that_option_operations_would_be_fused():
     assert found["fused"] > 20
 
 
+def test_the_linker_does_not_optimise():
+    code = (
+        "import json\n"
+        "from influential_bandits.numerics.gpu import toolkit\n"
+        "def nothing(): pass\n"
+        "options = [{}, {'device': True, 'forceinline': True}, {'max_registers': 64}]\n"
+        "print(json.dumps([toolkit.jit(nothing, **o).targetoptions['lto'] for o in options]))"
+    )
+    assert run(code) == [False, False, False]
+
+
 @pytest.mark.long
 def test_large_policies_compile_without_fused_operations():
     cases = "(ib.ModelLCB(), 3, ib.UniformNoise(1.0)), (ib.FEWA(), 20, ib.NoNoise())"

@@ -18,6 +18,7 @@ from influential_bandits.numerics.gpu.toolkit import (
     cuda_errors,
     is_simulated,
     jit,
+    require_no_linker,
     with_heap,
     without_contraction,
 )
@@ -116,6 +117,7 @@ def _compiled(source: Source, arguments: list[Any]) -> Any:
             kernel._cache = KernelCache(source.digest)
             with without_contraction(), with_heap() if source.heap else nullcontext():
                 kernel.compile(tuple(kernel.typeof_pyval(argument) for argument in arguments))
+            require_no_linker(kernel)
             kernel.disable_compile()  # for other types it would be compiled with contraction
             made[key] = kernel
     return made[key]

@@ -27,6 +27,7 @@ __all__ = [
     "is_simulated",
     "jit",
     "require_device",
+    "require_no_linker",
     "with_heap",
     "without_contraction",
 ]
@@ -74,10 +75,20 @@ def require_device(number: int = 0) -> Any:
 
 
 def jit(function: Any, **options: Any) -> Any:
-    """Return a kernel or a device function; what it calls is not linked but inlined or called."""
+    """Return a kernel or a device function, compiled before it is linked.
+
+    The linker's own optimisation would fuse operations, whatever the compiler was told. The
+    function goes first: as a decorator with options, numba-cuda 0.30 forgets this one.
+    """
     if is_simulated():
         return cuda().jit(function, device=options.get("device", False))
-    return cuda().jit(lto=False, **options)(function)
+    return cuda().jit(function, lto=False, **options)
+
+
+def require_no_linker(kernel: Any) -> None:
+    """Raise if a kernel was optimised, and perhaps contracted, by the linker."""
+    if any(overload.library._lto for overload in kernel.overloads.values()):
+        raise GpuError("numba-cuda left the compiling to its linker, which fuses operations")
 
 
 def free_memory() -> int:
