@@ -132,18 +132,21 @@ def bit_rows(horizon, patience=PATIENCE):
         worker.start()
     start = time.monotonic()
     while time.monotonic() - start < patience:
+        alive = any(worker.is_alive() for worker in workers)  # asked before what they have told
         if not told.empty():
             label, name, said = told.get()
             found[label][name] = said
             passed = time.monotonic() - start
             print(f"{passed:5.0f} s  {label}, {name}: {said}", file=sys.stderr, flush=True)
-        elif any(worker.is_alive() for worker in workers):
+        elif alive:
             time.sleep(0.1)
         else:
             break
     for worker in workers:
         worker.kill()
     for label, results in found.items():
+        if not results:
+            continue
         wrong = {name: said for name, said in results.items() if said != "equal"}
         note = "; ".join(f"{name}: {said}" for name, said in wrong.items())
         equal, all_of_them = len(results) - len(wrong), len(results)
