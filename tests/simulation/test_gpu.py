@@ -101,6 +101,31 @@ def test_the_linker_does_not_optimise():
     assert run(code) == [False, False, False]
 
 
+def test_kernels_are_kept_on_disk_unless_they_cannot_be(tmp_path):
+    code = (
+        "import json\n"
+        "from types import SimpleNamespace\n"
+        "from influential_bandits.numerics.gpu import kernel_cache, toolkit\n"
+        "toolkit.cuda()\n"
+        "class Linked:\n"
+        "    def __reduce__(self):\n"
+        "        raise RuntimeError('Cannot pickle CUDACodeLibrary with linking files')\n"
+        "class Kept(kernel_cache.KernelCache):\n"
+        "    def _name(self, sig):\n"
+        "        return self.file_name(sig)\n"
+        "kernel_cache._rebuilt = lambda states: states\n"
+        "context = SimpleNamespace(refresh=lambda: None)\n"
+        "told = []\n"
+        "for states in ({'code': Linked()}, {'code': 'ptx'}):\n"
+        "    cache = Kept('digest')\n"
+        "    cache.save_overload('types', SimpleNamespace(_reduce_states=lambda: states))\n"
+        "    told.append(cache.load_overload('types', context))\n"
+        "print(json.dumps([*told, Kept('another').load_overload('types', context)]))"
+    )
+    told = run(code, NUMBA_CACHE_DIR=str(tmp_path))
+    assert told == [None, {"code": "ptx"}, None]
+
+
 @pytest.mark.long
 def test_large_policies_compile_without_fused_operations():
     cases = "(ib.ModelLCB(), 3, ib.UniformNoise(1.0)), (ib.FEWA(), 20, ib.NoNoise())"

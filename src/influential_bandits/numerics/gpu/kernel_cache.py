@@ -30,9 +30,13 @@ class KernelCache(CodeCache):
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep a kernel, if a folder can be written to."""
-        if self.enabled:
-            serialize = optional_module("numba.cuda.serialize")
-            write_entry(self._name(sig), serialize.dumps(data._reduce_states()))
+        if not self.enabled:
+            return
+        try:
+            payload = optional_module("numba.cuda.serialize").dumps(data._reduce_states())
+        except RuntimeError:  # linked with code of numba-cuda's own, as for reshape: not kept
+            return
+        write_entry(self._name(sig), payload)
 
     def _name(self, sig: Any) -> str:
         numba_cuda = optional_module("numba.cuda")
