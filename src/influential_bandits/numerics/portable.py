@@ -1,4 +1,4 @@
-"""Logarithm, exponential and normal quantile from + − × ÷ √ and integer operations only.
+"""Logarithm, exponential, normal quantile and powers from + − × ÷ √ and integer operations only.
 
 Library versions of these functions differ in the last bit between NumPy, libm, SIMD and GPU
 libraries. Written out in a fixed order without contraction, they are the same everywhere, and
@@ -87,7 +87,7 @@ def exp(x: float) -> float:
 
 @inlined
 def power_of_two(exponent: int) -> float:
-    """Return 2ᵏ for a whole k with |k| ≤ 1022, exactly.
+    """Return 2ᵏ for a whole k, −1022 ≤ k ≤ 1023, exactly.
 
     Examples
     --------
