@@ -6,6 +6,7 @@ Everything is seeded. Levels are tested to the 99.9 % interval of the binomial d
 import dataclasses
 import json
 import math
+from functools import cache
 
 import numpy as np
 import pytest
@@ -487,7 +488,9 @@ def test_p_values_of_several_memories_account_for_their_number():
     assert find_p_value(np.array([1.0, 1.0]), np.ones((99, 2))) == 1.0  # nothing to tell apart
 
 
+@cache
 def click_test(seed, users=300, **world):
+    """Return the test of a log of clicks; some worlds are looked at twice."""
     events = draw_click_events(users, 60, 5, ClickWorld(**world), seed=seed)
     names = {"instance": "user", "arm": "arm", "time": "time", "reward": "click", "item": "item"}
     return influence_test(read_log(events, **names), permutations=99, seed=seed)

@@ -114,7 +114,8 @@ def predict(model: Model, events: Events, n: int, work: Work) -> tuple[float, fl
     arms = model.baseline.size
     item = events.item[n]
     surprise, own = events.loss[n], 0.0
-    work.gain[:] = work.covariance[arms]
+    for k in range(work.gain.size):
+        work.gain[k] = work.covariance[arms, k]
     for p in range(events.members[item], events.members[item + 1]):
         i, weight = events.arm[p], events.weight[p]
         surprise -= weight * model.baseline[i]

@@ -513,8 +513,11 @@ def _sort_events(
             for n in range(start + 1, end):
                 if times[n] < times[n - 1]:
                     order = np.argsort(times[start:end], kind="mergesort")
-                    items[start:end] = items[start:end][order]
-                    losses[start:end] = losses[start:end][order]
-                    times[start:end] = times[start:end][order]
+                    own_items, own_losses = items[start:end][order], losses[start:end][order]
+                    own_times = times[start:end][order]
+                    for k in range(order.size):
+                        items[start + k] = own_items[k]
+                        losses[start + k] = own_losses[k]
+                        times[start + k] = own_times[k]
                     break
     return items, losses, times

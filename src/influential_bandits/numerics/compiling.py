@@ -15,9 +15,9 @@ from numba.np.arrayobj import make_array, populate_array
 
 from influential_bandits.numerics.code_cache import CodeCache
 from influential_bandits.numerics.compile_notice import announce_compiling
-from influential_bandits.numerics.recompiling import LinkedCompiler
+from influential_bandits.numerics.recompiling import LinkedCompiler, merge_literals
 
-__all__ = ["borrowed", "inlined", "kernel"]
+__all__ = ["borrowed", "borrowed_part", "borrowed_table", "inlined", "kernel"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -42,8 +42,10 @@ def _compiled(function: Function, forceinline: bool) -> Function:
     options = {"nogil": True, "error_model": "numpy", "fastmath": False, "forceinline": forceinline}
     dispatcher = numba.njit(**options)(function)
     dispatcher._cache = CodeCache(function)
+    dispatcher.merges_literals = True
     # What compiled code calls becomes a part of it, and is optimised there, once.
     part = numba.njit(**options, pipeline_class=LinkedCompiler)(function)
+    merge_literals(part)
     dispatcher.get_call_template = part.get_call_template
     dispatcher.get_overload = part.get_overload
     announce_compiling()
@@ -87,4 +89,48 @@ def _borrow(typing_context, array):  # type: ignore[no-untyped-def] # noqa: ANN0
     return array(array), generate
 
 
-borrowed: Any = (lambda array: array) if numba.config.DISABLE_JIT else intrinsic(_borrow)
+def _borrow_part(typing_context, array, start, size):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
+    """Return ``size`` numbers of an array of one axis, like :func:`_borrow`.
+
+    A slice would be compiled with all that it allows: steps, negative places, ends beyond the end.
+    """
+    return numba_types.Array(array.dtype, 1, "C")(array, start, size), _make_view
+
+
+def _borrow_table(typing_context, array, start, rows, columns):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
+    """Return rows·columns numbers of an array of one axis as a table, like :func:`_borrow`."""
+    return numba_types.Array(array.dtype, 2, "C")(array, start, rows, columns), _make_view
+
+
+def _make_view(context, builder, signature, arguments):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
+    """Generate the view of an array from a place on; the lengths of its axes come last."""
+    array, start, *shape = arguments
+    source = make_array(signature.args[0])(context, builder, array)
+    view = make_array(signature.return_type)(context, builder)
+    strides = [source.itemsize]
+    for length in shape[:0:-1]:
+        strides.insert(0, builder.mul(strides[0], length))
+    populate_array(
+        view,
+        data=builder.gep(source.data, [start]),
+        shape=shape,
+        strides=strides,
+        itemsize=source.itemsize,
+        meminfo=None,
+        parent=None,
+    )
+    return view._getvalue()
+
+
+COMPILED = not numba.config.DISABLE_JIT
+borrowed: Any = intrinsic(_borrow) if COMPILED else lambda array: array
+borrowed_part: Any = (
+    intrinsic(_borrow_part) if COMPILED else lambda array, start, size: array[start : start + size]
+)
+borrowed_table: Any = (
+    intrinsic(_borrow_table)
+    if COMPILED
+    else lambda array, start, rows, columns: array[start : start + rows * columns].reshape(
+        (rows, columns)
+    )
+)

@@ -31,7 +31,7 @@ from influential_bandits.numerics.fingerprints import (
     names_of,
 )
 
-__all__ = ["Copies", "LinkedCompiler", "compile_anew"]
+__all__ = ["Copies", "LinkedCompiler", "compile_anew", "merge_literals"]
 
 LASTING = ("numba", "numpy", "influential_bandits")  # whose values do not change in a process
 # What holds compiled code that cannot be made again from the values of now.
@@ -65,6 +65,20 @@ def compile_anew(
         return dict(functions)
     copies = Copies(fingerprint(*functions.values()), options.get("boundscheck"))
     return {name: copies.compile(function, options) for name, function in functions.items()}
+
+
+def merge_literals(compiled: Any) -> None:
+    """Let calls with constants use the code for any number.
+
+    Numba compiles a function apart for each constant that it is called with, and for the first
+    value of a variable that changes later. What is a part of its caller is optimised for it there.
+    """
+    find = compiled.get_call_template
+
+    def find_for_any(arguments: Any, keywords: Any) -> Any:
+        return find([numba.types.unliteral(kind) for kind in arguments], keywords)
+
+    compiled.get_call_template = find_for_any
 
 
 class Copies:
@@ -129,6 +143,8 @@ class Copies:
     def _compiled_copy(self, value: Any) -> Any:
         compiled = self.compile(value.py_func, value.targetoptions, value)
         compiled._compiler.locals = value._compiler.locals
+        if getattr(value, "merges_literals", False):
+            merge_literals(compiled)
         if not value._can_compile:  # made for the signatures that were given, and no others
             for signature in value.nopython_signatures:
                 compiled.compile(signature.args)

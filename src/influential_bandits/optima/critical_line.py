@@ -19,6 +19,7 @@ along d is b·d, the same for all T, and its gap does not move at all.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -401,8 +402,7 @@ def follow_path(world: World, b: Floats, largest: int, until: float) -> tuple[In
             if waiting[j] == 2:
                 waiting[j] = 1
         if count == events.size:
-            events = np.append(events, np.empty(count, np.int64))
-            times = np.append(times, np.empty(count))
+            events, times = _with_room(events), _with_room(times)
         events[count] = arm if position < 0 else -arm - 1
         times[count] = now[0]
         count += 1
@@ -454,11 +454,24 @@ def solve_support(
         return p, q, rates, offsets, False
     known = np.zeros((n_arms, 2))
     sound = solve(world, inverse, entered, known, 1.0, p, rates)
-    known[:, 0] = b
+    for i in range(n_arms):
+        known[i, 0] = b[i]
     sound = solve(world, inverse, entered, known, 0.0, q, offsets) and sound
     order = np.argsort(entered)  # back into the order of the support, which is increasing
-    p[:size], q[:size] = p[order], q[order]
+    for values in (p, q):
+        in_order = values[order]
+        for k in range(size):
+            values[k] = in_order[k]
     return p, q, rates, offsets, sound
+
+
+@kernel
+def _with_room(values: Any) -> Any:
+    """Return a copy with room for as many again."""
+    out = np.empty(2 * values.size, values.dtype)
+    for k in range(values.size):
+        out[k] = values[k]
+    return out
 
 
 @kernel

@@ -244,7 +244,8 @@ def _search(
                 found = _excess(squares, centre, gaps, x)
                 if found < excess:
                     excess = found
-                    best[:] = x
+                    for i in range(n + 1):
+                        best[i] = x[i]
             level -= 1
             arriving = False
             continue

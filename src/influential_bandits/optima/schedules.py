@@ -189,7 +189,8 @@ def _improve(A: Floats, loss: Floats, keep: Floats, repeats: bool, schedule: Int
     for _ in range(SWEEPS):
         changed = False
         for n in range(length):
-            cost[:] = loss
+            for i in range(arms):
+                cost[i] = loss[i]
             weight = often
             for k in range(1, length):
                 if not repeats and k > n:

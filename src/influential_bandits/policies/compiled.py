@@ -25,7 +25,7 @@ from influential_bandits.checks import abbreviate, require_horizon, whole_number
 from influential_bandits.errors import InvalidInput, InvalidPolicy
 from influential_bandits.memory import require_memory
 from influential_bandits.numerics.arrays import Floats, Ints
-from influential_bandits.numerics.compiling import borrowed
+from influential_bandits.numerics.compiling import borrowed_part, borrowed_table
 from influential_bandits.numerics.fingerprints import fingerprint
 from influential_bandits.numerics.recompiling import compile_anew
 from influential_bandits.numerics.tags import BETWEEN, INLINED, CodeTag, TagType
@@ -79,17 +79,19 @@ class Tag(CodeTag):
         fields = []
         for row, (_, dtype, axes, known) in enumerate(self.schema):
             buffer = f"arrays.{'known_' if known else ''}{dtype[:-2]}s"
-            view = f"borrowed({buffer})[arrays.layout[{row}, 0]:arrays.layout[{row}, 1]]"
+            place = f"arrays.layout[{row}, 0], arrays.layout[{row}, 2]"
+            view = f"borrowed_part({buffer}, {place})"
             if axes == 2:
-                view += f".reshape((arrays.layout[{row}, 2], arrays.layout[{row}, 3]))"
+                view = f"borrowed_table({buffer}, {place}, arrays.layout[{row}, 3])"
             fields.append(f"read_only({view})" if known else view)
         scalars = [f"config[{i}]" for i in range(len(self.parameters) + 1)]
         source = (
             "def unpack(tag, config, arrays):\n"
             f"    return Parameters({', '.join(scalars)}), State({', '.join(fields)})\n"
         )
-        scope = {"Parameters": self.config, "State": self.state, "borrowed": borrowed}
-        return _make(source, "unpack", scope | {"read_only": read_only})
+        scope = {"Parameters": self.config, "State": self.state, "read_only": read_only}
+        views = {"borrowed_part": borrowed_part, "borrowed_table": borrowed_table}
+        return _make(source, "unpack", scope | views)
 
     @cached_property
     def shield(self) -> Callable[..., Any]:

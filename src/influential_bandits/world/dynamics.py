@@ -165,7 +165,8 @@ def all_deviations(world: World, progress: Progress, counts: Floats, out: Floats
             progress.weights[k] = total[0]
             progress.low[k] = total[1]
     else:
-        progress.weights[:] = counts
+        for j in range(counts.size):
+            progress.weights[j] = counts[j]
     for arm in range(out.size):
         out[arm] = deviation(world, progress, arm, 0)
 

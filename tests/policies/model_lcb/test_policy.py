@@ -485,6 +485,7 @@ def test_where_signals_are_small_and_fade_it_beats_uniform_pulls():
     assert ours[1] < theirs[1] - 0.003
 
 
+@pytest.mark.long
 def test_a_hundred_losses_of_adverts_are_no_reason_to_prefer_one():
     """Losses of 0 or 1: less than uniform pulls lose, which often show an advert twice in a row.
 

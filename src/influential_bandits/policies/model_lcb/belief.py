@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from influential_bandits.numerics.compiling import inlined
+from influential_bandits.numerics.compiling import inlined, kernel
 from influential_bandits.numerics.portable import log, power_of_two
 from influential_bandits.policies.model_lcb import marginal_likelihood as evidence
 from influential_bandits.policies.model_lcb.posterior import (
     absorb,
-    copy_into,
     place,
     predict,
     respread,
@@ -100,7 +99,7 @@ def learn_ray(s: Any, arm: int, own: float, others: float, loss: float) -> tuple
     return surprise, alpha
 
 
-@inlined
+@kernel
 def choose_prior(c: Any, s: Any) -> None:
     """Choose the prior that the losses speak for, and start again from it.
 
@@ -119,7 +118,8 @@ def choose_prior(c: Any, s: Any) -> None:
         if m == s.choice[0]:
             most = evidence.MOST_TRIALS if c.n_arms <= MANY else evidence.MOST_TRIALS // 2
         if m > 0 and s.choice[0] == 0:
-            copy_into(s.candidates[m, 4:], s.candidates[0, 4:])
+            for k in range(4, 6):
+                s.candidates[m, k] = s.candidates[0, k]
         value = evidence.climb(
             gram,
             moments,
@@ -166,14 +166,14 @@ def choose_prior(c: Any, s: Any) -> None:
             chosen = c.memories
     changed = False
     for k in range(s.choice.size):
-        if s.candidates[chosen, k] != s.choice[k]:
+        if s.choice[k] != s.candidates[chosen, k]:
+            s.choice[k] = s.candidates[chosen, k]
             changed = True
     if changed:
-        copy_into(s.choice, s.candidates[chosen])
         rebuild(c, s)
 
 
-@inlined
+@kernel
 def rebuild(c: Any, s: Any) -> None:
     """Compute the posterior from the sums, with the chosen prior."""
     squares = s.squares[0]

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from influential_bandits.numerics.arrays import Floats
-from influential_bandits.numerics.compiling import inlined
+from influential_bandits.numerics.compiling import inlined, kernel
 from influential_bandits.policies.model_lcb import marginal_likelihood as evidence
 from influential_bandits.policies.model_lcb.belief import MANY, memory_of, noise_of
 from influential_bandits.policies.model_lcb.lookahead import plan_ahead
 from influential_bandits.policies.model_lcb.looks import rounds_ahead
-from influential_bandits.policies.model_lcb.posterior import copy_into, place, unknowns
+from influential_bandits.policies.model_lcb.posterior import place, unknowns
 
 HOPE = 1.0  # standard deviations by which a plan's total loss may turn out lower
 SHARES = 4  # mixes of two arms are tried in steps of a quarter
@@ -35,7 +35,7 @@ def _deviation(s: Any, features: Floats) -> float:
     return math.sqrt(total)
 
 
-@inlined
+@kernel
 def refutes_definite(c: Any, s: Any) -> bool:
     """Return whether uᵀAu is negative beyond the radius for some arm, or pair of arms, u.
 
@@ -86,7 +86,7 @@ def plans_again(c: Any, seen: int) -> bool:
     return seen % step == 0
 
 
-@inlined
+@kernel
 def _bound_total(c: Any, s: Any, plan: Floats, features: Floats) -> float:
     """Return a lower bound of the total loss of so many further pulls of each arm."""
     counts = s.weights[s.choice[0] :: c.memories]
@@ -103,7 +103,7 @@ def _bound_total(c: Any, s: Any, plan: Floats, features: Floats) -> float:
     return total - HOPE * noise_of(c, s) * _deviation(s, features)
 
 
-@inlined
+@kernel
 def choose_mix(c: Any, s: Any, t: int) -> None:
     """Write the mix of at most two arms that promises most for the rounds ahead.
 
@@ -139,8 +139,9 @@ def choose_mix(c: Any, s: Any, t: int) -> None:
         if mix[i] != s.mix[i]:
             changed = True
     if changed:
-        copy_into(s.mix, mix)
-        s.due[:] = 0.0
+        for i in range(s.mix.size):
+            s.mix[i] = mix[i]
+            s.due[i] = 0.0
 
 
 @inlined

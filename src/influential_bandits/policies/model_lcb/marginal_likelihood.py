@@ -25,7 +25,7 @@ import numpy as np
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import inlined, kernel
 from influential_bandits.numerics.portable import log, power_of_two
-from influential_bandits.policies.model_lcb.posterior import copy_into, place, unknowns
+from influential_bandits.policies.model_lcb.posterior import place, unknowns
 
 RAY = 3  # features of an arm among many
 LARGEST = 20  # the exponents of ρ lie in −LARGEST … LARGEST
@@ -101,7 +101,7 @@ def pull_together(members: int, exponent: int, tie: int) -> float:
     return precision(exponent - 2 * tie) * (width / (1.0 + width)) / members
 
 
-@inlined
+@kernel
 def assemble_exact(
     gram: Floats,
     moments: Floats,
@@ -161,7 +161,7 @@ def _share_means(n_arms: int, choice: Ints, factor: Floats) -> None:
                         factor[place(k, m), place(i, j)] -= others
 
 
-@inlined
+@kernel
 def assemble_ray(
     gram: Floats, moments: Floats, arm: int, choice: Ints, factor: Floats, solved: Floats
 ) -> None:
@@ -178,7 +178,7 @@ def assemble_ray(
     factor[2, 2] += precision(choice[3]) * gram.shape[0]
 
 
-@inlined
+@kernel
 def eliminate(factor: Floats, solved: Floats) -> float:
     """Factorise the matrix in place as UᵀU; return log|·|; ``solved`` becomes U⁻ᵀ·solved."""
     size = solved.size
@@ -203,7 +203,7 @@ def eliminate(factor: Floats, solved: Floats) -> float:
     return volume
 
 
-@inlined
+@kernel
 def invert(factor: Floats, solved: Floats, root: Floats, theta: Floats) -> None:
     """Write the posterior: root = U⁻ᵀ, and its mean."""
     size = theta.size
@@ -273,7 +273,7 @@ def _log_prior_volume(n_arms: int, choice: Ints) -> float:
     )
 
 
-@inlined
+@kernel
 def support(
     gram: Floats,
     moments: Floats,
@@ -337,7 +337,8 @@ def climb(
     best = support(gram, moments, known, told, memories, squares, seen, choice, factor, solved)
     failures, trials, which = 0, 0, 0
     while failures < MOVES and trials < most:
-        copy_into(trial, choice)
+        for k in range(trial.size):
+            trial[k] = choice[k]
         _move(which, trial)
         value = -math.inf
         still = choice[2] == NONE and which >= 8
@@ -349,7 +350,8 @@ def climb(
             trials += 1
         if value > best:
             best = value
-            copy_into(choice, trial)
+            for k in range(trial.size):
+                choice[k] = trial[k]
             failures = 0
         else:
             failures += 1

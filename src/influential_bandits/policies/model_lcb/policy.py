@@ -37,7 +37,6 @@ from influential_bandits.policies.model_lcb.indefinite import (
 )
 from influential_bandits.policies.model_lcb.looks import choose_planned, count_costs, look_again
 from influential_bandits.policies.model_lcb.posterior import (
-    copy_into,
     learn,
     move,
     unknowns,
@@ -342,7 +341,8 @@ class ModelLCB(Policy):
             s.candidates[m, 3] = s.candidates[m, 2]
         s.candidates[c.memories, 1] = evidence.USUAL_LOSS
         s.candidates[c.memories, 2:4] = evidence.NONE
-        copy_into(s.choice, s.candidates[0])
+        for k in range(s.choice.size):
+            s.choice[k] = s.candidates[0, k]
         for arm in range(c.n_arms):
             lay_out_arm(c, s, arm)
         look(c, s)
@@ -441,7 +441,8 @@ class ModelLCB(Policy):
         s.unseen[0] += 1
         if arm == MOST_EXACT and not c.warm:  # one too many for the exact posterior
             s.candidates[0, 4:] = 0  # rays have no ties
-            copy_into(s.choice, s.candidates[0])
+            for k in range(s.choice.size):
+                s.choice[k] = s.candidates[0, k]
             rebuild(c, s)
         elif s.choice[4] + s.choice[5] > 0:  # it is like the others
             rebuild(c, s)

@@ -15,7 +15,6 @@ diagonal: the covariance cannot lose its positive definiteness.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -47,13 +46,6 @@ def place(i: int, j: int) -> int:
     if i >= j:
         return i * (i + 3) // 2 + 1 + j
     return j * (j + 3) // 2 + 1 + i
-
-
-@inlined
-def copy_into(target: Any, source: Any) -> None:
-    """Copy numbers one by one: to assign a slice would make a copy of them first."""
-    for k in range(target.size):
-        target[k] = source[k]
 
 
 @inlined
