@@ -26,7 +26,7 @@ __all__ = ["GpuExecution"]
 
 SHARE = 0.8  # of the memory that is free: the rest is for kernels and for others
 PIECES_AT_ONCE = 64  # of a study: one alone leaves most of a graphics processor idle
-FEW_RUNS = 8  # below, cores are faster: a thread of theirs is worth some 30 of a graphics processor
+FEW_RUNS = 8  # below, cores are faster: one thread of a graphics processor is slow
 
 
 class GpuExecution(Execution):
