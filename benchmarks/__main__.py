@@ -16,6 +16,7 @@ from benchmarks import (
     cluster,
     engine,
     fleets,
+    gpu,
     growth,
     lanes,
     large,
@@ -36,6 +37,7 @@ SUBJECTS = {
     "large": large.rows,
     "model": model.rows,
     "fleets": fleets.rows,
+    "gpu": gpu.rows,
     "path": path.rows,
     "learning": learning.rows,
     "reading": reading.rows,
@@ -47,6 +49,7 @@ SUBJECTS = {
 }
 PACKAGES = (
     "numba",
+    "numba-cuda",
     "numpy",
     "distributed",
     "duckdb",

@@ -35,8 +35,9 @@ __all__ = [
 
 FRAMES = {"pandas": "DataFrame", "polars": "DataFrame", "pyarrow": "table"}
 PACKAGES = {
-    "sklearn": "scikit-learn",
+    "numba_cuda": "numba-cuda[cu13]",
     "prometheus_client": "prometheus-client",
+    "sklearn": "scikit-learn",
 }  # what to install, where the module has another name
 EXTRAS = {  # of the default install's other packages: which extra brings them
     "cryptography": "dask",
@@ -46,6 +47,7 @@ EXTRAS = {  # of the default install's other packages: which extra brings them
     "gymnasium": "gym",
     "httptools": "live",
     "msgspec": "live",
+    "numba_cuda": "gpu",
     "pandas": "frame",
     "prometheus_client": "live",
     "psycopg": "postgres",

@@ -13,6 +13,7 @@
     ├── Unfinished (also RuntimeError)      some pieces failed; all others are kept
     ├── ClusterError (also RuntimeError)    a scheduler that is not there, or workers that differ
     │   └── ClusterLost (also Unfinished)   a scheduler that went away in the middle
+    ├── GpuError (also RuntimeError)        no graphics processor, or too little memory on it
     ├── ServiceError (also RuntimeError)    a live service refused a request, or is not there
     ├── TaskLost (also RuntimeError)        a task whose process died every time it was tried
     └── MissingExtra (also ImportError)     an optional dependency is not installed
@@ -27,6 +28,7 @@ from typing import Any
 __all__ = [
     "ClusterError",
     "ClusterLost",
+    "GpuError",
     "InfluentialBanditsError",
     "Interrupted",
     "InvalidInput",
@@ -91,6 +93,10 @@ class ClusterError(InfluentialBanditsError, RuntimeError):
 
 class ClusterLost(ClusterError, Unfinished):
     """The scheduler went away in the middle of the work."""
+
+
+class GpuError(InfluentialBanditsError, RuntimeError):
+    """There is no graphics processor that can be used, or it is too small for the work."""
 
 
 class ServiceError(InfluentialBanditsError, RuntimeError):

@@ -1,16 +1,23 @@
-"""The portable logarithm, exponential and normal quantile, against 50-digit decimal arithmetic."""
+"""Portable logarithm, exponential, quantile and powers, against exact or 50-digit arithmetic."""
 
 import decimal
 import math
 import struct
 from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from influential_bandits.numerics.portable import exp, log, normal_quantile
+from influential_bandits.numerics.portable import (
+    exp,
+    log,
+    normal_quantile,
+    power_of_two,
+    whole_power,
+)
 
 DIGITS = decimal.Context(prec=50)
 ROUNDING = 2.0**-53
@@ -193,3 +200,23 @@ def test_normal_quantile_of_extreme_arguments_is_finite():
 @given(quantile_arguments)
 def test_compiled_normal_quantile_has_the_bits_of_interpreted_python(q):
     assert bits(normal_quantile(q)) == bits(normal_quantile.py_func(q))
+
+
+@given(st.floats(0.5, 1.0), st.integers(0, 1000))
+def test_a_power_errs_by_less_than_one_rounding_for_each_factor(rounding, base, exponent):
+    # A product of n rounded factors has n − 1 roundings, in whatever order; squares double theirs.
+    exact = Fraction(base) ** exponent
+    error = abs(Fraction(whole_power(base, exponent)) - exact)
+    assert error <= exponent * rounding * exact * Fraction(101, 100)  # second order
+
+
+def test_powers_have_no_rounding_where_there_is_nothing_to_round():
+    assert whole_power(0.5, 1000) == 2.0**-1000
+    assert whole_power(1.0, 2**60) == 1.0
+    assert whole_power(0.3, 0) == 1.0
+    assert whole_power(0.3, 1) == 0.3
+
+
+@pytest.mark.parametrize("exponent", [-1022, -40, -1, 0, 1, 20, 1023])
+def test_powers_of_two_are_exact(exponent):
+    assert power_of_two(exponent) == 2.0**exponent

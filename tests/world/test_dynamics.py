@@ -16,7 +16,6 @@ from influential_bandits.world.dynamics import (
     borrowed_world,
     deviation,
     ordered_dot,
-    power,
     start_progress,
 )
 
@@ -32,21 +31,6 @@ def test_a_dot_product_is_summed_in_the_stated_order(size, seed):
     for i in range(whole, size):
         total += float(a[i] * b[i])
     assert ordered_dot(a, b) == total
-
-
-@given(st.floats(0.5, 1.0), st.integers(0, 1000))
-def test_a_power_errs_by_less_than_one_rounding_for_each_factor(rounding, base, exponent):
-    # A product of n rounded factors has n − 1 roundings, in whatever order; squares double theirs.
-    exact = Fraction(base) ** exponent
-    error = abs(Fraction(power(base, exponent)) - exact)
-    assert error <= exponent * rounding * exact * Fraction(101, 100)  # second order
-
-
-def test_powers_have_no_rounding_where_there_is_nothing_to_round():
-    assert power(0.5, 1000) == 2.0**-1000
-    assert power(1.0, 2**60) == 1.0
-    assert power(0.3, 0) == 1.0
-    assert power(0.3, 1) == 0.3
 
 
 @given(instances(memory=memories()))

@@ -88,10 +88,12 @@ class Engine(Enum):
 
     local = "local"
     dask = "dask"
+    gpu = "gpu"
 
 
 EngineName = Annotated[
-    Engine, typer.Option("--engine", help="This computer, or a Dask cluster. Changes no digit.")
+    Engine,
+    typer.Option("--engine", help="This computer, a Dask cluster, or a GPU. Changes no digit."),
 ]
 Scheduler = Annotated[
     str | None,

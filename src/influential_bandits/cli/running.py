@@ -15,6 +15,7 @@ from influential_bandits.errors import ClusterLost, InvalidInput, Unfinished
 
 REPORT = ("jinja2", "matplotlib", "plotly", "pyarrow", "sklearn")
 CLUSTER = ("dask", "distributed")
+GRAPHICS = ("numba_cuda",)
 CONTINUES = "finished pieces are kept in {}: run the same command again to continue"
 
 
@@ -22,7 +23,8 @@ def require_installed(engine: Engine, *modules: str) -> None:
     """Say what is missing before any work is done, not after it."""
     from influential_bandits.checks import require_packages
 
-    require_packages(*modules, *(CLUSTER if engine is Engine.dask else ()))
+    more = {Engine.dask: CLUSTER, Engine.gpu: GRAPHICS}.get(engine, ())
+    require_packages(*modules, *more)
 
 
 def check_count(option: str, value: int) -> None:
@@ -37,9 +39,15 @@ def choose_execution(
     """Return where a command's work is to be done."""
     if jobs is not None:
         check_count("jobs", jobs)
+    if engine is not Engine.dask and scheduler is not None:
+        raise InvalidInput("--scheduler is for --engine dask")
+    if engine is Engine.gpu:
+        if jobs is not None or processes != 1:
+            raise InvalidInput("--jobs and --processes are for --engine local")
+        from influential_bandits.execution.gpu import GpuExecution
+
+        return GpuExecution()
     if engine is Engine.local:
-        if scheduler is not None:
-            raise InvalidInput("--scheduler is for --engine dask")
         from influential_bandits.execution.local import LocalExecution
 
         return LocalExecution(jobs, processes)

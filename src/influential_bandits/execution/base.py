@@ -37,7 +37,8 @@ class Task(Steps, Protocol):
         """Take the results of the same task, done elsewhere."""
 
 
-Work: TypeAlias = Callable[[Any, int | None], Any]  # a task, and threads it may use → its result
+# A task, and what it may use → its result: so many threads, all of them, or another execution.
+Work: TypeAlias = Callable[[Any, Any], Any]
 Attempt: TypeAlias = tuple[Any, Exception | None]  # a result, or an error
 
 
@@ -64,7 +65,8 @@ class Execution(Closing, ABC):
     def outcomes(self, work: Work, tasks: Iterable[Any]) -> Iterator[Outcome]:
         """Yield what became of each task, as they finish; one that fails does not stop the others.
 
-        ``work(task, threads)`` is told how many threads it may use. Tasks are taken from the
+        ``work(task, threads)`` is told how many threads it may use, or where it may simulate: it
+        passes that on as ``execution``. Tasks are taken from the
         iterable when there is room for them, so that neither tasks nor results pile up.
         """
 
@@ -82,7 +84,7 @@ class Execution(Closing, ABC):
         """Work off all tasks; the first error, or Ctrl-C, stops the others before it is raised."""
 
 
-def attempt(work: Work, task: Any, threads: int | None) -> Attempt:
+def attempt(work: Work, task: Any, threads: Any) -> Attempt:
     """Do a piece of work; return its result, or the error, unless the installation lacks something.
 
     Errors travel, so that one which cannot be pickled is replaced by its words.

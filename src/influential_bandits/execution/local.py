@@ -128,8 +128,8 @@ def resolve_execution(execution: Execution | int | None) -> Execution:
     if execution is None or is_real(execution):
         return LocalExecution(execution)
     raise InvalidInput(
-        "execution must be a number of threads, a LocalExecution or a DaskExecution, "
-        f"got {abbreviate(execution)}"
+        "execution must be a number of threads, a LocalExecution, a DaskExecution or a "
+        f"GpuExecution, got {abbreviate(execution)}"
     )
 
 

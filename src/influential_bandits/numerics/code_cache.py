@@ -17,6 +17,7 @@ import stat
 import sys
 import uuid
 import warnings
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -31,7 +32,7 @@ from numba.misc.appdirs import AppDirs
 
 from influential_bandits.numerics.fingerprints import package_digest
 
-__all__ = ["CodeCache"]
+__all__ = ["CodeCache", "read_entry", "write_entry"]
 
 PACKAGE = Path(__file__).resolve().parent.parent
 MAGIC = b"influential-bandits code 1\n"
@@ -69,11 +70,7 @@ class CodeCache(_Cache):  # type: ignore[misc]
         file = self._file(sig, target_context.codegen())
         if not self.enabled or file is None:
             return None
-        for folder in folders():
-            if is_private(folder):
-                with suppress(OSError):  # not there, or not to be read: compiled again
-                    return _rebuilt((folder / file).read_bytes(), target_context, folder / file)
-        return None
+        return read_entry(file, lambda found: CompileResult._rebuild(target_context, *found))
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep compiled code, if a folder can be written to."""
@@ -83,25 +80,40 @@ class CodeCache(_Cache):  # type: ignore[misc]
         file = self._file(sig, data.codegen)
         if not self.enabled or file is None or data.library.has_dynamic_globals or data.lifted:
             return
-        payload = dumps(data._reduce())
-        entry = MAGIC + hashlib.sha256(payload).digest() + payload
-        problems = []
-        for folder in folders():
-            problem = _write(folder, file, entry)
-            if problem is None:
-                return
-            problems.append(problem)
-        _warn_once(
-            f"compiled code cannot be kept, and every process compiles again ({'; '.join(problems)}"
-            "); set NUMBA_CACHE_DIR to a folder that only you can write to"
-        )
+        write_entry(file, dumps(data._reduce()))
 
     def _file(self, sig: Any, codegen: Any) -> str | None:
         """Return the name of an entry; None for what another process could not find again."""
-        key = f"{sig} {codegen.magic_tuple()} {VERSIONS}"
-        if " at 0x" in key:
-            return None
-        return f"{self.name}-{hashlib.sha256(key.encode()).hexdigest()[:24]}"
+        key = f"{sig} {codegen.magic_tuple()}"
+        return None if " at 0x" in key else self.file_name(key)
+
+    def file_name(self, key: str) -> str:
+        """Return the name of the entry for a key, with these versions."""
+        return f"{self.name}-{hashlib.sha256(f'{key} {VERSIONS}'.encode()).hexdigest()[:24]}"
+
+
+def read_entry(file: str, rebuild: Callable[[Any], Any]) -> Any:
+    """Return what is rebuilt from an entry, or None."""
+    for folder in folders():
+        if is_private(folder):
+            with suppress(OSError):  # not there, or not to be read: compiled again
+                return _rebuilt((folder / file).read_bytes(), rebuild, folder / file)
+    return None
+
+
+def write_entry(file: str, payload: bytes) -> None:
+    """Write an entry where it can be written, or warn."""
+    entry = MAGIC + hashlib.sha256(payload).digest() + payload
+    problems = []
+    for folder in folders():
+        problem = _write(folder, file, entry)
+        if problem is None:
+            return
+        problems.append(problem)
+    _warn_once(
+        f"compiled code cannot be kept, and every process compiles again ({'; '.join(problems)}"
+        "); set NUMBA_CACHE_DIR to a folder that only you can write to"
+    )
 
 
 @cache
@@ -127,7 +139,7 @@ def is_private(folder: Path) -> bool:
     return about.st_uid in owners and not about.st_mode & stat.S_IWOTH and not shared
 
 
-def _rebuilt(entry: bytes, target_context: Any, path: Path) -> Any:
+def _rebuilt(entry: bytes, rebuild: Callable[[Any], Any], path: Path) -> Any:
     """Return code that can be called, or None if the entry is damaged."""
     start = len(MAGIC) + CHECKSUM
     payload = entry[start:]
@@ -135,7 +147,7 @@ def _rebuilt(entry: bytes, target_context: Any, path: Path) -> Any:
         _warn_once(f"{path} is damaged; it is compiled again")
         return None
     try:
-        return CompileResult._rebuild(target_context, *pickle.loads(payload))
+        return rebuild(pickle.loads(payload))
     except Exception as error:  # noqa: BLE001 - whatever it is, compiling anew is right
         _warn_once(f"{path} cannot be used ({error}); it is compiled again")
         return None

@@ -1,4 +1,4 @@
-"""Logarithm, exponential and normal quantile from + − × ÷ √ and integer operations only.
+"""Logarithm, exponential, normal quantile and powers from + − × ÷ √ and integer operations only.
 
 Library versions of these functions differ in the last bit between NumPy, libm, SIMD and GPU
 libraries. Written out in a fixed order without contraction, they are the same everywhere, and
@@ -83,6 +83,36 @@ def exp(x: float) -> float:
     c = r - z * (1.66666666666666019037e-01 + z * c)
     y = 1.0 - ((low - r * c / (2.0 - c)) - high)
     return y * np.int64((int(k) + 1023) << 52).view(np.float64)
+
+
+@inlined
+def power_of_two(exponent: int) -> float:
+    """Return 2ᵏ for a whole k, −1022 ≤ k ≤ 1023, exactly.
+
+    Examples
+    --------
+    >>> power_of_two(-2), power_of_two(3)
+    (0.25, 8.0)
+    """
+    return np.int64((np.int64(exponent) + 1023) << 52).view(np.float64)
+
+
+@inlined
+def whole_power(base: float, exponent: int) -> float:
+    """Return base to a non-negative whole power by squaring.
+
+    Examples
+    --------
+    >>> whole_power(3.0, 4), whole_power(0.5, 0)
+    (81.0, 1.0)
+    """
+    result = 1.0
+    while exponent > 0:
+        if exponent & 1:
+            result *= base
+        base *= base
+        exponent >>= 1
+    return result
 
 
 @inlined

@@ -31,7 +31,7 @@ from influential_bandits.numerics.fingerprints import (
     names_of,
 )
 
-__all__ = ["LinkedCompiler", "compile_anew", "merge_literals"]
+__all__ = ["Copies", "LinkedCompiler", "compile_anew", "merge_literals"]
 
 LASTING = ("numba", "numpy", "influential_bandits")  # whose values do not change in a process
 # What holds compiled code that cannot be made again from the values of now.
@@ -63,7 +63,7 @@ def compile_anew(
     """
     if numba.config.DISABLE_JIT:
         return dict(functions)
-    copies = _Copies(fingerprint(*functions.values()), options.get("boundscheck"))
+    copies = Copies(fingerprint(*functions.values()), options.get("boundscheck"))
     return {name: copies.compile(function, options) for name, function in functions.items()}
 
 
@@ -81,7 +81,7 @@ def merge_literals(compiled: Any) -> None:
     compiled.get_call_template = find_for_any
 
 
-class _Copies:
+class Copies:
     """What was copied so far, by the identity of the original."""
 
     def __init__(self, digest: str, boundscheck: bool | None) -> None:
@@ -102,7 +102,7 @@ class _Copies:
         names = names_of(function.__code__)
         copy.__defaults__ = self.copy_of(function.__defaults__, names)
         copy.__kwdefaults__ = function.__kwdefaults__
-        compiled = numba.jit(pipeline_class=LinkedCompiler, **options)(copy)
+        compiled = self.decorate(copy, options)
         original = function if origin is None else origin
         self.made[id(original)] = original, compiled  # before the rest, which may call it
         self.unfinished.append(id(original))
@@ -113,12 +113,16 @@ class _Copies:
         self.unfinished.pop()
         return compiled
 
+    def decorate(self, copy: types.FunctionType, options: dict[str, Any]) -> Any:
+        """Return what compiles a copy; other targets than the processor have their own."""
+        return numba.jit(pipeline_class=LinkedCompiler, **options)(copy)
+
     def copy_of(self, value: Any, names: frozenset[str]) -> Any:
         """Return what a copied function reads in place of a value; ``names`` are what it names."""
         if id(value) in self.made:
             if id(value) in self.unfinished:  # functions that call each other are not linked yet
                 for part in self.unfinished[self.unfinished.index(id(value)) :]:
-                    self.made[part][1]._compiler.pipeline_class = Compiler
+                    self.unlink(self.made[part][1])
             return self.made[id(value)][1]
         if isinstance(value, Dispatcher):
             return self._compiled_copy(value)
@@ -131,6 +135,10 @@ class _Copies:
             return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
         _refuse_unseen(value)
         return value.copy(order="K") if isinstance(value, np.ndarray) else value
+
+    def unlink(self, compiled: Any) -> None:
+        """Compile a function on its own, as one of several that call each other."""
+        compiled._compiler.pipeline_class = Compiler
 
     def _compiled_copy(self, value: Any) -> Any:
         compiled = self.compile(value.py_func, value.targetoptions, value)

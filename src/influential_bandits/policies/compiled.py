@@ -59,6 +59,7 @@ class Tag(CodeTag):
         self.digest = digest
         self.parameters = parameters
         self.schema = schema
+        self.is_own = code.__module__.startswith("influential_bandits.")  # of this package
         functions = {name: getattr(code, name) for name in FUNCTIONS}
         self.functions = compile_anew(functions, **INLINED, boundscheck=checked)
 
@@ -68,9 +69,13 @@ class Tag(CodeTag):
         return namedtuple("State", [name for name, *_ in self.schema])
 
     @cached_property
+    def config(self) -> type[tuple[Any, ...]]:
+        """The named tuple of the parameters."""
+        return namedtuple("Parameters", ["n_arms", *self.parameters])
+
+    @cached_property
     def unpack(self) -> Callable[..., Any]:
         """Source-generated function from flat arrays to the named tuples c and s."""
-        config = namedtuple("Parameters", ["n_arms", *self.parameters])  # type: ignore[misc]
         fields = []
         for row, (_, dtype, axes, known) in enumerate(self.schema):
             buffer = f"arrays.{'known_' if known else ''}{dtype[:-2]}s"
@@ -84,7 +89,7 @@ class Tag(CodeTag):
             "def unpack(tag, config, arrays):\n"
             f"    return Parameters({', '.join(scalars)}), State({', '.join(fields)})\n"
         )
-        scope = {"Parameters": config, "State": self.state, "read_only": read_only}
+        scope = {"Parameters": self.config, "State": self.state, "read_only": read_only}
         views = {"borrowed_part": borrowed_part, "borrowed_table": borrowed_table}
         return _make(source, "unpack", scope | views)
 

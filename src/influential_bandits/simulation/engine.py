@@ -19,6 +19,7 @@ from influential_bandits.errors import (
     NotApplicable,
 )
 from influential_bandits.execution.base import Execution, Task
+from influential_bandits.execution.gpu import GpuExecution
 from influential_bandits.execution.local import resolve_execution
 from influential_bandits.execution.progress import Progress
 from influential_bandits.memory import require_memory
@@ -26,6 +27,7 @@ from influential_bandits.numerics.streams import NOISE, POLICY, key_table
 from influential_bandits.policies.compiled import Layout
 from influential_bandits.policies.contract import Policy, require_labels, require_policy
 from influential_bandits.policies.messages import explain
+from influential_bandits.simulation.gpu.tasks import gpu_tasks, require_playable
 from influential_bandits.simulation.kernels import (
     CHOSEN_ARM,
     CHOSEN_ROUND,
@@ -234,8 +236,20 @@ def simulate_policy(
     except (MemoryError, ValueError) as error:
         raise InvalidInput(f"the results do not fit into memory: {error}; keep less") from None
 
+    whole = Output(
+        checkpoints=marks,
+        counts=counts,
+        loss=np.zeros((*shape[:2], 0)) if loss is None else loss,
+        choices=np.zeros((*shape[:2], 0), np.int32) if choices is None else choices,
+        losses=np.zeros((*shape[:2], 0)) if losses is None else losses,
+    )
     tasks: Sequence[Task] | None = None
-    if lanes is not False and scenario is None and not recorded and not check:
+    if isinstance(where, GpuExecution) and where.plays(len(world) * len(seed_list)):
+        require_playable(scenario, check)
+        told = world if policy.privileged else world[:1]
+        layouts = [_layout(policy, n_arms, instance, horizon, check) for instance in told]
+        tasks = gpu_tasks(policy, layouts, world, noise, seed_list, numbers, whole, horizon, where)
+    elif lanes is not False and scenario is None and not recorded and not check:
         tasks = lane_tasks(
             policy,
             world,
@@ -250,13 +264,6 @@ def simulate_policy(
             wherever_possible=lanes is True,
         )
     if tasks is None:
-        whole = Output(
-            checkpoints=marks,
-            counts=counts,
-            loss=np.zeros((*shape[:2], 0)) if loss is None else loss,
-            choices=np.zeros((*shape[:2], 0), np.int32) if choices is None else choices,
-            losses=np.zeros((*shape[:2], 0)) if losses is None else losses,
-        )
         tasks = list(
             _chains(
                 policy,

@@ -15,6 +15,7 @@ import numpy as np
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import borrowed, inlined, kernel
 from influential_bandits.numerics.double_double import add, add_product, two_sum
+from influential_bandits.numerics.portable import whole_power
 
 DENSE, LOW_RANK, SPARSE = 0, 1, 2
 
@@ -83,18 +84,6 @@ def ordered_dot(a: Floats, b: Floats) -> float:
 
 
 @inlined
-def power(base: float, exponent: int) -> float:
-    """Return base to a non-negative whole power by squaring, the same bits everywhere."""
-    result = 1.0
-    while exponent > 0:
-        if exponent & 1:
-            result *= base
-        base *= base
-        exponent >>= 1
-    return result
-
-
-@inlined
 def deviation(world: World, progress: Progress, arm: int, t: int) -> float:
     """Return how far the loss of an arm in round t lies from its initial loss."""
     if world.kind == DENSE:
@@ -107,7 +96,7 @@ def deviation(world: World, progress: Progress, arm: int, t: int) -> float:
         j = world.columns[k]
         weight = progress.weights[j]
         if world.memory < 1.0:
-            weight *= power(world.memory, t - progress.last[j])
+            weight *= whole_power(world.memory, t - progress.last[j])
         total += world.values[0, k] * weight
     return total
 
@@ -137,7 +126,7 @@ def advance(world: World, progress: Progress, arm: int, t: int) -> None:
             progress.weights[j] *= world.memory
         progress.weights[arm] += 1.0
     else:
-        faded = progress.weights[arm] * power(world.memory, t + 1 - progress.last[arm])
+        faded = progress.weights[arm] * whole_power(world.memory, t + 1 - progress.last[arm])
         progress.weights[arm] = faded + 1.0
         progress.last[arm] = t + 1
 

@@ -60,6 +60,20 @@ def noise_at(
     return 0.0
 
 
+@inlined
+def plain_loss(
+    source: NoiseSource,
+    expected: float,
+    first_key: np.uint64,
+    second_key: np.uint64,
+    row: int,
+    t: int,
+    arm: int,
+) -> float:
+    """Return the loss that is observed with a noise of the package."""
+    return expected + noise_at(source, first_key, second_key, row, t)
+
+
 class NoiseTag(CodeTag):
     """Stands for the code of a user's noise in calls of compiled functions; see Tag of policies."""
 
@@ -99,7 +113,7 @@ def observed_loss(
 ) -> float:
     """Return the loss that is observed where this one is expected."""
     if isinstance(source, NoiseSource):
-        return expected + noise_at(source, first_key, second_key, row, t)
+        return plain_loss(source, expected, first_key, second_key, row, t, arm)
     return source.tag.observed_loss(source, expected, first_key, second_key, row, t, arm)
 
 
@@ -108,12 +122,14 @@ def borrowed_source(source: Source) -> Source:
     return source
 
 
+def _plain_loss(source, expected, first_key, second_key, row, t, arm):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
+    return plain_loss(source, expected, first_key, second_key, row, t, arm)
+
+
 @overload(observed_loss, jit_options=BETWEEN)
 def _observed_loss(source, expected, first_key, second_key, row, t, arm):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
     if source.instance_class is NoiseSource:
-        return lambda source, expected, first_key, second_key, row, t, arm: (
-            expected + noise_at(source, first_key, second_key, row, t)
-        )
+        return _plain_loss
     return NoiseTag.known[source.types[0].digest].observed_loss
 
 

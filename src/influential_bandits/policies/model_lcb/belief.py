@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from influential_bandits.numerics.compiling import inlined, kernel
-from influential_bandits.numerics.portable import log
+from influential_bandits.numerics.portable import log, power_of_two
 from influential_bandits.policies.model_lcb import marginal_likelihood as evidence
 from influential_bandits.policies.model_lcb.posterior import (
     absorb,
@@ -42,8 +42,8 @@ def noise_of(c: Any, s: Any) -> float:
 @inlined
 def lay_out_arm(c: Any, s: Any, arm: int) -> None:
     """Write the prior of an arm that nothing is known about."""
-    loss, own = 2.0 ** float(s.choice[1]), 2.0 ** float(s.choice[2])
-    others = 2.0 ** float(s.choice[3])
+    loss, own = power_of_two(s.choice[1]), power_of_two(s.choice[2])
+    others = power_of_two(s.choice[3])
     if s.theta.size > 0:
         for k in range(unknowns(arm), unknowns(arm + 1)):
             if s.root[k, k] == 0.0:
@@ -139,7 +139,8 @@ def choose_prior(c: Any, s: Any) -> None:
         if value > best:
             best, chosen = value, m
     if chosen > 0:
-        loosest = np.array([0, evidence.LARGEST, evidence.LARGEST, evidence.LARGEST, 0, 0])
+        loosest = np.zeros(6, np.int64)
+        loosest[1:4] = evidence.LARGEST
         _, least = evidence.evaluate(
             gram, moments, s.known, s.told, memories, squares, loosest, factor, solved
         )

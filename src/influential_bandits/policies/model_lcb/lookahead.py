@@ -6,6 +6,7 @@ import numpy as np
 
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import inlined, kernel
+from influential_bandits.numerics.portable import whole_power
 
 MOST_STEPS = 200
 TOLERANCE = 1e-3  # relative difference of the losses of planned arms
@@ -73,7 +74,7 @@ def add_later_costs(
     does on average over the rounds ahead.
     """
     n_arms = losses.size
-    left = memory**rounds
+    left = whole_power(memory, int(rounds))
     reach = (1.0 - left) / (1.0 - memory)
     stays = reach / rounds
     onward = (1.0 - left / memory) / (1.0 - memory)

@@ -9,7 +9,7 @@ import numpy as np
 
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import inlined
-from influential_bandits.numerics.portable import log
+from influential_bandits.numerics.portable import log, power_of_two
 from influential_bandits.policies.model_lcb import marginal_likelihood as evidence
 from influential_bandits.policies.model_lcb.belief import memory_of, noise_of
 from influential_bandits.policies.model_lcb.lookahead import add_later_costs, plan_ahead
@@ -36,7 +36,7 @@ def _calm(c: Any, s: Any, t: int) -> float:
     gamma = memory_of(c, s.choice[0])
     if s.choice[2] == evidence.NONE or (c.warm and gamma < 1.0):
         return 0.0
-    moved = 2.0 ** float(s.choice[2]) * min(float(t), SOON)
+    moved = power_of_two(s.choice[2]) * min(float(t), SOON)
     lasting = min(1.0, 1.0 / ((1.0 - gamma) * t)) if gamma < 1.0 else 1.0
     return min(CALM, CALM * moved) * lasting
 
@@ -116,19 +116,18 @@ def _differ(c: Any, s: Any) -> bool:
 
 
 @inlined
-def count_costs(c: Any, s: Any, t: int, eligible: Any) -> Floats:
-    """Return each arm's mean loss and, where influence fades, what its pull costs later rounds.
+def count_costs(c: Any, s: Any, t: int, eligible: Any, costs: Floats) -> None:
+    """Write each arm's mean loss and, where influence fades, what its pull costs later rounds.
 
     These costs are planned with A as far as it is positive semi-definite: A_ii ≥ 0 and A_ij² ≤
     A_ii·A_jj. What lies beyond is taken for noise, since plans seek out arms that seem to gain.
     """
     n_arms = c.n_arms
-    costs = np.empty(n_arms)
     gamma = memory_of(c, s.choice[0])
     if gamma == 1.0 or s.theta.size == 0:
         for i in range(n_arms):
             costs[i] = s.mean[i]
-        return costs
+        return
     interaction, initial, allowed = np.empty((n_arms, n_arms)), np.empty(n_arms), np.ones(n_arms)
     for i in range(n_arms):
         initial[i] = s.theta[unknowns(i)]
@@ -140,7 +139,6 @@ def count_costs(c: Any, s: Any, t: int, eligible: Any) -> Floats:
             interaction[i, j] = min(max(s.theta[place(i, j)], -most), most)
             interaction[j, i] = interaction[i, j]
     add_later_costs(s.mean, initial, interaction, gamma, rounds_ahead(c, t), allowed, costs)
-    return costs
 
 
 @inlined

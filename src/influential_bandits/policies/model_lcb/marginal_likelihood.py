@@ -24,7 +24,7 @@ import numpy as np
 
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import inlined, kernel
-from influential_bandits.numerics.portable import log
+from influential_bandits.numerics.portable import log, power_of_two
 from influential_bandits.policies.model_lcb.posterior import place, unknowns
 
 RAY = 3  # features of an arm among many
@@ -85,13 +85,13 @@ def add_ray(
 @inlined
 def precision(exponent: int) -> float:
     """Return 1/ρ²."""
-    return 0.25**exponent
+    return power_of_two(-2 * exponent)
 
 
 @inlined
 def mean_width(members: int, tie: int) -> float:
     """Return n·τ²/ρ² of n members: τ the deviation of their common mean, ρ the spread around it."""
-    return members * 16.0**tie if tie > 0 else 0.0
+    return members * power_of_two(4 * tie) if tie > 0 else 0.0
 
 
 @inlined
@@ -333,7 +333,7 @@ def climb(
     solved: Floats,
 ) -> float:
     """Improve a choice, scales by factors of four and ties one by one; return its support."""
-    trial = choice.copy()
+    trial = np.empty(choice.size, np.int64)
     best = support(gram, moments, known, told, memories, squares, seen, choice, factor, solved)
     failures, trials, which = 0, 0, 0
     while failures < MOVES and trials < most:

@@ -359,7 +359,8 @@ class ModelLCB(Policy):
         arm = follow_mix(s, eligible)
         if arm >= 0:
             return arm
-        costs = count_costs(c, s, t, eligible)
+        costs = np.empty(c.n_arms)
+        count_costs(c, s, t, eligible, costs)
         greedy = -1
         for arm in range(c.n_arms):
             if eligible is not None and not eligible[arm]:

@@ -1,0 +1,136 @@
+"""GpuExecution: runs on a graphics processor of NVIDIA, to the same bits."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from itertools import islice
+from typing import Any
+
+from influential_bandits.checks import whole_number
+from influential_bandits.errors import InfluentialBanditsError, InvalidInput
+from influential_bandits.execution.base import (
+    Attempt,
+    Execution,
+    Outcome,
+    Task,
+    Work,
+    attempt,
+)
+from influential_bandits.execution.local import count_threads, map_in_order, run_tasks
+from influential_bandits.execution.progress import Progress
+from influential_bandits.numerics.gpu.toolkit import free_memory, is_simulated, require_device
+
+__all__ = ["GpuExecution"]
+
+SHARE = 0.8  # of the memory that is free: the rest is for kernels and for others
+PIECES_AT_ONCE = 64  # of a study: one alone leaves most of a graphics processor idle
+FEW_RUNS = 8  # below, cores are faster: one thread of a graphics processor is slow
+
+
+class GpuExecution(Execution):
+    """Play runs on a graphics processor, one a thread; needs the extra ``gpu``.
+
+    It pays for many runs: 100,000 keep a large graphics processor busy, and ten do not. Fewer than
+    eight at a time are played on this computer's cores; scenarios are refused. Policies,
+    worlds and noises are the same functions as on processors, and give the same bits, as long as
+    they keep to + − × ÷ √ and the functions of the package (those of ``math``, such as ``log``,
+    come from another library there).
+
+    Parameters
+    ----------
+    device : int
+        Which one, if there are several.
+    memory : int, optional
+        Bytes to use of its memory at a time, at most; by default four fifths of what is free.
+
+    Examples
+    --------
+    >>> import influential_bandits as ib
+    >>> world = ib.random_instance(n_arms=3, seed=0)
+    >>> with GpuExecution() as gpu:  # doctest: +SKIP
+    ...     run = ib.simulate(world, ib.LCB(), 10**6, seeds=100_000, execution=gpu)
+    """
+
+    def __init__(self, device: int = 0, memory: int | None = None) -> None:
+        self.number = whole_number("device", device, 0)
+        self.device = require_device(self.number)
+        free = int(SHARE * free_memory())
+        if memory is not None:
+            asked = whole_number("memory", memory, 1)
+            if asked > free:
+                raise InvalidInput(
+                    f"memory must be at most what is free on the graphics processor, {free:,} "
+                    f"bytes, got {asked:,}"
+                )
+            free = asked
+        self.memory = free
+        self._stopped = threading.Event()
+        self._pieces = 1  # at work: they share the memory
+
+    @property
+    def room(self) -> int:
+        """Bytes for one simulation: those of pieces that are played side by side share them."""
+        return self.memory // self._pieces
+
+    def plays(self, runs: int) -> bool:
+        """Tell whether so many runs are played here, or on this computer's cores."""
+        return runs >= FEW_RUNS or is_simulated()
+
+    @property
+    def threads(self) -> int:
+        """How many threads this computer has for what is not played: all cores."""
+        return count_threads(None)
+
+    def __repr__(self) -> str:
+        """Say which device it is."""
+        return f"GpuExecution(device={self.number})"
+
+    def outcomes(self, work: Work, tasks: Iterable[Any]) -> Iterator[Outcome]:
+        """Work off many pieces side by side; what they simulate is played there."""
+        remaining = iter(tasks)
+        flying: dict[Future[Attempt], Any] = {}
+        pool = ThreadPoolExecutor(PIECES_AT_ONCE, thread_name_prefix="influential-bandits-piece")
+        self._pieces = PIECES_AT_ONCE
+        try:
+            while True:
+                for task in islice(remaining, PIECES_AT_ONCE - len(flying)):
+                    flying[pool.submit(attempt, work, task, self)] = task
+                if not flying:
+                    return
+                finished, _ = wait(flying, return_when=FIRST_COMPLETED)
+                for future in finished:
+                    yield Outcome(flying.pop(future), *future.result())
+        finally:
+            self._stopped.set()  # pieces that nobody waits for end between two launches
+            pool.shutdown(wait=True, cancel_futures=True)
+            self._stopped.clear()
+            self._pieces = 1
+
+    def map(
+        self,
+        work: Callable[[Any], Any],
+        tasks: Iterable[Any],
+        progress: Progress | None = None,
+    ) -> Iterator[Any]:
+        """Compute on this computer's threads: parts of fits are not for graphics processors."""
+        return map_in_order(work, tasks, self.threads, progress)
+
+    def run(self, tasks: Sequence[Task], progress: Progress) -> None:
+        """Work off tasks one after the other, each of which fills the graphics processor."""
+        run_tasks([_Stoppable(task, self._stopped) for task in tasks], 1, progress)
+
+
+class _Stoppable:
+    """A task that ends early once nobody waits for it."""
+
+    def __init__(self, task: Task, stopped: threading.Event) -> None:
+        self.task, self.stopped = task, stopped
+
+    def steps(self) -> Iterator[int]:
+        """Do the work, unless it was stopped."""
+        for amount in self.task.steps():
+            yield amount
+            if self.stopped.is_set():
+                raise InfluentialBanditsError("stopped")

@@ -1,0 +1,322 @@
+"""Batches of runs for a graphics processor; :func:`gpu_tasks` is the entry."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from influential_bandits.errors import GpuError, InvalidPolicy, NotApplicable
+from influential_bandits.execution.base import Task
+from influential_bandits.execution.gpu import GpuExecution
+from influential_bandits.numerics.arrays import Floats, Ints
+from influential_bandits.numerics.gpu.launching import Launcher
+from influential_bandits.policies.compiled import Layout
+from influential_bandits.policies.contract import Policy
+from influential_bandits.policies.influential_lcb import InfluentialLCB
+from influential_bandits.policies.lcb import LCB
+from influential_bandits.simulation.gpu.kernels import ARGUMENTS, Game
+from influential_bandits.simulation.kernels import CHOSEN_ARM, CHOSEN_ROUND, Output
+from influential_bandits.world.dynamics import LOW_RANK, SPARSE
+from influential_bandits.world.instance import Instance
+from influential_bandits.world.noise import Noise, NoiseSource
+
+__all__ = ["gpu_tasks"]
+
+SECONDS_PER_LAUNCH = 0.25  # then progress is shown, and Ctrl-C is heard
+MOST_RUNS = 1 << 21  # in a batch: several times what the largest graphics processor holds at once
+THREADS_PER_BLOCK = 128
+COUNTERS = (LCB, InfluentialLCB)  # whose whole numbers count rounds or name arms
+
+Words = npt.NDArray[np.uint64]
+
+
+def gpu_tasks(
+    policy: Policy,
+    layouts: Sequence[Layout],
+    instances: Sequence[Instance],
+    noise: Noise,
+    seeds: Words,
+    numbers: Sequence[int],
+    whole: Output,
+    horizon: int,
+    where: GpuExecution,
+) -> list[Task]:
+    """Return tasks that play every instance with every seed, in batches that fit the memory.
+
+    Parameters
+    ----------
+    layouts : sequence of Layout
+        One for all instances or, for oracles, one for each.
+    whole : Output
+        Where the results go, of all instances and seeds.
+    where : GpuExecution
+        The graphics processor, and how much of its memory a batch may take.
+    """
+    games: dict[Any, list[int]] = {}
+    for i, instance in enumerate(instances):
+        games.setdefault(_likeness(instance, layouts[i % len(layouts)]), []).append(i)
+    source = noise.source()
+    tasks: list[Task] = []
+    for members in games.values():
+        world = instances[members[0]].world
+        game = Game(
+            layouts[members[0] % len(layouts)],
+            int(world.kind),
+            world.values.shape[1] if world.kind == LOW_RANK else 0,
+            world.memory < 1.0,
+            source,
+            whole.choices.shape[2] > 0,
+            whole.losses.shape[2] > 0,
+            narrow=type(policy) in COUNTERS and horizon < 2**31,
+        )
+        tasks += [
+            Batch(
+                policy,
+                game,
+                [instances[i] for i in part.instances],
+                [layouts[i % len(layouts)] for i in part.instances],
+                noise,
+                seeds[part.seeds],
+                part.seeds.start,
+                np.array([numbers[i] for i in part.instances], np.uint64),
+                [_cut(whole, i, part.seeds) for i in part.instances],
+                horizon,
+                where.number,
+            )
+            for part in _parts(game, members, instances, len(seeds), whole, where.room)
+        ]
+    return tasks
+
+
+def require_playable(scenario: object, check: bool) -> None:
+    """Raise for what is not played on graphics processors."""
+    if scenario is not None:
+        raise NotApplicable(
+            "scenarios are not played on graphics processors: leave execution=GpuExecution() out"
+        )
+    if check:
+        raise NotApplicable(
+            "indices are not checked on graphics processors: leave execution=GpuExecution() out "
+            "where check=True"
+        )
+
+
+def _likeness(instance: Instance, layout: Layout) -> tuple[Any, ...]:
+    """Return what instances of one kernel have in common."""
+    world = instance.world
+    rank = world.values.shape[1] if world.kind == LOW_RANK else 0
+    return int(world.kind), rank, world.memory < 1.0, layout.tag.digest, layout.table.tobytes()
+
+
+@dataclass(frozen=True)
+class _Part:
+    instances: list[int]
+    seeds: slice
+
+
+def _parts(
+    game: Game,
+    members: list[int],
+    instances: Sequence[Instance],
+    seeds: int,
+    whole: Output,
+    memory: int,
+) -> Iterator[_Part]:
+    """Cut instances × seeds so that each part fits."""
+    state = game.layout.sizes["int64"] + game.layout.sizes["float64"]
+    kept = [whole.counts, whole.loss, whole.choices, whole.losses]
+    results = sum(array.itemsize * int(np.prod(array.shape[2:])) for array in kept)
+    run = 8 * (state + sum(game.progress_sizes.values()) + 12) + results
+    world = max(sum(array.nbytes for array in instances[i].world[1:5]) for i in members)
+    known = sum(values.nbytes for values in game.layout.known.values())
+    most = min(MOST_RUNS, memory // (run + (world + known + 8) // min(seeds, 1024) + 8))
+    if most < 1:
+        raise GpuError(
+            f"one run takes {run + world + known:,} bytes on the graphics processor, and there is "
+            f"room for {memory:,}; keep less at a time"
+        )
+    if seeds >= most:
+        for i in members:
+            for start in range(0, seeds, most):
+                yield _Part([i], slice(start, min(start + most, seeds)))
+        return
+    many = most // seeds
+    for start in range(0, len(members), many):
+        yield _Part(members[start : start + many], slice(0, seeds))
+
+
+def _cut(whole: Output, i: int, seeds: slice) -> Output:
+    """Return where the results of some seeds of an instance go."""
+    return Output(
+        whole.checkpoints,
+        whole.counts[i, seeds],
+        whole.loss[i, seeds],
+        whole.choices[i, seeds],
+        whole.losses[i, seeds],
+    )
+
+
+@dataclass(eq=False)
+class Batch:
+    """Runs that are played at once: all of some instances with some seeds."""
+
+    policy: Policy
+    game: Game
+    instances: list[Instance]
+    layouts: list[Layout]
+    noise: Noise
+    seeds: Words
+    row: int  # of the first seed among all
+    numbers: Words
+    outputs: list[Output]
+    horizon: int
+    device: int
+
+    def steps(self) -> Iterable[int]:
+        """Play; yield the number of rounds done after each launch."""
+        runs = len(self.instances) * len(self.seeds)
+        name, variants = self.policy.label, self.game.variants()
+        launcher = Launcher(name, variants, THREADS_PER_BLOCK, self.device)
+        arrays = launcher.send(self._arrays())
+        given = [arrays[name] for name in self._names()]
+        launcher.compile([np.int64(0), np.int64(0), *given])
+        rounds, last = max(1, min(self.horizon, (1 << 24) // runs)), 0
+        while last < self.horizon:
+            first, last = last + 1, min(last + rounds, self.horizon)
+            started = time.perf_counter()
+            launcher.launch(runs, [np.int64(first), np.int64(last), *given])
+            self._require_sound(launcher, arrays, last)
+            yield (last - first + 1) * runs
+            took = max(time.perf_counter() - started, 1e-6)
+            rounds = max(1, min(int(rounds * min(SECONDS_PER_LAUNCH / took, 8.0)), self.horizon))
+        self._take(launcher, arrays)
+
+    def results(self) -> list[Output]:
+        """Return what was played."""
+        return self.outputs
+
+    def accept(self, results: list[Output]) -> None:
+        """Take what was played elsewhere."""
+        for mine, theirs in zip(self.outputs, results, strict=True):
+            for array, other in zip(mine[1:], theirs[1:], strict=True):
+                array[...] = other
+
+    def _names(self) -> list[str]:
+        return [*ARGUMENTS[2:], *self.game.knowledge]
+
+    def _arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return everything that the kernel gets, by name, as it is before the first round."""
+        game, many = self.game, len(self.seeds)
+        runs, marks = len(self.instances) * many, self.outputs[0].checkpoints
+        layout, arms = game.layout, game.n_arms
+        sizes = game.progress_sizes
+        source = self.noise.source()
+        floats = [float(x) if isinstance(x, float) else 0.0 for x in layout.config[1:]]
+        scale = source.scale if isinstance(source, NoiseSource) else 0.0
+        recorded = source.values if isinstance(source, NoiseSource) else np.zeros((1, 1))
+        fading = game.fading
+        return {
+            **self._worlds(),
+            "which": np.repeat(np.arange(len(self.instances)), many),
+            "seeds": np.tile(self.seeds, len(self.instances)),
+            "numbers": self.numbers,
+            "rows": np.tile(np.arange(self.row, self.row + many), len(self.instances)),
+            "parameters": np.array([*floats, scale]),
+            "recorded": recorded if recorded.size else np.zeros((1, 1)),
+            "ints": self._states("int64", runs),
+            "floats": self._states("float64", runs),
+            "counts": np.zeros((arms, runs), np.int64),
+            "weights": np.zeros((sizes["weights"], runs)),
+            "low": np.zeros((max(sizes["low"], 1), runs)),
+            "brought_up": np.zeros((max(sizes["brought_up"], 1), runs), np.int64),
+            "loss": np.zeros((2, runs)),
+            "marks": marks,
+            "kept_counts": np.zeros((runs, len(marks), arms), np.int64),
+            "kept_loss": np.zeros((runs if fading else 1, len(marks))),
+            "choices": np.zeros((runs, self.horizon) if game.records_choices else (1, 1), np.int32),
+            "losses": np.zeros((runs, self.horizon) if game.records_losses else (1, 1)),
+            "fault": np.zeros((runs, 3), np.int64),
+            "reached": np.zeros(runs, np.int64),
+        }
+
+    def _states(self, dtype: str, runs: int) -> npt.NDArray[Any]:
+        """Return fresh states: numbers × runs or, in the memory of the card, runs × numbers."""
+        fresh = self.game.layout.fresh[dtype]
+        if fresh.size == 0:
+            fresh = np.zeros(1, dtype)
+        if self.game.in_card:
+            return np.tile(fresh, (runs, 1))
+        return np.repeat(fresh[:, None], runs, axis=1)
+
+    def _worlds(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the arrays of all instances, and what oracles know of them."""
+        worlds = [instance.world for instance in self.instances]
+        columns, offsets = np.zeros(1, np.int64), np.zeros((1, 1), np.int64)
+        if self.game.kind == SPARSE:
+            starts = np.cumsum([0, *(world.columns.size for world in worlds)])
+            values: Floats = np.concatenate([world.values[0] for world in worlds])[None, None]
+            columns = np.concatenate([world.columns for world in worlds])
+            offsets = np.stack(
+                [world.offsets + start for world, start in zip(worlds, starts, strict=False)]
+            )
+            if values.size == 0:
+                values, columns = np.zeros((1, 1, 1)), np.zeros(1, np.int64)
+        else:
+            values = np.stack([world.values for world in worlds])
+        known = {}
+        for name, dtype, start, shape, is_known in self.game.fields:
+            if is_known:
+                stop = start + int(np.prod(shape))
+                each = [layout.known[f"known_{dtype}"][start:stop] for layout in self.layouts]
+                known[f"known_{name}"] = np.stack(each)
+        return {
+            "values": values,
+            "columns": columns,
+            "offsets": offsets,
+            "initial_loss": np.stack([world.initial_loss for world in worlds]),
+            "memory_left": np.array([world.memory for world in worlds]),
+            **known,
+        }
+
+    def _require_sound(self, launcher: Launcher, arrays: dict[str, Any], last: int) -> None:
+        """Raise if a policy chose an arm out of range, or a run has stopped."""
+        reached: Ints = launcher.fetch(arrays["reached"])
+        fault: Ints = launcher.fetch(arrays["fault"])
+        wrong = np.flatnonzero(fault[:, CHOSEN_ROUND])
+        name = type(self.policy).__name__
+        if len(wrong):
+            run = int(wrong[0])
+            raise InvalidPolicy(
+                f"{name} chose arm {fault[run, CHOSEN_ARM]} in round {fault[run, CHOSEN_ROUND]} "
+                f"({self._where(run)}); the arms are 0 … {self.game.n_arms - 1}"
+            )
+        stopped = np.flatnonzero(reached < last)
+        if len(stopped):
+            raise InvalidPolicy(
+                f"{name} failed before round {last + 1} ({self._where(int(stopped[0]))}); play it "
+                "without execution=GpuExecution() to see why"
+            )
+
+    def _where(self, run: int) -> str:
+        instance, seed = divmod(run, len(self.seeds))
+        return f"instance {self.numbers[instance]}, seed {self.seeds[seed]}"
+
+    def _take(self, launcher: Launcher, arrays: dict[str, Any]) -> None:
+        """Bring the results home."""
+        many = len(self.seeds)
+        kept = {"kept_counts": 1}
+        if self.game.fading:
+            kept["kept_loss"] = 2
+        if self.game.records_choices:
+            kept["choices"] = 3
+        if self.game.records_losses:
+            kept["losses"] = 4
+        for name, place in kept.items():
+            found = launcher.fetch(arrays[name])
+            for i, output in enumerate(self.outputs):
+                output[place][...] = found[i * many : (i + 1) * many]
