@@ -105,8 +105,8 @@ def test_what_is_being_read_stays_open(browser, server):
     browser.execute_script("document.querySelectorAll('details').forEach(d => d.open = true)")
     link = browser.find_element("css selector", ".labels a")
     link.send_keys("")  # focus
-    server.play("shop", ["user 3"])
     now = int(figure(browser, "Decisions").replace(",", ""))
+    server.play("shop", ["user 3"])
     until(lambda: figure(browser, "Decisions") != f"{now:,}", "something moves")
     assert browser.execute_script(
         "return [...document.querySelectorAll('details')].every(d => d.open)"
