@@ -30,6 +30,7 @@ __all__ = ["gpu_tasks"]
 SECONDS_PER_LAUNCH = 0.25  # then progress is shown, and Ctrl-C is heard
 MOST_RUNS = 1 << 21  # in a batch: several times what the largest graphics processor holds at once
 THREADS_PER_BLOCK = 128
+FIRST_ROUNDS = 16  # of the first launch, which shows how long a round takes
 COUNTERS = (LCB, InfluentialLCB)  # whose whole numbers count rounds or name arms
 
 Words = npt.NDArray[np.uint64]
@@ -185,7 +186,7 @@ class Batch:
         arrays = launcher.send(self._arrays())
         given = [arrays[name] for name in self._names()]
         launcher.compile([np.int64(0), np.int64(0), *given])
-        rounds, last = max(1, min(self.horizon, (1 << 24) // runs)), 0
+        rounds, last = min(self.horizon, FIRST_ROUNDS), 0
         while last < self.horizon:
             first, last = last + 1, min(last + rounds, self.horizon)
             started = time.perf_counter()
