@@ -44,6 +44,7 @@ def rows(quick):
 
 
 async def _create(service, key, settings):
+    from benchmarks.live.load import INSTANCES, label
     from benchmarks.live.wire import Client
 
     client = Client(service.port, key)
@@ -51,6 +52,12 @@ async def _create(service, key, settings):
         body = {"name": name, "settings": given}
         status, _, answer = await client.ask("/v1/experiments", body, seconds=600)
         assert status == 201, answer
+        items = [
+            {"path": f"/experiments/{name}/decisions", "body": {"instance": instance}}
+            for instance in map(label, range(INSTANCES))
+        ]
+        for start in range(0, INSTANCES, 500):  # all instances are known when time is taken
+            await client.ask("/v1/batch", {"requests": items[start : start + 500]}, seconds=600)
     client.close()
 
 

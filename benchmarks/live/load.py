@@ -49,12 +49,17 @@ class Load:
         )
 
 
+def label(number):
+    """Return the label of an instance."""
+    return f"i{number:06d}"
+
+
 def decisions(experiment, key, prefix="d"):
     """Return a function that makes the bytes of the next request, each with an id of its own."""
     path = f"/v1/experiments/{experiment}/decisions"
     sample = "d" * 12
     whole = [
-        request_bytes(path, {"instance": f"i{number:06d}", "decision_id": sample}, key)
+        request_bytes(path, {"instance": label(number), "decision_id": sample}, key)
         for number in range(INSTANCES)
     ]
     parts = [request.split(sample.encode()) for request in whole]

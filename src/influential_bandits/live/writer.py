@@ -37,6 +37,8 @@ MEMBERS_HELD = 100_000  # instances without a state of their own in memory
 STATE_BYTES = 1 << 29  # of states in memory
 SWEEP_SECONDS = 1.0  # between two looks for losses that are overdue
 MOST_OVERDUE = 200  # given up at a time
+GATHER_SECONDS = 0.002  # at most, for those who were answered together to come again
+PAUSE_SECONDS = 0.0003
 
 Act = Callable[[Any, float], Any]  # of a Transaction, or of a StoreTransaction, and the time
 
@@ -98,6 +100,8 @@ class Writer(Closing):
         self._wake = threading.Condition()
         self._closing = False
         self._next_sweep = 0.0
+        self._latest = 0  # requests in the latest batch
+        self._numbers: dict[str, int] = {}  # of experiments, which are never deleted
         self.after_batch: Callable[[], None] = lambda: None  # when all of a batch have their reply
         self.batches = 0
         self.failures = 0
@@ -156,17 +160,27 @@ class Writer(Closing):
             with self._wake:
                 if not self._waiting and not self._closing:
                     self._wake.wait(SWEEP_SECONDS)
+            self._gather()
+            with self._wake:
                 jobs = [
                     self._waiting.popleft() for _ in range(min(len(self._waiting), MOST_IN_BATCH))
                 ]
                 if not jobs and self._closing:
                     break
             if jobs:
+                self._latest = len(jobs)
                 self._serve(jobs)
             if self._clock() >= self._next_sweep:
                 self._next_sweep = self._clock() + SWEEP_SECONDS
                 self._expire()
         self._keep_all()
+
+    def _gather(self) -> None:
+        """Let those come who were answered together, so that they share a commit again."""
+        until, before = time.monotonic() + GATHER_SECONDS, 0
+        while before < len(self._waiting) < self._latest and time.monotonic() < until:
+            before = len(self._waiting)
+            time.sleep(PAUSE_SECONDS)
 
     def _serve(self, jobs: Sequence[Job]) -> None:
         """Work on a batch; if it fails for a reason nobody foresaw, on each job by itself."""
@@ -246,8 +260,10 @@ class Writer(Closing):
 
     def _open(self, names: Iterable[str], changes: Changes) -> dict[str, Transaction]:
         """Lock experiments and bring them up to date with the store."""
-        known = {row.name: row for row in self.store.experiments()}
-        rows = self.store.lock([known[name].id for name in names if name in known])
+        if any(name and name not in self._numbers for name in names):
+            self._numbers = {row.name: row.id for row in self.store.experiments()}
+        numbers = [self._numbers[name] for name in names if name in self._numbers]
+        rows = self.store.lock(numbers) if numbers else {}
         works = {}
         for row in rows.values():
             loaded = self._loaded.get(row.name)

@@ -18,6 +18,7 @@ __all__ = ["PostgresStore"]
 
 MIGRATING = 0x1BAD17  # of an advisory lock: two services must not make the tables at once
 SECONDS_TO_CONNECT = 10
+FEW = 4  # rows, which are inserted as values
 
 
 class PostgresConnection(Connection):
@@ -132,6 +133,21 @@ class PostgresStore(PostgresConnection, Store):
         """Undo the transaction."""
         if self._connection is not None and not self._connection.closed:
             self.run("ROLLBACK")
+
+    def _insert(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Insert rows; many of them as a copy, which costs less than values one by one."""
+        if len(rows) < FEW:
+            super()._insert(table, rows)
+            return
+        try:
+            with (
+                self._alive().cursor() as cursor,
+                cursor.copy(f"COPY {table} FROM STDIN") as copy,
+            ):
+                for row in rows:
+                    copy.write_row(row)
+        except self._psycopg.Error as error:
+            raise self._failed(error) from error
 
     def run_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
         """Run a statement for each row, all of them on their way at once."""
