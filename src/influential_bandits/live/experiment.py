@@ -132,6 +132,7 @@ class Experiment:
     shared: FleetState | None = None
     touched: dict[int, Member] = field(default_factory=dict)  # since they were last looked at
     noted: int = 0  # events since then
+    _fingerprints: dict[tuple[str, int], str] = field(default_factory=dict)  # by group and model
 
     # Settings, arms and models.
 
@@ -178,9 +179,12 @@ class Experiment:
 
     def fingerprint(self, group: str) -> str:
         """Return what snapshots of a group's states must have."""
-        if group == "control":
-            return state_fingerprint(self.control, self.settings.seed)
-        return f"{state_fingerprint(self.policy, self.settings.seed)}-{self.model}"
+        key = group, self.model
+        if key not in self._fingerprints:
+            policy = self.control if group == "control" else self.policy
+            found = state_fingerprint(policy, self.settings.seed)
+            self._fingerprints[key] = found if group == "control" else f"{found}-{self.model}"
+        return self._fingerprints[key]
 
     def arm_numbers(self, names: Sequence[str]) -> list[int]:
         """Return the numbers of arms, or say which there are."""

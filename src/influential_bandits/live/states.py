@@ -6,6 +6,7 @@ A state is a cache. It is computed from events alone, and can be computed again.
 from __future__ import annotations
 
 import hashlib
+import struct
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import NamedTuple, Protocol
@@ -200,7 +201,7 @@ class FleetState:
         """Take over a snapshot; False if it does not fit, and then this state is of no use."""
         try:
             unpack_fleet(blob, {str(user): packed for user, packed in users.items()}, self.fleet)
-        except (InfluentialBanditsError, ValueError, KeyError, TypeError):
+        except (InfluentialBanditsError, ValueError, KeyError, TypeError, struct.error):
             return False
         self._slots = self._slot_numbers()
         return True

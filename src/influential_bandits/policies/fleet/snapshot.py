@@ -21,7 +21,9 @@ from influential_bandits.policies.fleet.states import EPOCH, Apart, Own, Shared
 __all__ = ["pack_fleet", "pack_users", "unpack_fleet"]
 
 HEAD = struct.Struct("<4sII")
-MAGIC = b"IBF2"
+MAGIC = b"IBF3"
+PLACE = struct.Struct("<qq")  # of a user: its row, and how many losses are to come
+PENDING = struct.Struct("<qqqq")  # number, round, arm, and bytes of the memo
 
 
 def pack_fleet(fleet: Fleet) -> bytes:
@@ -40,15 +42,16 @@ def pack_fleet(fleet: Fleet) -> bytes:
 def pack_users(fleet: Fleet, users: Iterable[str]) -> dict[str, bytes]:
     """Return users as bytes: their numbers, and their pulls whose losses are to come."""
     _, own, _, _ = fleet.parts()
-    waiting: dict[str, list[list[Any]]] = {user: [] for user in users}
+    waiting: dict[str, list[bytes]] = {user: [] for user in users}
     for ticket in fleet.pending.values():
         if ticket.user in waiting:
-            memo = [value.hex() for value in ticket.memo]
-            waiting[ticket.user].append([ticket.number, ticket.round, ticket.arm, memo])
+            memo = np.array(ticket.memo).tobytes()
+            place = PENDING.pack(ticket.number, ticket.round, ticket.arm, len(memo))
+            waiting[ticket.user].append(place + memo)
     packed = {}
     for user, tickets in waiting.items():
         row = fleet.row(user)
-        head = json.dumps([row, tickets], separators=(",", ":")).encode()
+        head = PLACE.pack(row, len(tickets)) + b"".join(tickets)
         packed[user] = _seal(head, [array[row] for array in own])
     return packed
 
@@ -81,7 +84,7 @@ def _fill(like: Any, places: Any, values: Any) -> Any:
         raise InvalidInput("the snapshot of a fleet is of another number of arms")
     if len(places) and not 0 <= min(places) <= max(places) < len(like):
         raise InvalidInput("the snapshot of a fleet is of another version")
-    array = np.zeros_like(like)
+    array = np.zeros(like.shape, like.dtype)  # untouched pages cost nothing
     array[places] = values
     return array
 
@@ -105,11 +108,13 @@ def _read_users(own: Own, users: Mapping[str, bytes], fleet: Fleet) -> tuple[dic
         head, data = _unseal(packed)
         if len(data) != sum(widths):
             raise InvalidInput("the snapshot of a user is of another version")
-        row, tickets = json.loads(head)
-        rows[user] = row
+        rows[user], tickets = PLACE.unpack_from(head)
         pieces.append(data)
-        for number, t, arm, memo in tickets:
-            values = tuple(float.fromhex(value) for value in memo)
+        start = PLACE.size
+        for _ in range(tickets):
+            number, t, arm, size = PENDING.unpack_from(head, start)
+            start += PENDING.size + size
+            values = tuple(np.frombuffer(head, np.float64, size // 8, start - size).tolist())
             name = fleet.arm_names[arm]
             fleet.pending[number] = FleetTicket(number, user, t, arm, name, values)
     if sorted(rows.values()) != list(range(len(rows))):
