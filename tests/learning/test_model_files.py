@@ -372,7 +372,8 @@ def test_a_plan_from_what_is_no_covariance_is_refused(refused):
         [half, half | {"judge": judge | {"covariance": None}}],
         [half, half | {"judge": judge | {"interaction": "free"}}],
         [half, half | {"logged": None}],
-        [half, half | {"taste": half["taste"] | {"gap_error": -1.0}}],
+        [half, half | {"taste": [half["taste"][0] | {"gap_error": -1.0}]}],
+        [half, half | {"taste": []}],
         [half, half | {"forward": half["forward"] | {"unmet": [0.0]}}],
     ):
         with refused(InvalidInput, "halves", "covariance"):

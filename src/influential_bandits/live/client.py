@@ -25,7 +25,13 @@ LONGEST_PAUSE = 2.0
 
 
 class LiveDecision(NamedTuple):
-    """What the service has decided."""
+    """What the service has decided.
+
+    Examples
+    --------
+    >>> LiveDecision("visit-17", "tea", "policy", 1.0, 0.25, model=0, number=2).arm
+    'tea'
+    """
 
     decision_id: str
     arm: str
@@ -54,12 +60,16 @@ class Client(Closing):
 
     Examples
     --------
-    ::
-
-        with ib.live.Client("http://127.0.0.1:8000", key, "shop") as client:
-            decision = client.decide("ann", eligible=["tea", "coffee"])
-            ...  # show decision.arm
-            client.feed_back(decision, loss=0.3)  # or reward=1.0, or rating=4.0
+    >>> import os, tempfile
+    >>> import influential_bandits as ib
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with ib.live.serve_in_background(os.path.join(folder, "shop.db")) as (address, key):
+    ...         client = Client(address, key, "shop")
+    ...         client.create(["tea", "coffee", "milk"], policy="LCB")
+    ...         decision = client.decide("ann", eligible=["coffee", "milk"])
+    ...         client.feed_back(decision, loss=0.3)  # or reward=1.0, or rating=4.0
+    >>> decision.arm
+    'coffee'
     """
 
     def __init__(

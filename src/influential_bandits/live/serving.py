@@ -104,6 +104,12 @@ def serve(
         Run in a thread of its own once the service answers, with a new key for everything.
     limits
         Of the writer, for one worker: how much may wait, how often states are kept.
+
+    Examples
+    --------
+    It returns when it is stopped, so that the example is not run:
+
+    >>> serve("shop.db", port=8000)  # doctest: +SKIP
     """
     require_packages(*PACKAGES)
     address = str(store)

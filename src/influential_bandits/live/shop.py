@@ -32,6 +32,11 @@ def make_shop_population(
 
     Losses have noise of deviation 1. ``influence`` is the largest entry of the interaction: at 0.1,
     a tenth of the noise.
+
+    Examples
+    --------
+    >>> make_shop_population(n_arms=3)
+    Population(3 arms, max|A| = 0.1, stay = 30 (geometric), 500 at a time)
     """
     world = random_instance(n_arms=n_arms, seed=seed)
     interaction = np.asarray(world.interaction.to_dense())
@@ -97,6 +102,19 @@ def run_shop(
         Visits a second; by default as many as the service takes.
     told : callable
         Called with visits so far and visits in all.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import influential_bandits as ib
+    >>> people = make_shop_population(n_arms=2, stay=3)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with ib.live.serve_in_background(os.path.join(folder, "shop.db")) as (address, key):
+    ...         client = ib.live.Client(address, key, "shop")
+    ...         client.create(people.arm_names, policy="LCB")
+    ...         after = run_shop(client, people, users=4).losses
+    >>> after.shape
+    (4, 2)
     """
     people = MadeUpUsers.draw(population, users, sigma, seed)
     visits = population.draw(users, seed).visits
