@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -95,7 +95,11 @@ class AgentState:
     @classmethod
     def start(cls, policy: Policy, arms: Arms, seed: int, number: int) -> AgentState:
         """Return the state of a new instance."""
-        state = cls(Agent(policy, arms.names, seed, instance_number=number))
+        try:
+            first = _first_agent(policy, arms.names, seed)
+        except TypeError:  # settings that cannot be hashed
+            first = Agent(policy, arms.names, seed)
+        state = cls(first.start_anew(number))
         state.follow(arms)
         return state
 
@@ -244,6 +248,12 @@ class FleetUser:
         found = self._fleet.pending.get(ticket)
         if found is not None and found.user == self._user:
             self._fleet.cancel(found)
+
+
+@lru_cache(maxsize=16)
+def _first_agent(policy: Policy, names: tuple[str, ...], seed: int) -> Agent:
+    """Return an agent that others are started from."""
+    return Agent(policy, names, seed)
 
 
 def state_fingerprint(policy: Policy | FleetLCB, seed: int) -> str:
