@@ -41,12 +41,15 @@ OWN = {  # where the same name means something else
     "fading_lower_bound": {"instance": ib.Instance(WORLD.interaction, [0.5, 0.4, 0.6], memory=0.9)},
     "influence_test": {"permutations": 19},
     "EventLog.last": {"share": 0.5},
+    "Fleet": {"arms": 3},
+    "merge_rare_arms": {"most": 2},
     "EventLog.without_last": {"events": 1},
     "RecordedNoise": {"values": [0.1, 0.2]},
     "InfluenceModel": {"interaction": "psd", "pooling": "full"},
     "LossPrior": {"mean": [0.1] * 9, "covariance": np.eye(9), "noise": 0.3},
 }
 LEFT_OUT = {"fetch_movielens", "movielens", "DaskExecution", "Membership", "EventLog"}  # no numbers
+LEFT_OUT.add("GpuExecution")  # which needs a graphics processor
 
 
 @prepared
