@@ -71,7 +71,7 @@ def _compare(found):
     echo = "echo", ""
     for key, loads in found.items():
         slowest = statistics.median(load.quantile(0.99) for load in loads)
-        note = f"p99 {slowest:.0f} ms, {costs[key]:.0f} µs CPU"
+        note = f"median; p99 {slowest:.0f} ms, {costs[key]:.0f} µs CPU"
         if key == echo:
             continue
         store, kind = key

@@ -43,7 +43,7 @@ class Load:
 
     def __str__(self):
         return (
-            f"{self.rate:,.0f}/s, p50 {self.quantile(0.5):.1f} ms, medians of turns; p99 {self.quantile(0.99):.1f} "
+            f"{self.rate:,.0f}/s, p50 {self.quantile(0.5):.1f} ms, p99 {self.quantile(0.99):.1f} "
             f"ms, {self.cpu_microseconds:.0f} µs CPU each (client "
             f"{1e6 * self.client_cpu / self.answers:.0f}), {self.refused} refused"
         )
