@@ -16,7 +16,8 @@ from influential_bandits.live.experiment import Experiment, NoSource, describe_c
 from influential_bandits.live.settings import Settings
 from influential_bandits.live.store.opening import open_store
 from influential_bandits.live.store.sql import Changes, InstanceRow
-from influential_bandits.live.transaction import StoreTransaction, Transaction
+from influential_bandits.live.store_transaction import StoreTransaction
+from influential_bandits.live.transaction import Transaction
 
 AT_ONCE = 10_000
 

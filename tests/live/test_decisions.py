@@ -188,6 +188,17 @@ def test_an_arm_retired_between_decision_and_showing_has_moved_the_world(shop):
     assert shop.audit().differences == 0
 
 
+def test_a_fleet_has_a_largest_number_of_arms(tmp_path):
+    names = [f"arm {n}" for n in range(64)]
+    with pytest.raises(InvalidInput, match="at most 64 arms"):
+        make_settings([*names, "one more"], policy="FleetLCB", state="shared").check()
+    few = make_settings(names[:63], policy="FleetLCB", state="shared")
+    with Driver(tmp_path / "shop.db", few) as shop:
+        shop.add_arm(names[63])
+        assert refusal(shop.add_arm, "one more")[0] == 422
+        assert shop.describe()["arms"] == names
+
+
 def test_models_are_activated_and_rolled_back(shop):
     shop.decide("ann", decision_id="one")
     shop.feed_back("one", -5.0)  # LCB will stay with tea for a while

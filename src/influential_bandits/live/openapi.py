@@ -33,7 +33,7 @@ REFUSALS = {
     "409": "it contradicts what is there",
     "413": "the body is too large",
     "422": "it cannot be understood; the message says why",
-    "503": "the store failed or the queue is full; nothing has happened, try again",
+    "503": "the store failed or the queue is full; ask again, with the same identifiers",
 }
 
 

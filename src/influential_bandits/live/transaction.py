@@ -29,7 +29,7 @@ from influential_bandits.live.events import (
     Event,
     encode,
 )
-from influential_bandits.live.experiment import Experiment, Member, NoSource, describe_choice
+from influential_bandits.live.experiment import Experiment, Member, describe_choice
 from influential_bandits.live.requests import (
     AddArm,
     ChangeSettings,
@@ -44,14 +44,12 @@ from influential_bandits.live.states import try_out
 from influential_bandits.live.store.sql import (
     Changes,
     InstanceRow,
-    KeyRow,
-    SessionRow,
     Snapshot,
     Store,
 )
 from influential_bandits.policies.fleet.estimate import SharedEstimate
 
-__all__ = ["StoreTransaction", "Transaction"]
+__all__ = ["Transaction"]
 
 MOST_EXPOSURES = 1000  # in one request
 HOUR = 3600.0
@@ -541,36 +539,3 @@ class Transaction:
             "events": experiment.applied,
             "instances": self._instances,
         }
-
-
-class StoreTransaction:
-    """Requests of one batch that concern no experiment that is there."""
-
-    def __init__(self, store: Store, changes: Changes) -> None:
-        self._store, self._changes = store, changes
-
-    def create_experiment(self, name: str, settings: Settings, at: float) -> None:
-        """Begin an experiment."""
-        require_label("the name of an experiment", name)
-        settings.check()
-        if any(row.name == name for row in self._store.experiments()):
-            raise Refused(409, "experiment_exists", f"there is an experiment {name!r:.80} already")
-        row = self._store.add_experiment(name)
-        experiment = Experiment(row.id, name, NoSource())
-        Transaction(self._store, experiment, self._changes, 0).create(settings, at)
-
-    def add_key(self, key: KeyRow) -> None:
-        """Keep a key."""
-        self._store.add_key(key)
-
-    def drop_key(self, digest: str) -> None:
-        """Forget a key."""
-        self._store.drop_key(digest)
-
-    def add_session(self, session: SessionRow, at: float) -> None:
-        """Keep a session of the page."""
-        self._store.add_session(session, at)
-
-    def drop_session(self, digest: str) -> None:
-        """Forget a session of the page."""
-        self._store.drop_session(digest)

@@ -31,7 +31,11 @@ ROWS_AT_ONCE = (64, 16, 4, 1)  # of an insert; a few sizes, so that statements a
 
 
 class StoreError(InfluentialBanditsError, RuntimeError):
-    """The store cannot be reached or written; nothing of what was asked for has happened."""
+    """The store cannot be reached or written.
+
+    Nothing was acknowledged. If the connection broke during the commit, it may have happened all
+    the same, so that a repeat must have the same identifiers.
+    """
 
 
 class ExperimentRow(NamedTuple):

@@ -1,0 +1,44 @@
+"""Requests of one batch that concern the store itself: new experiments, keys and sessions."""
+
+from __future__ import annotations
+
+from influential_bandits.live.experiment import Experiment, NoSource
+from influential_bandits.live.requests import Refused
+from influential_bandits.live.settings import Settings, require_label
+from influential_bandits.live.store.sql import Changes, KeyRow, SessionRow, Store
+from influential_bandits.live.transaction import Transaction
+
+__all__ = ["StoreTransaction"]
+
+
+class StoreTransaction:
+    """Requests of one batch that concern no experiment that is there."""
+
+    def __init__(self, store: Store, changes: Changes) -> None:
+        self._store, self._changes = store, changes
+
+    def create_experiment(self, name: str, settings: Settings, at: float) -> None:
+        """Begin an experiment."""
+        require_label("the name of an experiment", name)
+        settings.check()
+        if any(row.name == name for row in self._store.experiments()):
+            raise Refused(409, "experiment_exists", f"there is an experiment {name!r:.80} already")
+        row = self._store.add_experiment(name)
+        experiment = Experiment(row.id, name, NoSource())
+        Transaction(self._store, experiment, self._changes, 0).create(settings, at)
+
+    def add_key(self, key: KeyRow) -> None:
+        """Keep a key."""
+        self._store.add_key(key)
+
+    def drop_key(self, digest: str) -> None:
+        """Forget a key."""
+        self._store.drop_key(digest)
+
+    def add_session(self, session: SessionRow, at: float) -> None:
+        """Keep a session of the page."""
+        self._store.add_session(session, at)
+
+    def drop_session(self, digest: str) -> None:
+        """Forget a session of the page."""
+        self._store.drop_session(digest)
