@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import numbers
 from collections.abc import Iterable, Mapping, Set
 from importlib import import_module
@@ -15,21 +16,25 @@ import numpy.typing as npt
 from influential_bandits.errors import InvalidInput, MissingExtra
 
 __all__ = [
+    "HOUR",
     "LARGEST_ARMS",
     "LARGEST_HORIZON",
     "LARGEST_LOSS",
     "Closing",
     "Frozen",
     "abbreviate",
+    "count_hours",
     "is_real",
     "make_frame",
     "make_printable",
     "optional_module",
     "real_array",
+    "require_half_life",
     "require_horizon",
     "require_losses",
     "require_names",
     "require_packages",
+    "require_time",
     "whole_number",
 ]
 
@@ -54,6 +59,7 @@ EXTRAS = {  # of the default install's other packages: which extra brings them
     "starlette": "live",
     "uvicorn": "live",
 }
+HOUR = 3600.0  # seconds
 LARGEST_HORIZON = 2**53  # counts are exact in double precision up to here
 LARGEST_ARMS = 2**31  # their numbers fit 32 bits, and products of two numbers of arms 64
 
@@ -196,6 +202,45 @@ def require_names(
 def require_horizon(horizon: object) -> int:
     """Return a horizon as a whole number of at least 1, or say why it is none."""
     return whole_number("horizon", horizon, 1, LARGEST_HORIZON)
+
+
+def require_half_life(
+    half_life: object, error: type[InvalidInput] = InvalidInput
+) -> float | None:
+    """Return a half-life in hours; None if influence does not fade by the clock, or never ends.
+
+    Examples
+    --------
+    >>> require_half_life(12), require_half_life(float("inf"))
+    (12.0, None)
+    """
+    if half_life is None:
+        return None
+    if not is_real(half_life) or not float(half_life) > 0.0:  # type: ignore[arg-type]
+        raise error(
+            f"half_life must be hours above 0, or None where nothing fades by the clock, got "
+            f"{abbreviate(half_life)}"
+        )
+    hours = float(half_life)  # type: ignore[arg-type]
+    return None if math.isinf(hours) else hours
+
+
+def require_time(at: object) -> float:
+    """Return a time in seconds, or say why it is none."""
+    if not is_real(at) or not math.isfinite(float(at)):  # type: ignore[arg-type]
+        raise InvalidInput(f"at must be a time in seconds, got {abbreviate(at)}")
+    return float(at)  # type: ignore[arg-type]
+
+
+def count_hours(before: float | None, at: float) -> float:
+    """Return the hours from one time in seconds to a later one; an earlier one is no time at all.
+
+    Examples
+    --------
+    >>> count_hours(0.0, 7200.0), count_hours(7200.0, 0.0), count_hours(None, 7200.0)
+    (2.0, 0.0, 0.0)
+    """
+    return 0.0 if before is None or at <= before else (at - before) / HOUR
 
 
 def optional_module(module: str) -> Any:

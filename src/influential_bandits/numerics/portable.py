@@ -98,6 +98,23 @@ def power_of_two(exponent: int) -> float:
 
 
 @inlined
+def halve(times: float) -> float:
+    """Return 2^(−x) for x ≥ 0, exactly for whole x; 0 beyond 1022, where no normal double is left.
+
+    It is what is left of something after x half-lives.
+
+    Examples
+    --------
+    >>> halve(0.0), halve(2.0), round(halve(0.5), 12), halve(1e9)
+    (1.0, 0.25, 0.707106781187, 0.0)
+    """
+    if not times <= 1022.0:
+        return 0.0
+    whole = math.floor(times + 0.5)
+    return power_of_two(-int(whole)) * exp((whole - times) * (LN2_HIGH + LN2_LOW))
+
+
+@inlined
 def whole_power(base: float, exponent: int) -> float:
     """Return base to a non-negative whole power by squaring.
 

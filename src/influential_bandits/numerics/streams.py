@@ -24,6 +24,7 @@ __all__ = [
     "RESAMPLING",
     "SCENARIO",
     "SERVICE",
+    "SESSIONS",
     "VISITS",
     "Stream",
     "draw_normal",
@@ -41,6 +42,7 @@ RESAMPLING = 4
 SCENARIO = 5
 POPULATION = 6  # users, each with a stream of its own: taste, interaction, stay
 SERVICE = 8  # of live decisions: who is in which group, and when to explore
+SESSIONS = 9  # of a scenario: where a session of rounds ends
 VISITS = 7  # of a fleet: whose round it is, who pauses, and when losses are told
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)

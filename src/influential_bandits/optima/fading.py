@@ -5,7 +5,12 @@ from __future__ import annotations
 from influential_bandits.checks import require_horizon
 from influential_bandits.errors import NotApplicable
 from influential_bandits.optima.path import optimal_path
-from influential_bandits.world.instance import Instance, remember, require_instance
+from influential_bandits.world.instance import (
+    Instance,
+    remember,
+    require_instance,
+    require_no_clock,
+)
 
 __all__ = ["fading_lower_bound"]
 
@@ -46,6 +51,7 @@ def fading_lower_bound(instance: Instance, horizon: int | None = None) -> float:
     (0.666666666667, 0.366666666667)
     """
     memory = require_instance(instance).memory
+    require_no_clock(instance, "fading_lower_bound")
     if memory == 1.0:
         raise NotApplicable(
             "fading_lower_bound needs memory < 1; with lasting influence losses may grow for ever, "

@@ -17,7 +17,7 @@ from influential_bandits.world.dynamics import (
     expected_loss,
     start_progress,
 )
-from influential_bandits.world.instance import Instance, require_instance
+from influential_bandits.world.instance import Instance, require_instance, require_no_clock
 
 __all__ = ["best_schedule", "find_schedule", "schedule_loss", "search_schedule"]
 
@@ -49,7 +49,8 @@ def best_schedule(instance: Instance, longest: int = 240) -> Ints:
     >>> best_schedule(ib.Instance([[1, 0], [0, 1]], [0, 0], memory=0.5)).tolist()
     [0, 1]
     """
-    if require_instance(instance).memory == 1.0:
+    require_no_clock(require_instance(instance), "best_schedule")
+    if instance.memory == 1.0:
         raise NotApplicable("with memory = 1 the order of the pulls does not matter: see optimum")
     longest = whole_number("longest", longest, 1)
     periods = [*range(1, min(SHORT_PERIODS, longest) + 1), longest // 4, longest // 2, longest]
@@ -118,7 +119,7 @@ def schedule_loss(instance: Instance, schedule: npt.ArrayLike, horizon: int) -> 
     >>> schedule_loss(ib.Instance([[1, 0], [0, 1]], [0, 0], memory=0.5), [0, 1], 4)
     1.0
     """
-    require_instance(instance)
+    require_no_clock(require_instance(instance), "schedule_loss")
     try:
         choices = np.atleast_1d(np.asarray(schedule, np.int64))
     except (TypeError, ValueError, OverflowError):

@@ -17,7 +17,9 @@ from influential_bandits.checks import (
     LARGEST_ARMS,
     LARGEST_HORIZON,
     abbreviate,
+    count_hours,
     require_names,
+    require_time,
     whole_number,
 )
 from influential_bandits.errors import (
@@ -37,6 +39,7 @@ from influential_bandits.policies.agent_kernels import (
     note_new_arm,
     note_pull,
     note_retired_arm,
+    note_time,
     select_arm,
 )
 from influential_bandits.policies.compiled import Buffers, Layout, StateArrays
@@ -89,6 +92,10 @@ class Agent(NamedArms):
     Arms may come (:meth:`add_arm`) and go (:meth:`retire_arm`) while it works. A loss that will
     not come any more is given up by :meth:`cancel` or :meth:`expire`. Memory does not grow with the
     rounds, but for losses to come and, on demand, the history.
+
+    Pulls may have times (``at``, in seconds). A policy with memory by the clock must be told them,
+    such as ``ModelLCB(half_life=12)``. Time never runs backwards: an earlier time than that of the
+    latest pull counts as that one.
 
     The same compiled functions run here as in :func:`simulate`; with the same seed and the same
     losses an agent makes the same choices as the engine.
@@ -143,6 +150,7 @@ class Agent(NamedArms):
         self.seed = whole_number("seed", seed)
         self.instance_number = whole_number("instance_number", instance_number)
         self.round = 0  # pulls so far
+        self.time: float | None = None  # of the latest pull, in seconds, if pulls have times
         self.pending: dict[int, Ticket] = {}  # by round
         self.retired: set[int] = set()
         self._history = History() if history else None
@@ -178,6 +186,7 @@ class Agent(NamedArms):
         other.update(
             instance_number=whole_number("instance_number", instance_number),
             round=0,
+            time=None,
             pending={},
             retired=set(),
             _history=None if self._history is None else History(),
@@ -223,10 +232,11 @@ class Agent(NamedArms):
         views = self._layout.views(self._arrays)
         return {name: view.copy() for name, view in views.items()}
 
-    def expected_losses(self) -> Floats | None:
+    def expected_losses(self, at: float | None = None) -> Floats | None:
         """Return the policy's estimate of each arm's loss now, (arms,); None if it keeps none.
 
-        Policies that estimate them keep a field ``mean``.
+        Policies that estimate them keep a field ``mean``. ``at`` is the time to look at, in
+        seconds; by default that of the latest pull.
 
         Examples
         --------
@@ -239,47 +249,113 @@ class Agent(NamedArms):
         buffer, where, lengths = self._layout.slices.get("mean", ("", slice(0), ()))
         if buffer != "float64" or lengths != (self.n_arms,):
             return None
-        return self._arrays.floats[where].copy()
+        return self._arrays_at(at).floats[where].copy()
 
-    def select(self, eligible: npt.ArrayLike | None = None) -> int:
+    def select(self, eligible: npt.ArrayLike | None = None, at: float | None = None) -> int:
         """Return the arm for the next round without pulling it.
 
         Parameters
         ----------
         eligible : bool array (arms,) or sequence of names, optional
             The arms that may be chosen; by default all.
+        at : float, optional
+            When that round would be, in seconds; by default at the time of the latest pull.
         """
-        mask = self._eligible(eligible)
+        return self._select(self._eligible(eligible), self._arrays_at(at))
+
+    def _select(self, mask: npt.NDArray[np.bool_] | None, arrays: StateArrays) -> int:
         t = self.round + 1
-        arm = int(self._call("select", select_arm, t, mask, *self._keys))
+        arm = int(self._call("select", select_arm, t, mask, *self._keys, arrays=arrays))
         if not 0 <= arm < self.n_arms or (mask is not None and not mask[arm]):
             name = type(self.policy).__name__
             raise InvalidPolicy(f"{name} chose arm {arm} in round {t}, which is not on offer")
         return arm
 
-    def pull(self, arm: int | str | None = None, eligible: npt.ArrayLike | None = None) -> Ticket:
-        """Pull an arm, by default the selected one, and return the ticket for its loss."""
-        chosen = self.select(eligible) if arm is None else self._number(arm)
-        mask = self._eligible(eligible)
-        if mask is not None and not mask[chosen]:
-            raise InvalidInput(f"arm {arm!r} is retired or not eligible")
-        return self._pull(int(chosen))
+    def pull(
+        self,
+        arm: int | str | None = None,
+        eligible: npt.ArrayLike | None = None,
+        at: float | None = None,
+    ) -> Ticket:
+        """Pull an arm, by default the selected one, and return the ticket for its loss.
 
-    def show(self, arm: int | str) -> Ticket:
+        Parameters
+        ----------
+        arm : int or str, optional
+        eligible : bool array (arms,) or sequence of names, optional
+            The arms that may be chosen; by default all.
+        at : float, optional
+            When, in seconds; a policy with memory by the clock must be told.
+
+        Examples
+        --------
+        >>> import influential_bandits as ib
+        >>> agent = Agent(ib.LCB(), arms=["tea", "coffee"], history=True)
+        >>> for day in range(2):
+        ...     agent.observe(agent.pull(at=86_400.0 * day), loss=0.5)
+        >>> agent.to_log().time
+        array([    0., 86400.])
+        """
+        mask = self._eligible(eligible)
+        chosen = -1 if arm is None else self._number(arm)
+        if mask is not None and chosen >= 0 and not mask[chosen]:
+            raise InvalidInput(f"arm {arm!r} is retired or not eligible")
+        return self._pull(chosen, mask, at)
+
+    def show(self, arm: int | str, at: float | None = None) -> Ticket:
         """Note that an arm was shown without asking, be it retired; return the ticket for its loss.
 
         The world has moved all the same. Cancel the ticket if there is no loss to come.
         """
-        return self._pull(self._number(arm))
+        return self._pull(self._number(arm), None, at)
 
-    def _pull(self, chosen: int) -> Ticket:
+    def _pull(
+        self, chosen: int, mask: npt.NDArray[np.bool_] | None, at: float | None
+    ) -> Ticket:
+        """Pull an arm, or the one selected among the eligible if it is below 0."""
         t = whole_number("the round", self.round + 1, 1, LARGEST_HORIZON)
+        now = self._require_time(at)
+        arrays = self._arrays_at(at) if chosen < 0 else self._arrays
+        if chosen < 0:
+            chosen = self._select(mask, arrays)
+        if arrays is self._arrays:
+            self._let_pass(arrays, now)
+        self._arrays = arrays  # only now: a policy that fails has seen no time pass
+        self.time = now
+        if self._history is not None:
+            self._history.note_time(t, None if at is None else now)
         memo = np.zeros(self._layout.memo_size)
         self._call("pulled", note_pull, t, chosen, memo)
         self.round = t
         ticket = Ticket(self.round, chosen, self._name(chosen), tuple(memo.tolist()))
         self.pending[ticket.round] = ticket
         return ticket
+
+    def _require_time(self, at: float | None) -> float | None:
+        """Return the time of a pull that is made at ``at``: time never runs backwards."""
+        if at is not None:
+            at = require_time(at)
+            return at if self.time is None else max(at, self.time)
+        if self.policy.by_clock:
+            raise InvalidInput(
+                f"{self.policy.label:.80} has memory by the clock, so that a pull has a time: say "
+                "at=, in seconds"
+            )
+        return self.time
+
+    def _let_pass(self, arrays: StateArrays, at: float | None) -> None:
+        """Tell a policy with memory by the clock that the time until ``at`` passes."""
+        if self.time is not None and at is not None and self.policy.by_clock:
+            self._call("elapsed", note_time, count_hours(self.time, at), arrays=arrays)
+
+    def _arrays_at(self, at: float | None) -> StateArrays:
+        """Return the state as of a time: the state itself, or a copy in which time has passed."""
+        at = None if at is None else require_time(at)
+        if at is None or self.time is None or not self.policy.by_clock:
+            return self._arrays
+        arrays = self._layout.arrays(self._arrays.ints.copy(), self._arrays.floats.copy())
+        self._let_pass(arrays, at)
+        return arrays
 
     def observe(self, ticket: Ticket, loss: float) -> None:
         """Learn the loss of a pull; any order, each ticket once."""
@@ -319,7 +395,8 @@ class Agent(NamedArms):
         """Return the losses observed so far as the log of one instance, in the order of the pulls.
 
         The agent must have been made with ``history=True``. Pulls whose loss is to come, was
-        cancelled or has expired are not in the log; ``about`` says how many there are.
+        cancelled or has expired are not in the log; ``about`` says how many there are. Where all
+        pulls had times, these are the times of the log, otherwise the rounds.
 
         Parameters
         ----------
@@ -331,14 +408,14 @@ class Agent(NamedArms):
                 "this agent keeps no history, so that its memory does not grow; make it with "
                 "Agent(…, history=True) to have its log"
             )
-        rounds, arms, losses = self._history.columns()
+        rounds, arms, losses, times = self._history.columns()
         label = str(self.instance_number) if instance is None else instance
-        names = self.arm_names
+        names, order = self.arm_names, np.argsort(rounds)  # several pulls may have one time
         return EventLog(
             np.full(len(rounds), label),
-            arms,
-            losses,
-            rounds.astype(np.float64),
+            arms[order],
+            losses[order],
+            times[order],
             Membership({name: [name] for name in names}, names),
             {
                 "policy": self.policy.label,
@@ -393,6 +470,7 @@ class Agent(NamedArms):
             "seed": str(self.seed),
             "instance_number": str(self.instance_number),
             "round": str(self.round),
+            "time": self.time,
             "retired": sorted(self.retired),
             "pending": [[str(t.round), t.arm, list(t.memo)] for t in self.pending.values()],
             "knowledge": self._knowledge,
@@ -441,10 +519,13 @@ class Agent(NamedArms):
     def _restore(self, data: Mapping[str, Any]) -> None:
         """Take a state from a file, which anybody may have changed."""
         self.round = whole_from_json("round", data["round"], LARGEST_HORIZON)
+        self.time = None if data.get("time") is None else require_time(data["time"])
         fields, saved = self._own_views(), data["state"]
         if not isinstance(saved, Mapping) or not set(saved) <= set(fields):
             raise InvalidInput(f"the agent file must hold the fields {', '.join(fields)} as state")
         for name, view in fields.items():
+            if name not in saved and view.size == 0:  # from before there was such a field
+                continue
             view[...] = field_from_json(name, saved[name], view)
         self.retired = {
             whole_from_json("a retired arm", arm, self.n_arms)
@@ -539,9 +620,12 @@ class Agent(NamedArms):
         views = self._layout.views(self._arrays)
         return {name: v for name, v in views.items() if not self._layout.is_known(name)}
 
-    def _call(self, hook: str, function: Any, *arguments: Any) -> Any:
+    def _call(
+        self, hook: str, function: Any, *arguments: Any, arrays: StateArrays | None = None
+    ) -> Any:
+        arrays = self._arrays if arrays is None else arrays
         try:
-            return function(self._layout.tag, self._layout.config, self._arrays, *arguments)
+            return function(self._layout.tag, self._layout.config, arrays, *arguments)
         except InfluentialBanditsError:
             raise
         except Exception as error:

@@ -14,6 +14,7 @@ from influential_bandits.policies.compiled import (
     Tag,
     arm_added,
     arm_retired,
+    elapsed,
     init,
     observed,
     pulled,
@@ -64,6 +65,13 @@ def note_loss(
     """Tell a policy the loss of a pull."""
     c, s = unpack(tag, config, arrays)
     observed(tag, c, s, t, arm, memo, loss)
+
+
+@kernel
+def note_time(tag: Tag, config: Any, arrays: StateArrays, hours: float) -> None:
+    """Tell a policy that time passes."""
+    c, s = unpack(tag, config, arrays)
+    elapsed(tag, c, s, hours)
 
 
 @kernel

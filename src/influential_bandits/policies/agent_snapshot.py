@@ -16,7 +16,7 @@ from influential_bandits.policies.contract import Policy
 __all__ = ["pack_agent", "unpack_agent"]
 
 HEAD = struct.Struct("<4sII")  # what it is, checksum, and length of the JSON part
-MAGIC = b"IBA1"
+MAGIC = b"IBA2"
 
 
 def pack_agent(agent: Agent) -> bytes:
@@ -33,6 +33,7 @@ def pack_agent(agent: Agent) -> bytes:
     about = {
         "n_arms": agent.n_arms,
         "round": agent.round,
+        "time": None if agent.time is None else agent.time.hex(),
         "retired": sorted(agent.retired),
         "pending": [[t.round, t.arm, [v.hex() for v in t.memo]] for t in agent.pending.values()],
     }
@@ -73,6 +74,7 @@ def unpack_agent(
     }
     state.update(
         round=about["round"],
+        time=None if about["time"] is None else float.fromhex(about["time"]),
         retired=set(about["retired"]),
         pending=pending,
         _arrays=(

@@ -381,6 +381,11 @@ def observed(tag: Tag, c: Any, s: Any, t: int, arm: int, memo: Floats, loss: flo
     tag.functions["observed"](c, s, t, arm, memo, loss)
 
 
+def elapsed(tag: Tag, c: Any, s: Any, hours: float) -> None:
+    """Call the policy's ``elapsed``, in compiled code or by the interpreter."""
+    tag.functions["elapsed"](c, s, hours)
+
+
 def arm_added(tag: Tag, c: Any, s: Any, arm: int) -> None:
     """Call the policy's ``arm_added``, in compiled code or by the interpreter."""
     tag.functions["arm_added"](c, s, arm)
@@ -420,6 +425,12 @@ def _pulled(tag, c, s, t, arm, memo):  # type: ignore[no-untyped-def] # noqa: AN
 def _observed(tag, c, s, t, arm, memo, loss):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
     function = _of(tag).functions["observed"]
     return lambda tag, c, s, t, arm, memo, loss: function(c, s, t, arm, memo, loss)
+
+
+@overload(elapsed, jit_options=BETWEEN)
+def _elapsed(tag, c, s, hours):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
+    function = _of(tag).functions["elapsed"]
+    return lambda tag, c, s, hours: function(c, s, hours)
 
 
 @overload(arm_added, jit_options=BETWEEN)

@@ -9,6 +9,8 @@ the two are separate moments:
 - ``select(c, s, t, eligible, rng)``: return an arm for round t ≥ 1; only reads;
 - ``pulled(c, s, t, arm, memo)``: the world has moved; may leave a memo for ``observed``;
 - ``observed(c, s, t, arm, memo, loss)``: the loss of the pull of round t has come in;
+- ``elapsed(c, s, hours)``: so much time, perhaps 0, has passed since the round before; only where
+  rounds have times, and for policies that are :attr:`Policy.by_clock`;
 - ``arm_added(c, s, arm)``: a new arm, the last one, has come; its state is zeros;
 - ``arm_retired(c, s, arm)``: the arm will never be eligible again.
 
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Policy"]
 
-FUNCTIONS = ("init", "select", "pulled", "observed", "arm_added", "arm_retired")
+FUNCTIONS = ("init", "select", "pulled", "observed", "elapsed", "arm_added", "arm_retired")
 
 CHECKED: WeakSet[type] = WeakSet()  # classes that keep to the contract
 
@@ -84,6 +86,11 @@ class Policy:
             if not _is_usual(field, getattr(self, field.name))
         ]
         return type(self).__name__ + (f"({', '.join(changed)})" if changed else "")
+
+    @property
+    def by_clock(self) -> bool:
+        """Whether it must be told times: by default if it defines ``elapsed``."""
+        return type(self).elapsed is not Policy.elapsed
 
     def fields(self, n_arms: int) -> Mapping[str, tuple[str, Shape]]:
         """Return the state: name → ("int64" or "float64", shape with at most two axes)."""
@@ -136,6 +143,10 @@ class Policy:
     @staticmethod
     def observed(c: Any, s: Any, t: int, arm: int, memo: Any, loss: float) -> None:
         """Learn the loss of the pull of round t."""
+
+    @staticmethod
+    def elapsed(c: Any, s: Any, hours: float) -> None:
+        """Let hours pass, 0 or more, between the latest pull and the next round."""
 
     @staticmethod
     def arm_added(c: Any, s: Any, arm: int) -> None:

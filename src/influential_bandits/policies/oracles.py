@@ -19,7 +19,11 @@ from influential_bandits.policies.state_checks import (
     require_sum,
 )
 from influential_bandits.world.dynamics import World, add_row
-from influential_bandits.world.instance import Instance, require_lasting_memory
+from influential_bandits.world.instance import (
+    Instance,
+    require_lasting_memory,
+    require_no_clock,
+)
 
 __all__ = ["EachArmOnceOracle", "FrankWolfeOracle", "OptimalOracle"]
 
@@ -52,6 +56,7 @@ class FrankWolfeOracle(Policy):
 
     def knowledge(self, instance: Instance, horizon: int) -> Mapping[str, npt.NDArray[Any]]:
         """The world itself."""
+        require_no_clock(instance, "FrankWolfeOracle")
         world = instance.world
         return {
             "kind": np.array([world.kind]),

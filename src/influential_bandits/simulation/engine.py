@@ -36,7 +36,7 @@ from influential_bandits.simulation.kernels import (
     Runs,
     advance_runs,
 )
-from influential_bandits.simulation.scenario import Scenario, require_scenario
+from influential_bandits.simulation.scenario import Scenario, require_scenario, require_times
 from influential_bandits.simulation.scenario_player import (
     ScenarioPlayer,
     compile_rules,
@@ -45,7 +45,7 @@ from influential_bandits.simulation.scenario_player import (
 from influential_bandits.simulation.simd.tasks import lane_tasks
 from influential_bandits.simulation.trajectory import Trajectory
 from influential_bandits.world.dynamics import start_progress
-from influential_bandits.world.instance import Instance
+from influential_bandits.world.instance import Instance, require_no_clock
 from influential_bandits.world.noise import Noise, require_noise
 
 if TYPE_CHECKING:
@@ -135,7 +135,8 @@ def simulate(
         What tells the instances' random streams apart; by default 0, 1, 2, …. A study that is cut
         into pieces numbers its instances here.
     scenario : Scenario, optional
-        Late or batched losses, arms that are not always on offer, arms that come and go.
+        Late or batched losses, arms that are not always on offer, arms that come and go, and times
+        of rounds.
     execution : Execution or int, optional
         Where to play: on so many threads of this computer (by default all cores), or on a
         :class:`LocalExecution` or :class:`DaskExecution`. Does not change a bit of the result.
@@ -224,7 +225,8 @@ def simulate_policy(
     n_arms = world[0].n_arms
     known = _arms_known_at_start(scenario, policy, n_arms)
     shape = (len(world), len(seed_list), len(marks))
-    fading = any(instance.memory < 1.0 for instance in world)
+    timed = _check_times(scenario, world, policy, horizon)
+    fading = timed or any(instance.fades for instance in world)
     of_round = 4 * ("choices" in recorded) + 8 * ("losses" in recorded)
     each = 8 * len(marks) * (n_arms + fading) + of_round * horizon
     require_memory(shape[0] * shape[1] * each, "the results of this run", "keep less at a time")
@@ -420,6 +422,7 @@ class _Chain:
                 self.seeds,
                 self.number,
                 self.horizon,
+                self.instance.half_life,
             ).play
         tag, config, shared = layout.tag, layout.config, layout.arrays()
 
@@ -498,6 +501,24 @@ def _arms_known_at_start(scenario: object, policy: Policy, n_arms: int) -> int:
             "arrive; give every arm from the start, or choose a policy that is told nothing"
         )
     return checked.arms_at_start(n_arms)
+
+
+def _check_times(
+    scenario: Scenario | None, world: Sequence[Instance], policy: Policy, horizon: int
+) -> bool:
+    """Tell whether rounds have times; raise if they must, and have none."""
+    if scenario is not None and scenario.has_times:
+        if scenario.times is not None:
+            require_times(scenario.times, horizon)
+        return True
+    for instance in world:
+        require_no_clock(instance, "simulate")
+    if policy.by_clock:
+        raise InvalidInput(
+            f"{policy.label:.80} has memory by the clock, so that rounds need times: give "
+            "scenario=Scenario(times=…) or Scenario(session=…)"
+        )
+    return False
 
 
 def log_spaced(horizon: int) -> Ints:

@@ -1,18 +1,32 @@
-"""Scenario: what practice does to a run: late losses, batches, arms on and off offer."""
+"""Scenario: what practice does to a run: late losses, arms on and off offer, times of rounds."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
-from influential_bandits.checks import LARGEST_HORIZON, abbreviate, is_real, whole_number
+import numpy as np
+
+from influential_bandits.checks import (
+    LARGEST_HORIZON,
+    abbreviate,
+    is_real,
+    real_array,
+    require_horizon,
+    whole_number,
+)
 from influential_bandits.errors import InvalidInput
+from influential_bandits.numerics.arrays import Floats
+from influential_bandits.simulation.session_times import fill_times
 
 __all__ = ["Scenario"]
 
 DELAY_LAWS = ("fixed", "uniform", "geometric")
+SESSION_LAWS = ("fixed", "geometric")
+OF_TIMES = ("times", "session", "session_law", "gap", "pause")
+LARGEST_PAUSE = 10**9  # seconds; sums of them are exact for 10⁶ rounds and more
 
 Rounds = Mapping[int, int] | Iterable[tuple[int, int]]
 
@@ -51,6 +65,17 @@ class Scenario:
     retirements : mapping of int to int
         Arm → the first round in which it can no longer be pulled, at least 2. Losses under way are
         still handed over.
+    times : sequence of float, optional
+        When each round is, in seconds, for all runs alike; not decreasing, and at least as many as
+        there are rounds. Instances and policies with a half-life need times.
+    session : int, optional
+        Instead of ``times``: rounds come in sessions of so many, as when people visit a site.
+    session_law : {"fixed", "geometric"}
+        "fixed": every session has ``session`` rounds. "geometric": after each round a session ends
+        with probability 1/session, for each seed and instance at other times.
+    gap, pause : int
+        Whole seconds between two rounds of a session, and between two sessions. By default a minute
+        and 12 hours.
 
     Examples
     --------
@@ -62,6 +87,15 @@ class Scenario:
     ... ]
     >>> [float(run.regret()[0, 0, -1]) for run in runs]
     [19503.125, 217470.125]
+
+    Where influence fades by the clock, rounds need times:
+
+    >>> daily = Scenario(session=2, gap=60, pause=86_400)
+    >>> daily.when(4)
+    array([    0.,    60., 86460., 86520.])
+    >>> tiring = ib.Instance([[1.0]], [0.0], half_life=2)
+    >>> ib.simulate(tiring, ib.LCB(), 4, scenario=daily, record="losses").losses.round(2)
+    array([[[0.  , 0.99, 0.  , 0.99]]])
     """
 
     delay: int = 0
@@ -70,6 +104,11 @@ class Scenario:
     eligible: float = 1.0
     arrivals: Rounds = ()
     retirements: Rounds = ()
+    times: Sequence[float] | None = field(default=None, repr=False)
+    session: int | None = None
+    session_law: str = "fixed"
+    gap: int = 60
+    pause: int = 43_200
 
     def __post_init__(self) -> None:
         if self.delay_law not in DELAY_LAWS:
@@ -85,6 +124,7 @@ class Scenario:
         self._set("eligible", float(self.eligible))
         self._set("arrivals", _rounds("arrivals", self.arrivals))
         self._set("retirements", _rounds("retirements", self.retirements))
+        self._check_times()
         arrivals = dict(self.arrivals)
         for (arm, come), (later, comes) in itertools.pairwise(arrivals.items()):
             if later != arm + 1 or comes < come:
@@ -97,6 +137,62 @@ class Scenario:
                 raise InvalidInput(
                     f"arm {arm} retires in round {gone}, but comes in round {arrivals[arm]}"
                 )
+
+    def _check_times(self) -> None:
+        """Raise unless times never run backwards, and sessions can be."""
+        if self.session_law not in SESSION_LAWS:
+            raise InvalidInput(
+                f"session_law must be one of {', '.join(SESSION_LAWS)}, got {self.session_law!r}"
+            )
+        for name in ("gap", "pause"):
+            self._set(name, whole_number(name, getattr(self, name), 0, LARGEST_PAUSE))
+        if self.session is not None:
+            self._set("session", whole_number("session", self.session, 1, LARGEST_HORIZON))
+        if self.times is None:
+            return
+        if self.session is not None:
+            raise InvalidInput("give times, or a session from which they follow, not both")
+        times = real_array("times", self.times)
+        if times.ndim != 1 or not np.isfinite(times).all() or (np.diff(times) < 0.0).any():
+            raise InvalidInput(
+                "times must be seconds, one for each round, that never decrease, got "
+                f"{abbreviate(self.times)}"
+            )
+        self._set("times", tuple(times.tolist()))
+
+    @property
+    def has_times(self) -> bool:
+        """Whether rounds have times."""
+        return self.times is not None or self.session is not None
+
+    def when(self, horizon: int, seed: int = 0, instance_number: int = 0) -> Floats:
+        """Return when the rounds of a run are, in seconds, (rounds,); raise if there are no times.
+
+        Parameters
+        ----------
+        horizon : int
+        seed, instance_number : int
+            Of the run, where sessions end at random.
+        """
+        horizon = require_horizon(horizon)
+        if not self.has_times:
+            raise InvalidInput("the rounds of this scenario have no times: give times or session")
+        if self.times is not None:
+            require_times(self.times, horizon)
+            return np.array(self.times[:horizon])
+        seed = whole_number("seed", seed)
+        instance_number = whole_number("instance_number", instance_number)
+        times = np.zeros(horizon)
+        fill_times(
+            np.uint64(seed),
+            np.uint64(instance_number),
+            self.session or 1,
+            self.session_law == "geometric",
+            float(self.gap),
+            float(self.pause),
+            times,
+        )
+        return times
 
     def _set(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
@@ -142,7 +238,11 @@ class Scenario:
             name: [list(pair) for pair in getattr(self, name)]
             for name in ("arrivals", "retirements")
         }
-        return asdict(self) | pairs
+        data = {entry.name: getattr(self, entry.name) for entry in fields(self)} | pairs
+        if not self.has_times:
+            for name in OF_TIMES:
+                del data[name]
+        return data
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Scenario:
@@ -151,6 +251,12 @@ class Scenario:
             return cls(**data)
         except TypeError as error:
             raise InvalidInput(f"this describes no scenario: {error}") from None
+
+
+def require_times(times: Sequence[float], horizon: int) -> None:
+    """Raise unless there is a time for each round."""
+    if len(times) < horizon:
+        raise InvalidInput(f"times must be given for {horizon:,} rounds, got {len(times):,}")
 
 
 def require_scenario(given: object) -> Scenario | None:

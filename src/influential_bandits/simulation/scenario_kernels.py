@@ -10,16 +10,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from influential_bandits.checks import HOUR
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import borrowed, inlined, kernel
 from influential_bandits.numerics.double_double import two_sum
-from influential_bandits.numerics.portable import log
+from influential_bandits.numerics.portable import halve, log
 from influential_bandits.numerics.streams import stream_at, uniform
 from influential_bandits.policies.compiled import (
     StateArrays,
     Tag,
     arm_added,
     arm_retired,
+    elapsed,
     init,
     observed,
     pulled,
@@ -33,11 +35,13 @@ from influential_bandits.simulation.kernels import (
     Output,
     Runs,
 )
+from influential_bandits.simulation.session_times import ends_before
 from influential_bandits.world.dynamics import (
     Progress,
     World,
     advance,
     borrowed_world,
+    elapse,
     expected_loss,
 )
 from influential_bandits.world.noise import Source, borrowed_source, observed_loss
@@ -73,6 +77,27 @@ class Flight(NamedTuple):
     loss: Floats  # (runs, places)
     memo: Floats  # (runs, places, memo)
     keys: Any  # (runs, 2) uint64 of the scenario's random numbers
+
+
+class Clock(NamedTuple):
+    """When rounds are, and how fast the world forgets."""
+
+    times: Floats  # (rounds,) seconds; empty where rounds come in sessions
+    session: int
+    geometric: bool
+    gap: float  # seconds between two rounds of a session
+    pause: float  # seconds between two sessions
+    half_life: float  # of the world, in hours; infinite if nothing fades by the clock
+    keys: Any  # (runs, 2) uint64 of where sessions end
+
+
+@inlined
+def count_hours(clock: Clock, first_key: np.uint64, second_key: np.uint64, t: int) -> float:
+    """Return the hours between round t − 1 and round t."""
+    if clock.times.size > 0:
+        return (clock.times[t - 1] - clock.times[t - 2]) / HOUR
+    ended = ends_before(clock.session, clock.geometric, first_key, second_key, t)
+    return (clock.pause if ended else clock.gap) / HOUR
 
 
 @inlined
@@ -126,14 +151,18 @@ def advance_scenario(
     start: int,
     end: int,
     fault: Ints,
+    clock: Clock | None,
 ) -> None:
-    """Play rounds ``start`` … ``end`` of every run; ``in_use`` (arms known to the policy,)."""
+    """Play rounds ``start`` … ``end`` of every run; ``in_use`` (arms known to the policy,).
+
+    Without a clock, rounds have no times, and nothing that concerns them is compiled.
+    """
     world = borrowed_world(world)
     noise = borrowed_source(noise)
     choices, counts = borrowed(output.choices), borrowed(output.counts)
     losses_seen = borrowed(output.losses)
     expected_losses, marks = borrowed(output.loss), borrowed(output.checkpoints)
-    fading = world.memory < 1.0
+    fading = world.memory < 1.0 or clock is not None
     recording, recording_losses = choices.shape[1] > 0, losses_seen.shape[1] > 0
     places = flight.loss.shape[1]
     restricted = rules.eligible < 1.0 or not in_use.all()
@@ -160,6 +189,10 @@ def advance_scenario(
             init(tag, c, s)
         checkpoint = np.searchsorted(marks, start)
         for t in range(start, end + 1):
+            if clock is not None and t > 1:
+                hours = count_hours(clock, clock.keys[run, 0], clock.keys[run, 1], t)
+                elapse(progress, halve(hours / clock.half_life))
+                elapsed(tag, c, s, hours)
             rng = stream_at(policy_key_1, policy_key_2, t)
             if restricted:
                 make_offer(rules, key_1, key_2, t, in_use, offer)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.arrays import Ints
 from influential_bandits.numerics.portable import log
-from influential_bandits.numerics.streams import SCENARIO, key_table
+from influential_bandits.numerics.streams import SCENARIO, SESSIONS, key_table
 from influential_bandits.policies.compiled import Layout
 from influential_bandits.policies.contract import Policy
 from influential_bandits.simulation.kernels import CHOSEN_ROUND, Output, Runs
@@ -19,6 +19,7 @@ from influential_bandits.simulation.scenario import DELAY_LAWS, Scenario
 from influential_bandits.simulation.scenario_kernels import (
     GEOMETRIC,
     NOBODY,
+    Clock,
     Flight,
     Rules,
     advance_scenario,
@@ -50,12 +51,14 @@ class ScenarioPlayer:
         seeds: npt.NDArray[np.uint64],
         number: int,
         horizon: int,
+        half_life: float | None,
     ) -> None:
         self.policy, self.layout, self.runs = policy, layout, runs
         self.world, self.noise, self.output, self.row = world, noise, output, row
         self.rules = compile_rules(scenario, horizon)
         self.events = [event for event in scenario.events if event.round <= horizon]
         self.in_use = np.ones(layout.config[0], np.bool_)
+        self.clock = make_clock(scenario, half_life, seeds, number) if scenario.has_times else None
         self.flight = self._empty_flight(key_table(seeds, np.uint64(number), SCENARIO))
 
     def _empty_flight(self, keys: npt.NDArray[np.uint64]) -> Flight:
@@ -98,6 +101,7 @@ class ScenarioPlayer:
                 first,
                 stop,
                 fault,
+                self.clock,
             )
             first = stop + 1
 
@@ -113,6 +117,21 @@ class ScenarioPlayer:
             self.in_use = np.append(self.in_use, True)
         tag, config, shared = self.layout.tag, self.layout.config, self.layout.arrays()
         change_arm(tag, config, shared, self.runs, arm, retires)
+
+
+def make_clock(
+    scenario: Scenario, half_life: float | None, seeds: npt.NDArray[np.uint64], number: int
+) -> Clock:
+    """Return the times of a scenario as compiled code sees them."""
+    return Clock(
+        times=np.array(scenario.times if scenario.times is not None else (), np.float64),
+        session=scenario.session or 1,
+        geometric=scenario.session_law == "geometric",
+        gap=float(scenario.gap),
+        pause=float(scenario.pause),
+        half_life=math.inf if half_life is None else half_life,
+        keys=key_table(seeds, np.uint64(number), SESSIONS),
+    )
 
 
 def compile_rules(scenario: Scenario, horizon: int) -> Rules:

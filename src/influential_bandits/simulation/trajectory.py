@@ -94,7 +94,7 @@ class Trajectory:
         """Return the expected total loss at each checkpoint, (instances, seeds, checkpoints)."""
         out = np.empty(self.counts.shape[:-1])
         for i, instance in enumerate(self.instances):
-            if instance.memory < 1.0 and self.expected_loss is not None:
+            if instance.fades and self.expected_loss is not None:
                 out[i] = self.expected_loss[i]
             else:
                 out[i] = instance.total_loss(self.counts[i])

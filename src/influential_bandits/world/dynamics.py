@@ -132,6 +132,15 @@ def advance(world: World, progress: Progress, arm: int, t: int) -> None:
 
 
 @inlined
+def elapse(progress: Progress, kept: float) -> None:
+    """Let time pass before a pull: of the influence of all pulls so far, a share is kept."""
+    for j in range(progress.weights.size):
+        progress.weights[j] *= kept
+    for j in range(progress.low.size):
+        progress.low[j] *= kept
+
+
+@inlined
 def add_row(world: World, arm: int, high: Floats, low: Floats) -> None:
     """Fade a deviation of all arms, kept as high + low, by γ and add row ``arm`` of A to it."""
     if world.memory < 1.0:

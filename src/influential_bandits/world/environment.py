@@ -6,14 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from influential_bandits.checks import arm_number, whole_number
+from influential_bandits.checks import arm_number, count_hours, require_time, whole_number
+from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
+from influential_bandits.numerics.portable import halve
 from influential_bandits.numerics.streams import NOISE, stream_keys
 from influential_bandits.world.dynamics import (
     Progress,
     World,
     advance,
+    elapse,
     expected_loss,
     start_progress,
 )
@@ -44,6 +47,13 @@ class Environment:
     (1.0, 3.0, 3.0)
     >>> environment.expected_losses()
     array([4., 6.])
+
+    Where influence fades by the clock, pulls have times; here half of it is gone overnight:
+
+    >>> evening, morning = 20 * 3600.0, 32 * 3600.0
+    >>> tiring = Environment(ib.Instance([[1.0]], [0.0], half_life=12))
+    >>> tiring.pull(0, at=evening), tiring.pull(0, at=evening), tiring.pull(0, at=morning)
+    (0.0, 1.0, 1.0)
     """
 
     def __init__(
@@ -56,6 +66,7 @@ class Environment:
         self.instance = require_instance(instance)
         self.noise = require_noise(noise)
         self.round = 0  # pulls so far
+        self.time: float | None = None  # of the latest pull, in seconds
         seed = whole_number("seed", seed)
         instance_number = whole_number("instance_number", instance_number)
         keys = stream_keys(np.uint64(seed), np.uint64(instance_number), NOISE)
@@ -73,21 +84,57 @@ class Environment:
         """How often each arm was pulled, (arms,); a copy."""
         return self._progress.counts.copy()
 
-    def expected_losses(self) -> Floats:
-        """Return the losses, before noise, that the arms would have in the next round, (arms,)."""
-        out = np.empty(self.instance.n_arms)
-        _all_losses(self.instance.world, self._progress, self.round + 1, out)
+    def expected_losses(self, at: float | None = None) -> Floats:
+        """Return the losses, before noise, that the arms would have in the next round, (arms,).
+
+        Parameters
+        ----------
+        at : float, optional
+            When that round would be, in seconds; by default at the time of the latest pull.
+        """
+        out, progress = np.empty(self.instance.n_arms), self._progress
+        if at is not None:
+            progress = Progress(*(part.copy() for part in progress))
+            self._let_pass(progress, require_time(at))
+        _all_losses(self.instance.world, progress, self.round + 1, out)
         return out
 
-    def pull(self, arm: int) -> float:
-        """Pull an arm and return its observed loss."""
+    def pull(self, arm: int, at: float | None = None) -> float:
+        """Pull an arm and return its observed loss.
+
+        Parameters
+        ----------
+        arm : int
+        at : float, optional
+            When, in seconds; an instance with a half-life must be told. A time before that of the
+            latest pull counts as that one.
+        """
         arm = arm_number(arm, self.instance.n_arms)
         self.noise.require_rounds(self.round + 1, 1)
+        if at is not None:
+            at = require_time(at)
+            self._let_pass(self._progress, at)
+            self.time = at if self.time is None else max(at, self.time)
+        elif self.instance.half_life is not None:
+            raise InvalidInput(
+                "influence fades by the clock here, so that a pull has a time: say at=, in seconds"
+            )
         self.round += 1
         loss = _pull(
             self.instance.world, self._progress, self._source, *self._keys, self.round, arm
         )
         return float(loss)
+
+    def _let_pass(self, progress: Progress, at: float) -> None:
+        """Let the time from the latest pull to ``at`` pass."""
+        hours = count_hours(self.time, at)
+        if self.instance.half_life is not None and hours > 0.0:
+            _wait(progress, hours, self.instance.half_life)
+
+
+@kernel
+def _wait(progress: Progress, hours: float, half_life: float) -> None:
+    elapse(progress, halve(hours / half_life))
 
 
 @kernel

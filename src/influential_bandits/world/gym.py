@@ -14,7 +14,7 @@ from influential_bandits.numerics.streams import NOISE, key_table
 from influential_bandits.world.dynamics import Progress, start_progress
 from influential_bandits.world.environment import Environment, expect_all, pull_all
 from influential_bandits.world.generators import counterexample
-from influential_bandits.world.instance import Instance, require_instance
+from influential_bandits.world.instance import Instance, require_instance, require_no_clock
 from influential_bandits.world.noise import Noise, require_noise
 
 if TYPE_CHECKING:
@@ -248,6 +248,7 @@ def _settings(
     instance: Instance | None, noise: Noise | None, horizon: int
 ) -> tuple[Instance, Noise, int]:
     world = counterexample() if instance is None else require_instance(instance)
+    require_no_clock(world, "a Gymnasium environment")
     heard, rounds = require_noise(noise), require_horizon(horizon)
     heard.require_rounds(rounds, 1)
     return world, heard, rounds

@@ -10,7 +10,14 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import Frozen, abbreviate, is_real, real_array, require_names
+from influential_bandits.checks import (
+    Frozen,
+    abbreviate,
+    is_real,
+    real_array,
+    require_half_life,
+    require_names,
+)
 from influential_bandits.errors import InvalidInput, InvalidInstance, NotApplicable
 from influential_bandits.files import read_json, write_json
 from influential_bandits.numerics.arrays import Floats
@@ -47,6 +54,10 @@ class Instance(Frozen):
     definite : bool
         True demands a positive semi-definite A (tolerance: :class:`DenseInteraction`). False also
         admits an indefinite one (Sec. 5.1).
+    half_life : float, optional
+        Hours after which half of the influence of a pull is gone, by the clock: between two pulls
+        that are h hours apart, deviation ← 2^(−h/half_life)·deviation, besides ``memory``. Rounds
+        then have times: see :class:`Scenario` and :meth:`Environment.pull`.
 
     Examples
     --------
@@ -67,6 +78,7 @@ class Instance(Frozen):
         memory: float = 1.0,
         *,
         definite: bool = True,
+        half_life: float | None = None,
     ) -> None:
         matrix = as_interaction(interaction)
         loss = check_numbers(initial_loss, "initial_loss")
@@ -86,6 +98,7 @@ class Instance(Frozen):
             _initial_loss=freeze(loss),
             _names=None if arm_names is None else _names(arm_names, matrix.n_arms),
             _memory=float(memory),
+            _half_life=require_half_life(half_life, InvalidInstance),
             _remembered={},
         )
 
@@ -93,6 +106,7 @@ class Instance(Frozen):
     _initial_loss: Floats
     _names: tuple[str, ...] | None
     _memory: float
+    _half_life: float | None
     _remembered: dict[str, Any]
 
     @property
@@ -109,6 +123,16 @@ class Instance(Frozen):
     def memory(self) -> float:
         """γ, how much of the past influence is left after each round."""
         return self._memory
+
+    @property
+    def half_life(self) -> float | None:
+        """Hours after which half of the influence of a pull is gone; None: it stays."""
+        return self._half_life
+
+    @property
+    def fades(self) -> bool:
+        """Whether influence fades, by rounds or by the clock: then the order of pulls matters."""
+        return self._memory < 1.0 or self._half_life is not None
 
     @cached_property
     def arm_names(self) -> tuple[str, ...]:
@@ -182,13 +206,14 @@ class Instance(Frozen):
 
     def to_json(self) -> dict[str, Any]:
         """Return the instance as JSON data; floats are written exactly."""
-        return {
+        data = {
             "format": FORMAT,
             "interaction": self._interaction.to_json(),
             "initial_loss": self._initial_loss.tolist(),
             "arm_names": None if self._names is None else list(self._names),
             "memory": self._memory,
         }
+        return data if self._half_life is None else {**data, "half_life": self._half_life}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Instance:
@@ -198,7 +223,12 @@ class Instance(Frozen):
         try:
             interaction = interaction_from_json(data["interaction"])
             return cls(
-                interaction, data["initial_loss"], data["arm_names"], data["memory"], definite=False
+                interaction,
+                data["initial_loss"],
+                data["arm_names"],
+                data["memory"],
+                definite=False,
+                half_life=data.get("half_life"),
             )
         except KeyError as missing:
             raise InvalidInstance(f"the instance file has no {missing} entry") from None
@@ -218,10 +248,11 @@ class Instance(Frozen):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy and pickle by making it again, so that a copy cannot be changed either."""
-        return _instance, (self._interaction, self._initial_loss, self._names, self._memory)
+        numbers = self._interaction, self._initial_loss, self._names, self._memory
+        return _instance, (*numbers, self._half_life)
 
     def __eq__(self, other: object) -> bool:
-        """Compare interaction, losses, names and memory."""
+        """Compare interaction, losses, names, memory and half-life."""
         if not isinstance(other, Instance):
             return NotImplemented
         return (
@@ -229,11 +260,13 @@ class Instance(Frozen):
             and np.array_equal(self._initial_loss, other._initial_loss)
             and self.arm_names == other.arm_names
             and self._memory == other._memory
+            and self._half_life == other._half_life
         )
 
     def __hash__(self) -> int:
         """Hash by the numbers, like equality."""
-        return hash((self._interaction, self._initial_loss.tobytes(), self._memory))
+        fading = self._memory, self._half_life
+        return hash((self._interaction, self._initial_loss.tobytes(), fading))
 
     def __repr__(self) -> str:
         """Say the size, the kind of interaction and whatever is unusual."""
@@ -250,6 +283,8 @@ class Instance(Frozen):
             parts.append("indefinite")
         if self._memory < 1.0:
             parts.append(f"memory = {self._memory:.4g}")
+        if self._half_life is not None:
+            parts.append(f"half-life = {self._half_life:.4g} hours")
         if self._names is not None:
             shown = ", ".join(self._names[:4]) + (", …" if len(self._names) > 4 else "")
             parts.append(f"arms: {shown}")
@@ -265,10 +300,21 @@ def require_instance(given: object) -> Instance:
 
 def require_lasting_memory(instance: Instance, what: str) -> None:
     """Raise unless γ = 1, for what depends on counts alone."""
+    require_no_clock(instance, what)
     if instance.memory < 1.0:
         raise NotApplicable(
             f"{what} needs memory = 1, but here memory = {instance.memory}: with fading influence "
             "the order of the pulls matters, not only how many there were"
+        )
+
+
+def require_no_clock(instance: Instance, what: str) -> None:
+    """Raise where influence fades by the clock, for what counts rounds and knows no times."""
+    if instance.half_life is not None:
+        raise NotApplicable(
+            f"{what} needs to know when rounds are, as here influence fades by the clock (half-life "
+            f"{instance.half_life:g} hours): simulate with scenario=Scenario(times=…) or "
+            "Scenario(session=…), and compare losses"
         )
 
 
@@ -294,9 +340,13 @@ def check_counts(instance: Instance, counts: npt.ArrayLike) -> Floats:
 
 
 def _instance(
-    interaction: Interaction, loss: Floats, names: tuple[str, ...] | None, memory: float
+    interaction: Interaction,
+    loss: Floats,
+    names: tuple[str, ...] | None,
+    memory: float,
+    half_life: float | None = None,
 ) -> Instance:
-    return Instance(interaction, loss, names, memory, definite=False)
+    return Instance(interaction, loss, names, memory, definite=False, half_life=half_life)
 
 
 def _indefinite(matrix: Interaction) -> str:

@@ -32,6 +32,15 @@ def memory_of(c: Any, number: int) -> float:
 
 
 @inlined
+def fading_of(c: Any, s: Any) -> float:
+    """Return how much of a pull's influence is left a round later, on average by the clock."""
+    gamma = memory_of(c, s.choice[0])
+    if c.half_life > 0.0:
+        gamma *= s.kept[0] / s.kept[1]
+    return gamma
+
+
+@inlined
 def noise_of(c: Any, s: Any) -> float:
     """Return σ, or its estimate."""
     if c.sigma > 0.0:

@@ -14,7 +14,7 @@ import numpy as np
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import inlined, kernel
 from influential_bandits.policies.model_lcb import marginal_likelihood as evidence
-from influential_bandits.policies.model_lcb.belief import MANY, memory_of, noise_of
+from influential_bandits.policies.model_lcb.belief import MANY, fading_of, noise_of
 from influential_bandits.policies.model_lcb.lookahead import plan_ahead
 from influential_bandits.policies.model_lcb.looks import rounds_ahead
 from influential_bandits.policies.model_lcb.posterior import place, unknowns
@@ -146,7 +146,7 @@ def choose_mix(c: Any, s: Any, t: int) -> None:
 
 @inlined
 def _doubts_definite(c: Any, s: Any) -> bool:
-    if s.theta.size == 0 or memory_of(c, s.choice[0]) < 1.0 or s.choice[2] == evidence.NONE:
+    if s.theta.size == 0 or fading_of(c, s) < 1.0 or s.choice[2] == evidence.NONE:
         return False
     return not c.definite or refutes_definite(c, s)
 

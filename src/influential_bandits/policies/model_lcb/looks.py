@@ -11,7 +11,7 @@ from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import inlined
 from influential_bandits.numerics.portable import log, power_of_two
 from influential_bandits.policies.model_lcb import marginal_likelihood as evidence
-from influential_bandits.policies.model_lcb.belief import memory_of, noise_of
+from influential_bandits.policies.model_lcb.belief import fading_of, noise_of
 from influential_bandits.policies.model_lcb.lookahead import add_later_costs, plan_ahead
 from influential_bandits.policies.model_lcb.posterior import place, unknowns
 
@@ -33,7 +33,7 @@ def _calm(c: Any, s: Any, t: int) -> float:
     Losses that a few pulls move far can wait: their uncertainty grows, and a look later says more.
     Where hardly anything moves, or influence fades before it adds up, waiting is idle.
     """
-    gamma = memory_of(c, s.choice[0])
+    gamma = fading_of(c, s)
     if s.choice[2] == evidence.NONE or (c.warm and gamma < 1.0):
         return 0.0
     moved = power_of_two(s.choice[2]) * min(float(t), SOON)
@@ -86,7 +86,7 @@ def look_again(c: Any, s: Any, t: int, eligible: Any, costs: Floats, greedy: int
 @inlined
 def _sharpness(c: Any, s: Any) -> float:
     """Return how fast turns get rarer with the gap; 0 if an arm takes all its turns or none."""
-    if memory_of(c, s.choice[0]) == 1.0 and s.choice[4] == 0:
+    if fading_of(c, s) == 1.0 and s.choice[4] == 0:
         return 0.0
     return max(1.0, c.n_arms / FEW)
 
@@ -96,7 +96,7 @@ def _rotates(c: Any, s: Any) -> int:
     """Return the memory by which arms that may be equally good take turns; −1 if they need not."""
     if s.weights.size == 0:
         return -1
-    if memory_of(c, s.choice[0]) < 1.0:
+    if fading_of(c, s) < 1.0:
         if c.warm and _differ(c, s):
             return -1
         return ROTATION if c.memories > 1 else 0
@@ -123,7 +123,7 @@ def count_costs(c: Any, s: Any, t: int, eligible: Any, costs: Floats) -> None:
     A_ii·A_jj. What lies beyond is taken for noise, since plans seek out arms that seem to gain.
     """
     n_arms = c.n_arms
-    gamma = memory_of(c, s.choice[0])
+    gamma = fading_of(c, s)
     if gamma == 1.0 or s.theta.size == 0:
         for i in range(n_arms):
             costs[i] = s.mean[i]

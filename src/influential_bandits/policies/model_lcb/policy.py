@@ -10,10 +10,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import LARGEST_LOSS, abbreviate, is_real, require_horizon
+from influential_bandits.checks import (
+    LARGEST_LOSS,
+    abbreviate,
+    is_real,
+    require_half_life,
+    require_horizon,
+)
 from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.arrays import Floats
-from influential_bandits.numerics.portable import log
+from influential_bandits.numerics.portable import halve, log
 from influential_bandits.policies.contract import Policy, Scalar, Shape
 from influential_bandits.policies.model_lcb import marginal_likelihood as evidence
 from influential_bandits.policies.model_lcb.belief import (
@@ -21,6 +27,7 @@ from influential_bandits.policies.model_lcb.belief import (
     MEMORIES,
     MOST_EXACT,
     choose_prior,
+    fading_of,
     lay_out_arm,
     learn_ray,
     look,
@@ -37,6 +44,7 @@ from influential_bandits.policies.model_lcb.indefinite import (
 )
 from influential_bandits.policies.model_lcb.looks import choose_planned, count_costs, look_again
 from influential_bandits.policies.model_lcb.posterior import (
+    fade,
     learn,
     move,
     unknowns,
@@ -59,6 +67,7 @@ AFRESH = 1024  # pulls after which the spread is computed afresh, against roundi
 LAST_CHOICE = 1 << 15  # observations; by then a prior hardly counts, unless it denies influence
 LARGEST_PART = 1e140  # of the posterior: times counts, and squared, it stays finite
 LARGEST_STATE = 1e290
+HALF = 0.5  # of a pull's influence is taken to be left a round later, before any time has passed
 
 
 @dataclass(frozen=True)
@@ -117,6 +126,11 @@ class ModelLCB(Policy):
     definite : bool
         Whether A is taken for positive semi-definite until the losses refute it. If not, plans are
         compared from the start, which the theorem does not cover; up to 24 arms.
+    half_life : float, optional
+        Hours after which half of a pull's influence is gone, by the clock; ``memory`` is then 1
+        unless it is given. Pulls must have times: ``Agent.pull(at=…)``, or ``Scenario(times=…)``.
+        How much is left from one round to the next, for planning, is the average so far. A prior
+        says what it is.
 
     Examples
     --------
@@ -137,6 +151,7 @@ class ModelLCB(Policy):
     horizon: int | None = None
     prior: LossPrior | None = None
     definite: bool = True
+    half_life: float | None = None
 
     def __post_init__(self) -> None:
         if not is_real(self.confidence) or not 0.0 < self.confidence < 1.0:
@@ -162,6 +177,7 @@ class ModelLCB(Policy):
             raise InvalidInput("to fix influence_scale, fix sigma as well")
         if not isinstance(self.definite, bool):
             raise InvalidInput(f"definite must be True or False, got {abbreviate(self.definite)}")
+        object.__setattr__(self, "half_life", require_half_life(self.half_life))
         if self.horizon is not None:
             object.__setattr__(self, "horizon", require_horizon(self.horizon))
         if isinstance(self.prior, Mapping):
@@ -172,14 +188,24 @@ class ModelLCB(Policy):
             fixed = [
                 n for n in ("sigma", "influence_scale", "memory") if getattr(self, n) != "estimate"
             ]
+            fixed += ["half_life"] * (self.half_life is not None)
             if fixed:
                 raise InvalidInput(
-                    f"a prior says all about sigma, influence_scale and memory; drop {fixed[0]}"
+                    "a prior says all about sigma, influence_scale, memory and half_life; drop "
+                    f"{fixed[0]}"
                 )
             if self.prior.n_arms > MOST_EXACT:
                 raise InvalidInput(
                     f"a prior may have up to {MOST_EXACT} arms, this one has {self.prior.n_arms}"
                 )
+
+    @property
+    def by_clock(self) -> bool:
+        """Whether it has a half-life, its own or its prior's."""
+        return self._half_life() is not None
+
+    def _half_life(self) -> float | None:
+        return self.half_life if self.prior is None else self.prior.half_life
 
     def parameters(self) -> Mapping[str, Scalar]:
         """Return the settings as numbers; 0 stands for what is estimated or not given."""
@@ -201,10 +227,12 @@ class ModelLCB(Policy):
             "warm": self.prior is not None,
             "events": 0 if self.prior is None else self.prior.events,
             "definite": self.definite,
+            "half_life": self._half_life() or 0.0,
         }
 
     def _memories(self) -> int:
-        return len(MEMORIES) if self.memory == "estimate" and self.prior is None else 1
+        told = self.memory != "estimate" or self.prior is not None or self.by_clock
+        return 1 if told else len(MEMORIES)
 
     def _memory(self) -> float:
         if self.prior is not None:
@@ -246,6 +274,7 @@ class ModelLCB(Policy):
             "spread": ("float64", (size, exact)),
             "mix": ("float64", exact),  # shares of the rounds ahead, if A is indefinite
             "due": ("float64", exact),  # pulls that the mix owes each arm
+            "kept": ("float64", 2 * self.by_clock),  # Σ what was left a round later, and rounds
         }
 
     def memo_size(self, n_arms: int) -> int:
@@ -272,6 +301,10 @@ class ModelLCB(Policy):
         if state["mix"].any() and not math.isclose(state["mix"].sum(), 1.0):
             raise make_damage_error("mix does not add up to 1", "shares of the rounds ahead")
         require_range(state, "due", -float(rounds), float(rounds))
+        if state["kept"].size > 0:
+            passed = float(max(rounds, 1))
+            require_equal({"kept": state["kept"][1:]}, "kept", passed)
+            require_range({"kept": state["kept"][:1]}, "kept", HALF, passed)
         _check_sums(state, rounds)
 
     def _check_choice(self, state: State) -> None:
@@ -343,6 +376,9 @@ class ModelLCB(Policy):
         s.candidates[c.memories, 2:4] = evidence.NONE
         for k in range(s.choice.size):
             s.choice[k] = s.candidates[0, k]
+        if c.half_life > 0.0:
+            s.kept[0] = HALF
+            s.kept[1] = 1.0
         for arm in range(c.n_arms):
             lay_out_arm(c, s, arm)
         look(c, s)
@@ -369,7 +405,7 @@ class ModelLCB(Policy):
                 greedy = arm
         best = look_again(c, s, t, eligible, costs, greedy)
         plans = (c.warm or c.horizon > 0) and s.theta.size > 0
-        if best == greedy and plans and memory_of(c, s.choice[0]) == 1.0:
+        if best == greedy and plans and fading_of(c, s) == 1.0:
             return choose_planned(c, s, t, eligible, greedy)
         return best
 
@@ -397,6 +433,27 @@ class ModelLCB(Policy):
         count_pull(s, arm)
         if s.theta.size > 0 and t % AFRESH != 0:
             move(s.root, gamma, arm, s.spread, s.variance)
+            predict_all(c, s)
+        else:
+            look(c, s)
+
+    @staticmethod
+    def elapsed(c: Any, s: Any, hours: float) -> None:
+        """Let influence fade by the clock, and predict every arm's loss with what is left."""
+        if c.half_life == 0.0:
+            return
+        kept = halve(hours / c.half_life)
+        s.kept[0] += kept
+        s.kept[1] += 1.0
+        if kept == 1.0:
+            return
+        for k in range(s.weights.size):
+            s.weights[k] *= kept
+        for j in range(c.n_arms):
+            s.own[j] *= kept
+        s.total[0] *= kept
+        if s.theta.size > 0:
+            fade(s.root, kept, s.spread, s.variance)
             predict_all(c, s)
         else:
             look(c, s)

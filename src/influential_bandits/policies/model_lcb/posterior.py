@@ -105,6 +105,21 @@ def move(root: Floats, memory: float, arm: int, spread: Floats, variance: Floats
 
 
 @inlined
+def fade(root: Floats, kept: float, spread: Floats, variance: Floats) -> None:
+    """Follow time that passes, x ← kept·x, in the spread."""
+    for i in range(variance.size):
+        variance[i] = 0.0
+    for row in range(root.shape[0]):
+        for i in range(variance.size):
+            start = unknowns(i)
+            if start > row:
+                break
+            value = kept * spread[row, i] + (1.0 - kept) * root[row, start]
+            spread[row, i] = value
+            variance[i] += value * value
+
+
+@inlined
 def absorb(root: Floats, f: Floats, gain: Floats) -> float:
     """Take an observation with f = Sᵀφ into the root; return α = 1 + f·f; ``gain`` becomes Sf.
 

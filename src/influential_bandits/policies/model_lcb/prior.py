@@ -13,6 +13,7 @@ from influential_bandits.checks import (
     LARGEST_LOSS,
     abbreviate,
     is_real,
+    require_half_life,
     require_losses,
     whole_number,
 )
@@ -43,6 +44,8 @@ class LossPrior:
         How many losses that is known from: the policy goes on counting from there.
     memory : float in (0, 1]
         γ of the world.
+    half_life : float, optional
+        Hours after which half of a pull's influence is gone, by the clock.
 
     Examples
     --------
@@ -57,6 +60,7 @@ class LossPrior:
         sigma: float,
         events: int = 100,
         memory: float = 1.0,
+        half_life: float | None = None,
     ) -> None:
         self.mean, self.covariance = _numbers(mean), _numbers(covariance)
         size = self.mean.size
@@ -79,6 +83,7 @@ class LossPrior:
                     f"{abbreviate(value)}"
                 )
         self.sigma, self.memory = float(sigma), float(memory)
+        self.half_life = require_half_life(half_life)
         if np.abs(self.covariance).max() > LARGEST_LOSS * self.sigma**2:
             raise InvalidInput(
                 f"the deviations of a prior must be at most {math.sqrt(LARGEST_LOSS):g} times the "
@@ -97,6 +102,7 @@ class LossPrior:
         sigma: float,
         *,
         memory: float = 1.0,
+        half_life: float | None = None,
     ) -> LossPrior:
         """Return the prior that is ``sd`` wide around an interaction and initial losses."""
         matrix, loss = _numbers(interaction), _numbers(initial_loss)
@@ -113,7 +119,7 @@ class LossPrior:
                 f"interaction is not symmetric: |A[{i},{j}] − A[{j},{i}]| = {gap[i, j]:.3g}"
             )
         mean = in_order(matrix, loss)
-        return cls(mean, sd**2 * np.eye(mean.size), sigma, memory=memory)
+        return cls(mean, sd**2 * np.eye(mean.size), sigma, memory=memory, half_life=half_life)
 
     def root(self) -> Floats:
         """Return the lower triangular R with RᵀR = covariance / noise², by Cholesky."""
@@ -138,7 +144,7 @@ class LossPrior:
 
     def to_json(self) -> dict[str, Any]:
         """Return the prior as JSON data."""
-        return {
+        data = {
             "format": FORMAT,
             "mean": self.mean.tolist(),
             "covariance": self.covariance.tolist(),
@@ -146,6 +152,7 @@ class LossPrior:
             "events": self.events,
             "memory": self.memory,
         }
+        return data if self.half_life is None else {**data, "half_life": self.half_life}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> LossPrior:
@@ -167,6 +174,7 @@ class LossPrior:
             self.sigma,
             self.events,
             self.memory,
+            self.half_life,
         )
 
     def __eq__(self, other: object) -> bool:
@@ -180,7 +188,8 @@ class LossPrior:
     def __repr__(self) -> str:
         """Say how many arms it is about."""
         arms = f"{self.n_arms} arm{'s' * (self.n_arms > 1)}"
-        return f"LossPrior({arms}, sigma {self.sigma}, memory {self.memory})"
+        clock = "" if self.half_life is None else f", half-life {self.half_life:g} hours"
+        return f"LossPrior({arms}, sigma {self.sigma}, memory {self.memory}{clock})"
 
 
 def _numbers(values: npt.ArrayLike) -> Floats:
