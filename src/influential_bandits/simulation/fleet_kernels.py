@@ -7,9 +7,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from influential_bandits.checks import HOUR
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
-from influential_bandits.policies.fleet.decisions import decide, note_pull
+from influential_bandits.numerics.portable import halve
+from influential_bandits.policies.fleet.decisions import decide, note_pull, note_time
 from influential_bandits.policies.fleet.room import Room
 from influential_bandits.policies.fleet.states import Apart, Own, Rules, Shared
 from influential_bandits.policies.fleet.updates import note_loss
@@ -18,6 +20,7 @@ from influential_bandits.world.dynamics import (
     Progress,
     World,
     advance,
+    elapse,
     expected_loss,
 )
 from influential_bandits.world.noise import Source, borrowed_source, observed_loss
@@ -50,11 +53,15 @@ def play_fleet(
     counts: Ints,
     weights: Floats,
     losses: Floats,
+    clocks: Floats,
     waiting: Waiting,
     first: int,
     last: int,
 ) -> None:
-    """Play the rounds first … last − 1 of a fleet; losses that are due come before a round."""
+    """Play the rounds first … last − 1 of a fleet; losses that are due come before a round.
+
+    ``clocks`` (users,) are the times of users' latest rounds, where rounds have times.
+    """
     noise = borrowed_source(source)
     nothing, no_low = np.empty(0, np.int64), np.empty(0)
     memo = np.empty(rules.memories.size * rules.n_arms)
@@ -87,6 +94,12 @@ def play_fleet(
         matrix = users.interaction[min(u, users.interaction.shape[0] - 1)]
         world = World(DENSE, matrix, nothing, nothing, users.initial_loss[u], users.memory)
         progress = Progress(counts[u], weights[u], no_low, nothing)
+        if users.times.size > 0:
+            at = users.times[r]
+            if t > 1:
+                elapse(progress, halve((at - clocks[u]) / HOUR / users.half_life))
+            clocks[u] = at
+            note_time(rules, shared, own, u, at)
         arm = decide(rules, shared, own, apart, u, all_arms, room)
         expected = expected_loss(world, progress, arm, t)
         loss = observed_loss(noise, expected, keys[u, 0], keys[u, 1], 0, t, arm)

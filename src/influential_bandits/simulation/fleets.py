@@ -50,7 +50,7 @@ class FleetRun:
 
     def regret(self) -> Floats:
         """Return each user's regret against the best counts for its own stay, (users,)."""
-        if self.users.memory < 1.0:
+        if self.users.fades:
             raise NotApplicable(
                 "where memory fades, no exact best is known, and so no regret; compare losses"
             )
@@ -100,6 +100,11 @@ def simulate_fleet(
         raise InvalidInput(f"policy must be a FleetLCB, got {abbreviate(policy)}")
     seed = whole_number("seed", seed)
     source = require_noise(GaussianNoise(1.0) if noise is None else noise).source()
+    if policy.by_clock and population.rounds_per_hour is None:
+        raise InvalidInput(
+            "the policy has memory by the clock, so that rounds need times: say how many rounds of "
+            "the fleet an hour has, Population(rounds_per_hour=…)"
+        )
     users = population.draw(n_users, seed)
     n_arms, many = population.n_arms, len(users.stays)
     rules = policy.rules(n_arms)
@@ -114,7 +119,7 @@ def simulate_fleet(
     numbers = map(np.uint64, range(many))
     keys = np.array([stream_keys(np.uint64(seed), u, NOISE) for u in numbers], np.uint64)
     counts, weights = np.zeros((many, n_arms), np.int64), np.zeros((many, n_arms))
-    losses = np.zeros(many)
+    losses, clocks = np.zeros(many), np.zeros(many)
     waiting = _make_waiting(users.delays, rules.memories.size * n_arms)
     rounds = len(users.visits)
     bar = Progress(policy.label, rounds, progress)
@@ -133,6 +138,7 @@ def simulate_fleet(
                 counts,
                 weights,
                 losses,
+                clocks,
                 waiting,
                 first,
                 last,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from influential_bandits.checks import (
+    HOUR,
     LARGEST_HORIZON,
     LARGEST_LOSS,
     Frozen,
@@ -52,6 +54,9 @@ ENTRIES = (  # of a file, and what a population is made of
     "memory",
     "arm_names",
 )
+OF_TIMES = ("half_life", "rounds_per_hour", "open_hours")  # further entries, where rounds have times
+DAY_HOURS = 24.0
+FEWEST_AN_HOUR = 1e-9
 LAWS = ("fixed", "geometric")
 LARGEST_SPREAD = LARGEST_LOSS**0.5  # eight of them beside the largest entry are no loss too large
 MOST_USERS = 2**31  # their numbers fit 32 bits
@@ -68,6 +73,13 @@ class Users(NamedTuple):
     delays: Ints  # (rounds,) further rounds of the fleet until the loss is told; 0: before the next
     memory: float
     arm_names: tuple[str, ...] | None  # None: arms have numbers only
+    times: Floats  # (rounds,) seconds; empty where rounds have no times
+    half_life: float  # hours; infinite if influence does not fade by the clock
+
+    @property
+    def fades(self) -> bool:
+        """Whether influence fades, by rounds or by the clock."""
+        return self.memory < 1.0 or self.half_life < math.inf
 
     def instances(self) -> tuple[Instance, ...]:
         """Return the world of each user."""
@@ -80,6 +92,7 @@ class Users(NamedTuple):
                 self.arm_names,
                 self.memory,
                 definite=False,
+                half_life=self.half_life,
             )
             for user, loss in enumerate(self.initial_loss)
         )
@@ -130,6 +143,14 @@ class Population(Frozen):
         average, so that losses come out of order.
     memory : float in (0, 1]
         γ, how much of the past influence is left after each of the user's own rounds.
+    half_life : float, optional
+        Hours after which half of a pull's influence is gone, by the clock. Needs
+        ``rounds_per_hour``.
+    rounds_per_hour : float, optional
+        How many rounds of the whole fleet an hour has: round r = 0, 1, … is at
+        r/rounds_per_hour hours, while somebody may come.
+    open_hours : float in [1, 24]
+        Hours of each day in which users come. With less than 24, nights lie between days.
     arm_names : sequence of str, optional
         Names of the arms, unique; by default "0", "1", ….
     definite : bool
@@ -164,10 +185,15 @@ class Population(Frozen):
         memory: float = 1.0,
         arm_names: Sequence[str] | None = None,
         definite: bool = True,
+        half_life: float | None = None,
+        rounds_per_hour: float | None = None,
+        open_hours: float = DAY_HOURS,
     ) -> None:
         matrix = DenseInteraction(interaction)
         # An instance checks whatever a population has in common with one.
-        typical = Instance(matrix, initial_loss, arm_names, memory, definite=definite)
+        typical = Instance(
+            matrix, initial_loss, arm_names, memory, definite=definite, half_life=half_life
+        )
         between = _check_covariance(covariance, typical.n_arms)
         if not is_real(interaction_spread) or not 0.0 <= interaction_spread <= LARGEST_SPREAD:
             raise InvalidInput(
@@ -188,7 +214,10 @@ class Population(Frozen):
         for what, law in (("stay_law", stay_law), ("delay_law", delay_law)):
             if not isinstance(law, str) or law not in LAWS:
                 raise InvalidInput(f"{what} must be one of {', '.join(LAWS)}, got {law!r:.80}")
+        _check_times(typical.half_life, rounds_per_hour, open_hours)
         self._set(
+            rounds_per_hour=None if rounds_per_hour is None else float(rounds_per_hour),
+            open_hours=float(open_hours),
             _typical=typical,
             _named=arm_names is not None,
             covariance=freeze(between.values),
@@ -213,6 +242,8 @@ class Population(Frozen):
     returning: float
     delay: int
     delay_law: str
+    rounds_per_hour: float | None
+    open_hours: float
 
     @property
     def interaction(self) -> Floats:
@@ -228,6 +259,11 @@ class Population(Frozen):
     def memory(self) -> float:
         """γ, how much of the past influence is left after each round of a user."""
         return self._typical.memory
+
+    @property
+    def half_life(self) -> float | None:
+        """Hours after which half of the influence of a pull is gone; None: it stays."""
+        return self._typical.half_life
 
     @property
     def arm_names(self) -> tuple[str, ...]:
@@ -272,7 +308,7 @@ class Population(Frozen):
         Users
             With ``initial_loss`` (users, arms), ``interaction`` (users, arms, arms), or
             (1, arms, arms) where all share it, ``stays`` (users,), ``visits`` (rounds,),
-            ``delays`` (rounds,), and ``instances()``.
+            ``delays`` (rounds,), ``times`` (rounds,) in seconds or empty, and ``instances()``.
         """
         n_users = whole_number("n_users", n_users, 1, MOST_USERS)
         seed = whole_number("seed", seed, 0)
@@ -300,7 +336,17 @@ class Population(Frozen):
             delays,
             self.memory,
             self.arm_names if self._named else None,
+            self._clock(visits.size),
+            math.inf if self.half_life is None else self.half_life,
         )
+
+    def _clock(self, rounds: int) -> Floats:
+        """Return when the rounds of the fleet are, in seconds; empty if they have no times."""
+        if self.rounds_per_hour is None:
+            return np.zeros(0)
+        hours = np.arange(rounds) / self.rounds_per_hour
+        days = np.floor(hours / self.open_hours)
+        return HOUR * (DAY_HOURS * days + (hours - self.open_hours * days))
 
     def _order(self, key: np.uint64, stays: Ints) -> npt.NDArray[np.int32]:
         if self.concurrency == 1 and self.returning == 0.0:
@@ -321,7 +367,8 @@ class Population(Frozen):
 
     def to_json(self) -> dict[str, Any]:
         """Return the population as JSON data; floats are written exactly."""
-        values = {name: getattr(self, name) for name in ENTRIES}
+        timed = self.rounds_per_hour is not None
+        values = {name: getattr(self, name) for name in (*ENTRIES, *OF_TIMES * timed)}
         for name in ("interaction", "initial_loss", "covariance"):
             values[name] = values[name].tolist()
         values["arm_names"] = list(self.arm_names) if self._named else None
@@ -336,7 +383,7 @@ class Population(Frozen):
         for name in ENTRIES:
             if name not in entries:
                 raise InvalidInstance(f"the population file has no {name!r} entry")
-        unknown = [name for name in entries if name not in ENTRIES]
+        unknown = [name for name in entries if name not in (*ENTRIES, *OF_TIMES)]
         if unknown:
             raise InvalidInstance(
                 f"the population file has an entry that means nothing: {abbreviate(unknown[0])}"
@@ -377,7 +424,8 @@ class Population(Frozen):
 
     def _key(self) -> tuple[Any, ...]:
         laws = ENTRIES[ENTRIES.index("interaction_spread") : ENTRIES.index("memory")]
-        return self.covariance.tobytes(), *(getattr(self, name) for name in laws)
+        times = self.rounds_per_hour, self.open_hours
+        return self.covariance.tobytes(), *(getattr(self, name) for name in laws), *times
 
     def __repr__(self) -> str:
         """Say the size, how long users stay, and whatever is unusual."""
@@ -397,7 +445,29 @@ class Population(Frozen):
             parts.append(f"delay = {self.delay}{_law(self.delay_law)}")
         if self.memory < 1.0:
             parts.append(f"memory = {self.memory:.4g}")
+        if self.half_life is not None:
+            parts.append(f"half-life = {self.half_life:.4g} hours")
+        if self.rounds_per_hour is not None:
+            parts.append(f"{self.rounds_per_hour:.4g} rounds an hour")
         return f"Population({', '.join(parts)})"
+
+
+def _check_times(half_life: float | None, rounds_per_hour: object, open_hours: object) -> None:
+    """Raise unless rounds have times where they need them."""
+    if rounds_per_hour is None and half_life is not None:
+        raise InvalidInput(
+            "influence that fades by the clock needs times: say how many rounds of the whole fleet "
+            "an hour has, rounds_per_hour="
+        )
+    if rounds_per_hour is not None:
+        good = is_real(rounds_per_hour) and FEWEST_AN_HOUR <= float(rounds_per_hour) < math.inf  # type: ignore[arg-type]
+        if not good:
+            raise InvalidInput(
+                f"rounds_per_hour must be at least {FEWEST_AN_HOUR:g}, got "
+                f"{abbreviate(rounds_per_hour)}"
+            )
+    if not is_real(open_hours) or not 1.0 <= float(open_hours) <= DAY_HOURS:  # type: ignore[arg-type]
+        raise InvalidInput(f"open_hours must lie in 1 … 24, got {abbreviate(open_hours)}")
 
 
 def _law(law: str) -> str:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.policies.fleet.choices import rounds_ahead
-from influential_bandits.policies.fleet.effects import count_pull
+from influential_bandits.policies.fleet.effects import count_pull, wait
 from influential_bandits.policies.fleet.expected_losses import bring_up_to_date, look
 from influential_bandits.policies.fleet.own_posteriors import admit
 from influential_bandits.policies.fleet.room import Room
@@ -47,6 +47,8 @@ def decide(
     admit(rules, shared, own, apart, u, room)
     memory = look(rules, shared, own, apart, u, room)
     gamma = rules.memories[memory]
+    if rules.half_life > 0.0:
+        gamma *= shared.kept[0] / shared.kept[1]
     theta = shared.theta[memory]
     if own.slot[u] >= 0 and shared.scales[SPREAD] > 0.0:
         theta = apart.theta[own.slot[u]]
@@ -88,6 +90,18 @@ def _smallest(values: Floats, wanted: Floats, allowed: Floats) -> int:
         if wanted[i] > 0.0 and allowed[i] > 0.0 and (best < 0 or values[i] < values[best]):
             best = i
     return best
+
+
+@kernel
+def note_time(rules: Rules, shared: Shared, own: Own, u: int, at: float) -> None:
+    """Follow the time, in seconds, until a user's next pull; nothing without a half-life."""
+    if rules.half_life == 0.0:
+        return
+    if own.first[u] == 0:  # nothing yet that could fade
+        own.time[u] = at
+        return
+    shared.kept[0] += wait(rules, own, u, at)
+    shared.kept[1] += 1.0
 
 
 @kernel

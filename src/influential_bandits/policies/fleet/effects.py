@@ -7,8 +7,10 @@ arm·I + common·11ᵀ, the mean of b_u is (N + Ω)⁻¹S; it is the formula of
 
 from __future__ import annotations
 
+from influential_bandits.checks import HOUR
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import kernel
+from influential_bandits.numerics.portable import halve
 from influential_bandits.policies.fleet.states import Counts, Own, Rules
 from influential_bandits.policies.model_lcb.posterior import place, unknowns
 
@@ -130,6 +132,21 @@ def count_pull(rules: Rules, own: Own, u: int, arm: int, memo: Floats) -> None:
             if gamma < 1.0:
                 faded[j] *= gamma
         faded[arm] += 1.0
+
+
+@kernel
+def wait(rules: Rules, own: Own, u: int, at: float) -> float:
+    """Let time pass for a user until ``at``; return what is left of the influence of its pulls.
+
+    Time never runs backwards: an earlier time than that of its latest pull counts as that one.
+    """
+    kept = halve(max(at - own.time[u], 0.0) / HOUR / rules.half_life)
+    own.time[u] = max(at, own.time[u])
+    if kept < 1.0:
+        for m in range(rules.memories.size):
+            for j in range(rules.n_arms):
+                own.faded[u, m, j] *= kept
+    return kept
 
 
 @kernel

@@ -11,7 +11,7 @@ from influential_bandits.checks import optional_module
 from influential_bandits.errors import InvalidInput, MissingFile
 from influential_bandits.files import read_about, read_table, seal_holds, write_table
 from influential_bandits.policies.fleet.file_checks import check_arrays
-from influential_bandits.policies.fleet.states import Apart, Own, Rules, Shared
+from influential_bandits.policies.fleet.states import KEPT, Apart, Own, Rules, Shared
 
 FORMAT = "influential-bandits/fleet/1"
 State = TypeVar("State", Shared, Own, Apart)
@@ -90,6 +90,9 @@ def read_fleet(path: str | Path) -> FleetData:
         columns = (table[name] for name in ("name", "dtype", "shape", "bytes"))
         for name, dtype, shape, raw in zip(*columns, strict=True):
             arrays[name] = np.frombuffer(raw, dtype).reshape(shape).copy()
+        if "own.epoch" in arrays:  # of files from before influence faded by the clock
+            arrays.setdefault("own.time", np.zeros(len(arrays["own.epoch"])))
+            arrays.setdefault("shared.kept", np.array(KEPT))
         return FleetData(
             about,
             _gather(Shared, "shared", arrays),

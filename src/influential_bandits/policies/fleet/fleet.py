@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import math
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from influential_bandits.checks import (
     LARGEST_LOSS,
     abbreviate,
     require_names,
+    require_time,
     whole_number,
 )
 from influential_bandits.errors import InvalidInput, NotApplicable
@@ -33,6 +35,7 @@ from influential_bandits.policies.fleet.handle import (
     learn_from,
     look_for,
     pull_for,
+    wait_for,
 )
 from influential_bandits.policies.fleet.new_arms import add_arm
 from influential_bandits.policies.fleet.policy import MOST_ARMS, FleetLCB
@@ -89,6 +92,9 @@ class Fleet(NamedArms):
     It does for many users what :class:`Agent` does for one instance. Users come without notice: the
     first pull makes them known. Losses may come late, in any order, or never. Arms may come
     (:meth:`add_arm`) and go (:meth:`retire_arm`) while it works.
+
+    Pulls may have times (``at``, in seconds); with a half-life they must. For each user time never
+    runs backwards: an earlier time than that of its latest pull counts as that one.
 
     Parameters
     ----------
@@ -187,8 +193,11 @@ class Fleet(NamedArms):
         """Return what is known of the population: μ, A with its errors, and how users differ."""
         return summarise(self._rules, self._shared)
 
-    def expected_losses(self, user: str) -> tuple[Floats, Floats]:
-        """Return what each arm would cost a user now, and the standard deviations, (arms,) each."""
+    def expected_losses(self, user: str, at: float | None = None) -> tuple[Floats, Floats]:
+        """Return what each arm would cost a user now, and the standard deviations, (arms,) each.
+
+        ``at`` is the time to look at, in seconds; by default that of its latest pull.
+        """
         row = self._rows.get(_label(user))
         if row is None:
             raise InvalidInput(
@@ -200,21 +209,48 @@ class Fleet(NamedArms):
         if slot >= 0:
             moved += [self._apart.theta[slot], self._apart.centre[slot]]
         before = [part.copy() for part in moved]
-        look_for(self._held if self._held is not None else self._hold(), row)
+        with self._waiting(row, at) as held:
+            look_for(held, row)
         for part, values in zip(moved, before, strict=True):
             part[...] = values
         mean = self._room.mean + self._shared.scales[ORIGIN]
         sigma = math.sqrt(self._shared.scales[NOISE_VARIANCE])
         return mean, sigma * np.sqrt(np.maximum(self._room.variance, 0.0))
 
-    def select(self, user: str, eligible: npt.ArrayLike | None = None) -> int:
-        """Return the arm for a user's next round without pulling it."""
+    def select(
+        self, user: str, eligible: npt.ArrayLike | None = None, at: float | None = None
+    ) -> int:
+        """Return the arm for a user's next round without pulling it.
+
+        ``at`` is when that round would be, in seconds; by default at the time of its latest pull.
+        """
         mask, row = self._eligible(eligible), self._row(_label(user))
+        with self._waiting(row, at) as held:
+            return int(choose_for(held, row, self._every if mask is None else mask))
+
+    @contextmanager
+    def _waiting(self, row: int, at: float | None) -> Iterator[Any]:
+        """Hand all arrays to compiled code as of a time; what only passed for a look comes back."""
+        at = None if at is None else require_time(at)
         held = self._held if self._held is not None else self._hold()
-        return int(choose_for(held, row, self._every if mask is None else mask))
+        if at is None or not self.policy.by_clock:
+            yield held
+            return
+        moved = (self._own.faded[row], self._own.time[row : row + 1], self._shared.kept)
+        before = [part.copy() for part in moved]
+        wait_for(held, row, at)
+        try:
+            yield held
+        finally:
+            for part, values in zip(moved, before, strict=True):
+                part[...] = values
 
     def pull(
-        self, user: str, arm: int | str | None = None, eligible: npt.ArrayLike | None = None
+        self,
+        user: str,
+        arm: int | str | None = None,
+        eligible: npt.ArrayLike | None = None,
+        at: float | None = None,
     ) -> FleetTicket:
         """Pull an arm for a user, by default the one selected; return the ticket for its loss.
 
@@ -225,8 +261,16 @@ class Fleet(NamedArms):
             An arm that was shown without asking: the user's world has moved all the same.
         eligible : bool array (arms,) or sequence of names, optional
             The arms that may be chosen; by default all.
+        at : float, optional
+            When, in seconds; a policy with a half-life must be told.
         """
         label = _label(user)
+        if at is not None:
+            at = require_time(at)
+        elif self.policy.by_clock:
+            raise InvalidInput(
+                "this fleet has memory by the clock, so that a pull has a time: say at=, in seconds"
+            )
         mask = self._eligible(eligible)
         chosen = -1 if arm is None else self._number(arm)
         if chosen >= 0 and mask is not None and not mask[chosen]:
@@ -236,12 +280,16 @@ class Fleet(NamedArms):
         held = self._held if self._held is not None else self._hold()
         if mask is None:
             mask = self._every
-        chosen, rounds = pull_for(held, row, chosen, mask, self._memo)
+        chosen, rounds = pull_for(
+            held, row, chosen, mask, self._memo, 0.0 if at is None else at
+        )
         self.pulls = number
         ticket = FleetTicket(
             number, label, rounds, chosen, self._name(chosen), tuple(self._memo.tolist())
         )
         self.pending[number] = ticket
+        if self._history is not None:
+            self._history.note_time(number, at)
         return ticket
 
     def observe(self, ticket: FleetTicket, loss: float) -> None:
@@ -253,7 +301,7 @@ class Fleet(NamedArms):
         users = len(self._rows) + len(self._free)
         learn_from(held, users, self._rows[ticket.user], ticket.arm, self._weights(ticket), loss)
         if self._history is not None:
-            self._history.add(ticket.round, ticket.arm, loss)
+            self._history.add(ticket.round, ticket.arm, loss, ticket.number)
             self._of.append(ticket.user)
         if self._shared.numbers[SETTLED] and self._rules.memories.size > 1:
             self._settle()
@@ -340,7 +388,11 @@ class Fleet(NamedArms):
         self._free.append(row)
 
     def remember(
-        self, user: str, arms: Iterable[int | str], losses: Iterable[float | None]
+        self,
+        user: str,
+        arms: Iterable[int | str],
+        losses: Iterable[float | None],
+        times: Iterable[float] | None = None,
     ) -> None:
         """Rebuild a user that was forgotten, from its pulls in order; nobody else is taught.
 
@@ -350,6 +402,8 @@ class Fleet(NamedArms):
             All arms that it was shown.
         losses : iterable of float or None
             Of each pull; None where there is none.
+        times : iterable of float, optional
+            Of each pull, in seconds; a policy with a half-life must be told.
         """
         label = _label(user)
         if label in self._rows:
@@ -363,22 +417,32 @@ class Fleet(NamedArms):
             )
         if (np.abs(values) > LARGEST_LOSS).any():
             raise InvalidInput(f"losses must be finite numbers, at most {LARGEST_LOSS:g} in size")
-        replay(self._rules, self._shared, self._own, self._row(label), pulled, values)
+        clock = np.array([require_time(at) for at in times or ()])
+        if (times is not None or self.policy.by_clock) and clock.shape != pulled.shape:
+            raise InvalidInput(
+                f"there must be a time, in seconds, for each of the {len(pulled)} arms, got "
+                f"{len(clock)}"
+            )
+        replay(self._rules, self._shared, self._own, self._row(label), pulled, values, clock)
 
     def to_log(self) -> EventLog:
-        """Return the losses observed so far, a history a user, in the order of its pulls."""
+        """Return the losses observed so far, a history a user, in the order of its pulls.
+
+        Where all pulls had times, these are the times of the log, otherwise the users' rounds.
+        """
         if self._history is None:
             raise NotApplicable(
                 "this fleet keeps no history, so that its memory does not grow; make it with "
                 "Fleet(…, history=True) to have its log"
             )
-        rounds, arms, losses = self._history.columns()
+        rounds, arms, losses, times = self._history.columns()
+        order = np.argsort(rounds, kind="stable")  # several pulls may have one time
         names = self.arm_names
         return EventLog(
-            np.array(self._of, object),
-            arms,
-            losses,
-            rounds.astype(np.float64),
+            np.array(self._of, object)[order],
+            arms[order],
+            losses[order],
+            times[order],
             Membership({name: [name] for name in names}, names),
             {"policy": self.policy.label, "pulls without a loss": self.pulls - len(rounds)},
         )
@@ -457,6 +521,7 @@ class Fleet(NamedArms):
             columns = (about["history"][name] for name in ("round", "arm", "loss"))
             for t, arm, loss in zip(*columns, strict=True):
                 self._history.add(int(t), arm, loss)
+            self._history.read_times(about["history"])
 
     def parts(self) -> tuple[Shared, Own, Apart, dict[str, Any]]:
         """Return the arrays themselves, and what else a snapshot needs (``snapshot.py``)."""

@@ -14,7 +14,7 @@ from numba.experimental import structref
 
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import kernel
-from influential_bandits.policies.fleet.decisions import Mask, decide, note_pull
+from influential_bandits.policies.fleet.decisions import Mask, decide, note_pull, note_time
 from influential_bandits.policies.fleet.expected_losses import explain
 from influential_bandits.policies.fleet.room import Room
 from influential_bandits.policies.fleet.states import Apart, Own, Rules, Shared
@@ -64,15 +64,27 @@ def choose_for(held: Any, u: int, eligible: Mask) -> int:
 
 
 @kernel
+def wait_for(held: Any, u: int, at: float) -> None:
+    """Let time pass until a user's next pull."""
+    note_time(held.rules, held.shared, held.own, u, at)
+
+
+@kernel
 def look_for(held: Any, u: int) -> None:
     """Write what each arm would cost a user now, and how sure that is, into the room."""
     explain(held.rules, held.shared, held.own, held.apart, u, held.room)
 
 
 @kernel
-def pull_for(held: Any, u: int, arm: int, eligible: Mask, memo: Floats) -> tuple[int, int]:
-    """Pull an arm for a user, or the one decided for if ``arm`` < 0; return it and the round."""
+def pull_for(
+    held: Any, u: int, arm: int, eligible: Mask, memo: Floats, at: float
+) -> tuple[int, int]:
+    """Pull an arm for a user, or the one decided for if ``arm`` < 0; return it and the round.
+
+    ``at`` is the time in seconds, where influence fades by the clock.
+    """
     rules, shared, own, apart, room = held.rules, held.shared, held.own, held.apart, held.room
+    note_time(rules, shared, own, u, at)
     if arm < 0:
         arm = decide(rules, shared, own, apart, u, eligible, room)
     note_pull(rules, shared, own, u, arm, memo)

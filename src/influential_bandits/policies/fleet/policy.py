@@ -8,7 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from influential_bandits.checks import LARGEST_LOSS, abbreviate, is_real, whole_number
+from influential_bandits.checks import (
+    LARGEST_LOSS,
+    abbreviate,
+    is_real,
+    require_half_life,
+    whole_number,
+)
 from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.policies.fleet.room import Room, make_room
@@ -124,19 +130,25 @@ class FleetLCB:
         rest is approximated (docs/fleets.md). By default exact up to 8 arms.
     prior : FleetPrior, optional
         Where to start from, as :meth:`InfluenceModel.fleet` makes it.
+    half_life : float, optional
+        Hours after which half of a pull's influence is gone, by the clock; ``memory`` is then 1
+        unless it is given, and pulls must have times (``Fleet.pull(user, at=…)``). A prior says
+        what it is.
 
     Examples
     --------
     >>> FleetLCB(memory=0.9)
-    FleetLCB(memory=0.9, boldness=1.0, exact=None, prior=None)
+    FleetLCB(memory=0.9, boldness=1.0, exact=None, prior=None, half_life=None)
     """
 
     memory: float | str = "estimate"
     boldness: float = 1.0
     exact: bool | None = None
     prior: FleetPrior | None = None
+    half_life: float | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "half_life", require_half_life(self.half_life))
         if self.memory != "estimate":
             if not is_real(self.memory) or not 0.0 < float(self.memory) <= 1.0:
                 raise InvalidInput(
@@ -156,6 +168,8 @@ class FleetLCB:
                 raise InvalidInput(f"prior must be a FleetPrior, got {abbreviate(self.prior)}")
             if self.memory != "estimate":
                 raise InvalidInput("a prior says what memory is; drop memory")
+            if self.half_life is not None:
+                raise InvalidInput("a prior says what the half-life is; drop half_life")
 
     @property
     def label(self) -> str:
@@ -174,14 +188,25 @@ class FleetLCB:
                 f"the prior is about {self.prior.shared.n_arms} arms, and there are {n_arms}"
             )
         exact = n_arms <= EXACT_ARMS if self.exact is None else bool(self.exact)
-        return Rules(n_arms, self.memories, exact, float(self.boldness), True)
+        half_life = self._half_life() or 0.0
+        return Rules(n_arms, self.memories, exact, float(self.boldness), True, half_life)
+
+    @property
+    def by_clock(self) -> bool:
+        """Whether it has a half-life, its own or its prior's, so that pulls must have times."""
+        return self._half_life() is not None
+
+    def _half_life(self) -> float | None:
+        return self.half_life if self.prior is None else self.prior.shared.half_life
 
     @property
     def memories(self) -> Floats:
         """Candidates for γ."""
         if self.prior is not None:
             return np.array([self.prior.shared.memory])
-        return np.array(MEMORIES if isinstance(self.memory, str) else [self.memory])
+        if isinstance(self.memory, str):
+            return np.array([1.0] if self.by_clock else MEMORIES)
+        return np.array([self.memory])
 
     def start(self, n_arms: int) -> tuple[Shared, Room]:
         """Return what is shared before the first user, and room to compute in."""
@@ -210,11 +235,13 @@ class FleetLCB:
             "boldness": self.boldness,
             "exact": self.exact,
             "prior": None if self.prior is None else self.prior.to_json(),
+            "half_life": self.half_life,
         }
 
     @classmethod
     def from_json(cls, data: Any) -> FleetLCB:
-        """Return the settings that :meth:`to_json` described."""
-        if not isinstance(data, Mapping) or set(data) != {"memory", "boldness", "exact", "prior"}:
+        """Return the settings that :meth:`to_json` described; older ones have no half-life."""
+        expected = {"memory", "boldness", "exact", "prior"}
+        if not isinstance(data, Mapping) or set(data) - {"half_life"} != expected:
             raise InvalidInput(f"these are no settings of a fleet: {abbreviate(data)}")
         return cls(**data)

@@ -19,6 +19,7 @@ MEMORIES = (1.0, 0.99, 0.97, 0.9, 0.7)  # candidates, as of ModelLCB; the first 
 EPOCHS = 1024  # at 2 % more losses each, enough for 10¹⁰ of them
 AGES = 1024  # rounds of a user for which the rounds still to come are estimated
 FEW_LOSSES = 256  # of a fleet: before that, a user's own posterior costs little, alike or not
+KEPT = (0.5, 1.0)  # before any time has passed, half of it is taken to be left a round later
 EXACT_ARMS = 8  # up to so many arms, a user's exposures are kept one by one
 
 # Entries of Shared.numbers.
@@ -45,6 +46,7 @@ class Rules(NamedTuple):
     exact: bool  # exposures are kept one by one
     boldness: float  # how many standard deviations an arm is given the benefit of the doubt
     learns: bool  # False: (μ, A) are known, and stay as they are
+    half_life: float  # hours; 0: influence does not fade by the clock
 
 
 class Shared(NamedTuple):
@@ -66,6 +68,7 @@ class Shared(NamedTuple):
     scales: Floats  # (5,)
     numbers: Ints  # (11,)
     stays: Floats  # (AGES,): rounds still to come at each age; 0 where nothing is known
+    kept: Floats  # (2,): Σ what was left of a user's influence a round later, and of how many
 
 
 class Own(NamedTuple):
@@ -81,6 +84,7 @@ class Own(NamedTuple):
     slot: Counts  # (users,): of its own posterior among Apart, or −1
     first: Ints  # (users,): number of the fleet's decision at which it came
     last: Ints  # (users,): and of its latest one
+    time: Floats  # (users,): of the latest pull, in seconds, where influence fades by the clock
 
 
 class Apart(NamedTuple):
@@ -127,6 +131,7 @@ def make_shared(memories: int, n_arms: int, prior: tuple[Floats, Floats] | None 
         scales=np.array([0.25, 0.0, 0.0, 1.0, 0.0]),
         numbers=np.zeros(11, np.int64),
         stays=np.zeros(AGES),
+        kept=np.array(KEPT),
     )
     shared.epochs[0] = shared.theta
     shared.numbers[NEXT_CHOICE] = 2 * n_arms
@@ -148,6 +153,7 @@ def make_own(users: int, memories: int, n_arms: int, exact: bool) -> Own:
         slot=np.full(users, -1, np.int32),
         first=np.zeros(users, np.int64),
         last=np.zeros(users, np.int64),
+        time=np.zeros(users),
     )
 
 

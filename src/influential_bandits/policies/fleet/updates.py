@@ -18,6 +18,7 @@ from influential_bandits.policies.fleet.effects import (
     count_pull,
     fill_features,
     remove_own_part,
+    wait,
     weigh_effects,
 )
 from influential_bandits.policies.fleet.expected_losses import bring_up_to_date, look_at_sums
@@ -176,10 +177,13 @@ def _learn_shared(shared: Shared, m: int, surprise: float, alpha: float, room: R
 
 
 @kernel
-def replay(rules: Rules, shared: Shared, own: Own, u: int, arms: Ints, losses: Floats) -> None:
+def replay(
+    rules: Rules, shared: Shared, own: Own, u: int, arms: Ints, losses: Floats, times: Floats
+) -> None:
     """Rebuild the numbers of a user who is new to ``own``, from its pulls; teaches nobody.
 
-    A loss that is not a number has not come.
+    A loss that is not a number has not come. Times are those of the pulls, where there is a
+    half-life.
     """
     n_arms = rules.n_arms
     memo = np.empty(rules.memories.size * n_arms)
@@ -189,6 +193,10 @@ def replay(rules: Rules, shared: Shared, own: Own, u: int, arms: Ints, losses: F
     own.last[u] = own.first[u]
     for t in range(arms.size):
         arm = arms[t]
+        if rules.half_life > 0.0:
+            if t == 0:
+                own.time[u] = times[t]
+            wait(rules, own, u, times[t])
         count_pull(rules, own, u, arm, memo)
         if losses[t] == losses[t]:
             loss = losses[t] - shared.scales[ORIGIN]
