@@ -204,9 +204,7 @@ def require_horizon(horizon: object) -> int:
     return whole_number("horizon", horizon, 1, LARGEST_HORIZON)
 
 
-def require_half_life(
-    half_life: object, error: type[InvalidInput] = InvalidInput
-) -> float | None:
+def require_half_life(half_life: object, error: type[InvalidInput] = InvalidInput) -> float | None:
     """Return a half-life in hours; None if influence does not fade by the clock, or never ends.
 
     Examples

@@ -72,8 +72,8 @@ class Driver:
     def cancel(self, decision):
         return self.ask(lambda work, at: work.cancel(decision, at), decision=decision)
 
-    def expose(self, instance, *arms, exposure_id=None):
-        request = Expose(instance=instance, arms=list(arms), exposure_id=exposure_id)
+    def expose(self, instance, *arms, exposure_id=None, at=None):
+        request = Expose(instance=instance, arms=list(arms), exposure_id=exposure_id, at=at)
         return self.ask(
             lambda work, at: work.expose(request, at), label=instance, decision=exposure_id
         )
@@ -94,7 +94,7 @@ class Driver:
         return self.ask(lambda work, at: work.activate_model(version, at))
 
     def explain(self, instance):
-        return self.ask(lambda work, at: work.explain(instance), label=instance)
+        return self.ask(lambda work, at: work.explain(instance, at), label=instance)
 
     def erase(self, instance):
         return self.ask(lambda work, at: work.erase(instance, at), label=instance)

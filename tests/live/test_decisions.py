@@ -9,6 +9,15 @@ from influential_bandits.live.requests import Refused
 
 OWN = make_settings(policy="LCB", control_share=0.3, explore=0.1)
 SHARED = make_settings(policy="FleetLCB", state="shared", control_share=0.3, explore=0.1)
+BY_CLOCK = make_settings(policy="ModelLCB", control_share=0.3, half_life_hours=6.0)
+SHARED_BY_CLOCK = make_settings(
+    policy="FleetLCB", state="shared", control_share=0.3, half_life_hours=6.0
+)
+EVERY_STATE = pytest.mark.parametrize(
+    "settings",
+    [OWN, SHARED, BY_CLOCK, SHARED_BY_CLOCK],
+    ids=["own", "shared", "by clock", "shared by clock"],
+)
 INSTANCES = [f"user {n}" for n in range(8)]
 
 
@@ -246,7 +255,8 @@ def test_an_erased_instance_of_a_fleet_is_unlinked(tmp_path):
 
 
 def test_looking_moves_nothing(tmp_path):
-    for name, settings in (("own", OWN), ("shared", SHARED)):
+    every = {"own": OWN, "shared": SHARED, "by clock": BY_CLOCK, "both": SHARED_BY_CLOCK}
+    for name, settings in every.items():
         answers = []
         for looks in (False, True):
             with Driver(tmp_path / f"{name}{looks}.db", settings) as shop:
@@ -259,6 +269,7 @@ def play(shop, steps, seed, *, looks=False, restarts=False, arms_change=False):
     draw, told, shown, to_show, users = random.Random(seed), [], [], [], set()
     for n in range(steps):
         user, kind = draw.choice(INSTANCES), draw.random()
+        shop.clock.now += draw.choice([0.0, 0.25, 60.0, 7200.0, -600.0])  # clocks are set back, too
         if kind < 0.45:
             later = draw.random() < 0.2
             answer = shop.decide(
@@ -303,7 +314,7 @@ def play(shop, steps, seed, *, looks=False, restarts=False, arms_change=False):
 MODELS = {"own": "InfluentialLCB", "shared": "FleetLCB"}
 
 
-@pytest.mark.parametrize("settings", [OWN, SHARED], ids=["own", "shared"])
+@EVERY_STATE
 def test_restarts_evictions_and_snapshots_change_no_decision(tmp_path, settings):
     options = {"steps": 400, "seed": 7, "arms_change": True}
     with Driver(tmp_path / "calm.db", settings) as calm:
@@ -317,7 +328,7 @@ def test_restarts_evictions_and_snapshots_change_no_decision(tmp_path, settings)
     assert audit.decisions == len(expected)
 
 
-@pytest.mark.parametrize("settings", [OWN, SHARED], ids=["own", "shared"])
+@EVERY_STATE
 @pytest.mark.parametrize("harm", ["fingerprint", "damage", "loss"])
 def test_snapshots_that_do_not_fit_are_rebuilt(tmp_path, settings, harm):
     with Driver(tmp_path / "calm.db", settings) as calm:
@@ -370,6 +381,8 @@ def test_what_cannot_be_an_experiment_is_refused():
         {"explore": -0.1},
         {"window_hours": 0.0},
         {"missing_loss": 1.0},
+        {"half_life_hours": 0.0},
+        {"half_life_hours": float("nan")},
         {"policy": "FleetLCB"},
         {"policy": "LCB", "state": "shared"},
         {"policy": "file.py:Mine"},

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from influential_bandits.numerics.portable import (
     exp,
+    halve,
     log,
     normal_quantile,
     power_of_two,
@@ -220,3 +221,19 @@ def test_powers_have_no_rounding_where_there_is_nothing_to_round():
 @pytest.mark.parametrize("exponent", [-1022, -40, -1, 0, 1, 20, 1023])
 def test_powers_of_two_are_exact(exponent):
     assert power_of_two(exponent) == 2.0**exponent
+
+
+@given(st.floats(0.0, 1022.0))
+@example(0.5)
+@example(math.nextafter(0.5, 0.0))
+@example(1021.9999)
+def test_halving_is_within_two_units_in_the_last_place(x):
+    exact = DIGITS.power(Decimal(2), -Decimal(x))
+    assert abs(Decimal(halve(x)) - exact) <= 2 * Decimal(math.ulp(halve(x)))
+    assert bits(halve(x)) == bits(halve.py_func(x))
+
+
+def test_whole_half_lives_are_exact_and_many_leave_nothing():
+    assert all(halve(float(n)) == 2.0**-n for n in range(1023))
+    assert halve(1022.5) == halve(1e300) == halve(math.inf) == 0.0
+    assert bits(halve(0.0)) == bits(1.0)

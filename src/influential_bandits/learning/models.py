@@ -29,6 +29,8 @@ from influential_bandits.world.noise import GaussianNoise
 
 __all__ = ["DriftModel", "InfluenceModel", "StationaryModel"]
 
+HOURS_A_DAY = 24.0
+
 
 class StationaryModel(LossModel):
     """Losses that never change: a mean for each arm, and each instance.
@@ -252,6 +254,8 @@ class InfluenceModel(LossModel):
         instance: object = None,
         days_between_rounds: float | None = None,
         without_drift: bool = False,
+        *,
+        by_clock: bool = False,
     ) -> Instance:
         """Return the learned world as an :class:`Instance`, to simulate policies in.
 
@@ -265,6 +269,9 @@ class InfluenceModel(LossModel):
             next loss sees γ·A.
         without_drift : bool
             Admit a model with drift: the drift then counts as noise.
+        by_clock : bool
+            For memory by the clock: let the world itself have a half-life, in place of rounds of
+            one length. It is simulated with times: ``Scenario(times=…)``, ``Scenario(session=…)``.
 
         Returns
         -------
@@ -283,8 +290,14 @@ class InfluenceModel(LossModel):
             )
         row = self.population_ if instance is None else self.coefficients_[self.row(instance)]
         matrix, loss = interaction_matrices(self.design_, row), row[: self.design_.n_arms]
-        memory = float(self.memory)
-        if self.half_life is not None:
+        memory, half_life = float(self.memory), None
+        if by_clock:
+            if self.half_life is None or days_between_rounds is not None:
+                raise InvalidInput(
+                    "by_clock is for a model with a half_life, and goes without days_between_rounds"
+                )
+            half_life = HOURS_A_DAY * float(self.half_life)
+        elif self.half_life is not None:
             days = self.days_between_events_ if days_between_rounds is None else days_between_rounds
             if not is_real(days) or not 0.0 <= float(days) < np.inf:  # type: ignore[arg-type]
                 raise InvalidInput(
@@ -298,7 +311,9 @@ class InfluenceModel(LossModel):
             values, vectors = np.linalg.eigh(matrix)
             matrix = (vectors * np.maximum(values, 0.0)) @ vectors.T
             matrix = 0.5 * (matrix + matrix.T)
-        return Instance(matrix, loss, self.arm_names_, memory, definite=definite)
+        return Instance(
+            matrix, loss, self.arm_names_, memory, definite=definite, half_life=half_life
+        )
 
     def prior(
         self,
@@ -319,8 +334,9 @@ class InfluenceModel(LossModel):
             The arms in the order in which the policy is to number them; by default that of the log,
             ``arm_names_``.
         days_between_rounds : float, optional
-            For memory by the clock: how long a round of the policy lasts, as in :meth:`instance`.
-            A policy counts rounds, so that the prior is good for rounds of that length.
+            For memory by the clock, where the policy is to count rounds: how long a round lasts, as
+            in :meth:`instance`. By default the prior hands over the half-life, in hours, and the
+            policy is told times, as in ``Agent.pull(at=…)``.
 
         Examples
         --------
@@ -329,7 +345,7 @@ class InfluenceModel(LossModel):
         >>> ib.ModelLCB(prior=ib.InfluenceModel(ridge=0.01).fit(log).prior()).prior
         LossPrior(2 arms, sigma 1.0..., memory 1.0)
         """
-        world = self.instance(instance, days_between_rounds, without_drift=True)
+        world = self._world_for_policy(instance, days_between_rounds)
         if instance is None:
             covariance = self.population_covariance_
             if self.instance_summary_ is not None:
@@ -343,9 +359,13 @@ class InfluenceModel(LossModel):
                 covariance = covariance + np.diag(unknown)
         else:
             covariance = np.diag(self.standard_errors_[self.row(instance)] ** 2)
-        if self.half_life is not None:  # by the clock, the next round meets γ·A
-            covariance = covariance * self._scale_by_clock(world.memory)
+        covariance = covariance * self._scale_by_clock(world)
         return self._in_order_of_arms(world, covariance, self.noise(instance).sigma, arm_names)
+
+    def _world_for_policy(self, instance: object, days_between_rounds: float | None) -> Instance:
+        """Return the learned world: by the clock, unless rounds have a length."""
+        by_clock = self.half_life is not None and days_between_rounds is None
+        return self.instance(instance, days_between_rounds, without_drift=True, by_clock=by_clock)
 
     def fleet(
         self,
@@ -361,7 +381,9 @@ class InfluenceModel(LossModel):
         arm_names : sequence of str, optional
             The arms in the order in which the fleet is to number them; by default that of the log.
         days_between_rounds : float, optional
-            For memory by the clock: how long a round of a user lasts, as in :meth:`instance`.
+            For memory by the clock, where the fleet is to count rounds: how long a round of a user
+            lasts, as in :meth:`instance`. By default it has the half-life, and is told times, as in
+            ``Fleet.pull(user, at=…)``.
         history : bool
             Keep every loss, for :meth:`Fleet.to_log`.
 
@@ -377,10 +399,8 @@ class InfluenceModel(LossModel):
                 "a fleet starts from what instances have in common, and this model was fitted to "
                 "each alone; fit with pooling='full' or 'partial'"
             )
-        world = self.instance(None, days_between_rounds, without_drift=True)
-        covariance = self.population_covariance_
-        if self.half_life is not None:  # by the clock, the next round meets γ·A
-            covariance = covariance * self._scale_by_clock(world.memory)
+        world = self._world_for_policy(None, days_between_rounds)
+        covariance = self.population_covariance_ * self._scale_by_clock(world)
         sigma = self.noise().sigma
         shared = self._in_order_of_arms(world, covariance, sigma, arm_names)
         arm, common, spread = self.effects_.arm, self.effects_.common, 0.0
@@ -393,10 +413,11 @@ class InfluenceModel(LossModel):
         names = self.arm_names_ if arm_names is None else tuple(arm_names)
         return Fleet(FleetLCB(prior=prior), names, history=history)
 
-    def _scale_by_clock(self, memory: float) -> Floats:
-        """Return what covariances are multiplied with if the next round meets γ·A."""
+    def _scale_by_clock(self, world: Instance) -> Floats:
+        """Return what covariances are multiplied with: by rounds, the next one meets γ·A."""
         scale = np.ones(self.design_.size)
-        scale[self.design_.start :] = memory
+        if self.half_life is not None:
+            scale[self.design_.start :] = world.memory
         return np.outer(scale, scale)
 
     def _in_order_of_arms(
@@ -423,6 +444,7 @@ class InfluenceModel(LossModel):
             spread,
             sigma,
             memory=world.memory,
+            half_life=world.half_life,
         )
 
     def noise(self, instance: object = None) -> GaussianNoise:

@@ -100,6 +100,7 @@ class Client(Closing):
         activate: str = "now",
         baseline: str | None = None,
         decision_id: str | None = None,
+        at: float | None = None,
     ) -> LiveDecision:
         """Return the arm to show to an instance.
 
@@ -115,8 +116,10 @@ class Client(Closing):
             In shadow mode, the arm that you show yourself.
         decision_id : str, optional
             A name of your own for it.
+        at : float, optional
+            When it happens, in seconds since 1970; by default now.
         """
-        body = _decision_body(instance, eligible, activate, baseline, decision_id)
+        body = _decision_body(instance, eligible, activate, baseline, decision_id, at)
         return LiveDecision(**self._post(f"{self._path()}/decisions", body))
 
     def activate(self, decision: LiveDecision | str) -> None:
@@ -138,17 +141,22 @@ class Client(Closing):
         """Tell the outcome of a decision: one of loss, reward and rating."""
         self._settle(decision, "feedback", _outcome(loss, reward, rating))
 
-    def expose(self, instance: str, arms: Sequence[str]) -> None:
-        """Say which arms an instance has met elsewhere."""
-        body = {"instance": instance, "arms": list(arms), "exposure_id": uuid.uuid4().hex}
+    def expose(self, instance: str, arms: Sequence[str], *, at: float | None = None) -> None:
+        """Say which arms an instance has met elsewhere, and when, if not now."""
+        body: dict[str, Any] = {"instance": instance, "arms": list(arms)}
+        body["exposure_id"] = uuid.uuid4().hex
+        if at is not None:
+            body["at"] = at
         self._post(f"{self._path()}/exposures", body)
 
-    def decide_many(self, instances: Iterable[str]) -> list[LiveDecision]:
+    def decide_many(
+        self, instances: Iterable[str], *, at: float | None = None
+    ) -> list[LiveDecision]:
         """Return decisions for several instances, in one request."""
         calls = [
             {
                 "path": f"/experiments/{self.experiment}/decisions",
-                "body": _decision_body(instance, None, "now", None, None),
+                "body": _decision_body(instance, None, "now", None, None, at),
             }
             for instance in instances
         ]
@@ -277,6 +285,7 @@ def _decision_body(
     activate: str,
     baseline: str | None,
     decision_id: str | None,
+    at: float | None,
 ) -> dict[str, Any]:
     body: dict[str, Any] = {
         "instance": instance,
@@ -287,6 +296,8 @@ def _decision_body(
         body["eligible"] = list(eligible)
     if baseline is not None:
         body["baseline"] = baseline
+    if at is not None:
+        body["at"] = at
     return body
 
 

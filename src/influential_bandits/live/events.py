@@ -45,12 +45,18 @@ class Event(NamedTuple):
     number: int  # 1, 2, … of the experiment
     instance: int  # 0: the experiment itself
     kind: str
-    at: float  # seconds since 1970, UTC
+    at: float  # when it was taken, seconds since 1970, UTC
     decision: str | None = None
     ticket: int | None = None  # by which the state knows a pull
     arm: int | None = None
     loss: float | None = None
     data: str | None = None  # JSON
+
+    def when(self) -> float:
+        """Return when it happened, in seconds: as the client said, or when it was taken."""
+        if self.data is None or '"at":' not in self.data:
+            return self.at
+        return float(self.read().get("at", self.at))
 
     def read(self) -> dict[str, Any]:
         """Return what is in ``data``."""

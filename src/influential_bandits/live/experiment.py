@@ -170,12 +170,13 @@ class Experiment:
     def policy(self) -> Any:
         """The policy that is served: of the active model, or of the settings."""
         given = self.models[self.model] if self.model else self.settings.policy
-        return make_policy(given, shared=self.settings.state == "shared")
+        shared, half_life = self.settings.state == "shared", self.settings.half_life_hours
+        return make_policy(given, shared=shared, half_life=half_life)
 
     @cached_property
     def control(self) -> Any:
         """The policy of the control group."""
-        return make_policy(self.settings.control)
+        return make_policy(self.settings.control, half_life=self.settings.half_life_hours)
 
     def fingerprint(self, group: str) -> str:
         """Return what snapshots of a group's states must have."""
@@ -282,28 +283,28 @@ class Experiment:
 
     def _remember(self, member: Member) -> None:
         """Tell a fleet that started with a model what an instance met before; it teaches nobody."""
-        pulls: dict[int, tuple[int, float | None]] = {}  # by number of the event
+        pulls: dict[int, tuple[int, float | None, float]] = {}  # by number of the event
         tickets: dict[int, int] = {}
         for event in self.source.events(member.number, 0, self.applied):
             if event.kind in (DECIDED, SHOWN) and event.ticket is not None:
-                pulls[event.number] = _arm(event), None
+                pulls[event.number] = _arm(event), None, event.when()
                 tickets[event.ticket] = event.number
             elif event.kind == EXPOSED:
-                pulls[event.number] = _arm(event), None
+                pulls[event.number] = _arm(event), None, event.when()
             elif event.kind in (OBSERVED, EXPIRED) and event.ticket in tickets:
                 number = tickets[event.ticket]
-                pulls[number] = pulls[number][0], event.loss
+                pulls[number] = pulls[number][0], event.loss, pulls[number][2]
         assert self.shared is not None
         if pulls:
-            arms, losses = zip(*pulls.values(), strict=True)
-            self.shared.remember(member.number, arms, losses)
+            arms, losses, times = zip(*pulls.values(), strict=True)
+            self.shared.remember(member.number, arms, losses, times)
 
     def _move(self, member: Member, state: InstanceState, event: Event) -> None:
         """Let an event move the state of its instance."""
         if event.kind == SHOWN or (event.kind == DECIDED and event.ticket is not None):
-            state.pull(_arm(event))
+            state.pull(_arm(event), event.when())
         elif event.kind == EXPOSED:
-            state.give_up(state.pull(_arm(event)))
+            state.give_up(state.pull(_arm(event), event.when()))
         elif event.kind in (OBSERVED, EXPIRED) and event.ticket is not None:
             if self._is_of_this_model(member, event):
                 if event.loss is None:
@@ -323,14 +324,16 @@ class Experiment:
 
     # Decisions.
 
-    def decide(self, member: Member, eligible: list[int] | None, baseline: int | None) -> Choice:
+    def decide(
+        self, member: Member, eligible: list[int] | None, baseline: int | None, at: float
+    ) -> Choice:
         """Choose an arm for an instance; nothing is moved but what a choice moves by itself."""
         state = self.state_of(member)
         allowed = self.arms.mask(eligible)
         several = int(np.count_nonzero(allowed))
         if several == 0:
             raise InvalidInput("no arm that is in use is eligible")
-        best = state.choose(allowed)
+        best = state.choose(allowed, at)
         arm, probability = best, 1.0
         explore = self.settings.explore
         if explore > 0.0:
@@ -347,15 +350,15 @@ class Experiment:
             told = probability
         else:  # of a policy that draws all eligible arms alike, exploration changes nothing
             told = exact
-        estimates = state.expected_losses()
+        estimates = state.expected_losses(at)
         if baseline is not None:
             expected = None if estimates is None else estimates[0][baseline]
             return Choice(baseline, None, expected, proposed=arm)
         return Choice(arm, told, None if estimates is None else estimates[0][arm])
 
-    def explain(self, member: Member) -> dict[str, Any]:
-        """Return what each arm is expected to cost an instance now; moves nothing."""
-        estimates = self.state_of(member).expected_losses()
+    def explain(self, member: Member, at: float) -> dict[str, Any]:
+        """Return what each arm is expected to cost an instance at a time; moves nothing."""
+        estimates = self.state_of(member).expected_losses(at)
         if estimates is None:
             return {"expected_losses": None, "deviations": None}
         names, (means, deviations) = self.arms.names, estimates
@@ -368,7 +371,7 @@ class Experiment:
         """Let an event that has just been made move its instance; return it with its ticket."""
         state = self.state_of(member)
         if shown:
-            event = event._replace(ticket=state.pull(_arm(event)))
+            event = event._replace(ticket=state.pull(_arm(event), event.when()))
             member.applied = event.number
             member.since_snapshot += 1
         else:
@@ -394,7 +397,8 @@ class Experiment:
         elif member is not None and (member.state is not None or self._is_of_fleet(member)):
             if event.kind == DECIDED:
                 data = event.read()
-                choice = self.decide(member, data.get("eligible"), data.get("baseline"))
+                eligible, baseline = data.get("eligible"), data.get("baseline")
+                choice = self.decide(member, eligible, baseline, event.when())
                 recorded = Choice(
                     _arm(event), data.get("p"), data.get("expected"), data.get("proposed")
                 )
@@ -408,14 +412,15 @@ class Experiment:
 def prepare(settings: Settings) -> None:
     """Compile what an experiment will need; raises if its policies cannot serve its arms."""
     arms = Arms(settings.arms)
-    try_out(make_policy(settings.policy, shared=settings.state == "shared"), arms)
+    shared, half_life = settings.state == "shared", settings.half_life_hours
+    try_out(make_policy(settings.policy, shared=shared, half_life=half_life), arms)
     if settings.control_share > 0.0:
-        try_out(make_policy(settings.control), arms)
+        try_out(make_policy(settings.control, half_life=half_life), arms)
     draw_uniform(np.uint64(0), np.uint64(0), SERVICE, 0, 0)
 
 
 def describe_choice(
-    choice: Choice, eligible: list[int] | None, later: bool, model: int
+    choice: Choice, eligible: list[int] | None, later: bool, model: int, at: float | None
 ) -> str | None:
     """Return what an event of a decision keeps, so that it can be made again."""
     data: dict[str, Any] = {"p": choice.probability, "expected": choice.expected_loss}
@@ -427,6 +432,8 @@ def describe_choice(
         data["baseline"], data["proposed"] = choice.arm, choice.proposed
     if model:
         data["model"] = model
+    if at is not None:
+        data["at"] = at
     return encode(data).decode()
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from influential_bandits.checks import optional_module
+from influential_bandits.live.events import Event
 from influential_bandits.live.store.sql import Connection
 
 __all__ = ["read_arms", "write_csv", "write_parquet"]
@@ -32,21 +33,22 @@ def read_arms(store: Connection, experiment: int) -> list[dict[str, Any]]:
 def read_events(
     store: Connection, experiment: int, names: Sequence[str]
 ) -> Iterator[tuple[Any, ...]]:
-    """Yield the columns of the log, in the order in which arms were shown.
+    """Yield the columns of the log, in the order in which the service heard of arms shown.
 
     Arms whose loss is missing, and those met elsewhere, are there without a loss: they moved the
     losses of the others all the same.
     """
     rows = store.stream(
-        "SELECT i.label, e.arm, e.at, d.loss, i.served, d.probability FROM events AS e "
+        "SELECT i.label, e.arm, e.at, d.loss, i.served, d.probability, e.data FROM events AS e "
         "JOIN instances AS i ON i.experiment = e.experiment AND i.number = e.instance "
         "LEFT JOIN decisions AS d ON d.experiment = e.experiment AND d.id = e.decision "
         "WHERE e.experiment = ? AND (e.kind = 'shown' OR e.kind = 'exposed' OR "
         "(e.kind = 'decided' AND e.ticket IS NOT NULL)) ORDER BY e.number",
         (experiment,),
     )
-    for label, arm, at, loss, group, probability in rows:
-        yield label, names[arm], at, loss, group, probability
+    for label, arm, at, loss, group, probability, data in rows:
+        event = Event(experiment, 0, 0, "", at, data=data)
+        yield label, names[arm], event.when(), loss, group, probability
 
 
 def write_csv(store: Connection, experiment: int, names: Sequence[str]) -> bytes:

@@ -42,7 +42,7 @@ class Decide(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     With ``activate`` "later" the pull counts when it is shown, not before. A repeat with the same
     ``decision_id`` returns the same answer. ``baseline`` is what the caller would serve by itself:
-    in shadow mode it is served.
+    in shadow mode it is served. ``at`` is when it happens, in seconds since 1970, by default now.
     """
 
     instance: str
@@ -50,10 +50,13 @@ class Decide(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
     eligible: list[str] | None = None
     activate: Literal["now", "later"] = "now"
     baseline: str | None = None
+    at: float | None = None
 
     def digest(self) -> str:
         """Return what tells this question from another one."""
-        asked = [self.instance, self.eligible, self.activate, self.baseline]
+        asked: list[Any] = [self.instance, self.eligible, self.activate, self.baseline]
+        if self.at is not None:
+            asked.append(self.at)
         return hashlib.sha256(encode(asked)).hexdigest()[:16]
 
 
@@ -98,10 +101,14 @@ class Expose(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
     instance: str
     arms: list[str]
     exposure_id: str | None = None  # a repeat with the same one changes nothing
+    at: float | None = None  # when, in seconds since 1970; by default now
 
     def digest(self) -> str:
         """Return what tells these exposures from others."""
-        return hashlib.sha256(encode([self.instance, self.arms])).hexdigest()[:16]
+        told: list[Any] = [self.instance, self.arms]
+        if self.at is not None:
+            told.append(self.at)
+        return hashlib.sha256(encode(told)).hexdigest()[:16]
 
 
 class CreateExperiment(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -406,7 +406,7 @@ class Service:
     async def show_instance(self, request: HttpRequest, body: None) -> Any:
         """Return the history of an instance, and what it is expected to lose now."""
         row, label = self._find(request), request.path_params["instance"]
-        answer = await self._ask(row.name, lambda work, at: work.explain(label), label=label)
+        answer = await self._ask(row.name, lambda work, at: work.explain(label, at), label=label)
         number = answer.pop("number")
         events = await self._read_aside(lambda store: store.events_of_instance(row.id, number))
         names = answer["arms"]

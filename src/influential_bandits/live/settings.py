@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any, Literal
 
@@ -49,6 +50,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         What counts then; by default nothing.
     best_rating : float, optional
         Where feedback comes as ratings, loss = best_rating − rating.
+    half_life_hours : float, optional
+        Hours after which half of what an arm does to the losses is gone, by the clock. It is told
+        to policies that have a half-life, ModelLCB and FleetLCB, unless they say one themselves.
     mode : "live", "shadow" or "paused"
         In shadow mode the caller's own choice is served, and ours is noted beside it.
     seed : int
@@ -69,6 +73,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     window_hours: float | None = None
     missing_loss: float | None = None
     best_rating: float | None = None
+    half_life_hours: float | None = None
     mode: Literal["live", "shadow", "paused"] = "live"
     seed: int = 0
 
@@ -95,20 +100,34 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
                 require_loss(name, getattr(self, name))
         if self.missing_loss is not None and self.window_hours is None:
             raise InvalidInput("missing_loss needs window_hours: after how long is a loss missing?")
+        if self.half_life_hours is not None and not 0.0 < self.half_life_hours <= LONGEST_WINDOW:
+            raise InvalidInput(
+                f"half_life_hours must be above 0, and {LONGEST_WINDOW:g} at most, "
+                f"got {self.half_life_hours}"
+            )
         if not 0 <= self.seed < 2**63:
             raise InvalidInput(f"seed must be in 0 … 2⁶³ − 1, got {abbreviate(self.seed)}")
         make_policy(self.policy, shared=self.state == "shared")
         make_policy(self.control)
 
 
-def make_policy(given: str | dict[str, Any], *, shared: bool = False) -> Any:
-    """Return the policy that settings name.
+def make_policy(
+    given: str | dict[str, Any], *, shared: bool = False, half_life: float | None = None
+) -> Any:
+    """Return the policy that settings name, with a half-life if it has room for one and none yet.
 
-    Policies of one's own are code, and code does not come over the network: import their module
-    where the service is started, and name the class alone.
+    What was learned from a log says itself how influence fades. Policies of one's own are code, and
+    code does not come over the network: import their module where the service is started, and name
+    the class alone.
     """
-    if shared:
-        return _make_fleet_policy(given)
+    policy = _make_fleet_policy(given) if shared else _make_own_policy(given)
+    missing = getattr(policy, "half_life", 0.0) is None and getattr(policy, "prior", None) is None
+    if half_life is not None and missing:
+        return dataclasses.replace(policy, half_life=half_life)
+    return policy
+
+
+def _make_own_policy(given: str | dict[str, Any]) -> Policy:
     if isinstance(given, str):
         if split_reference(given) is not None:
             raise InvalidInput(

@@ -21,7 +21,7 @@ from influential_bandits.numerics.fingerprints import fingerprint
 from influential_bandits.policies.agent import Agent
 from influential_bandits.policies.agent_snapshot import pack_agent, unpack_agent
 from influential_bandits.policies.contract import Policy
-from influential_bandits.policies.fleet.decisions import decide, note_pull
+from influential_bandits.policies.fleet.decisions import decide, note_pull, note_time
 from influential_bandits.policies.fleet.fleet import Fleet
 from influential_bandits.policies.fleet.policy import FleetLCB
 from influential_bandits.policies.fleet.snapshot import pack_fleet, pack_users, unpack_fleet
@@ -67,16 +67,16 @@ class InstanceState(Protocol):
     def follow(self, arms: Arms) -> None:
         """Take on the arms that have come, and drop those that have gone."""
 
-    def choose(self, eligible: Mask) -> int:
-        """Return the arm for the next pull."""
+    def choose(self, eligible: Mask, at: float) -> int:
+        """Return the arm for a pull at a time, in seconds."""
 
-    def expected_losses(self) -> tuple[list[float], list[float]] | None:
-        """Return what each arm would cost now and the deviations of it, if the policy says so.
+    def expected_losses(self, at: float) -> tuple[list[float], list[float]] | None:
+        """Return what each arm would cost then and the deviations of it, if the policy says so.
 
         A look: it moves nothing.
         """
 
-    def pull(self, arm: int) -> int:
+    def pull(self, arm: int, at: float) -> int:
         """Follow a pull; return its ticket."""
 
     def observe(self, ticket: int, loss: float) -> None:
@@ -136,18 +136,18 @@ class AgentState:
         for arm in sorted(arms.retired - self._agent.retired):
             self._agent.retire_arm(arm)
 
-    def choose(self, eligible: Mask) -> int:
-        """Return the arm for the next pull."""
-        return self._agent.select(_or_none(eligible))
+    def choose(self, eligible: Mask, at: float) -> int:
+        """Return the arm for a pull at a time, in seconds."""
+        return self._agent.select(_or_none(eligible), at)
 
-    def expected_losses(self) -> tuple[list[float], list[float]] | None:
+    def expected_losses(self, at: float) -> tuple[list[float], list[float]] | None:
         """Return the means that the policy keeps, if it keeps any."""
-        mean = self._agent.expected_losses()
+        mean = self._agent.expected_losses(at)
         return None if mean is None else (mean.tolist(), [])
 
-    def pull(self, arm: int) -> int:
+    def pull(self, arm: int, at: float) -> int:
         """Follow a pull; return its round."""
-        return self._agent.show(arm).round
+        return self._agent.show(arm, at).round
 
     def observe(self, ticket: int, loss: float) -> None:
         """Learn the loss of a pull."""
@@ -185,9 +185,15 @@ class FleetState:
         """Tell whether an instance has been met."""
         return str(instance) in self.fleet
 
-    def remember(self, instance: int, arms: Sequence[int], losses: Sequence[float | None]) -> None:
+    def remember(
+        self,
+        instance: int,
+        arms: Sequence[int],
+        losses: Sequence[float | None],
+        times: Sequence[float],
+    ) -> None:
         """Take an instance on with what it met before."""
-        self.fleet.remember(str(instance), arms, losses)
+        self.fleet.remember(str(instance), arms, losses, times)
 
     def pack(self) -> tuple[bytes, dict[int, bytes]]:
         """Return a snapshot of what is shared, and of the users who have changed since the last."""
@@ -224,18 +230,18 @@ class FleetUser:
     def follow(self, arms: Arms) -> None:
         """Nothing to do: the fleet has followed."""
 
-    def choose(self, eligible: Mask) -> int:
-        """Return the arm for the next pull."""
-        return self._fleet.select(self._user, _or_none(eligible))
+    def choose(self, eligible: Mask, at: float) -> int:
+        """Return the arm for a pull at a time, in seconds."""
+        return self._fleet.select(self._user, _or_none(eligible), at)
 
-    def expected_losses(self) -> tuple[list[float], list[float]] | None:
-        """Return what each arm would cost now, and the deviations of it."""
-        mean, deviation = self._fleet.expected_losses(self._user)
+    def expected_losses(self, at: float) -> tuple[list[float], list[float]] | None:
+        """Return what each arm would cost then, and the deviations of it."""
+        mean, deviation = self._fleet.expected_losses(self._user, at)
         return mean.tolist(), deviation.tolist()
 
-    def pull(self, arm: int) -> int:
+    def pull(self, arm: int, at: float) -> int:
         """Follow a pull; return its number among those of the fleet."""
-        return self._fleet.pull(self._user, arm).number
+        return self._fleet.pull(self._user, arm, at=at).number
 
     def observe(self, ticket: int, loss: float) -> None:
         """Learn the loss of a pull; of pulls before the model was activated there is no ticket."""
@@ -259,7 +265,7 @@ def _first_agent(policy: Policy, names: tuple[str, ...], seed: int) -> Agent:
 def state_fingerprint(policy: Policy | FleetLCB, seed: int) -> str:
     """Return what tells snapshots of one policy, its code and its seed from those of another."""
     if isinstance(policy, FleetLCB):
-        code = fingerprint(decide, note_pull, note_loss)
+        code = fingerprint(decide, note_time, note_pull, note_loss)
     else:
         code = code_digest(policy)
     text = encode([policy_as_json(policy), code, seed])
@@ -273,7 +279,8 @@ def try_out(policy: Policy | FleetLCB, arms: Arms) -> None:
     else:
         state = AgentState.start(policy, arms, 0, 0)
     some = arms.mask()
-    for eligible in (some, np.arange(len(some)) == np.flatnonzero(some)[0]):
-        arm = state.choose(eligible)
-        state.expected_losses()
-        state.observe(state.pull(arm), 0.0)
+    offers = (some, np.arange(len(some)) == np.flatnonzero(some)[0])
+    for at, eligible in enumerate(offers):
+        arm = state.choose(eligible, float(at))
+        state.expected_losses(float(at))
+        state.observe(state.pull(arm, float(at)), 0.0)

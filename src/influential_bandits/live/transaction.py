@@ -53,6 +53,7 @@ __all__ = ["Transaction"]
 
 MOST_EXPOSURES = 1000  # in one request
 HOUR = 3600.0
+CLOCKS_DIFFER = 60.0  # seconds that a client's clock may be ahead
 
 
 class Transaction:
@@ -169,12 +170,15 @@ class Transaction:
             baseline = experiment.arm_numbers([request.baseline])[0]
         elif request.baseline is not None:
             experiment.arm_numbers([request.baseline])
-        member = self._member(request.instance, at)
-        choice = experiment.decide(member, eligible, baseline)
         later = request.activate == "later"
+        if later and request.at is not None:
+            raise InvalidInput("what is activated later happens when it is activated: leave out at")
+        happens = _require_past(request.at, at)
+        member = self._member(request.instance, at)
+        choice = experiment.decide(member, eligible, baseline, at if happens is None else happens)
         if name is None:
             name = f"{int(at * 1e6):013x}{secrets.token_hex(8)}"
-        data = describe_choice(choice, eligible, later, experiment.model)
+        data = describe_choice(choice, eligible, later, experiment.model, happens)
         event = self._event(DECIDED, at, member.number, decision=name, arm=choice.arm, data=data)
         event = experiment.note(member, event, shown=not later)
         self._keep(event)
@@ -328,9 +332,11 @@ class Transaction:
                         f"exposure {name!r:.80} was another one; take another exposure_id",
                     )
                 return {"exposures": len(arms)}
+        happened = _require_past(request.at, at)
+        data = None if happened is None else encode({"at": happened}).decode()
         member = self._member(request.instance, at)
         for arm in arms:
-            event = self._event(EXPOSED, at, member.number, decision=name, arm=arm)
+            event = self._event(EXPOSED, at, member.number, decision=name, arm=arm, data=data)
             self._keep(experiment.note(member, event))
         if name is not None:
             self._changes.decisions[experiment.number, name] = Decision(
@@ -417,7 +423,8 @@ class Transaction:
     def stage_model(self, request: StageModel, at: float) -> dict[str, Any]:
         """Keep a model for later."""
         shared = self._experiment.settings.state == "shared"
-        policy = make_policy(request.policy, shared=shared)
+        half_life = self._experiment.settings.half_life_hours
+        policy = make_policy(request.policy, shared=shared, half_life=half_life)
         try_out(policy, self._experiment.arms)
         version = max(self._experiment.models, default=0) + 1
         self._concern_all(MODEL_STAGED, at, {"version": version, "policy": request.policy})
@@ -503,8 +510,8 @@ class Transaction:
 
     # Questions.
 
-    def explain(self, label: str) -> dict[str, Any]:
-        """Return what an instance is expected to lose now; nothing is moved."""
+    def explain(self, label: str, at: float) -> dict[str, Any]:
+        """Return what an instance is expected to lose at a time; nothing is moved."""
         member = self._labels.get(label)
         if member is None:
             raise Refused(404, "unknown_instance", f"there is no instance {label!r:.80}")
@@ -513,7 +520,7 @@ class Transaction:
             "number": member.number,
             "group": member.group,
             "arms": list(self._experiment.arms.names),
-            **self._experiment.explain(member),
+            **self._experiment.explain(member, at),
         }
 
     def estimate(self) -> SharedEstimate | None:
@@ -539,3 +546,13 @@ class Transaction:
             "events": experiment.applied,
             "instances": self._instances,
         }
+
+
+def _require_past(given: float | None, now: float) -> float | None:
+    """Return a time that a client told, if it did; it may be ahead of the service by a minute."""
+    if given is not None and not 0.0 <= given <= now + CLOCKS_DIFFER:
+        raise InvalidInput(
+            f"at must be seconds since 1970, and not lie in the future: got {given}, and it is "
+            f"{now:.0f}"
+        )
+    return given

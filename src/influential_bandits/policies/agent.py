@@ -154,6 +154,7 @@ class Agent(NamedArms):
         self.pending: dict[int, Ticket] = {}  # by round
         self.retired: set[int] = set()
         self._history = History() if history else None
+        self._by_clock = policy.by_clock
         self._known = (instance, horizon) if policy.privileged else ()
         self._checked = bool(check)
         self._knowledge = _digest(policy, instance, horizon)
@@ -309,9 +310,7 @@ class Agent(NamedArms):
         """
         return self._pull(self._number(arm), None, at)
 
-    def _pull(
-        self, chosen: int, mask: npt.NDArray[np.bool_] | None, at: float | None
-    ) -> Ticket:
+    def _pull(self, chosen: int, mask: npt.NDArray[np.bool_] | None, at: float | None) -> Ticket:
         """Pull an arm, or the one selected among the eligible if it is below 0."""
         t = whole_number("the round", self.round + 1, 1, LARGEST_HORIZON)
         now = self._require_time(at)
@@ -336,7 +335,7 @@ class Agent(NamedArms):
         if at is not None:
             at = require_time(at)
             return at if self.time is None else max(at, self.time)
-        if self.policy.by_clock:
+        if self._by_clock:
             raise InvalidInput(
                 f"{self.policy.label:.80} has memory by the clock, so that a pull has a time: say "
                 "at=, in seconds"
@@ -345,13 +344,13 @@ class Agent(NamedArms):
 
     def _let_pass(self, arrays: StateArrays, at: float | None) -> None:
         """Tell a policy with memory by the clock that the time until ``at`` passes."""
-        if self.time is not None and at is not None and self.policy.by_clock:
+        if self.time is not None and at is not None and self._by_clock:
             self._call("elapsed", note_time, count_hours(self.time, at), arrays=arrays)
 
     def _arrays_at(self, at: float | None) -> StateArrays:
         """Return the state as of a time: the state itself, or a copy in which time has passed."""
         at = None if at is None else require_time(at)
-        if at is None or self.time is None or not self.policy.by_clock:
+        if at is None or self.time is None or not self._by_clock:
             return self._arrays
         arrays = self._layout.arrays(self._arrays.ints.copy(), self._arrays.floats.copy())
         self._let_pass(arrays, at)

@@ -147,7 +147,7 @@ def policy_from_json(data: Mapping[str, Any], policy: Policy | None = None) -> P
         raise InvalidInput(f"the file names no policy, but {abbreviate(data)}")
     if policy is not None:
         given = policy_to_json(require_policy(policy))
-        if given != data:
+        if given != {**data, "settings": _complete(policy, data.get("settings"))}:
             raise InvalidInput(
                 f"the file was saved by {abbreviate(data)}, and does not fit {given}"
             )
@@ -166,6 +166,18 @@ def policy_from_json(data: Mapping[str, Any], policy: Policy | None = None) -> P
             f"{data['name']} cannot be made of {abbreviate(settings)}: {type(error).__name__}: "
             f"{error}"
         ) from error
+
+
+def _complete(policy: Policy, settings: Any) -> Any:
+    """Return the settings of a file, with defaults for those that it is too old to know."""
+    if not isinstance(settings, Mapping):
+        return settings
+    missing = [
+        field
+        for field in dataclasses.fields(policy)
+        if field.name not in settings and field.default is not dataclasses.MISSING
+    ]
+    return {**settings, **{f.name: _plain(policy, f.name, f.default) for f in missing}}
 
 
 def _plain(policy: Policy, name: str, value: Any) -> Any:

@@ -94,7 +94,8 @@ class Environment:
         """
         out, progress = np.empty(self.instance.n_arms), self._progress
         if at is not None:
-            progress = Progress(*(part.copy() for part in progress))
+            weights, low = progress.weights.copy(), progress.low.copy()
+            progress = progress._replace(weights=weights, low=low)
             self._let_pass(progress, require_time(at))
         _all_losses(self.instance.world, progress, self.round + 1, out)
         return out

@@ -312,7 +312,7 @@ def require_no_clock(instance: Instance, what: str) -> None:
     """Raise where influence fades by the clock, for what counts rounds and knows no times."""
     if instance.half_life is not None:
         raise NotApplicable(
-            f"{what} needs to know when rounds are, as here influence fades by the clock (half-life "
+            f"{what} needs times of rounds, as here influence fades by the clock (half-life "
             f"{instance.half_life:g} hours): simulate with scenario=Scenario(times=…) or "
             "Scenario(session=…), and compare losses"
         )

@@ -54,7 +54,11 @@ ENTRIES = (  # of a file, and what a population is made of
     "memory",
     "arm_names",
 )
-OF_TIMES = ("half_life", "rounds_per_hour", "open_hours")  # further entries, where rounds have times
+OF_TIMES = (
+    "half_life",
+    "rounds_per_hour",
+    "open_hours",
+)  # further entries if there are times
 DAY_HOURS = 24.0
 FEWEST_AN_HOUR = 1e-9
 LAWS = ("fixed", "geometric")

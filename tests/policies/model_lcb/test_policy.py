@@ -48,14 +48,19 @@ class Follower:
 
     def __init__(self, policy, arms, seed=0):
         self.agent, self.draw = ib.Agent(policy, arms), random.Random(seed)
-        self.arms_pulled, self.heard = [], []
+        self.arms_pulled, self.heard, self.times = [], [], []
 
     def pull(self):
         mask = None
         if self.draw.random() < 0.3:
             mask = [self.draw.random() < 0.5 for _ in range(self.agent.n_arms)]
             mask[self.draw.randrange(self.agent.n_arms)] = True
-        self.arms_pulled.append(self.agent.pull(eligible=mask).arm)
+        at = None
+        if self.agent.policy.by_clock:  # close together, a night apart, or seemingly backwards
+            pause = self.draw.choice([0.0, 60.0, 5000.0, 43_200.0, -9000.0])
+            at = pause if not self.times else self.times[-1] + pause
+        self.times.append(max([at or 0.0, *self.times[-1:]]))
+        self.arms_pulled.append(self.agent.pull(eligible=mask, at=at).arm)
         assert mask is None or mask[self.arms_pulled[-1]]
 
     def hear(self):
@@ -65,10 +70,12 @@ class Follower:
         self.heard.append((ticket.round, ticket.arm, loss))
 
     def counts(self, rounds, memory):
-        """The discounted counts after so many rounds, from their definition."""
-        x = np.zeros(self.agent.n_arms)
-        for age, arm in enumerate(reversed(self.arms_pulled[:rounds])):
-            x[arm] += memory**age
+        """The discounted counts after so many rounds, at the next one, from their definition."""
+        x, half_life = np.zeros(self.agent.n_arms), self.agent.policy.effective_half_life
+        for n, arm in enumerate(self.arms_pulled[:rounds]):
+            hours = (self.times[min(rounds, len(self.times) - 1)] - self.times[n]) / 3600.0
+            by_clock = 1.0 if half_life is None else 2.0 ** (-hours / half_life)
+            x[arm] += memory ** (rounds - 1 - n) * by_clock
         return x
 
     def regression(self):
@@ -79,7 +86,7 @@ class Follower:
         if policy.prior is not None:
             memory = policy.prior.memory
         elif policy.memory == "estimate":
-            memory = MEMORIES[memory]
+            memory = 1.0 if policy.by_clock else MEMORIES[memory]
         else:
             memory = policy.memory
         make, cover = (feature, prior_covariance) if exact else (ray_feature, ray_covariance)
@@ -138,6 +145,9 @@ CONFIGURATIONS = [
     (ib.ModelLCB(), 30),
     (ib.ModelLCB(memory=0.9), 26),
     (ib.ModelLCB(prior=ib.LossPrior.around([[0.5]], [1.0], 0.3, 0.8, memory=0.95)), 2),
+    (ib.ModelLCB(half_life=2.0), 3),
+    (ib.ModelLCB(half_life=5.0, memory=0.9), 26),
+    (ib.ModelLCB(prior=ib.LossPrior.around([[0.5]], [1.0], 0.3, 0.8, half_life=2.0)), 2),
 ]
 
 

@@ -11,7 +11,7 @@ from starlette.responses import RedirectResponse, Response
 
 from influential_bandits.errors import InfluentialBanditsError, InvalidInput
 from influential_bandits.live.keys import ROLES, Visitor, make_key
-from influential_bandits.live.page.words import describe_policy, describe_settings
+from influential_bandits.live.page.words import describe_memory, describe_policy, describe_settings
 from influential_bandits.live.requests import AddArm, ChangeSettings, Refused
 from influential_bandits.live.settings import require_label
 from influential_bandits.live.store.sql import ExperimentRow, StoreError
@@ -68,6 +68,7 @@ async def render_settings(
         words=describe_settings(settings),
         policy=describe_policy(settings["policy"], shared=shared),
         control=describe_policy(settings["control"]),
+        memory=describe_memory(settings),
         models=[
             (model["version"], describe_policy(model["policy"], shared=shared))
             for model in described["models"]

@@ -297,7 +297,7 @@ class Page:
         row = self.find(request)
         label = request.path_params.get("instance") or request.query_params.get("label", "")
         described = await self.describe(row)
-        explained = await self.ask(row.name, lambda work, at: work.explain(label), label=label)
+        explained = await self.ask(row.name, lambda work, at: work.explain(label, at), label=label)
         view = InstanceView(row, described, explained, self.read)
         return await self._render_aside(request, "instance.html.j2", view.draw)
 

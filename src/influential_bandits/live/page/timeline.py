@@ -49,7 +49,7 @@ def _enter(event: Event, decisions: dict[str, Decision]) -> Entry | None:
     if event.arm is None:
         return None
     if event.kind == EXPOSED:
-        return Entry(event.number, event.at, event.arm, EXPOSED)
+        return Entry(event.number, event.when(), event.arm, EXPOSED)
     if event.kind != DECIDED:
         return None
     decision = decisions.get(event.decision or "")
@@ -58,7 +58,7 @@ def _enter(event: Event, decisions: dict[str, Decision]) -> Entry | None:
     eligible = event.read().get("eligible")
     return Entry(
         event.number,
-        event.at,
+        event.when(),
         event.arm,
         decision.status,
         decision.loss,

@@ -13,6 +13,7 @@ from influential_bandits.live.settings import make_policy
 __all__ = [
     "PolicyWords",
     "describe_evidence",
+    "describe_memory",
     "describe_policy",
     "describe_settings",
     "find_boldness",
@@ -172,6 +173,30 @@ MODES = {
     ),
     "paused": "Requests for decisions are refused. Feedback is still taken.",
 }
+
+
+def describe_memory(settings: dict[str, Any]) -> str:
+    """Return how influence fades, and what follows from it.
+
+    Examples
+    --------
+    >>> describe_memory({"policy": "LCB", "state": "own", "half_life_hours": None})
+    'LCB has no memory by the clock: time that passes changes nothing.'
+    """
+    shared, half_life = settings["state"] == "shared", settings["half_life_hours"]
+    try:
+        policy = make_policy(settings["policy"], shared=shared, half_life=half_life)
+    except InfluentialBanditsError:
+        return "The policy is of a module that is not imported here."
+    hours = getattr(policy, "effective_half_life", None)
+    if hours is None:
+        name = type(policy).__name__
+        return f"{name} has no memory by the clock: time that passes changes nothing."
+    left = write_share(2.0 ** (-12.0 / hours))
+    return (
+        f"After {write_span(hours * 3600.0)} without a showing, half of what showings did to the "
+        f"losses is gone; after a night of 12 hours {left} of it is left."
+    )
 
 
 def describe_settings(settings: dict[str, Any]) -> list[SettingWords]:

@@ -280,9 +280,7 @@ class Fleet(NamedArms):
         held = self._held if self._held is not None else self._hold()
         if mask is None:
             mask = self._every
-        chosen, rounds = pull_for(
-            held, row, chosen, mask, self._memo, 0.0 if at is None else at
-        )
+        chosen, rounds = pull_for(held, row, chosen, mask, self._memo, 0.0 if at is None else at)
         self.pulls = number
         ticket = FleetTicket(
             number, label, rounds, chosen, self._name(chosen), tuple(self._memo.tolist())

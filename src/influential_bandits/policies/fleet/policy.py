@@ -188,15 +188,17 @@ class FleetLCB:
                 f"the prior is about {self.prior.shared.n_arms} arms, and there are {n_arms}"
             )
         exact = n_arms <= EXACT_ARMS if self.exact is None else bool(self.exact)
-        half_life = self._half_life() or 0.0
+        half_life = self.effective_half_life or 0.0
         return Rules(n_arms, self.memories, exact, float(self.boldness), True, half_life)
 
     @property
     def by_clock(self) -> bool:
         """Whether it has a half-life, its own or its prior's, so that pulls must have times."""
-        return self._half_life() is not None
+        return self.effective_half_life is not None
 
-    def _half_life(self) -> float | None:
+    @property
+    def effective_half_life(self) -> float | None:
+        """Hours after which half of a pull's influence is gone: its own, or its prior's."""
         return self.half_life if self.prior is None else self.prior.shared.half_life
 
     @property

@@ -202,9 +202,11 @@ class ModelLCB(Policy):
     @property
     def by_clock(self) -> bool:
         """Whether it has a half-life, its own or its prior's."""
-        return self._half_life() is not None
+        return self.effective_half_life is not None
 
-    def _half_life(self) -> float | None:
+    @property
+    def effective_half_life(self) -> float | None:
+        """Hours after which half of a pull's influence is gone: its own, or its prior's."""
         return self.half_life if self.prior is None else self.prior.half_life
 
     def parameters(self) -> Mapping[str, Scalar]:
@@ -227,7 +229,7 @@ class ModelLCB(Policy):
             "warm": self.prior is not None,
             "events": 0 if self.prior is None else self.prior.events,
             "definite": self.definite,
-            "half_life": self._half_life() or 0.0,
+            "half_life": self.effective_half_life or 0.0,
         }
 
     def _memories(self) -> int:
