@@ -23,7 +23,7 @@ def with_half_life(instance, half_life):
 
 
 def slow_losses(instance, pulls, at):
-    """Every pull in every later round, from the definition: memory^rounds · 2^(−hours/half-life)."""
+    """Every pull in every later round, by definition: memory^rounds · 2^(−hours/half-life)."""
     matrix, now = np.asarray(instance.interaction.to_dense()), -math.inf
     losses, met = [], []
     for arm, when in zip(pulls, at, strict=True):
@@ -61,8 +61,8 @@ def test_without_time_or_without_end_nothing_fades(instance, pulls):
     worlds = [instance, with_half_life(instance, math.inf), with_half_life(instance, 1.0)]
     plain, endless, still = (ib.Environment(world) for world in worlds)
     for n, arm in enumerate(pulls):
-        arm %= instance.n_arms
-        assert plain.pull(arm) == endless.pull(arm, at=1e5 * n) == still.pull(arm, at=7.0)
+        one = arm % instance.n_arms
+        assert plain.pull(one) == endless.pull(one, at=1e5 * n) == still.pull(one, at=7.0)
 
 
 def test_time_that_is_long_leaves_nothing():

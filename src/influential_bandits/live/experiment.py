@@ -127,6 +127,7 @@ class Experiment:
     applied: int = 0  # number of the latest event that is known here
     models: dict[int, dict[str, Any]] = field(default_factory=dict)
     model: int = 0  # the one that is active; 0: the policy of the settings
+    restarted: bool = False  # whether a model was ever activated, or an earlier one again
     members: dict[int, Member] = field(default_factory=dict)
     by_label: OrderedDict[str, Member] = field(default_factory=OrderedDict)  # last used, last
     shared: FleetState | None = None
@@ -150,7 +151,7 @@ class Experiment:
         elif event.kind == MODEL_STAGED:
             self.models[data["version"]] = data["policy"]
         elif event.kind == MODEL_ACTIVATED:
-            self.model = data["version"]
+            self.model, self.restarted = data["version"], True
             self.__dict__.pop("policy", None)
             self.shared = None
         if not self.arms_since or self.arms_since[-1][1] != self.arms:
@@ -245,7 +246,7 @@ class Experiment:
         """Return the state of an instance, as of all events known here."""
         if self._is_of_fleet(member):
             assert self.shared is not None
-            if self.model and not self.shared.knows(member.number):
+            if self.restarted and not self.shared.knows(member.number):
                 self._remember(member)
             return self.shared.of(member.number)
         if member.state is None or (member.model != self.model and member.group == "policy"):

@@ -235,7 +235,9 @@ class FleetUser:
         return self._fleet.select(self._user, _or_none(eligible), at)
 
     def expected_losses(self, at: float) -> tuple[list[float], list[float]] | None:
-        """Return what each arm would cost then, and the deviations of it."""
+        """Return what each arm would cost then, and the deviations of it; None of a newcomer."""
+        if self._user not in self._fleet:
+            return None
         mean, deviation = self._fleet.expected_losses(self._user, at)
         return mean.tolist(), deviation.tolist()
 

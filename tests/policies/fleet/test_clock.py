@@ -74,7 +74,7 @@ def test_a_user_who_is_remembered_is_the_same_as_ever():
         if user == "ann":
             arms.append((ticket.arm, at))
             losses.append(loss if heard else None)
-    later = at + 7200.0
+    later = arms[-1][1] + 60.0
     before = fleet.expected_losses("ann", at=later)
     fleet.forget("ann")
     fleet.remember("ann", [arm for arm, _ in arms], losses, [when for _, when in arms])
