@@ -264,6 +264,23 @@ def test_looking_moves_nothing(tmp_path):
         assert answers[0] == answers[1]
 
 
+def test_a_loss_from_before_a_fleet_started_afresh_is_not_taken_for_another(tmp_path):
+    """Tickets are numbered anew: the first pull after going back has the number of the very first."""
+    with Driver(tmp_path / "shop.db", make_settings(policy="FleetLCB", state="shared")) as shop:
+        shop.decide("ann", decision_id="old")
+        shop.stage_model("FleetLCB")
+        shop.activate_model(1)
+        shop.activate_model(0)
+        assert shop.explain("ann")["expected_losses"]  # what it met before is known
+        shop.decide("ann", decision_id="new")
+        shop.feed_back("old", 50.0)
+        before = shop.explain("ann")["expected_losses"]
+        shop.feed_back("new", 0.0)
+        assert shop.explain("ann")["expected_losses"] != before  # it was still waited for
+        assert max(before.values()) < 10.0
+        assert shop.audit().differences == 0
+
+
 def play(shop, steps, seed, *, looks=False, restarts=False, arms_change=False):
     """Play at random; return the arms, groups and probabilities that were served."""
     draw, told, shown, to_show, users = random.Random(seed), [], [], [], set()

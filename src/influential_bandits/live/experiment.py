@@ -127,7 +127,7 @@ class Experiment:
     applied: int = 0  # number of the latest event that is known here
     models: dict[int, dict[str, Any]] = field(default_factory=dict)
     model: int = 0  # the one that is active; 0: the policy of the settings
-    restarted: bool = False  # whether a model was ever activated, or an earlier one again
+    activated: int = 0  # number of the event by which it became so; 0: it always was
     members: dict[int, Member] = field(default_factory=dict)
     by_label: OrderedDict[str, Member] = field(default_factory=OrderedDict)  # last used, last
     shared: FleetState | None = None
@@ -151,7 +151,7 @@ class Experiment:
         elif event.kind == MODEL_STAGED:
             self.models[data["version"]] = data["policy"]
         elif event.kind == MODEL_ACTIVATED:
-            self.model, self.restarted = data["version"], True
+            self.model, self.activated = data["version"], event.number
             self.__dict__.pop("policy", None)
             self.shared = None
         if not self.arms_since or self.arms_since[-1][1] != self.arms:
@@ -246,7 +246,7 @@ class Experiment:
         """Return the state of an instance, as of all events known here."""
         if self._is_of_fleet(member):
             assert self.shared is not None
-            if self.restarted and not self.shared.knows(member.number):
+            if self.activated and not self.shared.knows(member.number):
                 self._remember(member)
             return self.shared.of(member.number)
         if member.state is None or (member.model != self.model and member.group == "policy"):
@@ -318,10 +318,14 @@ class Experiment:
     def _is_of_this_model(self, member: Member, event: Event) -> bool:
         """Tell whether a loss belongs to a pull that the present state has seen.
 
-        A fleet starts afresh with another model, which knows what came before. An instance of its
-        own is computed anew from all its events.
+        A fleet starts afresh with another model, which knows what came before, and numbers its
+        pulls anew. An instance of its own is computed anew from all its events.
         """
-        return not self._is_of_fleet(member) or bool(event.read().get("model", 0) == self.model)
+        if not self._is_of_fleet(member):
+            return True
+        data = event.read()
+        since = data.get("decided", self.activated + 1) > self.activated
+        return bool(since and data.get("model", 0) == self.model)
 
     # Decisions.
 

@@ -298,6 +298,8 @@ class Transaction:
         data: dict[str, Any] = {}
         if decision.model:
             data["model"] = decision.model
+        if self._experiment.activated:
+            data["decided"] = decision.number
         if happened is not None:
             data["at"] = happened
         event = self._event(
