@@ -17,19 +17,37 @@ def test_made_up_users_follow_the_dynamics():
     assert np.abs(population.interaction).max() == pytest.approx(0.3)
 
 
+def test_made_up_users_are_rested_in_the_morning():
+    population = ib.live.make_shop_population(n_arms=2, influence=0.5, half_life=4.0)
+    drawn = population.draw(40, 1)
+    people = MadeUpUsers.draw(population, 40, sigma=0.0, seed=1)
+    worlds = [ib.Environment(instance) for instance in drawn.instances()]
+    for n, (user, at) in enumerate(zip(drawn.visits, drawn.times, strict=True)):
+        loss = people.show(user, n % 2, at)
+        assert loss == pytest.approx(worlds[user].pull(n % 2, at=at), abs=1e-12)
+
+
 def test_a_small_shop_through_http(tmp_path):
     store = tmp_path / "shop.db"
     with (
         ib.live.serve_in_background(store) as (address, key),
         ib.live.Client(address, key, "shop") as client,
     ):
-        population = ib.live.make_shop_population(n_arms=3, stay=5)
-        client.create(population.arm_names, state="shared", policy="FleetLCB", control_share=0.5)
+        population = ib.live.make_shop_population(n_arms=3, stay=5, half_life=4.0)
+        client.create(
+            population.arm_names,
+            state="shared",
+            policy="FleetLCB",
+            control_share=0.5,
+            half_life_hours=4.0,
+        )
         ib.live.run_shop(client, population, 20, seed=1)
         report = client.report()
         heard = report["policy"]["decisions"] + report["control"]["decisions"]
         assert heard == population.draw(20, 1).visits.size
         assert describe_evidence(report).startswith("too early")
+        times = np.sort(client.read_log().time)
+        assert np.diff(times) == pytest.approx(np.diff(population.draw(20, 1).times), abs=1e-3)
     (audit,) = replay_store(str(store))
     assert audit.differences == 0
 

@@ -39,6 +39,10 @@ def run_made_up_shop(
     ] = 0.1,
     speed: Annotated[float, typer.Option(help="Visits a second; 0: as many as it takes.")] = 50.0,
     control: Annotated[str, typer.Option(help="Policy of the control group.")] = "Uniform",
+    half_life: Annotated[
+        float | None,
+        typer.Option(help="Hours after which half of what tires users is gone; days have nights."),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Of the users.")] = 0,
 ) -> None:
     """Serve a made-up shop: simulated users with a known interaction visit the running service."""
@@ -57,6 +61,7 @@ def run_made_up_shop(
             speed,
             control,
             seed,
+            half_life,
             typer.echo,
         )
 

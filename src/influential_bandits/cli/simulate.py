@@ -57,6 +57,12 @@ def simulate(
     eligible: Annotated[
         float, typer.Option(help="Probability of each arm to be on offer in a round.")
     ] = 1.0,
+    session: Annotated[
+        int | None,
+        typer.Option(help="Rounds of a session, for instances and policies with a half-life."),
+    ] = None,
+    gap: Annotated[int, typer.Option(help="Seconds between two rounds of a session.")] = 60,
+    pause: Annotated[int, typer.Option(help="Seconds between two sessions.")] = 43_200,
     out: Annotated[
         Path | None,
         typer.Option(help="Folder for runs and plot; of several instances: results/simulate."),
@@ -85,7 +91,15 @@ def simulate(
             play_files,
         )
 
-        scenario = Scenario(delay=delay, delay_law=delay_law.value, batch=batch, eligible=eligible)
+        scenario = Scenario(
+            delay=delay,
+            delay_law=delay_law.value,
+            batch=batch,
+            eligible=eligible,
+            session=session,
+            gap=gap,
+            pause=pause,
+        )
         settings = PlaySettings(horizon, make_noise(noise.value, sigma), seeds, scenario)
         files = list_instance_files(instances)
         with (

@@ -150,15 +150,17 @@ class Client(Closing):
         self._post(f"{self._path()}/exposures", body)
 
     def decide_many(
-        self, instances: Iterable[str], *, at: float | None = None
+        self, instances: Iterable[str], *, at: Sequence[float] | None = None
     ) -> list[LiveDecision]:
-        """Return decisions for several instances, in one request."""
+        """Return decisions for several instances, in one request, each at a time of its own."""
+        visits = list(instances)
+        times = [None] * len(visits) if at is None else at
         calls = [
             {
                 "path": f"/experiments/{self.experiment}/decisions",
-                "body": _decision_body(instance, None, "now", None, None, at),
+                "body": _decision_body(instance, None, "now", None, None, when),
             }
-            for instance in instances
+            for instance, when in zip(visits, times, strict=True)
         ]
         return [LiveDecision(**answer) for answer in self._batch(calls)]
 

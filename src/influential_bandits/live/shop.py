@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -9,8 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from influential_bandits.checks import count_hours
 from influential_bandits.live.client import Client, LiveDecision
 from influential_bandits.numerics.arrays import Floats
+from influential_bandits.numerics.portable import halve
 from influential_bandits.numerics.streams import NOISE, draw_normal
 from influential_bandits.world.generators import random_instance
 from influential_bandits.world.population import Population
@@ -26,12 +29,17 @@ SECONDS_BETWEEN_LINES = 5.0
 
 
 def make_shop_population(
-    n_arms: int = 10, influence: float = 0.1, stay: int = 30, seed: int = 0
+    n_arms: int = 10,
+    influence: float = 0.1,
+    stay: int = 30,
+    seed: int = 0,
+    half_life: float | None = None,
 ) -> Population:
     """Return the users of a shop: they like different goods, and tire of them.
 
     Losses have noise of deviation 1. ``influence`` is the largest entry of the interaction: at 0.1,
-    a tenth of the noise.
+    a tenth of the noise. With a half-life in hours, the shop is open for eight hours a day, in
+    which a user comes every half an hour, and is rested in the morning.
 
     Examples
     --------
@@ -49,6 +57,9 @@ def make_shop_population(
         stay_law="geometric",
         concurrency=10 * USERS_AT_A_TIME,
         arm_names=names,
+        half_life=half_life,
+        rounds_per_hour=None if half_life is None else 20.0 * USERS_AT_A_TIME,
+        open_hours=24.0 if half_life is None else 8.0,
     )
 
 
@@ -62,6 +73,8 @@ class MadeUpUsers:
     memory: float
     sigma: float
     seed: int
+    half_life: float  # hours; infinite if nothing is forgotten by the clock
+    times: Floats  # (users,): of their latest visits
     rounds: int = 0
 
     @classmethod
@@ -69,11 +82,16 @@ class MadeUpUsers:
         """Return users of a population."""
         drawn = population.draw(users, seed)
         start = drawn.initial_loss.copy()
-        return cls(start, start.copy(), drawn.interaction, drawn.memory, sigma, seed)
+        fading = drawn.memory, sigma, seed, drawn.half_life
+        return cls(start, start.copy(), drawn.interaction, *fading, np.zeros(users))
 
-    def show(self, user: int, arm: int) -> float:
-        """Show an arm to a user, and return what it costs."""
+    def show(self, user: int, arm: int, at: float = 0.0) -> float:
+        """Show an arm to a user, at a time in seconds, and return what it costs."""
         self.rounds += 1
+        if self.half_life < math.inf:
+            kept = halve(count_hours(float(self.times[user]), at) / self.half_life)
+            self.losses[user] = self.initial[user] + kept * (self.losses[user] - self.initial[user])
+            self.times[user] = at
         noise = draw_normal(np.uint64(self.seed), np.uint64(0), NOISE, self.rounds, 0)
         loss = float(self.losses[user, arm] + self.sigma * noise)
         row = self.interaction[0 if len(self.interaction) == 1 else user, arm]
@@ -117,12 +135,14 @@ def run_shop(
     (4, 2)
     """
     people = MadeUpUsers.draw(population, users, sigma, seed)
-    visits = population.draw(users, seed).visits
+    drawn = population.draw(users, seed)
+    visits, times = drawn.visits.tolist(), _end_now(drawn.times)
     places = {name: arm for arm, name in enumerate(population.arm_names)}
     began, done = time.monotonic(), 0
-    for group in _gather(visits.tolist(), USERS_AT_A_TIME):
-        decisions = client.decide_many(f"user {user}" for user in group)
-        client.feed_back_many(_react(people, group, decisions, places))
+    for group in _gather(visits, USERS_AT_A_TIME):
+        at = times[done : done + len(group)] if times else None
+        decisions = client.decide_many((f"user {user}" for user in group), at=at)
+        client.feed_back_many(_react(people, group, decisions, places, at))
         done += len(group)
         told(done, len(visits))
         if per_second is not None:
@@ -164,16 +184,17 @@ def open_shop(
     speed: float,
     control: str,
     seed: int,
+    half_life: float | None,
     tell: Callable[[str], None],
 ) -> None:
     """Create a shop on a service, let users visit it, and say what the A/B test says."""
     name = time.strftime("shop of %H:%M:%S")
-    population = make_shop_population(n_arms, influence, seed=seed)
+    population = make_shop_population(n_arms, influence, seed=seed, half_life=half_life)
     with Client(address, key, name) as client:
         tell("Preparing the policies (compiled the first time, which takes a minute) …")
         client.create(
             population.arm_names, state="shared", policy="FleetLCB", control=control,
-            control_share=0.5, seed=seed,
+            control_share=0.5, seed=seed, half_life_hours=half_life,
         )  # fmt: skip
         tell(f"{users:,} users visit the experiment {name!r} …")
         said = 0.0
@@ -199,11 +220,20 @@ def describe_evidence(report: dict[str, Any]) -> str:
     )
 
 
+def _end_now(times: Floats) -> list[float]:
+    """Return times of visits, in seconds since 1970, of which the last is now."""
+    return (times + (time.time() - times[-1])).tolist() if times.size else []
+
+
 def _react(
-    people: MadeUpUsers, users: list[int], decisions: list[LiveDecision], places: dict[str, int]
+    people: MadeUpUsers,
+    users: list[int],
+    decisions: list[LiveDecision],
+    places: dict[str, int],
+    at: list[float] | None,
 ) -> Iterator[tuple[LiveDecision, float]]:
-    for user, decision in zip(users, decisions, strict=True):
-        yield decision, people.show(user, places[decision.arm])
+    for n, (user, decision) in enumerate(zip(users, decisions, strict=True)):
+        yield decision, people.show(user, places[decision.arm], 0.0 if at is None else at[n])
 
 
 def _gather(visits: list[int], most: int) -> Iterator[list[int]]:
