@@ -265,7 +265,7 @@ def test_looking_moves_nothing(tmp_path):
 
 
 def test_a_loss_from_before_a_fleet_started_afresh_is_not_taken_for_another(tmp_path):
-    """Tickets are numbered anew: the first pull after going back has the number of the very first."""
+    """Tickets are numbered anew: the first pull after going back has the number of the first."""
     with Driver(tmp_path / "shop.db", make_settings(policy="FleetLCB", state="shared")) as shop:
         shop.decide("ann", decision_id="old")
         shop.stage_model("FleetLCB")

@@ -120,7 +120,7 @@ def make_policy(
     code does not come over the network: import their module where the service is started, and name
     the class alone.
     """
-    policy = _make_fleet_policy(given) if shared else _make_own_policy(given)
+    policy: Any = _make_fleet_policy(given) if shared else _make_own_policy(given)
     missing = getattr(policy, "half_life", 0.0) is None and getattr(policy, "prior", None) is None
     if half_life is not None and missing:
         return dataclasses.replace(policy, half_life=half_life)
