@@ -17,6 +17,7 @@ from influential_bandits.errors import InfluentialBanditsError, InvalidPolicy
 from influential_bandits.policies.agent import Agent, Ticket
 from influential_bandits.policies.contract import Policy, require_policy
 from influential_bandits.simulation.engine import simulate
+from influential_bandits.simulation.scenario import Scenario
 from influential_bandits.world.environment import Environment
 from influential_bandits.world.generators import random_instance
 from influential_bandits.world.instance import Instance
@@ -24,6 +25,7 @@ from influential_bandits.world.noise import GaussianNoise
 
 __all__ = ["check_policy"]
 
+SESSIONS = Scenario(session=5, gap=600, pause=43_200)  # when rounds are, if a policy must be told
 Step = tuple[str, Any]  # what an agent does next, and which arm, arms or ticket it concerns
 
 
@@ -39,8 +41,8 @@ def check_policy(
 
     It compiles; it chooses arms on offer only, and chooses without changing its state; equal seeds
     make equal choices, in :func:`simulate` and as an :class:`Agent`; it takes losses late, out of
-    order and of any size; arms may come and go; after every update its state can be saved and read
-    back. An index out of range is found.
+    order and of any size; time may pass between rounds; arms may come and go; after every update
+    its state can be saved and read back. An index out of range is found.
 
     Parameters
     ----------
@@ -131,6 +133,7 @@ class _Trial:
             [self.seed],
             record="choices",
             progress=False,
+            scenario=SESSIONS if self.policy.by_clock else None,
             check=self.check,
         )
         return [] if run.choices is None else [int(arm) for arm in run.choices[0, 0]]
@@ -141,10 +144,17 @@ def loss_of(ticket: Ticket) -> float:
     return 3.0 * math.sin(12.9898 * ticket.round + 78.233 * ticket.arm)
 
 
+def time_of(agent: Agent) -> float | None:
+    """Return when the next round is, where the policy must be told: as in ``SESSIONS``."""
+    if not agent.policy.by_clock:
+        return None
+    return float(SESSIONS.when(agent.round + 1)[-1])
+
+
 def everything(agent: Agent) -> tuple[Any, ...]:
     """Return all that an agent is, as bytes."""
     state = {name: values.tobytes() for name, values in agent.state.items()}
-    return state, agent.round, dict(agent.pending), agent.n_arms, set(agent.retired)
+    return state, agent.round, agent.time, dict(agent.pending), agent.n_arms, set(agent.retired)
 
 
 def draw_steps(n_arms: int, updates: int, seed: int, *, grows: bool) -> list[Step]:
@@ -186,9 +196,9 @@ def follow(agent: Agent, steps: Iterable[Step]) -> list[Ticket]:
             ticket = agent.pending[sorted(agent.pending)[detail]]
             agent.observe(ticket, loss_of(ticket))
         elif kind == "offer":
-            tickets.append(agent.pull(eligible=detail))
+            tickets.append(agent.pull(eligible=detail, at=time_of(agent)))
         else:
-            tickets.append(agent.pull(detail if kind == "force" else None))
+            tickets.append(agent.pull(detail if kind == "force" else None, at=time_of(agent)))
     return tickets
 
 
@@ -218,7 +228,7 @@ def _check_engine_and_agent(trial: _Trial) -> None:
     agent = trial.agent()
     environment = Environment(trial.instance, GaussianNoise(1.0), trial.seed)
     for arm in trial.play():
-        ticket = agent.pull()
+        ticket = agent.pull(at=time_of(agent))
         if ticket.arm != arm:
             raise _Broken(f"in round {ticket.round} simulate took arm {arm}, Agent {ticket.arm}")
         agent.observe(ticket, environment.pull(ticket.arm))
@@ -233,7 +243,7 @@ def _check_offers(trial: _Trial) -> None:
         single = draw.randrange(n_arms)
         agent.select(np.arange(n_arms) == single)
         mask = [arm == single or draw.random() < 0.3 for arm in range(n_arms)]
-        ticket = agent.pull(eligible=mask)
+        ticket = agent.pull(eligible=mask, at=time_of(agent))
         agent.observe(ticket, loss_of(ticket))
 
 
@@ -253,7 +263,7 @@ def _check_select_reads(trial: _Trial) -> None:
 def _check_late_losses(trial: _Trial) -> None:
     for order in ("in order", "backwards", "shuffled", "never"):
         agent = trial.agent()
-        tickets = [agent.pull() for _ in range(trial.rounds // 2 + 1)]
+        tickets = [agent.pull(at=time_of(agent)) for _ in range(trial.rounds // 2 + 1)]
         if order == "backwards":
             tickets.reverse()
         elif order == "shuffled":
@@ -264,14 +274,15 @@ def _check_late_losses(trial: _Trial) -> None:
             agent.observe(ticket, loss_of(ticket))
             agent.select()
         for _ in range(trial.rounds // 2):
-            ticket = agent.pull()
+            ticket = agent.pull(at=time_of(agent))
             agent.observe(ticket, loss_of(ticket))
 
 
 def _check_large_losses(trial: _Trial) -> None:
     agent = trial.agent()
     for n in range(trial.rounds):
-        agent.observe(agent.pull(), LARGEST_LOSS if n % 2 else -LARGEST_LOSS)
+        ticket = agent.pull(at=time_of(agent))
+        agent.observe(ticket, LARGEST_LOSS if n % 2 else -LARGEST_LOSS)
     trial.resume(agent).select()
 
 
@@ -297,7 +308,7 @@ def _check_arrivals(trial: _Trial) -> None:
     new = agent.add_arm()
     agent.retire_arm(0)
     for _ in range(trial.rounds // 2):
-        ticket = agent.pull()
+        ticket = agent.pull(at=time_of(agent))
         agent.observe(ticket, loss_of(ticket))
     agent.select(np.arange(agent.n_arms) == new)
 

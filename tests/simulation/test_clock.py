@@ -95,6 +95,10 @@ def test_engine_environment_and_agent_agree_to_the_bit(policy, scenario):
         assert run.loss()[0, row, -1] == pytest.approx(expected, rel=1e-12)
 
 
+def test_a_policy_that_is_told_the_time_is_held_to_the_contract():
+    ib.testing.check_policy(Rested(), n_arms=[2], rounds=20, check=False)
+
+
 def test_sessions_of_random_length_differ_between_runs_and_have_their_mean():
     """The mean of 4,000 lengths of mean 4 has a standard error of 0.055."""
     scenario = SCENARIOS[1]
