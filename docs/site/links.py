@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 ROOT = Path(__file__).resolve().parents[2]
 GENERATED = ROOT / "docs" / "reference"
+COPIED = {ROOT / "docs" / "changelog.md", ROOT / "docs" / "contributing.md"}
 LINK = re.compile(r"\]\(\s*([^)\s]+)\s*\)")
 FENCE = re.compile(r"^\s*(```|~~~)")
 # What code, comments and pages say of files of docs/ and benchmarks/.
@@ -59,7 +60,7 @@ def prose_lines(text: str) -> Iterator[tuple[int, str]]:
 
 def exists(file: Path) -> bool:
     """Say whether a file is there, or will be when the site is built."""
-    if file.exists() or file.is_relative_to(GENERATED):
+    if file.exists() or file.is_relative_to(GENERATED) or file in COPIED:
         return True
     return file.parent.name == "tutorials" and file.with_suffix(".py").exists()
 

@@ -1,4 +1,4 @@
-"""Does my log show fatigue?"""
+"""Find fatigue in a log, say what it costs, and do not be fooled."""
 
 # %% [markdown]
 # # Does my log show fatigue?
@@ -41,9 +41,8 @@ with Path("clicks.csv").open("w", newline="") as file:
 # without a word ([how to read a log](../how_to/read_a_log.md)).
 
 # %%
-log = ib.read_log(
-    "clicks.csv", instance="user", arm="arm", item="item", time="time", reward="click"
-)
+roles = {"instance": "user", "arm": "arm", "item": "item", "time": "time", "reward": "click"}
+log = ib.read_log("clicks.csv", **roles)
 print(log)
 
 # %% [markdown]
@@ -104,14 +103,7 @@ print(f"\nThe truth of this made-up log: fatigue took {truth:.0%} of all clicks.
 # %%
 hours = ib.data.ClickWorld(hours=0.9)
 harmless = ib.data.draw_click_events(400, 50, 4, hours, seed=2)
-harmless_log = ib.read_log(
-    {name: harmless[name] for name in columns},
-    instance="user",
-    arm="arm",
-    item="item",
-    time="time",
-    reward="click",
-)
+harmless_log = ib.read_log({name: harmless[name] for name in columns}, **roles)
 fooled = ib.influence_test(harmless_log, controls=(), permutations=199, seed=0, placebo=False)
 careful = ib.influence_test(harmless_log, permutations=199, seed=0)
 print(f"without controls: p = {fooled.p_value:.3f}, with controls: p = {careful.p_value:.3f}")

@@ -1,4 +1,4 @@
-"""How do I put it live?"""
+"""Serve decisions over HTTP, with an A/B test, to made-up users."""
 
 # %% [markdown]
 # # How do I put it live?

@@ -1,4 +1,4 @@
-"""How do I reproduce or beat the paper?"""
+"""Play a figure of the paper, and write a policy that does better."""
 
 # %% [markdown]
 # # How do I reproduce or beat the paper?

@@ -1,4 +1,4 @@
-"""Which policy should I run?"""
+"""Compare policies on a problem, and start one from a log."""
 
 # %% [markdown]
 # # Which policy should I run?
