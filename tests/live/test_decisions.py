@@ -275,7 +275,7 @@ def test_a_loss_from_before_a_fleet_started_afresh_is_not_taken_for_another(tmp_
         shop.decide("ann", decision_id="new")
         shop.feed_back("old", 50.0)
         before = shop.explain("ann")["expected_losses"]
-        shop.feed_back("new", 0.0)
+        shop.feed_back("new", 5.0)
         assert shop.explain("ann")["expected_losses"] != before  # it was still waited for
         assert max(before.values()) < 10.0
         assert shop.audit().differences == 0

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 import influential_bandits as ib
+from influential_bandits.errors import ServiceError
 from influential_bandits.live.replay import replay_store
 from influential_bandits.live.shop import MadeUpUsers, describe_evidence, measure_worth
 
@@ -58,3 +59,29 @@ def test_the_policy_is_worth_it(tmp_path):
     with ib.live.serve_in_background(tmp_path / "shop.db") as (address, key):
         report = measure_worth(address, key, users=600, control="LCB", seed=2)
     assert report["high"] < 0.0
+
+
+@pytest.mark.parametrize("state", ["own", "shared"])
+def test_a_model_is_learned_from_the_events(tmp_path, state):
+    store = tmp_path / "shop.db"
+    with (
+        ib.live.serve_in_background(store) as (address, key),
+        ib.live.Client(address, key, "shop") as client,
+    ):
+        population = ib.live.make_shop_population(n_arms=3, stay=8, half_life=4.0)
+        policy = {"own": "Uniform", "shared": "FleetLCB"}[state]
+        client.create(population.arm_names, state=state, policy=policy, half_life_hours=4.0)
+        with pytest.raises(ServiceError, match="losses"):
+            client.fit_model()
+        ib.live.run_shop(client, population, 40, seed=1)
+        with pytest.raises(ServiceError, match="half_life"):
+            client.fit_model(half_life_hours=-1.0)
+        with pytest.raises(ServiceError, match="not both"):
+            client._post(client._path() + "/models", {})
+        assert client.fit_model() == 1
+        staged = client.describe()["models"][0]["policy"]["settings"]["prior"]
+        assert staged.get("shared", staged)["half_life"] == pytest.approx(4.0)
+        client.activate_model(1)
+        assert client.decide("user 0").model == 1
+    (audit,) = replay_store(str(store))
+    assert audit.differences == 0

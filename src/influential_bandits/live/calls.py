@@ -104,7 +104,14 @@ CALLS = (
         "show_instance",
     ),
     Call("DELETE", ONE + "/instances/{instance:label}", "admin", "Erase a person's data", "erase"),
-    Call("POST", ONE + "/models", "admin", "Stage a model", "stage_model", requests.StageModel),
+    Call(
+        "POST",
+        ONE + "/models",
+        "admin",
+        "Stage a model: a policy, or fitted to the events",
+        "stage_model",
+        requests.StageModel,
+    ),
     Call("GET", ONE + "/models", "reader", "List models", "list_models"),
     Call(
         "POST",

@@ -200,6 +200,22 @@ class Client(Closing):
         """Keep a policy, such as one with a prior from a log, for later; return its version."""
         return int(self._post(f"{self._path()}/models", {"policy": policy})["version"])
 
+    def fit_model(
+        self, *, memory: float | None = None, half_life_hours: float | None = None
+    ) -> int:
+        """Let the service learn a model from its events, and stage it; return its version.
+
+        Parameters
+        ----------
+        memory, half_life_hours : float, optional
+            How influence fades in the model: by pulls, or by the clock. By default as the
+            ``half_life_hours`` of the experiment say, and without them not at all.
+        """
+        wanted = {"memory": memory, "half_life_hours": half_life_hours}
+        fit = {name: value for name, value in wanted.items() if value is not None}
+        answer = self._call("POST", f"{self._path()}/models", {"fit": fit}, SECONDS_TO_COMPILE)
+        return int(answer["version"])
+
     def activate_model(self, version: int) -> None:
         """Decide by a model from now on; 0 is the policy of the settings."""
         self._post(f"{self._path()}/models/{version}/activate", {})

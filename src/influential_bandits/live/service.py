@@ -387,6 +387,17 @@ class Service:
     async def stage_model(self, request: HttpRequest, body: requests.StageModel) -> Any:
         """Stage a model."""
         row = self._find(request)
+        if (body.policy is None) == (body.fit is None):
+            raise InvalidInput("give a policy, or say fit to learn one from the events; not both")
+        if body.fit is not None:
+            from influential_bandits.live.fitting import fit_policy
+
+            wanted = body.fit
+            described = await self._ask(row.name, lambda work, at: work.describe())
+            learned = await self._read_aside(
+                lambda store: fit_policy(store, row.id, described, wanted)
+            )
+            body = requests.StageModel(policy=learned)
         return Answer(await self._ask(row.name, lambda work, at: work.stage_model(body, at)), 201)
 
     async def list_models(self, request: HttpRequest, body: None) -> Any:

@@ -426,6 +426,7 @@ class Transaction:
         """Keep a model for later."""
         shared = self._experiment.settings.state == "shared"
         half_life = self._experiment.settings.half_life_hours
+        assert request.policy is not None
         policy = make_policy(request.policy, shared=shared, half_life=half_life)
         try_out(policy, self._experiment.arms)
         version = max(self._experiment.models, default=0) + 1

@@ -34,6 +34,7 @@ def pack_fleet(fleet: Fleet) -> bytes:
     arrays: list[Any] = [*shared._replace(epochs=begun), used, *(array[used] for array in apart)]
     head = {
         **about,
+        "users": len(fleet.users),
         "shapes": [[str(array.dtype), list(array.shape)] for array in arrays],
     }
     return _seal(json.dumps(head, separators=(",", ":")).encode(), arrays)
@@ -62,6 +63,8 @@ def unpack_fleet(blob: bytes, users: Mapping[str, bytes], fleet: Fleet) -> None:
     ``users`` must be all of them, each as it was at the moment of the snapshot.
     """
     about, arrays = _read_arrays(blob)
+    if about.pop("users") != len(users):
+        raise InvalidInput("the snapshot lacks users, or has too many")
     fleet.settle_memory(about)
     shared, own, apart, _ = fleet.parts()
     cut = len(shared)
