@@ -91,8 +91,8 @@ class Scenario:
     Where influence fades by the clock, rounds need times:
 
     >>> daily = Scenario(session=2, gap=60, pause=86_400)
-    >>> daily.when(4)
-    array([    0.,    60., 86460., 86520.])
+    >>> daily.when(4).tolist()
+    [0.0, 60.0, 86460.0, 86520.0]
     >>> tiring = ib.Instance([[1.0]], [0.0], half_life=2)
     >>> ib.simulate(tiring, ib.LCB(), 4, scenario=daily, record="losses").losses.round(2)
     array([[[0.  , 0.99, 0.  , 0.99]]])
