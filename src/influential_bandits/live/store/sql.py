@@ -196,10 +196,13 @@ class Connection(Closing):
             )
         ]
 
-    def all_snapshots(self, experiment: int) -> Iterator[Snapshot]:
-        """Yield all snapshots of an experiment."""
-        sql = "SELECT * FROM snapshots WHERE experiment = ? ORDER BY instance"
-        return (_read_snapshot(row) for row in self.stream(sql, (experiment,)))
+    def states_of_users(self, experiment: int, fingerprint: str) -> Iterator[tuple[int, bytes]]:
+        """Yield the instances of a fleet and their states, of which there may be a million."""
+        sql = (
+            "SELECT instance, state FROM snapshots WHERE experiment = ? AND instance > 0 AND "
+            "fingerprint = ?"
+        )
+        return self.stream(sql, (experiment, fingerprint))
 
     def keys(self) -> list[KeyRow]:
         """Return all keys."""
