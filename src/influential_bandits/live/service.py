@@ -440,16 +440,17 @@ class Service:
 
     async def report(self, request: HttpRequest, body: None) -> Any:
         """Return the A/B test, and mean losses by arm and group."""
-        from influential_bandits.live.reading import read_arms
+        from influential_bandits.live.reading import read_agreement, read_arms
 
         row = self._find(request)
         totals = await self._read_aside(lambda store: read_totals(store, row.id))
         evidence = compare_groups(totals["policy"], totals["control"])
         arms = await self._read_aside(lambda store: read_arms(store, row.id))
+        shadow = await self._read_aside(lambda store: read_agreement(store, row.id))
         described = await self._ask(row.name, lambda work, at: work.describe())
         for entry in arms:
             entry["arm"] = described["arms"][entry["arm"]]
-        return {**asdict(evidence), "arms": arms}
+        return {**asdict(evidence), "arms": arms, "shadow": shadow}
 
     async def export_log(self, request: HttpRequest, body: None) -> Any:
         """Return all losses as a log."""
