@@ -49,7 +49,7 @@ def test_a_fleet_by_hand_makes_the_same_choices(policy, tmp_path):
             fleet = ib.Fleet.load(tmp_path / "fleet.parquet")
         if r == 70:
             copy, users = ib.Fleet(policy, 3, history=True), pack_users(fleet, fleet.users)
-            unpack_fleet(pack_fleet(fleet), users, copy)
+            unpack_fleet(pack_fleet(fleet), users.items(), copy)
             copy._history, copy._of = fleet._history, fleet._of
             fleet = copy
     assert (run.counts == [world.counts for world in worlds]).all()

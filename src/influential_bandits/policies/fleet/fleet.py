@@ -245,6 +245,10 @@ class Fleet(NamedArms):
             for part, values in zip(moved, before, strict=True):
                 part[...] = values
 
+    def latest_look(self, arm: int) -> float:
+        """Return what an arm was expected to cost when :meth:`select` last chose one."""
+        return float(self._room.mean[arm] + self._shared.scales[ORIGIN])
+
     def pull(
         self,
         user: str,
