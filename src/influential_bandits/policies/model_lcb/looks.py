@@ -16,6 +16,7 @@ from influential_bandits.policies.model_lcb.lookahead import add_later_costs, pl
 from influential_bandits.policies.model_lcb.posterior import place, unknowns
 
 ROTATION = 3  # number of the memory by which arms take turns while influence cannot be seen
+TIRED = 4
 PATIENCE = 64.0  # a loss that is known to so many σ is certainly not looked at for its own sake
 CALM = 5.0  # the same, for looks that promise something without proof
 BOLDNESS = 4.0  # of these: how many standard deviations are hoped for
@@ -139,6 +140,15 @@ def count_costs(c: Any, s: Any, t: int, eligible: Any, costs: Floats) -> None:
             interaction[i, j] = min(max(s.theta[place(i, j)], -most), most)
             interaction[j, i] = interaction[i, j]
     add_later_costs(s.mean, initial, interaction, gamma, rounds_ahead(c, t), allowed, costs)
+
+
+@inlined
+def add_caution(c: Any, s: Any, t: int, costs: Floats) -> None:
+    if c.memories == 1 or s.weights.size == 0 or s.choice[2] != evidence.NONE:
+        return
+    dear = c.caution * noise_of(c, s) * (c.until / (c.until + t))
+    for i in range(c.n_arms):
+        costs[i] += dear * s.weights[i * c.memories + TIRED]
 
 
 @inlined
