@@ -35,12 +35,7 @@ from influential_bandits.policies.model_lcb.indefinite import (
     follow_mix,
     plans_again,
 )
-from influential_bandits.policies.model_lcb.looks import (
-    add_caution,
-    choose_planned,
-    count_costs,
-    look_again,
-)
+from influential_bandits.policies.model_lcb.looks import choose_planned, count_costs, look_again
 from influential_bandits.policies.model_lcb.posterior import (
     learn,
     move,
@@ -59,7 +54,6 @@ from influential_bandits.policies.state_checks import (
 )
 
 __all__ = ["ModelLCB"]
-CAUTION=[0.0,30.0]
 
 AFRESH = 1024  # pulls after which the spread is computed afresh, against rounding
 LAST_CHOICE = 1 << 15  # observations; by then a prior hardly counts, unless it denies influence
@@ -207,8 +201,6 @@ class ModelLCB(Policy):
             "warm": self.prior is not None,
             "events": 0 if self.prior is None else self.prior.events,
             "definite": self.definite,
-            "caution": CAUTION[0],
-            "until": CAUTION[1],
         }
 
     def _memories(self) -> int:
@@ -369,7 +361,6 @@ class ModelLCB(Policy):
             return arm
         costs = np.empty(c.n_arms)
         count_costs(c, s, t, eligible, costs)
-        add_caution(c, s, t, costs)
         greedy = -1
         for arm in range(c.n_arms):
             if eligible is not None and not eligible[arm]:
