@@ -73,43 +73,19 @@ def add_later_costs(
     another number of rounds. What the pulls so far have left in the losses counts as much as it
     does on average over the rounds ahead.
     """
-    plan = np.empty(losses.size)
-    weight = find_later_pulls(losses, initial, interaction, memory, rounds, allowed, plan)
-    charge_later_pulls(losses, interaction, plan, weight, costs)
-
-
-@inlined
-def charge_later_pulls(
-    losses: Floats, interaction: Floats, plan: Floats, weight: float, costs: Floats
-) -> None:
-    """Write losses and what pulls now add to the planned pulls, each of which counts ``weight``."""
-    for i in range(losses.size):
-        later = 0.0
-        for j in range(losses.size):
-            later += interaction[i, j] * plan[j]
-        costs[i] = losses[i] + later * weight
-
-
-@inlined
-def find_later_pulls(
-    losses: Floats,
-    initial: Floats,
-    interaction: Floats,
-    memory: float,
-    rounds: float,
-    allowed: Floats,
-    plan: Floats,
-) -> float:
-    """Write the best mix of the rounds ahead; return how much a pull now counts for its pulls."""
     n_arms = losses.size
     left = whole_power(memory, int(rounds))
     reach = (1.0 - left) / (1.0 - memory)
     stays = reach / rounds
     onward = (1.0 - left / memory) / (1.0 - memory)
     length = 4.0 * rounds / ((1.0 - memory * memory) * rounds + (1.0 + memory) * (1.0 + memory))
-    base, slope = np.empty(n_arms), np.empty(n_arms)
+    base, plan, slope = np.empty(n_arms), np.empty(n_arms), np.empty(n_arms)
     for i in range(n_arms):
         base[i] = initial[i] + stays * (losses[i] - initial[i])
         base[i] += interaction[i, i] * (0.5 - 1.0 / (1.0 + memory))
     plan_ahead(base, interaction, length, allowed, plan, slope)
-    return onward / length
+    for i in range(n_arms):
+        later = 0.0
+        for j in range(n_arms):
+            later += interaction[i, j] * plan[j]
+        costs[i] = losses[i] + later * (onward / length)

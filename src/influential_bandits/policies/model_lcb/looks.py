@@ -12,12 +12,8 @@ from influential_bandits.numerics.compiling import inlined
 from influential_bandits.numerics.portable import log, power_of_two
 from influential_bandits.policies.model_lcb import marginal_likelihood as evidence
 from influential_bandits.policies.model_lcb.belief import memory_of, noise_of
-from influential_bandits.policies.model_lcb.lookahead import (
-    charge_later_pulls,
-    find_later_pulls,
-    plan_ahead,
-)
-from influential_bandits.policies.model_lcb.posterior import place, project, unknowns
+from influential_bandits.policies.model_lcb.lookahead import add_later_costs, plan_ahead
+from influential_bandits.policies.model_lcb.posterior import place, unknowns
 
 ROTATION = 3  # number of the memory by which arms take turns while influence cannot be seen
 PATIENCE = 64.0  # a loss that is known to so many σ is certainly not looked at for its own sake
@@ -50,9 +46,7 @@ def _calm(c: Any, s: Any, t: int) -> float:
 
 
 @inlined
-def look_again(
-    c: Any, s: Any, t: int, eligible: Any, costs: Floats, doubts: Floats, greedy: int
-) -> int:
+def look_again(c: Any, s: Any, t: int, eligible: Any, costs: Floats, greedy: int) -> int:
     """Return the arm that is worth a look, or else the greedy one."""
     noise, calm, rotate = noise_of(c, s), _calm(c, s, t), _rotates(c, s)
     best, lowest, certain = greedy, 0.0, False
@@ -72,10 +66,10 @@ def look_again(
                 lowest = promise
             certain = True
         elif not certain and rotate >= 0:
-            doubt = noise * (math.sqrt(doubts[arm]) - calm)
+            doubt = noise * (deviation - calm)
             if doubt > 0.0 or arm == greedy:
                 far = gap / doubt if doubt > 0.0 else 0.0
-                near = t * doubts[arm] / c.n_arms
+                near = t * s.variance[arm] / c.n_arms
                 near = log(free + near) + 8.0 * calm / CALM
                 beyond = max(0.0, 0.5 * far * far - near)
                 turn = log(1.0 + s.weights[arm * c.memories + rotate])
@@ -84,9 +78,9 @@ def look_again(
                     best = arm
                     lowest = turn
         elif not certain:
-            bold = STILL_BOLDNESS * math.sqrt(log(4.0 + t * doubts[arm] / c.n_arms))
+            bold = STILL_BOLDNESS * math.sqrt(log(4.0 + t * s.variance[arm] / c.n_arms))
             bold += (BOLDNESS - bold) * (calm / CALM)
-            promise = gap - noise * bold * (math.sqrt(doubts[arm]) - calm)
+            promise = gap - noise * bold * (deviation - calm)
             if promise < lowest:
                 best = arm
                 lowest = promise
@@ -126,19 +120,14 @@ def _differ(c: Any, s: Any) -> bool:
 
 
 @inlined
-def count_costs(c: Any, s: Any, t: int, eligible: Any, costs: Floats, doubts: Floats) -> None:
+def count_costs(c: Any, s: Any, t: int, eligible: Any, costs: Floats) -> None:
     """Write each arm's mean loss and, where influence fades, what its pull costs later rounds.
-
-    ``doubts`` are the variances of these costs, in units of σ²: later rounds meet errors of A many
-    times over, so that costs may be doubtful where losses are not.
 
     These costs are planned with A as far as it is positive semi-definite: A_ii ≥ 0 and A_ij² ≤
     A_ii·A_jj. What lies beyond is taken for noise, since plans seek out arms that seem to gain.
     """
     n_arms = c.n_arms
     gamma = memory_of(c, s.choice[0])
-    for i in range(n_arms):
-        doubts[i] = s.variance[i]
     if gamma == 1.0 or s.theta.size == 0:
         spared = _spare(c, s, t)
         for i in range(n_arms):
@@ -156,15 +145,7 @@ def count_costs(c: Any, s: Any, t: int, eligible: Any, costs: Floats, doubts: Fl
             most = math.sqrt(interaction[i, i] * interaction[j, j])
             interaction[i, j] = min(max(s.theta[place(i, j)], -most), most)
             interaction[j, i] = interaction[i, j]
-    plan, rounds = np.empty(n_arms), rounds_ahead(c, t)
-    weight = find_later_pulls(s.mean, initial, interaction, gamma, rounds, allowed, plan)
-    charge_later_pulls(s.mean, interaction, plan, weight, costs)
-    for j in range(n_arms):  # a cost is a loss that meets the pulls of later rounds, too
-        plan[j] = s.weights[j * c.memories + s.choice[0]] + weight * plan[j]
-    for i in range(n_arms):
-        doubts[i] = 0.0
-        for row in range(s.theta.size):
-            doubts[i] += project(s.root, row, plan, i) ** 2
+    add_later_costs(s.mean, initial, interaction, gamma, rounds_ahead(c, t), allowed, costs)
 
 
 @inlined

@@ -359,15 +359,15 @@ class ModelLCB(Policy):
         arm = follow_mix(s, eligible)
         if arm >= 0:
             return arm
-        costs, doubts = np.empty(c.n_arms), np.empty(c.n_arms)
-        count_costs(c, s, t, eligible, costs, doubts)
+        costs = np.empty(c.n_arms)
+        count_costs(c, s, t, eligible, costs)
         greedy = -1
         for arm in range(c.n_arms):
             if eligible is not None and not eligible[arm]:
                 continue
             if greedy < 0 or costs[arm] < costs[greedy]:
                 greedy = arm
-        best = look_again(c, s, t, eligible, costs, doubts, greedy)
+        best = look_again(c, s, t, eligible, costs, greedy)
         plans = (c.warm or c.horizon > 0) and s.theta.size > 0
         if best == greedy and plans and memory_of(c, s.choice[0]) == 1.0:
             return choose_planned(c, s, t, eligible, greedy)
