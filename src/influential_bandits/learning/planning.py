@@ -185,7 +185,7 @@ class _Evidence(NamedTuple):
     def perhaps_tasteful(self) -> bool:
         """Tell whether choices may follow taste, though that is not clear."""
         looks = pair_looks(self.halves)
-        return not self.tasteful and any(suspect_taste(parts) for parts in looks)
+        return not self.tasteful and any(suspect_taste(parts, self.logged) for parts in looks)
 
     @property
     def trusted(self) -> bool:
