@@ -321,8 +321,14 @@ def read_halves(data: Any, model: InfluenceModel) -> list[Half]:
 
 
 def _knows_less(half: Any) -> bool:
-    """Tell whether a half is of an earlier version: without degrees of freedom, or of one look."""
-    return "freedom" not in half.get("judge", {}) or isinstance(half.get("taste"), dict)
+    """Tell whether a half is of an earlier version.
+
+    Without degrees of freedom, of one look, or with a richer model of three regressors.
+    """
+    judge = half.get("judge", {})
+    misfit = judge.get("misfit") or {}
+    fewer = len(misfit.get("coefficients", ())) == EXTRA - 1
+    return "freedom" not in judge or isinstance(half.get("taste"), dict) or fewer
 
 
 def _read_half(half: Any, design: Design) -> Half:
