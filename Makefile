@@ -17,7 +17,7 @@ demo: $(VENV)/run.stamp  ## Install, then reproduce the paper's results in small
 	@echo "Reproducing the paper's synthetic results in small settings (about a minute) …"
 	@$(VENV)/bin/influential-bandits reproduce --quick --out results/demo
 
-live: $(VENV)/live.stamp  ## Install, then serve a made-up shop on http://127.0.0.1:8000
+live: $(VENV)/run.stamp  ## Install, then serve a made-up shop on http://127.0.0.1:8000
 	@$(VENV)/bin/influential-bandits shop
 
 TESTS := pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
@@ -77,7 +77,6 @@ lock:  ## Pin requirements/*.txt again; UPGRADE=1 takes the newest of everything
 			--custom-compile-command "make lock" --quiet $(if $(UPGRADE),--upgrade); \
 	} && \
 	pin run --group build && \
-	pin live --extra live --group build --constraints requirements/run.txt && \
 	pin dev --extra all --group dev --constraints requirements/run.txt && \
 	pin bench --extra all --group bench --constraints requirements/run.txt
 
@@ -89,12 +88,9 @@ clean:  ## Remove the environments, the caches and the results
 # dev.txt is a superset of run.txt, so that `make demo` after `make test` has nothing to install.
 $(VENV)/dev.stamp: requirements/dev.txt pyproject.toml $(VENV)/pyvenv.cfg
 	$(install)
-	@touch $(VENV)/run.stamp $(VENV)/live.stamp
+	@touch $(VENV)/run.stamp
 
 $(VENV)/run.stamp: requirements/run.txt pyproject.toml $(VENV)/pyvenv.cfg
-	$(install)
-
-$(VENV)/live.stamp: requirements/live.txt pyproject.toml $(VENV)/pyvenv.cfg
 	$(install)
 
 $(BENCH)/bench.stamp: requirements/bench.txt pyproject.toml $(BENCH)/pyvenv.cfg
