@@ -9,8 +9,15 @@ import forked
 import pytest
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
-WITH_EXAMPLES = {"README.md", "fleets.md", "learning.md", "live.md", "policies.md"}
+DOCUMENTS = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
+WITH_EXAMPLES = {
+    "README.md",
+    "fleets.md",
+    "learning.md",
+    "scaling.md",
+    "serve_decisions.md",
+    "write_a_policy.md",
+}
 
 
 def python_blocks(markdown: str) -> str:
