@@ -17,7 +17,7 @@ from influential_bandits.checks import (
 )
 from influential_bandits.errors import InvalidInput, NotApplicable, NotCertified
 from influential_bandits.numerics.arrays import Floats, Ints
-from influential_bandits.numerics.compiling import kernel
+from influential_bandits.numerics.compiling import lazy_kernel
 from influential_bandits.numerics.double_double import add
 from influential_bandits.optima.certificate import Certificate
 from influential_bandits.optima.critical_line import (
@@ -287,7 +287,7 @@ def _require_proof(certificate: Certificate, horizons: float | Floats) -> None:
         raise NotCertified(f"no optimum could be proved for T = {horizons}: {certificate}")
 
 
-@kernel
+@lazy_kernel
 def _certify_counts(
     world: World, b: Floats, events: Ints, times: Floats, horizons: Floats
 ) -> tuple[Floats, Floats]:
@@ -313,7 +313,7 @@ def _certify_counts(
     return x, residuals
 
 
-@kernel
+@lazy_kernel
 def certify(world: World, b: Floats, support: Ints, point: Floats, horizon: float) -> Floats:
     """Return the residuals of :class:`Certificate` at a double-double point with λ in its last row.
 
