@@ -660,12 +660,12 @@ def test_frames_have_the_summary_or_every_run(played):
 
 def test_a_comparison_is_plotted_family_by_family(played, refused):
     _, found = played
-    figure = found.plot()
+    figure = found.plot_families()
     assert [ax.get_title() for ax in figure.axes] == ["random-3: 4 runs", "fading-0.9: 4 runs"]
-    assert len(found.plot("random-3").axes[0].lines) == len(POLICIES)
+    assert len(found.plot(family="random-3").lines) == len(POLICIES)
     plt.close("all")
     with refused(ib.errors.InvalidInput, "'easy'", "random-3, fading-0.9"):
-        found.plot("easy")
+        found.plot(family="easy")
 
 
 def test_one_instance_is_played_with_several_seeds():

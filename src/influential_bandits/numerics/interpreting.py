@@ -14,7 +14,7 @@ from numba.core.dispatcher import Dispatcher
 __all__ = ["compile_when_it_pays"]
 
 FEW = 400  # numbers in all arguments: with more, one call could take as long as compiling
-PATIENCE = 1.0  # seconds that a function is interpreted in all; compiling takes as long, or longer
+PATIENCE = 0.25  # seconds that a function is interpreted in all; compiling takes several
 
 
 def compile_when_it_pays(dispatcher: Any, stand_ins: Iterable[tuple[Any, Any]]) -> None:

@@ -30,7 +30,7 @@ from influential_bandits.studies.logs.sections import (
     log_section,
     test_section,
 )
-from influential_bandits.studies.report.content import Analysis, Section
+from influential_bandits.studies.report.content import Analysis, Opening, Section
 from influential_bandits.studies.report.results import draw_figures, write_results
 
 __all__ = ["Diagnosis", "describe_model", "diagnose_log", "fit_log"]
@@ -38,6 +38,10 @@ __all__ = ["Diagnosis", "describe_model", "diagnose_log", "fit_log"]
 TIRING = frozenset({"fatigue", "mixed"})
 STEPS = 8
 TITLE = "Influential bandits: does the past change what comes next?"
+INTRODUCTION = (
+    "Below: what influence costs, what the log holds, whether models with influence predict "
+    "better, the test of influence with its placebo checks, and which arm changes which."
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -114,11 +118,17 @@ def diagnose_log(
         for section in sections:
             make_folder(out / section.name)
             draw_figures(section, out / section.name)
-        write_results(out, sections, TITLE, f"In short: {headline.splitlines()[0]}.")
+        write_results(out, sections, TITLE, _open_report(headline), INTRODUCTION)
         _save(model, adjusted, out / "model.json", execution)
     bar.count_one()
     bar.close()
     return Diagnosis(verdict, found, test, impact, caps, model, sections)
+
+
+def _open_report(headline: str) -> Opening:
+    """Say the verdict, and what to do about it, in three sentences at most."""
+    lines = headline.splitlines()[:3]
+    return Opening([line[:1].upper() + line[1:] for line in lines], "impact", "arms")
 
 
 def _refit(
