@@ -1,4 +1,4 @@
-"""How results show themselves: tables for notebooks, and the two pictures that most of them need."""
+"""How results show themselves: tables for notebooks, and the two pictures that most need."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def draw_bars(
     ax.axvline(0.0, color=DARK, linewidth=0.8)
     ax.grid(True, axis="x", alpha=0.3)
     if title:
-        ax.set_title(*escape_formulas([title]))
+        ax.set_title(title.replace("$", r"\$"))
     return ax
 
 
@@ -97,7 +97,7 @@ def draw_matrix(
     ax.set_yticks(range(len(labels)), escape_formulas(labels), fontsize=8)
     ax.figure.colorbar(image, ax=ax, shrink=0.8)
     if title:
-        ax.set_title(*escape_formulas([title]))
+        ax.set_title(title.replace("$", r"\$"))
     return ax
 
 

@@ -383,10 +383,10 @@ def test_it_prints_a_table_for_each_family_and_can_be_drawn(played, refused):
     assert "| A known (reference) |" in text
     figure = found.plot_families()
     assert len(figure.axes) == 2
-    alone = found.plot("small-5x30")
-    assert [line.get_label() for line in alone.axes[0].lines] == PLAYERS
+    alone = found.plot(family="small-5x30")
+    assert [line.get_label() for line in alone.lines] == PLAYERS
     plt.close(figure)
-    plt.close(alone)
+    plt.close(alone.figure)
     with refused(InvalidInput, "nobody", "fading-5x100"):
         found.plot(family="nobody")
 

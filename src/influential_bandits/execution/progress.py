@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from html import escape
+from importlib import import_module
 from typing import Any
 
 from rich.console import Console
@@ -98,23 +99,22 @@ class NotebookBar:
 
     def show(self, done: int) -> None:
         """Draw the bar, a few times a second at most."""
-        from IPython.display import HTML, display
-
+        notebook: Any = import_module("IPython.display")
         now = time.monotonic()
         if self._handle is None:
-            self._handle = display(HTML(self._draw(done, now)), display_id=True)
+            page = notebook.HTML(self._draw(done, now))
+            self._handle = notebook.display(page, display_id=True)
         elif now - self._shown >= BETWEEN:
-            self._handle.update(HTML(self._draw(done, now)))
+            self._handle.update(notebook.HTML(self._draw(done, now)))
         else:
             return
         self._shown = now
 
     def stop(self) -> None:
         """Remove the bar."""
-        from IPython.display import HTML
-
         if self._handle is not None:
-            self._handle.update(HTML(""))
+            notebook: Any = import_module("IPython.display")
+            self._handle.update(notebook.HTML(""))
 
     def _draw(self, done: int, now: float) -> str:
         left = (now - self._started) * (self.total - done) / done if done else None

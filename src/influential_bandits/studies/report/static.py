@@ -48,7 +48,7 @@ def draw_named(figures: Mapping[str, Picture], wanted: str | None, ax: Any = Non
     """Draw the figure of a family on matplotlib axes; it need not be named if there is but one."""
     if wanted is None and len(figures) == 1:
         (wanted,) = figures
-    if wanted not in figures:
+    if wanted is None or wanted not in figures:
         names = ", ".join(figures)
         problem = f"there is no family {wanted!r} in this comparison; there are {names}"
         if wanted is None:
