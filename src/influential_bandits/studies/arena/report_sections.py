@@ -215,6 +215,10 @@ def open_report(results: Sequence[FamilyResult]) -> Opening:
     mean = ranks.mean(axis=1)
     best, second = np.argsort(mean, kind="stable")[:2]
     firsts = int((ranks[best] == 1).sum())
+    alike = [names[p] for p in np.flatnonzero(mean == mean[best])]
+    if len(alike) > 1:
+        told = f"{', '.join(alike)} share the lowest mean rank, {mean[best]:.1f}: none did best"
+        return Opening([told, how], section, figure)
     return Opening(
         [
             (

@@ -36,6 +36,7 @@ from influential_bandits.studies.report.results import draw_figures, write_resul
 __all__ = ["Diagnosis", "describe_model", "diagnose_log", "fit_log"]
 
 TIRING = frozenset({"fatigue", "mixed"})
+TIRED = "Most tired of themselves"
 STEPS = 8
 TITLE = "Influential bandits: does the past change what comes next?"
 INTRODUCTION = (
@@ -126,8 +127,8 @@ def diagnose_log(
 
 
 def _open_report(headline: str) -> Opening:
-    """Say the verdict, and what to do about it, in three sentences at most."""
-    lines = headline.splitlines()[:3]
+    """Say the verdict, and what to do about it; single arms are in the picture."""
+    lines = [line for line in headline.splitlines() if not line.startswith(TIRED)][:2]
     return Opening([line[:1].upper() + line[1:] for line in lines], "impact", "arms")
 
 
@@ -189,7 +190,7 @@ def _advise(impact: Impact, caps: CapAdvice | None) -> list[str]:
     lines = []
     if tired:
         names = ", ".join(f"{name} ({cost})" for name, cost in tired[:3])
-        lines.append(f"Most tired of themselves: {names}; {impact.half_gone}.")
+        lines.append(f"{TIRED}: {names}; {impact.half_gone}.")
     if caps is not None:
         lines.append(str(caps))
     gain, what = impact.lost.value / 2.0, "half of the loss saved"

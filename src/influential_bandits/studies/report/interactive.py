@@ -101,6 +101,7 @@ def _grid(graph: Any, figure: Grid) -> Any:
     values = np.asarray(figure.values, float)
     texts = [[grid_text(v, figure.digits) for v in row] for row in values]
     good_is_low = figure.good < figure.bad
+    above = 30 + 6 * max(map(len, figure.columns))  # pixels for the names of the columns
     cells = graph.Heatmap(
         z=[[float(v) if np.isfinite(v) else None for v in row] for row in values],
         x=figure.columns,
@@ -116,8 +117,8 @@ def _grid(graph: Any, figure: Grid) -> Any:
     drawing = graph.Figure(cells)
     drawing.update_layout(
         template="plotly_white",
-        height=180 + 24 * len(figure.rows),
-        margin={"t": 140, "b": 20, "r": 20},  # names of columns stand above the cells
+        height=above + 40 + 24 * len(figure.rows),
+        margin={"t": above, "b": 20, "r": 20},
     )
     drawing.update_xaxes(side="top", type="category", tickangle=-60)
     drawing.update_yaxes(autorange="reversed", automargin=True, type="category")
