@@ -1,4 +1,4 @@
-"""Compare shares lost with the truth of made-up logs, for docs/explanation/learning.md.
+"""Compare shares lost with the truth of made-up logs, for docs/explanation/influence_test.md.
 
 python docs/shares_lost.py [RUNS] [--seed SEED]
 """

@@ -14,7 +14,9 @@ WITH_EXAMPLES = {
     "README.md",
     "fleets.md",
     "learning.md",
-    "scaling.md",
+    "read_a_log.md",
+    "run_on_a_cluster.md",
+    "run_on_a_gpu.md",
     "serve_decisions.md",
     "write_a_policy.md",
 }
