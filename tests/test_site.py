@@ -127,13 +127,21 @@ def test_the_site_has_all_names_commands_calls_and_pictures(site):
 @pytest.mark.long
 def test_the_site_works_without_a_network(site, tmp_path):
     driver = browser.start_browser(tmp_path)
+    from selenium.webdriver.common.keys import Keys
+
     try:
         driver.get((site / "explanation" / "paper.html").as_uri())
         count = "return document.querySelectorAll('.katex').length"
         browser.until(lambda: driver.execute_script(count) > 5, "formulas")
+        assert driver.execute_script(count.replace("katex", "katex-error")) == 0
         wide = "return document.documentElement.scrollWidth - window.innerWidth"
         driver.set_window_size(400, 800)
         assert driver.execute_script(wide) <= 0, "nothing sticks out on a phone"
+        driver.find_element("tag name", "body").send_keys(Keys.CONTROL, "k")
+        found = "return document.activeElement.shadowRoot?.textContent ?? ''"
+        browser.until(lambda: driver.execute_script(found), "a place to search")
+        driver.switch_to.active_element.send_keys("placebo")
+        browser.until(lambda: "influence_test" in driver.execute_script(found), "what was found")
         sent = [json.loads(entry["message"])["message"] for entry in driver.get_log("performance")]
         asked = [
             message["params"]["request"]["url"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,8 @@ def describe_command(name: str, command: Any) -> list[str]:
     usage = " ".join(["influential-bandits", name, *names, "[OPTIONS]"])
     lines = [f"## {name}", "", *paragraphs(command.help), "```text", usage, "```", ""]
     if command.epilog:
-        lines += ["Example:", "", "```bash", command.epilog.removeprefix("Example: "), "```", ""]
+        examples = re.sub(r"^Examples?: ", "", command.epilog).split("; ")
+        lines += ["```bash", *examples, "```", ""]
     for title, rows in (("argument", arguments), ("option", options)):
         if rows:
             lines += [f"| {title} | |", "|---|---|", *rows, ""]

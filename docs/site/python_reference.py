@@ -8,6 +8,7 @@ from importlib import import_module
 from pathlib import Path
 
 import influential_bandits as ib
+from docs.site import docstring_markup
 
 # Where a name of the package's top is defined, and the page that shows it.
 GROUPS = {
@@ -78,24 +79,20 @@ def write_pages(folder: Path) -> list[str]:
         "Every public name, with its example; `ib` stands for `influential_bandits`.",
         "",
     ]
-    documented = []
-    for group, names in group_names().items():
+    groups = group_names()
+    documented = [name for names in groups.values() for name in names]
+    for group, names in groups.items():
         title, summary = GROUPS[group]
         rows = []
         for name in sorted(names, key=str.lower):
-            first = (inspect.getdoc(find_value(name)) or "").splitlines()[0]
-            rows.append(f"| [`{name}`][influential_bandits.{name}] | {escape(first)} |")
+            first = (inspect.getdoc(find_value(name)) or "").splitlines()[0].replace("|", "\\|")
+            summary_line = docstring_markup.convert(first, frozenset(documented))
+            rows.append(f"| [`{name}`][influential_bandits.{name}] | {summary_line} |")
         table = ["| name | what it is |", "|---|---|", *rows, ""]
         page = [f"# {title}", "", summary, "", *table]
         for name in sorted(names, key=str.lower):
             page += write_directive(name)
         (folder / f"{group}.md").write_text("\n".join(page), encoding="utf-8")
         listing += [f"## [{title}]({group}.md)", "", *table]
-        documented += names
     (folder / "index.md").write_text("\n".join(listing), encoding="utf-8")
     return documented
-
-
-def escape(text: str) -> str:
-    """Keep what Markdown would take for markup."""
-    return text.replace("|", "\\|").replace("*", "\\*").replace("``", "`")

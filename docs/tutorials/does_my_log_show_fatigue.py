@@ -10,7 +10,7 @@
 # **In one command**, on a file of yours:
 #
 # ```bash
-# influential-bandits diagnose clicks.csv --instance user --arm ad --item creative --reward click
+# influential-bandits diagnose clicks.csv --instance user --arm ad --reward click
 # ```
 #
 # It prints a verdict in words and writes a report. The rest of this page does the same in Python,

@@ -7,7 +7,7 @@
 #
 # ```bash
 # pip install influential-bandits
-# influential-bandits serve --store shop.db     # http://127.0.0.1:8000; prints the first key once
+# influential-bandits serve --store shop.db     # prints its address and the first key
 # ```
 #
 # A request asks for a decision for a user. The service decides, writes the decision to disk, and
