@@ -25,6 +25,7 @@ def warn_deprecated(what: str, *, since: str, instead: str, level: int = 3) -> N
     --------
     >>> import warnings
     >>> with warnings.catch_warnings(record=True) as told:
+    ...     warnings.simplefilter("always")
     ...     warn_deprecated("compare(n=…)", since="1.1", instead="compare(seeds=…)")
     >>> print(told[0].message)
     compare(n=…) is deprecated since 1.1 and will be removed in 2.0; use compare(seeds=…)

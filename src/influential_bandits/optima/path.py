@@ -98,7 +98,8 @@ class Optimum:
 
     def _repr_html_(self) -> str:
         """Show the largest counts, what one more round costs, and the proof."""
-        facts = {"one more round costs": f"{self.multiplier:.6g}", "proof": self.certificate}
+        proof = f"relative gap {self.certificate.gap:.1e}, by {self.certificate.method}"
+        facts = {"one more round costs": f"{self.multiplier:.6g}", "proof": proof}
         arms = self._largest(MOST_SHOWN)
         shares = 100.0 * self.counts / self.horizon
         rows = [[arm, f"{self.counts[arm]:,.6g}", f"{shares[arm]:.1f} %"] for arm in arms]
