@@ -85,7 +85,7 @@ lock:  ## Pin requirements/*.txt again; UPGRADE=1 takes the newest of everything
 			--custom-compile-command "make lock" --quiet $(if $(UPGRADE),--upgrade); \
 	} && \
 	pin run --group build && \
-	pin docs --group docs --constraints requirements/run.txt && \
+	pin docs --extra gym --group docs --constraints requirements/run.txt && \
 	pin dev --extra all --group dev --constraints requirements/run.txt && \
 	pin bench --extra all --group bench --constraints requirements/run.txt
 
