@@ -253,7 +253,7 @@ class KernelCompiler(Compiler):  # type: ignore[misc]
     """Compiles what Python calls, and with it, as a part of it, what Numba itself writes for it.
 
     Numba compiles each of its own functions (sums, sorting, new arrays, …) to machine code first,
-    of which nothing is used: 149 of the 150 codes that a first fit makes. Only functions that
+    of which nothing is used: 146 of the 150 codes that a first fit made. Only functions that
     Python cannot call are treated so, and only while a kernel is compiled.
     """
 
