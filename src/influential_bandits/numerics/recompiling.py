@@ -15,9 +15,8 @@ from typing import Any
 
 import numba
 import numpy as np
-from llvmlite.binding.newpassmanagers import create_new_function_pass_manager
 from numba.core.ccallback import CFunc
-from numba.core.codegen import JITCodeLibrary
+from numba.core.codegen import JITCodeLibrary, ll
 from numba.core.compiler import Compiler, DefaultPassBuilder
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
@@ -203,7 +202,7 @@ class _LinkedLibrary(JITCodeLibrary):  # type: ignore[misc]
         """Make the code small, so that linking it takes little; leave the rest to what calls it."""
         ll_module.data_layout = self._codegen._data_layout
         builder = self._codegen._pass_builder()
-        passes = create_new_function_pass_manager()
+        passes = ll.create_new_function_pass_manager()
         passes.add_sroa_pass()
         passes.add_simplify_cfg_pass()
         passes.add_instruction_combine_pass()
