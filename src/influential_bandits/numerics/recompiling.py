@@ -257,15 +257,14 @@ class KernelCompiler(Compiler):  # type: ignore[misc]
     """
 
     def _compile_core(self) -> Any:
-        defined = Compiler.define_pipelines
-
-        def define_linked(compiler: Any) -> Any:
-            if compiler.state.flags.no_cpython_wrapper:
-                _link(compiler.state)
-            return defined(compiler)
-
-        thresholds = gc.get_threshold()
         with global_compiler_lock:  # what other threads compile waits
+            defined, thresholds = Compiler.define_pipelines, gc.get_threshold()
+
+            def define_linked(compiler: Any) -> Any:
+                if compiler.state.flags.no_cpython_wrapper:
+                    _link(compiler.state)
+                return defined(compiler)
+
             Compiler.define_pipelines = define_linked
             gc.set_threshold(ALLOCATIONS, *thresholds[1:])
             try:
