@@ -37,6 +37,7 @@ from influential_bandits.policies.fleet.states import (
 from influential_bandits.policies.model_lcb.posterior import place, unknowns
 
 LEAST_PRECISION, MOST_PRECISION = 4.0**-6, 4.0**20  # of the prior, in units of 1/σ²
+NOTHING, SOMETHING = 4.0**6, (4.0**5, 4.0**3, 4.0)  # precisions: no A_ii to speak of, and some
 LEAST_SHARE = 4.0**-12  # of the precision of a prior that came from a log
 WRONG = 2.0  # nats by which a smaller share must beat the whole of it
 LIKE_LOSSES = 16.0  # how many surprises σ² counts for, when earlier ones are dropped
@@ -212,6 +213,34 @@ def _search_precision(
 
 
 @kernel
+def _size_for_memory(
+    rules: Rules, shared: Shared, memory: int, factor: Floats, solved: Floats
+) -> tuple[Floats, float]:
+    """Return a prior's precision for a memory, and the log marginal likelihood of both.
+
+    It is the precision in use, which is the best for the memory in use. But if that memory sees no
+    influence, none is possible with that precision: then others are given a chance with some.
+    """
+    seen = float(shared.numbers[OBSERVED])
+    found = shared.precision.copy()
+    best, _ = support(shared, memory, found, seen, factor, solved)
+    own = found[place(0, 0)]
+    if memory == shared.numbers[MEMORY] or own < NOTHING or shared.known.shape[0] > 0:
+        return found, best
+    trial = found.copy()
+    for precision in SOMETHING:
+        trial[:] = shared.precision
+        _scale_precision(rules.n_arms, 1, precision / own, trial)
+        if rules.n_arms > 1:
+            _scale_precision(rules.n_arms, 2, precision / trial[place(1, 0)], trial)
+        value, _ = support(shared, memory, trial, seen, factor, solved)
+        if value > best:
+            best = value
+            found[:] = trial
+    return found, best
+
+
+@kernel
 def _doubt_log(rules: Rules, shared: Shared, factor: Floats, solved: Floats) -> None:
     """Choose how much the prior of a log counts: in full, unless losses are clearly against it.
 
@@ -251,15 +280,22 @@ def choose_prior(
     memories = rules.memories.size
     if memories > 1 and shared.numbers[SETTLED] == 0:
         best, second, number = -math.inf, -math.inf, 0
+        wanted = shared.precision.copy()
         for m in range(memories):
-            value, _ = support(shared, m, shared.precision, seen, factor, solved)
+            trial, value = _size_for_memory(rules, shared, m, factor, solved)
             if m == 0:
                 value += FADING
+            if m == chosen and shared.scales[SPREAD] > 0.0:
+                value += CLEARLY  # losses of a user who differs say the same thing many times
             if value > best:
                 best, second, number = value, best, m
+                wanted[:] = trial
             else:
                 second = max(second, value)
         shared.numbers[MEMORY] = number
+        if shared.precision[place(0, 0)] != wanted[place(0, 0)]:
+            shared.precision[:] = wanted
+            _search_precision(rules, shared, LEAST_PRECISION, MOST_PRECISION, factor, solved)
         clear = seen >= SOONEST and best - second >= CLEARLY and shared.scales[SPREAD] == 0.0
         if seen >= SETTLE or clear:
             shared.numbers[SETTLED] = 1

@@ -75,6 +75,8 @@ def note_loss(
         shared.scales[ORIGIN] = loss
     loss -= shared.scales[ORIGIN]
     bring_up_to_date(rules, shared, own, apart, u, room)
+    # One variance for all memories: otherwise their likelihoods could not be compared.
+    apart_by = shared.scales[SPREAD] * _squares(memo[chosen * n_arms : (chosen + 1) * n_arms])
     for m in range(rules.memories.size):
         if m != chosen and (shared.numbers[SETTLED] == 1 or not rules.learns):
             continue
@@ -83,7 +85,6 @@ def note_loss(
         residual = loss - predict(shared.theta[m], weights, arm)
         if rules.learns:
             weigh_effects(own.seen[u], shared.scales[ARM], shared.scales[COMMON], arm, room.weighed)
-            apart_by = shared.scales[SPREAD] * _squares(weights)
             if m == chosen and apart_by <= FAR_APART:
                 _judge(shared, own, u, arm, weights, residual, room)
             _learn_from_sums(shared, own, u, m, arm, weights, residual, apart_by, room)
