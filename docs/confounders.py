@@ -1,4 +1,4 @@
-"""Count how often made-up click logs fool the test of influence: a table of docs/learning.md.
+"""Count how often made-up click logs fool the test (docs/explanation/influence_test.md).
 
 python docs/confounders.py [RUNS] [WORLD …] [--seed SEED] [--without-controls]
 """

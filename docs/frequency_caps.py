@@ -1,4 +1,4 @@
-"""Compare what caps promise with what they deliver in made-up worlds: a table of docs/learning.md.
+"""Compare what caps promise with what they deliver (docs/explanation/plans.md).
 
 python docs/frequency_caps.py [RUNS] [--seed SEED] [--world WORLD]
 """

@@ -1,4 +1,4 @@
-"""Compare what plans promise with what they deliver, and print the tables of docs/learning.md.
+"""Compare what plans promise with what they deliver: tables of docs/explanation/plans.md.
 
 Worlds are drawn at random, logged by policies that know more or less of the instances, and planned
 for. The gain delivered is played out in the true world: by the logging policy as it was, and by

@@ -1,4 +1,4 @@
-"""Compare the share that influence takes with the truth of made-up logs, for docs/learning.md.
+"""Compare shares lost with the truth of made-up logs, for docs/explanation/influence_test.md.
 
 python docs/shares_lost.py [RUNS] [--seed SEED]
 """
