@@ -23,7 +23,7 @@ EVENING = (0, 0, 0, 1, 1, 0, 2, 2, 0)
 def problem() -> None:
     """An evening of films: what each pull shows, and what it does to all losses."""
     instance = ib.Instance(
-        [[0.5, -0.2, 0.1], [-0.2, 0.3, 0.1], [0.1, 0.1, 0.2]], [0.4, 0.8, 1.1], arms=GENRES
+        [[0.5, -0.2, 0.1], [-0.2, 0.3, 0.1], [0.1, 0.1, 0.2]], [0.4, 0.8, 1.1], arm_names=GENRES
     )
     environment = ib.Environment(instance)
     losses = [environment.expected_losses()]
