@@ -86,7 +86,7 @@ lock:  ## Pin requirements/*.txt again; UPGRADE=1 takes the newest of everything
 	} && \
 	pin run --group build && \
 	pin live --extra live --group build --constraints requirements/run.txt && \
-	pin docs --extra live --group docs --constraints requirements/run.txt && \
+	pin docs --extra gym --extra live --group docs --constraints requirements/run.txt && \
 	pin dev --extra all --group dev --constraints requirements/run.txt && \
 	pin bench --extra all --group bench --constraints requirements/run.txt
 

@@ -96,6 +96,7 @@ plt.show()
 
 # %%
 print(report["verdict"])
+print(f"{report['difference']:+.2f} a decision ({report['low']:+.2f} … {report['high']:+.2f})")
 print(log)
 
 # %% [markdown]

@@ -5,7 +5,7 @@ for. The gain delivered is played out in the true world: by the logging policy a
 the plan, for the same instances (or for others of the same kind). No two lines of the tables share
 a world: each has random numbers of its own.
 
-python docs/kept_promises.py [WORLDS] [PROCESSES] [SEED]
+python docs/measurements/kept_promises.py [WORLDS] [PROCESSES] [SEED]
 """
 
 import sys

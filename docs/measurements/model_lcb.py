@@ -1,4 +1,6 @@
-"""Measure what docs/explanation/model_lcb.md says: ``python docs/model_lcb.py [--quick]``.
+"""Measure what docs/explanation/model_lcb.md says.
+
+``python docs/measurements/model_lcb.py [--quick]``
 
 The instances are the paper's random ones (K = 3, noise N(0, 1)), numbered from 2,000,000, as many
 indefinite ones, and those of the arena's fading families: settings were chosen on others, but for
