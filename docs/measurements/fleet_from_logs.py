@@ -2,7 +2,7 @@
 
 Users who were shown arms at random are fitted, and a fleet starts from that. It serves new users of
 the same population, or of one that has nothing in common with the log; a cold fleet serves the same
-users. Run with the number of populations: ``python docs/fleet_from_logs.py 6``.
+users. Run with the number of populations: ``python docs/measurements/fleet_from_logs.py 6``.
 """
 
 import math

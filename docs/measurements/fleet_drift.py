@@ -4,7 +4,8 @@ In this world a user's level moves from round to round: an autoregression (0.95)
 stated. Three fleets serve the same users. One hears losses as they are. One hears them less the
 true level: no model of drift could do better. One follows the level as a drift model would, from
 surprises, by a Kalman filter that is told how levels move. Regret is that of arms; the level is the
-same for all of them. Run with the number of populations: ``python docs/fleet_drift.py 4``.
+same for all of them. Run with the number of populations:
+``python docs/measurements/fleet_drift.py 4``.
 """
 
 import math
