@@ -220,7 +220,7 @@ class Fleet(NamedArms):
         --------
         >>> fleet = Fleet(arms=["tea", "coffee"])
         >>> arm = fleet.select("ann")
-        >>> fleet.latest_look(arm) == fleet.expected_losses("ann")[0][arm]
+        >>> bool(fleet.latest_look(arm) == fleet.expected_losses("ann")[0][arm])
         True
         """
         return float(self._room.mean[arm] + self._shared.scales[ORIGIN])
