@@ -51,16 +51,16 @@ check: $(VENV)/dev.stamp  ## Lint, format, types, layers, links, spelling and do
 	@$(VENV)/bin/ruff check
 	@echo "Checking the format …"
 	@$(VENV)/bin/ruff format --check
-	@echo "Checking the types …"
-	@$(VENV)/bin/mypy --strict src
 	@echo "Checking the layers …"
 	@$(VENV)/bin/lint-imports
 	@echo "Checking the links …"
 	@$(VENV)/bin/python -m docs.site.links
 	@echo "Checking the spelling …"
 	@$(VENV)/bin/codespell
-	@echo "Running the doctests …"
-	@$(VENV)/bin/python -m pytest --quiet --doctest-modules src
+	@echo "Checking the types and running the doctests, side by side …"
+	@$(VENV)/bin/mypy --strict src & types=$$!; \
+	$(VENV)/bin/python -m pytest --quiet --doctest-modules src; doctests=$$?; \
+	wait $$types && exit $$doctests
 
 hostile: $(VENV)/dev.stamp  ## Try hostile files, numbers, disks and kills: CASES=3000 ONLY='text logs' SEED=1
 	@echo "Playing hostile cases …"

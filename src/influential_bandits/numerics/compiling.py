@@ -16,7 +16,11 @@ from numba.np.arrayobj import make_array, populate_array
 from influential_bandits.numerics.code_cache import CodeCache
 from influential_bandits.numerics.compile_notice import announce_compiling
 from influential_bandits.numerics.interpreting import compile_when_it_pays
-from influential_bandits.numerics.recompiling import LinkedCompiler, merge_literals
+from influential_bandits.numerics.recompiling import (
+    KernelCompiler,
+    LinkedCompiler,
+    merge_literals,
+)
 
 __all__ = ["borrowed", "borrowed_part", "borrowed_table", "inlined", "kernel", "lazy_kernel"]
 
@@ -53,7 +57,7 @@ def _compiled(function: Function, forceinline: bool) -> Function:
     if numba.config.DISABLE_JIT:
         return _interpreted(function)
     options = {"nogil": True, "error_model": "numpy", "fastmath": False, "forceinline": forceinline}
-    dispatcher = numba.njit(**options)(function)
+    dispatcher = numba.njit(**options, pipeline_class=KernelCompiler)(function)
     dispatcher._cache = CodeCache(function)
     dispatcher.merges_literals = True
     # What compiled code calls becomes a part of it, and is optimised there, once.
