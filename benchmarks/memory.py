@@ -63,12 +63,17 @@ def play_on_one_core(instance, horizon, seeds):
 
 
 def fleet_of(users, arms):
-    return ib.Fleet(ib.FleetLCB(memory=1.0), arms), users
+    return ib.Fleet(arms=arms), users
 
 
 def meet_users(fleet, users):
+    """Show each an arm; losses of the first 25,000 come in, so that memory is settled."""
     for user in range(users):
-        fleet.cancel(fleet.pull(str(user), arm=user % fleet.n_arms))
+        ticket = fleet.pull(str(user), arm=user % fleet.n_arms)
+        if user < 25_000:
+            fleet.observe(ticket, float(user % 7))
+        else:
+            fleet.cancel(ticket)
 
 
 # How to prepare and do it, a size that compiles the same code, and whether it is quick enough to

@@ -6,7 +6,7 @@
 # **In one command:**
 #
 # ```bash
-# pip install "influential-bandits[live]"
+# pip install influential-bandits
 # influential-bandits serve --store shop.db     # prints its address and the first key
 # ```
 #
@@ -96,6 +96,7 @@ plt.show()
 
 # %%
 print(report["verdict"])
+print(f"{report['difference']:+.2f} a decision ({report['low']:+.2f} … {report['high']:+.2f})")
 print(log)
 
 # %% [markdown]

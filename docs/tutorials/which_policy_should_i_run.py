@@ -66,8 +66,8 @@ plt.show()
 #   everybody, and the taste of each ([many users](../explanation/fleets.md)).
 # - **You are sure that nothing influences anything**: `ib.MOSS()`.
 #
-# A log is worth most. Here 500 rounds of random films are logged, a model is fitted to them, and
-# the policy starts from what it says:
+# A log is worth most: it says which arm to leave alone, so that the policy need not try. Here 500
+# random films are logged, a model is fitted to them, and the policy starts from what it says:
 
 # %%
 logged = ib.simulate(world, ib.Uniform(), 500, ib.GaussianNoise(1.0), record=("choices", "losses"))
@@ -77,9 +77,12 @@ model = ib.InfluenceModel(ridge=1e-3, shrinkage=0).fit(log)
 
 warm = ib.ModelLCB(prior=model.prior(arm_names=list(world.arm_names)))
 run = ib.simulate(world, warm, 3000, ib.GaussianNoise(1.0), seeds=20)
-print(f"ModelLCB from a log: {run.regret()[..., -1].mean():,.1f}")
+print(f"ModelLCB from a log: {run.regret()[..., -1].mean():,.2g}")
+print(f"what the log itself cost: {logged.regret()[..., -1].mean():,.0f}")
 
 # %% [markdown]
+# Random films are dear. So do not log for the sake of logging: take the log that you have.
+#
 # ## What next
 #
 # - [All policies](../explanation/policies.md): what each one assumes and costs.

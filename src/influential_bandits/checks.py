@@ -50,14 +50,9 @@ EXTRAS = {  # of the default install's other packages: which extra brings them
     "distributed": "dask",
     "fsspec": "dask",
     "gymnasium": "gym",
-    "httptools": "live",
-    "msgspec": "live",
     "numba_cuda": "gpu",
     "pandas": "frame",
-    "prometheus_client": "live",
     "psycopg": "postgres",
-    "starlette": "live",
-    "uvicorn": "live",
 }
 HOUR = 3600.0  # seconds
 LARGEST_HORIZON = 2**53  # counts are exact in double precision up to here

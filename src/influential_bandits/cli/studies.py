@@ -201,6 +201,9 @@ def compare_fleets(
         int | None,
         typer.Option("--number", help="Populations of each family; by default 2 to 10."),
     ] = None,
+    first: Annotated[
+        int, typer.Option(help="Number of the first population, so that others are served.", min=0)
+    ] = 0,
     quick: Annotated[
         bool, typer.Option("--quick", help="200 users, two populations of each family.")
     ] = False,
@@ -231,6 +234,7 @@ def compare_fleets(
                 split_list(populations) or None,
                 users,
                 n_populations=number,
+                first=first,
                 quick=quick,
                 data=data,
                 out=out,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from influential_bandits.checks import (
     require_half_life,
     require_names,
 )
+from influential_bandits.display import draw_matrix, make_html
 from influential_bandits.errors import InvalidInput, InvalidInstance, NotApplicable
 from influential_bandits.files import read_json, write_json
 from influential_bandits.numerics.arrays import Floats
@@ -31,10 +32,14 @@ from influential_bandits.world.interaction import (
     interaction_from_json,
 )
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 __all__ = ["Instance"]
 
 Result = TypeVar("Result")
 FORMAT = "influential-bandits/instance/1"
+MOST_SHOWN, MOST_DRAWN = 10, 200  # arms, in a table and in a picture
 
 
 class Instance(Frozen):
@@ -267,6 +272,36 @@ class Instance(Frozen):
         """Hash by the numbers, like equality."""
         fading = self._memory, self._half_life
         return hash((self._interaction, self._initial_loss.tobytes(), fading))
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the interaction: red entries raise later losses, blue ones lower them.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Draw here; by default in a new figure.
+        """
+        if self.n_arms > MOST_DRAWN:
+            raise NotApplicable(
+                f"an interaction of {self.n_arms:,} arms has too many entries to be seen; draw one "
+                f"of {MOST_DRAWN} arms or fewer"
+            )
+        ax = draw_matrix(ax, self.arm_names, np.asarray(self._interaction), title="Interaction A")
+        ax.set(xlabel="arm that was pulled", ylabel="arm whose loss changes")
+        return ax
+
+    def _repr_html_(self) -> str:
+        """Show what is small as a table: initial losses beside the rows of A."""
+        if self.n_arms > MOST_SHOWN:
+            return make_html(repr(self))
+        header = ["arm", "initial loss", *(f"after {name}" for name in self.arm_names)]
+        matrix = np.asarray(self._interaction)
+        rows = [
+            [name, *(f"{value:.4g}" for value in (self._initial_loss[arm], *matrix[arm]))]
+            for arm, name in enumerate(self.arm_names)
+        ]
+        note = "“after …”: what a pull of that arm adds to the loss of the arm of the row."
+        return make_html(repr(self), header=header, rows=rows, note=note)
 
     def __repr__(self) -> str:
         """Say the size, the kind of interaction and whatever is unusual."""

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from fixed_fleets import USERS, features, fixed_fleet
 
 import influential_bandits as ib
 from influential_bandits.errors import InvalidInput, MissingFile, NotApplicable
@@ -16,24 +17,11 @@ from influential_bandits.policies.fleet.choices import estimate_stays
 from influential_bandits.policies.fleet.effects import fill_exposures
 from influential_bandits.policies.fleet.states import (
     AGES,
-    ARM,
-    COMMON,
-    NEXT_CHOICE,
     NOISE_VARIANCE,
     ORIGIN,
     make_own,
 )
 from influential_bandits.policies.model_lcb.posterior import place, unknowns
-
-USERS = ("ann", "bob", "cy", "di")
-
-
-def fixed_fleet(n_arms, arm=0.5, common=0.0, **settings):
-    """A fleet whose variances stay as they are, so that its posterior is that of one model."""
-    fleet = ib.Fleet(ib.FleetLCB(memory=1.0, **settings), n_arms, history=True)
-    fleet._shared.numbers[NEXT_CHOICE] = 2**60
-    fleet._shared.scales[[ARM, COMMON]] = arm, common
-    return fleet
 
 
 def play(fleet, rounds, seed=0, late=0):
@@ -76,14 +64,6 @@ def dense_posterior(events, n_arms, arm, common, precision, origin):
         right += x * (loss - origin)
     covariance = np.linalg.inv(H)
     return covariance @ right, covariance
-
-
-def features(n_arms, arm, counts, size):
-    x = np.zeros(size)
-    x[unknowns(arm)] = 1.0
-    for j in range(n_arms):
-        x[place(arm, j)] = counts[j]
-    return x
 
 
 @pytest.mark.parametrize("common", [0.0, 0.3])

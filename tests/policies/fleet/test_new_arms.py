@@ -4,13 +4,12 @@ import copy
 
 import numpy as np
 import pytest
+from fixed_fleets import fixed_fleet
 
 import influential_bandits as ib
 from influential_bandits.errors import InvalidInput
 from influential_bandits.policies.fleet.posterior import find_entries, multiply
 from influential_bandits.policies.fleet.states import (
-    ARM,
-    NEXT_CHOICE,
     NOISE_VARIANCE,
     ORIGIN,
     SETTLED,
@@ -19,14 +18,6 @@ from influential_bandits.policies.fleet.states import (
 from influential_bandits.policies.model_lcb.posterior import place, unknowns
 
 USERS = ("ann", "bob", "cy")
-
-
-def fixed_fleet(arms, **settings):
-    """A fleet whose variances stay as they are, so that its posterior is that of one model."""
-    fleet = ib.Fleet(ib.FleetLCB(memory=1.0), arms, history=True, **settings)
-    fleet._shared.numbers[NEXT_CHOICE] = 2**60
-    fleet._shared.scales[ARM] = 0.5
-    return fleet
 
 
 def show(fleet, rng, rounds, counts, late):

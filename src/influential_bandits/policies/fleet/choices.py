@@ -37,8 +37,12 @@ from influential_bandits.policies.fleet.states import (
 from influential_bandits.policies.model_lcb.posterior import place, unknowns
 
 LEAST_PRECISION, MOST_PRECISION = 4.0**-6, 4.0**20  # of the prior, in units of 1/σ²
+NOTHING, SOMETHING = 4.0**6, (4.0**5, 4.0**3, 4.0)  # precisions: no A_ii to speak of, and some
+LEAST_SHARE = 4.0**-12  # of the precision of a prior that came from a log
+WRONG = 2.0  # nats by which a smaller share must beat the whole of it
+LIKE_LOSSES = 16.0  # how many surprises σ² counts for, when earlier ones are dropped
 FADING = 6.0  # nats by which a fading memory must beat lasting memory
-APART = 2.0  # nats by which users who differ in A must beat users who do not
+APART = 2.0  # nats by which users who differ in A must beat users who do not, and variances others
 SETTLE = 1 << 14  # losses after which the memory is not chosen again
 SOONEST, CLEARLY = 1 << 11, 30.0  # or so many, if one is better than the others by so many nats
 GONE = 8.0  # a user who has not come for so many of its usual pauses has left
@@ -83,16 +87,25 @@ def try_variances(
             shared.trials[row, 1] += log(variance)
 
 
+def nearest_trial(arm: float, common: float, n_arms: int) -> int:
+    """Return the candidate that is most like these variances (Kullback–Leibler)."""
+    arms = np.repeat(ARM_TRIALS_, COMMON_TRIALS_.size)
+    levels = arms * (1.0 + n_arms * np.tile(COMMON_TRIALS_, ARM_TRIALS_.size))
+    own, level = arm / arms, (arm + n_arms * common) / levels
+    apart = (n_arms - 1) * (own - 1.0 - np.log(own)) + level - 1.0 - np.log(level)
+    return int(np.argmin(apart))
+
+
 @kernel
 def estimate_noise(shared: Shared) -> None:
     """Estimate σ² from the surprises so far, in units of what was expected of them."""
-    left = shared.trials[shared.numbers[EFFECT], 0] / shared.tried[0]
+    surprises, many = shared.trials[shared.numbers[EFFECT], 0], shared.tried[0]
     if shared.scales[SPREAD] > 0.0:
         for s in range(SPREAD_TRIALS_.size):
             if shared.scales[SPREAD] == SPREAD_TRIALS_[s] and shared.audited[0] > 0.0:
-                left = shared.spreads[s, 0] / shared.audited[0]
-    if left > 0.0:
-        shared.scales[NOISE_VARIANCE] = left
+                surprises, many = shared.spreads[s, 0], shared.audited[0]
+    if surprises > 0.0 and many > 0.0:
+        shared.scales[NOISE_VARIANCE] = surprises / many
 
 
 @kernel
@@ -102,14 +115,25 @@ def _fit(sums: Floats, many: float) -> float:
 
 
 @kernel
-def choose_variances(shared: Shared) -> None:
-    """Take the best candidate, and let losses so far count half from now on."""
+def choose_variances(rules: Rules, shared: Shared) -> None:
+    """Take the best candidate, and let losses so far count half from now on.
+
+    Where users differ in A, few losses are judged, and those hardly tell taste from noise: from a
+    handful nothing is chosen, and what was chosen before is only left for something clearly better.
+    """
+    if shared.tried[0] < 2.0 * rules.n_arms:
+        return
     best, chosen = -math.inf, 0
+    many = COMMON_TRIALS_.size
     for trial in range(EFFECT_TRIALS):
         value = _fit(shared.trials[trial], shared.tried[0])
+        arm = ARM_TRIALS_[trial // many]
+        common = arm * COMMON_TRIALS_[trial % many]
+        as_before = arm == shared.scales[ARM] and common == shared.scales[COMMON]
+        if as_before and shared.scales[SPREAD] > 0.0:
+            value += APART
         if value > best:
             best, chosen = value, trial
-    many = COMMON_TRIALS_.size
     shared.numbers[EFFECT] = chosen
     shared.scales[ARM] = ARM_TRIALS_[chosen // many]
     shared.scales[COMMON] = shared.scales[ARM] * COMMON_TRIALS_[chosen % many]
@@ -159,6 +183,90 @@ def _scale_precision(n_arms: int, group: int, factor: float, precision: Floats) 
 
 
 @kernel
+def _search_precision(
+    rules: Rules, shared: Shared, least: float, most: float, factor: Floats, solved: Floats
+) -> None:
+    """Move the prior's precision of μ, of A_ii and of A_ij to where losses are likeliest."""
+    seen, chosen = float(shared.numbers[OBSERVED]), shared.numbers[MEMORY]
+    best, _ = support(shared, chosen, shared.precision, seen, factor, solved)
+    trial = shared.precision.copy()
+    for _ in range(2):
+        moved = False
+        for group in range(3):
+            for step in (4.0, 0.25):
+                grown = False
+                while True:
+                    trial[:] = shared.precision
+                    _scale_precision(rules.n_arms, group, step, trial)
+                    if trial.min() < least or trial.max() > most:
+                        break
+                    value, _ = support(shared, chosen, trial, seen, factor, solved)
+                    if not value > best:
+                        break
+                    best = value
+                    shared.precision[:] = trial
+                    moved = grown = True
+                if grown:  # the other way lies what it came from
+                    break
+        if not moved:
+            break
+
+
+@kernel
+def _size_for_memory(
+    rules: Rules, shared: Shared, memory: int, factor: Floats, solved: Floats
+) -> tuple[Floats, float]:
+    """Return a prior's precision for a memory, and the log marginal likelihood of both.
+
+    It is the precision in use, which is the best for the memory in use. But if that memory sees no
+    influence, none is possible with that precision: then others are given a chance with some.
+    """
+    seen = float(shared.numbers[OBSERVED])
+    found = shared.precision.copy()
+    best, _ = support(shared, memory, found, seen, factor, solved)
+    own = found[place(0, 0)]
+    if memory == shared.numbers[MEMORY] or own < NOTHING or shared.known.shape[0] > 0:
+        return found, best
+    trial = found.copy()
+    for precision in SOMETHING:
+        trial[:] = shared.precision
+        _scale_precision(rules.n_arms, 1, precision / own, trial)
+        if rules.n_arms > 1:
+            _scale_precision(rules.n_arms, 2, precision / trial[place(1, 0)], trial)
+        value, _ = support(shared, memory, trial, seen, factor, solved)
+        if value > best:
+            best = value
+            found[:] = trial
+    return found, best
+
+
+@kernel
+def _doubt_log(rules: Rules, shared: Shared, factor: Floats, solved: Floats) -> None:
+    """Choose how much the prior of a log counts: in full, unless losses are clearly against it.
+
+    The log may be of other people. What a wrong prior took for surprises says nothing of variances:
+    if it counts less than before, those are dropped, and so is what audits have said.
+    """
+    seen, chosen = float(shared.numbers[OBSERVED]), shared.numbers[MEMORY]
+    before = shared.precision.copy()
+    shared.precision[:] = 1.0
+    whole, _ = support(shared, chosen, shared.precision, seen, factor, solved)
+    _search_precision(rules, shared, LEAST_SHARE, 1.0, factor, solved)
+    best, noise = support(shared, chosen, shared.precision, seen, factor, solved)
+    if best < whole + WRONG:
+        shared.precision[:] = 1.0
+    for a in range(before.size):
+        if shared.precision[a] < before[a]:
+            shared.trials[:, 0] = LIKE_LOSSES * noise
+            shared.trials[:, 1] = 0.0
+            shared.tried[0] = LIKE_LOSSES
+            shared.scales[NOISE_VARIANCE] = noise
+            shared.scales[SPREAD] = 0.0
+            forget_audits(shared, 0.0)
+            break
+
+
+@kernel
 def choose_prior(
     rules: Rules, shared: Shared, factor: Floats, solved: Floats, root: Floats
 ) -> None:
@@ -166,40 +274,28 @@ def choose_prior(
     seen = float(shared.numbers[OBSERVED])
     chosen = shared.numbers[MEMORY]
     if shared.known.shape[0] == 0:
-        best = support(shared, chosen, shared.precision, seen, factor, solved)
-        trial = shared.precision.copy()
-        for _ in range(2):
-            moved = False
-            for group in range(3):
-                for step in (4.0, 0.25):
-                    grown = False
-                    while True:
-                        trial[:] = shared.precision
-                        _scale_precision(rules.n_arms, group, step, trial)
-                        if trial.min() < LEAST_PRECISION or trial.max() > MOST_PRECISION:
-                            break
-                        value = support(shared, chosen, trial, seen, factor, solved)
-                        if not value > best:
-                            break
-                        best = value
-                        shared.precision[:] = trial
-                        moved = grown = True
-                    if grown:  # the other way lies what it came from
-                        break
-            if not moved:
-                break
+        _search_precision(rules, shared, LEAST_PRECISION, MOST_PRECISION, factor, solved)
+    else:
+        _doubt_log(rules, shared, factor, solved)
     memories = rules.memories.size
     if memories > 1 and shared.numbers[SETTLED] == 0:
         best, second, number = -math.inf, -math.inf, 0
+        wanted = shared.precision.copy()
         for m in range(memories):
-            value = support(shared, m, shared.precision, seen, factor, solved)
+            trial, value = _size_for_memory(rules, shared, m, factor, solved)
             if m == 0:
                 value += FADING
+            if m == chosen and shared.scales[SPREAD] > 0.0:
+                value += CLEARLY  # losses of a user who differs say the same thing many times
             if value > best:
                 best, second, number = value, best, m
+                wanted[:] = trial
             else:
                 second = max(second, value)
         shared.numbers[MEMORY] = number
+        if shared.precision[place(0, 0)] != wanted[place(0, 0)]:
+            shared.precision[:] = wanted
+            _search_precision(rules, shared, LEAST_PRECISION, MOST_PRECISION, factor, solved)
         clear = seen >= SOONEST and best - second >= CLEARLY and shared.scales[SPREAD] == 0.0
         if seen >= SETTLE or clear:
             shared.numbers[SETTLED] = 1

@@ -35,6 +35,9 @@ from influential_bandits.policies.model_lcb.lookahead import add_later_costs, pl
 from influential_bandits.policies.model_lcb.posterior import place, predict, unknowns
 
 Mask = npt.NDArray[np.bool_]
+# Of a user who differs in A, all that is known about an arm that it was never shown is what others
+# have said. If that is wrong, only a pull can tell: the deviation counts more often until then.
+HEARSAY = 2.0
 
 
 @kernel
@@ -53,7 +56,8 @@ def decide(
     if rules.half_life > 0.0:
         gamma *= shared.kept[0] / shared.kept[1]
     theta = shared.theta[memory]
-    if own.slot[u] >= 0 and shared.scales[SPREAD] > 0.0:
+    differs = own.slot[u] >= 0 and shared.scales[SPREAD] > 0.0
+    if differs:
         theta = apart.theta[own.slot[u]]
     sigma = math.sqrt(shared.scales[NOISE_VARIANCE])
     age = 0
@@ -61,6 +65,8 @@ def decide(
         age += own.pulls[u, i]
         room.allowed[i] = 1.0 if eligible[i] else 0.0
         deviation = math.sqrt(max(room.variance[i], 0.0))
+        if differs and own.pulls[u, i] == 0:
+            deviation *= HEARSAY
         room.bound[i] = room.mean[i] - rules.boldness * sigma * deviation
         # What lies beyond positive semi-definite is taken for noise: plans would seek it out.
         room.interaction[i, i] = max(theta[place(i, i)], 0.0)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from influential_bandits.numerics.arrays import Floats
+from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.policies.fleet.states import (
     ARM,
     COMMON,
@@ -19,7 +19,10 @@ from influential_bandits.policies.fleet.states import (
     Rules,
     Shared,
 )
+from influential_bandits.policies.model_lcb.marginal_likelihood import FLOOR
 from influential_bandits.policies.model_lcb.posterior import place, unknowns
+
+SCALES = 2.0 ** np.arange(6.0, -20.5, -0.5)  # of entries of A, in units of σ
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +31,8 @@ class SharedEstimate:
 
     initial_loss: Floats  # (arms,): posterior mean of μ
     interaction: Floats  # (arms, arms): posterior mean of A
-    interaction_errors: Floats  # (arms, arms): standard deviations of its entries
+    interaction_errors: Floats  # (arms, arms): standard deviations of its entries, over how large
+    # entries of A may be, too: that pairs are taken for 0 does not mean that this is certain
     memory: float  # γ, as given or as estimated
     sigma: float  # standard deviation of the noise
     taste: float  # standard deviation of users' initial losses, from arm to arm
@@ -44,6 +48,10 @@ def summarise(rules: Rules, shared: Shared) -> SharedEstimate:
     theta = shared.theta[memory]
     sigma = math.sqrt(shared.scales[NOISE_VARIANCE])
     errors = sigma * np.sqrt(np.maximum(np.diag(shared.covariance), 0.0))
+    groups = [place(i, i) for i in arms], [place(i, j) for i in arms for j in range(i)]
+    if len(shared.known) == 0 and shared.numbers[OBSERVED] >= 2 * rules.n_arms:
+        for group in groups:
+            errors[group] = find_errors(shared, np.array(group, np.int64))
     return SharedEstimate(
         np.array([theta[unknowns(i)] for i in arms]) + shared.scales[ORIGIN],
         np.array([[theta[place(i, j)] for j in arms] for i in arms]),
@@ -55,3 +63,42 @@ def summarise(rules: Rules, shared: Shared) -> SharedEstimate:
         sigma * math.sqrt(shared.scales[SPREAD]),
         int(shared.numbers[OBSERVED]),
     )
+
+
+def find_errors(shared: Shared, group: Ints) -> Floats:
+    """Return deviations of entries from the means in use, over the scale that they have in common.
+
+    A fleet plays with the scale τ of these entries that makes its losses likeliest. Here every τ
+    counts by its marginal likelihood, times a half-t prior of four degrees of freedom in units of
+    σ: the deviations are those of the mixture, around the means in use. Other scales stay.
+
+    With the other unknowns eliminated, the entries have the precision S + 1/τ² and the right-hand
+    side b: one decomposition of S serves every τ.
+    """
+    memory = int(shared.numbers[MEMORY])
+    theta, variance = shared.theta[memory, group], shared.scales[NOISE_VARIANCE]
+    if len(group) == 0:
+        return np.zeros(0)
+    half = shared.gram[memory]
+    gram = np.tril(half) + np.tril(half, -1).T
+    right, squares = shared.right[memory], shared.squares[memory]
+    others = np.setdiff1d(np.arange(len(right)), group)
+    inner = gram[np.ix_(others, others)] + np.diag(shared.precision[others])
+    cross = gram[np.ix_(others, group)]
+    solved = np.linalg.solve(inner, np.column_stack([cross, right[others]]))
+    spread, axes = np.linalg.eigh(gram[np.ix_(group, group)] - cross.T @ solved[:, :-1])
+    target = axes.T @ (right[group] - cross.T @ solved[:, -1])
+    squares -= right[others] @ solved[:, -1]
+    precision = SCALES[:, None] ** -2.0 + np.maximum(spread, 0.0)  # (scales, entries)
+    means = target / precision
+    seen = float(shared.numbers[OBSERVED])
+    left = np.maximum(squares - means @ target, FLOOR * shared.squares[memory])
+    if not (left > 0.0).all():  # nothing but zeros was seen
+        return np.sqrt(variance * np.diag(shared.covariance)[group])
+    likelihood = np.log(precision).sum(axis=1) + 2.0 * len(group) * np.log(SCALES)
+    likelihood = -0.5 * (likelihood + seen * np.log(left / seen))
+    likelihood += np.log(SCALES) - 2.5 * np.log1p(SCALES**2 / 4.0)
+    weights = np.exp(likelihood - likelihood.max())
+    weights /= weights.sum()
+    within = variance * (axes**2 @ (weights @ (1.0 / precision)))
+    return np.sqrt(within + weights @ (means @ axes.T - theta) ** 2)

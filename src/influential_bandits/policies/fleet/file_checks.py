@@ -134,7 +134,7 @@ def check_arrays(rules: Rules, shared: Shared, own: Own, apart: Apart) -> None:
     ranges: list[tuple[str, Any, Any, Any]] = [
         ("numbers", numbers, 0, most),
         ("scales", shared.scales, least, np.inf),
-        ("precision", shared.precision, 5e-324, np.inf),
+        ("precision", shared.precision, 5e-324, 1.0 if len(shared.known) else np.inf),
         ("tried", shared.tried, 0.0, np.inf),
         ("stays", shared.stays, 0.0, np.inf),
         ("kept", shared.kept, KEPT, [shared.kept[1], np.inf]),

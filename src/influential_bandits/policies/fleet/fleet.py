@@ -246,7 +246,15 @@ class Fleet(NamedArms):
                 part[...] = values
 
     def latest_look(self, arm: int) -> float:
-        """Return what an arm was expected to cost when :meth:`select` last chose one."""
+        """Return what an arm was expected to cost when :meth:`select` last chose one.
+
+        Examples
+        --------
+        >>> fleet = Fleet(arms=["tea", "coffee"])
+        >>> arm = fleet.select("ann")
+        >>> bool(fleet.latest_look(arm) == fleet.expected_losses("ann")[0][arm])
+        True
+        """
         return float(self._room.mean[arm] + self._shared.scales[ORIGIN])
 
     def pull(

@@ -87,7 +87,7 @@ def _widen_shared(shared: Shared, centre: Floats, variance: Floats) -> Shared:
         wider[name] = _pad(getattr(shared, name), -1, by=more)
     for name in ("theta", "centre", "epochs"):
         wider[name][..., new] = centre
-    wider["precision"][new] = 1.0 / variance
+    wider["precision"][new] = 1.0 if len(shared.known) else 1.0 / variance  # or the share of known
     wider["covariance"][diagonal, diagonal] = variance
     wider["known"][:, diagonal, diagonal] = 1.0 / variance
     return shared._replace(**wider)

@@ -8,6 +8,7 @@ from influential_bandits.numerics.portable import log
 from influential_bandits.policies.fleet.choices import (
     SPREAD_TRIALS_,
     choose_spread,
+    estimate_noise,
     forget_audits,
 )
 from influential_bandits.policies.fleet.effects import fill_features
@@ -161,3 +162,4 @@ def audit(
         shared.spreads[s, 0] += surprise * surprise / alpha
         shared.spreads[s, 1] += log(alpha)
     choose_spread(shared)
+    estimate_noise(shared)

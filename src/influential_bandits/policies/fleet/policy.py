@@ -17,13 +17,14 @@ from influential_bandits.checks import (
 )
 from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.arrays import Floats
+from influential_bandits.policies.fleet.choices import nearest_trial
 from influential_bandits.policies.fleet.room import Room, make_room
 from influential_bandits.policies.fleet.states import (
     ARM,
     COMMON,
+    EFFECT,
     EXACT_ARMS,
     MEMORIES,
-    NEXT_CHOICE,
     NOISE_VARIANCE,
     SPREAD,
     Rules,
@@ -223,7 +224,7 @@ class FleetLCB:
             shared = make_shared(memories, n_arms, (prior.mean, 0.5 * (precision + precision.T)))
             shared.scales[[ARM, COMMON]] = self.prior.arm, self.prior.common
             shared.scales[[SPREAD, NOISE_VARIANCE]] = self.prior.spread, prior.sigma**2
-            shared.numbers[NEXT_CHOICE] = max(prior.events, shared.numbers[NEXT_CHOICE])
+            shared.numbers[EFFECT] = nearest_trial(self.prior.arm, self.prior.common, n_arms)
             shared.tried[0] = min(prior.events, 100)
             shared.trials[:, 0] = shared.tried[0] * prior.sigma**2
         compute_shared(shared, room)

@@ -7,6 +7,8 @@ of users: its sums are Σ x̃x̃ᵀ/α and Σ x̃ỹ/α.
 
 from __future__ import annotations
 
+import math
+
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import inlined, kernel
 from influential_bandits.numerics.portable import log
@@ -156,8 +158,8 @@ def refresh(shared: Shared, memory: int, factor: Floats, solved: Floats, root: F
 @kernel
 def support(
     shared: Shared, memory: int, precision: Floats, seen: float, factor: Floats, solved: Floats
-) -> float:
-    """Return the log marginal likelihood of a memory and of the prior's precision."""
+) -> tuple[float, float]:
+    """Return the log marginal likelihood of a memory and of the prior's precision, and σ² so."""
     kept = shared.precision.copy()
     shared.precision[:] = precision
     _assemble(shared, memory, factor, solved)
@@ -174,10 +176,9 @@ def support(
     explained = 0.0
     for a in range(solved.size):
         explained += solved[a] * solved[a]
-        if shared.known.shape[0] == 0:
-            volume -= log(precision[a])
-    left = max(squares - explained, FLOOR * shared.squares[memory])
-    return -0.5 * (volume + seen * log(left / seen)) if left > 0.0 else 0.0
+        volume -= log(precision[a])
+    left = max(squares - explained, FLOOR * shared.squares[memory]) / seen
+    return (-0.5 * (volume + seen * log(left)) if left > 0.0 else 0.0), left
 
 
 @kernel
@@ -196,6 +197,7 @@ def _assemble(shared: Shared, memory: int, factor: Floats, solved: Floats) -> No
                 if a != b:
                     solved[b] -= entry * shared.centre[a]
             if shared.known.shape[0] > 0:
-                factor[b, a] += shared.known[0, a, b]
+                share = math.sqrt(shared.precision[a]) * math.sqrt(shared.precision[b])
+                factor[b, a] += share * shared.known[0, a, b]
         if shared.known.shape[0] == 0:
             factor[a, a] += shared.precision[a]

@@ -58,7 +58,7 @@ class Shared(NamedTuple):
     theta: Floats  # (memories, p): mean of (μ, A)
     covariance: Floats  # (p, p): of θ with the memory chosen, in units of σ²
     centre: Floats  # (p,): the prior's mean
-    precision: Floats  # (p,): the prior's, in units of 1/σ²
+    precision: Floats  # (p,): the prior's, in 1/σ²; of one from a log, the share that counts of its
     known: Floats  # (k, p, p), k ≤ 1: the precision of a prior that came from a log
     epochs: Floats  # (EPOCHS, memories, p): θ at the beginning of each epoch
     trials: Floats  # (candidates, 2): Σ e²/v and Σ log v for the variances of initial losses
@@ -121,7 +121,7 @@ def make_shared(memories: int, n_arms: int, prior: tuple[Floats, Floats] | None 
         theta=np.tile(centre, (memories, 1)),
         covariance=np.zeros((size, size)),
         centre=centre,
-        precision=np.full(size, 4.0),
+        precision=np.full(size, 4.0 if prior is None else 1.0),
         known=known,
         epochs=np.zeros((EPOCHS, memories, size)),
         trials=np.zeros((EFFECT_TRIALS, 2)),

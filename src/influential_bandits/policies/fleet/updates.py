@@ -53,6 +53,7 @@ from influential_bandits.policies.fleet.states import (
 )
 from influential_bandits.policies.model_lcb.posterior import predict
 
+BEYOND_LOG = 1 << 10  # losses from which on they choose variances, and not the log
 FAR_APART = 0.25  # variance due to a user's own A, in σ², that hides what a loss says of its taste
 
 
@@ -75,6 +76,8 @@ def note_loss(
         shared.scales[ORIGIN] = loss
     loss -= shared.scales[ORIGIN]
     bring_up_to_date(rules, shared, own, apart, u, room)
+    # One variance for all memories: otherwise their likelihoods could not be compared.
+    apart_by = shared.scales[SPREAD] * _squares(memo[chosen * n_arms : (chosen + 1) * n_arms])
     for m in range(rules.memories.size):
         if m != chosen and (shared.numbers[SETTLED] == 1 or not rules.learns):
             continue
@@ -83,7 +86,6 @@ def note_loss(
         residual = loss - predict(shared.theta[m], weights, arm)
         if rules.learns:
             weigh_effects(own.seen[u], shared.scales[ARM], shared.scales[COMMON], arm, room.weighed)
-            apart_by = shared.scales[SPREAD] * _squares(weights)
             if m == chosen and apart_by <= FAR_APART:
                 _judge(shared, own, u, arm, weights, residual, room)
             _learn_from_sums(shared, own, u, m, arm, weights, residual, apart_by, room)
@@ -96,7 +98,7 @@ def note_loss(
     own.seen[u, arm] += 1
     if rules.learns:
         shared.numbers[OBSERVED] += 1
-        _renew(rules, shared, room)
+        _renew(rules, shared, apart, room)
     if shared.numbers[DECISIONS] >= shared.numbers[NEXT_STAYS]:
         shared.numbers[NEXT_STAYS] = 2 * shared.numbers[DECISIONS]
         estimate_stays(own, users, shared.numbers[DECISIONS], shared.stays)
@@ -208,13 +210,16 @@ def replay(
 
 
 @kernel
-def _renew(rules: Rules, shared: Shared, room: Room) -> None:
+def _renew(rules: Rules, shared: Shared, apart: Apart, room: Room) -> None:
     """Now and then choose variances, scales and memory again, and begin an epoch."""
     seen = shared.numbers[OBSERVED]
     if seen >= shared.numbers[NEXT_CHOICE]:
         shared.numbers[NEXT_CHOICE] = 2 * seen
-        choose_variances(shared)
+        if shared.known.shape[0] == 0 or seen >= BEYOND_LOG:
+            choose_variances(rules, shared)
         choose_prior(rules, shared, room.factor, room.solved, room.root)
+        if shared.known.shape[0] > 0 and shared.audited[0] == 0.0:
+            apart.owner[0] = -1  # audits were dropped: the next user is audited
     if seen >= shared.numbers[NEXT_EPOCH] and shared.numbers[EPOCH] + 1 < EPOCHS:
         shared.numbers[NEXT_EPOCH] = seen + 1 + seen // 50
         shared.numbers[EPOCH] += 1

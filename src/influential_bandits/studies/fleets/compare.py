@@ -68,6 +68,7 @@ def compare_fleets(
     n_users: int | None = None,
     *,
     n_populations: int | None = None,
+    first: int = 0,
     quick: bool = False,
     data: str | Path | None = None,
     out: str | Path | None = None,
@@ -93,6 +94,8 @@ def compare_fleets(
     n_populations : int, optional
         How many of each family; by default 10. Intervals are over them; of a single one, over its
         users. Of a population of your own, so many draws of its users.
+    first : int
+        Number of the first population: whoever has tuned on some, compares on others.
     quick : bool
         200 users and two populations, where nothing else is asked for.
     data : path, optional
@@ -136,6 +139,7 @@ def compare_fleets(
     users = users if n_users is None else whole_number("n_users", n_users, 1)
     if n_populations is not None:
         n_populations = whole_number("n_populations", n_populations, 1)
+    first = whole_number("first", first)
     results: list[FleetResult] = []
     failures: list[Failure] = []
     for family in families:
@@ -153,7 +157,9 @@ def compare_fleets(
             if folder is None
             else StudyFolder(folder, family.name, describe_family(family))
         )
-        pieces = functools.partial(_cut_into_pieces, family, able, users, many)
+        pieces = functools.partial(
+            _cut_into_pieces, family, able, users, range(first, first + many)
+        )
         rows, failed = compute_rows(family.name, pieces, store, where, progress)
         failures += failed
         if rows is not None:
@@ -194,14 +200,14 @@ def _list(given: object) -> list[Any]:
 
 
 def _cut_into_pieces(
-    family: PopulationFamily, players: Sequence[Player], n_users: int, n_populations: int
+    family: PopulationFamily, players: Sequence[Player], n_users: int, numbers: Iterable[int]
 ) -> Iterator[Piece]:
     """Yield every player on each population, and the benchmark.
 
     The name of a piece hashes every input, and the source of the package, which decides what a
     fleet does.
     """
-    for number in range(n_populations):
+    for number in numbers:
         population = family.make(number)
         inputs = (package_digest(), population.to_json(), family.noise, family.noise.code_digest)
         task = (population, n_users, family.noise, FIRST_POPULATION + number, number)

@@ -1,6 +1,6 @@
 """Compare shares lost with the truth of made-up logs, for docs/explanation/influence_test.md.
 
-python docs/shares_lost.py [RUNS] [--seed SEED]
+python docs/measurements/shares_lost.py [RUNS] [--seed SEED]
 """
 
 import argparse

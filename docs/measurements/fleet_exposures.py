@@ -1,7 +1,8 @@
 """What approximate exposures cost a fleet: the same users, served both ways.
 
 Beyond 8 arms a fleet keeps two exposures of each arm instead of one for each pair of arms. Here few
-arms are served both ways; run with the number of populations: ``python docs/fleet_exposures.py 6``.
+arms are served both ways; run with the number of populations:
+``python docs/measurements/fleet_exposures.py 6``.
 """
 
 import math

@@ -1,6 +1,6 @@
 """Count how often made-up click logs fool the test (docs/explanation/influence_test.md).
 
-python docs/confounders.py [RUNS] [WORLD …] [--seed SEED] [--without-controls]
+python docs/measurements/confounders.py [RUNS] [WORLD …] [--seed SEED] [--without-controls]
 """
 
 import argparse

@@ -3,7 +3,7 @@
 Each world has a log of its own, of instances that differ; the policies play for other instances of
 the same kind. Policies meet the same noise, so that their difference has little of it.
 
-python docs/fitted_priors.py [WORLDS] [SEED]
+python docs/measurements/fitted_priors.py [WORLDS] [SEED]
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Draw the pictures of the documents: ``python docs/pictures.py``."""
+"""Draw the pictures of the documents: ``python docs/measurements/pictures.py``."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from matplotlib import pyplot as plt
 
 import influential_bandits as ib
 
-IMAGES = Path(__file__).parent / "images"
+IMAGES = Path(__file__).parents[1] / "images"
 BLUE, VERMILION, GREEN = (
     "#0072B2",
     "#D55E00",

@@ -1,8 +1,9 @@
 """Fill in the tables of docs/explanation/scaling.md from what the benchmark has measured.
 
 First ``python -m benchmarks --only NAME --json NAME.json`` for the names cluster, lanes, large and
-growth (this one with ``--plot docs/images/scale/cost.png``), then ``python -m docs.scale *.json``
-with those files that are new, all from the root of the tree.
+growth (this one with ``--plot docs/images/scale/cost.png``), then
+``python -m docs.measurements.scale *.json`` with those files that are new, all from the root of the
+tree.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 from benchmarks.__main__ import shown
 
 OTHERS = r"(river|coba|mabwiser|clarabel|cvxpy|scs) "  # have no part in this
-PAGE = Path(__file__).parent / "explanation" / "scaling.md"
+PAGE = Path(__file__).parents[1] / "explanation" / "scaling.md"
 SINGLE = {"lanes": "Lanes", "large": "Large problems", "growth": "Exponents"}  # one table each
 # Of which table a row is: the first of these that its name matches.
 TABLES = {

@@ -1,6 +1,6 @@
 """Compare what caps promise with what they deliver (docs/explanation/plans.md).
 
-python docs/frequency_caps.py [RUNS] [--seed SEED] [--world WORLD]
+python docs/measurements/frequency_caps.py [RUNS] [--seed SEED] [--world WORLD]
 """
 
 import argparse
