@@ -38,6 +38,7 @@ class World:
     rounds: int = 60
     taste_drift: float = 0.0  # standard deviation of what a user likes by now, arm by arm
     power: float = 1.0  # of exposure: influence is A·(d/2)^power·2
+    ceiling: float = np.inf  # of exposure: more of it has no more influence
     indefinite: bool = False  # A with both signs
     clicks: bool = False  # losses are 0 or 1, and all else is log odds
     fitted: float | None = None  # memory of the model, if it is not the true one
@@ -66,6 +67,7 @@ HARD = {
     "memory 0.5, fitted 0.9": {"memory": 0.5, "strength": 0.6, "fitted": 0.9},
     "influence grows with the square": {"power": 2.0},
     "influence saturates": {"power": 0.5},
+    "influence stops growing after a showing": {"ceiling": 1.0, "strength": 0.6},
     "influence of both signs": {"indefinite": True},
     "clicks": {"clicks": True},
 }
@@ -144,6 +146,7 @@ def play(
             if world.half_life is None:
                 past[rows, last] += 1.0 - world.memory  # the newest pull has not faded yet
         exposure = past if world.power == 1.0 else 2.0 * (past / 2.0) ** world.power
+        exposure = np.minimum(exposure, world.ceiling)
         expected = likes[rows, arm] + (truth.interaction[arm] * exposure).sum(axis=1)
         loss = expected + random.standard_normal(number)
         if world.clicks:

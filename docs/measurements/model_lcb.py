@@ -182,6 +182,31 @@ def fading(size: float) -> Iterator[str]:
         yield from table(f"{family.name}, {len(worlds)} instances", horizons, shown)
 
 
+def rivals(size: float) -> Iterator[str]:
+    """The same of more instances, beside policies that do well there, and what the best one is."""
+    horizons = [100, 1000, 10_000]
+    others = (
+        ib.Uniform(),
+        ib.InfluentialLCB(),
+        ib.DiscountedLCB(),
+        ib.GaussianThompson(),
+        ib.EXP3(),
+        ib.LCB(),
+    )
+    for family in [f for f in FAMILIES.values() if f.make(0).memory < 1.0]:
+        worlds = [family.make(n) for n in range(round(100 * size))]
+        bound = np.array([[ib.fading_lower_bound(w, t) for t in horizons] for w in worlds])
+        rows = {
+            type(policy).__name__: (losses(worlds, policy, family.noise, horizons) - bound).mean(0)
+            for policy in (ib.ModelLCB(), *others)
+        }
+        best = np.min([rows[type(policy).__name__] for policy in others], axis=0)
+        shown = {name: list(values) for name, values in rows.items()}
+        shown["ModelLCB / best of the others"] = list(rows["ModelLCB"] / best)
+        shown["ModelLCB / Uniform"] = list(rows["ModelLCB"] / rows["Uniform"])
+        yield from table(f"{family.name}, {len(worlds)} instances", horizons, shown)
+
+
 def scheduled(worlds: list[ib.Instance], horizons: list[int]) -> np.ndarray:
     """Return the loss a round of the best schedule that the search finds."""
     best = [best_schedule(world, 120) for world in worlds]
@@ -248,6 +273,7 @@ PARTS: dict[str, Callable[[float], Iterator[str]]] = {
     "warm": warm,
     "practice": practice,
     "fading": fading,
+    "rivals": rivals,
     "indefinite": indefinite,
 }
 

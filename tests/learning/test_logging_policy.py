@@ -7,9 +7,11 @@ import influential_bandits as ib
 from influential_bandits.errors import InvalidInput
 from influential_bandits.learning.logging_policy import (
     LoggedRounds,
+    TasteSigns,
     describe_logged,
     measure_taste,
     read_logged,
+    suspect_taste,
 )
 
 FADING = [{"memory": 0.7}, {"memory": 1.0}, {"half_life": 2.0}]
@@ -97,3 +99,14 @@ def test_logged_rounds_travel_as_json(refused):
         with refused(InvalidInput, "logged rounds", "fit the model again"):
             read_logged(data, 3)
     assert LoggedRounds._fields == tuple(good)
+
+
+def test_what_the_whole_log_knows_more_must_not_be_taste():
+    """Where the log is far better than its model, a first sign that says nothing is not enough."""
+    vague, clear = TasteSigns(0.0, 0.2, -0.05, 0.05), TasteSigns(0.0, 0.002, -0.05, 0.05)
+    nothing = np.zeros((2, 2))
+    shares = (np.full(2, 0.5), nothing, nothing, nothing)
+    better, like_it = (LoggedRounds(0.9, 1.0, error, *shares) for error in (0.02, 0.2))
+    assert not suspect_taste([vague], like_it)
+    assert suspect_taste([vague], better)
+    assert not suspect_taste([clear], better)

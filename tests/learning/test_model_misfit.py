@@ -1,4 +1,4 @@
-"""The second opinion of a plan: three regressors beside the model's own, against dense algebra."""
+"""The second opinion of a plan: four regressors beside the model's own, against dense algebra."""
 
 import numpy as np
 import pytest
@@ -7,6 +7,7 @@ import influential_bandits as ib
 from influential_bandits.learning.logging_policy import describe_logged
 from influential_bandits.learning.model_misfit import (
     change_memory,
+    count_roots,
     measure_misfit,
     own_exposures,
 )
@@ -32,8 +33,8 @@ def exposures(log, u, left):
     return out
 
 
-def dense_regressors(log, memory, half_life):
-    """The model's own regressors and the three others, in plain Python, instance by instance."""
+def dense_regressors(log, memory, half_life, matrix):
+    """The model's own regressors and the four others, in plain Python, instance by instance."""
     for u in range(log.n_instances):
         first, last = log.offsets[u], log.offsets[u + 1]
         arm = log.item[first:last]
@@ -57,7 +58,8 @@ def dense_regressors(log, memory, half_life):
             one[:, 1] * counts[:, 1],
         ]
         mine = np.column_stack([one, *pairs])
-        yield one, mine, np.column_stack([longer, shorter, own**2]), log.loss[first:last]
+        bent = (matrix[arm] * np.sqrt(counts)).sum(axis=1)
+        yield one, mine, np.column_stack([longer, shorter, own**2, bent]), log.loss[first:last]
 
 
 @pytest.mark.parametrize("half_life", [None, 2.0])
@@ -67,16 +69,14 @@ def test_the_coefficients_are_those_of_generalised_least_squares(half_life):
     log = draw(**fading)
     how = {"memory": 0.8} if half_life is None else {"half_life": half_life}
     model = InfluenceModel("symmetric", pooling="full", **how).fit(log)
-    found = measure_misfit(log, model.design_, model.unconstrained_population_)
-    left = log.loss - np.concatenate(
-        [
-            x @ model.unconstrained_population_
-            for _, x, _, _ in dense_regressors(log, 0.8, half_life)
-        ]
-    )
+    free = model.unconstrained_population_
+    found = measure_misfit(log, model.design_, free)
+    matrix = np.array([[free[2], free[3]], [free[3], free[4]]])
+    regressors = list(dense_regressors(log, 0.8, half_life, matrix))
+    left = log.loss - np.concatenate([x @ free for _, x, _, _ in regressors])
     effects = estimate_random_effects([log], model.design_.baseline, [left])
-    gram, right, parts = np.zeros((8, 8)), np.zeros(8), []
-    for one, x, z, y in dense_regressors(log, 0.8, half_life):
+    gram, right, parts = np.zeros((9, 9)), np.zeros(9), []
+    for one, x, z, y in regressors:
         inverse = np.linalg.inv(np.eye(len(y)) + effects.arm * one @ one.T + effects.common)
         both = np.column_stack([x, z])
         gram += both.T @ inverse @ both
@@ -86,9 +86,9 @@ def test_the_coefficients_are_those_of_generalised_least_squares(half_life):
     np.testing.assert_allclose(found.coefficients, whole[5:], rtol=1e-5)
     meat = sum(np.outer(w @ (y - b @ whole), w @ (y - b @ whole)) for w, b, y in parts)
     bread = np.linalg.inv(gram)
-    expected = (bread @ meat @ bread)[5:, 5:] * 40 / (40 - 8)
+    expected = (bread @ meat @ bread)[5:, 5:] * 40 / (40 - 9)
     np.testing.assert_allclose(found.covariance, expected, rtol=1e-4)
-    means = np.concatenate([z for _, _, z, _ in dense_regressors(log, 0.8, half_life)]).mean(axis=0)
+    means = np.concatenate([z for _, _, z, _ in regressors]).mean(axis=0)
     np.testing.assert_allclose(found.logged, means, rtol=1e-9)
 
 
@@ -106,6 +106,9 @@ def test_the_exposures_of_a_plan_are_those_of_playing_it(memory, by_clock):
         mine = met[np.arange(23), arms] ** (2 if n == 2 else 1)
         assert own[n] == pytest.approx(mine.mean(), rel=1e-9)
         assert totals[n] == pytest.approx(met.sum(axis=1).mean(), rel=1e-9)
+    roots = np.array([np.sqrt(met[arms == i]).sum(axis=0) / 23 for i in range(3)])
+    found = count_roots(schedule, np.zeros(3), np.array([memory]), by_clock, 23)
+    np.testing.assert_allclose(found, roots, rtol=1e-9)
 
 
 def test_where_nothing_fades_other_memories_do():
@@ -118,6 +121,8 @@ def test_without_an_order_the_mix_is_met_at_random():
     own, totals = own_exposures(None, np.array([0.5, 0.5]), np.ones(1), False, 10)
     assert totals[2] == pytest.approx(4.5)
     assert own[0] == pytest.approx(0.5 * totals[0])
+    roots = count_roots(None, np.array([0.5, 0.5]), np.ones(1), False, 10)
+    np.testing.assert_allclose(roots, 0.5 * np.sqrt(0.5 * np.arange(10)).mean())
 
 
 @pytest.mark.parametrize("as_logged", [False, True])
@@ -131,7 +136,9 @@ def test_a_richer_model_adds_what_its_regressors_say(as_logged):
     judge = ModelJudge(model.design_.kind, 2, free, model.population_covariance_, logged, misfit)
     mix, own = np.array([0.3, 0.7]), np.array([2.0, 1.0, 5.0])
     pairs, past = np.array([[0.2, 0.3], [0.4, 1.1]]), float(logged.shuffled.sum())
-    what = Comparison(mix, pairs, past, logged.mix, as_logged, True, own, misfit.totals)
+    roots = np.array([[0.1, 0.3], [0.2, 0.6]])
+    what = Comparison(mix, pairs, past, logged.mix, as_logged, True, own, misfit.totals[:3], roots)
+    own = np.append(own, (roots * judge.interaction).sum())
     plain, richer = judge.judge(what), judge.judge_richer(what)
     plan = np.array([0.3, 0.7, 0.2, 0.7, 1.1])
     if as_logged:
@@ -150,3 +157,25 @@ def test_too_few_instances_have_no_second_opinion():
     log = draw(8)
     model = InfluenceModel("symmetric", memory=0.8, pooling="full").fit(log)
     assert measure_misfit(log, model.design_, model.unconstrained_population_) is None
+
+
+def test_influence_that_saturates_is_seen():
+    """By the fourth regressor, four standard errors from zero; none is in a log without it."""
+    clear = []
+    for power in (1.0, 0.5):
+        random = np.random.default_rng(5)
+        past, events = np.zeros((300, 2)), []
+        for n in range(40):
+            arm = random.integers(2, size=300)
+            met = 2.0 * (past / 2.0) ** power
+            loss = (2.0 * TIRING[arm] * met).sum(axis=1) + random.standard_normal(300)
+            events += [(u, n, str(arm[u]), loss[u]) for u in range(300)]
+            past = 0.8 * past
+            past[np.arange(300), arm] += 1.0
+        user, time, arms, losses = zip(*events, strict=True)
+        log = ib.EventLog(user, arms, losses, time=time)
+        model = InfluenceModel("symmetric", memory=0.8, pooling="full").fit(log)
+        found = measure_misfit(log, model.design_, model.unconstrained_population_)
+        clear.append(np.abs(found.coefficients) / np.sqrt(np.diag(found.covariance)))
+    assert clear[0].max() < 3.0
+    assert clear[1][3] > 4.0

@@ -116,12 +116,19 @@ def see_taste(parts: Sequence[TasteSigns], clear: float = CLEAR) -> bool:
     return early > clear or min(early, often) > SIGN
 
 
-def suspect_taste(parts: Sequence[TasteSigns]) -> bool:
-    """Tell whether choices know more than the model, and taste may be what they know."""
+def suspect_taste(parts: Sequence[TasteSigns], logged: LoggedRounds | None = None) -> bool:
+    """Tell whether choices know more than the model, and taste may be what they know.
+
+    That they know more is seen in these parts or, more precisely, in the log as a whole: by the
+    model with influence, which may have hidden it from a model without.
+    """
     early, often = _add_signs(parts)
-    if often <= ONE_SIDED:
-        return early > DOUBT and often > SIGN
     slope, error, gap, _ = _pool_signs(parts)
+    knowing = logged is not None and logged.gap < 0.0 and not logged.calibrated
+    if often <= ONE_SIDED and not knowing:
+        return early > DOUBT and often > SIGN
+    if logged is not None and knowing:
+        gap = min(gap, logged.gap)
     return early > DOUBT or slope + ONE_SIDED * error > -LEAST_SLOPE * gap
 
 

@@ -2,11 +2,13 @@
 
 Halves of a log judge each other's plans by the same kind of model, so that they share its faults: a
 memory that is too short, or influence that grows faster than exposure. So the model is fitted once
-more with three regressors beside its own, whose coefficients are common to all arms:
+more with four regressors beside its own, whose coefficients are common to all arms:
 
 * how often the same arm was met lately, by a memory that lasts four times as long,
 * the same by one that lasts a quarter as long,
-* the square of how often it was met lately, by the model's own memory.
+* the square of how often it was met lately, by the model's own memory,
+* the influence of all arms by the model's own matrix, but of the roots of how often they were met:
+  influence that saturates.
 
 If the model is right, their coefficients are zero but for noise. What they say of a plan's rounds
 is a second opinion of its gain, with the uncertainty of going beyond what was logged.
@@ -17,6 +19,7 @@ event by what came before it, so that losses may steer choices. Errors are by in
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +28,7 @@ from influential_bandits.learning.statistics.design import (
     DIAGONAL,
     Design,
     Events,
+    as_matrix,
     count_event,
     event_columns,
     fade_counts,
@@ -37,9 +41,18 @@ from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
 
-__all__ = ["EXTRA", "Misfit", "change_memory", "measure_misfit", "own_exposures"]
+__all__ = [
+    "EXTRA",
+    "POWERS",
+    "Misfit",
+    "change_memory",
+    "count_roots",
+    "measure_misfit",
+    "own_exposures",
+]
 
-EXTRA = 3  # regressors beside the model's own
+EXTRA = 4  # regressors beside the model's own
+POWERS = np.array([1.0, 1.0, 2.0, 0.5])  # of exposure, of which they are sums
 LONGER, SHORTER = 0.25, 4.0  # powers of what is left from one event to the next
 LASTING = (0.95, 0.8)  # instead, where nothing fades
 TINY = 1e-9
@@ -47,13 +60,13 @@ NUMBERS = 20_000_000  # of a table, at most: instances of so many are enough
 
 
 class Misfit(NamedTuple):
-    """Coefficients of the three regressors, and what they are regressors for."""
+    """Coefficients of the four regressors, and what they are regressors for."""
 
-    coefficients: Floats  # (3,)
-    covariance: Floats  # (3, 3)
-    explained: Floats  # (size, 3): of each of them by the model's own regressors
-    logged: Floats  # (3,): means over the log
-    totals: Floats  # (3,): the same of all arms together; of the last, before it is squared
+    coefficients: Floats  # (4,)
+    covariance: Floats  # (4, 4)
+    explained: Floats  # (size, 4): of each of them by the model's own regressors
+    logged: Floats  # (4,): means over the log
+    totals: Floats  # (4,): of all arms together, before a power is taken
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON data."""
@@ -87,8 +100,9 @@ def measure_misfit(log: EventLog, design: Design, population: Floats) -> Misfit 
         longer, shorter = (plain._replace(memory=m) for m in change_memory(design.memory))
     table = np.zeros((len(log), size + EXTRA + 1))
     sums = np.zeros((2, EXTRA))
-    others = (longer, shorter)
-    _write_regressors(plain, *others, event_columns(log), effects.arm, effects.common, table, sums)
+    matrix = as_matrix(plain.kind, plain.n_arms, population[design.start :])
+    designs, variances = (plain, longer, shorter), (effects.arm, effects.common)
+    _write_regressors(*designs, event_columns(log), *variances, matrix, table, sums)
     own, extra = table[:, :size], table[:, size : size + EXTRA]
     gram = own.T @ own
     gram[np.diag_indices(size)] += TINY * max(float(np.diag(gram).max()), 1e-300)
@@ -96,7 +110,8 @@ def measure_misfit(log: EventLog, design: Design, population: Floats) -> Misfit 
     extra = extra - own @ explained
     loss = table[:, -1] - own @ np.linalg.solve(gram, own.T @ table[:, -1])
     gram = extra.T @ extra
-    if np.linalg.matrix_rank(gram, hermitian=True) < EXTRA:
+    sizes = np.sqrt(np.maximum(np.diag(gram), 1e-300))
+    if np.linalg.matrix_rank(gram / np.outer(sizes, sizes), hermitian=True) < EXTRA:
         return None
     found = np.linalg.solve(gram, extra.T @ loss)
     scores = np.add.reduceat(extra * (loss - extra @ found)[:, None], log.offsets[:-1])
@@ -114,6 +129,7 @@ def _write_regressors(
     events: Events,
     arm_variance: float,
     common_variance: float,
+    matrix: Floats,
     table: Floats,
     sums: Floats,
 ) -> None:
@@ -123,7 +139,7 @@ def _write_regressors(
     noise's; all columns have the same gains.
     """
     arms, columns = design.n_arms, table.shape[1]
-    size = columns - 4
+    size = columns - EXTRA - 1
     counts, long, short = np.zeros(arms), np.zeros(arms), np.zeros(arms)
     covariance, gain = np.zeros((arms, arms)), np.zeros(arms)
     means = np.zeros((columns, arms))
@@ -151,15 +167,17 @@ def _write_regressors(
                     if design.kind != DIAGONAL or i == j:
                         row[arms + place(design.kind, arms, i, j)] += weight * counts[j]
                     gain[j] += weight * covariance[i, j]
+                    row[size + 3] += weight * matrix[i, j] * math.sqrt(counts[j])
                 row[size] += weight * long[i]
                 row[size + 1] += weight * short[i]
                 row[size + 2] += weight * counts[i] ** 2
-            row[size + 3] = events.loss[n]
-            for c in range(3):
+            row[size + EXTRA] = events.loss[n]
+            for c in range(EXTRA):
                 sums[0, c] += row[size + c]
             sums[1, 0] += long.sum()
             sums[1, 1] += short.sum()
             sums[1, 2] += counts.sum()
+            sums[1, 3] += counts.sum()
             for p in range(begin, end):
                 spread += events.weight[p] * gain[events.arm[p]]
             for c in range(columns):
@@ -179,22 +197,50 @@ def _write_regressors(
 def own_exposures(
     schedule: Ints | None, mix: Floats, keep: Floats, by_clock: bool, rounds: int
 ) -> tuple[Floats, Floats]:
-    """Return the three regressors of a plan, per round, and those of all arms together.
+    """Return the first three regressors of a plan, per round, and those of all arms together.
 
     Without a schedule, arms of the mix come in random order.
     """
     others = (keep**LONGER, keep**SHORTER) if by_clock else change_memory(keep)
-    paces = (*others, keep)
-    scales = [1.0 if by_clock else 1.0 / float(pace[0]) for pace in paces]
-    own, totals = np.zeros(EXTRA), np.zeros(EXTRA)
-    for n, (pace, scale) in enumerate(zip(paces, scales, strict=True)):
-        power = 2 if n == EXTRA - 1 else 1
+    own, totals = np.zeros(3), np.zeros(3)
+    for n, pace in enumerate((*others, keep)):
+        scale, power = _unit(pace, by_clock), int(POWERS[n])
         order = np.arange(1) if schedule is None else schedule
         met, total = _add_own(order, pace, rounds, len(mix), power)
         if schedule is None:
             met *= float((mix ** (power + 1)).sum())
         own[n], totals[n] = scale**power * met, scale * total
     return own, totals
+
+
+def count_roots(
+    schedule: Ints | None, mix: Floats, keep: Floats, by_clock: bool, rounds: int
+) -> Floats:
+    """Return what a round of a plan meets of the roots of exposures, (arms, arms)."""
+    scale = math.sqrt(_unit(keep, by_clock))
+    if schedule is not None:
+        return scale * _add_roots(schedule, keep, rounds, len(mix))
+    alone = _add_roots(np.arange(1), keep, rounds, 1)
+    return scale * alone * np.outer(mix, np.sqrt(mix))
+
+
+def _unit(keep: Floats, by_clock: bool) -> float:
+    """Return how much of a pull the next round meets, where a count says keep of it."""
+    return 1.0 if by_clock else 1.0 / float(keep[0])
+
+
+@kernel
+def _add_roots(schedule: Ints, keep: Floats, rounds: int, arms: int) -> Floats:
+    """Return the mean over rounds of the root of each arm's count, by the arm of the round."""
+    counts, out = np.zeros(arms), np.zeros((arms, arms))
+    for n in range(rounds):
+        i = schedule[n % schedule.size]
+        for j in range(arms):
+            out[i, j] += math.sqrt(counts[j]) / rounds
+        counts[i] += 1.0
+        for j in range(arms):
+            counts[j] *= keep[n % keep.size]
+    return out
 
 
 @kernel

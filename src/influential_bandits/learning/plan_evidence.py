@@ -29,7 +29,7 @@ from influential_bandits.learning.logging_policy import (
     see_taste,
 )
 from influential_bandits.learning.loss_model import LossModel
-from influential_bandits.learning.model_misfit import EXTRA, Misfit, measure_misfit
+from influential_bandits.learning.model_misfit import EXTRA, POWERS, Misfit, measure_misfit
 from influential_bandits.learning.models import InfluenceModel
 from influential_bandits.learning.solvers.psd import is_covariance
 from influential_bandits.learning.statistics.design import (
@@ -78,6 +78,7 @@ class Comparison(NamedTuple):
     order_matters: bool
     own: Floats  # (3,): what a round of the plan meets of the regressors of a richer model
     totals: Floats  # (3,): the same of all arms together
+    roots: Floats  # (arms, arms): what it meets of the roots of exposures, for the fourth
 
     def baseline_pairs(self, logged: LoggedRounds | None) -> Floats:
         """Return what the baseline meets; the log's as it was, but for the horizon and the pace."""
@@ -130,8 +131,10 @@ class ModelJudge(NamedTuple):
         verdict, misfit, logged = self.judge(what), self.misfit, self.logged
         if misfit is None:
             return verdict
-        ratio = what.totals / np.where(misfit.totals > 0.0, misfit.totals, 1.0)
-        baseline = misfit.logged * ratio ** [1, 1, 2]
+        own = np.append(what.own, (what.roots * self.interaction).sum())
+        totals = np.append(what.totals, what.totals[-1])
+        ratio = totals / np.where(misfit.totals > 0.0, misfit.totals, 1.0)
+        baseline = misfit.logged * ratio**POWERS
         mix, pairs = what.other_mix - what.mix, what.baseline_pairs(logged) - what.pairs
         if what.as_logged and logged is not None:  # whose own loss is known, whatever the model
             baseline, mix, pairs = baseline - misfit.logged, -what.mix, pairs - logged.pairs
@@ -139,7 +142,7 @@ class ModelJudge(NamedTuple):
         plain = np.concatenate(
             [weights[: self.arms], weights[-len(misfit.explained) + self.arms :]]
         )
-        more = baseline - what.own - plain @ misfit.explained
+        more = baseline - own - plain @ misfit.explained
         gain = verdict.gain + float(more @ misfit.coefficients)
         variance = verdict.variance + float(more @ misfit.covariance @ more)
         return Verdict(gain, variance, verdict.spacing)
@@ -318,8 +321,14 @@ def read_halves(data: Any, model: InfluenceModel) -> list[Half]:
 
 
 def _knows_less(half: Any) -> bool:
-    """Tell whether a half is of an earlier version: without degrees of freedom, or of one look."""
-    return "freedom" not in half.get("judge", {}) or isinstance(half.get("taste"), dict)
+    """Tell whether a half is of an earlier version.
+
+    Without degrees of freedom, of one look, or with a richer model of three regressors.
+    """
+    judge = half.get("judge", {})
+    misfit = judge.get("misfit") or {}
+    fewer = len(misfit.get("coefficients", ())) == EXTRA - 1
+    return "freedom" not in judge or isinstance(half.get("taste"), dict) or fewer
 
 
 def _read_half(half: Any, design: Design) -> Half:

@@ -8,7 +8,7 @@ import numpy as np
 
 from influential_bandits.checks import abbreviate, is_real, whole_number
 from influential_bandits.errors import InvalidInput, NotApplicable
-from influential_bandits.learning.model_misfit import own_exposures
+from influential_bandits.learning.model_misfit import count_roots, own_exposures
 from influential_bandits.learning.models import InfluenceModel
 from influential_bandits.learning.plan_evidence import Comparison
 from influential_bandits.numerics.arrays import Floats, Ints
@@ -112,9 +112,10 @@ class Search(NamedTuple):
     ) -> Comparison:
         """Return a plan beside what it is compared with."""
         rounds = min(self.horizon, LONG_RUN)
-        met = own_exposures(schedule, mix, self.pace.keep, self.pace.by_clock, rounds)
-        order_matters = schedule is not None
-        return Comparison(mix, pairs, past, self.other_mix, self.as_logged, order_matters, *met)
+        how = (schedule, mix, self.pace.keep, self.pace.by_clock, rounds)
+        other, order_matters = (self.other_mix, self.as_logged), schedule is not None
+        met = (*own_exposures(*how), count_roots(*how))
+        return Comparison(mix, pairs, past, *other, order_matters, *met)
 
     def _length(self) -> tuple[int, bool]:
         """Return how long a schedule is, and whether it repeats: after whole sessions."""

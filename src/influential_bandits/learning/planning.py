@@ -39,12 +39,13 @@ COVERAGE = 0.975  # each end of an interval
 # How often a promise is broken by chance: of 200 plans 0.2 are expected to deliver less, and with a
 # probability of 82 % none does. At the end of a 95 % interval five of 200 would.
 BROKEN = 1.0 / 1000.0
-# Standard errors beyond which a regressor of a richer model contradicts the model: of three, one is
-# in 120 logs by chance.
+# Standard errors beyond which a regressor of a richer model contradicts the model: of four, one is
+# in 93 logs by chance.
 CONTRADICTS = 3.0
 FAULTS = (
     "influence seems to last longer than the model's memory",
     "influence seems to fade faster than the model's memory",
+    "influence seems to be no straight line of exposure",
     "influence seems to be no straight line of exposure",
 )
 
@@ -184,7 +185,7 @@ class _Evidence(NamedTuple):
     def perhaps_tasteful(self) -> bool:
         """Tell whether choices may follow taste, though that is not clear."""
         looks = pair_looks(self.halves)
-        return not self.tasteful and any(suspect_taste(parts) for parts in looks)
+        return not self.tasteful and any(suspect_taste(parts, self.logged) for parts in looks)
 
     @property
     def trusted(self) -> bool:

@@ -24,6 +24,10 @@ FEW = 5.0  # arms; with more, turns get rarer with the gap the faster
 TELLING = 0.25  # of σ: doubt about an initial loss that looks take away soon
 AHEAD = 10.0  # with a prior, plan for so many times the rounds played
 SOON = 6.0  # rounds; what influence does within them decides whether looks can wait
+TIRED = 4  # number of the memory by which an arm that was just pulled is spared
+SPARED = 0.4  # σ that such a pull counts as dearer, for each other arm, up to four
+SPARED_ALIKE = 0.5  # of that, where arms are alike and no influence is seen
+EARLY = 30.0  # rounds after which half of it is left
 
 
 @inlined
@@ -125,8 +129,11 @@ def count_costs(c: Any, s: Any, t: int, eligible: Any, costs: Floats) -> None:
     n_arms = c.n_arms
     gamma = memory_of(c, s.choice[0])
     if gamma == 1.0 or s.theta.size == 0:
+        spared = _spare(c, s, t)
         for i in range(n_arms):
             costs[i] = s.mean[i]
+            if spared > 0.0:
+                costs[i] += spared * min(s.weights[i * c.memories + TIRED], 1.0)
         return
     interaction, initial, allowed = np.empty((n_arms, n_arms)), np.empty(n_arms), np.ones(n_arms)
     for i in range(n_arms):
@@ -139,6 +146,21 @@ def count_costs(c: Any, s: Any, t: int, eligible: Any, costs: Floats) -> None:
             interaction[i, j] = min(max(s.theta[place(i, j)], -most), most)
             interaction[j, i] = interaction[i, j]
     add_later_costs(s.mean, initial, interaction, gamma, rounds_ahead(c, t), allowed, costs)
+
+
+@inlined
+def _spare(c: Any, s: Any, t: int) -> float:
+    """Return how much dearer a pull counts for coming right after one of the same arm.
+
+    With few losses a lucky one makes an arm look best, and it would be pulled on and on. If arms
+    tire and recover, that costs more than it teaches, and nothing is seen of it yet.
+    """
+    if c.memories == 1 or s.weights.size == 0:
+        return 0.0
+    share = 1.0
+    if s.choice[2] == evidence.NONE:
+        share = SPARED_ALIKE if s.choice[4] > 0 else 0.0
+    return share * SPARED * min(c.n_arms - 1.0, 4.0) * noise_of(c, s) * (EARLY / (EARLY + t))
 
 
 @inlined

@@ -128,7 +128,7 @@ class ModelLCB(Policy):
     ...     print(type(policy).__name__, f"{run.regret()[..., -1].mean():.1e}")
     LCB 4.9e+04
     InfluentialLCB 2.8e+04
-    ModelLCB 3.1e+03
+    ModelLCB 3.4e+03
     """
 
     confidence: float = 0.99
