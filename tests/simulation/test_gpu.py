@@ -40,7 +40,8 @@ def compile(policy, arms, noise):
     layouts = [Layout(policy, arms)]
     (batch,) = gpu_tasks(policy, layouts, worlds, noise, seeds, range(2), whole, 10, card)
     arrays = batch._arrays()
-    types = [numba.int64] * 2 + [numba.typeof(arrays[name]) for name in batch._names()]
+    arrays |= {name: np.zeros(*room) for name, room in batch._rooms().items()}
+    types = [numba.int64] * 3 + [numba.typeof(arrays[name]) for name in batch._names()]
     game = next(batch.game.variants())
     code = toolkit.compile_ptx(game.function(), tuple(types), (9, 0))
     return {

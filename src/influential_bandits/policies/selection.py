@@ -73,9 +73,12 @@ def count(s: Any, arm: int) -> None:
 @inlined
 def average(s: Any, arm: int, loss: float) -> None:
     """Count one more observation of an arm and update its mean."""
-    count(s, arm)
-    s.total[arm] += loss
-    s.mean[arm] = s.total[arm] / s.seen[arm]
+    if s.seen[arm] == 0:
+        s.unseen[0] -= 1
+    seen, total = s.seen[arm] + 1, s.total[arm] + loss
+    s.seen[arm] = seen
+    s.total[arm] = total
+    s.mean[arm] = total / seen
 
 
 @inlined
@@ -148,6 +151,20 @@ def lowest_arm(index: Any, c: Any, s: Any, common: Any, eligible: Any) -> int:
             best = arm
             lowest = value
     return best
+
+
+@inlined
+def lowest_bound(c: Any, s: Any, radius: float, eligible: Any) -> int:
+    """Return the eligible arm with the smallest mean − √(radius / observations); see above.
+
+    Graphics processors compute it to some ten digits first, and exactly where that leaves a doubt.
+    """
+    return lowest_arm(_bound, c, s, radius, eligible)
+
+
+@inlined
+def _bound(c: Any, s: Any, radius: float, arm: int) -> float:
+    return s.mean[arm] - math.sqrt(radius / s.seen[arm])
 
 
 @inlined

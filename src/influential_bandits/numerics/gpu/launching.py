@@ -37,6 +37,14 @@ class Source(Protocol):
     def heap(self) -> bool:
         """Whether its code may make arrays on the heap."""
 
+    @property
+    def shared_bytes(self) -> int:
+        """How much memory the threads of a block share, of a size that the kernel does not state."""
+
+    @property
+    def max_registers(self) -> int | None:
+        """How many registers a thread may take; fewer of them let more threads run."""
+
     def function(self) -> Any:
         """Return the function that numba-cuda compiles."""
 
@@ -67,12 +75,23 @@ class Launcher:
             raise _lost(error) from error
         return sent
 
+    def reserve(self, arrays: dict[str, tuple[tuple[int, ...], Any]]) -> dict[str, Any]:
+        """Return arrays on the card of these shapes and types; they hold anything."""
+        try:
+            return {
+                name: cuda().device_array(shape, dtype, stream=self.stream)
+                for name, (shape, dtype) in arrays.items()
+            }
+        except cuda_errors() as error:
+            raise _lost(error) from error
+
     def compile(self, arguments: list[Any]) -> None:
         """Compile for the types of these arguments."""
         problem: Exception | None = None
         for source in self.sources:
             try:
                 self.kernel = _compiled(source, arguments)
+                self.shared_bytes = source.shared_bytes
             except numba.core.errors.NumbaError as error:
                 problem = error
             else:
@@ -88,10 +107,10 @@ class Launcher:
         blocks = -(-runs // self.threads)
         if is_simulated():
             with compiling:  # it plays one kernel at a time
-                self.kernel[blocks, self.threads](*arguments)
+                self.kernel[blocks, self.threads, 0, self.shared_bytes](*arguments)
             return
         try:
-            self.kernel[blocks, self.threads, self.stream](*arguments)
+            self.kernel[blocks, self.threads, self.stream, self.shared_bytes](*arguments)
             self.stream.synchronize()
         except cuda_errors() as error:
             raise _lost(error) from error
@@ -113,7 +132,7 @@ def _compiled(source: Source, arguments: list[Any]) -> Any:
     key = source.digest, cuda().get_current_device().id
     with compiling:
         if key not in made:
-            kernel = jit(source.function())
+            kernel = jit(source.function(), max_registers=source.max_registers)
             kernel._cache = KernelCache(source.digest)
             with without_contraction(), with_heap() if source.heap else nullcontext():
                 kernel.compile(tuple(kernel.typeof_pyval(argument) for argument in arguments))
