@@ -11,7 +11,7 @@ import numba
 from influential_bandits.checks import LARGEST_LOSS, abbreviate, is_real
 from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.arrays import Ints
-from influential_bandits.numerics.compiling import inlined
+from influential_bandits.numerics.compiling import count_one, inlined
 from influential_bandits.policies.contract import Shape
 from influential_bandits.policies.state_checks import State, require_counts, require_losses
 
@@ -35,7 +35,7 @@ class Counts:
     @staticmethod
     def pulled(c: Any, s: Any, t: int, arm: int, memo: Any) -> None:
         """Count the pull."""
-        s.pulls[arm] += 1
+        count_one(s.pulls, arm)
 
     @staticmethod
     def arm_added(c: Any, s: Any, arm: int) -> None:

@@ -13,8 +13,9 @@ from typing import Any
 
 import numba
 
-from influential_bandits.numerics.compiling import borrowed
+from influential_bandits.numerics.compiling import borrowed, count_one
 from influential_bandits.numerics.fingerprints import global_names
+from influential_bandits.numerics.gpu.registers import array_makers
 from influential_bandits.numerics.gpu.toolkit import is_simulated, jit
 from influential_bandits.numerics.recompiling import Copies
 
@@ -28,6 +29,7 @@ class DeviceCode(Copies):
         super().__init__(digest, None)
         self.instead: dict[types.CodeType, Any] = {}
         self.stand_in(borrowed, same)
+        self.replace_copies(count_one, array_makers().count_one)
 
     def replace(self, value: object, by: Any) -> None:
         """Let a value stand for another in all copies made from now on."""

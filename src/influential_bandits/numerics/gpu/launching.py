@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from influential_bandits.errors import GpuError, InvalidPolicy
+from influential_bandits.numerics.code_cache import folders
 from influential_bandits.numerics.gpu.kernel_cache import KernelCache
 from influential_bandits.numerics.gpu.toolkit import (
     compiling,
@@ -23,7 +24,7 @@ from influential_bandits.numerics.gpu.toolkit import (
     without_contraction,
 )
 
-__all__ = ["Launcher"]
+__all__ = ["Launcher", "is_compiled"]
 
 
 class Source(Protocol):
@@ -123,6 +124,14 @@ class Launcher:
         except cuda_errors() as error:
             raise _lost(error) from error
         return found
+
+
+def is_compiled(source: Source, device: int) -> bool:
+    """Tell whether a kernel is in memory, or on disk for some processor."""
+    if is_simulated() or (source.digest, device) in made:
+        return True
+    name = KernelCache(source.digest).name
+    return any(any(folder.glob(f"{name}-*")) for folder in folders())
 
 
 def _compiled(source: Source, arguments: list[Any]) -> Any:

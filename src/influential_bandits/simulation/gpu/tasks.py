@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,7 @@ from influential_bandits.errors import GpuError, InvalidPolicy, NotApplicable
 from influential_bandits.execution.base import Task
 from influential_bandits.execution.gpu import GpuExecution
 from influential_bandits.numerics.arrays import Floats, Ints
-from influential_bandits.numerics.gpu.launching import Launcher
+from influential_bandits.numerics.gpu.launching import Launcher, is_compiled
 from influential_bandits.policies.compiled import Layout
 from influential_bandits.policies.contract import Policy
 from influential_bandits.policies.influential_lcb import InfluentialLCB
@@ -182,14 +183,71 @@ class Batch:
     horizon: int
     device: int
 
-    def steps(self) -> Iterable[int]:
-        """Play; yield the number of rounds done after each launch."""
-        runs = len(self.instances) * len(self.seeds)
+    compiler: ClassVar[str] = "influential_bandits.simulation.gpu.compile_job"
+
+    @property
+    def runs(self) -> int:
+        """How many runs it plays."""
+        return len(self.instances) * len(self.seeds)
+
+    @property
+    def bytes_on_card(self) -> int:
+        """How much memory it takes on the card."""
+        rooms = self._rooms().values()
+        world = sum(array.nbytes for array in self.instances[0].world[1:5])
+        return (
+            sum(math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in rooms)
+            + len(self.instances) * world
+        )
+
+    def likeness(self) -> tuple[Any, ...]:
+        """Return what batches have in common that can be played as one."""
+        layout = self.game.layout
+        return (
+            self.game.digest,
+            repr(self.policy),
+            layout.config,
+            *(layout.fresh[dtype].tobytes() for dtype in ("int64", "float64")),
+            self.noise,
+            self.seeds.tobytes(),
+            self.row,
+            self.outputs[0].checkpoints.tobytes(),
+            self.horizon,
+            self.device,
+        )
+
+    def join(self, others: Sequence[Batch]) -> Batch:
+        """Return the batch of the runs of this one and of others like it."""
+        all_of_them = (self, *others)
+        return replace(
+            self,
+            instances=[instance for batch in all_of_them for instance in batch.instances],
+            layouts=[layout for batch in all_of_them for layout in batch.layouts],
+            numbers=np.concatenate([batch.numbers for batch in all_of_them]),
+            outputs=[output for batch in all_of_them for output in batch.outputs],
+        )
+
+    def is_compiled(self) -> bool:
+        """Tell whether its kernel need not be compiled."""
+        return any(is_compiled(game, self.device) for game in self.game.variants())
+
+    def job(self) -> tuple[Any, ...]:
+        """Return what :mod:`compile_job` needs."""
+        records = self.game.records_choices, self.game.records_losses
+        return self.policy, self.instances[0], self.noise, self.horizon, records, self.device
+
+    def prepare(self) -> tuple[Launcher, dict[str, Any]]:
+        """Compile the kernel; return what launches it, and the arrays on the card."""
         name, variants = self.policy.label, self.game.variants()
         launcher = Launcher(name, variants, THREADS_PER_BLOCK, self.device)
         arrays = launcher.send(self._arrays()) | launcher.reserve(self._rooms())
-        given = [arrays[name] for name in self._names()]
-        launcher.compile([*self._scalars(0, 0), *given])
+        launcher.compile([*self._scalars(0, 0), *(arrays[name] for name in self._names())])
+        return launcher, arrays
+
+    def steps(self) -> Iterable[int]:
+        """Play; yield the number of rounds done after each launch."""
+        launcher, arrays = self.prepare()
+        given, runs = [arrays[name] for name in self._names()], self.runs
         rounds, last, launches = min(self.horizon, FIRST_ROUNDS), 0, 0
         while last < self.horizon:
             first, last = last + 1, min(last + rounds, self.horizon)
