@@ -22,8 +22,9 @@ from influential_bandits.execution.base import Task
 __all__ = ["Gathering", "Joinable"]
 
 SILENCE = 0.5  # seconds without a further task, after which those at hand are played
-ENOUGH_RUNS = 1 << 18  # are played at once, without waiting for more
+ENOUGH_RUNS = 1 << 15  # are played at once, so that pieces go on while others are played
 GROUPS_AT_ONCE = 8  # small ones leave room for others
+DESKS = 4  # pieces that compute here at a time: a thousand threads would wait for each other
 
 
 class Joinable(Task, Protocol):
@@ -68,6 +69,7 @@ class Gathering:
     def __init__(self, memory: int, stopped: threading.Event, processes: int) -> None:
         self.room = memory // GROUPS_AT_ONCE
         self.stopped, self.processes = stopped, processes
+        self.desks = threading.Semaphore(DESKS)
         self._changed = threading.Condition()
         self._waiting: list[tuple[Any, Future[None]]] = []
         self._at_work = self._idle = 0  # pieces, and those of them that wait
@@ -90,19 +92,21 @@ class Gathering:
             self._changed.notify_all()
 
     def play(self, tasks: Sequence[Joinable]) -> None:
-        """Wait until the tasks of a piece are done."""
+        """Wait until the tasks of a piece are done; others have its desk meanwhile."""
         futures = [Future[None]() for _ in tasks]
         with self._changed:
             self._waiting += zip(tasks, futures, strict=True)
             self._idle += 1
             self._last = time.monotonic()
             self._changed.notify_all()
+        self.desks.release()
         try:
             for future in futures:
                 future.result()
         finally:
             with self._changed:
                 self._idle -= 1
+            self.desks.acquire()
 
     def close(self) -> None:
         """End, once what is played has come to its next step."""
@@ -159,6 +163,10 @@ class Gathering:
                 ready[place] = self._compilers.submit(_compile_elsewhere, tasks[place])
         return ready
 
+    def _require_going_on(self) -> None:
+        if self.stopped.is_set():
+            raise _stop()
+
     def _play_group(self, group: list[Any], ready: Future[None] | None = None) -> None:
         """Play joined tasks; one by one if that fails, so that only those fail that must."""
         if ready is not None:
@@ -167,8 +175,7 @@ class Gathering:
         try:
             task = first.join([task for task, _ in others]) if others else first
             for _ in task.steps():
-                if self.stopped.is_set():
-                    raise _stop()
+                self._require_going_on()
         except BaseException as error:  # noqa: BLE001 - it is told to whoever waits
             if others and not self.stopped.is_set():
                 for one in group:

@@ -97,7 +97,8 @@ class GpuExecution(Execution):
 
         def begin(task: Any) -> Attempt:
             try:
-                return attempt(work, task, self)
+                with gathering.desks:
+                    return attempt(work, task, self)
             finally:
                 gathering.end()
 

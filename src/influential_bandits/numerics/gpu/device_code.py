@@ -67,7 +67,7 @@ class DeviceCode(Copies):
 
 
 def reaches(function: Any, target: Any) -> bool:
-    """Tell whether compiled functions call another one, or a copy of it, themselves or by others."""
+    """Tell whether a compiled function calls another one or a copy of it, also by others."""
     wanted, seen = _plain(target).__code__, set()
     waiting = [function]
     while waiting:

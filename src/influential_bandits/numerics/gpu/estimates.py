@@ -20,8 +20,8 @@ __all__ = ["ROOT_ERROR", "make_root", "root_estimate"]
 
 types: Any = numba_types  # made of registries, which type checkers cannot see into
 
-# One step of Newton's method turns an error e of the inverse root into 3/2·e². The instruction reads
-# and writes the upper 20 bits of a mantissa, so that e < 2⁻¹⁹.
+# One step of Newton's method turns an error e of the inverse root into 3/2·e². The instruction
+# reads and writes the upper 20 bits of a mantissa, so that e < 2⁻¹⁹; measured, 2⁻³⁹ is left.
 ROOT_ERROR = 2.0**-36  # relative
 
 

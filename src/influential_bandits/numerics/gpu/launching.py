@@ -40,7 +40,7 @@ class Source(Protocol):
 
     @property
     def shared_bytes(self) -> int:
-        """How much memory the threads of a block share, of a size that the kernel does not state."""
+        """How much memory the threads of a block share beyond what the kernel states."""
 
     @property
     def max_registers(self) -> int | None:

@@ -136,7 +136,9 @@ def _make_count_one() -> Any:
             places = _places(context, builder, kind, index, arguments[1])
             for number, slot in enumerate(_slots(context, builder, kind, arguments[0])):
                 here = _is_here(builder, kind, places, number)
-                if isinstance(kind.stored, types.Float):  # no count is −0.0, which this would change
+                if isinstance(
+                    kind.stored, types.Float
+                ):  # no count is −0.0, which this would change
                     double = ir.DoubleType()
                     more = builder.select(here, ir.Constant(double, 1.0), ir.Constant(double, 0.0))
                     builder.store(builder.fadd(builder.load(slot), more), slot)

@@ -1,4 +1,4 @@
-"""Choices by estimates: which bound is the lowest, computed exactly only where estimates leave it open.
+"""Choices by estimates: the lowest bound, computed exactly only where estimates leave it open.
 
 The choice is the same to the last case, and so are all bits that depend on it: bounds themselves
 are kept nowhere.
@@ -39,8 +39,7 @@ def choose_by_estimates(
             value = s.mean[arm] - root(quarter, float(s.seen[arm]))
             if value < lowest:
                 best, lowest, value = arm, value, lowest
-            if value < second:
-                second = value
+            second = min(second, value)
         # Roots are at most √radius, as every arm was seen, and that is below 1 + radius.
         doubt = 2.0 * ROOT_ERROR * (1.0 + radius) + ROUNDING * abs(lowest)
         if second - lowest > doubt:  # false as well where a number is none

@@ -49,7 +49,7 @@ ROUNDS_OF_TABLE = 512  # a power of two
 BYTES_OF_THREAD = 1 << 14  # state in the memory of a thread; more lies in that of the card
 
 THREADS_PER_BLOCK = 128
-REGISTERS = 80  # of a thread that holds its run in registers: six blocks fit, and nothing is spilled
+REGISTERS = 80  # of a thread with few arms: six blocks fit
 
 # What each launch of a kernel gets, in this order; see Batch for the shapes.
 SCALARS = ("first", "last", "row")
@@ -339,7 +339,11 @@ def _write(game: Game) -> list[str]:
         "    init(TAG, c, s)",
         f"output = Output({', '.join(outputs)})",
         "total, rest = 0.0, 0.0",
-        *(["if not begins:", "    total, rest = loss[0, run], loss[1, run]"] if game.fading else []),
+        *(
+            ["if not begins:", "    total, rest = loss[0, run], loss[1, run]"]
+            if game.fading
+            else []
+        ),
         *_play(game),
         "if not is_run:",
         "    return",
