@@ -170,12 +170,14 @@ def bit_rows(tasks, patience=PATIENCE):
         job, name, result = told.get()
         half = halves.setdefault((job.title, name), {})
         if result is None:  # compiled
-            half["there"] = there.submit(play, gpu, job, name)
+            worlds = make_worlds(name)  # by this thread: families remember what they have made
+            half["there"] = there.submit(play, gpu, job, name, worlds)
         else:
             half.update(result)
     for worker in workers:
         worker.kill()
-    there.shutdown(wait=False, cancel_futures=True)
+    gpu._stopped.set()  # between two launches
+    there.shutdown(wait=True, cancel_futures=True)
     horizon = tasks[0].horizon if tasks else 0
     for title, results in found.items():
         wrong = {name: said for name, said in results.items() if said != "equal"}
@@ -254,7 +256,8 @@ def work_off(waiting, told):
             else:
                 compile_kernel(job, name)
                 told.put((job, name, None))
-            told.put((job, name, {"here": play(1, job, name)}))
+            threads = INSTANCES if isinstance(job.policy, ib.ModelLCB) else 1  # it takes longest
+            told.put((job, name, {"here": play(threads, job, name)}))
 
 
 def compile_kernel(job, name):
@@ -264,7 +267,12 @@ def compile_kernel(job, name):
         compile_job((job.policy, family.make(0), family.noise, job.horizon, (True, True), 0))
 
 
-def play(execution, job, name):
+def make_worlds(name):
+    """Return the instances of a family that are played."""
+    return [FAMILIES[name].make(n) for n in range(INSTANCES)]
+
+
+def play(execution, job, name, worlds=None):
     """Return checksums of every choice and of every loss to its last bit, or an error; and time.
 
     A first launch is of few rounds, and each of the next of several times as many, so that runs go
@@ -273,7 +281,7 @@ def play(execution, job, name):
     family, start = FAMILIES[name], time.monotonic()
     try:
         run = ib.simulate(
-            [family.make(n) for n in range(INSTANCES)],
+            worlds or make_worlds(name),
             job.policy,
             job.horizon,
             family.noise,

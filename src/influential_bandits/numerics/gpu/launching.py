@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from contextlib import nullcontext
 from typing import Any, Protocol
@@ -103,16 +104,21 @@ class Launcher:
             f"understood than on processors; play it without. Numba says: {'; '.join(lines):.300}"
         ) from problem
 
-    def launch(self, runs: int, arguments: list[Any]) -> None:
-        """Play, and wait for it."""
+    def launch(self, runs: int, arguments: list[Any]) -> float:
+        """Play, and wait for it; return the seconds it took, but those it waited for others."""
         blocks = -(-runs // self.threads)
         if is_simulated():
+            started = time.perf_counter()
             with compiling:  # it plays one kernel at a time
                 self.kernel[blocks, self.threads, 0, self.shared_bytes](*arguments)
-            return
+            return time.perf_counter() - started
         try:
+            before, after = cuda().event(), cuda().event()
+            before.record(self.stream)
             self.kernel[blocks, self.threads, self.stream, self.shared_bytes](*arguments)
+            after.record(self.stream)
             self.stream.synchronize()
+            return float(before.elapsed_time(after)) / 1000.0
         except cuda_errors() as error:
             raise _lost(error) from error
 
@@ -146,6 +152,8 @@ def _compiled(source: Source, arguments: list[Any]) -> Any:
             with without_contraction(), with_heap() if source.heap else nullcontext():
                 kernel.compile(tuple(kernel.typeof_pyval(argument) for argument in arguments))
             require_no_linker(kernel)
+            for overload in kernel.overloads.values():
+                overload.bind()  # loads it, which two threads must not do at the same time
             kernel.disable_compile()  # for other types it would be compiled with contraction
             made[key] = kernel
     return made[key]

@@ -256,7 +256,7 @@ def _table_of_logarithms(rounds: int) -> Any:
     numba_cuda, kind = cuda(), numba.float64
 
     def log_of_round(t: int) -> float:
-        return numba_cuda.shared.array(0, kind)[t & (rounds - 1)]  # type: ignore[no-any-return]
+        return numba_cuda.shared.array(0, kind)[t & (rounds - 1)]
 
     return jit(log_of_round, device=True, forceinline=True)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -251,15 +250,14 @@ class Batch:
         rounds, last, launches = min(self.horizon, FIRST_ROUNDS), 0, 0
         while last < self.horizon:
             first, last = last + 1, min(last + rounds, self.horizon)
-            started = time.perf_counter()
-            launcher.launch(runs, [*self._scalars(first, last), *given])
+            took = launcher.launch(runs, [*self._scalars(first, last), *given])
             launches += 1
             finished, wrong = launcher.fetch(arrays["told"])
             if finished < launches * runs or wrong:
                 self._explain(launcher, arrays, last)
             yield (last - first + 1) * runs
-            took = max(time.perf_counter() - started, 1e-6)
-            rounds = max(1, min(int(rounds * min(SECONDS_PER_LAUNCH / took, 8.0)), self.horizon))
+            more = min(SECONDS_PER_LAUNCH / max(took, 1e-6), 8.0)
+            rounds = max(1, min(int(rounds * more), self.horizon))
         self._take(launcher, arrays)
 
     def results(self) -> list[Output]:
