@@ -8,7 +8,7 @@ PIP := -m pip -qq --no-input --disable-pip-version-check
 .DELETE_ON_ERROR:
 # Two installs at once would spoil the environment they share.
 .NOTPARALLEL:
-.PHONY: help demo live test test-long coverage check hostile bench lock clean
+.PHONY: help demo live docs test test-long coverage check hostile bench lock clean
 
 help:  ## List what make can do
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' Makefile
@@ -19,6 +19,10 @@ demo: $(VENV)/run.stamp  ## Install, then reproduce the paper's results in small
 
 live: $(VENV)/live.stamp  ## Install, then serve a made-up shop on http://127.0.0.1:8000
 	@$(VENV)/bin/influential-bandits shop
+
+docs: $(VENV)/docs.stamp  ## Install, then build the documentation: build/site/index.html
+	@echo "Building the site; the first time, the code of its tutorials is compiled (a minute or two) …"
+	@$(VENV)/bin/python -m docs.site
 
 TESTS := pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 PYTEST := $(VENV)/bin/python -m $(TESTS)
@@ -42,7 +46,7 @@ coverage: $(VENV)/dev.stamp  ## Say which branches `make test` reaches, and whic
 	done
 	@$(VENV)/bin/python tests/branch_coverage.py 'build/coverage/not long.json' build/coverage/long.json
 
-check: $(VENV)/dev.stamp  ## Lint, format, types, layers and doctests
+check: $(VENV)/dev.stamp  ## Lint, format, types, layers, links, spelling and doctests
 	@echo "Linting …"
 	@$(VENV)/bin/ruff check
 	@echo "Checking the format …"
@@ -51,6 +55,10 @@ check: $(VENV)/dev.stamp  ## Lint, format, types, layers and doctests
 	@$(VENV)/bin/mypy --strict src
 	@echo "Checking the layers …"
 	@$(VENV)/bin/lint-imports
+	@echo "Checking the links …"
+	@$(VENV)/bin/python -m docs.site.links
+	@echo "Checking the spelling …"
+	@$(VENV)/bin/codespell
 	@echo "Running the doctests …"
 	@$(VENV)/bin/python -m pytest --quiet --doctest-modules src
 
@@ -78,6 +86,7 @@ lock:  ## Pin requirements/*.txt again; UPGRADE=1 takes the newest of everything
 	} && \
 	pin run --group build && \
 	pin live --extra live --group build --constraints requirements/run.txt && \
+	pin docs --extra gym --extra live --group docs --constraints requirements/run.txt && \
 	pin dev --extra all --group dev --constraints requirements/run.txt && \
 	pin bench --extra all --group bench --constraints requirements/run.txt
 
@@ -89,12 +98,15 @@ clean:  ## Remove the environments, the caches and the results
 # dev.txt is a superset of run.txt, so that `make demo` after `make test` has nothing to install.
 $(VENV)/dev.stamp: requirements/dev.txt pyproject.toml $(VENV)/pyvenv.cfg
 	$(install)
-	@touch $(VENV)/run.stamp $(VENV)/live.stamp
+	@touch $(VENV)/run.stamp $(VENV)/live.stamp $(VENV)/docs.stamp
 
 $(VENV)/run.stamp: requirements/run.txt pyproject.toml $(VENV)/pyvenv.cfg
 	$(install)
 
 $(VENV)/live.stamp: requirements/live.txt pyproject.toml $(VENV)/pyvenv.cfg
+	$(install)
+
+$(VENV)/docs.stamp: requirements/docs.txt pyproject.toml $(VENV)/pyvenv.cfg
 	$(install)
 
 $(BENCH)/bench.stamp: requirements/bench.txt pyproject.toml $(BENCH)/pyvenv.cfg

@@ -1,8 +1,8 @@
 """How long pieces take on a cluster: a formula, with costs that ``benchmarks.cluster`` measures.
 
 One client hands out the pieces and writes their results, one scheduler passes them on, and workers
-of one thread each do the work. Client and scheduler serve one piece at a time. docs/scale.md says
-what follows.
+of one thread each do the work. Client and scheduler serve one piece at a time.
+docs/explanation/scaling.md says what follows.
 """
 
 import math

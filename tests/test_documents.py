@@ -9,8 +9,17 @@ import forked
 import pytest
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
-WITH_EXAMPLES = {"README.md", "fleets.md", "learning.md", "live.md", "policies.md"}
+DOCUMENTS = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
+WITH_EXAMPLES = {
+    "README.md",
+    "fleets.md",
+    "learning.md",
+    "read_a_log.md",
+    "run_on_a_cluster.md",
+    "run_on_a_gpu.md",
+    "serve_decisions.md",
+    "write_a_policy.md",
+}
 
 
 def python_blocks(markdown: str) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks.live.load import SETTINGS
 from benchmarks.live.processes import ServiceProcess, prepare
 from benchmarks.live.wire import Client
-from influential_bandits.live.events import DECIDED, Event
+from influential_bandits.live.events import DECIDED, OBSERVED, Event
 from influential_bandits.live.experiment import Experiment, NoSource, describe_choice
 from influential_bandits.live.settings import Settings
 from influential_bandits.live.store.opening import open_store
@@ -22,8 +22,17 @@ from influential_bandits.live.transaction import Transaction
 AT_ONCE = 10_000
 
 
+def loss(instance):
+    """Return the loss of an instance, a number in 0 … 1 that is all its own."""
+    return instance * 0.6180339887498949 % 1.0
+
+
 def fill(store, kind, instances):
-    """Write an experiment of many instances, each with one decision; of a fleet, its snapshot."""
+    """Write an experiment of many instances, each with a decision and its loss.
+
+    Of a fleet, also its snapshot: without losses it would not settle on a memory, and each user
+    would take four times the room.
+    """
     with open_store(store) as opened:
         changes = Changes()
         settings = msgspec.convert(SETTINGS[kind], Settings)
@@ -49,14 +58,21 @@ def fill(store, kind, instances):
                     data = describe_choice(choice, None, False, 0)
                     event = event._replace(arm=choice.arm, data=data)
                     event = experiment.note(member, event, shown=True)
-                    experiment.dismiss(member)
                 else:
                     event = event._replace(ticket=1, data='{"p":1.0,"expected":0.0}')
                     experiment.applied = event.number
                 changes.events.append(event)
+                learned = event._replace(
+                    number=event.number + 1, kind=OBSERVED, loss=loss(instance), data=None
+                )
+                if kind == "shared":
+                    experiment.note(member, learned)
+                    experiment.dismiss(member)
+                experiment.applied = learned.number
+                changes.events.append(learned)
             changes.counts[number] = experiment.applied, changes.instances[-1].number
             opened.begin()
-            if changes.instances[-1].number == instances and kind == "shared":
+            if kind == "shared":
                 Transaction(opened, experiment, changes, instances).keep_shared_snapshot()
             opened.write(changes)
             opened.commit()

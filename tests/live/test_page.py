@@ -71,6 +71,36 @@ def test_the_experiment_shows_what_the_report_says(server, admin):
     assert len({len(column) for column in rate}) == 1
 
 
+def test_shadow_mode_says_how_often_the_policy_agrees(server, admin):
+    arms = [f"arm {number}" for number in range(12)]  # arm 1 must not be taken for arm 11
+    server.create("beside", mode="shadow", arms=arms, control_share=0.3)
+    calls = [
+        {
+            "path": "/experiments/beside/decisions",
+            "body": {
+                "instance": f"user {n % 5}",
+                "baseline": arms[1 if n % 3 else n % 12],
+                "activate": "later" if n % 7 == 0 else "now",
+            },
+        }
+        for n in range(60)
+    ]
+    made = [
+        item["answer"] for item in server.call("POST", "/batch", {"requests": calls})["answers"]
+    ]
+    mine = [one for one in made if one["group"] == "policy"]
+    agreed = sum(one["arm"] == one["proposed"] for one in mine)
+    assert 0 < agreed < len(mine) < 60
+    report = server.call("GET", "/experiments/beside/report")
+    assert report["shadow"] == {"decisions": len(mine), "agreed": agreed}
+    news = admin.wait_for("/experiments/beside", lambda news: ">60<" in news["parts"]["figures"])
+    shown = news["parts"]["shadow"]
+    assert f"<strong>{words.write_share(agreed / len(mine))}</strong> of {len(mine)} dec" in shown
+    assert (
+        "No decision was made in shadow mode" in admin.live("/experiments/shop")["parts"]["shadow"]
+    )
+
+
 def test_numbers_move_as_decisions_come(server, admin):
     server.create("moving")
     assert (

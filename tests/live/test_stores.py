@@ -54,7 +54,10 @@ def test_what_was_written_is_read_again_to_the_bit_and_after_reopening(address):
         found = {d.id: d for d in reader.decisions(1, names)}
         assert found == {name: expected.decisions[1, name] for name in names}
         assert reader.snapshots(1, [1, 2]) == [expected.snapshots[1, 1]]
-        assert list(reader.all_snapshots(1)) == [expected.snapshots[1, 1]]
+        kept = expected.snapshots[1, 1]
+        assert reader.snapshots(1, [1]) == [kept]
+        assert list(reader.states_of_users(1, kept.fingerprint)) == [(1, kept.state)]
+        assert list(reader.states_of_users(1, "another")) == []
         assert reader.instances_by_label(1, ["ann", "bob"]) == expected.instances
         assert reader.instances_by_number(1, [1, 2]) == expected.instances
         assert reader.events_of_instance(1, 1, 10, 20) == expected.events[10:20]

@@ -347,11 +347,9 @@ class Experiment:
             told = probability
         else:  # of a policy that draws all eligible arms alike, exploration changes nothing
             told = exact
-        estimates = state.expected_losses()
         if baseline is not None:
-            expected = None if estimates is None else estimates[0][baseline]
-            return Choice(baseline, None, expected, proposed=arm)
-        return Choice(arm, told, None if estimates is None else estimates[0][arm])
+            return Choice(baseline, None, state.expected_loss(baseline), proposed=arm)
+        return Choice(arm, told, state.expected_loss(arm))
 
     def explain(self, member: Member) -> dict[str, Any]:
         """Return what each arm is expected to cost an instance now; moves nothing."""

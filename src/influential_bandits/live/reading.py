@@ -10,7 +10,7 @@ from typing import Any
 from influential_bandits.checks import optional_module
 from influential_bandits.live.store.sql import Connection
 
-__all__ = ["read_arms", "write_csv", "write_parquet"]
+__all__ = ["read_agreement", "read_arms", "write_csv", "write_parquet"]
 
 COLUMNS = ("instance", "arm", "time", "loss", "group", "probability")
 ROWS_AT_A_TIME = 50_000
@@ -27,6 +27,16 @@ def read_arms(store: Connection, experiment: int) -> list[dict[str, Any]]:
         {"arm": arm, "group": group, "decisions": n, "losses": heard, "mean_loss": mean}
         for arm, group, n, heard, mean in rows
     ]
+
+
+def read_agreement(store: Connection, experiment: int) -> dict[str, int]:
+    """Return how often the policy would have chosen what was served in shadow mode."""
+    decisions, agreed = store.run(
+        "SELECT COUNT(*), COALESCE(SUM(CASE WHEN proposed = arm THEN 1 ELSE 0 END), 0) "
+        "FROM decisions WHERE experiment = ? AND served = 'policy' AND proposed IS NOT NULL",
+        (experiment,),
+    )[0]
+    return {"decisions": int(decisions), "agreed": int(agreed)}
 
 
 def read_events(

@@ -81,8 +81,9 @@ class Service:
         self._readers: list[Connection] = []
         self._keys = KeyRing(lambda: self._read(lambda store: store.keys()))
         self._experiments: dict[str, ExperimentRow] = {}
-        self._delivered: list[tuple[asyncio.Future[Any], Any]] = []
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self.delivered: list[tuple[Callable[[Any], None], Any]] = []  # answers, and who takes them
+        self.after_compiling: Callable[[], None] = lambda: None
+        self.loop: asyncio.AbstractEventLoop | None = None
         writer.after_batch = self._deliver_all
         self._decoders: dict[type, Any] = {
             call.body: msgspec.json.Decoder(call.body) for call in CALLS if call.body is not None
@@ -95,6 +96,7 @@ class Service:
             ],
             exception_handlers={404: self._miss, 405: self._miss},
         )
+        self.app.state.service = self  # where connections find it
 
     # From a request to an answer.
 
@@ -159,11 +161,15 @@ class Service:
 
     async def _ask(self, experiment: str, act: Callable[[Any, float], Any], **names: Any) -> Any:
         """Hand a request to the writer, and wait until its events are on disk."""
-        self._loop = asyncio.get_running_loop()
-        future: asyncio.Future[Any] = self._loop.create_future()
-        self.writer.submit(
-            Job(experiment, act, lambda answer: self._delivered.append((future, answer)), **names)
-        )
+        self.loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = self.loop.create_future()
+
+        def take(answer: Any) -> None:
+            if not future.done():  # a client that has gone waits for nothing
+                future.set_result(answer)
+
+        job = Job(experiment, act, lambda answer: self.delivered.append((take, answer)), **names)
+        self.writer.submit(job)
         answer = await future
         if isinstance(answer, Exception):
             raise answer
@@ -171,9 +177,9 @@ class Service:
 
     def _deliver_all(self) -> None:
         """Hand the answers of a batch over to the loop; called by the writer's thread."""
-        delivered, self._delivered = self._delivered, []
-        if delivered and self._loop is not None:
-            self._loop.call_soon_threadsafe(_resolve, delivered)
+        delivered, self.delivered = self.delivered, []
+        if delivered and self.loop is not None and not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(_deliver, delivered)
 
     def _read(self, question: Callable[[Connection], Any]) -> Any:
         """Ask the store over a connection that reads alone."""
@@ -276,17 +282,16 @@ class Service:
         return answer
 
     async def _settle(self, request: HttpRequest, act: Callable[[Any, float], Any]) -> Any:
-        row = self._find_by_decision(request)
-        return await self._ask(row.name, act, decision=request.path_params["decision"])
-
-    def _find_by_decision(self, request: HttpRequest) -> ExperimentRow:
-        """Return the experiment of a decision: the key's, the one named, or the one that has it."""
-        decision = require_label("the id of a decision", request.path_params["decision"])
-        visitor: Visitor = request.scope["visitor"]
+        decision = request.path_params["decision"]
         named = request.query_params.get("experiment")
+        row = self.find_by_decision(decision, request.scope["visitor"], named)
+        return await self._ask(row.name, act, decision=decision)
+
+    def find_by_decision(self, decision: str, visitor: Visitor, named: str | None) -> ExperimentRow:
+        """Return the experiment of a decision: the one named, the key's, or the one that has it."""
+        require_label("the id of a decision", decision)
         if named is not None:
-            request.path_params["experiment"] = named
-            return self._find(request)
+            return self.find(named, visitor)
         rows = {row.id: row for row in self._experiments.values()}
         if visitor.experiment is not None and visitor.experiment in rows:
             return rows[visitor.experiment]
@@ -351,6 +356,7 @@ class Service:
             raise InvalidInput("the name of an experiment must not hold a slash")
         body.settings.check()
         await asyncio.to_thread(prepare, body.settings)  # the first decision must not wait for it
+        self.after_compiling()
         await self._ask("", lambda work, at: work.create_experiment(body.name, body.settings, at))
         self._experiments = {}
         return Answer({"name": body.name}, 201)
@@ -434,16 +440,17 @@ class Service:
 
     async def report(self, request: HttpRequest, body: None) -> Any:
         """Return the A/B test, and mean losses by arm and group."""
-        from influential_bandits.live.reading import read_arms
+        from influential_bandits.live.reading import read_agreement, read_arms
 
         row = self._find(request)
         totals = await self._read_aside(lambda store: read_totals(store, row.id))
         evidence = compare_groups(totals["policy"], totals["control"])
         arms = await self._read_aside(lambda store: read_arms(store, row.id))
+        shadow = await self._read_aside(lambda store: read_agreement(store, row.id))
         described = await self._ask(row.name, lambda work, at: work.describe())
         for entry in arms:
             entry["arm"] = described["arms"][entry["arm"]]
-        return {**asdict(evidence), "arms": arms}
+        return {**asdict(evidence), "arms": arms, "shadow": shadow}
 
     async def export_log(self, request: HttpRequest, body: None) -> Any:
         """Return all losses as a log."""
@@ -505,10 +512,9 @@ class Service:
         return {"dropped": digest}
 
 
-def _resolve(delivered: list[tuple[asyncio.Future[Any], Any]]) -> None:
-    for future, answer in delivered:
-        if not future.done():  # a client that has gone waits for nothing
-            future.set_result(answer)
+def _deliver(delivered: list[tuple[Callable[[Any], None], Any]]) -> None:
+    for take, answer in delivered:
+        take(answer)
 
 
 async def _no_such_page(request: HttpRequest, error: Exception) -> Response:

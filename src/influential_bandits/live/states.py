@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 from typing import NamedTuple, Protocol
 
@@ -69,6 +69,9 @@ class InstanceState(Protocol):
 
     def choose(self, eligible: Mask) -> int:
         """Return the arm for the next pull."""
+
+    def expected_loss(self, arm: int) -> float | None:
+        """Return what an arm was expected to cost when one was last chosen, if the policy says."""
 
     def expected_losses(self) -> tuple[list[float], list[float]] | None:
         """Return what each arm would cost now and the deviations of it, if the policy says so.
@@ -140,6 +143,11 @@ class AgentState:
         """Return the arm for the next pull."""
         return self._agent.select(_or_none(eligible))
 
+    def expected_loss(self, arm: int) -> float | None:
+        """Return the mean that the policy keeps of an arm, if it keeps any."""
+        mean = self._agent.expected_losses()
+        return None if mean is None else float(mean[arm])
+
     def expected_losses(self) -> tuple[list[float], list[float]] | None:
         """Return the means that the policy keeps, if it keeps any."""
         mean = self._agent.expected_losses()
@@ -165,7 +173,6 @@ class FleetState:
         self.fleet = Fleet(policy, arms.names)
         self._retired: frozenset[int] = frozenset()
         self._changed: set[str] = set()  # users to write at the next snapshot
-        self._slots = self._slot_numbers()
         self.follow(arms)
 
     def follow(self, arms: Arms) -> None:
@@ -191,28 +198,17 @@ class FleetState:
 
     def pack(self) -> tuple[bytes, dict[int, bytes]]:
         """Return a snapshot of what is shared, and of the users who have changed since the last."""
-        slots = self._slot_numbers()
-        both = min(len(slots), len(self._slots))
-        moved = set(np.flatnonzero(slots[:both] != self._slots[:both]).tolist())
-        if moved:  # a posterior of one's own was given to somebody else
-            self._changed.update(user for user in self.fleet.users if self.fleet.row(user) in moved)
-        packed = pack_users(self.fleet, self._changed & set(self.fleet.users))
+        packed = pack_users(self.fleet, [user for user in self._changed if user in self.fleet])
         self._changed.clear()
-        self._slots = slots
         return pack_fleet(self.fleet), {int(user): blob for user, blob in packed.items()}
 
-    def unpack(self, blob: bytes, users: Mapping[int, bytes]) -> bool:
+    def unpack(self, blob: bytes, users: Iterable[tuple[int, bytes]]) -> bool:
         """Take over a snapshot; False if it does not fit, and then this state is of no use."""
         try:
-            unpack_fleet(blob, {str(user): packed for user, packed in users.items()}, self.fleet)
+            unpack_fleet(blob, users, self.fleet)
         except (InfluentialBanditsError, ValueError, KeyError, TypeError, struct.error):
             return False
-        self._slots = self._slot_numbers()
         return True
-
-    def _slot_numbers(self) -> npt.NDArray[np.int32]:
-        own = self.fleet.parts()[1]
-        return own.slot.copy()
 
 
 class FleetUser:
@@ -227,6 +223,10 @@ class FleetUser:
     def choose(self, eligible: Mask) -> int:
         """Return the arm for the next pull."""
         return self._fleet.select(self._user, _or_none(eligible))
+
+    def expected_loss(self, arm: int) -> float | None:
+        """Return what an arm was expected to cost when one was last chosen."""
+        return self._fleet.latest_look(arm)
 
     def expected_losses(self) -> tuple[list[float], list[float]] | None:
         """Return what each arm would cost now, and the deviations of it."""

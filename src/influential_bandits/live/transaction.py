@@ -492,7 +492,7 @@ class Transaction:
             self._changes.snapshots[experiment.number, instance] = Snapshot(
                 experiment.number, instance, experiment.applied, fingerprint, blob
             )
-        return len(whole)
+        return len(whole) + sum(map(len, users.values()))
 
     def keep_everything(self) -> None:
         """Write all states that have changed."""

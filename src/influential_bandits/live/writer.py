@@ -290,16 +290,13 @@ class Writer(Closing):
     def _load_fleet(self, loaded: Loaded, row: ExperimentRow) -> None:
         """Bring a fleet to where it was: from its snapshot if it fits, else from the beginning."""
         experiment = loaded.experiment
-        whole, users = None, {}
-        for snapshot in self.store.all_snapshots(row.id):
-            if snapshot.fingerprint != experiment.fingerprint("policy"):
-                continue
-            if snapshot.instance == 0:
-                whole = snapshot
-            else:
-                users[snapshot.instance] = snapshot.state
         assert experiment.shared is not None
-        if whole is not None and experiment.shared.unpack(whole.state, users):
+        expected = experiment.fingerprint("policy")
+        found = self.store.snapshots(row.id, [0])  # what is shared
+        whole = found[0] if found and found[0].fingerprint == expected else None
+        if whole is not None and experiment.shared.unpack(
+            whole.state, self.store.states_of_users(row.id, expected)
+        ):
             experiment.applied = whole.number
             loaded.snapshot_bytes = len(whole.state)
         else:

@@ -1,4 +1,4 @@
-"""A lower bound on the loss of every schedule where memory fades (docs/fading.md has the proof)."""
+"""Bound the loss of every schedule where memory fades (proof: docs/explanation/fading.md)."""
 
 from __future__ import annotations
 

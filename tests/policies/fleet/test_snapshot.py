@@ -23,7 +23,7 @@ def play(fleets, rounds, seed):
 def restore(fleet, arms, policy=None, users=None):
     made = ib.Fleet(policy, arms)
     packed = pack_users(fleet, fleet.users) if users is None else users
-    unpack_fleet(pack_fleet(fleet), packed, made)
+    unpack_fleet(pack_fleet(fleet), packed.items(), made)
     return made
 
 
@@ -52,7 +52,7 @@ def test_arms_that_came_later_are_there():
     play([fleet], 30, 2)
     copy = ib.Fleet(arms=["a", "b", "c"])
     copy.add_arm("d")
-    unpack_fleet(pack_fleet(fleet), pack_users(fleet, fleet.users), copy)
+    unpack_fleet(pack_fleet(fleet), pack_users(fleet, fleet.users).items(), copy)
     play([fleet, copy], 30, 3)
 
 
@@ -62,13 +62,13 @@ def test_what_does_not_fit_is_refused():
     whole, users = pack_fleet(fleet), pack_users(fleet, fleet.users)
     for blob in (b"", whole[:50], whole[:-1] + bytes([whole[-1] ^ 1]), b"IBF0" + whole[4:]):
         with pytest.raises(InvalidInput, match="damaged"):
-            unpack_fleet(blob, users, ib.Fleet(arms=3))
+            unpack_fleet(blob, users.items(), ib.Fleet(arms=3))
     with pytest.raises(InvalidInput):
-        unpack_fleet(whole, users, ib.Fleet(arms=4))
+        unpack_fleet(whole, users.items(), ib.Fleet(arms=4))
     with pytest.raises(InvalidInput):
-        unpack_fleet(whole, {u: b for u, b in users.items() if u != USERS[3]}, ib.Fleet(arms=3))
+        unpack_fleet(whole, [(u, b) for u, b in users.items() if u != USERS[3]], ib.Fleet(arms=3))
     with pytest.raises(InvalidInput):
-        unpack_fleet(whole, dict.fromkeys(users, whole), ib.Fleet(arms=3))
+        unpack_fleet(whole, dict.fromkeys(users, whole).items(), ib.Fleet(arms=3))
 
 
 def test_looking_moves_nothing():
@@ -77,3 +77,17 @@ def test_looking_moves_nothing():
         play(fleets, 10, seed)
         for user in fleets[1].users:
             fleets[1].expected_losses(user)
+
+
+def test_users_kept_before_memory_was_settled_are_read_after_it():
+    """The numbers of users who did not come since are those of all memories."""
+    fleet = ib.Fleet(arms=3)
+    play([fleet], 30, 1)
+    before = pack_users(fleet, fleet.users)
+    fleet.settle_memory({"memories": [0.9], "settled": 3})
+    fleet.pull(USERS[0])
+    after = before | pack_users(fleet, USERS[:1])
+    assert len(after[USERS[0]]) < len(after[USERS[1]])
+    copy = ib.Fleet(arms=3)
+    unpack_fleet(pack_fleet(fleet), after.items(), copy)
+    play([fleet, copy], 40, 2)

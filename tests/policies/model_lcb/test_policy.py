@@ -119,7 +119,7 @@ class Follower:
             self.check_radius(state, rss, volume, known + seen)
 
     def check_radius(self, state, rss, volume, seen):
-        """σ̄·(√L + √p), with 582,120 priors and δ = 1 − confidence, as docs/model_lcb.md has it."""
+        """σ̄·(√L + √p), 582,120 priors, δ = 1 − confidence: docs/explanation/model_lcb.md."""
         policy, arms = self.agent.policy, self.agent.n_arms
         number = arms * (arms + 3) // 2 if arms <= MOST_EXACT else 3 * arms
         delta = 1.0 - policy.confidence

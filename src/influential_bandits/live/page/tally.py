@@ -53,6 +53,18 @@ BY_INSTANCE = (
     "AND e.decision IS NOT NULL GROUP BY e.instance, i.served"
 )
 
+# In shadow mode an event of a decision keeps the arm that the policy would have chosen; its data
+# hold numbers alone, and no text of users.
+BY_PROPOSAL = (
+    "SELECT e.arm, COUNT(*), SUM(CASE WHEN e.data LIKE CAST(? AS TEXT) || CAST(e.arm AS TEXT) || "
+    "'}' OR e.data LIKE CAST(? AS TEXT) || CAST(e.arm AS TEXT) || CAST(? AS TEXT) THEN 1 ELSE 0 "
+    "END) FROM events AS e JOIN instances AS i ON i.experiment = e.experiment AND "
+    "i.number = e.instance WHERE e.experiment = ? AND e.number > ? AND e.number <= ? AND "
+    "e.kind = 'decided' AND e.decision IS NOT NULL AND i.served = 'policy' AND e.data LIKE ? "
+    "GROUP BY e.arm"
+)
+PROPOSED = '%"proposed":'
+
 
 class Look(NamedTuple):
     """What the A/B test said at a moment."""
@@ -73,6 +85,8 @@ class ArmSums:
     cancelled: int = 0
     expired: int = 0
     exposures: int = 0
+    shadowed: int = 0  # served in shadow mode to instances of the policy
+    agreed: int = 0  # of these, the policy would have chosen the same arm
     by_group: dict[str, Sums] = field(default_factory=lambda: dict.fromkeys(GROUPS, Sums()))
 
     @property
@@ -134,6 +148,7 @@ class Tally:
         seconds = SECONDS_RECENT if is_recent else self.whole.seconds
         spans = store.run(BY_SPAN.format(seconds=repr(seconds)), where)
         instances = store.run(BY_INSTANCE, where)
+        proposals = store.run(BY_PROPOSAL, (PROPOSED, PROPOSED, ",%", *where, f"{PROPOSED}%"))
         erased = store.run(
             "SELECT MAX(number) FROM events WHERE experiment = ? AND instance = 0 AND number > ? "
             "AND number <= ? AND kind = ?",
@@ -143,6 +158,10 @@ class Tally:
             self.known = row.events
             for span in spans:
                 self._add(*span, seconds=seconds, is_recent=is_recent)
+            for arm, many, agreed in proposals:
+                of = self.arms.setdefault(arm, ArmSums())
+                of.shadowed += many
+                of.agreed += int(agreed)
             self.recent.forget_before(now - SECONDS_RECENT * SPANS)
             if instances:
                 self._compare(instances, ends[0][0] if ends else self.latest)

@@ -187,6 +187,8 @@ class ExperimentView:
             "expired": sum(arm.expired for arm in totals),
             "cancelled": sum(arm.cancelled for arm in totals),
             "exposures": sum(arm.exposures for arm in totals),
+            "shadowed": sum(arm.shadowed for arm in totals),
+            "agreed": sum(arm.agreed for arm in totals),
             "heard": heard,
             "heard_share": heard / decisions if decisions else None,
             "rate": recent.decisions / 5.0,

@@ -111,8 +111,6 @@ class Changes:
 class Connection(Closing):
     """A connection, and the questions that can be asked over it."""
 
-    placeholder = "?"
-
     @abstractmethod
     def run(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Run a statement and return its rows."""
@@ -150,29 +148,18 @@ class Connection(Closing):
     def instances_by_label(self, experiment: int, labels: Iterable[str]) -> list[InstanceRow]:
         """Return the instances of these labels, as far as they are known."""
         return [
-            InstanceRow(*row)
-            for row in self.in_parts(
-                "SELECT * FROM instances WHERE experiment = ? AND label IN", experiment, labels
-            )
+            InstanceRow(*row) for row in self.in_parts("instances", "label", experiment, labels)
         ]
 
     def instances_by_number(self, experiment: int, numbers: Iterable[int]) -> list[InstanceRow]:
         """Return the instances of these numbers."""
         return [
-            InstanceRow(*row)
-            for row in self.in_parts(
-                "SELECT * FROM instances WHERE experiment = ? AND number IN", experiment, numbers
-            )
+            InstanceRow(*row) for row in self.in_parts("instances", "number", experiment, numbers)
         ]
 
     def decisions(self, experiment: int, ids: Iterable[str]) -> list[Decision]:
         """Return the decisions of these names, as far as they are known."""
-        return [
-            Decision(*row)
-            for row in self.in_parts(
-                "SELECT * FROM decisions WHERE experiment = ? AND id IN", experiment, ids
-            )
-        ]
+        return [Decision(*row) for row in self.in_parts("decisions", "id", experiment, ids)]
 
     def experiments_of_decision(self, decision: str) -> list[int]:
         """Return the experiments that have a decision of this name."""
@@ -189,17 +176,16 @@ class Connection(Closing):
         """Return snapshots of these instances, as far as there are any."""
         return [
             _read_snapshot(row)
-            for row in self.in_parts(
-                "SELECT * FROM snapshots WHERE experiment = ? AND instance IN",
-                experiment,
-                instances,
-            )
+            for row in self.in_parts("snapshots", "instance", experiment, instances)
         ]
 
-    def all_snapshots(self, experiment: int) -> Iterator[Snapshot]:
-        """Yield all snapshots of an experiment."""
-        sql = "SELECT * FROM snapshots WHERE experiment = ? ORDER BY instance"
-        return (_read_snapshot(row) for row in self.stream(sql, (experiment,)))
+    def states_of_users(self, experiment: int, fingerprint: str) -> Iterator[tuple[int, bytes]]:
+        """Yield the instances of a fleet and their states, of which there may be a million."""
+        sql = (
+            "SELECT instance, state FROM snapshots WHERE experiment = ? AND instance > 0 AND "
+            "fingerprint = ?"
+        )
+        return self.stream(sql, (experiment, fingerprint))
 
     def keys(self) -> list[KeyRow]:
         """Return all keys."""
@@ -211,14 +197,15 @@ class Connection(Closing):
         return SessionRow(*rows[0]) if rows else None
 
     def in_parts(
-        self, sql: str, experiment: int, values: Iterable[Any]
+        self, table: str, column: str, experiment: int, values: Iterable[Any]
     ) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of a question about many values."""
+        """Yield the rows of an experiment in which a column has one of these values."""
         wanted = list(values)
         for start in range(0, len(wanted), MOST_AT_ONCE):
             part = wanted[start : start + MOST_AT_ONCE]
-            places = ",".join([self.placeholder] * len(part))
-            yield from self.run(f"{sql} ({places})", (experiment, *part))
+            places = ",".join("?" * len(part))
+            sql = f"SELECT * FROM {table} WHERE experiment = ? AND {column} IN ({places})"
+            yield from self.run(sql, (experiment, *part))
 
 
 class Store(Connection):

@@ -41,7 +41,10 @@ Mask = npt.NDArray[np.bool_]
 def decide(
     rules: Rules, shared: Shared, own: Own, apart: Apart, u: int, eligible: Mask, room: Room
 ) -> int:
-    """Return the arm for a user; changes nothing but how up to date its own numbers are."""
+    """Return the arm for a user; changes nothing but how up to date its own numbers are.
+
+    What each arm is expected to cost stays in ``room.mean``.
+    """
     n_arms = rules.n_arms
     bring_up_to_date(rules, shared, own, apart, u, room)
     admit(rules, shared, own, apart, u, room)
@@ -70,9 +73,9 @@ def decide(
             room.slope[i] = theta[unknowns(i)]
             room.slope[i] += room.bound[i] - predict(theta, own.faded[u, memory], i)
         add_later_costs(
-            room.bound, room.slope, room.interaction, gamma, rounds, room.allowed, room.mean
+            room.bound, room.slope, room.interaction, gamma, rounds, room.allowed, room.weighed
         )
-        return _smallest(room.mean, room.allowed, room.allowed)
+        return _smallest(room.weighed, room.allowed, room.allowed)
     plan_ahead(room.bound, room.interaction, rounds, room.allowed, room.plan, room.slope)
     for i in range(n_arms):
         room.plan[i] -= 0.5

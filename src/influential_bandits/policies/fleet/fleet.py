@@ -213,6 +213,10 @@ class Fleet(NamedArms):
         held = self._held if self._held is not None else self._hold()
         return int(choose_for(held, row, self._every if mask is None else mask))
 
+    def latest_look(self, arm: int) -> float:
+        """Return what an arm was expected to cost when :meth:`select` last chose one."""
+        return float(self._room.mean[arm] + self._shared.scales[ORIGIN])
+
     def pull(
         self, user: str, arm: int | str | None = None, eligible: npt.ArrayLike | None = None
     ) -> FleetTicket:

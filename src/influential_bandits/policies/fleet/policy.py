@@ -106,7 +106,7 @@ class FleetLCB:
     smallest bound is pulled. How many rounds are to come is learned from how long others stayed.
 
     An early pull teaches about everybody, and the rule knows this only by the deviation of (μ, A)
-    in the bound: there is no further bonus for the sake of others (docs/fleets.md).
+    in the bound: there is no further bonus for the sake of others (docs/explanation/fleets.md).
 
     Where users are found to differ in A, those at play get posteriors of their own around the
     shared one. All variances, the scale of μ and A, and memory are estimated on the way.
@@ -121,7 +121,7 @@ class FleetLCB:
     exact : bool, optional
         Keep what each user was exposed to arm by arm: K² numbers of a user. Then sums of residuals
         follow new knowledge about A exactly. Otherwise two numbers for each arm are kept, and the
-        rest is approximated (docs/fleets.md). By default exact up to 8 arms.
+        rest is approximated (docs/explanation/fleets.md). By default exact up to 8 arms.
     prior : FleetPrior, optional
         Where to start from, as :meth:`InfluenceModel.fleet` makes it.
 

@@ -8,15 +8,16 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from collections.abc import Iterable, Mapping
-from itertools import repeat
+from array import array
+from collections.abc import Iterable, Iterator
+from itertools import islice, repeat
 from typing import Any
 
 import numpy as np
 
 from influential_bandits.errors import InvalidInput
 from influential_bandits.policies.fleet.fleet import Fleet, FleetTicket
-from influential_bandits.policies.fleet.states import EPOCH, Apart, Own, Shared
+from influential_bandits.policies.fleet.states import AUDIT, EPOCH, Apart, Own, Shared
 
 __all__ = ["pack_fleet", "pack_users", "unpack_fleet"]
 
@@ -24,6 +25,7 @@ HEAD = struct.Struct("<4sII")
 MAGIC = b"IBF3"
 PLACE = struct.Struct("<qq")  # of a user: its row, and how many losses are to come
 PENDING = struct.Struct("<qqqq")  # number, round, arm, and bytes of the memo
+USERS_AT_ONCE = 10_000  # that are read
 
 
 def pack_fleet(fleet: Fleet) -> bytes:
@@ -31,10 +33,11 @@ def pack_fleet(fleet: Fleet) -> bytes:
     shared, _, apart, about = fleet.parts()
     begun = shared.epochs[: shared.numbers[EPOCH] + 1]
     used = np.flatnonzero(apart.owner >= 0)  # there is room for many posteriors of users' own
-    arrays: list[Any] = [*shared._replace(epochs=begun), used, *(array[used] for array in apart)]
+    arrays: list[Any] = [*shared._replace(epochs=begun), used, *(part[used] for part in apart)]
     head = {
         **about,
-        "shapes": [[str(array.dtype), list(array.shape)] for array in arrays],
+        "users": len(fleet.users),
+        "shapes": [[str(part.dtype), list(part.shape)] for part in arrays],
     }
     return _seal(json.dumps(head, separators=(",", ":")).encode(), arrays)
 
@@ -43,25 +46,38 @@ def pack_users(fleet: Fleet, users: Iterable[str]) -> dict[str, bytes]:
     """Return users as bytes: their numbers, and their pulls whose losses are to come."""
     _, own, _, _ = fleet.parts()
     waiting: dict[str, list[bytes]] = {user: [] for user in users}
+    if not waiting:
+        return {}
     for ticket in fleet.pending.values():
         if ticket.user in waiting:
-            memo = np.array(ticket.memo).tobytes()
+            memo = array("d", ticket.memo).tobytes()
             place = PENDING.pack(ticket.number, ticket.round, ticket.arm, len(memo))
             waiting[ticket.user].append(place + memo)
+    rows = [fleet.row(user) for user in waiting]
+    # All at once: thousands of small arrays would take a tenth of a second.
+    table = np.hstack([_as_bytes(numbers[rows]) for numbers in own])
+    data, width = memoryview(table.tobytes()), table.shape[1]
     packed = {}
-    for user, tickets in waiting.items():
-        row = fleet.row(user)
-        head = PLACE.pack(row, len(tickets)) + b"".join(tickets)
-        packed[user] = _seal(head, [array[row] for array in own])
+    for place_in_table, (user, tickets) in enumerate(waiting.items()):
+        head = PLACE.pack(rows[place_in_table], len(tickets)) + b"".join(tickets)
+        start = place_in_table * width
+        packed[user] = _seal_bytes(head, head + data[start : start + width])
     return packed
 
 
-def unpack_fleet(blob: bytes, users: Mapping[str, bytes], fleet: Fleet) -> None:
+def _as_bytes(numbers: Any) -> Any:
+    """Return rows of an array as rows of bytes."""
+    return np.ascontiguousarray(numbers).view(np.uint8).reshape(len(numbers), -1)
+
+
+def unpack_fleet(blob: bytes, users: Iterable[tuple[object, bytes]], fleet: Fleet) -> None:
     """Bring a fleet that has just been made to the state of a snapshot; InvalidInput if it cannot.
 
-    ``users`` must be all of them, each as it was at the moment of the snapshot.
+    ``users`` must be all of them, each as it was at the moment of the snapshot, called by what
+    ``str`` makes of it. They are read one after another, so that a million are in memory once.
     """
     about, arrays = _read_arrays(blob)
+    first = fleet.parts()[1]
     fleet.settle_memory(about)
     shared, own, apart, _ = fleet.parts()
     cut = len(shared)
@@ -74,7 +90,11 @@ def unpack_fleet(blob: bytes, users: Mapping[str, bytes], fleet: Fleet) -> None:
         *(_fill(*pair) for pair in zip(apart, repeat(used), arrays[cut + 1 :], strict=False))
     )
     kept.owner[np.setdiff1d(np.arange(len(kept.owner)), used)] = -1
-    rows, filled = _read_users(own, users, fleet)
+    rows, filled = _read_users(about, first, own, users, fleet)
+    # Who has a posterior of its own changes without the user: the posteriors know it.
+    filled.slot[:] = -1
+    held = used[(used >= AUDIT) & (kept.owner[used] < len(filled.slot))]
+    filled.slot[kept.owner[held]] = held
     fleet.take_parts(about, told._replace(epochs=epochs), filled, kept, rows)
 
 
@@ -84,9 +104,9 @@ def _fill(like: Any, places: Any, values: Any) -> Any:
         raise InvalidInput("the snapshot of a fleet is of another number of arms")
     if len(places) and not 0 <= min(places) <= max(places) < len(like):
         raise InvalidInput("the snapshot of a fleet is of another version")
-    array = np.zeros(like.shape, like.dtype)  # untouched pages cost nothing
-    array[places] = values
-    return array
+    filled = np.zeros(like.shape, like.dtype)  # untouched pages cost nothing
+    filled[places] = values
+    return filled
 
 
 def _read_arrays(blob: bytes) -> tuple[dict[str, Any], list[Any]]:
@@ -100,48 +120,89 @@ def _read_arrays(blob: bytes) -> tuple[dict[str, Any], list[Any]]:
     return about, arrays
 
 
-def _read_users(own: Own, users: Mapping[str, bytes], fleet: Fleet) -> tuple[dict[str, int], Own]:
-    """Return the rows of users and their numbers; their open tickets go to the fleet."""
-    widths = [array[0].nbytes for array in own]
-    rows, pieces = {}, []
-    for user, packed in users.items():
-        head, data = _unseal(packed)
-        if len(data) != sum(widths):
-            raise InvalidInput("the snapshot of a user is of another version")
-        rows[user], tickets = PLACE.unpack_from(head)
-        pieces.append(data)
-        start = PLACE.size
-        for _ in range(tickets):
-            number, t, arm, size = PENDING.unpack_from(head, start)
-            start += PENDING.size + size
-            values = tuple(np.frombuffer(head, np.float64, size // 8, start - size).tolist())
-            name = fleet.arm_names[arm]
-            fleet.pending[number] = FleetTicket(number, user, t, arm, name, values)
-    if sorted(rows.values()) != list(range(len(rows))):
+def _read_users(
+    about: dict[str, Any], first: Own, own: Own, users: Iterable[tuple[object, bytes]], fleet: Fleet
+) -> tuple[dict[str, int], Own]:
+    """Return the rows of users and their numbers; their open tickets go to the fleet.
+
+    Users who have not come since the fleet settled on a memory have the numbers of all of them
+    (``first``), of which the one chosen is taken.
+    """
+    many, chosen = about["users"], about["settled"]
+    arrays: list[Any] = [
+        np.zeros((max(many, 1), *numbers.shape[1:]), numbers.dtype) for numbers in own
+    ]
+    places: dict[str, int] = {}
+    seen = np.zeros(many, np.bool_)
+    waiting = iter(users)
+    while part := list(islice(waiting, USERS_AT_ONCE)):
+        by_width: dict[int, tuple[list[int], list[bytes]]] = {}
+        for user, packed in part:
+            head, data = _unseal(packed)
+            row, tickets = PLACE.unpack_from(head)
+            label = str(user)
+            places[label] = row
+            if tickets:
+                _read_tickets(label, head, tickets, fleet)
+            kept = by_width.get(len(data))
+            if kept is None:
+                kept = by_width[len(data)] = [], []
+            kept[0].append(row)
+            kept[1].append(data)
+        for width, (rows, pieces) in by_width.items():
+            if not 0 <= min(rows) <= max(rows) < many:
+                raise InvalidInput("the snapshot has a user that the fleet did not have")
+            seen[rows] = True
+            table = np.frombuffer(b"".join(pieces), np.uint8).reshape(len(rows), width)
+            for numbers, values in zip(arrays, _cut(table, first, own, chosen), strict=True):
+                numbers[rows] = values
+    if len(places) != many or not seen.all():
         raise InvalidInput("the snapshot lacks a user, or has one twice")
-    table = np.frombuffer(b"".join(pieces), np.uint8).reshape(len(rows), sum(widths))
-    order = np.fromiter(rows.values(), np.int64, len(rows))
-    filled, start = [], 0
-    array: Any
-    for array, width in zip(own, widths, strict=True):
-        numbers: Any = np.zeros((max(len(rows), 1), *array.shape[1:]), array.dtype)
-        part = np.ascontiguousarray(table[:, start : start + width])
-        numbers[order] = part.view(array.dtype).reshape(len(rows), *array.shape[1:])
-        filled.append(numbers)
+    return places, Own(*arrays)
+
+
+def _cut(table: Any, first: Own, own: Own, chosen: int) -> Iterator[Any]:
+    """Yield the arrays whose rows lie one after another in the rows of a table of bytes."""
+    for like in (own, first):
+        widths = [numbers[0].nbytes for numbers in like]
+        if sum(widths) == table.shape[1]:
+            break
+    else:
+        raise InvalidInput("the snapshot of a user is of another version")
+    start = 0
+    numbers: Any
+    other: Any
+    for numbers, other, width in zip(like, own, widths, strict=True):
+        part = np.ascontiguousarray(table[:, start : start + width]).view(numbers.dtype)
+        values = part.reshape(len(table), *numbers.shape[1:])
         start += width
-    if not rows:
-        filled[own._fields.index("slot")][:] = -1
-    return rows, Own(*filled)
+        yield values if values.shape[1:] == other.shape[1:] else values[:, chosen : chosen + 1]
+
+
+def _read_tickets(user: str, head: bytes, tickets: int, fleet: Fleet) -> None:
+    """Let a fleet have the open tickets of a user."""
+    start = PLACE.size
+    for _ in range(tickets):
+        number, t, arm, size = PENDING.unpack_from(head, start)
+        start += PENDING.size + size
+        if size % 8 or not 0 <= size <= len(head) or not 0 <= arm < fleet.n_arms:
+            raise InvalidInput("the snapshot of a user is of another version")
+        memo = tuple(array("d", head[start - size : start]))
+        fleet.pending[number] = FleetTicket(number, user, t, arm, fleet.arm_names[arm], memo)
 
 
 def _seal(head: bytes, arrays: Iterable[Any]) -> bytes:
-    body = head + b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)
+    body = head + b"".join(np.ascontiguousarray(numbers).tobytes() for numbers in arrays)
+    return _seal_bytes(head, body)
+
+
+def _seal_bytes(head: bytes, body: bytes) -> bytes:
     return HEAD.pack(MAGIC, zlib.crc32(body), len(head)) + body
 
 
 def _unseal(blob: bytes) -> tuple[bytes, bytes]:
     magic, checksum, length = HEAD.unpack_from(blob) if len(blob) >= HEAD.size else (b"", 0, 0)
-    body = blob[HEAD.size :]
-    if magic != MAGIC or zlib.crc32(body) != checksum:
+    if magic != MAGIC or zlib.crc32(memoryview(blob)[HEAD.size :]) != checksum:
         raise InvalidInput("the snapshot is damaged, or of another version")
-    return body[:length], body[length:]
+    end = HEAD.size + length
+    return blob[HEAD.size : end], blob[end:]

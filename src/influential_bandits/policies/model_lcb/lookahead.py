@@ -69,9 +69,9 @@ def add_later_costs(
     (A·p)_i·(1 − γ^(rounds − 1))/(1 − γ). Always to pull the arm with the smallest sum plays a
     schedule: an arm that was just pulled is dear, and a rested one is cheap.
 
-    The mix is that of the lower bound of docs/fading.md, the programme of :func:`plan_ahead` with
-    another number of rounds. What the pulls so far have left in the losses counts as much as it
-    does on average over the rounds ahead.
+    The mix is that of the lower bound of docs/explanation/fading.md, the programme of
+    :func:`plan_ahead` with another number of rounds. What the pulls so far have left in the losses
+    counts as much as it does on average over the rounds ahead.
     """
     n_arms = losses.size
     left = whole_power(memory, int(rounds))

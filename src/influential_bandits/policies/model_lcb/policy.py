@@ -76,11 +76,12 @@ class ModelLCB(Policy):
     s_i being the posterior's standard deviation in units of the noise σ, and r an anytime radius:
     if the noise is normal, memory lasts, losses come at once, all arms are on offer and the prior
     is as wide as the truth, every loss lies within m_i ± r·s_i in all rounds at once with
-    probability ``confidence``, and then the regret is O(K³·T·log^{3/2}T) (docs/model_lcb.md has the
-    theorem, its proof and what was tried). Noise, the scales of l1 and A, whether arms are alike,
-    and memory are estimated by the marginal likelihood, anew whenever the number of observations
-    has grown by half (beyond ten arms: doubled). Estimated scales may be too small for the theorem,
-    and that of l1 cannot be fixed. Multiplying all losses by a power of two changes no choice.
+    probability ``confidence``, and then the regret is O(K³·T·log^{3/2}T). The theorem, its proof
+    and what was tried: docs/explanation/model_lcb.md. Noise, the scales of l1 and A, whether arms
+    are alike, and memory are estimated by the marginal likelihood, anew whenever the number of
+    observations has grown by half (beyond ten arms: doubled). Estimated scales may be too small for
+    the theorem, and that of l1 cannot be fixed. Multiplying all losses by a power of two changes no
+    choice.
 
     Where memory fades, m_i is what a pull costs now and in later rounds, so that the smallest one
     follows a schedule. There, and where no influence is seen, arms that cannot be told apart take
