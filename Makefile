@@ -17,7 +17,7 @@ demo: $(VENV)/run.stamp  ## Install, then reproduce the paper's results in small
 	@echo "Reproducing the paper's synthetic results in small settings (about a minute) …"
 	@$(VENV)/bin/influential-bandits reproduce --quick --out results/demo
 
-live: $(VENV)/live.stamp  ## Install, then serve a made-up shop on http://127.0.0.1:8000
+live: $(VENV)/run.stamp  ## Install, then serve a made-up shop on http://127.0.0.1:8000
 	@$(VENV)/bin/influential-bandits shop
 
 docs: $(VENV)/docs.stamp  ## Install, then build the documentation: build/site/index.html
@@ -51,16 +51,16 @@ check: $(VENV)/dev.stamp  ## Lint, format, types, layers, links, spelling and do
 	@$(VENV)/bin/ruff check
 	@echo "Checking the format …"
 	@$(VENV)/bin/ruff format --check
-	@echo "Checking the types …"
-	@$(VENV)/bin/mypy --strict src
 	@echo "Checking the layers …"
 	@$(VENV)/bin/lint-imports
 	@echo "Checking the links …"
 	@$(VENV)/bin/python -m docs.site.links
 	@echo "Checking the spelling …"
 	@$(VENV)/bin/codespell
-	@echo "Running the doctests …"
-	@$(VENV)/bin/python -m pytest --quiet --doctest-modules src
+	@echo "Checking the types and running the doctests, side by side …"
+	@$(VENV)/bin/mypy --strict src & types=$$!; \
+	$(VENV)/bin/python -m pytest --quiet --doctest-modules src; doctests=$$?; \
+	wait $$types && exit $$doctests
 
 hostile: $(VENV)/dev.stamp  ## Try hostile files, numbers, disks and kills: CASES=3000 ONLY='text logs' SEED=1
 	@echo "Playing hostile cases …"
@@ -85,8 +85,7 @@ lock:  ## Pin requirements/*.txt again; UPGRADE=1 takes the newest of everything
 			--custom-compile-command "make lock" --quiet $(if $(UPGRADE),--upgrade); \
 	} && \
 	pin run --group build && \
-	pin live --extra live --group build --constraints requirements/run.txt && \
-	pin docs --extra gym --extra live --group docs --constraints requirements/run.txt && \
+	pin docs --extra gym --group docs --constraints requirements/run.txt && \
 	pin dev --extra all --group dev --constraints requirements/run.txt && \
 	pin bench --extra all --group bench --constraints requirements/run.txt
 
@@ -98,12 +97,9 @@ clean:  ## Remove the environments, the caches and the results
 # dev.txt is a superset of run.txt, so that `make demo` after `make test` has nothing to install.
 $(VENV)/dev.stamp: requirements/dev.txt pyproject.toml $(VENV)/pyvenv.cfg
 	$(install)
-	@touch $(VENV)/run.stamp $(VENV)/live.stamp $(VENV)/docs.stamp
+	@touch $(VENV)/run.stamp $(VENV)/docs.stamp
 
 $(VENV)/run.stamp: requirements/run.txt pyproject.toml $(VENV)/pyvenv.cfg
-	$(install)
-
-$(VENV)/live.stamp: requirements/live.txt pyproject.toml $(VENV)/pyvenv.cfg
 	$(install)
 
 $(VENV)/docs.stamp: requirements/docs.txt pyproject.toml $(VENV)/pyvenv.cfg
@@ -112,9 +108,10 @@ $(VENV)/docs.stamp: requirements/docs.txt pyproject.toml $(VENV)/pyvenv.cfg
 $(BENCH)/bench.stamp: requirements/bench.txt pyproject.toml $(BENCH)/pyvenv.cfg
 	$(install)
 
+# Python compiles a module when it is first imported; to compile all of them takes half of pip's time.
 define install
 @echo "Installing pinned packages into $(@D) (first time only) …"
-@$(@D)/bin/python $(PIP) install --require-hashes --requirement $<
+@$(@D)/bin/python $(PIP) install --no-compile --require-hashes --requirement $<
 @$(@D)/bin/python $(PIP) install --no-deps --no-build-isolation --editable .
 @touch $@
 endef

@@ -67,6 +67,13 @@ def wheel(tmp_path_factory):
     return path
 
 
+def test_a_package_index_would_take_wheel_and_source(wheel, tmp_path):
+    build = (sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", tmp_path, ROOT)
+    output(*build, cwd=tmp_path)
+    (source,) = tmp_path.glob("*.tar.gz")
+    output(sys.executable, "-m", "twine", "check", "--strict", wheel, source, cwd=tmp_path)
+
+
 @pytest.fixture(scope="module")
 def environment(wheel, tmp_path_factory):
     """The wheel beside the packages of the lock and no others, borrowed from this environment."""
@@ -166,3 +173,27 @@ def test_the_default_install_lists_reproduces_and_compares(environment, tmp_path
 
 def test_console_script_answers(environment, tmp_path):
     assert "Usage" in output(environment / SCRIPTS / "influential-bandits", "--help", cwd=tmp_path)
+
+
+def test_the_default_install_diagnoses_a_log(environment, tmp_path):
+    rows = [f"u{n // 30},{n % 30},{'abc'[n * n % 7 % 3]},{n * 37 % 11}" for n in range(360)]
+    (tmp_path / "log.csv").write_text("\n".join(["user,time,arm,loss", *rows, ""]))
+    command = environment / SCRIPTS / "influential-bandits"
+    told = output(
+        command, "diagnose", "log.csv", "--permutations", "19", "--out", "o", cwd=tmp_path
+    )
+    assert "influence" in told
+    assert (tmp_path / "o" / "report.html").exists()
+
+
+SERVE = """
+import urllib.request
+import influential_bandits as ib
+
+with ib.live.serve_in_background("shop.db") as (address, key):
+    print(urllib.request.urlopen(address + "/ready").status)
+"""
+
+
+def test_the_default_install_serves(environment, tmp_path):
+    assert output(environment / SCRIPTS / "python", "-c", SERVE, cwd=tmp_path).split()[-1] == "200"

@@ -114,7 +114,8 @@ def cases(server, times):
     yield "file too large", "SQLite", 1, some, on_sqlite(lambda _: faults.small_files(some, 4096))
 
     def on_a_small_disk(folder, services, seed):
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", folder], check=True)
+        # The write-ahead log alone takes 16 MB before it is written back.
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=48m", "tmpfs", folder], check=True)
         try:
             return faults.hammer(
                 folder / "s.db", folder.parent, faults.full_disk(some, folder), seed=seed

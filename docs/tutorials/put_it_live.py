@@ -6,7 +6,7 @@
 # **In one command:**
 #
 # ```bash
-# pip install "influential-bandits[live]"
+# pip install influential-bandits
 # influential-bandits serve --store shop.db     # prints its address and the first key
 # ```
 #

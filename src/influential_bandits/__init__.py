@@ -17,7 +17,7 @@ from typing import Any
 
 import lazy_loader
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 
 _NEEDS = {  # classes that an optional package is the base of
     "InfluentialBanditEnv": "gymnasium",

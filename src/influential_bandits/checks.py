@@ -45,14 +45,9 @@ EXTRAS = {  # of the default install's other packages: which extra brings them
     "distributed": "dask",
     "fsspec": "dask",
     "gymnasium": "gym",
-    "httptools": "live",
-    "msgspec": "live",
     "numba_cuda": "gpu",
     "pandas": "frame",
-    "prometheus_client": "live",
     "psycopg": "postgres",
-    "starlette": "live",
-    "uvicorn": "live",
 }
 LARGEST_HORIZON = 2**53  # counts are exact in double precision up to here
 LARGEST_ARMS = 2**31  # their numbers fit 32 bits, and products of two numbers of arms 64

@@ -1,11 +1,14 @@
 """Both stores keep the same promises."""
 
 import math
+import socket
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import influential_bandits as ib
+from influential_bandits.errors import InvalidInput
 from influential_bandits.live.events import DECIDED, PENDING, Decision, Event
 from influential_bandits.live.store.opening import open_store, open_to_read
 from influential_bandits.live.store.sql import Changes, InstanceRow, KeyRow, Snapshot, StoreError
@@ -131,3 +134,18 @@ def test_a_second_service_is_kept_from_an_sqlite_file(tmp_path, refused):
     with open_store(tmp_path / "s.db"), refused(StoreError, "another service"):
         open_store(tmp_path / "s.db")
     open_store(tmp_path / "s.db").close()
+
+
+def test_what_cannot_be_served_is_said_before_anything_is_made(tmp_path):
+    store = tmp_path / "shop.db"
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(InvalidInput, match="cannot listen on 127"):
+            ib.live.serve(store, port=taken.getsockname()[1])
+    with pytest.raises(InvalidInput, match="port 70000"):
+        ib.live.serve(store, port=70000)
+    assert not store.exists()
+    store.write_text("This is a text, and it is longer than the head of a database." * 3)
+    with pytest.raises(StoreError, match="is no store of this service"):
+        open_store(store)

@@ -1,6 +1,7 @@
 """Compiled code follows every value that it reads, however the value gets there."""
 
 import enum
+import gc
 import textwrap
 import types
 from collections import namedtuple
@@ -8,6 +9,9 @@ from collections import namedtuple
 import numba
 import numpy as np
 import pytest
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler
+from numba.core.errors import TypingError
 from numba.extending import intrinsic, overload, register_jitable
 
 from influential_bandits.errors import InvalidInput
@@ -309,3 +313,26 @@ def test_an_error_in_linked_code_arrives_with_its_values():
     part = compile_anew({"f": scope["f"]})["f"]
     with pytest.raises(ValueError, match="bad"):
         call(part, 3)
+
+
+def test_what_numba_writes_for_a_kernel_is_a_part_of_it_and_still_serves_others(monkeypatch):
+    made = []
+    finish = JITCodeLibrary._finalize_specific
+    monkeypatch.setattr(
+        JITCodeLibrary, "_finalize_specific", lambda code: made.append(code.name) or finish(code)
+    )
+    numbers = np.array([3, 9, 1], np.int16)
+    compiled = kernel(lambda numbers, size: np.append(np.sort(numbers), np.zeros(size, np.int16)))
+    compiled._cache.disable()  # made here, not found on disk
+    assert compiled(numbers, 2).tolist() == [1, 3, 9, 0, 0]
+    assert len(made) == 1, made
+    with pytest.raises(ValueError, match="negative"):
+        compiled(numbers, -1)
+    assert numba.njit(lambda numbers: np.sort(numbers)[0])(numbers) == 1
+
+
+def test_numba_is_as_it_was_after_code_that_cannot_be_compiled():
+    before = Compiler.define_pipelines, gc.get_threshold()
+    with pytest.raises(TypingError):
+        kernel(lambda number: number.nowhere)(1)
+    assert (Compiler.define_pipelines, gc.get_threshold()) == before

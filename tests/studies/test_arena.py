@@ -15,6 +15,7 @@ from report_files import ELSEWHERE, check_pictures, png_size
 
 import influential_bandits as ib
 from influential_bandits.cli import main
+from influential_bandits.numerics.interval_text import round_to_interval
 from influential_bandits.numerics.resampling import draw_resamples
 from influential_bandits.policies.registry import policy_from_text
 from influential_bandits.simulation import trajectory
@@ -660,12 +661,12 @@ def test_frames_have_the_summary_or_every_run(played):
 
 def test_a_comparison_is_plotted_family_by_family(played, refused):
     _, found = played
-    figure = found.plot()
+    figure = found.plot_families()
     assert [ax.get_title() for ax in figure.axes] == ["random-3: 4 runs", "fading-0.9: 4 runs"]
-    assert len(found.plot("random-3").axes[0].lines) == len(POLICIES)
+    assert len(found.plot(family="random-3").lines) == len(POLICIES)
     plt.close("all")
     with refused(ib.errors.InvalidInput, "'easy'", "random-3, fading-0.9"):
-        found.plot("easy")
+        found.plot(family="easy")
 
 
 def test_one_instance_is_played_with_several_seeds():
@@ -773,7 +774,8 @@ def test_the_leaderboard_is_made_of_the_results(played, tmp_path):
         assert heading in page
     for row in found.rows:
         if row["family"] == "random-3":
-            assert f"{row['low']:.4g} … " in page or row["low"] >= 10**6
+            _, low, high = round_to_interval(row["mean_regret"], row["low"], row["high"])
+            assert f"({low} … {high})" in page
     rows = [line for line in page.splitlines() if line.startswith("| ")]
     assert sum(line.count("**") // 2 for line in rows) == 2 * len(HORIZONS), "a lowest each"
 

@@ -6,7 +6,14 @@ import time
 import pytest
 from browser import start_browser, until
 
-from influential_bandits.studies.report.content import Analysis, Bars, Finding, HeatMap, Section
+from influential_bandits.studies.report.content import (
+    Analysis,
+    Bars,
+    Finding,
+    HeatMap,
+    Opening,
+    Section,
+)
 from influential_bandits.studies.report.html import write_report
 
 pytestmark = pytest.mark.long
@@ -64,10 +71,13 @@ def test_every_figure_is_drawn(opened, tiny):
     expected = figures(tiny[1])
     drawn = browser.execute_script(
         "return [...document.querySelectorAll('.js-plotly-plot')].map(p => "
-        "[p.id, p.layout.title.text, p.querySelectorAll('.main-svg').length,"
+        "[p.id, p.closest('figure').querySelector('h4').textContent,"
+        " p.querySelectorAll('.main-svg').length,"
         " p.getBoundingClientRect().width, p.getBoundingClientRect().height])"
     )
-    assert [(name, title) for name, title, *_ in drawn] == [(n, f.title) for n, f in expected]
+    told = [(name, title) for name, title, *_ in drawn]
+    assert sorted(told) == sorted((name, figure.title) for name, figure in expected)
+    assert told[0][0] == "figure-1b-regret", "the one that says most comes first"
     for name, _, svgs, width, height in drawn:
         assert svgs > 0, name
         assert width > 500, name
@@ -111,6 +121,30 @@ def test_a_click_in_the_legend_switches_a_series_off_and_on(name, opened):
     until(lambda: all(state is True for _, state in visible()), "switched on")
 
 
+def test_the_page_opens_with_what_was_found_and_folds_the_long_table(opened):
+    browser, _, _ = opened
+    order = browser.execute_script(
+        "return [...document.body.querySelectorAll('h1, .found, figure, table')]"
+        ".slice(0, 4).map(e => e.className || e.tagName.toLowerCase())"
+    )
+    assert order == ["h1", "found", "figure", "claims"]
+    words = browser.execute_script("return document.querySelector('.found').textContent")
+    assert "claims of the paper were reproduced" in words
+    closed = "return document.getElementById('summary').closest('details').open"
+    assert browser.execute_script(closed) is False
+
+
+def test_nothing_is_wider_than_a_phone(opened):
+    browser, _, _ = opened
+    before = browser.get_window_size()
+    browser.set_window_size(500, 900)
+    width = "return [document.documentElement.scrollWidth, window.innerWidth]"
+    until(lambda: browser.execute_script(width)[1] <= 500, "narrow")
+    page, screen = browser.execute_script(width)
+    browser.set_window_size(before["width"], before["height"])
+    assert page <= screen
+
+
 def test_the_summary_has_a_row_for_every_finding(opened, tiny):
     browser, _, _ = opened
     rows = browser.execute_script(
@@ -148,7 +182,8 @@ def test_bars_and_heat_maps_are_drawn_with_names_on_their_axes(browser, tmp_path
         HeatMap("zeros", "Zeros", ["a"], [[0.0]]),
     ]
     section = Section("s", "line", {}, Analysis([Finding("claim", 1.0)], pictures))
-    write_report(tmp_path / "report.html", [section], {}, "Title", "Introduction")
+    opening = Opening(["Found"])
+    write_report(tmp_path / "report.html", [section], {}, "Title", opening, "Introduction")
     browser.get((tmp_path / "report.html").as_uri())
     script = "return document.querySelectorAll('.js-plotly-plot .main-svg').length >= 4"
     until(lambda: browser.execute_script(script), "plotly draws")

@@ -363,7 +363,7 @@ def test_nothing_temporary_is_left(tiny):
 def test_the_table_for_the_terminal_escapes_bars():
     analysis = Analysis([Finding("max|A| is small", 1.0, 2, 0.5, 1.5, "differs")], [])
     table = format_findings([Section("figure-1a", "", {}, analysis)])
-    expected = r"| figure-1a | max\|A\| is small | 2 | 1 | 0.5 … 1.5 | differs |"
+    expected = r"| figure-1a | max\|A\| is small | 2 | 1.0 | 0.5 … 1.5 | differs |"
     assert table.splitlines()[-1] == expected
 
 

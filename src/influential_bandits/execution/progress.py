@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
+from html import escape
+from importlib import import_module
+from typing import Any
 
 from rich.console import Console
 from rich.progress import (
@@ -17,6 +20,8 @@ from rich.progress import (
 )
 
 __all__ = ["Progress", "is_watched"]
+
+BETWEEN = 0.2  # seconds between two pictures of a bar in a notebook
 
 
 class Progress:
@@ -40,26 +45,35 @@ class Progress:
         self.label, self.total, self.wanted, self.long = label, total, wanted, long
         self.done = 0
         self._started = time.monotonic()
-        self._bar: Bar | None = None
+        self._bar: Bar | NotebookBar | None = None
 
     def show(self) -> None:
         """Draw the bar if it is time."""
         if self._bar is None:
             late = time.monotonic() - self._started > self.long
             if self.wanted or (self.wanted is None and late and is_watched()):
-                columns = (
-                    SpinnerColumn(),
-                    TextColumn("{task.description}"),
-                    BarColumn(),
-                    TextColumn("{task.percentage:>3.0f} %"),
-                    TimeRemainingColumn(),
-                )
-                console = Console(stderr=True)
-                self._bar = Bar(*columns, console=console, transient=console.is_terminal)
-                self._bar.add_task(self.label, total=self.total)
-                self._bar.start()
-        if self._bar is not None:
+                self._bar = self._start()
+        if isinstance(self._bar, NotebookBar):
+            self._bar.show(self.done)
+        elif self._bar is not None:
             self._bar.update(self._bar.task_ids[0], completed=self.done)
+
+    def _start(self) -> Bar | NotebookBar:
+        """Return a bar for wherever this is."""
+        console = Console(stderr=True)
+        if console.is_jupyter:
+            return NotebookBar(self.label, self.total)
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.percentage:>3.0f} %"),
+            TimeRemainingColumn(),
+        )
+        bar = Bar(*columns, console=console, transient=console.is_terminal)
+        bar.add_task(self.label, total=self.total)
+        bar.start()
+        return bar
 
     def count_one(self) -> None:
         """Count one more as done."""
@@ -70,6 +84,43 @@ class Progress:
         """Remove the bar."""
         if self._bar is not None:
             self._bar.stop()
+
+
+class NotebookBar:
+    """A progress bar below a cell, in HTML alone: rich's needs a package of widgets.
+
+    It is removed in the end, so that a notebook that is kept shows results and no bars.
+    """
+
+    def __init__(self, label: str, total: int) -> None:
+        self.label, self.total = label, max(total, 1)
+        self._started = self._shown = time.monotonic()
+        self._handle: Any = None
+
+    def show(self, done: int) -> None:
+        """Draw the bar, a few times a second at most."""
+        notebook: Any = import_module("IPython.display")
+        now = time.monotonic()
+        if self._handle is None:
+            page = notebook.HTML(self._draw(done, now))
+            self._handle = notebook.display(page, display_id=True)
+        elif now - self._shown >= BETWEEN:
+            self._handle.update(notebook.HTML(self._draw(done, now)))
+        else:
+            return
+        self._shown = now
+
+    def stop(self) -> None:
+        """Remove the bar."""
+        if self._handle is not None:
+            notebook: Any = import_module("IPython.display")
+            self._handle.update(notebook.HTML(""))
+
+    def _draw(self, done: int, now: float) -> str:
+        left = (now - self._started) * (self.total - done) / done if done else None
+        rest = "" if left is None else f", {left:,.0f} s left"
+        words = f"{escape(self.label)}: {100 * done // self.total} %{rest}"
+        return f'<progress value="{done}" max="{self.total}"></progress> {words}'
 
 
 def is_watched() -> bool:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from influential_bandits.checks import abbreviate, is_real, optional_module
+from influential_bandits.display import draw_bars, make_html
 from influential_bandits.errors import InvalidInput, NotApplicable
 from influential_bandits.learning.click_curve import count_lost_clicks
 from influential_bandits.learning.loss_model import require_fitted
@@ -27,12 +28,16 @@ from influential_bandits.learning.statistics.pooled_sums import arm_sums
 from influential_bandits.logs.log import EventLog, require_log
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import kernel
-from influential_bandits.numerics.interval_text import tell_apart
+from influential_bandits.numerics.interval_text import round_to_interval
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["Estimate", "Impact", "measure_impact"]
 
 NEGLIGIBLE = 0.01  # share of the outcome; what influence moves less than that is called negligible
 SHOWN = 5  # arms and pairs in the summary
+SHOWN_ARMS = 12  # in a picture and in a notebook
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,11 +66,9 @@ class Estimate:
 
     def __str__(self) -> str:
         """Round to what the interval supports."""
-        width = self.high - self.low
-        if not width > 0.0:
+        if not self.high > self.low:
             return f"{self.value:.3g} (no interval)"
-        digits = min(max(0, 1 - math.floor(math.log10(width))), 12)
-        value, low, high = tell_apart(self.value, self.low, self.high, f".{digits}f")
+        value, low, high = round_to_interval(self.value, self.low, self.high)
         return f"{value} ({low} … {high})"
 
 
@@ -189,6 +192,27 @@ class Impact:
         )
         lines += [f"  {a} and {b}: {found}" for (a, b), found in others[:SHOWN]]
         return "\n".join(lines)
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw what one more showing of each arm costs its next one, the largest first.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Draw here; by default in a new figure.
+        """
+        shown = sorted(self.arms.items(), key=lambda pair: -abs(pair[1].value))[:SHOWN_ARMS]
+        names, found = [name for name, _ in shown], [estimate for _, estimate in shown]
+        low, high = [one.low for one in found], [one.high for one in found]
+        title = "What one more showing costs the next of the same arm"
+        x = f"loss, in {self.outcome}"
+        return draw_bars(ax, names, [one.value for one in found], low, high, x=x, title=title)
+
+    def _repr_html_(self) -> str:
+        """Show the headline, and each arm."""
+        rows = [[name, found] for name, found in self.arms.items()]
+        header = ["arm", "one more showing costs the next one"]
+        return make_html(self.headline(), header=header, rows=rows[:SHOWN_ARMS])
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain numbers, lists and texts."""

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from influential_bandits.checks import abbreviate, is_real
+from influential_bandits.display import draw_bars, make_html
 from influential_bandits.errors import InvalidInput
 from influential_bandits.learning.kalman import Components
 from influential_bandits.learning.placebo import Placebo
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.interval_text import tell_apart
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 __all__ = ["InfluenceTest", "PairEstimate", "ScoreTest"]
+
+SHOWN_PAIRS = 12  # in a picture
 
 
 @dataclasses.dataclass(frozen=True)
@@ -301,6 +307,26 @@ class InfluenceTest:
     def __str__(self) -> str:
         """Return the summary."""
         return self.summary()
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the clearest pairs of arms with their intervals, which hold for all of them at once.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Draw here; by default in a new figure.
+        """
+        shown = self.pairs[:SHOWN_PAIRS]
+        names = [p.arm if p.arm == p.other else f"{p.arm} – {p.other}" for p in shown]
+        low, high = [p.low for p in shown], [p.high for p in shown]
+        x = "change of loss by a recent pull, relative to other pairs"
+        title = "The clearest pairs; a single name is an arm on itself"
+        return draw_bars(ax, names, [p.estimate for p in shown], low, high, x=x, title=title)
+
+    def _repr_html_(self) -> str:
+        """Show the verdict, and what it rests on."""
+        verdict, *rest = self.summary().splitlines()
+        return make_html(verdict, note="\n".join(line.strip() for line in rest))
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain numbers, lists and texts."""

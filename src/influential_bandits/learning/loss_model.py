@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from influential_bandits.checks import abbreviate, is_real, optional_module
+from influential_bandits.display import draw_bars, make_html
 from influential_bandits.errors import InfluentialBanditsError, InvalidInput
 from influential_bandits.execution.base import Execution
 from influential_bandits.execution.local import resolve_execution
@@ -26,11 +27,15 @@ from influential_bandits.logs.membership import Membership
 from influential_bandits.logs.streaming import LogStream
 from influential_bandits.numerics.arrays import Floats, Ints
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 __all__ = ["LossModel", "check_at_least", "check_share", "require_fitted"]
 
 _base: Any = optional_module("sklearn.base")
 _validation: Any = optional_module("sklearn.utils.validation")
 
+SHOWN_ARMS = 20  # in a notebook
 POOLINGS = ("none", "partial", "full")
 ONE_HISTORY = "0"  # the instance of events that were given as an array
 WHOLE = (
@@ -235,6 +240,31 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
     def initial_losses_(self) -> Floats:
         """The initial losses of each instance, (instances, arms)."""
         return self.coefficients_[:, : self.design_.n_arms]
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw what was fitted: the population's initial losses.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Draw here; by default in a new figure.
+        """
+        require_fitted(self)
+        title = "Initial losses"
+        return draw_bars(ax, self.arm_names_, self.initial_loss_, x="loss", title=title)
+
+    def _repr_html_(self) -> str:
+        """Show the settings and, once fitted, the population's initial losses."""
+        if not self.__sklearn_is_fitted__():
+            return make_html(f"{self!r}, not fitted")
+        facts = {"instances": f"{len(self.instances_):,}", "fit": self.status_}
+        header, rows = self._tabulate()
+        return make_html(repr(self), facts, header, rows[:SHOWN_ARMS])
+
+    def _tabulate(self) -> tuple[list[str], list[list[str]]]:
+        """Return header and rows of the table of a notebook: what was fitted, arm by arm."""
+        losses = [f"{loss:.4g}" for loss in self.initial_loss_]
+        return ["arm", "initial loss"], [list(r) for r in zip(self.arm_names_, losses, strict=True)]
 
     def check_settings(self) -> None:
         """Raise unless all settings are what they may be."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from influential_bandits.checks import abbreviate, is_real, optional_module, whole_number
+from influential_bandits.display import draw_matrix
 from influential_bandits.errors import InvalidInput, NotApplicable
 from influential_bandits.learning.loss_model import (
     LossModel,
@@ -27,7 +29,12 @@ from influential_bandits.policies.model_lcb.prior import LossPrior, in_order
 from influential_bandits.world.instance import Instance
 from influential_bandits.world.noise import GaussianNoise
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 __all__ = ["DriftModel", "InfluenceModel", "StationaryModel"]
+
+SHOWN_COLUMNS = 8  # arms whose influence is shown in a notebook
 
 
 class StationaryModel(LossModel):
@@ -204,6 +211,27 @@ class InfluenceModel(LossModel):
     def interactions_(self) -> Floats:
         """The interaction of each instance, (instances, arms, arms)."""
         return interaction_matrices(self.design_, self.coefficients_)
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the population's interaction: red entries raise later losses, blue ones lower them.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Draw here; by default in a new figure.
+        """
+        require_fitted(self)
+        ax = draw_matrix(ax, self.arm_names_, self.interaction_, title="Fitted interaction A")
+        ax.set(xlabel="arm that was pulled", ylabel="arm whose loss changes")
+        return ax
+
+    def _tabulate(self) -> tuple[list[str], list[list[str]]]:
+        header, rows = super()._tabulate()
+        many = min(len(rows), SHOWN_COLUMNS)
+        after = [f"after {name}" for name in self.arm_names_[:many]]
+        matrix = self.interaction_[:, :many]
+        both = zip(rows, matrix, strict=True)
+        return header + after, [row + [f"{entry:+.3g}" for entry in line] for row, line in both]
 
     def interval(
         self, confidence: float = 0.95, instance: object = None

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from influential_bandits.display import draw_bars, make_html
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.interval_text import tell_apart
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 __all__ = ["Plan"]
+
+SMALLEST_SHARE = 0.001  # of the rounds, that is told
+MOST_DRAWN = 40  # arms
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -107,7 +114,7 @@ class Plan:
         lines += [
             f"  {name:24} {100 * self.mix[i]:5.1f} %  ({100 * self.logged_mix[i]:.1f} %)"
             for i, name in ((i, self.arm_names[i]) for i in order)
-            if self.mix[i] >= 0.001
+            if self.mix[i] >= SMALLEST_SHARE
         ]
         lines += self._order_in_words()
         how = "judged across two halves of the log" if self.cross_fitted else "by the model itself"
@@ -135,6 +142,38 @@ class Plan:
             )
         lines += [f"Warning: {warning}" for warning in self.warnings]
         return "\n".join(lines)
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the share of each arm: bars are the plan, lines mark the log.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Draw here; by default in a new figure.
+        """
+        order = self._order_arms()
+        names = [self.arm_names[i] for i in order]
+        title = f"Plan for {self.horizon:,} rounds"
+        ax = draw_bars(ax, names, 100 * self.mix[order], x="share of rounds, in %", title=title)
+        logged, places = 100 * self.logged_mix[order], np.arange(len(order))
+        ax.plot(logged, places, "|", color="#D55E00", markersize=14, markeredgewidth=2, label="log")
+        ax.legend()
+        return ax
+
+    def _repr_html_(self) -> str:
+        """Show the mix beside the log's, and what is said about it."""
+        rows = [
+            [self.arm_names[i], f"{100 * self.mix[i]:.1f} %", f"{100 * self.logged_mix[i]:.1f} %"]
+            for i in self._order_arms()
+        ]
+        words = str(self).splitlines()
+        note = "\n".join(line for line in words[1:] if not line.startswith("  "))
+        return make_html(repr(self), header=["arm", "plan", "log"], rows=rows, note=note)
+
+    def _order_arms(self) -> Ints:
+        """Return the arms that are planned or were logged, the largest shares first."""
+        order = np.argsort(-self.mix, kind="stable")
+        return order[np.maximum(self.mix, self.logged_mix)[order] >= SMALLEST_SHARE][:MOST_DRAWN]
 
     def _order_in_words(self) -> list[str]:
         if self.schedule is None:

@@ -129,6 +129,7 @@ def serve(
         raise InvalidInput(
             "an SQLite file has one service at a time; take --store postgresql://… for more workers"
         )
+    _require_free_port(host, port)  # before a store is made, and its key shown
     import uvicorn
 
     from influential_bandits.live.connection import Connection
@@ -163,6 +164,22 @@ def serve(
         http=Connection,
         timeout_graceful_shutdown=30,
     )
+
+
+def _require_free_port(host: str, port: int) -> None:
+    """Raise unless one can listen there."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = found[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InvalidInput(
+            f"cannot listen on {host}, port {port}: {reason}; take another --port or --host, or "
+            "stop what listens there"
+        ) from None
 
 
 class RunningService(NamedTuple):

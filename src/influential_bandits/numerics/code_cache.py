@@ -72,6 +72,11 @@ class CodeCache(_Cache):  # type: ignore[misc]
             return None
         return read_entry(file, lambda found: CompileResult._rebuild(target_context, *found))
 
+    def is_kept(self, sig: Any, target_context: Any) -> bool:
+        """Tell whether there is an entry for a signature, without reading it."""
+        file = self._file(sig, target_context.codegen())
+        return self.enabled and file is not None and any((f / file).exists() for f in folders())
+
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep compiled code, if a folder can be written to."""
         environments = data._find_referenced_environments()

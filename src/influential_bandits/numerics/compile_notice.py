@@ -1,4 +1,4 @@
-"""One line, once, when compiling is the reason why nothing seems to happen."""
+"""What is compiled and for how long, where that is the reason why nothing seems to happen."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ def announce_compiling() -> None:
 
 
 class CompileNotice(event.Listener):  # type: ignore[misc]
-    """Listens to Numba, and speaks once it has compiled for ``patience`` seconds in all."""
+    """Listens to Numba; says why it takes long, and then what each long compilation was.
+
+    It speaks once ``patience`` seconds have passed in all, and of what took longer than that.
+    """
 
     def __init__(self, patience: float) -> None:
         self.patience = patience
@@ -38,25 +41,37 @@ class CompileNotice(event.Listener):  # type: ignore[misc]
     def on_start(self, event: event.Event) -> None:
         """Wait for the rest of the patience, and speak if it still compiles."""
         self.depth += 1
-        if self.depth > 1 or self.said or not _is_ours(event):
+        if self.depth > 1 or not _is_ours(event):
             return
         self.started = time.monotonic()
+        if self.said:
+            return
         self.timer = threading.Timer(max(self.patience - self.spent, 0.0), self.say)
         self.timer.daemon = True
         self.timer.start()
 
     def on_end(self, event: event.Event) -> None:
-        """Stop waiting."""
+        """Stop waiting, or say what took how long."""
         self.depth -= 1
-        if self.depth == 0 and not self.said and _is_ours(event):
-            self.timer.cancel()
-            self.spent += time.monotonic() - self.started
+        if self.depth > 0 or not _is_ours(event):
+            return
+        seconds = time.monotonic() - self.started
+        self.timer.cancel()
+        self.spent += seconds
+        if self.said and seconds >= self.patience:
+            name = event.data["dispatcher"]._cache.name.removeprefix("influential_bandits.")
+            _print(f"  {name}: {seconds:.1f} s")
 
     def say(self) -> None:
-        """Print the line where somebody is waiting for it."""
+        """Say why it takes long."""
         self.said = True
-        if sys.stderr.isatty() or "ipykernel" in sys.modules:
-            print(NOTICE, file=sys.stderr, flush=True)
+        _print(NOTICE)
+
+
+def _print(line: str) -> None:
+    """Print a line where somebody is waiting for it."""
+    if sys.stderr.isatty() or "ipykernel" in sys.modules:
+        print(line, file=sys.stderr, flush=True)
 
 
 def _is_ours(event: event.Event) -> bool:

@@ -1,4 +1,4 @@
-"""How this package compiles: two decorators, and views that cost nothing."""
+"""How this package compiles: three decorators, and views that cost nothing."""
 
 from __future__ import annotations
 
@@ -15,9 +15,22 @@ from numba.np.arrayobj import make_array, populate_array
 
 from influential_bandits.numerics.code_cache import CodeCache
 from influential_bandits.numerics.compile_notice import announce_compiling
-from influential_bandits.numerics.recompiling import LinkedCompiler, merge_literals
+from influential_bandits.numerics.interpreting import compile_when_it_pays
+from influential_bandits.numerics.recompiling import (
+    KernelCompiler,
+    LinkedCompiler,
+    merge_literals,
+)
 
-__all__ = ["borrowed", "borrowed_part", "borrowed_table", "count_one", "inlined", "kernel"]
+__all__ = [
+    "borrowed",
+    "borrowed_part",
+    "borrowed_table",
+    "count_one",
+    "inlined",
+    "kernel",
+    "lazy_kernel",
+]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -31,6 +44,18 @@ def kernel(function: Function) -> Function:
     return _compiled(function, forceinline=False)
 
 
+def lazy_kernel(function: Function) -> Function:
+    """Compile like :func:`kernel`, but only once it pays; until then, the interpreter does it.
+
+    For what takes seconds to compile and milliseconds to interpret where arms are few, as in most
+    first steps. The bits are the same.
+    """
+    dispatcher = _compiled(function, forceinline=False)
+    if COMPILED:
+        compile_when_it_pays(dispatcher, STAND_INS)
+    return dispatcher
+
+
 def inlined(function: Function) -> Function:
     """Compile like :func:`kernel`, as a part of its callers: for what runs in every round."""
     return _compiled(function, forceinline=True)
@@ -40,7 +65,7 @@ def _compiled(function: Function, forceinline: bool) -> Function:
     if numba.config.DISABLE_JIT:
         return _interpreted(function)
     options = {"nogil": True, "error_model": "numpy", "fastmath": False, "forceinline": forceinline}
-    dispatcher = numba.njit(**options)(function)
+    dispatcher = numba.njit(**options, pipeline_class=KernelCompiler)(function)
     dispatcher._cache = CodeCache(function)
     dispatcher.merges_literals = True
     # What compiled code calls becomes a part of it, and is optimised there, once.
@@ -122,18 +147,24 @@ def _make_view(context, builder, signature, arguments):  # type: ignore[no-untyp
     return view._getvalue()
 
 
+def _view(array: Any) -> Any:
+    return array
+
+
+def _view_part(array: Any, start: int, size: int) -> Any:
+    return array[start : start + size]
+
+
+def _view_table(array: Any, start: int, rows: int, columns: int) -> Any:
+    return array[start : start + rows * columns].reshape((rows, columns))
+
+
 COMPILED = not numba.config.DISABLE_JIT
-borrowed: Any = intrinsic(_borrow) if COMPILED else lambda array: array
-borrowed_part: Any = (
-    intrinsic(_borrow_part) if COMPILED else lambda array, start, size: array[start : start + size]
-)
-borrowed_table: Any = (
-    intrinsic(_borrow_table)
-    if COMPILED
-    else lambda array, start, rows, columns: array[start : start + rows * columns].reshape(
-        (rows, columns)
-    )
-)
+borrowed: Any = intrinsic(_borrow) if COMPILED else _view
+borrowed_part: Any = intrinsic(_borrow_part) if COMPILED else _view_part
+borrowed_table: Any = intrinsic(_borrow_table) if COMPILED else _view_table
+# What the interpreter calls instead of them, in code that is compiled elsewhere.
+STAND_INS = ((borrowed, _view), (borrowed_part, _view_part), (borrowed_table, _view_table))
 
 
 @inlined

@@ -1,10 +1,56 @@
-"""Numbers with intervals as text: as many digits as it takes to tell the ends from the number."""
+"""Numbers with intervals as text: as many digits as the interval supports, and tells apart."""
 
 from __future__ import annotations
 
-__all__ = ["tell_apart"]
+import math
+
+__all__ = ["round_to_interval", "tell_apart"]
 
 MOST = 12  # digits: numbers that differ by less do so by rounding alone
+
+
+LARGE, SMALL = 1e7, 1e-4  # beyond these, numbers are written with powers of ten
+
+
+def round_to_interval(value: float, low: float, high: float) -> tuple[str, str, str]:
+    """Return a number and the ends of its interval, rounded to what the interval supports.
+
+    All three have the same last place: that of the second digit of the interval's width. What is
+    left out is less than a tenth of the width. An end reads like the number only if it is.
+
+    Examples
+    --------
+    >>> round_to_interval(1.64218, 1.56811, 1.69203)
+    ('1.64', '1.57', '1.69')
+    >>> round_to_interval(182911.7, 171002.0, 196551.0)
+    ('183,000', '171,000', '197,000')
+    >>> round_to_interval(0.5, 0.5, 0.5)
+    ('0.5', '0.5', '0.5')
+    """
+    parts = (value, low, high)
+    size, width = max(map(abs, parts)), high - low
+    if not math.isfinite(width) or not math.isfinite(value) or width <= 0.0:
+        first, second, third = (f"{part:,.4g}" for part in parts)
+        return first, second, third
+    place = math.floor(math.log10(width)) - 1
+    while True:
+        words = [_round(part, place, size) for part in parts]
+        alike = [
+            words[0] == word and part != value for word, part in zip(words, parts, strict=True)
+        ]
+        if not any(alike) or place <= math.floor(math.log10(size)) - MOST:
+            return words[0], words[1], words[2]
+        place -= 1
+
+
+def _round(value: float, place: int, size: float) -> str:
+    """Return a number to a power of ten, written as suits the largest beside it."""
+    if SMALL <= size < LARGE:
+        text = f"{round(value, -place):,.{max(-place, 0)}f}"
+    else:
+        digits = math.floor(math.log10(abs(value))) - place if value else 0
+        text = f"{value:.{max(digits, 0)}e}"
+    return text.removeprefix("-") if float(text.replace(",", "")) == 0.0 else text
 
 
 def tell_apart(value: float, low: float, high: float, form: str = ".3g") -> tuple[str, str, str]:

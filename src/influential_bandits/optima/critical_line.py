@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from influential_bandits.numerics.arrays import Floats, Ints
-from influential_bandits.numerics.compiling import inlined, kernel
+from influential_bandits.numerics.compiling import inlined, kernel, lazy_kernel
 from influential_bandits.numerics.double_double import add, divide, scale, two_product, two_sum
 from influential_bandits.numerics.streams import mix
 from influential_bandits.world.dynamics import DENSE, LOW_RANK, World, ordered_dot
@@ -70,7 +70,7 @@ def times_support(world: World, support: Ints, x: Floats, out: Floats) -> None:
                 out[world.columns[k]] += world.values[0, k] * x[m]
 
 
-@kernel
+@lazy_kernel
 def magnitudes(world: World, support: Ints, x: Floats, out: Floats) -> None:
     """Write Σ |A_is|·|x_s| over the support into ``out`` (arms,): the size of the terms of A·x."""
     out[:] = 0.0
@@ -127,7 +127,7 @@ def add_products(world: World, support: Ints, x: Floats, high: Floats, low: Floa
         high[i], low[i] = two_sum(high[i], low[i])
 
 
-@kernel
+@lazy_kernel
 def enter(world: World, inverse: Floats, support: Ints, size: int, arm: int) -> bool:
     """Border the inverse of the matrix above with an arm; False (nothing done) if it is dependent.
 
@@ -339,7 +339,7 @@ def next_event(
     return soonest, arm, position
 
 
-@kernel
+@lazy_kernel
 def follow_path(world: World, b: Floats, largest: int, until: float) -> tuple[Ints, Floats, int]:
     """Return the events of the path from T = 0 to ``until``: arms, times, and how it came out.
 
@@ -409,7 +409,7 @@ def follow_path(world: World, b: Floats, largest: int, until: float) -> tuple[In
     return events[:count], times[:count], UNSOUND
 
 
-@kernel
+@lazy_kernel
 def replay(events: Ints, segment: int) -> Ints:
     """Return the support after event number ``segment``, in increasing order."""
     support = np.empty(segment + 1, np.int64)
@@ -429,7 +429,7 @@ def replay(events: Ints, segment: int) -> Ints:
     return support[:size].copy()
 
 
-@kernel
+@lazy_kernel
 def solve_support(
     world: World, b: Floats, support: Ints
 ) -> tuple[Floats, Floats, Floats, Floats, bool]:
@@ -474,7 +474,7 @@ def _with_room(values: Any) -> Any:
     return out
 
 
-@kernel
+@lazy_kernel
 def line_at(slope: Floats, offset: Floats, horizon: float) -> Floats:
     """Return offset + T·slope for double-double rows, (rows, 2)."""
     out = np.empty(slope.shape)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +16,10 @@ from influential_bandits.checks import (
     require_horizon,
     whole_number,
 )
+from influential_bandits.display import draw_bars, make_html
 from influential_bandits.errors import InvalidInput, NotApplicable, NotCertified
 from influential_bandits.numerics.arrays import Floats, Ints
-from influential_bandits.numerics.compiling import kernel
+from influential_bandits.numerics.compiling import lazy_kernel
 from influential_bandits.numerics.double_double import add
 from influential_bandits.optima.certificate import Certificate
 from influential_bandits.optima.critical_line import (
@@ -39,7 +41,12 @@ from influential_bandits.world.instance import (
     require_lasting_memory,
 )
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 __all__ = ["OptimalPath", "Optimum", "optimal_path", "optimum"]
+
+MOST_SHOWN, MOST_DRAWN = 10, 40  # arms, in a table and in a picture
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +83,32 @@ class Optimum:
         """Say the size and the loss; counts of many arms would fill the screen."""
         used = f"{np.count_nonzero(self.counts):,} of {self.counts.size:,} arms in use"
         return f"Optimum(T = {self.horizon:,.12g}, {used}, loss {self.loss:,.6g})"
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw how many rounds each arm gets, the forty largest counts.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Draw here; by default in a new figure.
+        """
+        arms = self._largest(MOST_DRAWN)
+        title = f"Best counts for T = {self.horizon:,.12g}"
+        return draw_bars(ax, [str(arm) for arm in arms], self.counts[arms], x="pulls", title=title)
+
+    def _repr_html_(self) -> str:
+        """Show the largest counts, what one more round costs, and the proof."""
+        proof = f"relative gap {self.certificate.gap:.1e}, by {self.certificate.method}"
+        facts = {"one more round costs": f"{self.multiplier:.6g}", "proof": proof}
+        arms = self._largest(MOST_SHOWN)
+        shares = 100.0 * self.counts / self.horizon
+        rows = [[arm, f"{self.counts[arm]:,.6g}", f"{shares[arm]:.1f} %"] for arm in arms]
+        return make_html(repr(self), facts, ["arm", "pulls", "share"], rows)
+
+    def _largest(self, most: int) -> Ints:
+        """Return the arms in use, those with the largest counts if there are too many, in order."""
+        order = np.argsort(-self.counts, kind="stable")[:most]
+        return np.sort(order[self.counts[order] > 0.0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -292,7 +325,7 @@ def _require_proof(certificate: Certificate, horizons: float | Floats) -> None:
         raise NotCertified(f"no optimum could be proved for T = {horizons}: {certificate}")
 
 
-@kernel
+@lazy_kernel
 def _certify_counts(
     world: World, b: Floats, events: Ints, times: Floats, horizons: Floats
 ) -> tuple[Floats, Floats]:
@@ -318,7 +351,7 @@ def _certify_counts(
     return x, residuals
 
 
-@kernel
+@lazy_kernel
 def certify(world: World, b: Floats, support: Ints, point: Floats, horizon: float) -> Floats:
     """Return the residuals of :class:`Certificate` at a double-double point with λ in its last row.
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from influential_bandits.errors import InvalidInput, NotCertified
 from influential_bandits.numerics.arrays import Floats, Ints
-from influential_bandits.numerics.compiling import kernel
+from influential_bandits.numerics.compiling import lazy_kernel
 from influential_bandits.numerics.double_double import add, scale, two_product
 from influential_bandits.optima.critical_line import add_products
 from influential_bandits.optima.integer import integer_optimum
@@ -136,7 +136,7 @@ def _excess_over(instance: Instance, rows: Floats, others: Floats) -> Floats:
     return _differences(instance.world, instance.linear_term, rows, others)
 
 
-@kernel
+@lazy_kernel
 def _differences(world: World, b: Floats, rows: Floats, others: Floats) -> Floats:
     """Return (x − y)·(b + A(x + y)/2), the difference of two total losses, for each row.
 
@@ -162,7 +162,7 @@ def _differences(world: World, b: Floats, rows: Floats, others: Floats) -> Float
     return out
 
 
-@kernel
+@lazy_kernel
 def _regrets(
     world: World,
     factor: Floats,

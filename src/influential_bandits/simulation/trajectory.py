@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from influential_bandits.checks import make_frame, optional_module, real_array, require_horizon
+from influential_bandits.display import make_html, take_axes
 from influential_bandits.errors import InvalidInput, MissingFile, NotApplicable, NotCertified
 from influential_bandits.files import clear_reason, parse_json, read_table, seal_holds, write_table
 from influential_bandits.numerics.arrays import Floats, Ints
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Trajectory"]
 
 FORMAT = "influential-bandits/trajectory/1"
+SHOWN_CHECKPOINTS, SHOWN_ARMS = 6, 8  # in a notebook
 KEYS = ("instance", "seed", "horizon")  # columns that tell one row from another
 # What a file of something else may raise on the way.
 NOT_OURS = (OSError, LookupError, TypeError, ValueError, AttributeError, OverflowError)
@@ -203,9 +205,7 @@ class Trajectory:
         label : str, optional
             By default the policy's own.
         """
-        pyplot = optional_module("matplotlib.pyplot")
-        if ax is None:
-            ax = pyplot.subplots()[1]
+        ax = take_axes(ax)
         values = self.regret().reshape(-1, len(self.checkpoints))
         (line,) = ax.plot(
             self.checkpoints,
@@ -225,6 +225,22 @@ class Trajectory:
         ax.set(xscale="log", yscale=drawn, xlabel="horizon T", ylabel="regret")
         ax.legend()
         return ax
+
+    def _repr_html_(self) -> str:
+        """Show the mean loss of a round, and how often each arm was pulled, at some checkpoints."""
+        last = len(self.checkpoints) - 1
+        shown = np.unique(np.linspace(0, last, SHOWN_CHECKPOINTS).round().astype(int))
+        few = self.counts.shape[-1] <= SHOWN_ARMS
+        names = self.instances[0].arm_names if few else ()
+        loss = self.loss().mean(axis=(0, 1)) / self.checkpoints
+        shares = self.counts.mean(axis=(0, 1)) / self.checkpoints[:, None]
+        rows = [
+            [f"{self.checkpoints[k]:,}", f"{loss[k]:.4g}"]
+            + [f"{100 * share:.1f} %" for share in (shares[k] if few else ())]
+            for k in shown
+        ]
+        header = ["horizon", "mean loss of a round", *(f"pulls of {name}" for name in names)]
+        return make_html(repr(self), header=header, rows=rows)
 
     def save(self, path: str | Path) -> None:
         """Write the run to a Parquet file: one row a checkpoint, the settings as JSON metadata."""

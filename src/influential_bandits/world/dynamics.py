@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from influential_bandits.numerics.arrays import Floats, Ints
-from influential_bandits.numerics.compiling import borrowed, count_one, inlined, kernel
+from influential_bandits.numerics.compiling import borrowed, count_one, inlined, lazy_kernel
 from influential_bandits.numerics.double_double import add, add_product, two_sum
 from influential_bandits.numerics.portable import whole_power
 
@@ -153,7 +153,7 @@ def add_row(world: World, arm: int, high: Floats, low: Floats) -> None:
             high[j], low[j] = two_sum(s, low[j] + e)
 
 
-@kernel
+@lazy_kernel
 def all_deviations(world: World, progress: Progress, counts: Floats, out: Floats) -> None:
     """Write A·counts (γ = 1) into ``out``; counts need not be whole."""
     if world.kind == LOW_RANK:
@@ -171,7 +171,7 @@ def all_deviations(world: World, progress: Progress, counts: Floats, out: Floats
         out[arm] = deviation(world, progress, arm, 0)
 
 
-@kernel
+@lazy_kernel
 def total_losses(world: World, progress: Progress, linear_term: Floats, counts: Floats) -> Floats:
     """Return b·x + ½·xᵀAx (Prop. 2.1) for each row x of ``counts`` (rows, arms)."""
     rows, n_arms = counts.shape

@@ -7,13 +7,13 @@ import math
 import numpy as np
 
 from influential_bandits.numerics.arrays import Floats
-from influential_bandits.numerics.compiling import inlined, kernel
+from influential_bandits.numerics.compiling import inlined, lazy_kernel
 
 ROTATED = 1e-12  # entries off the diagonal that are none, relative to the largest of the matrix
 MOST_SWEEPS = 60  # far more than are ever needed, so that nothing can hang
 
 
-@kernel
+@lazy_kernel
 def pivoted_ldl(matrix: Floats, tolerance: float) -> tuple[Floats, Floats]:
     """Return L (arms, rank) and D (rank,) with L·diag(D)·Lᵀ = matrix and D > 0.
 
@@ -56,7 +56,7 @@ def pivoted_ldl(matrix: Floats, tolerance: float) -> tuple[Floats, Floats]:
     return factor[:, :rank].copy(), weights[:rank].copy()
 
 
-@kernel
+@lazy_kernel
 def is_definite(matrix: Floats) -> bool:
     """Tell whether a symmetric matrix has a Cholesky factor, that is: is positive definite.
 
@@ -81,7 +81,7 @@ def is_definite(matrix: Floats) -> bool:
     return True
 
 
-@kernel
+@lazy_kernel
 def clip_eigenvalues(matrix: Floats) -> None:
     """Turn a symmetric matrix, in place, into the nearest positive semi-definite one.
 

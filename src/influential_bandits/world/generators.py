@@ -14,7 +14,7 @@ import numpy as np
 from influential_bandits.checks import abbreviate, is_real, whole_number
 from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.arrays import Floats
-from influential_bandits.numerics.compiling import kernel
+from influential_bandits.numerics.compiling import kernel, lazy_kernel
 from influential_bandits.numerics.streams import (
     INSTANCE,
     Key,
@@ -234,7 +234,7 @@ def indefinite_instance(n_arms: int, seed: int) -> Instance:
     return Instance(matrix, loss, definite=False)
 
 
-@kernel
+@lazy_kernel
 def _gram(b: Floats) -> Floats:
     """Return BᵀB in a fixed order of operations."""
     columns = b.T.copy()
@@ -246,7 +246,7 @@ def _gram(b: Floats) -> Floats:
     return gram
 
 
-@kernel
+@lazy_kernel
 def _largest_square(factors: Floats) -> float:
     """Return the largest entry of FFᵀ, which is on its diagonal."""
     largest = 0.0

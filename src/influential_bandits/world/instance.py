@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from influential_bandits.checks import Frozen, abbreviate, is_real, real_array, require_names
+from influential_bandits.display import draw_matrix, make_html
 from influential_bandits.errors import InvalidInput, InvalidInstance, NotApplicable
 from influential_bandits.files import read_json, write_json
 from influential_bandits.numerics.arrays import Floats
@@ -24,10 +25,14 @@ from influential_bandits.world.interaction import (
     interaction_from_json,
 )
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 __all__ = ["Instance"]
 
 Result = TypeVar("Result")
 FORMAT = "influential-bandits/instance/1"
+MOST_SHOWN, MOST_DRAWN = 10, 200  # arms, in a table and in a picture
 
 
 class Instance(Frozen):
@@ -234,6 +239,36 @@ class Instance(Frozen):
     def __hash__(self) -> int:
         """Hash by the numbers, like equality."""
         return hash((self._interaction, self._initial_loss.tobytes(), self._memory))
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the interaction: red entries raise later losses, blue ones lower them.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Draw here; by default in a new figure.
+        """
+        if self.n_arms > MOST_DRAWN:
+            raise NotApplicable(
+                f"an interaction of {self.n_arms:,} arms has too many entries to be seen; draw one "
+                f"of {MOST_DRAWN} arms or fewer"
+            )
+        ax = draw_matrix(ax, self.arm_names, np.asarray(self._interaction), title="Interaction A")
+        ax.set(xlabel="arm that was pulled", ylabel="arm whose loss changes")
+        return ax
+
+    def _repr_html_(self) -> str:
+        """Show what is small as a table: initial losses beside the rows of A."""
+        if self.n_arms > MOST_SHOWN:
+            return make_html(repr(self))
+        header = ["arm", "initial loss", *(f"after {name}" for name in self.arm_names)]
+        matrix = np.asarray(self._interaction)
+        rows = [
+            [name, *(f"{value:.4g}" for value in (self._initial_loss[arm], *matrix[arm]))]
+            for arm, name in enumerate(self.arm_names)
+        ]
+        note = "“after …”: what a pull of that arm adds to the loss of the arm of the row."
+        return make_html(repr(self), header=header, rows=rows, note=note)
 
     def __repr__(self) -> str:
         """Say the size, the kind of interaction and whatever is unusual."""

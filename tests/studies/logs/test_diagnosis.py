@@ -104,6 +104,37 @@ def refusal(command):
     return run
 
 
+@pytest.fixture
+def log_file(strong, tmp_path):
+    return write(tmp_path / "log.csv", rows_of(strong))
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    """The model files of this module, by the options of the command that made them."""
+    return {}
+
+
+@pytest.fixture
+def fit_once(log_file, command, tmp_path, fitted):
+    """Fit by the command, once with the same options; each test has a file of its own."""
+
+    def fit(*options):
+        file = tmp_path / "model.json"
+        if options not in fitted:
+            assert command("fit", log_file, *options)[0] == 0
+            fitted[options] = file.read_bytes()
+        file.write_bytes(fitted[options])
+        return file.name
+
+    return fit
+
+
+@pytest.fixture
+def model_file(fit_once):
+    return fit_once("--memory", 0.8, "--ridge", 1)
+
+
 # Diagnosis
 
 
@@ -278,15 +309,12 @@ def test_usual_names_are_found_whatever_their_case(header, command, strong, tmp_
     ("name", "separator"), [("a.csv", ";"), ("b.csv.gz", ","), ("c.csv", "\t")]
 )
 def test_separators_and_gzip_are_found_and_change_nothing(
-    name, separator, command, strong, tmp_path
+    name, separator, command, strong, model_file, tmp_path
 ):
-    options = ("--memory", 0.8, "--ridge", 1)
-    write(tmp_path / "plain.csv", rows_of(strong))
     write(tmp_path / name, rows_of(strong), separator=separator)
-    one = command("fit", "plain.csv", *options, "--out", "one.json")
-    other = command("fit", name, *options, "--out", "other.json")
-    assert one[0] == other[0] == 0
-    first, second = (ib.InfluenceModel.load(tmp_path / f"{n}.json") for n in ("one", "other"))
+    other = command("fit", name, "--memory", 0.8, "--ridge", 1, "--out", "other.json")
+    assert other[0] == 0
+    first, second = (ib.InfluenceModel.load(tmp_path / n) for n in (model_file, "other.json"))
     np.testing.assert_array_equal(first.coefficients_, second.coefficients_)
 
 
@@ -391,11 +419,6 @@ def test_bad_rows_can_be_dropped_and_are_counted(bad, command):
 # fit
 
 
-@pytest.fixture
-def log_file(strong, tmp_path):
-    return write(tmp_path / "log.csv", rows_of(strong))
-
-
 def test_what_is_left_out_is_chosen_by_validation(command, log_file, tmp_path):
     status, out, _ = command("fit", log_file)
     assert status == 0
@@ -494,12 +517,6 @@ def test_without_times_the_order_of_rows_counts(command, strong, tmp_path):
 # plan
 
 
-@pytest.fixture
-def model_file(log_file, command):
-    assert command("fit", log_file, "--memory", 0.8, "--ridge", 1)[0] == 0
-    return "model.json"
-
-
 def test_a_plan_for_a_strong_log_is_supported_and_compares_with_the_log(
     model_file, command, tmp_path, strong
 ):
@@ -547,9 +564,9 @@ def test_plan_refuses_what_it_cannot_do(options, mentions, model_file, refusal):
 
 
 @pytest.mark.parametrize("days", ["-1", "nan"])
-def test_plan_refuses_no_time_between_rounds(days, log_file, command, refusal):
-    assert command("fit", log_file, "--half-life", 2, "--ridge", 1)[0] == 0
-    assert "days" in refusal("plan", "model.json", f"--days-between-rounds={days}")
+def test_plan_refuses_no_time_between_rounds(days, fit_once, refusal):
+    model = fit_once("--half-life", 2, "--ridge", 1)
+    assert "days" in refusal("plan", model, f"--days-between-rounds={days}")
 
 
 @pytest.mark.parametrize(

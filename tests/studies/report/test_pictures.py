@@ -73,7 +73,7 @@ def test_a_picture_is_drawn_for_the_browser(name):
     assert 'id="spot"' in text
     assert not re.search(r"(src|href)\s*=", text)
     (trace,), layout = traces_of(text)
-    assert layout["title"]["text"] == picture.title
+    assert "title" not in layout, "the page has it, and breaks it into lines"
     if isinstance(picture, Bars):
         assert trace["type"] == "bar"
         assert (trace["x"], trace["y"]) == (list(np.asarray(picture.values)), picture.labels)

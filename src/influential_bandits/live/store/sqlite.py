@@ -72,6 +72,7 @@ class SqliteStore(SqliteConnection, Store):
         self._lock = _take_lock(self.path)
         super().__init__(self.path, read_only=False)
         try:
+            self._require_store()
             for pragma in (
                 "journal_mode = WAL",
                 "synchronous = FULL",
@@ -85,6 +86,15 @@ class SqliteStore(SqliteConnection, Store):
         except BaseException:
             self.close()
             raise
+
+    def _require_store(self) -> None:
+        """Raise if the file is something else."""
+        try:
+            self._connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
+        except sqlite3.DatabaseError as error:
+            raise StoreError(
+                f"{self.path} is no store of this service: {error}; take another file"
+            ) from None
 
     def __repr__(self) -> str:
         """Say where it is."""

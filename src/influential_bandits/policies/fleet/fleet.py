@@ -214,7 +214,15 @@ class Fleet(NamedArms):
         return int(choose_for(held, row, self._every if mask is None else mask))
 
     def latest_look(self, arm: int) -> float:
-        """Return what an arm was expected to cost when :meth:`select` last chose one."""
+        """Return what an arm was expected to cost when :meth:`select` last chose one.
+
+        Examples
+        --------
+        >>> fleet = Fleet(arms=["tea", "coffee"])
+        >>> arm = fleet.select("ann")
+        >>> bool(fleet.latest_look(arm) == fleet.expected_losses("ann")[0][arm])
+        True
+        """
         return float(self._room.mean[arm] + self._shared.scales[ORIGIN])
 
     def pull(

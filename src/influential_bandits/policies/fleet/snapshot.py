@@ -136,29 +136,43 @@ def _read_users(
     seen = np.zeros(many, np.bool_)
     waiting = iter(users)
     while part := list(islice(waiting, USERS_AT_ONCE)):
-        by_width: dict[int, tuple[list[int], list[bytes]]] = {}
-        for user, packed in part:
-            head, data = _unseal(packed)
-            row, tickets = PLACE.unpack_from(head)
-            label = str(user)
-            places[label] = row
-            if tickets:
-                _read_tickets(label, head, tickets, fleet)
-            kept = by_width.get(len(data))
-            if kept is None:
-                kept = by_width[len(data)] = [], []
-            kept[0].append(row)
-            kept[1].append(data)
-        for width, (rows, pieces) in by_width.items():
-            if not 0 <= min(rows) <= max(rows) < many:
+        by_form: dict[tuple[int, bytes], list[tuple[object, bytes]]] = {}
+        for pair in part:
+            by_form.setdefault((len(pair[1]), pair[1][8:12]), []).append(pair)
+        for alike in by_form.values():
+            labels = [str(user) for user, _ in alike]
+            rows, table = _read_table(labels, [packed for _, packed in alike], fleet)
+            if not 0 <= rows.min() <= rows.max() < many:
                 raise InvalidInput("the snapshot has a user that the fleet did not have")
             seen[rows] = True
-            table = np.frombuffer(b"".join(pieces), np.uint8).reshape(len(rows), width)
+            places.update(zip(labels, rows.tolist(), strict=True))
             for numbers, values in zip(arrays, _cut(table, first, own, chosen), strict=True):
                 numbers[rows] = values
     if len(places) != many or not seen.all():
         raise InvalidInput("the snapshot lacks a user, or has one twice")
     return places, Own(*arrays)
+
+
+def _read_table(labels: list[str], packed: list[bytes], fleet: Fleet) -> tuple[Any, Any]:
+    """Return the rows of users whose snapshots have one form, and their numbers as bytes.
+
+    Nearly all have: taken apart one by one, a million would take twice as long.
+    """
+    for blob in packed:
+        if zlib.crc32(blob[HEAD.size :]) != int.from_bytes(blob[4:8], "little"):
+            raise _damaged()
+    whole = b"".join(packed)
+    if len(packed[0]) < HEAD.size + PLACE.size or whole[:4] != MAGIC:
+        raise _damaged()
+    table = np.frombuffer(whole, np.uint8).reshape(len(packed), -1)
+    heads = np.ascontiguousarray(table[:, : HEAD.size + PLACE.size])
+    if (heads[:, :4] != heads[0, :4]).any():
+        raise _damaged()
+    length = int.from_bytes(whole[8:12], "little")
+    rows, tickets = heads[:, 12:28].copy().view("<i8").T
+    for place in np.flatnonzero(tickets):
+        _read_tickets(labels[place], packed[place][HEAD.size :], int(tickets[place]), fleet)
+    return rows, table[:, HEAD.size + length :]
 
 
 def _cut(table: Any, first: Own, own: Own, chosen: int) -> Iterator[Any]:
@@ -203,6 +217,10 @@ def _seal_bytes(head: bytes, body: bytes) -> bytes:
 def _unseal(blob: bytes) -> tuple[bytes, bytes]:
     magic, checksum, length = HEAD.unpack_from(blob) if len(blob) >= HEAD.size else (b"", 0, 0)
     if magic != MAGIC or zlib.crc32(memoryview(blob)[HEAD.size :]) != checksum:
-        raise InvalidInput("the snapshot is damaged, or of another version")
+        raise _damaged()
     end = HEAD.size + length
     return blob[HEAD.size : end], blob[end:]
+
+
+def _damaged() -> InvalidInput:
+    return InvalidInput("the snapshot is damaged, or of another version")

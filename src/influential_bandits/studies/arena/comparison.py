@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from influential_bandits.checks import make_frame
-from influential_bandits.errors import InvalidInput
 from influential_bandits.files import write_json
 from influential_bandits.piece_store import make_folder
 from influential_bandits.studies.arena.families import FIRST_INSTANCE, LEARNED, Family
@@ -17,17 +16,19 @@ from influential_bandits.studies.arena.report_sections import (
     format_results,
     make_family_section,
     make_overview,
+    open_report,
 )
 from influential_bandits.studies.arena.results import FamilyResult, share_wins
 from influential_bandits.studies.arena.standings import summary_rows
 from influential_bandits.studies.provenance import collect_provenance
-from influential_bandits.studies.report.content import Section
+from influential_bandits.studies.report.content import Picture, Section
 from influential_bandits.studies.report.results import draw_figures, write_results
-from influential_bandits.studies.report.static import draw_panels
+from influential_bandits.studies.report.static import draw_named, draw_panels
 from influential_bandits.studies.runner.rows import concatenate
 from influential_bandits.studies.runner.store import write_rows
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = ["Comparison", "describe_settings"]
@@ -122,24 +123,28 @@ class Comparison:
             return make_frame({name: [row[name] for row in rows] for name in rows[0]}, library)
         return make_frame(concatenate(result.list_runs() for result in self.results), library)
 
-    def plot(self, family: str | None = None) -> Figure:
-        """Draw mean regret against the horizon, a panel for each family; return the figure.
+    def plot(self, ax: Axes | None = None, *, family: str | None = None) -> Axes:
+        """Draw mean regret against the horizon on one family.
 
         Parameters
         ----------
+        ax : matplotlib Axes, optional
+            Draw here; by default in a new figure.
         family : str, optional
-            Draw this one alone.
+            Which one; not needed if there is but one.
         """
-        chosen = [r for r in self.results if family in (None, r.family.name)]
-        if not chosen:
-            names = ", ".join(r.family.name for r in self.results)
-            raise InvalidInput(
-                f"there is no family {family!r} in this comparison; there are {names}"
-            )
-        drawn: Figure = draw_panels(
-            [make_family_section(result).analysis.figures[0] for result in chosen]
-        )
+        drawn: Axes = draw_named(self._draw_curves(), family, ax)
         return drawn
+
+    def plot_families(self) -> Figure:
+        """Draw mean regret against the horizon, a panel for each family; return the figure."""
+        drawn: Figure = draw_panels(list(self._draw_curves().values()))
+        return drawn
+
+    def _draw_curves(self) -> dict[str, Picture]:
+        """Return the figure of each family, as data."""
+        sections = [make_family_section(result) for result in self.results]
+        return {section.name: section.analysis.figures[0] for section in sections}
 
     def save(self, folder: str | Path) -> None:
         """Write what the command ``compare`` writes: data, figures, report.html and summary.json.
@@ -154,7 +159,7 @@ class Comparison:
         for result in self.results:
             write_rows(out, result.family.name, describe_settings(result.family), result.rows)
         write_json(out / "arena.json", _describe(self.results, self.notes), indent=2)
-        write_results(out, sections, TITLE, INTRODUCTION, self.rows)
+        write_results(out, sections, TITLE, open_report(self.results), INTRODUCTION, self.rows)
 
 
 def _describe(results: Sequence[FamilyResult], notes: Sequence[str]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from influential_bandits.errors import InvalidInput, MissingFile
 from influential_bandits.files import read_json, write_atomically, write_text
+from influential_bandits.numerics.interval_text import round_to_interval
 from influential_bandits.piece_store import make_folder
 from influential_bandits.studies.report.text import format_table, number
 
@@ -164,9 +165,9 @@ def _name(row: Row) -> str:
 
 
 def _cell(row: Row) -> str:
-    mean = number(row["mean_regret"])
+    mean, low, high = round_to_interval(row["mean_regret"], row["low"], row["high"])
     if row["lowest"]:
         mean = f"**{mean}**"
     elif row["within_interval_of_lowest"]:
         mean += "\\*"
-    return f"{mean} ({number(row['low'])} … {number(row['high'])})"
+    return f"{mean} ({low} … {high})"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 
 import numpy as np
 
+from influential_bandits.display import make_html
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.resampling import bootstrap_mean_interval
 from influential_bandits.studies.arena.results import (
@@ -23,12 +23,13 @@ from influential_bandits.studies.report.content import (
     Figure,
     Finding,
     Grid,
+    Opening,
     Picture,
     Section,
     Series,
     Table,
 )
-from influential_bandits.studies.report.text import format_table, number
+from influential_bandits.studies.report.text import estimate, format_table, number
 
 SHOWN = 4  # lines of a figure that have a colour, and rows of a printed table
 ALWAYS_SHOWN = ("InfluentialLCB",)  # the paper's own
@@ -80,22 +81,20 @@ def _or_none(value: float) -> float | None:
 def _find_lowest(result: FamilyResult, h: int) -> Finding:
     found = result.standings
     best = int(found.lowest[h])
-    low, high = (float(side[best, h]) for side in found.interval)
     close = [
         name
         for p, name in enumerate(found.policies)
         if found.contender[p] and found.close[p, h] and p != best
     ]
     beside = f"; within the paired interval: {', '.join(close)}" if close else "; alone"
-    mean = f"{number(float(found.mean[best, h]))} ({number(low)} … {number(high)})"
+    mean = _cell(result, best, h)
     claim = f"lowest mean regret at T = {found.horizons[h]:,}"
     return Finding(claim, found.policies[best], reason=mean + beside)
 
 
 def _cell(result: FamilyResult, p: int, h: int) -> str:
     found = result.standings
-    low, high = (side[p, h] for side in found.interval)
-    return f"{found.mean[p, h]:.3g} ({low:.3g} … {high:.3g})"
+    return estimate(found.mean[p, h], *(side[p, h] for side in found.interval))
 
 
 def _mean_table(result: FamilyResult) -> Table:
@@ -144,22 +143,14 @@ def _detail_table(result: FamilyResult) -> Table:
             [
                 _name(result, p),
                 f"{found.rank[p, last]:g}" if found.contender[p] else "",
-                *(_estimate(value[p, last], *(s[p, last] for s in both)) for value, both in ratios),
-                _estimate(found.own_slope[p, last], np.nan, np.nan),
+                *(estimate(value[p, last], *(s[p, last] for s in both)) for value, both in ratios),
+                estimate(found.own_slope[p, last], np.nan, np.nan),
                 *(number(float(tail[p, last])) for tail in found.tails),
             ]
         )
     title = f"At T = {result.horizons[last]:,}"
     caption = "Ratios of mean regrets are paired: the same instances are drawn for both."
     return Table(title, header, rows, caption)
-
-
-def _estimate(value: float, low: float, high: float) -> str:
-    if not np.isfinite(value):
-        return ""
-    if not np.isfinite(low) or not np.isfinite(high):
-        return f"{value:.3g}"
-    return f"{value:.3g} ({low:.3g} … {high:.3g})"
 
 
 def _list_notes(result: FamilyResult) -> list[str]:
@@ -208,6 +199,62 @@ def _series(result: FamilyResult, name: str, kind: str, per_round: bool, banded:
         return Series(name, marks, mean, kind=kind)
     low, high = bootstrap_mean_interval(values)
     return Series(name, marks, mean, low, high, kind)
+
+
+def open_report(results: Sequence[FamilyResult]) -> Opening:
+    """Say who does best, by how much, and on what."""
+    names = list_contenders(results)
+    how = f"All policies met the same instances and noise: {_count_runs(results)}"
+    picture = ("overview", "ranks") if len(results) > 1 and len(names) > 1 else None
+    section, figure = picture or (results[0].family.name, "regret")
+    if len(names) < 2:
+        return Opening([f"{names[0]} alone was played" if names else "", how], section, figure)
+    if len(results) == 1:
+        return Opening([*_tell_family(results[0]), how], section, figure)
+    ranks = rank_at_largest_horizon(results)
+    mean = ranks.mean(axis=1)
+    best, second = np.argsort(mean, kind="stable")[:2]
+    firsts = int((ranks[best] == 1).sum())
+    alike = [names[p] for p in np.flatnonzero(mean == mean[best])]
+    if len(alike) > 1:
+        told = f"{', '.join(alike)} share the lowest mean rank, {mean[best]:.1f}: none did best"
+        return Opening([told, how], section, figure)
+    return Opening(
+        [
+            (
+                f"{names[best]} did best: it has the lowest mean regret at the largest horizon in "
+                f"{firsts} of {len(results)} families, and the lowest mean rank, {mean[best]:.1f}"
+            ),
+            f"{names[second]} follows with a mean rank of {mean[second]:.1f}",
+            how,
+        ],
+        section,
+        figure,
+    )
+
+
+def _tell_family(result: FamilyResult) -> list[str]:
+    """Say who has the lowest mean regret at the largest horizon, and how far the next is."""
+    found, last = result.standings, len(result.horizons) - 1
+    best, second = [p for p in result.order if found.contender[p]][:2]
+    ratio = estimate(found.ratio[second, last], *(s[second, last] for s in found.ratio_interval))
+    close = ", and the paired interval of their difference holds zero"
+    return [
+        (
+            f"{found.policies[best]} has the lowest mean regret at T = {result.horizons[last]:,}: "
+            f"{_cell(result, best, last)}"
+        ),
+        (
+            f"The next, {found.policies[second]}, has {ratio} times as much"
+            f"{close if found.close[second, last] else ''}"
+        ),
+    ]
+
+
+def _count_runs(results: Sequence[FamilyResult]) -> str:
+    many = sum(result.n_runs for result in results)
+    families = f" of {len(results)} families" if len(results) > 1 else ""
+    return f"{many:,} run{'s' * (many > 1)}{families} for each"
 
 
 def make_overview(results: Sequence[FamilyResult], notes: list[str]) -> Section:
@@ -305,12 +352,7 @@ def format_html(results: Sequence[FamilyResult], notes: Sequence[str]) -> str:
     parts = []
     for result in results:
         table = _mean_table(result)
-        title = f"<b>{escape(result.family.name)}</b>: {escape(result.family.description)}"
-        rows = [f"<tr>{''.join(f'<th>{escape(cell)}</th>' for cell in table.header)}</tr>"]
-        rows += [
-            f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>"
-            for cells in table.rows
-        ]
-        caption = f"{escape(table.title)}, {result.size}. {escape(table.caption)}"
-        parts.append(f"<p>{title}</p><table>{''.join(rows)}</table><p>{caption}</p>")
-    return "".join([*parts, *(f"<p>{escape(note)}</p>" for note in notes)])
+        title = f"{result.family.name}: {result.family.description}"
+        note = f"{table.title}, {result.size}. {table.caption}"
+        parts.append(make_html(title, header=table.header, rows=table.rows, note=note))
+    return "".join([*parts, *(make_html(note) for note in notes)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from influential_bandits.checks import make_frame
-from influential_bandits.errors import InvalidInput
+from influential_bandits.display import make_html
 from influential_bandits.piece_store import make_folder
 from influential_bandits.studies.fleets.populations import FIRST_POPULATION, PopulationFamily
 from influential_bandits.studies.fleets.standings import (
@@ -23,17 +24,25 @@ from influential_bandits.studies.report.content import (
     Analysis,
     Figure,
     Finding,
+    Opening,
     Section,
     Series,
     Table,
 )
 from influential_bandits.studies.report.results import draw_figures, write_results
-from influential_bandits.studies.report.static import draw_panels
-from influential_bandits.studies.report.text import format_table, number
+from influential_bandits.studies.report.static import draw_named, draw_panels
+from influential_bandits.studies.report.text import (
+    estimate,
+    format_table,
+    interval,
+    measured,
+    number,
+)
 from influential_bandits.studies.runner.rows import Rows, concatenate
 from influential_bandits.studies.runner.store import write_rows
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
 
 __all__ = ["FleetComparison", "describe_family"]
@@ -124,22 +133,33 @@ class FleetComparison:
         names = dict.fromkeys(name for row in rows for name in row)
         return make_frame({name: [row.get(name) for row in rows] for name in names}, library)
 
-    def plot(self, family: str | None = None) -> Drawing:
-        """Draw the mean regret of a user against the users served before; return the figure.
+    def plot(self, ax: Axes | None = None, *, family: str | None = None) -> Axes:
+        """Draw the mean regret of a user against the users served before, of one family.
 
         Parameters
         ----------
+        ax : matplotlib Axes, optional
+            Draw here; by default in a new figure.
         family : str, optional
-            Draw this one alone.
+            Which one; not needed if there is but one.
         """
-        chosen = [r for r in self.results if family in (None, r.family.name)]
-        if not chosen:
-            names = ", ".join(r.family.name for r in self.results)
-            raise InvalidInput(
-                f"there is no family {family!r} in this comparison; there are {names}"
-            )
-        drawn: Drawing = draw_panels([_draw_curves(result) for result in chosen])
+        curves = {result.family.name: _draw_curves(result) for result in self.results}
+        drawn: Axes = draw_named(curves, family, ax)
         return drawn
+
+    def plot_families(self) -> Drawing:
+        """Draw the same, a panel for each family; return the figure."""
+        drawn: Drawing = draw_panels([_draw_curves(result) for result in self.results])
+        return drawn
+
+    def _repr_html_(self) -> str:
+        """Show the mean regret of a user, one table a family."""
+        parts = []
+        for result in self.results:
+            header, rows = _print(result)
+            title = f"{result.family.name}: {result.family.description} ({result.size})"
+            parts.append(make_html(title, header=header, rows=rows))
+        return "".join([*parts, *(make_html(note) for note in self.notes)])
 
     def save(self, folder: str | Path) -> None:
         """Write data, figures, report.html and summary.json, as the command does."""
@@ -151,7 +171,7 @@ class FleetComparison:
             write_rows(out, section.name, describe_family(result.family), result.rows)
         if self.notes:
             sections[0].analysis.notes.extend(self.notes)
-        write_results(out, sections, TITLE, INTRODUCTION, self.rows)
+        write_results(out, sections, TITLE, _open_report(self.results), INTRODUCTION, self.rows)
 
 
 def _list_users(result: FleetResult) -> Rows:
@@ -188,13 +208,8 @@ def _print(result: FleetResult) -> tuple[list[str], list[list[str]]]:
     return header, rows
 
 
-def _cell(estimate: Estimate, p: int, w: int) -> str:
-    value, low, high = (float(part[p, w]) for part in estimate)
-    if not np.isfinite(value):
-        return ""
-    if not np.isfinite(low) or not np.isfinite(high):
-        return f"{value:.3g}"
-    return f"{value:.3g} ({low:.3g} … {high:.3g})"
+def _cell(found: Estimate, p: int, w: int) -> str:
+    return estimate(*(float(part[p, w]) for part in found))
 
 
 def _make_table(result: FleetResult, title: str, estimate: Estimate, caption: str = "") -> Table:
@@ -231,6 +246,28 @@ def _make_section(result: FleetResult) -> Section:
     notes += result.failures
     analysis = Analysis(_list_findings(result), [_draw_curves(result)], notes, tables)
     return Section(family.name, family.description, settings, analysis)
+
+
+def _open_report(results: Sequence[FleetResult]) -> Opening:
+    """Say who serves late users best, by how much, and who was compared."""
+    first = results[0]
+    best = _order(first)[0]
+    winners = [result.players[_order(result)[0]] for result in results]
+    same = winners.count(first.players[best])
+    where = f"in {same} of {len(results)} families" if len(results) > 1 else "here"
+    sentences = [
+        (
+            f"{first.players[best]} has the lowest mean regret of late users {where}: "
+            f"{_cell(first.mean, best, -1)} for {_windows(first)[-1]} of {first.family.name}"
+        )
+    ]
+    if told := _list_findings(first):
+        parts = [
+            f"the {finding.claim}, is {measured(finding)} ({interval(finding)})" for finding in told
+        ]
+        sentences.append("There " + " and ".join(parts))
+    sentences.append(f"All served the same users and met the same noise: {first.size}")
+    return Opening(sentences, first.family.name, "users")
 
 
 def _list_findings(result: FleetResult) -> list[Finding]:

@@ -30,14 +30,19 @@ from influential_bandits.studies.logs.sections import (
     log_section,
     test_section,
 )
-from influential_bandits.studies.report.content import Analysis, Section
+from influential_bandits.studies.report.content import Analysis, Opening, Section
 from influential_bandits.studies.report.results import draw_figures, write_results
 
 __all__ = ["Diagnosis", "describe_model", "diagnose_log", "fit_log"]
 
 TIRING = frozenset({"fatigue", "mixed"})
+TIRED = "Most tired of themselves"
 STEPS = 8
 TITLE = "Influential bandits: does the past change what comes next?"
+INTRODUCTION = (
+    "Below: what influence costs, what the log holds, whether models with influence predict "
+    "better, the test of influence with its placebo checks, and which arm changes which."
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -114,11 +119,17 @@ def diagnose_log(
         for section in sections:
             make_folder(out / section.name)
             draw_figures(section, out / section.name)
-        write_results(out, sections, TITLE, f"In short: {headline.splitlines()[0]}.")
+        write_results(out, sections, TITLE, _open_report(headline), INTRODUCTION)
         _save(model, adjusted, out / "model.json", execution)
     bar.count_one()
     bar.close()
     return Diagnosis(verdict, found, test, impact, caps, model, sections)
+
+
+def _open_report(headline: str) -> Opening:
+    """Say the verdict, and what to do about it; single arms are in the picture."""
+    lines = [line for line in headline.splitlines() if not line.startswith(TIRED)][:2]
+    return Opening([line[:1].upper() + line[1:] for line in lines], "impact", "arms")
 
 
 def _refit(
@@ -179,7 +190,7 @@ def _advise(impact: Impact, caps: CapAdvice | None) -> list[str]:
     lines = []
     if tired:
         names = ", ".join(f"{name} ({cost})" for name, cost in tired[:3])
-        lines.append(f"Most tired of themselves: {names}; {impact.half_gone}.")
+        lines.append(f"{TIRED}: {names}; {impact.half_gone}.")
     if caps is not None:
         lines.append(str(caps))
     gain, what = impact.lost.value / 2.0, "half of the loss saved"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,11 +37,13 @@ from influential_bandits.studies.report.content import (
     Analysis,
     Figure,
     Finding,
+    Opening,
     Picture,
     Section,
     Series,
 )
 from influential_bandits.studies.report.results import draw_figures, write_results
+from influential_bandits.studies.report.text import interval, measured
 
 __all__ = ["study_movielens"]
 
@@ -135,8 +138,23 @@ def study_movielens(
         folder = out / section.name
         make_folder(folder)
         draw_figures(section, folder)
-    write_results(out, sections, TITLE, INTRODUCTION)
+    write_results(out, sections, TITLE, _open_report(sections), INTRODUCTION)
     return sections
+
+
+def _open_report(sections: Sequence[Section]) -> Opening:
+    """Say how the paper's claims fare, what influence adds beyond drift, and what the test says."""
+    parts = {section.name: section.analysis for section in sections}
+    claims = [f for part in parts.values() for f in part.findings if f.paper is not None]
+    same = sum(finding.verdict == "reproduced" for finding in claims)
+    other = sum(finding.verdict == OTHER_DATA for finding in claims)
+    aside = f"; {other} cannot be compared, as they are about other data" if other else ""
+    sentences = [f"{same} of {len(claims)} claims of the paper were reproduced here{aside}"]
+    beyond = [f for f in parts["ladder"].findings if "full over self-fatigue" in f.claim]
+    sentences += [f"The {f.claim}, is {measured(f)} ({interval(f)}): {f.reason}" for f in beyond]
+    test = parts["influence-test"]
+    sentences += [f"The test of influence: {note.splitlines()[0]}" for note in test.notes[:1]]
+    return Opening(sentences, "ladder", "gains")
 
 
 def _threshold(log: EventLog, wanted: int | None) -> int:

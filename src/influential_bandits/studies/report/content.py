@@ -15,6 +15,7 @@ __all__ = [
     "Finding",
     "Grid",
     "HeatMap",
+    "Opening",
     "Picture",
     "Section",
     "Series",
@@ -124,6 +125,15 @@ class Analysis:
     figures: Sequence[Picture]
     notes: list[str] = field(default_factory=list)  # paragraphs of the report
     tables: Sequence[Table] = ()
+
+
+@dataclass(frozen=True)
+class Opening:
+    """What a report says first: what was found, and the one picture that shows it."""
+
+    sentences: Sequence[str]  # three at most
+    section: str = ""  # whose picture it is; none by default
+    figure: str = ""
 
 
 @dataclass(frozen=True, eq=False)

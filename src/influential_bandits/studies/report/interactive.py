@@ -13,7 +13,10 @@ from influential_bandits.studies.report.text import grid_text
 
 
 def as_html(figure: Picture, name: str) -> str:
-    """Return a figure as an HTML fragment; the page must hold plotly's script."""
+    """Return a figure as an HTML fragment, without its title; the page must hold plotly's script.
+
+    Titles are the page's: a browser breaks them into lines where the screen is narrow.
+    """
     graph = optional_module("plotly.graph_objects")
     if isinstance(figure, Figure):
         drawing = _lines(graph, figure)
@@ -23,7 +26,8 @@ def as_html(figure: Picture, name: str) -> str:
         drawing = _grid(graph, figure)
     else:
         drawing = _matrix(graph, figure)
-    config = {"displaylogo": False, "responsive": True}
+    # No buttons over the picture: dragging zooms, a double click zooms out, files are beside it.
+    config = {"displayModeBar": False, "responsive": True}
     html: str = drawing.to_html(full_html=False, include_plotlyjs=False, div_id=name, config=config)
     return html
 
@@ -43,7 +47,7 @@ def _bars(graph: Any, figure: Bars) -> Any:
     )
     drawing = graph.Figure(bars)
     drawing.update_layout(
-        title=figure.title, template="plotly_white", height=160 + 28 * len(figure.labels)
+        template="plotly_white", height=90 + 28 * len(figure.labels), margin={"t": 10, "r": 20}
     )
     drawing.update_xaxes(title=figure.x)
     drawing.update_yaxes(autorange="reversed", automargin=True)
@@ -63,7 +67,7 @@ def _matrix(graph: Any, figure: HeatMap) -> Any:
         hovertemplate="%{y} after %{x}: %{z:.4g}<extra></extra>",
     )
     drawing = graph.Figure(cells)
-    drawing.update_layout(title=figure.title, template="plotly_white", height=640)
+    drawing.update_layout(template="plotly_white", height=640, margin={"t": 10})
     drawing.update_yaxes(autorange="reversed")
     return drawing
 
@@ -77,10 +81,9 @@ def _lines(graph: Any, figure: Figure) -> Any:
         for trace in _traces(graph, series, COLOURS[number]):
             drawing.add_trace(trace)
     drawing.update_layout(
-        title=figure.title,
         template="plotly_white",
-        height=440,
-        margin={"l": 70, "r": 20, "t": 50, "b": 60},
+        height=420,
+        margin={"l": 70, "r": 20, "t": 10, "b": 60},
         barmode="stack",
         hovermode="closest",
         legend={"orientation": "h", "y": -0.2},
@@ -98,6 +101,7 @@ def _grid(graph: Any, figure: Grid) -> Any:
     values = np.asarray(figure.values, float)
     texts = [[grid_text(v, figure.digits) for v in row] for row in values]
     good_is_low = figure.good < figure.bad
+    above = 30 + 6 * max(map(len, figure.columns))  # pixels for the names of the columns
     cells = graph.Heatmap(
         z=[[float(v) if np.isfinite(v) else None for v in row] for row in values],
         x=figure.columns,
@@ -112,10 +116,9 @@ def _grid(graph: Any, figure: Grid) -> Any:
     )
     drawing = graph.Figure(cells)
     drawing.update_layout(
-        title={"text": figure.title, "y": 1.0, "yanchor": "top", "pad": {"t": 12}},
         template="plotly_white",
-        height=220 + 24 * len(figure.rows),
-        margin={"t": 180, "b": 20},  # names of columns stand between the title and the cells
+        height=above + 40 + 24 * len(figure.rows),
+        margin={"t": above, "b": 20, "r": 20},
     )
     drawing.update_xaxes(side="top", type="category", tickangle=-60)
     drawing.update_yaxes(autorange="reversed", automargin=True, type="category")

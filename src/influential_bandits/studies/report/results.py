@@ -7,7 +7,7 @@ from typing import Any
 
 from influential_bandits.files import write_json
 from influential_bandits.studies.provenance import collect_provenance
-from influential_bandits.studies.report.content import Section
+from influential_bandits.studies.report.content import Opening, Section
 from influential_bandits.studies.report.html import write_report
 from influential_bandits.studies.report.static import draw
 
@@ -24,11 +24,13 @@ def write_results(
     out: Path,
     sections: list[Section],
     title: str,
+    opening: Opening,
     introduction: str,
     rows: list[dict[str, Any]] | None = None,
 ) -> None:
     """Write the report for readers, and the summary for programs: rows, by default the findings."""
-    write_report(out / "report.html", sections, collect_provenance(), title, introduction)
+    about = collect_provenance()
+    write_report(out / "report.html", sections, about, title, opening, introduction)
     write_json(out / "summary.json", summarise(sections) if rows is None else rows, indent=2)
 
 

@@ -12,6 +12,8 @@ import numpy as np
 
 from influential_bandits import __version__
 from influential_bandits.checks import optional_module
+from influential_bandits.display import draw_bars, draw_matrix, escape_formulas, take_axes
+from influential_bandits.errors import InvalidInput
 from influential_bandits.files import write_atomically
 from influential_bandits.studies.report.content import Bars, Figure, Grid, HeatMap, Picture, Series
 from influential_bandits.studies.report.palette import COLOURS, FAINT, MARKERS, places
@@ -42,6 +44,21 @@ def draw(figure: Picture, folder: Path, settings: Mapping[str, Any]) -> None:
         pyplot.close(canvas)
 
 
+def draw_named(figures: Mapping[str, Picture], wanted: str | None, ax: Any = None) -> Any:
+    """Draw the figure of a family on matplotlib axes; it need not be named if there is but one."""
+    if wanted is None and len(figures) == 1:
+        (wanted,) = figures
+    if wanted is None or wanted not in figures:
+        names = ", ".join(figures)
+        problem = f"there is no family {wanted!r} in this comparison; there are {names}"
+        if wanted is None:
+            problem = f"name the family to draw, one of {names}, or draw all with plot_families()"
+        raise InvalidInput(problem)
+    ax = take_axes(ax)
+    draw_on(ax, figures[wanted])
+    return ax
+
+
 def draw_panels(figures: Sequence[Picture]) -> Any:
     """Draw several figures in panels of one, three in a row; return the matplotlib figure."""
     across = min(len(figures), 3)
@@ -65,11 +82,11 @@ def draw_on(ax: Any, figure: Picture) -> None:
     if isinstance(figure, Figure):
         _lines(ax, figure)
     elif isinstance(figure, Bars):
-        _bars(ax, figure)
+        draw_bars(ax, figure.labels, figure.values, figure.low, figure.high, x=figure.x)
     elif isinstance(figure, Grid):
         _grid(ax, figure)
     else:
-        _matrix(ax, figure)
+        draw_matrix(ax, figure.labels, figure.values)
 
 
 def _size(figure: Picture) -> tuple[float, float]:
@@ -78,25 +95,6 @@ def _size(figure: Picture) -> tuple[float, float]:
     if isinstance(figure, Grid):
         return max(5.4, 2.2 + 0.5 * len(figure.columns)), max(3.0, 2.0 + 0.3 * len(figure.rows))
     return (6.0, 4.2) if isinstance(figure, Figure) else (6.4, 1.4 + 0.3 * len(figure.labels))
-
-
-def _bars(ax: Any, figure: Bars) -> None:
-    values = np.asarray(figure.values, float)
-    places = np.arange(len(values))
-    ax.barh(places, values, color=COLOURS[0], height=0.7)
-    if figure.low is not None and figure.high is not None:
-        ends = np.abs(np.array([values - figure.low, np.asarray(figure.high, float) - values]))
-        ax.errorbar(values, places, xerr=ends, fmt="none", ecolor="#333333", capsize=3)
-    ax.set_yticks(places, _plain(figure.labels))
-    ax.invert_yaxis()
-    ax.set_xlabel(figure.x)
-    ax.axvline(0.0, color="#333333", linewidth=0.8)
-    ax.grid(True, axis="x", alpha=0.3)
-
-
-def _plain(labels: list[str]) -> list[str]:
-    """Return names that matplotlib does not take for formulas."""
-    return [label.replace("$", r"\$") for label in labels]
 
 
 def _lines(ax: Any, figure: Figure) -> None:
@@ -121,21 +119,13 @@ def _lines(ax: Any, figure: Figure) -> None:
         ax.legend()
 
 
-def _matrix(ax: Any, figure: HeatMap) -> None:
-    values = np.asarray(figure.values, float)
-    most = float(np.abs(values).max(initial=0.0)) or 1.0
-    image = ax.imshow(values, cmap="RdBu_r", vmin=-most, vmax=most)
-    places = range(len(figure.labels))
-    ax.set_xticks(places, _plain(figure.labels), rotation=90, fontsize=8)
-    ax.set_yticks(places, _plain(figure.labels), fontsize=8)
-    ax.figure.colorbar(image, ax=ax, shrink=0.8)
-
-
 def _grid(ax: Any, figure: Grid) -> None:
     values = np.asarray(figure.values, float)
     ax.imshow(_goodness(figure), cmap="RdBu", vmin=-1.4, vmax=1.4, aspect="auto")
-    ax.set_xticks(range(len(figure.columns)), _plain(figure.columns), rotation=90, fontsize=8)
-    ax.set_yticks(range(len(figure.rows)), _plain(figure.rows), fontsize=8)
+    ax.set_xticks(
+        range(len(figure.columns)), escape_formulas(figure.columns), rotation=90, fontsize=8
+    )
+    ax.set_yticks(range(len(figure.rows)), escape_formulas(figure.rows), fontsize=8)
     ax.xaxis.tick_top()
     for i, j in np.argwhere(np.isfinite(values)):
         text = grid_text(values[i, j], figure.digits)

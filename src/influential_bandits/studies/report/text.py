@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from influential_bandits.numerics.interval_text import tell_apart
+from influential_bandits.numerics.interval_text import round_to_interval
 from influential_bandits.studies.report.content import Finding, Section
 
 
@@ -28,7 +29,7 @@ def grid_text(value: float, digits: int) -> str:
 
 
 def measured(finding: Finding) -> str:
-    """Return what was measured, with as many digits as tell it from the ends of its interval."""
+    """Return what was measured, with as many digits as its interval supports."""
     return _words(finding)[0]
 
 
@@ -41,13 +42,20 @@ def interval(finding: Finding) -> str:
 
 
 def _words(finding: Finding) -> tuple[str, str, str]:
-    """Return a finding and the ends of its interval: short, unless they then read alike."""
-    parts = (finding.ours, finding.low, finding.high)
-    short = (number(finding.ours), number(finding.low), number(finding.high))
-    if short[0] not in short[1:] or any(not isinstance(part, int | float) for part in parts):
-        return short
-    value, low, high = (float(part) for part in parts if isinstance(part, int | float))
-    return tell_apart(value, low, high, ".4g" if abs(value) < 10**6 else ".3e")
+    """Return a finding and the ends of its interval."""
+    if isinstance(finding.ours, str) or finding.low is None or finding.high is None:
+        return number(finding.ours), number(finding.low), number(finding.high)
+    return round_to_interval(float(finding.ours), float(finding.low), float(finding.high))
+
+
+def estimate(value: float, low: float, high: float) -> str:
+    """Return a number with its interval, "1.64 (1.57 … 1.69)"; without, if there is none."""
+    if value != value:  # noqa: PLR0124 - NaN: not defined
+        return ""
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return number(float(value))
+    words = round_to_interval(float(value), float(low), float(high))
+    return f"{words[0]} ({words[1]} … {words[2]})"
 
 
 def format_table(header: Sequence[str], rows: Iterable[Sequence[str]], words: int = 1) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,9 @@ from influential_bandits.execution.base import Execution
 from influential_bandits.execution.local import resolve_execution
 from influential_bandits.execution.progress import Progress, is_watched
 from influential_bandits.memory import require_memory
-from influential_bandits.studies.report.content import Section
+from influential_bandits.studies.report.content import Opening, Section
 from influential_bandits.studies.report.results import draw_figures, write_results
+from influential_bandits.studies.report.text import measured, number
 from influential_bandits.studies.runner.rows import Columns, Rows, concatenate
 from influential_bandits.studies.runner.store import RowStore, StudyFolder, write_rows
 from influential_bandits.studies.runner.study import Piece, Settings, Study
@@ -25,6 +26,7 @@ from influential_bandits.studies.runner.study import Piece, Settings, Study
 __all__ = ["Failure", "compute_rows", "describe_failures", "raise_if_failed", "reproduce"]
 
 TITLE = "Influential bandits: the paper's synthetic results"
+PICTURE = "figure-1b"  # the study whose first figure says most
 INTRODUCTION = "What Sato and Ito (TMLR 2025) report, and what this software measures."
 
 MOST_LEFT_OUT = 0.5  # of the instances: with more of them failed there is nothing to analyse
@@ -65,9 +67,32 @@ def reproduce(
         results.append(Section(study.name, study.description, data, analysis))
         draw_figures(results[-1], folder.path)
     if results:
-        write_results(out, results, TITLE, INTRODUCTION)
+        write_results(out, results, TITLE, open_report(results), INTRODUCTION)
     raise_if_failed(failures, out, results)
     return results
+
+
+def open_report(sections: Sequence[Section]) -> Opening:
+    """Say how many claims of the paper hold, the most telling numbers, and what differs."""
+    findings = [finding for section in sections for finding in section.analysis.findings]
+    claims = [finding for finding in findings if finding.paper is not None]
+    same = [finding for finding in claims if finding.verdict == "reproduced"]
+    other = [finding for finding in claims if finding.verdict == "differs"]
+    sentences = []
+    if claims:
+        sentences.append(f"{len(same)} of {len(claims)} claims of the paper were reproduced here")
+    slopes = [finding for finding in claims if finding.claim.startswith("slope")]
+    if slopes:
+        parts = [f"the {f.claim} is {measured(f)} (paper: {number(f.paper)})" for f in slopes[-2:]]
+        text = " and ".join(parts)
+        sentences.append(text[0].upper() + text[1:])
+    if other:
+        sentences.append(f"What differs: {'; '.join(finding.claim for finding in other)}")
+    shown = [section for section in sections if section.analysis.figures]
+    if not shown:
+        return Opening(sentences)
+    best = next((section for section in shown if section.name == PICTURE), shown[0])
+    return Opening(sentences, best.name, best.analysis.figures[0].name)
 
 
 def _change_settings(settings: Settings, seeds: int | None, max_horizon: int | None) -> Settings:

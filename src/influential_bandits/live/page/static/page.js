@@ -39,7 +39,11 @@
   const times = () => axis({ space: 80, values: (_, ticks, __, ___, step) => ticks.map((at, place) => (
     step < 86400 && (place === 0 || moment(at, 0, 10) !== moment(ticks[place - 1], 0, 10)) ? tell(at, step) + "\n" + moment(at, 0, 10) : tell(at, step))) });
   // A moment alone would be drawn on years.
-  const span = (_, low, high) => (low === null ? [0, 60] : high - low < 60 ? [low - 30, high + 30] : [low, high]);
+  const span = (plot, low, high) => {
+    if (low === null) return [0, 60];
+    if (plot.data[0].length === 1) high = low; // the library says three years instead
+    return high - low < 60 ? [low - 30, high + 30] : [low, high];
+  };
   const when = { label: "time", value: (_, at) => (at == null ? "–" : new Date(at * 1e3).toISOString().slice(0, 19).replace("T", " ")) };
 
   // A single value or none would leave an axis without a length.

@@ -1,0 +1,106 @@
+"""How results show themselves: tables for notebooks, and the two pictures that most need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from influential_bandits.checks import optional_module
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["draw_bars", "draw_matrix", "escape_formulas", "make_html", "take_axes"]
+
+BLUE, DARK = "#0072B2", "#333333"
+
+
+def make_html(
+    title: str,
+    facts: Mapping[str, object] | None = None,
+    header: Sequence[object] = (),
+    rows: Iterable[Sequence[object]] = (),
+    note: str = "",
+) -> str:
+    """Return a title, named facts and a table as HTML; whatever is given is escaped.
+
+    Colours are left to the notebook, so that it reads in the dark too.
+
+    Examples
+    --------
+    >>> make_html("Plan <1>", {"gain": "0.1"})
+    '<p><b>Plan &lt;1&gt;</b><br>gain: 0.1</p>'
+    """
+
+    def cells(values: Iterable[object], tag: str) -> str:
+        return "".join(f"<{tag}>{escape(str(value))}</{tag}>" for value in values)
+
+    told = [f"{escape(name)}: {escape(str(value))}" for name, value in (facts or {}).items()]
+    html = f"<p>{'<br>'.join([f'<b>{escape(title)}</b>', *told])}</p>"
+    lines = "".join(f"<tr>{cells(row, 'td')}</tr>" for row in rows)
+    if header:
+        html += (
+            f"<table><thead><tr>{cells(header, 'th')}</tr></thead><tbody>{lines}</tbody></table>"
+        )
+    return html + (f'<p style="white-space: pre-line">{escape(note)}</p>' if note else "")
+
+
+def take_axes(ax: Axes | None) -> Axes:
+    """Return the axes that are given, or those of a new figure."""
+    if ax is None:
+        ax = optional_module("matplotlib.pyplot").subplots(layout="constrained")[1]
+    assert ax is not None
+    return ax
+
+
+def draw_bars(
+    ax: Axes | None,
+    labels: Sequence[str],
+    values: npt.ArrayLike,
+    low: npt.ArrayLike | None = None,
+    high: npt.ArrayLike | None = None,
+    *,
+    x: str,
+    title: str = "",
+) -> Axes:
+    """Draw named numbers from top to bottom, with their intervals if there are any."""
+    ax = take_axes(ax)
+    numbers: Any = np.asarray(values, float)
+    places: Any = np.arange(len(numbers))
+    ax.barh(places, numbers, color=BLUE, height=0.7)
+    if low is not None and high is not None:
+        ends = np.abs(np.array([numbers - low, np.asarray(high, float) - numbers]))
+        ax.errorbar(numbers, places, xerr=ends, fmt="none", ecolor=DARK, capsize=3)
+    ax.set_yticks(places, escape_formulas(labels))
+    ax.invert_yaxis()
+    ax.set_xlabel(x)
+    ax.axvline(0.0, color=DARK, linewidth=0.8)
+    ax.grid(True, axis="x", alpha=0.3)
+    if title:
+        ax.set_title(title.replace("$", r"\$"))
+    return ax
+
+
+def draw_matrix(
+    ax: Axes | None, labels: Sequence[str], values: npt.ArrayLike, *, title: str = ""
+) -> Axes:
+    """Draw a matrix: red above zero, blue below."""
+    ax = take_axes(ax)
+    numbers: Any = np.asarray(values, float)
+    most = float(np.abs(numbers).max(initial=0.0)) or 1.0
+    image = ax.imshow(numbers, cmap="RdBu_r", vmin=-most, vmax=most)
+    ax.set_xticks(range(len(labels)), escape_formulas(labels), rotation=90, fontsize=8)
+    ax.set_yticks(range(len(labels)), escape_formulas(labels), fontsize=8)
+    ax.figure.colorbar(image, ax=ax, shrink=0.8)
+    if title:
+        ax.set_title(title.replace("$", r"\$"))
+    return ax
+
+
+def escape_formulas(labels: Iterable[str]) -> list[str]:
+    """Return names that matplotlib does not take for formulas."""
+    return [label.replace("$", r"\$") for label in labels]

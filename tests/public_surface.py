@@ -1,0 +1,161 @@
+"""The public surface as text: names and signatures, commands and options, calls of the service.
+
+``python tests/public_surface.py`` writes it to ``tests/public_surface.txt``, once for each release.
+What is in that file stays until 2.0: a line that goes or changes needs a deprecation first
+(docs/how_to/support.md). What is new is promised by the next release.
+"""
+
+import dataclasses
+import inspect
+import re
+from operator import attrgetter
+from pathlib import Path
+
+import influential_bandits as ib
+
+LISTING = Path(__file__).with_suffix(".txt")
+MODULES = ("data", "errors", "live", "logs", "optima", "random", "testing")
+# What functions of the package return: it has these attributes, but is not made by users.
+RESULTS = {
+    "Comparison", "FleetComparison", "FleetRun", "FleetTicket", "Impact", "InfluenceTest", "Plan",
+    "Ticket", "Trajectory", "Validation",
+}  # fmt: skip
+# Between parts of the package, or by scikit-learn; may change.
+NOT_PROMISED = {
+    "DenseInteraction.columns", "DenseInteraction.kind", "DenseInteraction.offsets",
+    "DenseInteraction.squares", "DenseInteraction.vouched", "Family.is_own", "Fleet.parts",
+    "Fleet.row", "Fleet.settle_memory", "Fleet.take_parts", "FleetLCB.memories", "FleetLCB.rules",
+    "FleetLCB.start", "Instance.linear_term", "Instance.world", "Noise.code_digest",
+    "Noise.require_rounds", "Noise.source",
+}  # fmt: skip
+INSIDE = {  # of executions, models and interactions
+    "check_settings", "columns", "fit_to_predict", "kind", "map", "offsets", "outcomes", "plays",
+    "room", "row", "run", "set_fit_request", "set_score_request", "squares", "threads", "vouched",
+}  # fmt: skip
+
+
+def list_surface():
+    """All lines of the listing."""
+    return [
+        "# Names of the package",
+        *(line for name in sorted(ib.__all__) for line in describe(name)),
+        "",
+        *(line for module in MODULES for line in list_module(module)),
+        "# Commands",
+        *list_commands(),
+        "",
+        "# Calls of the service",
+        *list_calls(),
+    ]
+
+
+def list_module(module):
+    names = sorted(getattr(ib, module).__all__)
+    yield f"# Names of {module}"
+    for name in names:
+        yield from describe(f"{module}.{name}")
+    yield ""
+
+
+def describe(name):
+    """A name with its signature; of a class also its public methods and properties."""
+    value = attrgetter(name)(ib)
+    if inspect.ismodule(value) or not callable(value):
+        yield f"{name}: {type(value).__name__}"
+        return
+    if not inspect.isclass(value):
+        yield name + signature(value)
+        return
+    if issubclass(value, BaseException):
+        yield f"{name}({', '.join(base.__name__ for base in value.__bases__)})"
+        return
+    yield f"class {name}{'' if is_result(name) else signature(value)}"
+    fields = [f.name for f in dataclasses.fields(value)] if dataclasses.is_dataclass(value) else []
+    members = {member: None for member in fields if not member.startswith("_")}
+    members |= {m: found for m, found in inspect.getmembers_static(value) if is_shown(value, m)}
+    for member, found in sorted(members.items()):
+        function = getattr(found, "__func__", found)
+        if f"{name}.{member}" not in NOT_PROMISED and member not in INSIDE:
+            yield f"    {name}.{member}{signature(function) if callable(function) else ''}"
+
+
+def is_result(name):
+    return name in RESULTS or name.startswith("optima.")
+
+
+def is_shown(kind, member):
+    """Whether a member is public and of this class, or of a base that is no public name itself."""
+    home = next(base for base in kind.__mro__ if member in vars(base))
+    public = home is not kind and getattr(ib, home.__name__, None) is home
+    ours = home.__module__.startswith("influential_bandits")
+    return ours and not public and not member.startswith("_")
+
+
+def signature(function):
+    """Names and defaults of the arguments; types may become wider."""
+    try:
+        found = inspect.signature(getattr(function, "py_func", function))
+    except (TypeError, ValueError):
+        return "(…)"
+    plain = [p.replace(annotation=p.empty) for p in found.parameters.values()]
+    text = str(found.replace(parameters=plain, return_annotation=inspect.Signature.empty))
+    return re.sub(r" at 0x[0-9a-f]+", "", text)
+
+
+def list_commands():
+    """Every command with its arguments, its options and their defaults."""
+    import typer.main
+
+    from influential_bandits.cli import app
+
+    group = typer.main.get_command(app)
+    for name in sorted(group.commands):
+        yield name
+        for parameter in group.commands[name].params:
+            words = "/".join([*parameter.opts, *parameter.secondary_opts])
+            default = "" if callable(parameter.default) else f" = {parameter.default}"
+            kind = "argument " if parameter.param_type_name == "argument" else ""
+            yield f"    {kind}{words}{'' if parameter.required else default}"
+
+
+def list_calls():
+    """Every call with its role and what its body may have."""
+    from influential_bandits.live.calls import CALLS
+
+    for call in CALLS:
+        fields = getattr(call.body, "__struct_fields__", ())
+        body = f" {{{', '.join(fields)}}}" if fields else ""
+        yield f"{call.method} {call.path} ({call.role or 'everybody'}){body}"
+
+
+def find_missing(promised, found):
+    """The lines of a listing that are not kept: gone, or changed so that a call would fail.
+
+    Arguments with a default may be added, and fields to the bodies of calls.
+    """
+    now = {}
+    for line in found:
+        name, parts = cut(line)
+        now[name] = parts
+    return [line for line in promised if line and not is_kept(*cut(line), now)]
+
+
+def is_kept(name, parts, now):
+    if name not in now:
+        return False
+    new = [part for part in now[name] if part not in parts]
+    optional = name[-1:] == "{" or all("=" in part or part.startswith("*") for part in new)
+    return set(parts) <= set(now[name]) and optional
+
+
+def cut(line):
+    """A line as its name and its arguments or fields; what has none is a name."""
+    bracket = "{" if line.endswith("}") else "("
+    name, found, rest = line.partition(f" {bracket}" if bracket == "{" else bracket)
+    if not found or line.startswith(("    argument", "    -", "#", "GET", "DELETE")):
+        return line, []
+    return name + bracket, re.split(r", (?![^(]*\))", rest[:-1])
+
+
+if __name__ == "__main__":
+    LISTING.write_text("\n".join(list_surface()) + "\n", encoding="utf-8")

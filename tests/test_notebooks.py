@@ -1,0 +1,122 @@
+"""In a notebook: policies of a cell, tables, pictures and progress bars, with a real kernel."""
+
+import json
+import subprocess
+import sys
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from matplotlib import pyplot as plt
+
+import influential_bandits as ib
+from influential_bandits.learning.impact import Estimate
+from influential_bandits.learning.influence_test_result import PairEstimate
+from influential_bandits.learning.selection import Validation
+
+HOSTILE = "<b>$x^{$</b>"  # neither HTML nor a formula
+
+
+def results():
+    """Something of each kind that shows itself; small, and with names that must be escaped."""
+    world = ib.Instance([[1.0, 0.2], [0.2, 0.5]], [0.0, 0.1], arm_names=[HOSTILE, "tea"])
+    log = ib.data.synthetic_log(20, 30, 2, seed=0)
+    models = [ib.StationaryModel(pooling="full"), ib.InfluenceModel("diagonal", pooling="full")]
+    fitted = [model.fit(log) for model in models]
+    cost = Estimate(0.1, 0.05, 0.15)
+    impact = ib.Impact("clicks", cost, {HOSTILE: cost}, {}, cost, cost, "half", 1.0, 0.95)
+    squares, events = np.array([[2.0, 3.0], [1.0, 2.0]]), np.array([4, 5])
+    validation = Validation((HOSTILE, "b"), squares, events, {}, ("0", "1"))
+    counts, losses = np.array([[1, 3], [2, 2], [4, 0]]), np.array([1.0, 2.0, 0.5])
+    fleet = ib.FleetRun(None, ib.FleetLCB(), 0, None, counts, losses, None)
+    return [
+        world,
+        ib.simulate(world, ib.LCB(), 20, seeds=2),
+        ib.optimum(world, 100),
+        *fitted,
+        impact,
+        validation,
+        fleet,
+        ib.compare([ib.LCB(), ib.Uniform()], world, [10, 20], seeds=2),
+    ]
+
+
+@pytest.mark.long
+def test_results_show_themselves_as_tables_and_draw_on_axes():
+    for result in results():
+        name = type(result).__name__
+        page = result._repr_html_()
+        assert "<b>$" not in page, name
+        assert "<table>" in page, name
+        ax = result.plot()
+        assert isinstance(ax, mpl.axes.Axes), name
+        ax.figure.savefig("/dev/null", format="png")
+        other = plt.subplots()[1]
+        assert result.plot(other) is other, name
+        assert result.plot(ax=other) is other, name
+        plt.close("all")
+
+
+def test_a_model_that_was_not_fitted_says_so():
+    assert "not fitted" in ib.InfluenceModel()._repr_html_()
+
+
+def test_pairs_of_a_test_are_drawn():
+    pair = PairEstimate("a", HOSTILE, 0.1, 0.0, 0.2, 0.01)
+    test = object.__new__(ib.InfluenceTest)
+    object.__setattr__(test, "pairs", (pair, pair))
+    ax = test.plot()
+    assert len(ax.get_yticklabels()) == 2
+    plt.close("all")
+
+
+def test_too_many_arms_are_not_drawn(refused):
+    with refused(ib.errors.NotApplicable, "1,000 arms"):
+        ib.Instance(ib.LowRankInteraction(np.ones((1000, 1))), np.zeros(1000)).plot()
+
+
+CELLS = [
+    "import influential_bandits as ib",
+    """
+class First(ib.Policy):
+    @staticmethod
+    def select(c, s, t, eligible, rng):
+        return 0
+
+run = ib.simulate(ib.counterexample(), First(), 10)
+run
+""",
+    "print(run.counts[0, 0, -1].tolist())",
+    """
+from influential_bandits.execution.progress import Progress
+bar = Progress("<work>", 2, wanted=True)
+bar.show()
+bar.count_one()
+bar.close()
+""",
+    "%matplotlib inline\nib.counterexample().plot();",
+]
+
+
+@pytest.mark.long
+def test_a_real_kernel_plays_a_policy_of_a_cell_and_shows_results(tmp_path):
+    script = f"""
+import json, nbformat
+from nbclient import NotebookClient
+cells = [nbformat.v4.new_code_cell(cell) for cell in {CELLS!r}]
+notebook = nbformat.v4.new_notebook(cells=cells)
+NotebookClient(notebook, timeout=300, kernel_name="python3").execute()
+print(json.dumps([cell.outputs for cell in notebook.cells]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    _, shown, printed, progress, picture = json.loads(done.stdout)
+    (result,) = [output for output in shown if output["output_type"] == "execute_result"]
+    assert "<table>" in result["data"]["text/html"]
+    assert printed[0]["text"] == "[10, 0]\n"
+    bars = [output for output in progress if "data" in output]
+    assert [bar["data"]["text/html"] for bar in bars] == [""], "removed in the end"
+    assert not [output for output in progress if output["output_type"] == "stream"], "no warning"
+    assert any("image/png" in output.get("data", {}) for output in picture)
