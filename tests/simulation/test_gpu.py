@@ -5,11 +5,17 @@ CUDA simulator plays kernels by the interpreter; each in a process of its own.
 """
 
 import json
+import math
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
+
+from influential_bandits.numerics.gpu.estimates import make_root
+from influential_bandits.simulation.gpu.choices import choose_by_estimates
 
 pytest.importorskip("numba_cuda", reason="the extra gpu")
 
@@ -40,7 +46,8 @@ def compile(policy, arms, noise):
     layouts = [Layout(policy, arms)]
     (batch,) = gpu_tasks(policy, layouts, worlds, noise, seeds, range(2), whole, 10, card)
     arrays = batch._arrays()
-    types = [numba.int64] * 2 + [numba.typeof(arrays[name]) for name in batch._names()]
+    arrays |= {name: np.zeros(*room) for name, room in batch._rooms().items()}
+    types = [numba.int64] * 3 + [numba.typeof(arrays[name]) for name in batch._names()]
     game = next(batch.game.variants())
     code = toolkit.compile_ptx(game.function(), tuple(types), (9, 0))
     return {
@@ -132,6 +139,33 @@ def test_large_policies_compile_without_fused_operations():
     for found in compile_ptx(cases):
         assert found["entries"] == 1
         assert found["fused"] == found["free"] == 0
+
+
+def test_estimates_choose_what_exact_bounds_choose():
+    """An inverse root of 19 bits, and bounds that differ by a few units in the last place."""
+    generator, doubts = np.random.default_rng(3), []
+
+    def find_lowest(c, s, radius, eligible):
+        return int(np.argmin(s.mean - np.sqrt(radius / s.seen)))
+
+    def exact(*arguments):
+        doubts.append(arguments)
+        return find_lowest(*arguments)
+
+    def rough(x):
+        mantissa, exponent = math.frexp(x**-0.5)
+        return math.ldexp(round(mantissa * 2**19) / 2**19, exponent)
+
+    choose = choose_by_estimates(exact, lambda s, eligible: -1, make_root(rough))
+    for case in range(2000):
+        arms, radius = int(generator.integers(1, 6)), float(generator.uniform(0.1, 40.0))
+        seen = generator.integers(1, 10**6, arms)
+        mean = np.sqrt(radius / seen) + generator.uniform(-5.0, 5.0)
+        apart = generator.choice([0.0, 1e-16, 1e-14, 1e-11, 1e-9, 1e-3])
+        s = SimpleNamespace(mean=mean + apart * generator.normal(size=arms), seen=seen)
+        given = SimpleNamespace(n_arms=arms), s, radius, None
+        assert choose(*given) == find_lowest(*given), f"case {case}"
+    assert 500 < len(doubts) < 1500, "close bounds are computed exactly, others are not"
 
 
 SIMULATED = """

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from itertools import islice
-from typing import Any
+from typing import Any, cast
 
 from influential_bandits.checks import whole_number
 from influential_bandits.errors import InfluentialBanditsError, InvalidInput
@@ -18,6 +18,7 @@ from influential_bandits.execution.base import (
     Work,
     attempt,
 )
+from influential_bandits.execution.gathering import Gathering, Joinable
 from influential_bandits.execution.local import count_threads, map_in_order, run_tasks
 from influential_bandits.execution.progress import Progress
 from influential_bandits.numerics.gpu.toolkit import free_memory, is_simulated, require_device
@@ -25,7 +26,7 @@ from influential_bandits.numerics.gpu.toolkit import free_memory, is_simulated, 
 __all__ = ["GpuExecution"]
 
 SHARE = 0.8  # of the memory that is free: the rest is for kernels and for others
-PIECES_AT_ONCE = 64  # of a study: one alone leaves most of a graphics processor idle
+PIECES_AT_ONCE = 1024  # of a study: one alone leaves most of a graphics processor idle
 FEW_RUNS = 8  # below, cores are faster: one thread of a graphics processor is slow
 
 
@@ -67,12 +68,12 @@ class GpuExecution(Execution):
             free = asked
         self.memory = free
         self._stopped = threading.Event()
-        self._pieces = 1  # at work: they share the memory
+        self._gathering: Gathering | None = None  # of pieces that are worked on
 
     @property
     def room(self) -> int:
-        """Bytes for one simulation: those of pieces that are played side by side share them."""
-        return self.memory // self._pieces
+        """Bytes for one batch of runs: several are played at a time where there are pieces."""
+        return self.memory if self._gathering is None else self._gathering.room
 
     def plays(self, runs: int) -> bool:
         """Tell whether so many runs are played here, or on this computer's cores."""
@@ -88,15 +89,26 @@ class GpuExecution(Execution):
         return f"GpuExecution(device={self.number})"
 
     def outcomes(self, work: Work, tasks: Iterable[Any]) -> Iterator[Outcome]:
-        """Work off many pieces side by side; what they simulate is played there."""
+        """Work off many pieces side by side; what they simulate is joined and played there."""
         remaining = iter(tasks)
         flying: dict[Future[Attempt], Any] = {}
         pool = ThreadPoolExecutor(PIECES_AT_ONCE, thread_name_prefix="influential-bandits-piece")
-        self._pieces = PIECES_AT_ONCE
+        gathering = self._gathering = Gathering(self.memory, self._stopped, self.threads)
+
+        def begin(task: Any) -> Attempt:
+            try:
+                with gathering.desks:
+                    return attempt(work, task, self)
+            finally:
+                gathering.end()
+
         try:
             while True:
+                gathering.begin()  # nothing is played before all pieces were handed out
                 for task in islice(remaining, PIECES_AT_ONCE - len(flying)):
-                    flying[pool.submit(attempt, work, task, self)] = task
+                    gathering.begin()
+                    flying[pool.submit(begin, task)] = task
+                gathering.end()
                 if not flying:
                     return
                 finished, _ = wait(flying, return_when=FIRST_COMPLETED)
@@ -104,9 +116,10 @@ class GpuExecution(Execution):
                     yield Outcome(flying.pop(future), *future.result())
         finally:
             self._stopped.set()  # pieces that nobody waits for end between two launches
+            gathering.close()
             pool.shutdown(wait=True, cancel_futures=True)
             self._stopped.clear()
-            self._pieces = 1
+            self._gathering = None
 
     def map(
         self,
@@ -118,8 +131,12 @@ class GpuExecution(Execution):
         return map_in_order(work, tasks, self.threads, progress)
 
     def run(self, tasks: Sequence[Task], progress: Progress) -> None:
-        """Work off tasks one after the other, each of which fills the graphics processor."""
-        run_tasks([_Stoppable(task, self._stopped) for task in tasks], 1, progress)
+        """Work off tasks one after the other, or with those of other pieces of a study."""
+        gathering = self._gathering
+        if gathering is not None and all(hasattr(task, "join") for task in tasks):
+            gathering.play(cast("Sequence[Joinable]", tasks))
+        else:
+            run_tasks([_Stoppable(task, self._stopped) for task in tasks], 1, progress)
 
 
 class _Stoppable:

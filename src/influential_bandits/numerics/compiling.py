@@ -22,7 +22,15 @@ from influential_bandits.numerics.recompiling import (
     merge_literals,
 )
 
-__all__ = ["borrowed", "borrowed_part", "borrowed_table", "inlined", "kernel", "lazy_kernel"]
+__all__ = [
+    "borrowed",
+    "borrowed_part",
+    "borrowed_table",
+    "count_one",
+    "inlined",
+    "kernel",
+    "lazy_kernel",
+]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -157,3 +165,9 @@ borrowed_part: Any = intrinsic(_borrow_part) if COMPILED else _view_part
 borrowed_table: Any = intrinsic(_borrow_table) if COMPILED else _view_table
 # What the interpreter calls instead of them, in code that is compiled elsewhere.
 STAND_INS = ((borrowed, _view), (borrowed_part, _view_part), (borrowed_table, _view_table))
+
+
+@inlined
+def count_one(counts: Any, place: int) -> None:
+    """Count one more in a place of an array of counts; graphics processors know a short way."""
+    counts[place] += 1

@@ -60,6 +60,20 @@ def log(x: float) -> float:
 
 
 @inlined
+def log_of_round(t: int) -> float:
+    """Return log t of the round that is played: the same for all runs that are played side by side.
+
+    Graphics processors look it up, once computed for many runs.
+
+    Examples
+    --------
+    >>> log_of_round(1)
+    0.0
+    """
+    return log(float(t))
+
+
+@inlined
 def exp(x: float) -> float:
     """Return eˣ for x ≤ 709, within one unit in the last place; 0 for x < −708.
 

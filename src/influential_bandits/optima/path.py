@@ -232,6 +232,15 @@ class OptimalPath:
 
     def optimum(self, horizon: float) -> Optimum:
         """Return the optimum for one horizon with its certificate."""
+        segment, point, certificate = self.certify(horizon)
+        b, x = self.instance.linear_term, np.zeros(self.instance.n_arms)
+        x[segment.support] = np.maximum(point[:-1, 0], 0.0)
+        multiplier = float(point[-1, 0])
+        loss = 0.5 * (float(b @ x) + multiplier * float(horizon))
+        return Optimum(float(horizon), x, multiplier, loss, certificate)
+
+    def certify(self, horizon: float) -> tuple[Segment, Floats, Certificate]:
+        """Return the segment and the point of a horizon, (m + 1, 2), once they are proved."""
         segment = self.segment(horizon)
         world, b = self.instance.world, self.instance.linear_term
         point = segment.point(float(horizon))
@@ -239,11 +248,7 @@ class OptimalPath:
             *certify(world, b, segment.support, point, float(horizon)).tolist()
         )
         _require_proof(certificate, float(horizon))
-        x = np.zeros(self.instance.n_arms)
-        x[segment.support] = np.maximum(point[:-1, 0], 0.0)
-        multiplier = float(point[-1, 0])
-        loss = 0.5 * (float(b @ x) + multiplier * float(horizon))
-        return Optimum(float(horizon), x, multiplier, loss, certificate)
+        return segment, point, certificate
 
     def gaps(self, horizon: float) -> Floats:
         """Return (b + A·x*)_i − λ for each arm, (arms,): what a pull of it costs to first order."""

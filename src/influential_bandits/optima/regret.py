@@ -108,11 +108,9 @@ def _against_relaxation(instance: Instance, rows: Floats) -> Floats:
 
 
 def _from_path(instance: Instance, rows: Floats, horizon: float) -> Floats:
-    path = optimal_path(instance)
-    path.optimum(horizon)  # raises if it cannot be certified
-    segment = path.segment(horizon)
+    segment, point, _ = optimal_path(instance).certify(horizon)
     squares = instance.interaction.squares or NO_SQUARES
-    point, gaps = segment.point(horizon), segment.gaps(horizon)
+    gaps = segment.gaps(horizon)
     return _regrets(instance.world, *squares, segment.support, point, gaps, rows)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from influential_bandits.checks import LARGEST_LOSS, abbreviate, is_real
 from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.arrays import Floats
-from influential_bandits.numerics.compiling import inlined
+from influential_bandits.numerics.compiling import count_one, inlined
 from influential_bandits.policies.contract import Policy, Scalar, Shape
 from influential_bandits.policies.selection import real_setting, unseen_arm
 from influential_bandits.policies.state_checks import (
@@ -179,7 +179,7 @@ class InfluentialLCB(Policy):
     @staticmethod
     def pulled(c: Any, s: Any, t: int, arm: int, memo: Any) -> None:
         """Count the pull, and whether it was the opening's next."""
-        s.pulls[arm] += 1
+        count_one(s.pulls, arm)
         if c.opening != 0:
             memo[0] = s.last_arm[0]
             s.last_arm[0] = arm
@@ -204,7 +204,7 @@ class InfluentialLCB(Policy):
                     s.key[other] = s.loss[other] + s.influence_bound[0] * s.seen_at[other]
                 if s.tree.size > 0:
                     _build_tree(s)
-        s.seen[arm] += 1
+        count_one(s.seen, arm)
         s.seen_at[arm] = t
         s.loss[arm] = loss
         s.key[arm] = loss + s.influence_bound[0] * t

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
-from influential_bandits.numerics.compiling import inlined
-from influential_bandits.numerics.portable import log
+from influential_bandits.numerics.portable import log_of_round
 from influential_bandits.policies.contract import Policy
-from influential_bandits.policies.selection import Averages, lowest_arm
+from influential_bandits.policies.selection import Averages, lowest_bound
 
 __all__ = ["LCB"]
 
@@ -31,9 +29,4 @@ class LCB(Averages, Policy):
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
         """Return the arm with the smallest index."""
-        return lowest_arm(_index, c, s, 2.0 * log(float(t)), eligible)
-
-
-@inlined
-def _index(c: Any, s: Any, radius: float, arm: int) -> float:
-    return s.mean[arm] - math.sqrt(radius / s.seen[arm])
+        return lowest_bound(c, s, 2.0 * log_of_round(t), eligible)

@@ -11,7 +11,7 @@ import numba
 from influential_bandits.checks import LARGEST_LOSS, abbreviate, is_real
 from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.arrays import Ints
-from influential_bandits.numerics.compiling import inlined
+from influential_bandits.numerics.compiling import count_one, inlined
 from influential_bandits.policies.contract import Shape
 from influential_bandits.policies.state_checks import State, require_counts, require_losses
 
@@ -35,7 +35,7 @@ class Counts:
     @staticmethod
     def pulled(c: Any, s: Any, t: int, arm: int, memo: Any) -> None:
         """Count the pull."""
-        s.pulls[arm] += 1
+        count_one(s.pulls, arm)
 
     @staticmethod
     def arm_added(c: Any, s: Any, arm: int) -> None:
@@ -73,9 +73,12 @@ def count(s: Any, arm: int) -> None:
 @inlined
 def average(s: Any, arm: int, loss: float) -> None:
     """Count one more observation of an arm and update its mean."""
-    count(s, arm)
-    s.total[arm] += loss
-    s.mean[arm] = s.total[arm] / s.seen[arm]
+    if s.seen[arm] == 0:
+        s.unseen[0] -= 1
+    seen, total = s.seen[arm] + 1, s.total[arm] + loss
+    s.seen[arm] = seen
+    s.total[arm] = total
+    s.mean[arm] = total / seen
 
 
 @inlined
@@ -148,6 +151,20 @@ def lowest_arm(index: Any, c: Any, s: Any, common: Any, eligible: Any) -> int:
             best = arm
             lowest = value
     return best
+
+
+@inlined
+def lowest_bound(c: Any, s: Any, radius: float, eligible: Any) -> int:
+    """Return the eligible arm with the smallest mean − √(radius / observations); see above.
+
+    Graphics processors compute it to some ten digits first, and exactly where that leaves a doubt.
+    """
+    return lowest_arm(_bound, c, s, radius, eligible)
+
+
+@inlined
+def _bound(c: Any, s: Any, radius: float, arm: int) -> float:
+    return s.mean[arm] - math.sqrt(radius / s.seen[arm])
 
 
 @inlined

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from influential_bandits.numerics.arrays import Floats, Ints
-from influential_bandits.numerics.compiling import borrowed, inlined, lazy_kernel
+from influential_bandits.numerics.compiling import borrowed, count_one, inlined, lazy_kernel
 from influential_bandits.numerics.double_double import add, add_product, two_sum
 from influential_bandits.numerics.portable import whole_power
 
@@ -110,7 +110,7 @@ def expected_loss(world: World, progress: Progress, arm: int, t: int) -> float:
 @inlined
 def advance(world: World, progress: Progress, arm: int, t: int) -> None:
     """Let the pull of an arm in round t influence the world: deviation ← γ·deviation + A[arm]."""
-    progress.counts[arm] += 1
+    count_one(progress.counts, arm)
     if world.kind == LOW_RANK:
         for k in range(progress.weights.size):
             high, low = add(
@@ -120,7 +120,7 @@ def advance(world: World, progress: Progress, arm: int, t: int) -> None:
             progress.weights[k] = high
             progress.low[k] = low
     elif world.memory == 1.0:
-        progress.weights[arm] += 1.0
+        count_one(progress.weights, arm)
     elif world.kind == DENSE:
         for j in range(progress.weights.size):
             progress.weights[j] *= world.memory

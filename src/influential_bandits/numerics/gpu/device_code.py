@@ -13,11 +13,13 @@ from typing import Any
 
 import numba
 
-from influential_bandits.numerics.compiling import borrowed
+from influential_bandits.numerics.compiling import borrowed, count_one
+from influential_bandits.numerics.fingerprints import global_names
+from influential_bandits.numerics.gpu.registers import array_makers
 from influential_bandits.numerics.gpu.toolkit import is_simulated, jit
 from influential_bandits.numerics.recompiling import Copies
 
-__all__ = ["DeviceCode"]
+__all__ = ["DeviceCode", "reaches"]
 
 
 class DeviceCode(Copies):
@@ -25,7 +27,9 @@ class DeviceCode(Copies):
 
     def __init__(self, digest: str) -> None:
         super().__init__(digest, None)
+        self.instead: dict[types.CodeType, Any] = {}
         self.stand_in(borrowed, same)
+        self.replace_copies(count_one, array_makers().count_one)
 
     def replace(self, value: object, by: Any) -> None:
         """Let a value stand for another in all copies made from now on."""
@@ -34,6 +38,15 @@ class DeviceCode(Copies):
     def stand_in(self, value: object, function: Callable[..., Any]) -> None:
         """Let a plain function stand for a value that only processors can use."""
         self.replace(value, jit(function, device=True, forceinline=True))
+
+    def replace_copies(self, compiled: Any, by: Any) -> None:
+        """Let a value stand for a compiled function and for all copies of it."""
+        self.instead[_plain(compiled).__code__] = by
+
+    def copy_of(self, value: Any, names: frozenset[str]) -> Any:
+        """Return what a copied function reads in place of a value."""
+        code = getattr(getattr(value, "py_func", None), "__code__", None)
+        return self.instead[code] if code in self.instead else super().copy_of(value, names)
 
     def decorate(self, copy: types.FunctionType, options: dict[str, Any]) -> Any:
         """Return a device function; what is inlined on processors is so here."""
@@ -51,6 +64,26 @@ class DeviceCode(Copies):
         if id(function) in self.made:
             return self.made[id(function)][1]
         return self.compile(plain, {"forceinline": inline}, function)
+
+
+def reaches(function: Any, target: Any) -> bool:
+    """Tell whether a compiled function calls another one or a copy of it, also by others."""
+    wanted, seen = _plain(target).__code__, set()
+    waiting = [function]
+    while waiting:
+        plain = _plain(waiting.pop())
+        if not isinstance(plain, types.FunctionType) or plain.__code__ in seen:
+            continue
+        if plain.__code__ is wanted:
+            return True
+        seen.add(plain.__code__)
+        waiting += [plain.__globals__.get(name) for name in global_names(plain.__code__)]
+    return False
+
+
+def _plain(function: Any) -> Any:
+    """Return the function that was compiled, or that the interpreter runs in its place."""
+    return getattr(function, "py_func", getattr(function, "__wrapped__", function))
 
 
 def same(value: Any) -> Any:

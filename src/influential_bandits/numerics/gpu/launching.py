@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from contextlib import nullcontext
 from typing import Any, Protocol
@@ -11,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from influential_bandits.errors import GpuError, InvalidPolicy
+from influential_bandits.numerics.code_cache import folders
 from influential_bandits.numerics.gpu.kernel_cache import KernelCache
 from influential_bandits.numerics.gpu.toolkit import (
     compiling,
@@ -23,7 +25,7 @@ from influential_bandits.numerics.gpu.toolkit import (
     without_contraction,
 )
 
-__all__ = ["Launcher"]
+__all__ = ["Launcher", "is_compiled"]
 
 
 class Source(Protocol):
@@ -36,6 +38,14 @@ class Source(Protocol):
     @property
     def heap(self) -> bool:
         """Whether its code may make arrays on the heap."""
+
+    @property
+    def shared_bytes(self) -> int:
+        """How much memory the threads of a block share beyond what the kernel states."""
+
+    @property
+    def max_registers(self) -> int | None:
+        """How many registers a thread may take; fewer of them let more threads run."""
 
     def function(self) -> Any:
         """Return the function that numba-cuda compiles."""
@@ -67,12 +77,23 @@ class Launcher:
             raise _lost(error) from error
         return sent
 
+    def reserve(self, arrays: dict[str, tuple[tuple[int, ...], Any]]) -> dict[str, Any]:
+        """Return arrays on the card of these shapes and types; they hold anything."""
+        try:
+            return {
+                name: cuda().device_array(shape, dtype, stream=self.stream)
+                for name, (shape, dtype) in arrays.items()
+            }
+        except cuda_errors() as error:
+            raise _lost(error) from error
+
     def compile(self, arguments: list[Any]) -> None:
         """Compile for the types of these arguments."""
         problem: Exception | None = None
         for source in self.sources:
             try:
                 self.kernel = _compiled(source, arguments)
+                self.shared_bytes = source.shared_bytes
             except numba.core.errors.NumbaError as error:
                 problem = error
             else:
@@ -83,16 +104,21 @@ class Launcher:
             f"understood than on processors; play it without. Numba says: {'; '.join(lines):.300}"
         ) from problem
 
-    def launch(self, runs: int, arguments: list[Any]) -> None:
-        """Play, and wait for it."""
+    def launch(self, runs: int, arguments: list[Any]) -> float:
+        """Play, and wait for it; return the seconds it took, but those it waited for others."""
         blocks = -(-runs // self.threads)
         if is_simulated():
+            started = time.perf_counter()
             with compiling:  # it plays one kernel at a time
-                self.kernel[blocks, self.threads](*arguments)
-            return
+                self.kernel[blocks, self.threads, 0, self.shared_bytes](*arguments)
+            return time.perf_counter() - started
         try:
-            self.kernel[blocks, self.threads, self.stream](*arguments)
+            before, after = cuda().event(), cuda().event()
+            before.record(self.stream)
+            self.kernel[blocks, self.threads, self.stream, self.shared_bytes](*arguments)
+            after.record(self.stream)
             self.stream.synchronize()
+            return float(before.elapsed_time(after)) / 1000.0
         except cuda_errors() as error:
             raise _lost(error) from error
 
@@ -106,6 +132,14 @@ class Launcher:
         return found
 
 
+def is_compiled(source: Source, device: int) -> bool:
+    """Tell whether a kernel is in memory, or on disk for some processor."""
+    if is_simulated() or (source.digest, device) in made:
+        return True
+    name = KernelCache(source.digest).name
+    return any(any(folder.glob(f"{name}-*")) for folder in folders())
+
+
 def _compiled(source: Source, arguments: list[Any]) -> Any:
     """Return the kernel of a source, from memory, from disk, or compiled now."""
     if is_simulated():
@@ -113,11 +147,13 @@ def _compiled(source: Source, arguments: list[Any]) -> Any:
     key = source.digest, cuda().get_current_device().id
     with compiling:
         if key not in made:
-            kernel = jit(source.function())
+            kernel = jit(source.function(), max_registers=source.max_registers)
             kernel._cache = KernelCache(source.digest)
             with without_contraction(), with_heap() if source.heap else nullcontext():
                 kernel.compile(tuple(kernel.typeof_pyval(argument) for argument in arguments))
             require_no_linker(kernel)
+            for overload in kernel.overloads.values():
+                overload.bind()  # loads it, which two threads must not do at the same time
             kernel.disable_compile()  # for other types it would be compiled with contraction
             made[key] = kernel
     return made[key]

@@ -50,7 +50,8 @@ def array_makers() -> SimpleNamespace:
 
     ``registers(shape, dtype)`` makes an array of a thread's own in registers, and
     ``counters(shape, dtype)`` one of whole numbers below 2³¹; ``shaped(array, shape)`` is a view of
-    the elements from the first one on, one after the other, whose shape the compiler knows.
+    the elements from the first one on, one after the other, whose shape the compiler knows;
+    ``count_one(array, place)`` is that of processors, for these arrays and all others.
     """
     if is_simulated():
         return SimpleNamespace(registers=np.zeros, counters=np.zeros, shaped=_shaped_by_interpreter)
@@ -60,6 +61,7 @@ def array_makers() -> SimpleNamespace:
         registers=_make_registers(None),
         counters=_make_registers(types.int32),
         shaped=_make_shaped(),
+        count_one=_make_count_one(),
     )
 
 
@@ -121,6 +123,46 @@ def _make_registers(stored: Any) -> Any:
         return made(shape, dtype), generate
 
     return registers
+
+
+def _make_count_one() -> Any:
+    """Return what counts in a place: for registers, one sum of each element and no selection."""
+    extending = optional_module("numba.cuda.extending")
+
+    @extending.intrinsic
+    def count_in_registers(typing_context, counts, place):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
+        def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
+            kind, index = signature.args
+            places = _places(context, builder, kind, index, arguments[1])
+            for number, slot in enumerate(_slots(context, builder, kind, arguments[0])):
+                here = _is_here(builder, kind, places, number)
+                if isinstance(
+                    kind.stored, types.Float
+                ):  # no count is −0.0, which this would change
+                    double = ir.DoubleType()
+                    more = builder.select(here, ir.Constant(double, 1.0), ir.Constant(double, 0.0))
+                    builder.store(builder.fadd(builder.load(slot), more), slot)
+                else:
+                    before = builder.load(slot)
+                    builder.store(builder.add(before, builder.zext(here, before.type)), slot)
+            return context.get_dummy_value()
+
+        return types.none(counts, place), generate
+
+    def count_one(counts, place):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
+        raise NotImplementedError
+
+    def in_registers(counts, place):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
+        count_in_registers(counts, place)
+
+    def in_memory(counts, place):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
+        counts[place] += 1
+
+    @extending.overload(count_one, jit_options={"forceinline": True, "lto": False})
+    def choose(counts, place):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
+        return in_registers if isinstance(counts, RegisterArray) else in_memory
+
+    return count_one
 
 
 def _teach_typing() -> None:

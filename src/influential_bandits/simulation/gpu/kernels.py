@@ -18,14 +18,18 @@ from typing import Any
 import numba
 import numpy as np
 
-from influential_bandits.numerics.gpu.device_code import DeviceCode
+from influential_bandits.numerics.gpu.device_code import DeviceCode, reaches
+from influential_bandits.numerics.gpu.estimates import root_estimate
 from influential_bandits.numerics.gpu.registers import array_makers
 from influential_bandits.numerics.gpu.scratch import Room, scratch_arrays
-from influential_bandits.numerics.gpu.toolkit import cuda, is_simulated
+from influential_bandits.numerics.gpu.toolkit import cuda, is_simulated, jit
+from influential_bandits.numerics.portable import log, log_of_round
 from influential_bandits.numerics.streams import NOISE, POLICY, stream_keys
 from influential_bandits.policies import compiled
 from influential_bandits.policies.compiled import Layout
-from influential_bandits.simulation.kernels import Output, play_rounds
+from influential_bandits.policies.selection import lowest_bound, waiting_arm
+from influential_bandits.simulation.gpu.choices import choose_by_estimates
+from influential_bandits.simulation.kernels import CHOSEN_ROUND, Output, play_rounds
 from influential_bandits.world.dynamics import DENSE, LOW_RANK, SPARSE, Progress, World
 from influential_bandits.world.noise import (
     NoiseSource,
@@ -35,29 +39,33 @@ from influential_bandits.world.noise import (
     plain_loss,
 )
 
-__all__ = ["ARGUMENTS", "Game"]
+__all__ = ["ARGUMENTS", "SCALARS", "THREADS_PER_BLOCK", "Game"]
 
 MOST_IN_REGISTERS = 12  # elements of an array; every access takes a selection among all
 MOST_NUMBERS = 110  # of a run that lies in registers: a thread has room for 127
 ROOM_OF_THREAD = 1 << 12  # numbers of an array that a policy makes in the memory of a thread
 FEW_ARMS = 4  # up to here the interaction is held in registers as well
+ROUNDS_OF_TABLE = 512  # a power of two
 BYTES_OF_THREAD = 1 << 14  # state in the memory of a thread; more lies in that of the card
 
+THREADS_PER_BLOCK = 128
+REGISTERS = 80  # of a thread with few arms: six blocks fit
+
 # What each launch of a kernel gets, in this order; see Batch for the shapes.
+SCALARS = ("first", "last", "row")
 ARGUMENTS = (
-    "first",
-    "last",
+    *SCALARS,
     "values",
     "columns",
     "offsets",
     "initial_loss",
     "memory_left",
-    "which",
     "seeds",
     "numbers",
-    "rows",
     "parameters",
     "recorded",
+    "fresh_ints",
+    "fresh_floats",
     "ints",
     "floats",
     "counts",
@@ -72,6 +80,7 @@ ARGUMENTS = (
     "losses",
     "fault",
     "reached",
+    "told",
 )
 
 
@@ -117,6 +126,23 @@ class Game:
         """Whether the state lies in the memory of the card, being too large for a thread's."""
         size = self.layout.sizes
         return 8 * (size["int64"] + size["float64"]) > BYTES_OF_THREAD
+
+    @cached_property
+    def table(self) -> int:
+        """How many logarithms of rounds a block holds at a time; 0 if nobody asks for them."""
+        select = self.layout.tag.functions["select"]
+        return ROUNDS_OF_TABLE if reaches(select, log_of_round) else 0
+
+    @property
+    def max_registers(self) -> int | None:
+        """How many registers a thread may take."""
+        few = self.narrow and self.registers and self.n_arms <= FEW_ARMS
+        return REGISTERS if few else None
+
+    @property
+    def shared_bytes(self) -> int:
+        """How much memory the threads of a block share."""
+        return 8 * self.table
 
     @cached_property
     def progress_sizes(self) -> dict[str, int]:
@@ -172,6 +198,7 @@ def _scope(game: Game) -> dict[str, Any]:
         "cuda": cuda(),
         "int64": numba.int64,
         "float64": numba.float64,
+        "DOUBLE": numba.float64,
         "registers": makers.registers,
         "counters": makers.counters,
         "shaped": makers.shaped,
@@ -186,9 +213,9 @@ def _scope(game: Game) -> dict[str, Any]:
         "NOISE_TAG": getattr(game.source, "tag", None),
     }
     if is_simulated():
-        scope |= {"int64": np.int64, "float64": np.float64}
+        scope |= {"int64": np.int64, "float64": np.float64, "DOUBLE": np.dtype(np.float64)}
         scope |= {"init": compiled.init, "play_rounds": play_rounds, "stream_keys": stream_keys}
-        return scope
+        return scope | {"log": log}
     scope |= {"TAG": 0, "NOISE_TAG": 0}
     code = DeviceCode(game.digest)
     code.stand_in(compiled.read_only, _same)
@@ -196,6 +223,12 @@ def _scope(game: Game) -> dict[str, Any]:
     if tag.is_own and not game.heap:
         for value, stand_in in scratch_arrays(_room(game)):
             code.replace(value, stand_in)
+    if game.table:
+        scope["log"] = code.function(log)
+        code.replace_copies(log_of_round, _table_of_logarithms(game.table))
+    waiting, exact = code.function(waiting_arm), code.function(lowest_bound)
+    estimated = choose_by_estimates(exact, waiting, root_estimate())
+    code.replace_copies(lowest_bound, jit(estimated, device=True, forceinline=True))
     policy = {name: code.function(tag.functions[name]) for name in tag.functions}
     for name, call in _calls(policy).items():
         code.stand_in(getattr(compiled, name), call)
@@ -216,6 +249,16 @@ def _room(game: Game) -> Room:
         max([n_arms, 8, *(shape[0] for shape in shapes if len(shape) == 1)]),
         max([n_arms**2, 16, *(math.prod(shape) for shape in shapes if len(shape) == 2)]),
     )
+
+
+def _table_of_logarithms(rounds: int) -> Any:
+    """Return what stands for ``log_of_round``: the table that the threads of a block share."""
+    numba_cuda, kind = cuda(), numba.float64
+
+    def log_of_round(t: int) -> float:
+        return numba_cuda.shared.array(0, kind)[t & (rounds - 1)]
+
+    return jit(log_of_round, device=True, forceinline=True)
 
 
 def _same(value: Any) -> Any:
@@ -279,10 +322,8 @@ def _write(game: Game) -> list[str]:
         "losses[run]" if game.records_losses else "nothing",
     ]
     body = [
-        "run = cuda.grid(1)",
-        "if run >= which.shape[0]:",
-        "    return",
-        "number = which[run]",
+        *_begin(game),
+        "number, seed = run // seeds.shape[0], run % seeds.shape[0]",
         "nothing = shaped(cuda.local.array(1, float64), (0,))",
         "no_choices = shaped(cuda.local.array(1, int64), (0,))",
         *load,
@@ -290,23 +331,73 @@ def _write(game: Game) -> list[str]:
         f"s = State({state}{trailing})" if names else "s = State()",
         "progress = Progress(p_counts, p_weights, p_low, p_brought_up)",
         *_noise(game),
-        f"noise_keys = stream_keys(seeds[run], numbers[number], {NOISE})",
-        f"policy_keys = stream_keys(seeds[run], numbers[number], {POLICY})",
-        "if first == 1:",
+        f"noise_keys = stream_keys(seeds[seed], numbers[number], {NOISE})",
+        f"policy_keys = stream_keys(seeds[seed], numbers[number], {POLICY})",
+        "if begins and playing:",
+        "    for k in range(3):",
+        "        fault[run, k] = 0",
         "    init(TAG, c, s)",
         f"output = Output({', '.join(outputs)})",
-        "so_far = (loss[0, run], loss[1, run])",
-        "total, rest = play_rounds(",
-        "    TAG, c, s, world, progress, noise, memo, noise_keys, policy_keys, rows[run],",
-        "    so_far, output, first, last, fault[run],",
-        ")",
-        "loss[0, run] = total",
-        "loss[1, run] = rest",
+        "total, rest = 0.0, 0.0",
+        *(
+            ["if not begins:", "    total, rest = loss[0, run], loss[1, run]"]
+            if game.fading
+            else []
+        ),
+        *_play(game),
+        "if not is_run:",
+        "    return",
+        *(["loss[0, run] = total", "loss[1, run] = rest"] if game.fading else []),
         *save,
         "reached[run] = last",
+        "cuda.atomic.add(told, 0, 1)",
+        f"if fault[run, {CHOSEN_ROUND}] > 0:",
+        "    cuda.atomic.add(told, 1, 1)",
     ]
     arguments = ", ".join([*ARGUMENTS, *game.knowledge])
     return [f"def play({arguments}):", *("    " + line for line in body)]
+
+
+def _begin(game: Game) -> list[str]:
+    """Return lines that find the run of a thread; all threads of a block help to fill a table."""
+    lines = [
+        "run = cuda.grid(1)",
+        "place = cuda.threadIdx.x",
+        "is_run = playing = run < numbers.shape[0] * seeds.shape[0]",
+        "begins = first == 1",
+    ]
+    if not game.table:
+        return [*lines, "if not is_run:", "    return"]
+    return [*lines, "if not is_run:", "    run = 0"]
+
+
+def _play(game: Game) -> list[str]:
+    """Return lines that play the rounds, as many at a time as the table has room for."""
+    call = [
+        "total, rest = play_rounds(",
+        "    TAG, c, s, world, progress, noise, memo, noise_keys, policy_keys, row + seed,",
+        "    (total, rest), output, FIRST, LAST, fault[run],",
+        ")",
+    ]
+    if not game.table:
+        return [line.replace("FIRST, LAST", "first, last") for line in call]
+    mask = game.table - 1
+    return [
+        "logarithms = cuda.shared.array(0, DOUBLE)",
+        "start = first",
+        "while start <= last:",
+        f"    stop = min(last, start | {mask})",
+        "    cuda.syncthreads()",
+        "    t = start + place",
+        "    while t <= stop:",
+        f"        logarithms[t & {mask}] = log(float64(t))",
+        "        t += cuda.blockDim.x",
+        "    cuda.syncthreads()",
+        "    if playing:",
+        *("        " + line.replace("FIRST, LAST", "start, stop") for line in call),
+        f"        playing = fault[run, {CHOSEN_ROUND}] == 0",
+        "    start = stop + 1",
+    ]
 
 
 def _fits_registers(game: Game) -> bool:
@@ -335,7 +426,11 @@ def _own(
     load = _place(name, dtype, size, use, narrow)
     if size == 0:
         return load, []
-    load += [f"for k in range({size}):", f"    {name}[k] = {buffer}[{start} + k, run]"]
+    fresh = f"fresh_{buffer}[{start} + k]" if buffer in ("ints", "floats") else "0"
+    load += [
+        f"for k in range({size}):",
+        f"    {name}[k] = {fresh} if begins else {buffer}[{start} + k, run]",
+    ]
     return load, [f"for k in range({size}):", f"    {buffer}[{start} + k, run] = {name}[k]"]
 
 
@@ -346,7 +441,12 @@ def _bring(
     buffer = f"{dtype[:-2]}s"
     size = math.prod(shape)
     if game.in_card and size > 0:
-        return [f"s_{name} = shaped({buffer}[run, {start}:], {shape})"], []
+        begin = [
+            "if begins and playing:",
+            f"    for k in range({start}, {start + size}):",
+            f"        {buffer}[run, k] = fresh_{buffer}[k]",
+        ]
+        return [*begin, f"s_{name} = shaped({buffer}[run, {start}:], {shape})"], []
     if len(shape) == 1:
         return _own(f"s_{name}", buffer, dtype, start, size, use, game.narrow)
     load, save = _own(f"flat_{name}", buffer, dtype, start, size, use=False)
@@ -359,11 +459,11 @@ def _world(game: Game, use: bool) -> list[str]:
     lines = []
     if game.kind == DENSE and use and k <= FEW_ARMS:
         lines += [
-            f"entries = registers(({k}, {k}), float64)",
+            f"entries = cuda.shared.array(({k}, {k}, {THREADS_PER_BLOCK}), float64)[:, :, place]",
+            f"initial = cuda.shared.array(({k}, {THREADS_PER_BLOCK}), float64)[:, place]",
             f"for i in range({k}):",
             f"    for j in range({k}):",
             "        entries[i, j] = values[number, i, j]",
-            f"initial = registers({k}, float64)",
             f"for i in range({k}):",
             "    initial[i] = initial_loss[number, i]",
         ]

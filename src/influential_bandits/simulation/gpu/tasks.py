@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
+import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,12 +14,17 @@ from influential_bandits.errors import GpuError, InvalidPolicy, NotApplicable
 from influential_bandits.execution.base import Task
 from influential_bandits.execution.gpu import GpuExecution
 from influential_bandits.numerics.arrays import Floats, Ints
-from influential_bandits.numerics.gpu.launching import Launcher
+from influential_bandits.numerics.gpu.launching import Launcher, is_compiled
 from influential_bandits.policies.compiled import Layout
 from influential_bandits.policies.contract import Policy
 from influential_bandits.policies.influential_lcb import InfluentialLCB
 from influential_bandits.policies.lcb import LCB
-from influential_bandits.simulation.gpu.kernels import ARGUMENTS, Game
+from influential_bandits.simulation.gpu.kernels import (
+    ARGUMENTS,
+    SCALARS,
+    THREADS_PER_BLOCK,
+    Game,
+)
 from influential_bandits.simulation.kernels import CHOSEN_ARM, CHOSEN_ROUND, Output
 from influential_bandits.world.dynamics import LOW_RANK, SPARSE
 from influential_bandits.world.instance import Instance
@@ -29,7 +34,6 @@ __all__ = ["gpu_tasks"]
 
 SECONDS_PER_LAUNCH = 0.25  # then progress is shown, and Ctrl-C is heard
 MOST_RUNS = 1 << 21  # in a batch: several times what the largest graphics processor holds at once
-THREADS_PER_BLOCK = 128
 FIRST_ROUNDS = 16  # of the first launch, which shows how long a round takes
 COUNTERS = (LCB, InfluentialLCB)  # whose whole numbers count rounds or name arms
 
@@ -178,23 +182,82 @@ class Batch:
     horizon: int
     device: int
 
-    def steps(self) -> Iterable[int]:
-        """Play; yield the number of rounds done after each launch."""
-        runs = len(self.instances) * len(self.seeds)
+    compiler: ClassVar[str] = "influential_bandits.simulation.gpu.compile_job"
+
+    @property
+    def runs(self) -> int:
+        """How many runs it plays."""
+        return len(self.instances) * len(self.seeds)
+
+    @property
+    def bytes_on_card(self) -> int:
+        """How much memory it takes on the card."""
+        rooms = self._rooms().values()
+        world = sum(array.nbytes for array in self.instances[0].world[1:5])
+        return (
+            sum(math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in rooms)
+            + len(self.instances) * world
+        )
+
+    def likeness(self) -> tuple[Any, ...]:
+        """Return what batches have in common that can be played as one."""
+        layout = self.game.layout
+        return (
+            self.game.digest,
+            repr(self.policy),
+            layout.config,
+            *(layout.fresh[dtype].tobytes() for dtype in ("int64", "float64")),
+            self.noise,
+            self.seeds.tobytes(),
+            self.row,
+            self.outputs[0].checkpoints.tobytes(),
+            self.horizon,
+            self.device,
+        )
+
+    def join(self, others: Sequence[Batch]) -> Batch:
+        """Return the batch of the runs of this one and of others like it."""
+        all_of_them = (self, *others)
+        return replace(
+            self,
+            instances=[instance for batch in all_of_them for instance in batch.instances],
+            layouts=[layout for batch in all_of_them for layout in batch.layouts],
+            numbers=np.concatenate([batch.numbers for batch in all_of_them]),
+            outputs=[output for batch in all_of_them for output in batch.outputs],
+        )
+
+    def is_compiled(self) -> bool:
+        """Tell whether its kernel need not be compiled."""
+        return any(is_compiled(game, self.device) for game in self.game.variants())
+
+    def job(self) -> tuple[Any, ...]:
+        """Return what :mod:`compile_job` needs."""
+        records = self.game.records_choices, self.game.records_losses
+        return self.policy, self.instances[0], self.noise, self.horizon, records, self.device
+
+    def prepare(self) -> tuple[Launcher, dict[str, Any]]:
+        """Compile the kernel; return what launches it, and the arrays on the card."""
         name, variants = self.policy.label, self.game.variants()
         launcher = Launcher(name, variants, THREADS_PER_BLOCK, self.device)
-        arrays = launcher.send(self._arrays())
-        given = [arrays[name] for name in self._names()]
-        launcher.compile([np.int64(0), np.int64(0), *given])
-        rounds, last = min(self.horizon, FIRST_ROUNDS), 0
+        arrays = launcher.send(self._arrays()) | launcher.reserve(self._rooms())
+        launcher.compile([*self._scalars(0, 0), *(arrays[name] for name in self._names())])
+        return launcher, arrays
+
+    def steps(self) -> Iterable[int]:
+        """Play; yield the number of rounds done after each launch."""
+        launcher, arrays = self.prepare()
+        given, runs = [arrays[name] for name in self._names()], self.runs
+        rounds, last, launches = min(self.horizon, FIRST_ROUNDS), 0, 0
         while last < self.horizon:
             first, last = last + 1, min(last + rounds, self.horizon)
-            started = time.perf_counter()
-            launcher.launch(runs, [np.int64(first), np.int64(last), *given])
-            self._require_sound(launcher, arrays, last)
+            took = launcher.launch(runs, [*self._scalars(first, last), *given])
+            launches += 1
+            finished, wrong = launcher.fetch(arrays["told"])
+            if finished < launches * runs or wrong:
+                self._explain(launcher, arrays, last)
             yield (last - first + 1) * runs
-            took = max(time.perf_counter() - started, 1e-6)
-            rounds = max(1, min(int(rounds * min(SECONDS_PER_LAUNCH / took, 8.0)), self.horizon))
+            more = min(SECONDS_PER_LAUNCH / max(took, 1e-6), 8.0)
+            rounds = max(1, min(int(rounds * more), self.horizon))
         self._take(launcher, arrays)
 
     def results(self) -> list[Output]:
@@ -207,52 +270,58 @@ class Batch:
             for array, other in zip(mine[1:], theirs[1:], strict=True):
                 array[...] = other
 
+    def _scalars(self, first: int, last: int) -> list[Any]:
+        return [np.int64(first), np.int64(last), np.int64(self.row)]
+
     def _names(self) -> list[str]:
-        return [*ARGUMENTS[2:], *self.game.knowledge]
+        return [*ARGUMENTS[len(SCALARS) :], *self.game.knowledge]
 
     def _arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return everything that the kernel gets, by name, as it is before the first round."""
-        game, many = self.game, len(self.seeds)
-        runs, marks = len(self.instances) * many, self.outputs[0].checkpoints
-        layout, arms = game.layout, game.n_arms
-        sizes = game.progress_sizes
-        source = self.noise.source()
+        """Return what the kernel reads, by name."""
+        layout, source = self.game.layout, self.noise.source()
         floats = [float(x) if isinstance(x, float) else 0.0 for x in layout.config[1:]]
         scale = source.scale if isinstance(source, NoiseSource) else 0.0
         recorded = source.values if isinstance(source, NoiseSource) else np.zeros((1, 1))
-        fading = game.fading
         return {
             **self._worlds(),
-            "which": np.repeat(np.arange(len(self.instances)), many),
-            "seeds": np.tile(self.seeds, len(self.instances)),
+            "seeds": self.seeds,
             "numbers": self.numbers,
-            "rows": np.tile(np.arange(self.row, self.row + many), len(self.instances)),
             "parameters": np.array([*floats, scale]),
             "recorded": recorded if recorded.size else np.zeros((1, 1)),
-            "ints": self._states("int64", runs),
-            "floats": self._states("float64", runs),
-            "counts": np.zeros((arms, runs), np.int64),
-            "weights": np.zeros((sizes["weights"], runs)),
-            "low": np.zeros((max(sizes["low"], 1), runs)),
-            "brought_up": np.zeros((max(sizes["brought_up"], 1), runs), np.int64),
-            "loss": np.zeros((2, runs)),
-            "marks": marks,
-            "kept_counts": np.zeros((runs, len(marks), arms), np.int64),
-            "kept_loss": np.zeros((runs if fading else 1, len(marks))),
-            "choices": np.zeros((runs, self.horizon) if game.records_choices else (1, 1), np.int32),
-            "losses": np.zeros((runs, self.horizon) if game.records_losses else (1, 1)),
-            "fault": np.zeros((runs, 3), np.int64),
-            "reached": np.zeros(runs, np.int64),
+            "fresh_ints": layout.fresh["int64"] if layout.sizes["int64"] else np.zeros(1, np.int64),
+            "fresh_floats": layout.fresh["float64"] if layout.sizes["float64"] else np.zeros(1),
+            "marks": self.outputs[0].checkpoints,
+            "told": np.zeros(2, np.int64),
         }
 
-    def _states(self, dtype: str, runs: int) -> npt.NDArray[Any]:
-        """Return fresh states: numbers × runs or, in the memory of the card, runs × numbers."""
-        fresh = self.game.layout.fresh[dtype]
-        if fresh.size == 0:
-            fresh = np.zeros(1, dtype)
-        if self.game.in_card:
-            return np.tile(fresh, (runs, 1))
-        return np.repeat(fresh[:, None], runs, axis=1)
+    def _rooms(self) -> dict[str, tuple[tuple[int, ...], Any]]:
+        """Return shapes and types of what the kernel writes before it reads it, by name."""
+        game, horizon = self.game, self.horizon
+        runs, marks = len(self.instances) * len(self.seeds), len(self.outputs[0].checkpoints)
+        sizes = game.progress_sizes
+
+        def numbers(size: int) -> tuple[int, int]:
+            return (size, runs) if size else (1, 1)
+
+        def state(dtype: str) -> tuple[int, int]:
+            size = game.layout.sizes[dtype]
+            return (runs, max(size, 1)) if game.in_card else numbers(size)
+
+        return {
+            "ints": (state("int64"), np.int64),
+            "floats": (state("float64"), np.float64),
+            "counts": (numbers(game.n_arms), np.int64),
+            "weights": (numbers(sizes["weights"]), np.float64),
+            "low": (numbers(sizes["low"]), np.float64),
+            "brought_up": (numbers(sizes["brought_up"]), np.int64),
+            "loss": (numbers(2 * game.fading), np.float64),
+            "kept_counts": ((runs, marks, game.n_arms), np.int64),
+            "kept_loss": ((runs if game.fading else 1, marks), np.float64),
+            "choices": ((runs, horizon) if game.records_choices else (1, 1), np.int32),
+            "losses": ((runs, horizon) if game.records_losses else (1, 1), np.float64),
+            "fault": ((runs, 3), np.int64),
+            "reached": ((runs,), np.int64),
+        }
 
     def _worlds(self) -> dict[str, npt.NDArray[Any]]:
         """Return the arrays of all instances, and what oracles know of them."""
@@ -284,8 +353,8 @@ class Batch:
             **known,
         }
 
-    def _require_sound(self, launcher: Launcher, arrays: dict[str, Any], last: int) -> None:
-        """Raise if a policy chose an arm out of range, or a run has stopped."""
+    def _explain(self, launcher: Launcher, arrays: dict[str, Any], last: int) -> None:
+        """Raise: a policy chose an arm out of range, or a run has stopped."""
         reached: Ints = launcher.fetch(arrays["reached"])
         fault: Ints = launcher.fetch(arrays["fault"])
         wrong = np.flatnonzero(fault[:, CHOSEN_ROUND])
@@ -296,12 +365,11 @@ class Batch:
                 f"{name} chose arm {fault[run, CHOSEN_ARM]} in round {fault[run, CHOSEN_ROUND]} "
                 f"({self._where(run)}); the arms are 0 … {self.game.n_arms - 1}"
             )
-        stopped = np.flatnonzero(reached < last)
-        if len(stopped):
-            raise InvalidPolicy(
-                f"{name} failed before round {last + 1} ({self._where(int(stopped[0]))}); play it "
-                "without execution=GpuExecution() to see why"
-            )
+        stopped = np.flatnonzero(reached != last)
+        raise InvalidPolicy(
+            f"{name} failed before round {last + 1} ({self._where(int(stopped[0]))}); play it "
+            "without execution=GpuExecution() to see why"
+        )
 
     def _where(self, run: int) -> str:
         instance, seed = divmod(run, len(self.seeds))

@@ -125,12 +125,14 @@ class OfVerdict:
 
     def __call__(self, number: int) -> Instance:
         """Return the instance of this number."""
-        while len(self._found) <= number:
-            seed = self._found[-1] + 1 if self._found else FIRST_INSTANCE
+        found = list(self._found)  # a copy: several threads may look for more
+        while len(found) <= number:
+            seed = found[-1] + 1 if found else FIRST_INSTANCE
             while difficulty(random_instance(3, seed)).verdict != self.verdict:
                 seed += 1
-            self._found.append(seed)
-        return random_instance(3, self._found[number])
+            found.append(seed)
+            self._found = found
+        return random_instance(3, found[number])
 
 
 def _make_random(arms: int, rank: int | None = None) -> Callable[[int], Instance]:
