@@ -520,7 +520,7 @@ def test_a_half_life_becomes_a_memory():
     np.testing.assert_allclose(model.predict(played), losses, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("days", [0.5, 3.0])
+@pytest.mark.parametrize("days", [None, 0.5, 3.0])
 def test_a_prior_by_the_clock_is_that_of_rounds_of_that_length(days):
     """The next round meets γ·A: means and deviations of A are γ times the model's."""
     clock = planted(20, 60, memory=1.0, half_life=2.0)
@@ -537,11 +537,6 @@ def test_a_prior_by_the_clock_is_that_of_rounds_of_that_length(days):
         prior.covariance, plain.covariance * np.outer(scale, scale), rtol=1e-12, atol=1e-300
     )
     assert ib.ModelLCB(prior=prior).prior is prior
-    # Without a length of rounds, the half-life itself is handed over, and nothing has faded.
-    by_clock = model.prior()
-    assert (by_clock.memory, by_clock.half_life) == (1.0, 48.0)
-    np.testing.assert_array_equal(by_clock.mean, plain.mean)
-    np.testing.assert_array_equal(by_clock.covariance, plain.covariance)
 
 
 def test_worlds_that_are_no_influential_bandits_say_so(log, refused):
