@@ -168,16 +168,17 @@ def serve(
 
 def _require_free_port(host: str, port: int) -> None:
     """Raise unless one can listen there."""
+    if not 0 < port < 2**16:  # some systems take larger ones modulo 65,536
+        raise InvalidInput(f"there is no port {port}; take a --port from 1 to 65535")
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, address = found[0]
         with socket.socket(family, kind, protocol) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
-    except (OSError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or error
+    except OSError as error:
         raise InvalidInput(
-            f"cannot listen on {host}, port {port}: {reason}; take another --port or --host, or "
+            f"cannot listen on {host}, port {port}: {error.strerror}; take another --port or --host, or "
             "stop what listens there"
         ) from None
 
