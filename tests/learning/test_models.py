@@ -520,7 +520,30 @@ def test_a_half_life_becomes_a_memory():
     np.testing.assert_allclose(model.predict(played), losses, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("days", [None, 0.5, 3.0])
+def test_a_prior_hands_over_the_half_life_in_hours():
+    clock = planted(20, 60, memory=1.0, half_life=2.0)
+    model = InfluenceModel("symmetric", half_life=2.0, pooling="full").fit(clock)
+    prior, world = model.prior(), model.instance(by_clock=True)
+    assert prior.half_life == world.half_life == model.fleet().policy.effective_half_life == 48.0
+    assert prior.memory == world.memory == 1.0
+    np.testing.assert_allclose(prior.mean, in_order(model.interaction_, world.initial_loss))
+    assert prior.covariance.tobytes() == model.prior(days_between_rounds=0.0).covariance.tobytes()
+    # The log's own events, at their own times, are the rounds of that world.
+    environment = ib.Environment(model.instance("4", by_clock=True))
+    one = clock.history("4")
+    losses = [environment.pull(int(arm), at=at) for arm, at in zip(one.item, one.time, strict=True)]
+    played = EventLog(["4"] * len(one), one.item, losses, one.time, membership=clock.membership)
+    np.testing.assert_allclose(model.predict(played), losses, rtol=0, atol=1e-11)
+
+
+def test_by_clock_needs_a_half_life_and_no_length_of_rounds(log, refused):
+    with refused(InvalidInput, "by_clock", "half_life"):
+        InfluenceModel().fit(log).instance(by_clock=True)
+    with refused(InvalidInput, "by_clock", "days_between_rounds"):
+        InfluenceModel(half_life=1.0).fit(log).instance(days_between_rounds=1.0, by_clock=True)
+
+
+@pytest.mark.parametrize("days", [0.5, 3.0])
 def test_a_prior_by_the_clock_is_that_of_rounds_of_that_length(days):
     """The next round meets γ·A: means and deviations of A are γ times the model's."""
     clock = planted(20, 60, memory=1.0, half_life=2.0)

@@ -60,7 +60,7 @@ def test_a_misspelt_function_is_refused_with_the_name_that_is_meant(name, meant)
 
 def test_a_static_method_of_another_name_is_refused_and_a_helper_is_not():
     said = refusal(policy(decay=staticmethod(lambda x: x)))
-    assert "init, select, pulled, observed, arm_added, arm_retired" in said
+    assert "init, select, pulled, observed, elapsed, arm_added, arm_retired" in said
     ib.Agent(policy(_decay=staticmethod(lambda x: x)), 2)
 
 
