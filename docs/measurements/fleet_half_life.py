@@ -1,6 +1,6 @@
 """What it is worth to a fleet to be told the half-life; prints the rows of explanation/fleets.md.
 
-python docs/fleet_half_life.py
+python docs/measurements/fleet_half_life.py
 """
 
 import numpy as np
