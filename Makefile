@@ -32,9 +32,9 @@ test: $(VENV)/dev.stamp  ## Run the tests
 	@echo "Running the tests …"
 	@$(PYTEST) -m 'not long'
 
-test-long: $(VENV)/dev.stamp  ## Run those left out: kills, memory, statistics, real data, installs
+test-long: $(VENV)/dev.stamp  ## Run those left out: kills, memory, statistics, installs; PART=1/3 a third
 	@echo "Running the long tests …"
-	@$(PYTEST) -m long
+	@$(PYTEST) -m long $(if $(PART),--part $(PART))
 
 coverage: $(VENV)/dev.stamp  ## Say which branches `make test` reaches, and which all tests do
 	@rm -rf build/coverage && mkdir -p build/coverage

@@ -41,8 +41,21 @@ LONG = [
 ROUNDING = Fraction(1, 2**53)  # largest relative error u of one rounded operation
 
 
-def pytest_collection_modifyitems(items):
-    """Order the files as above; the others follow as they were."""
+def pytest_addoption(parser):
+    parser.addoption(
+        "--part", metavar="K/N", default="1/1", help="of files with long tests, every N-th from K"
+    )
+
+
+def pytest_collection_modifyitems(config, items):
+    """Keep the part that is asked for; order the files as above, the others as they were."""
+    part, parts = map(int, config.getoption("--part").split("/"))
+    files = sorted({item.path for item in items if item.get_closest_marker("long")})
+    others = set(files) - set(files[part - 1 :: parts])
+    left_out = [item for item in items if item.path in others]
+    if left_out:
+        items[:] = [item for item in items if item.path not in others]
+        config.hook.pytest_deselected(items=left_out)
     order = {name: rank for rank, name in enumerate([*COMPILING, *LONG])}
     items.sort(key=lambda item: order.get(item.path.name, len(order)))
 
