@@ -178,8 +178,8 @@ def _require_free_port(host: str, port: int) -> None:
             probe.bind(address)
     except OSError as error:
         raise InvalidInput(
-            f"cannot listen on {host}, port {port}: {error.strerror}; take another --port or --host, or "
-            "stop what listens there"
+            f"cannot listen on {host}, port {port}: {error.strerror}; take another --port or "
+            "--host, or stop what listens there"
         ) from None
 
 
