@@ -219,7 +219,8 @@ print(normal(Stream(np.uint64(1), np.uint64(2)), 0).hex(), sum(normal.stats.cach
 GRAM_ENTRY = """
 import numpy as np
 from influential_bandits.world.generators import _gram
-print(float(_gram(np.array([[3.0]]))[0, 0]).hex(), sum(_gram.stats.cache_hits.values()))
+large = np.full((1, 500), 3.0)  # less would be interpreted
+print(float(_gram(large)[0, 0]).hex(), sum(_gram.stats.cache_hits.values()))
 """
 EDITS = {
     "numerics/portable.py": (NORMAL_DRAW, "return q * num / den", "return 2.0 * q * num / den"),
