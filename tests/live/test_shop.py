@@ -55,9 +55,12 @@ def test_a_small_shop_through_http(tmp_path):
 
 @pytest.mark.long
 def test_the_policy_is_worth_it(tmp_path):
-    """Ten arms, influence at a tenth of the noise; `python -m benchmarks --only live` has more."""
+    """Ten arms, influence at a tenth of the noise; `python -m benchmarks --only live` has more.
+
+    Of 600 users, the interval still holds 0.
+    """
     with ib.live.serve_in_background(tmp_path / "shop.db") as (address, key):
-        report = measure_worth(address, key, users=600, control="LCB", seed=2)
+        report = measure_worth(address, key, users=2000, control="LCB", seed=2)
     assert report["high"] < 0.0
 
 
