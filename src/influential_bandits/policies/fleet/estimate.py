@@ -16,6 +16,7 @@ from influential_bandits.policies.fleet.states import (
     OBSERVED,
     ORIGIN,
     SPREAD,
+    WAITING,
     Rules,
     Shared,
 )
@@ -65,6 +66,15 @@ def summarise(rules: Rules, shared: Shared) -> SharedEstimate:
     )
 
 
+def complete_gram(shared: Shared, memory: int) -> Floats:
+    """Return Σ x̃x̃ᵀ/α of a memory, (p, p), with the losses that are still to be added."""
+    half = shared.gram[memory]
+    waiting = shared.rows[memory, : shared.numbers[WAITING]]
+    gram: Floats = np.tril(half) + np.tril(half, -1).T
+    gram += waiting.T @ (waiting / shared.alphas[: len(waiting), None])
+    return gram
+
+
 def find_errors(shared: Shared, group: Ints) -> Floats:
     """Return deviations of entries from the means in use, over the scale that they have in common.
 
@@ -79,8 +89,7 @@ def find_errors(shared: Shared, group: Ints) -> Floats:
     theta, variance = shared.theta[memory, group], shared.scales[NOISE_VARIANCE]
     if len(group) == 0:
         return np.zeros(0)
-    half = shared.gram[memory]
-    gram = np.tril(half) + np.tril(half, -1).T
+    gram = complete_gram(shared, memory)
     right, squares = shared.right[memory], shared.squares[memory]
     others = np.setdiff1d(np.arange(len(right)), group)
     inner = gram[np.ix_(others, others)] + np.diag(shared.precision[others])

@@ -110,12 +110,14 @@ def look_shared(rules: Rules, shared: Shared, own: Own, u: int, room: Room) -> N
 
 
 @kernel
-def look_at_sums(rules: Rules, shared: Shared, own: Own, u: int, memory: int, room: Room) -> None:
-    """Write a user's exposures, and the sums of its residuals as of θ now."""
-    seen = own.seen[u]
-    fill_exposures(rules.exact, own.exposures[u, memory], seen, own.pulls[u], room.exposures)
+def look_at_sums(
+    rules: Rules, shared: Shared, own: Own, u: int, memory: int, room: Room, only: int = -1
+) -> None:
+    """Write a user's exposures, and the sums of its residuals as of θ now; of one arm, if told."""
+    seen, kept = own.seen[u], own.exposures[u, memory]
+    fill_exposures(rules.exact, kept, seen, own.pulls[u], room.exposures, only)
     before, after = shared.epochs[shared.numbers[EPOCH], memory], shared.theta[memory]
-    shift_sums(seen, room.exposures, before, after, own.sums[u, memory], room.sums)
+    shift_sums(seen, room.exposures, before, after, own.sums[u, memory], room.sums, only)
 
 
 @kernel

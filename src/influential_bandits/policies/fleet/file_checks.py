@@ -12,6 +12,7 @@ from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.policies.fleet.states import (
     ARM,
+    ASIDE,
     AUDIT,
     EFFECT,
     EFFECT_TRIALS,
@@ -22,6 +23,7 @@ from influential_bandits.policies.fleet.states import (
     NEXT_SLOT,
     NOISE_VARIANCE,
     SETTLED,
+    WAITING,
     Apart,
     Own,
     Rules,
@@ -127,7 +129,7 @@ def check_arrays(rules: Rules, shared: Shared, own: Own, apart: Apart) -> None:
     numbers, slots = shared.numbers, len(apart.owner)
     most = np.full(numbers.shape, MOST_NUMBER)
     most[[MEMORY, EPOCH]] = rules.memories.size - 1, EPOCHS - 1
-    most[[SETTLED, EFFECT]] = 1, EFFECT_TRIALS - 1
+    most[[SETTLED, EFFECT, WAITING]] = 1, EFFECT_TRIALS - 1, ASIDE - 1
     most[NEXT_SLOT] = max(slots - AUDIT - 1, 0)
     least = np.full(shared.scales.shape, 0.0)
     least[[ARM, NOISE_VARIANCE]], least[-1] = 5e-324, -np.inf
@@ -135,6 +137,7 @@ def check_arrays(rules: Rules, shared: Shared, own: Own, apart: Apart) -> None:
         ("numbers", numbers, 0, most),
         ("scales", shared.scales, least, np.inf),
         ("precision", shared.precision, 5e-324, 1.0 if len(shared.known) else np.inf),
+        ("alphas", shared.alphas, 1.0, np.inf),
         ("tried", shared.tried, 0.0, np.inf),
         ("stays", shared.stays, 0.0, np.inf),
         ("kept", shared.kept, KEPT, [shared.kept[1], np.inf]),

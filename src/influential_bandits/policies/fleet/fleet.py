@@ -594,7 +594,7 @@ class Fleet(NamedArms):
         keep = slice(chosen, chosen + 1)
         shared, own = self._shared, self._own
         self._rules = self._rules._replace(memories=self._rules.memories[keep].copy())
-        names = ("gram", "right", "squares", "theta")
+        names = ("gram", "rows", "right", "squares", "theta")
         cut: dict[str, Any] = {name: getattr(shared, name)[keep].copy() for name in names}
         self._shared = shared._replace(**cut, epochs=shared.epochs[:, keep].copy())
         self._shared.numbers[MEMORY] = 0

@@ -20,11 +20,13 @@ EPOCHS = 1024  # at 2 % more losses each, enough for 10¹⁰ of them
 AGES = 1024  # rounds of a user for which the rounds still to come are estimated
 FEW_LOSSES = 256  # of a fleet: before that, a user's own posterior costs little, alike or not
 KEPT = (0.5, 1.0)  # before any time has passed, half of it is taken to be left a round later
+ASIDE = 8  # losses that are added to the Gram matrices at once
 EXACT_ARMS = 8  # up to so many arms, a user's exposures are kept one by one
 
 # Entries of Shared.numbers.
 OBSERVED, NEXT_CHOICE, NEXT_EPOCH, EPOCH, MEMORY = range(5)
-DECISIONS, NEXT_STAYS, SETTLED, NEXT_SLOT, EFFECT, AUDITS = range(5, 11)
+DECISIONS, NEXT_STAYS, SETTLED, NEXT_SLOT, EFFECT, AUDITS, WAITING = range(5, 12)
+NUMBERS = 12
 # Entries of Shared.scales: three variances in units of the noise's, that variance, and the first
 # loss, from which all others are counted: levels far from zero change nothing then.
 ARM, COMMON, SPREAD, NOISE_VARIANCE, ORIGIN = range(5)
@@ -52,7 +54,9 @@ class Rules(NamedTuple):
 class Shared(NamedTuple):
     """What all users have taught; its size does not depend on their number."""
 
-    gram: Floats  # (memories, p, p): Σ x̃x̃ᵀ/α, lower triangles
+    gram: Floats  # (memories, p, p): Σ x̃x̃ᵀ/α, lower triangles, but for what waits in rows
+    rows: Floats  # (memories, ASIDE, p): x̃ of the latest losses
+    alphas: Floats  # (ASIDE,): α of these
     right: Floats  # (memories, p): Σ x̃ỹ/α
     squares: Floats  # (memories,): Σ ỹ²/α
     theta: Floats  # (memories, p): mean of (μ, A)
@@ -66,7 +70,7 @@ class Shared(NamedTuple):
     spreads: Floats  # (candidates, 2): the same for the spread of A, of audited users
     audited: Floats  # (1,): of how many losses
     scales: Floats  # (5,)
-    numbers: Ints  # (11,)
+    numbers: Ints  # (NUMBERS,)
     stays: Floats  # (AGES,): rounds still to come at each age; 0 where nothing is known
     kept: Floats  # (2,): Σ what was left of a user's influence a round later, and of how many
 
@@ -116,6 +120,8 @@ def make_shared(memories: int, n_arms: int, prior: tuple[Floats, Floats] | None 
     known = np.zeros((0, size, size)) if prior is None else prior[1][None].copy()
     shared = Shared(
         gram=np.zeros((memories, size, size)),
+        rows=np.zeros((memories, ASIDE, size)),
+        alphas=np.ones(ASIDE),
         right=np.zeros((memories, size)),
         squares=np.zeros(memories),
         theta=np.tile(centre, (memories, 1)),
@@ -129,7 +135,7 @@ def make_shared(memories: int, n_arms: int, prior: tuple[Floats, Floats] | None 
         spreads=np.zeros((len(SPREAD_TRIALS), 2)),
         audited=np.zeros(1),
         scales=np.array([0.25, 0.0, 0.0, 1.0, 0.0]),
-        numbers=np.zeros(11, np.int64),
+        numbers=np.zeros(NUMBERS, np.int64),
         stays=np.zeros(AGES),
         kept=np.array(KEPT),
     )

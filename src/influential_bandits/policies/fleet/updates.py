@@ -24,11 +24,12 @@ from influential_bandits.policies.fleet.effects import (
 from influential_bandits.policies.fleet.expected_losses import bring_up_to_date, look_at_sums
 from influential_bandits.policies.fleet.own_posteriors import MOST_AUDITED, audit, learn_apart
 from influential_bandits.policies.fleet.posterior import (
-    add_to_sums,
     find_entries,
     learn,
     loss_variance,
     multiply,
+    note_aside,
+    put_aside,
     refresh,
 )
 from influential_bandits.policies.fleet.room import Room
@@ -82,7 +83,9 @@ def note_loss(
         if m != chosen and (shared.numbers[SETTLED] == 1 or not rules.learns):
             continue
         weights = memo[m * n_arms : (m + 1) * n_arms]
-        look_at_sums(rules, shared, own, u, m, room)
+        # Where levels do not differ, other arms of the user say nothing about this one.
+        alone = m != chosen and shared.scales[COMMON] == 0.0
+        look_at_sums(rules, shared, own, u, m, room, arm if alone else -1)
         residual = loss - predict(shared.theta[m], weights, arm)
         if rules.learns:
             weigh_effects(own.seen[u], shared.scales[ARM], shared.scales[COMMON], arm, room.weighed)
@@ -97,6 +100,7 @@ def note_loss(
         audit(rules, shared, apart, arm, memo, loss, room)
     own.seen[u, arm] += 1
     if rules.learns:
+        note_aside(rules, shared)
         shared.numbers[OBSERVED] += 1
         _renew(rules, shared, apart, room)
     if shared.numbers[DECISIONS] >= shared.numbers[NEXT_STAYS]:
@@ -168,8 +172,7 @@ def _learn_shared(shared: Shared, m: int, surprise: float, alpha: float, room: R
     target = surprise
     for c in range(many):
         target += x[spots[c]] * shared.theta[m, spots[c]]
-    add_to_sums(shared.gram[m], shared.right[m], x, spots, many, target, alpha)
-    shared.squares[m] += target * target / alpha
+    put_aside(shared, m, x, target, alpha)
     if m == shared.numbers[MEMORY]:
         multiply(shared.covariance, x, spots, many, room.gain)
         variance = alpha
