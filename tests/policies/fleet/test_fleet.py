@@ -245,7 +245,7 @@ def test_late_losses_expire():
 
 
 def stays_of(ages, last, decisions):
-    own = make_own(len(ages), 1, 2, True)
+    own = make_own(len(ages), ib.FleetLCB(memory=1.0).rules(2))
     own.pulls[:, 0] = ages
     own.first[:] = 1
     own.last[:] = last

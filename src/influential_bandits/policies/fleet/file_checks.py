@@ -14,6 +14,7 @@ from influential_bandits.policies.fleet.states import (
     ARM,
     ASIDE,
     AUDIT,
+    DRIFT,
     EFFECT,
     EFFECT_TRIALS,
     EPOCH,
@@ -131,6 +132,7 @@ def check_arrays(rules: Rules, shared: Shared, own: Own, apart: Apart) -> None:
     most[[MEMORY, EPOCH]] = rules.memories.size - 1, EPOCHS - 1
     most[[SETTLED, EFFECT, WAITING]] = 1, EFFECT_TRIALS - 1, ASIDE - 1
     most[NEXT_SLOT] = max(slots - AUDIT - 1, 0)
+    most[DRIFT] = max(len(rules.drifts) - 1, 0)
     least = np.full(shared.scales.shape, 0.0)
     least[[ARM, NOISE_VARIANCE]], least[-1] = 5e-324, -np.inf
     ranges: list[tuple[str, Any, Any, Any]] = [
@@ -145,6 +147,8 @@ def check_arrays(rules: Rules, shared: Shared, own: Own, apart: Apart) -> None:
         ("seen", own.seen, 0, own.pulls),
         ("epoch", own.epoch, 0, numbers[EPOCH]),
         ("slot", own.slot, -1, slots - 1),
+        ("level", own.level[:, :, 1], 0.0, rules.drifts[:, 0]),
+        ("drifts", shared.drifts[:, 2], 0.0, np.inf),
         ("first", own.first, 0, MOST_NUMBER),
         ("last", own.last, own.first, MOST_NUMBER),
         ("memory", apart.memory, 0, rules.memories.size - 1),

@@ -25,8 +25,8 @@ EXACT_ARMS = 8  # up to so many arms, a user's exposures are kept one by one
 
 # Entries of Shared.numbers.
 OBSERVED, NEXT_CHOICE, NEXT_EPOCH, EPOCH, MEMORY = range(5)
-DECISIONS, NEXT_STAYS, SETTLED, NEXT_SLOT, EFFECT, AUDITS, WAITING = range(5, 12)
-NUMBERS = 12
+DECISIONS, NEXT_STAYS, SETTLED, NEXT_SLOT, EFFECT, AUDITS, WAITING, DRIFT = range(5, 13)
+NUMBERS = 13
 # Entries of Shared.scales: three variances in units of the noise's, that variance, and the first
 # loss, from which all others are counted: levels far from zero change nothing then.
 ARM, COMMON, SPREAD, NOISE_VARIANCE, ORIGIN = range(5)
@@ -49,6 +49,8 @@ class Rules(NamedTuple):
     boldness: float  # how many standard deviations an arm is given the benefit of the doubt
     learns: bool  # False: (μ, A) are known, and stay as they are
     half_life: float  # hours; 0: influence does not fade by the clock
+    drifts: Floats  # (drifts, 3): candidates for how levels drift, none if they do not: variances
+    # of level and noise in units of what no loss can be expected without, and ρ
 
 
 class Shared(NamedTuple):
@@ -73,6 +75,7 @@ class Shared(NamedTuple):
     numbers: Ints  # (NUMBERS,)
     stays: Floats  # (AGES,): rounds still to come at each age; 0 where nothing is known
     kept: Floats  # (2,): Σ what was left of a user's influence a round later, and of how many
+    drifts: Floats  # (drifts, 3): Σ e²/v, Σ log v, and of how many, for how levels drift
 
 
 class Own(NamedTuple):
@@ -89,6 +92,7 @@ class Own(NamedTuple):
     first: Ints  # (users,): number of the fleet's decision at which it came
     last: Ints  # (users,): and of its latest one
     time: Floats  # (users,): of the latest pull, in seconds, where influence fades by the clock
+    level: Floats  # (users, drifts, 2): expected level, and by how much less its variance is now
 
 
 class Apart(NamedTuple):
@@ -107,13 +111,17 @@ class Apart(NamedTuple):
     since: Ints  # (slots,): how many losses the fleet had when it began
 
 
-def make_shared(memories: int, n_arms: int, prior: tuple[Floats, Floats] | None = None) -> Shared:
+def make_shared(
+    memories: int, n_arms: int, prior: tuple[Floats, Floats] | None = None, drifts: int = 0
+) -> Shared:
     """Return what is known before the first user.
 
     Parameters
     ----------
     prior : (mean (p,), precision (p, p)), optional
         What a log says about (μ, A).
+    drifts : int
+        Candidates for how levels drift.
     """
     size = unknowns(n_arms)
     centre = np.zeros(size) if prior is None else prior[0].copy()
@@ -138,6 +146,7 @@ def make_shared(memories: int, n_arms: int, prior: tuple[Floats, Floats] | None 
         numbers=np.zeros(NUMBERS, np.int64),
         stays=np.zeros(AGES),
         kept=np.array(KEPT),
+        drifts=np.zeros((drifts, 3)),
     )
     shared.epochs[0] = shared.theta
     shared.numbers[NEXT_CHOICE] = 2 * n_arms
@@ -146,8 +155,9 @@ def make_shared(memories: int, n_arms: int, prior: tuple[Floats, Floats] | None 
     return shared
 
 
-def make_own(users: int, memories: int, n_arms: int, exact: bool) -> Own:
+def make_own(users: int, rules: Rules) -> Own:
     """Return users who have not done anything yet."""
+    n_arms, memories, exact = rules.n_arms, rules.memories.size, rules.exact
     width = n_arms if exact else 2
     return Own(
         pulls=np.zeros((users, n_arms), np.int32),
@@ -160,6 +170,7 @@ def make_own(users: int, memories: int, n_arms: int, exact: bool) -> Own:
         first=np.zeros(users, np.int64),
         last=np.zeros(users, np.int64),
         time=np.zeros(users),
+        level=np.zeros((users, len(rules.drifts), 2)),
     )
 
 
