@@ -56,7 +56,7 @@ def put_aside(shared: Shared, memory: int, x: Floats, y: float, alpha: float) ->
 
 @kernel
 def note_aside(rules: Rules, shared: Shared) -> None:
-    """Count an observation that was put aside for every memory in use; add them if they are many."""
+    """Count an observation that was put aside; once they are many, add them."""
     shared.numbers[WAITING] += 1
     if shared.numbers[WAITING] == ASIDE:
         add_waiting(rules, shared)

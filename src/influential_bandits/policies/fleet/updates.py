@@ -176,8 +176,8 @@ def _learn_from_sums(
     """Take a loss into the sums of a memory, and into θ if it is the one chosen.
 
     Where users differ in A, by ``apart_by`` = spread·Σw² of this loss in σ², it says that much less
-    about what they have in common; so does one whose level is not yet known. Without this, two users who are unlike would make the fleet sure
-    of an A that is nobody's.
+    about what they have in common. Without this, two users who are unlike would make the fleet sure
+    of an A that is nobody's. A loss whose level is not yet known says less, too.
     """
     seen = own.seen[u]
     surprise = _remove_effect(own, u, residual, room)
