@@ -682,16 +682,27 @@ def test_a_promise_is_the_end_at_its_level(fading):
 
 def test_few_degrees_of_freedom_widen_a_promise():
     verdict = module.Verdict(1.0, 0.04, 0.0)
-    many, few = (module._lower_end(verdict, verdict, n, 0.001) for n in (np.inf, 10.0))
+    many, few = (
+        module._interval([module._Opinion(verdict, verdict, n, 0.001)])[0] for n in (np.inf, 10.0)
+    )
     assert many == pytest.approx(1.0 - 0.2 * scipy.stats.norm.isf(0.001), rel=1e-9)
     assert few == pytest.approx(1.0 - 0.2 * scipy.stats.t.isf(0.001, 10), rel=1e-9)
 
 
 def test_a_plan_that_its_own_data_call_worse_than_those_of_halves_counts_as_worse():
     halves, own = module.Verdict(1.0, 0.04, 0.0), module.Verdict(0.4, 0.04, 0.0)
-    low, high = module._interval(halves, own, np.inf)
+    low, high = module._interval([module._Opinion(halves, own, np.inf, 0.025)])
     assert low == pytest.approx(0.4 - 0.2 * scipy.stats.norm.isf(0.025), rel=1e-9)
     assert high == pytest.approx(1.0 + 0.2 * scipy.stats.norm.isf(0.025), rel=1e-9)
+
+
+def test_an_interval_holds_what_every_judge_thinks_possible():
+    sure, unsure = module.Verdict(1.0, 0.01, 0.0), module.Verdict(0.8, 0.09, 0.0)
+    asked = [module._Opinion(verdict, verdict, np.inf, 0.025) for verdict in (sure, unsure)]
+    wide = scipy.stats.norm.isf(0.025)
+    low, high = module._interval(asked)
+    assert low == pytest.approx(0.8 - 0.3 * wide, rel=1e-9)
+    assert high == pytest.approx(0.8 + 0.3 * wide, rel=1e-9)
 
 
 def test_the_best_of_several_plans_is_taken(fading):

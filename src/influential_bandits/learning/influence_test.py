@@ -285,13 +285,13 @@ def _require_testable(log: EventLog) -> None:
     if arms > MOST_ARMS:
         raise NotApplicable(
             f"the log has {arms} arms, so {arms * (arms + 1) // 2:,} pairs; the test takes at most "
-            f"{MOST_ARMS} arms: merge rare ones"
+            f"{MOST_ARMS} arms: merge rare ones (merge_rare_arms; --merge-arms-below)"
         )
     size = arms * (arms + 1) // 2
     require_fit_memory(
         [FitMemory(8.0 * TEST * size**2, 0.0)],
         f"the test of {size:,} pairs of arms",
-        "merge rare arms into one",
+        "merge rare arms into one (merge_rare_arms; --merge-arms-below)",
     )
 
 
