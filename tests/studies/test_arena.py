@@ -76,7 +76,7 @@ def test_every_family_can_be_played(name):
     assert run.counts[..., -1, :].sum() == 3 * 60
     if not name.startswith(("prop", "fading")):
         assert worlds[0] != worlds[1]
-    assert family.instances >= 10
+    assert family.n_instances >= 10
     assert (
         family.largest_horizon
         == {2: 10**6, 3: 10**6, 5: 10**5, 10: 10**5, 20: 10**5, 50: 10**4}[worlds[0].n_arms]
