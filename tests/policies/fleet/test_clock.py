@@ -103,7 +103,7 @@ def test_what_a_fleet_must_be_told(refused):
     fleet = ib.Fleet(ib.FleetLCB(half_life=3.0), arms=2)
     with refused(InvalidInput, "at="):
         fleet.pull("ann")
-    with refused(InvalidInput, "time", "2 arms"):
+    with refused(InvalidInput, "time", "2 pulls"):
         fleet.remember("ann", [0, 1], [None, None])
     with refused(InvalidInput, "rounds_per_hour"):
         make_population(rounds_per_hour=None)
