@@ -774,8 +774,9 @@ def test_the_leaderboard_is_made_of_the_results(played, tmp_path):
         assert heading in page
     for row in found.rows:
         if row["family"] == "random-3":
-            _, low, high = round_to_interval(row["mean_regret"], row["low"], row["high"])
-            assert f"({low} … {high})" in page
+            mean, low, high = round_to_interval(row["mean_regret"], row["low"], row["high"])
+            assert mean in page
+            assert (f"({low} … {high})" in page) is (row["horizon"] == HORIZONS[-1])
     rows = [line for line in page.splitlines() if line.startswith("| ")]
     assert sum(line.count("**") // 2 for line in rows) == 2 * len(HORIZONS), "a lowest each"
 
