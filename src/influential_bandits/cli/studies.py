@@ -76,6 +76,10 @@ def reproduce(
         ):
             results = run(chosen, out, size, seeds, max_horizon, execution)
     print_results(format_findings(results), out)
+    if size != "full":
+        typer.echo(
+            f"Slopes of short games are others; without --{size} they are as long as the paper's."
+        )
 
 
 @app.command(name="studies")

@@ -22,11 +22,11 @@ Row = dict[str, Any]
 
 INTRODUCTION = """\
 Every policy meets the same instances and the same noise. Numbers are mean regrets against the
-certified optimum over real counts, rounded to what their 95 % intervals over instances support; the
-intervals are shown at the largest horizon. **Bold** is the lowest of a column, and an asterisk marks
-those whose paired difference from it may be zero. Tables show the best {shown} policies; oracles know
-the instance, and are not ranked. Slopes are those from T = {slope:,} on. Instances have numbers from
-1,000,000 on, so that nothing that was tuned on others has seen them.
+certified optimum over real counts, rounded to what their 95 % intervals over instances support;
+the intervals are shown at the largest horizon. **Bold** is the lowest of a column, and an asterisk
+marks those whose paired difference from it may be zero. Tables show the best {shown} policies;
+oracles know the instance, and are not ranked. Slopes are those from T = {slope:,} on. Instances
+have numbers from 1,000,000 on, so that nothing that was tuned on others has seen them.
 """
 AGAINST = {
     "relaxation": "",

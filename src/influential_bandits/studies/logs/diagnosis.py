@@ -260,7 +260,7 @@ def describe_model(model: InfluenceModel) -> str:
     for i, j in pairs[:8]:
         who = model.arm_names_[i] if i == j else f"{model.arm_names_[i]} – {model.arm_names_[j]}"
         entry = (float(matrix[i, j]), float(low[i, j]), float(high[i, j]))
-        value, below, above = tell_apart(*entry, "+.4g")
+        value, below, above = tell_apart(*entry, "+.2g")
         note = explain_end(*entry)
         lines.append(f"  {who:40} {value}  ({below} … {above}{note and '; ' + note})")
     return "\n".join(lines)
