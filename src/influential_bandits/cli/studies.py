@@ -77,9 +77,7 @@ def reproduce(
             results = run(chosen, out, size, seeds, max_horizon, execution)
     print_results(format_findings(results), out)
     if size != "full":
-        typer.echo(
-            f"Slopes of short games are others; without --{size} they are as long as the paper's."
-        )
+        typer.echo(f"Games this short have other slopes; the paper's are longer: leave out --{size}.")
 
 
 @app.command(name="studies")
