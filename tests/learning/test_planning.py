@@ -48,8 +48,8 @@ def lasting():
 
 @pytest.fixture(scope="module")
 def clocked():
-    log = tiring_log(1.0, half_life=2.0)
-    return InfluenceModel(half_life=2.0, pooling="full", ridge=1.0).fit(log)
+    log = tiring_log(1.0, half_life_days=2.0)
+    return InfluenceModel(half_life_days=2.0, pooling="full", ridge=1.0).fit(log)
 
 
 @pytest.fixture(scope="module")
@@ -761,7 +761,7 @@ def session_losses(model, schedule, rounds, size, near, far):
     arms = np.resize(schedule, rounds)
     losses = model.initial_loss_[arms].copy()
     for n in range(rounds):
-        left = 0.5 ** ((days[n] - days[:n]) / model.half_life)
+        left = 0.5 ** ((days[n] - days[:n]) / model.half_life_days)
         losses[n] += (left * model.interaction_[arms[:n], arms[n]]).sum()
     return losses
 
@@ -813,5 +813,5 @@ def test_what_are_no_sessions_is_refused(how, mentions, clocked, refused):
 
 
 def test_sessions_need_a_clock(fading, refused):
-    with refused(NotApplicable, "by the clock", "half_life"):
+    with refused(NotApplicable, "by the clock", "half_life_days"):
         plan(fading, 10, rounds_per_session=3, days_between_sessions=1.0)

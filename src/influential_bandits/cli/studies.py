@@ -78,6 +78,10 @@ def reproduce(
         ):
             results = run(chosen, out, size, seeds, max_horizon, execution)
     print_results(format_findings(results), out)
+    if size != "full":
+        typer.echo(
+            f"Such short games have other slopes: leave out --{size} for the paper's length."
+        )
 
 
 @app.command(name="studies")
