@@ -166,9 +166,10 @@ class Client(Closing):
 
     def feed_back_many(self, losses: Iterable[tuple[LiveDecision, float]]) -> None:
         """Tell the losses of several decisions, in one request."""
+        of = f"?experiment={self.experiment}" if self.experiment else ""
         self._batch(
             [
-                {"path": f"/decisions/{decision.decision_id}/feedback", "body": {"loss": loss}}
+                {"path": f"/decisions/{decision.decision_id}/feedback{of}", "body": {"loss": loss}}
                 for decision, loss in losses
             ]
         )

@@ -148,8 +148,7 @@ class Page:
     async def _serve(
         self, request: HttpRequest, method: str, role: Role | None, handler: Any
     ) -> Response:
-        secret = read_secret(request)
-        visitor = self._find_visitor(secret)
+        visitor, secret = self.find_visitor(request), read_secret(request)
         request.scope["visitor"], request.scope["secret"] = visitor, secret
         form = {}
         if method == "POST":
@@ -164,8 +163,9 @@ class Page:
             return await handler(request, form)
         return await handler(request)
 
-    def _find_visitor(self, secret: str | None) -> Visitor | None:
+    def find_visitor(self, request: HttpRequest) -> Visitor | None:
         """Return who is logged in; a key that was dropped is nobody's."""
+        secret = read_secret(request)
         if secret is None:
             return None
         session = self.read(lambda store: store.session(digest_secret(secret)))
