@@ -113,17 +113,21 @@ def cases(server, times):
     )
     yield "file too large", "SQLite", 1, some, on_sqlite(lambda _: faults.small_files(some, 4096))
 
-    def on_a_small_disk(folder, services, seed):
-        # The write-ahead log alone takes 16 MB before it is written back.
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=48m", "tmpfs", folder], check=True)
-        try:
-            return faults.hammer(
-                folder / "s.db", folder.parent, faults.full_disk(some, folder), seed=seed
-            )
-        finally:
-            subprocess.run(["umount", folder], check=True)
+    def on_a_disk(size):
+        def play(folder, services, seed):
+            mount = ["mount", "-t", "tmpfs", "-o", f"size={size}m", "tmpfs", folder]
+            subprocess.run(mount, check=True)
+            try:
+                return faults.hammer(
+                    folder / "s.db", folder.parent, faults.full_disk(some, folder), seed=seed
+                )
+            finally:
+                subprocess.run(["umount", folder], check=True)
 
-    yield "disk full", "SQLite", 1, some, on_a_small_disk
+        return play
+
+    for size in (48, 8):
+        yield f"disk of {size} MB full", "SQLite", 1, some, on_a_disk(size)
 
 
 if __name__ == "__main__":

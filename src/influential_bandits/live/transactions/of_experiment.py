@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -106,10 +107,10 @@ class ExperimentRequests(TransactionBase):
             self._concern_all(MODEL_ACTIVATED, at, {"version": version})
         return {"version": version}
 
-    def estimate(self) -> SharedEstimate | None:
-        """Return what all instances have taught, if they share a state."""
+    def copy_shared(self) -> Callable[[], SharedEstimate] | None:
+        """Return what sums up what all instances have taught, elsewhere and later; None of own."""
         shared = self._experiment.shared
-        return None if shared is None else shared.fleet.estimate()
+        return None if shared is None else shared.copy_shared()
 
     def describe(self) -> dict[str, Any]:
         """Return settings, arms and models."""
