@@ -104,7 +104,7 @@ CALLS = (
         "GET",
         ONE + "/instances/{instance:label}",
         "reader",
-        "History of an instance, and losses expected now",
+        "History of an instance, losses expected now, and why its last arm",
         "show_instance",
     ),
     Call("DELETE", ONE + "/instances/{instance:label}", "admin", "Erase a person's data", "erase"),
@@ -132,7 +132,11 @@ CALLS = (
         "export_log",
     ),
     Call(
-        "GET", ONE + "/report", "reader", "The A/B test, and mean losses by arm and group", "report"
+        "GET",
+        ONE + "/report",
+        "reader",
+        "The A/B test, and mean losses by arm and group, over time, too",
+        "report",
     ),
     Call("POST", "/v1/keys", "admin", "Make a key; it is shown once", "add_key", NewKey),
     Call("GET", "/v1/keys", "admin", "List keys, without the keys themselves", "list_keys"),

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request as HttpRequest
 
+from influential_bandits.live.page.timeline import explain_choice, read_timeline
+
 if TYPE_CHECKING:
     from influential_bandits.live.service import Service
 
@@ -13,7 +15,7 @@ __all__ = ["erase", "show_instance"]
 
 
 async def show_instance(service: Service, request: HttpRequest, body: None) -> Any:
-    """Return the history of an instance, and what it is expected to lose now."""
+    """Return the history of an instance, what it is expected to lose now, and why its last arm."""
     row, label = service.find_asked(request), request.path_params["instance"]
     answer = await service.ask(row.name, lambda work, at: work.explain(label, at), label=label)
     number = answer.pop("number")
@@ -30,6 +32,10 @@ async def show_instance(service: Service, request: HttpRequest, body: None) -> A
         }
         for event in events
     ]
+    described = await service.ask(row.name, lambda work, at: work.describe())
+    timeline = await service.read_aside(lambda store: read_timeline(store, row.id, number))
+    decided = [entry for entry in timeline if entry.decision is not None]
+    answer["why"] = explain_choice(decided[-1], described, names) if decided else []
     return answer
 
 

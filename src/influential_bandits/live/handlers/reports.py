@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from influential_bandits.errors import InvalidInput
 from influential_bandits.live.evidence import compare_groups, read_totals
+from influential_bandits.live.page.charts import describe_course
 from influential_bandits.live.reading import read_agreement, read_arms, write_csv, write_parquet
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ __all__ = ["export_log", "report"]
 
 
 async def report(service: Service, request: HttpRequest, body: None) -> Any:
-    """Return the A/B test, and mean losses by arm and group."""
+    """Return the A/B test, and mean losses by arm and group, in all and over time."""
     row = service.find_asked(request)
     totals = await service.read_aside(lambda store: read_totals(store, row.id))
     evidence = compare_groups(totals["policy"], totals["control"])
@@ -28,7 +29,9 @@ async def report(service: Service, request: HttpRequest, body: None) -> Any:
     described = await service.ask(row.name, lambda work, at: work.describe())
     for entry in arms:
         entry["arm"] = described["arms"][entry["arm"]]
-    return {**asdict(evidence), "arms": arms, "shadow": shadow}
+    (tally,) = await service.page.tallies.look([row])
+    over_time = None if tally is None else describe_course(tally, described["arms"])
+    return {**asdict(evidence), "arms": arms, "shadow": shadow, "over_time": over_time}
 
 
 async def export_log(service: Service, request: HttpRequest, body: None) -> Any:
@@ -42,4 +45,5 @@ async def export_log(service: Service, request: HttpRequest, body: None) -> Any:
     names = [*described["arms"]]
     data = await service.read_aside(lambda store: write(store, row.id, names))
     kind = "application/vnd.apache.parquet" if form == "parquet" else "text/csv"
-    return Response(data, media_type=kind)
+    headers = {"Content-Disposition": f'attachment; filename="log.{form}"'}
+    return Response(data, media_type=kind, headers=headers)

@@ -406,6 +406,7 @@ def _make_environment() -> jinja2.Environment:
     )
     environment.filters |= {
         "number": words.write_number,
+        "decimal": words.write_decimal,
         "plain": words.write_plain,
         "share": words.write_share,
         "time": words.write_time,

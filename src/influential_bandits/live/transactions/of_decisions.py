@@ -121,7 +121,7 @@ class DecisionRequests(TransactionBase):
         ):
             return {"decision_id": name, "status": decision.status}
         if decision.status != OPEN:
-            raise Refused(409, "settled", f"decision {name!r:.80} was {decision.status}")
+            raise Refused(409, "settled", f"decision {name!r:.80} was cancelled")
         member = self._experiment.members[decision.instance]
         event = self._event(SHOWN, at, member.number, decision=name, arm=decision.arm)
         event = self._experiment.note(member, event, shown=True)
@@ -161,7 +161,8 @@ class DecisionRequests(TransactionBase):
         if decision.status == OPEN:
             raise Refused(409, "not_shown", f"decision {name!r:.80} has not been activated yet")
         if decision.status != PENDING:
-            raise Refused(409, "settled", f"decision {name!r:.80} has {decision.status}: too late")
+            became = "was cancelled" if decision.status == CANCELLED else "has expired: too late"
+            raise Refused(409, "settled", f"decision {name!r:.80} {became}")
         self._settle(decision, OBSERVED, at, loss, request.at)
         return {"decision_id": name, "status": OBSERVED, "loss": loss}
 

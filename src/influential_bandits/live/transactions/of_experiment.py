@@ -88,15 +88,17 @@ class ExperimentRequests(TransactionBase):
         return {"arm": name, "retired": True}
 
     def stage_model(self, request: StageModel, at: float) -> dict[str, Any]:
-        """Keep a model for later."""
+        """Keep a model for later; the latest one again is a repeat, and gets the same version."""
+        latest = max(self._experiment.models, default=0)
+        if latest and self._experiment.models[latest] == request.policy:
+            return {"version": latest}
         shared = self._experiment.settings.state == "shared"
         half_life = self._experiment.settings.half_life_hours
         assert request.policy is not None
         policy = make_policy(request.policy, shared=shared, half_life=half_life)
         try_out(policy, self._experiment.arms)
-        version = max(self._experiment.models, default=0) + 1
-        self._concern_all(MODEL_STAGED, at, {"version": version, "policy": request.policy})
-        return {"version": version}
+        self._concern_all(MODEL_STAGED, at, {"version": latest + 1, "policy": request.policy})
+        return {"version": latest + 1}
 
     def activate_model(self, version: int, at: float) -> dict[str, Any]:
         """Decide by a model from now on; 0 is the policy of the settings."""
