@@ -80,9 +80,11 @@ def fill(store, kind, instances):
             opened.commit()
 
 
-def measure(instances):
-    """Yield a line for each kind of state."""
+def measure(instances, only=None):
+    """Yield a line for each kind of state, or for one."""
     for kind in SETTINGS:
+        if only not in (None, kind):
+            continue
         with tempfile.TemporaryDirectory() as folder:
             store = Path(folder, "s.db")
             key = prepare(store)
