@@ -219,6 +219,7 @@ def test_neither_the_order_of_instances_nor_threads_change_anything():
     assert influence_test(log, seed=5).to_json() != one.to_json()
 
 
+@pytest.mark.long
 def test_results_do_not_depend_on_the_number_of_threads_where_there_is_work_for_several():
     log = synthetic_log(1500, 80, 3, seed=2, **HARD)
     one, two = (influence_test(log, permutations=99, execution=n).to_json() for n in (1, 2))

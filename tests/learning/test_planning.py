@@ -475,7 +475,14 @@ def delivered_gain(log, found):
     return chosen.mean() - losses.mean(axis=0) @ found.mix
 
 
-@pytest.mark.parametrize("kind", ["psd", "symmetric", "diagonal"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "psd",
+        pytest.param("symmetric", marks=pytest.mark.long),
+        pytest.param("diagonal", marks=pytest.mark.long),
+    ],
+)
 def test_where_choices_follow_taste_a_common_plan_promises_what_it_delivers(kind):
     """It loses, as the log knew what each one likes; the pooled fit would promise a gain."""
     for seed in (0, 1):
@@ -572,6 +579,7 @@ def short_log(seed):
     return ib.data.synthetic_log(900, 8, 5, interaction=A, memory=0.8, seed=seed, **settings)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("seed", "clear"), [(6, True), (2, False)])
 def test_short_histories_that_do_not_rule_taste_out_support_nothing(seed, clear):
     """Of seed 2, users do not seem to meet early what they like, but nobody could tell it."""

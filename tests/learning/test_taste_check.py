@@ -25,6 +25,7 @@ def test_fatigue_does_not_hide_strong_taste():
         assert freed.slope > as_it_is.slope, "who likes an arm is tired of it"
 
 
+@pytest.mark.long
 def test_without_taste_nothing_is_said():
     """Ratios are about normal: 2.33 is exceeded by one in a hundred, by six of them in one of 16.
 

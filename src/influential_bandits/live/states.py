@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterable, Sequence
-from functools import cache, lru_cache
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, lru_cache, partial
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -22,9 +22,11 @@ from influential_bandits.policies.agent import Agent
 from influential_bandits.policies.agent_snapshot import pack_agent, unpack_agent
 from influential_bandits.policies.contract import Policy
 from influential_bandits.policies.fleet.decisions import decide, note_pull, note_time
+from influential_bandits.policies.fleet.estimate import SharedEstimate, summarise
 from influential_bandits.policies.fleet.fleet import Fleet
 from influential_bandits.policies.fleet.policy import FleetLCB
 from influential_bandits.policies.fleet.snapshot import pack_fleet, pack_users, unpack_fleet
+from influential_bandits.policies.fleet.states import MEMORY, Shared
 from influential_bandits.policies.fleet.updates import note_loss
 from influential_bandits.policies.registry import code_digest
 
@@ -201,6 +203,15 @@ class FleetState:
     ) -> None:
         """Take an instance on with what it met before."""
         self.fleet.remember(str(instance), arms, losses, times)
+
+    def copy_shared(self) -> Callable[[], SharedEstimate]:
+        """Return a function that sums up what users have taught so far, from a copy of it."""
+        rules, shared = self.fleet._rules, self.fleet._shared
+        chosen = int(shared.numbers[MEMORY])
+        gram = np.empty_like(shared.gram)  # of memories that are not in use nothing is copied
+        gram[chosen] = shared.gram[chosen]
+        copies = {name: array.copy() for name, array in shared._asdict().items() if name != "gram"}
+        return partial(summarise, rules, Shared(gram=gram, **copies))
 
     def pack(self) -> tuple[bytes, dict[int, bytes]]:
         """Return a snapshot of what is shared, and of the users who have changed since the last."""

@@ -181,6 +181,7 @@ def test_a_diagnosis_can_be_had_without_files(strong, tmp_path, monkeypatch):
     assert "One step ahead" in found.verdict
 
 
+@pytest.mark.long
 def test_the_same_log_and_seed_give_the_same_summary(strong, found_strong, tmp_path):
     diagnose_log(strong, tmp_path, permutations=99, progress=False)
     for name in ("summary.json", "model.json"):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from influential_bandits.live.experiment import Experiment, NoSource
+from influential_bandits.live.experiment import Experiment
+from influential_bandits.live.members import NoSource
 from influential_bandits.live.requests import Refused
 from influential_bandits.live.settings import Settings, require_label
 from influential_bandits.live.store.sql import Changes, KeyRow, SessionRow, Store
-from influential_bandits.live.transaction import Transaction
+from influential_bandits.live.transactions.transaction import Transaction
 
 __all__ = ["StoreTransaction"]
 
