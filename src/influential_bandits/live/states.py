@@ -170,7 +170,7 @@ class AgentState:
 
     def pull(self, arm: int, at: float) -> int:
         """Follow a pull; return its round."""
-        return self._agent.show(arm, at).round
+        return self._agent.expose(arm, at).round
 
     def observe(self, ticket: int, loss: float) -> None:
         """Learn the loss of a pull."""
@@ -185,7 +185,7 @@ class FleetState:
     """One fleet for all instances of an experiment; :meth:`of` gives the state of one of them."""
 
     def __init__(self, policy: FleetLCB, arms: Arms) -> None:
-        self.fleet = Fleet(policy, arms.names)
+        self.fleet = Fleet(policy, arms=arms.names)
         self._retired: frozenset[int] = frozenset()
         self._changed: set[str] = set()  # users to write at the next snapshot
         self.follow(arms)
