@@ -24,6 +24,7 @@ def main():
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", help="a part of the name of a fault; own or shared")
+    parser.add_argument("--keep", help="folder of stores that are known already, or will be")
     options = parser.parse_args()
     if options.what == "faults":
         with PostgresServer() as server:
@@ -32,7 +33,7 @@ def main():
     if options.what == "known":
         from benchmarks.live.knowing import measure
 
-        lines = measure(options.times, options.only)
+        lines = measure(options.times, options.only, options.keep)
     else:
         from benchmarks.live import evidence
 

@@ -80,15 +80,21 @@ def fill(store, kind, instances):
             opened.commit()
 
 
-def measure(instances, only=None):
-    """Yield a line for each kind of state, or for one."""
+def measure(instances, only=None, keep=None):
+    """Yield a line for each kind of state, or for one.
+
+    Filling a store takes minutes. One that is kept is not filled again, so that the start alone can
+    be measured once more, at a moment when the machine has nothing else to do.
+    """
     for kind in SETTINGS:
         if only not in (None, kind):
             continue
         with tempfile.TemporaryDirectory() as folder:
-            store = Path(folder, "s.db")
+            store = Path(keep or folder, f"{kind}-{instances}.db")
+            is_filled = store.exists()
             key = prepare(store)
-            fill(store, kind, instances)
+            if not is_filled:
+                fill(store, kind, instances)
             size = store.stat().st_size
             with ServiceProcess(Path(folder, "other.db"), Path(folder, "log")):
                 pass  # what it is forked from has imported everything now

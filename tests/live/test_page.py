@@ -61,12 +61,14 @@ def test_the_experiment_shows_what_the_report_says(server, admin):
     assert shown["Mean loss, policy"] == words.write_number(
         report["policy"]["loss"] / report["policy"]["decisions"]
     )
-    assert words.write_number(report["difference"]) in news["parts"]["verdict"]
-    assert words.write_number(report["low"]) in news["parts"]["verdict"]
-    assert words.write_number(report["high"]) in news["parts"]["verdict"]
+    told = [report[name] for name in ("difference", "low", "high")]
+    for value in told:
+        text = words.write_decimal(value, words.count_digits(told))
+        assert text in news["parts"]["verdict"]
+    digits = words.count_digits(arm["mean_loss"] for arm in report["arms"])
     for arm in report["arms"]:
         row = re.search(rf"<bdi>{arm['arm']}</bdi>.*?</tr>", news["parts"]["arms"], re.DOTALL)[0]
-        assert words.write_number(arm["mean_loss"]) in row
+        assert words.write_decimal(arm["mean_loss"], digits) in row
     rate = news["charts"]["rate"]["columns"]
     assert len({len(column) for column in rate}) == 1
 

@@ -41,6 +41,7 @@ from influential_bandits.live.states import (
     Arms,
     FleetState,
     InstanceState,
+    count_arms,
     state_fingerprint,
 )
 from influential_bandits.numerics.streams import SERVICE, draw_uniform
@@ -271,7 +272,7 @@ class Experiment:
         """Choose an arm for an instance; nothing is moved but what a choice moves by itself."""
         state = self.state_of(member)
         allowed = self.arms.mask(eligible)
-        several = int(np.count_nonzero(allowed))
+        several = count_arms(allowed)
         if several == 0:
             raise InvalidInput("no arm that is in use is eligible")
         best = state.choose(allowed, at)

@@ -30,7 +30,15 @@ from influential_bandits.policies.fleet.states import MEMORY, Shared
 from influential_bandits.policies.fleet.updates import note_loss
 from influential_bandits.policies.registry import code_digest
 
-__all__ = ["AgentState", "Arms", "FleetState", "InstanceState", "state_fingerprint", "try_out"]
+__all__ = [
+    "AgentState",
+    "Arms",
+    "FleetState",
+    "InstanceState",
+    "count_arms",
+    "state_fingerprint",
+    "try_out",
+]
 
 Mask = npt.NDArray[np.bool_]
 
@@ -58,9 +66,14 @@ def _all_of(n_arms: int) -> Mask:
     return mask
 
 
+def count_arms(mask: Mask) -> int:
+    """Return how many arms may be chosen; most often all, which is known without counting."""
+    return mask.size if mask is _all_of(mask.size) else int(np.count_nonzero(mask))
+
+
 def _or_none(eligible: Mask) -> Mask | None:
     """Return which arms may be chosen, or None if all may: nothing is to be checked then."""
-    return None if np.count_nonzero(eligible) == eligible.size else eligible
+    return None if count_arms(eligible) == eligible.size else eligible
 
 
 class InstanceState(Protocol):

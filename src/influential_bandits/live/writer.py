@@ -44,7 +44,7 @@ PAUSE_SECONDS = 0.0003
 Act = Callable[[Any, float], Any]  # of a Transaction, or of a StoreTransaction, and the time
 
 
-@dataclass
+@dataclass(slots=True)
 class Job:
     """A request on its way: what to do, and whom to tell."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
 __all__ = ["activate", "cancel", "decide", "expose", "feed_back", "serve_batch"]
 
 MOST_IN_BATCH = 1000  # requests in one body
-OF_DECISION = ("/activate", "/cancel", "/feedback")
+# Names of decisions may hold anything; those of experiments no slash.
+OF_DECISION = re.compile(
+    r"/*decisions/(.+)/(activate|cancel|feedback)/*(?:\?experiment=([^/]*))?", re.DOTALL
+)
 
 
 async def decide(service: Service, request: HttpRequest, body: requests.Decide) -> Any:
@@ -119,18 +123,16 @@ async def _serve_item(service: Service, visitor: Visitor, item: Item) -> dict[st
 
 
 async def _dispatch(service: Service, visitor: Visitor, item: Item) -> Any:
-    path, mark, experiment = item.path.rpartition("?experiment=")
-    if not path.endswith(OF_DECISION):  # a name may hold anything, that mark as well
-        path, mark, experiment = item.path, "", ""
-    match path.strip("/").split("/"):
+    found = OF_DECISION.fullmatch(item.path)
+    if found is not None:
+        name, what, experiment = found.groups()
+        told = msgspec.convert(item.body, requests.Feedback) if what == "feedback" else None
+        return await _settle(service, _Named(name, experiment, visitor), what, told)
+    match item.path.strip("/").split("/"):
         case ["experiments", name, "decisions"]:
-            told = msgspec.convert(item.body, requests.Decide)
-            return await _decide(service, service.find(name, visitor), told)
+            asked = msgspec.convert(item.body, requests.Decide)
+            return await _decide(service, service.find(name, visitor), asked)
         case ["experiments", name, "exposures"]:
             met = msgspec.convert(item.body, requests.Expose)
             return await _expose(service, service.find(name, visitor), met)
-        case ["decisions", *middle, ("activate" | "cancel" | "feedback") as what] if middle:
-            named = _Named("/".join(middle), experiment if mark else None, visitor)
-            heard = msgspec.convert(item.body, requests.Feedback) if what == "feedback" else None
-            return await _settle(service, named, what, heard)
     raise Refused(404, "unknown_path", f"a batch cannot ask for {item.path!r:.80}")
