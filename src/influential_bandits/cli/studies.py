@@ -78,10 +78,8 @@ def reproduce(
         ):
             results = run(chosen, out, size, seeds, max_horizon, execution)
     print_results(format_findings(results), out)
-    if size != "full":
-        typer.echo(
-            f"Such short games have other slopes: leave out --{size} for the paper's length."
-        )
+    if tiny:
+        typer.echo("Such short games have other slopes: leave out --tiny for longer ones.")
 
 
 @app.command(name="studies")

@@ -129,7 +129,7 @@ def log_section(log: EventLog) -> Section:
                     caption="How often each arm was met.",
                 ),
             ],
-            [f"Where it comes from: {_describe(log.about)}."] if log.about else [],
+            [f"Where it comes from: {_describe(log.about).rstrip('.')}."] if log.about else [],
         ),
     )
 

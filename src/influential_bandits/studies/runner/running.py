@@ -68,7 +68,7 @@ def reproduce(
         results.append(Section(study.name, study.description, data, analysis))
         draw_figures(results[-1], folder.path)
     if results:
-        small = size != "full" or max_horizon is not None
+        small = size == "tiny" or max_horizon is not None
         opening = open_report(results, SHORTER if small else "")
         write_results(out, results, TITLE, opening, INTRODUCTION)
     raise_if_failed(failures, out, results)
