@@ -171,6 +171,18 @@ def test_a_model_that_is_staged_again_is_the_same_model(client):
     assert client.stage_model("InfluentialLCB") == first + 2
 
 
+def test_an_experiment_that_is_made_again_is_the_same_one(client):
+    decision = client.decide("ann")
+    client.create(ARMS, policy="LCB")
+    client.change(explore=0.5)
+    client.create(ARMS, policy="LCB")  # as it was made, whatever was changed since
+    assert client.describe()["settings"]["explore"] == 0.5
+    assert client.decide("ann", decision_id=decision.decision_id) == decision
+    with pytest.raises(ServiceError, match="other settings") as caught:
+        client.create(ARMS, policy="LCB", explore=0.5)
+    assert caught.value.status == 409
+
+
 def test_reports_tell_the_course_and_instances_tell_why(client):
     decision = client.decide("eve")
     client.feed_back(decision, loss=0.25)

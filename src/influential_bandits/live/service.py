@@ -87,7 +87,9 @@ class Service:
 
     def _endpoint(self, call: Call) -> Callable[[HttpRequest], Awaitable[Response]]:
         handler = HANDLERS[call.handler]
-        decoder = None if call.body is None else msgspec.json.Decoder(call.body)
+        decoder: msgspec.json.Decoder[Any] | None = None
+        if call.body is not None:
+            decoder = msgspec.json.Decoder(call.body)
 
         async def serve(request: HttpRequest) -> Response:
             try:

@@ -82,7 +82,7 @@ class HomeView:
             "mode": settings["mode"],
             "arms": len(described["arms"]) - len(described["retired"]),
             "instances": row.instances,
-            "policy": describe_policy(settings["policy"], shared=shared).name,
+            "policy": describe_policy(served_policy(described), shared=shared).name,
             "control": describe_policy(settings["control"]).name,
             "decisions": None,
             "rate": None,

@@ -168,10 +168,7 @@ def find_boldness(given: str | dict[str, Any], *, shared: bool) -> float:
 def describe_evidence(evidence: Evidence, settings: dict[str, Any]) -> str:
     """Return what the A/B test says, in a sentence or two."""
     if settings["mode"] == "shadow":
-        return (
-            "In shadow mode your own choices are served to everybody. The two groups differ in "
-            "nothing, and there is nothing to compare."
-        )
+        return _describe_shadow(evidence, settings)
     policy, control = evidence.policy.instances, evidence.control.instances
     if evidence.difference is None or evidence.low is None or evidence.high is None:
         if not settings["control_share"] and not control:
@@ -197,6 +194,14 @@ def describe_evidence(evidence: Evidence, settings: dict[str, Any]) -> str:
         f"all from {write_decimal(evidence.low, digits)} to {write_decimal(evidence.high, digits)} "
         "is still possible."
     )
+
+
+def _describe_shadow(evidence: Evidence, settings: dict[str, Any]) -> str:
+    told = "In shadow mode your own choices are served to everybody."
+    if evidence.difference is None:
+        return f"{told} The two groups differ in nothing, and there is nothing to compare."
+    before = describe_evidence(evidence, {**settings, "mode": "live"})
+    return f"{told} They are left out here. {before}"
 
 
 MODES = {

@@ -194,6 +194,8 @@ class DecisionRequests(TransactionBase):
             data["decided"] = decision.number
         if happened is not None:
             data["at"] = happened
+        if decision.proposed is not None:
+            data["shadow"] = True  # the caller's choice, which is no evidence for any group
         event = self._event(
             kind,
             at,
