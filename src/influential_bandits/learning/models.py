@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from influential_bandits.learning.statistics.design import (
 )
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.policies.fleet.fleet import Fleet
+from influential_bandits.policies.fleet.levels import find_drift, find_steady_variance
 from influential_bandits.policies.fleet.policy import FleetLCB, FleetPrior
 from influential_bandits.policies.model_lcb.posterior import place, unknowns
 from influential_bandits.policies.model_lcb.prior import LossPrior, in_order
@@ -406,6 +408,9 @@ class InfluenceModel(LossModel):
     ) -> Fleet:
         """Return a fleet that starts from what the log says about the population.
 
+        From a model with ``drift``, the fleet follows the drift of users' levels: the recent level
+        that was fitted is the filter of an autoregression in the long run, and says which one.
+
         Parameters
         ----------
         arm_names : sequence of str, optional
@@ -431,7 +436,10 @@ class InfluenceModel(LossModel):
             )
         world = self._world_for_policy(None, days_between_rounds)
         covariance = self.population_covariance_ * self._scale_by_clock(world)
-        sigma = self.noise().sigma
+        drift, keep = 0.0, 0.0
+        if self.drift:
+            drift, keep = find_drift(self.level_memory, float(self.population_[world.n_arms]))
+        sigma = self.noise().sigma / math.sqrt(1.0 + find_steady_variance(drift, keep))
         shared = self._in_order_of_arms(world, covariance, sigma, arm_names)
         arm, common, spread = self.effects_.arm, self.effects_.common, 0.0
         if self.prior_ is not None:
@@ -439,7 +447,7 @@ class InfluenceModel(LossModel):
             entries = interaction_entries(self.design_.kind, world.n_arms)
             own = [self.prior_.diagonal if i == j else self.prior_.off_diagonal for i, j in entries]
             spread = float(np.mean(own)) / sigma**2 if own else 0.0
-        prior = FleetPrior(shared, max(arm, 1e-6), common, spread)
+        prior = FleetPrior(shared, max(arm, 1e-6), common, spread, drift, keep)
         names = self.arm_names_ if arm_names is None else tuple(arm_names)
         return Fleet(FleetLCB(prior=prior), arms=names, history=history)
 

@@ -134,7 +134,7 @@ class Fleet(NamedArms):
         self.retired: set[int] = set()
         self._rules = self.policy.rules(self.n_arms)
         self._shared, self._room = self.policy.start(self.n_arms)
-        self._own = make_own(1, self._rules.memories.size, self.n_arms, self._rules.exact)
+        self._own = make_own(1, self._rules)
         slots = min(APART_BYTES // (8 * unknowns(self.n_arms) ** 2), MOST_APART)
         self._apart = make_apart(int(slots), self.n_arms)
         self._settled = 0  # the memory that was chosen for good
@@ -433,7 +433,8 @@ class Fleet(NamedArms):
                 f"there must be a time, in seconds, for each of the {len(pulled)} pulls, got "
                 f"{len(clock)}"
             )
-        replay(self._rules, self._shared, self._own, self._row(label), pulled, values, clock)
+        row = self._row(label)
+        replay(self._rules, self._shared, self._own, row, pulled, values, clock, self._room)
 
     def to_log(self) -> EventLog:
         """Return the losses observed so far, a history a user, in the order of its pulls.
@@ -594,7 +595,7 @@ class Fleet(NamedArms):
         keep = slice(chosen, chosen + 1)
         shared, own = self._shared, self._own
         self._rules = self._rules._replace(memories=self._rules.memories[keep].copy())
-        names = ("gram", "right", "squares", "theta")
+        names = ("gram", "rows", "right", "squares", "theta")
         cut: dict[str, Any] = {name: getattr(shared, name)[keep].copy() for name in names}
         self._shared = shared._replace(**cut, epochs=shared.epochs[:, keep].copy())
         self._shared.numbers[MEMORY] = 0
