@@ -31,7 +31,7 @@ TABLES = {
 }
 # Rows that the page does without: what others say as well.
 LEFT_OUT = (
-    r"the same, sched|empty tasks, [12] w|client: proc|piece of .* quantile 0\.[19]|strong: 400"
+    r"the same, sched|empty tasks, [12] w|client: proc|piece of .* quantile 0\.[19]"
     r"|measured: 20|cores that pieces of 100"
     r"|.* K = (2|4|5|7|8|9|10|11), Gaussian noise, 16|.*all rounds|.*, one run: peak"
     r"|.*in lanes: peak|one pass .* sent along"

@@ -13,7 +13,7 @@ from influential_bandits.errors import InvalidInput, MissingFile
 from influential_bandits.files import read_json, write_atomically, write_text
 from influential_bandits.numerics.interval_text import round_to_interval
 from influential_bandits.piece_store import make_folder
-from influential_bandits.studies.report.text import format_table, number
+from influential_bandits.studies.report.text import format_table, two_digits
 
 __all__ = ["write_leaderboard"]
 
@@ -147,7 +147,7 @@ def _family(family: dict[str, Any], rows: list[Row], images: str) -> list[str]:
     for name in shown:
         final = cells[name, last]
         slope = "" if final["slope"] is None else f"{final['slope']:.2f}"
-        tail = number(float(f"{final['regret_per_round_99']:.2g}"))
+        tail = two_digits(final["regret_per_round_99"])
         means = [_cell(cells[name, t], interval=t == last) for t in family["horizons"]]
         lines.append([_name(final), *means, slope, tail])
     text = (
