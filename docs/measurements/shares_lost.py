@@ -1,6 +1,6 @@
 """Compare shares lost with the truth of made-up logs, for docs/explanation/influence_test.md.
 
-python docs/measurements/shares_lost.py [RUNS] [--seed SEED]
+python docs/measurements/shares_lost.py [RUNS] [--seed SEED] [--world WORLD]
 """
 
 import argparse
@@ -53,11 +53,14 @@ def estimate(log: ib.EventLog, truth: float, fading: dict[str, float]) -> list[f
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("runs", type=int, nargs="?", default=32)
+    parser.add_argument("--world", help="one of them alone")
     parser.add_argument("--seed", type=int, default=800_000, help="of the first log")
     given = parser.parse_args()
     print(f"| world, {given.runs} logs | truly taken | estimated | 95 % intervals that hold it |")
     print("|---|---|---|---|")
     for row, (name, world) in enumerate((CLICKS | NUMBERS).items()):
+        if given.world not in (None, name):
+            continue
         first = given.seed + 10_000 * row
         found = []
         for seed in range(first, first + given.runs):
