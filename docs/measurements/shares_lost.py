@@ -13,8 +13,8 @@ CLICKS = {
     "clicks, fatigue by events, small": {"fatigue": 0.1},
     "clicks, fatigue by events": {"fatigue": 0.25},
     "clicks, boost by events": {"fatigue": -0.15},
-    "clicks, fatigue of a half-life of two days": {"fatigue": 0.15, "half_life": 2.0},
-    "clicks, all arms alike": {"common_fatigue": 0.08, "half_life": 2.0},
+    "clicks, fatigue of a half-life of two days": {"fatigue": 0.15, "half_life_days": 2.0},
+    "clicks, all arms alike": {"common_fatigue": 0.08, "half_life_days": 2.0},
 }
 NUMBERS = {"numbers, small": 0.02, "numbers, large": 0.3}
 
@@ -65,7 +65,7 @@ if __name__ == "__main__":
         found = []
         for seed in range(first, first + given.runs):
             if name in CLICKS:
-                fading = {"half_life": 2.0} if "half_life" in world else {"memory": 0.8}
+                fading = {"half_life_days": 2.0} if "half_life_days" in world else {"memory": 0.8}
                 found.append(estimate(*draw_clicks(world, seed), fading))
             else:
                 found.append(estimate(*draw_numbers(world, seed), {"memory": 0.8}))

@@ -48,8 +48,8 @@ def lasting():
 
 @pytest.fixture(scope="module")
 def clocked():
-    log = tiring_log(1.0, half_life=2.0)
-    return InfluenceModel(half_life=2.0, pooling="full", ridge=1.0).fit(log)
+    log = tiring_log(1.0, half_life_days=2.0)
+    return InfluenceModel(half_life_days=2.0, pooling="full", ridge=1.0).fit(log)
 
 
 @pytest.fixture(scope="module")
@@ -475,7 +475,14 @@ def delivered_gain(log, found):
     return chosen.mean() - losses.mean(axis=0) @ found.mix
 
 
-@pytest.mark.parametrize("kind", ["psd", "symmetric", "diagonal"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "psd",
+        pytest.param("symmetric", marks=pytest.mark.long),
+        pytest.param("diagonal", marks=pytest.mark.long),
+    ],
+)
 def test_where_choices_follow_taste_a_common_plan_promises_what_it_delivers(kind):
     """It loses, as the log knew what each one likes; the pooled fit would promise a gain."""
     for seed in (0, 1):
@@ -572,6 +579,7 @@ def short_log(seed):
     return ib.data.synthetic_log(900, 8, 5, interaction=A, memory=0.8, seed=seed, **settings)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("seed", "clear"), [(6, True), (2, False)])
 def test_short_histories_that_do_not_rule_taste_out_support_nothing(seed, clear):
     """Of seed 2, users do not seem to meet early what they like, but nobody could tell it."""
@@ -764,7 +772,7 @@ def session_losses(model, schedule, rounds, size, near, far):
     arms = np.resize(schedule, rounds)
     losses = model.initial_loss_[arms].copy()
     for n in range(rounds):
-        left = 0.5 ** ((days[n] - days[:n]) / model.half_life)
+        left = 0.5 ** ((days[n] - days[:n]) / model.half_life_days)
         losses[n] += (left * model.interaction_[arms[:n], arms[n]]).sum()
     return losses
 
@@ -816,5 +824,5 @@ def test_what_are_no_sessions_is_refused(how, mentions, clocked, refused):
 
 
 def test_sessions_need_a_clock(fading, refused):
-    with refused(NotApplicable, "by the clock", "half_life"):
+    with refused(NotApplicable, "by the clock", "half_life_days"):
         plan(fading, 10, rounds_per_session=3, days_between_sessions=1.0)

@@ -14,11 +14,14 @@ def population(**settings):
     return ib.Population(A, [0.0, 0.2, 0.1], 0.5, **({"stay": 12} | settings))
 
 
-@pytest.mark.parametrize("settings", [{}, {"concurrency": 4, "delay": 5, "delay_law": "geometric"}])
+@pytest.mark.parametrize(
+    "settings", [{}, {"concurrency": 4, "delay": 5, "delay_law": "geometric"}, {"drift": 1.0}]
+)
 def test_a_fleet_by_hand_makes_the_same_choices(settings):
     people, noise = population(**settings), ib.GaussianNoise(1.0)
-    run = ib.simulate_fleet(people, n_users=9, seed=3, noise=noise)
-    users, fleet, waiting = run.users, ib.Fleet(arms=3), []
+    policy = ib.FleetLCB(drift=settings.get("drift", 0.0))
+    run = ib.simulate_fleet(people, policy, n_users=9, seed=3, noise=noise)
+    users, fleet, waiting = run.users, ib.Fleet(policy, 3), []
     worlds = [
         ib.Environment(instance, noise, seed=3, instance_number=u)
         for u, instance in enumerate(users.instances())
@@ -29,6 +32,8 @@ def test_a_fleet_by_hand_makes_the_same_choices(settings):
             waiting.remove((due, ticket, loss))
         ticket = fleet.pull(str(u))
         loss = worlds[u].pull(ticket.arm)
+        if users.levels.size:
+            loss += users.levels[r]
         if users.delays[r] == 0:
             fleet.observe(ticket, loss)
         else:

@@ -30,6 +30,7 @@ from influential_bandits.learning.statistics.random_effects import estimate_rand
 from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import inlined, kernel
+from influential_bandits.policies.fleet.levels import let_move
 
 __all__ = ["KNOWN", "Components", "Model", "Predictions", "fit_components", "predict_events"]
 
@@ -142,8 +143,7 @@ def learn(model: Model, work: Work, innovation: float, variance: float) -> None:
     for a in range(arms):
         work.covariance[a, arms] *= keep
         work.covariance[arms, a] *= keep
-    left = keep * keep
-    work.covariance[arms, arms] = left * work.covariance[arms, arms] + model.drift * (1.0 - left)
+    work.covariance[arms, arms] = let_move(work.covariance[arms, arms], model.drift, keep)
 
 
 @inlined

@@ -18,6 +18,7 @@ from influential_bandits.numerics.portable import normal_quantile
 
 __all__ = [
     "INSTANCE",
+    "LEVELS",
     "NOISE",
     "POLICY",
     "POPULATION",
@@ -43,6 +44,7 @@ SCENARIO = 5
 POPULATION = 6  # users, each with a stream of its own: taste, interaction, stay
 SERVICE = 8  # of live decisions: who is in which group, and when to explore
 SESSIONS = 9  # of a scenario: where a session of rounds ends
+LEVELS = 10  # users, each with a stream of its own: how their level drifts
 VISITS = 7  # of a fleet: whose round it is, who pauses, and when losses are told
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)

@@ -103,6 +103,8 @@ def play_fleet(
         arm = decide(rules, shared, own, apart, u, all_arms, room)
         expected = expected_loss(world, progress, arm, t)
         loss = observed_loss(noise, expected, keys[u, 0], keys[u, 1], 0, t, arm)
+        if users.levels.size > 0:
+            loss += users.levels[r]
         losses[u] += expected
         advance(world, progress, arm, t)
         note_pull(rules, shared, own, u, arm, memo)

@@ -50,7 +50,7 @@ class FleetRun:
     seed: int
     users: Users
     counts: Ints  # (users, arms): pulls
-    losses: Floats  # (users,): sums of expected losses
+    losses: Floats  # (users,): sums of expected losses, without the drift of levels
     found: SharedEstimate  # what the fleet knows of the population in the end
 
     def regret(self) -> Floats:
@@ -149,7 +149,7 @@ def simulate_fleet(
         8 * many * rules.memories.size * n_arms * each, f"{many:,} users", "simulate fewer users"
     )
     shared, room = policy.start(n_arms)
-    own = make_own(many, rules.memories.size, n_arms, rules.exact)
+    own = make_own(many, rules)
     slots = min(many, APART_BYTES // (8 * unknowns(n_arms) ** 2))
     apart = make_apart(int(slots), n_arms)
     numbers = map(np.uint64, range(many))

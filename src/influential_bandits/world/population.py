@@ -30,6 +30,7 @@ from influential_bandits.world.interaction import DenseInteraction, check_number
 from influential_bandits.world.population_draws import (
     draw_around,
     draw_delays,
+    draw_levels,
     draw_losses,
     draw_stays,
     draw_unlike,
@@ -59,6 +60,7 @@ OF_TIMES = (
     "rounds_per_hour",
     "open_hours",
 )  # further entries if there are times
+OF_LEVELS = ("drift", "drift_memory")  # and if levels drift
 DAY_HOURS = 24.0
 FEWEST_AN_HOUR = 1e-9
 LAWS = ("fixed", "geometric")
@@ -79,6 +81,7 @@ class Users(NamedTuple):
     arm_names: tuple[str, ...] | None  # None: arms have numbers only
     times: Floats  # (rounds,) seconds; empty where rounds have no times
     half_life: float  # hours; infinite if influence does not fade by the clock
+    levels: Floats  # (rounds,) of the user, added to its loss whatever the arm; empty: no drift
 
     @property
     def fades(self) -> bool:
@@ -155,6 +158,12 @@ class Population(Frozen):
         r/rounds_per_hour hours, while somebody may come.
     open_hours : float in [1, 24]
         Hours of each day in which users come. With less than 24, nights lie between days.
+    drift : float
+        Standard deviation of a user's level, which moves from round to round of the user and is
+        added to its losses whatever the arm. It counts in no regret, as nobody can do anything
+        about it.
+    drift_memory : float in [0, 1)
+        Correlation of a user's level from one of its rounds to the next.
     arm_names : sequence of str, optional
         Names of the arms, unique; by default "0", "1", ….
     definite : bool
@@ -192,6 +201,8 @@ class Population(Frozen):
         half_life: float | None = None,
         rounds_per_hour: float | None = None,
         open_hours: float = DAY_HOURS,
+        drift: float = 0.0,
+        drift_memory: float = 0.95,
     ) -> None:
         matrix = DenseInteraction(interaction)
         # An instance checks whatever a population has in common with one.
@@ -219,9 +230,12 @@ class Population(Frozen):
             if not isinstance(law, str) or law not in LAWS:
                 raise InvalidInput(f"{what} must be one of {', '.join(LAWS)}, got {law!r:.80}")
         _check_times(typical.half_life, rounds_per_hour, open_hours)
+        _check_drift(drift, drift_memory)
         self._set(
             rounds_per_hour=None if rounds_per_hour is None else float(rounds_per_hour),
             open_hours=float(open_hours),
+            drift=float(drift),
+            drift_memory=float(drift_memory),
             _typical=typical,
             _named=arm_names is not None,
             covariance=freeze(between.values),
@@ -248,6 +262,8 @@ class Population(Frozen):
     delay_law: str
     rounds_per_hour: float | None
     open_hours: float
+    drift: float
+    drift_memory: float
 
     @property
     def interaction(self) -> Floats:
@@ -312,7 +328,8 @@ class Population(Frozen):
         Users
             With ``initial_loss`` (users, arms), ``interaction`` (users, arms, arms), or
             (1, arms, arms) where all share it, ``stays`` (users,), ``visits`` (rounds,),
-            ``delays`` (rounds,), ``times`` (rounds,) in seconds or empty, and ``instances()``.
+            ``delays`` (rounds,), ``times`` (rounds,) in seconds or empty, ``levels`` (rounds,) or
+            empty, and ``instances()``.
         """
         n_users = whole_number("n_users", n_users, 1, MOST_USERS)
         seed = whole_number("seed", seed, 0)
@@ -342,7 +359,15 @@ class Population(Frozen):
             self.arm_names if self._named else None,
             self._clock(visits.size),
             math.inf if self.half_life is None else self.half_life,
+            self._draw_levels(key, visits),
         )
+
+    def _draw_levels(self, key: np.uint64, visits: npt.NDArray[np.int32]) -> Floats:
+        """Return the level of the user of each round; empty if levels do not drift."""
+        levels = np.zeros(visits.size if self.drift > 0.0 else 0)
+        if levels.size > 0:
+            draw_levels(key, visits, self.drift, self.drift_memory, levels)
+        return levels
 
     def _clock(self, rounds: int) -> Floats:
         """Return when the rounds of the fleet are, in seconds; empty if they have no times."""
@@ -371,8 +396,8 @@ class Population(Frozen):
 
     def to_json(self) -> dict[str, Any]:
         """Return the population as JSON data; floats are written exactly."""
-        timed = self.rounds_per_hour is not None
-        values = {name: getattr(self, name) for name in (*ENTRIES, *OF_TIMES * timed)}
+        further = (*OF_TIMES * (self.rounds_per_hour is not None), *OF_LEVELS * (self.drift > 0.0))
+        values = {name: getattr(self, name) for name in (*ENTRIES, *further)}
         for name in ("interaction", "initial_loss", "covariance"):
             values[name] = values[name].tolist()
         values["arm_names"] = list(self.arm_names) if self._named else None
@@ -387,7 +412,7 @@ class Population(Frozen):
         for name in ENTRIES:
             if name not in entries:
                 raise InvalidInstance(f"the population file has no {name!r} entry")
-        unknown = [name for name in entries if name not in (*ENTRIES, *OF_TIMES)]
+        unknown = [name for name in entries if name not in (*ENTRIES, *OF_TIMES, *OF_LEVELS)]
         if unknown:
             raise InvalidInstance(
                 f"the population file has an entry that means nothing: {abbreviate(unknown[0])}"
@@ -428,8 +453,9 @@ class Population(Frozen):
 
     def _key(self) -> tuple[Any, ...]:
         laws = ENTRIES[ENTRIES.index("interaction_spread") : ENTRIES.index("memory")]
-        times = self.rounds_per_hour, self.open_hours
-        return self.covariance.tobytes(), *(getattr(self, name) for name in laws), *times
+        drift_memory = self.drift_memory if self.drift > 0.0 else None
+        further = self.rounds_per_hour, self.open_hours, self.drift, drift_memory
+        return self.covariance.tobytes(), *(getattr(self, name) for name in laws), *further
 
     def __repr__(self) -> str:
         """Say the size, how long users stay, and whatever is unusual."""
@@ -453,6 +479,8 @@ class Population(Frozen):
             parts.append(f"half-life = {self.half_life:.4g} hours")
         if self.rounds_per_hour is not None:
             parts.append(f"{self.rounds_per_hour:.4g} rounds an hour")
+        if self.drift > 0.0:
+            parts.append(f"drift = {self.drift:.4g} (memory {self.drift_memory:.4g})")
         return f"Population({', '.join(parts)})"
 
 
@@ -472,6 +500,17 @@ def _check_times(half_life: float | None, rounds_per_hour: object, open_hours: o
             )
     if not is_real(open_hours) or not 1.0 <= float(open_hours) <= DAY_HOURS:  # type: ignore[arg-type]
         raise InvalidInput(f"open_hours must lie in 1 … 24, got {abbreviate(open_hours)}")
+
+
+def _check_drift(drift: object, memory: object) -> None:
+    """Raise unless a level can move like that."""
+    if not is_real(drift) or not 0.0 <= float(drift) <= LARGEST_SPREAD:  # type: ignore[arg-type]
+        raise InvalidInput(
+            f"drift must be a standard deviation from 0 to {LARGEST_SPREAD:g}, got "
+            f"{abbreviate(drift)}"
+        )
+    if not is_real(memory) or not 0.0 <= float(memory) < 1.0:  # type: ignore[arg-type]
+        raise InvalidInput(f"drift_memory must lie in [0, 1), got {abbreviate(memory)}")
 
 
 def _law(law: str) -> str:

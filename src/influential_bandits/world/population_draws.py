@@ -6,6 +6,8 @@ a fleet of more users has the same first ones.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 
@@ -13,6 +15,7 @@ from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import inlined, kernel
 from influential_bandits.numerics.portable import log
 from influential_bandits.numerics.streams import (
+    LEVELS,
     POPULATION,
     VISITS,
     Key,
@@ -25,7 +28,15 @@ from influential_bandits.numerics.streams import (
 from influential_bandits.world.dynamics import ordered_dot
 from influential_bandits.world.factorisation import clip_eigenvalues, is_definite
 
-__all__ = ["draw_around", "draw_delays", "draw_losses", "draw_stays", "draw_unlike", "order_visits"]
+__all__ = [
+    "draw_around",
+    "draw_delays",
+    "draw_levels",
+    "draw_losses",
+    "draw_stays",
+    "draw_unlike",
+    "order_visits",
+]
 
 # What the rounds of a user's stream are for, and the draws of a round of the fleet.
 LOSS, STAY, FIRST_ROW = 0, 1, 2
@@ -138,6 +149,27 @@ def order_visits(
         else:
             present -= 1
             seats[seat] = seats[present]
+
+
+@kernel
+def draw_levels(
+    seed: Key, visits: npt.NDArray[np.int32], drift: float, memory: float, out: Floats
+) -> None:
+    """Write into ``out`` (rounds,) the level of the user of each round: an autoregression each.
+
+    Its deviation is ``drift`` from the first round on, and ``memory`` its correlation from one
+    round of the user to the next.
+    """
+    users = visits.max() + 1
+    level, rounds = np.zeros(users), np.zeros(users, np.int64)
+    fresh = drift * math.sqrt(1.0 - memory * memory)
+    for t in range(visits.size):
+        user = visits[t]
+        first_key, second_key = stream_keys(seed, np.uint64(user), LEVELS)
+        new = normal(stream_at(first_key, second_key, rounds[user]), 0)
+        level[user] = memory * level[user] + (drift if rounds[user] == 0 else fresh) * new
+        rounds[user] += 1
+        out[t] = level[user]
 
 
 @kernel

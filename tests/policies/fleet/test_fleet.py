@@ -15,6 +15,7 @@ from influential_bandits.learning.statistics.pooled_sums import pooled_gram
 from influential_bandits.learning.statistics.random_effects import RandomEffects
 from influential_bandits.policies.fleet.choices import estimate_stays
 from influential_bandits.policies.fleet.effects import fill_exposures
+from influential_bandits.policies.fleet.estimate import complete_gram
 from influential_bandits.policies.fleet.states import (
     AGES,
     NOISE_VARIANCE,
@@ -101,8 +102,7 @@ def test_the_sums_are_those_of_the_batch_fit_of_its_log(common):
     batch = pooled_gram([fleet.to_log()], design, RandomEffects(0.5, common, 1.0))
     spots = [unknowns(i) for i in range(n_arms)]
     spots += [place(i, j) for i, j in interaction_entries(SYMMETRIC, n_arms)]
-    gram = fleet._shared.gram[0]
-    gram = np.tril(gram) + np.tril(gram, -1).T
+    gram = complete_gram(fleet._shared, 0)
     np.testing.assert_allclose(gram[np.ix_(spots, spots)], batch[:-1, :-1], atol=1e-9)
 
 
@@ -205,7 +205,7 @@ def test_refusals(refused):
     with refused(InvalidInput, "65"):
         ib.Fleet(arms=65)
     with refused(InvalidInput, "LCB"):
-        ib.Fleet(ib.LCB(), 2)
+        ib.Fleet(ib.LCB(), arms=2)
     with refused(InvalidInput, "user"):
         fleet.pull("")
     with refused(InvalidInput, "no arm 'c'"):
@@ -234,7 +234,7 @@ def test_refusals(refused):
         ib.FleetLCB(memory=2.0)
     prior = ib.FleetPrior(ib.LossPrior.around([[0.1]], [0.5], sd=0.1, sigma=1.0), arm=0.5)
     with refused(InvalidInput, "1 arms"):
-        ib.Fleet(ib.FleetLCB(prior=prior), 2)
+        ib.Fleet(ib.FleetLCB(prior=prior), arms=2)
 
 
 def test_late_losses_expire():
@@ -245,7 +245,7 @@ def test_late_losses_expire():
 
 
 def stays_of(ages, last, decisions):
-    own = make_own(len(ages), 1, 2, True)
+    own = make_own(len(ages), ib.FleetLCB(memory=1.0).rules(2))
     own.pulls[:, 0] = ages
     own.first[:] = 1
     own.last[:] = last

@@ -8,6 +8,7 @@ from fixed_fleets import fixed_fleet
 
 import influential_bandits as ib
 from influential_bandits.errors import InvalidInput
+from influential_bandits.policies.fleet.estimate import complete_gram
 from influential_bandits.policies.fleet.posterior import find_entries, multiply
 from influential_bandits.policies.fleet.states import (
     NOISE_VARIANCE,
@@ -82,7 +83,7 @@ def test_a_new_arm_of_a_fleet_from_a_log_is_like_the_others():
     """Its mean is theirs, and its deviation at least as large as they differ."""
     interaction, losses = np.diag([0.2, 0.4, 0.3]) + 0.1, [0.0, 1.0, 2.0]
     prior = ib.LossPrior.around(interaction, losses, sd=0.01, sigma=0.5)
-    fleet = ib.Fleet(ib.FleetLCB(prior=ib.FleetPrior(prior, arm=0.5)), 3)
+    fleet = ib.Fleet(ib.FleetLCB(prior=ib.FleetPrior(prior, arm=0.5)), arms=3)
     before = fleet.estimate()
     number = fleet.add_arm()
     found = fleet.estimate()
@@ -185,5 +186,5 @@ def test_losses_say_less_of_a_shared_interaction_where_users_differ():
         fleet.pull("ann", arm=1)  # their losses never come
     fleet._shared.scales[SPREAD] = 0.25
     fleet.observe(fleet.pull("ann", arm=0), 1.0)
-    weight = fleet._shared.gram[0, unknowns(0), unknowns(0)]
+    weight = complete_gram(fleet._shared, 0)[unknowns(0), unknowns(0)]
     assert weight == pytest.approx(1 / (1 + 0.5 + 0.25 * 5**2))

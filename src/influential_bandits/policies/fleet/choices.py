@@ -13,7 +13,7 @@ from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import inlined, kernel
 from influential_bandits.numerics.portable import log
 from influential_bandits.policies.fleet.effects import weigh_effects
-from influential_bandits.policies.fleet.posterior import refresh, support
+from influential_bandits.policies.fleet.posterior import add_waiting, refresh, support
 from influential_bandits.policies.fleet.states import (
     AGES,
     ARM,
@@ -185,8 +185,11 @@ def _scale_precision(n_arms: int, group: int, factor: float, precision: Floats) 
 @kernel
 def _search_precision(
     rules: Rules, shared: Shared, least: float, most: float, factor: Floats, solved: Floats
-) -> None:
-    """Move the prior's precision of μ, of A_ii and of A_ij to where losses are likeliest."""
+) -> float:
+    """Move the prior's precision of μ, of A_ii and of A_ij to where losses are likeliest.
+
+    Returns the log marginal likelihood there.
+    """
     seen, chosen = float(shared.numbers[OBSERVED]), shared.numbers[MEMORY]
     best, _ = support(shared, chosen, shared.precision, seen, factor, solved)
     trial = shared.precision.copy()
@@ -210,13 +213,14 @@ def _search_precision(
                     break
         if not moved:
             break
+    return best
 
 
 @kernel
 def _size_for_memory(
     rules: Rules, shared: Shared, memory: int, factor: Floats, solved: Floats
 ) -> tuple[Floats, float]:
-    """Return a prior's precision for a memory, and the log marginal likelihood of both.
+    """Return a prior's precision for another memory, and the log marginal likelihood of both.
 
     It is the precision in use, which is the best for the memory in use. But if that memory sees no
     influence, none is possible with that precision: then others are given a chance with some.
@@ -225,7 +229,7 @@ def _size_for_memory(
     found = shared.precision.copy()
     best, _ = support(shared, memory, found, seen, factor, solved)
     own = found[place(0, 0)]
-    if memory == shared.numbers[MEMORY] or own < NOTHING or shared.known.shape[0] > 0:
+    if own < NOTHING or shared.known.shape[0] > 0:
         return found, best
     trial = found.copy()
     for precision in SOMETHING:
@@ -271,10 +275,14 @@ def choose_prior(
     rules: Rules, shared: Shared, factor: Floats, solved: Floats, root: Floats
 ) -> None:
     """Choose the scales of μ and A, and the memory, by marginal likelihood; compute θ again."""
+    add_waiting(rules, shared)
     seen = float(shared.numbers[OBSERVED])
     chosen = shared.numbers[MEMORY]
+    at_present = 0.0
     if shared.known.shape[0] == 0:
-        _search_precision(rules, shared, LEAST_PRECISION, MOST_PRECISION, factor, solved)
+        at_present = _search_precision(
+            rules, shared, LEAST_PRECISION, MOST_PRECISION, factor, solved
+        )
     else:
         _doubt_log(rules, shared, factor, solved)
     memories = rules.memories.size
@@ -282,7 +290,9 @@ def choose_prior(
         best, second, number = -math.inf, -math.inf, 0
         wanted = shared.precision.copy()
         for m in range(memories):
-            trial, value = _size_for_memory(rules, shared, m, factor, solved)
+            trial, value = shared.precision, at_present
+            if m != chosen:
+                trial, value = _size_for_memory(rules, shared, m, factor, solved)
             if m == 0:
                 value += FADING
             if m == chosen and shared.scales[SPREAD] > 0.0:

@@ -19,7 +19,7 @@ from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.policies.fleet.choices import rounds_ahead
 from influential_bandits.policies.fleet.effects import count_pull, wait
-from influential_bandits.policies.fleet.expected_losses import bring_up_to_date, look
+from influential_bandits.policies.fleet.expected_losses import add_level, bring_up_to_date, look
 from influential_bandits.policies.fleet.own_posteriors import admit
 from influential_bandits.policies.fleet.room import Room
 from influential_bandits.policies.fleet.states import (
@@ -48,6 +48,15 @@ def decide(
 
     What each arm is expected to cost stays in ``room.mean``.
     """
+    arm = _decide(rules, shared, own, apart, u, eligible, room)
+    add_level(rules, shared, own, u, room)
+    return arm
+
+
+@kernel
+def _decide(
+    rules: Rules, shared: Shared, own: Own, apart: Apart, u: int, eligible: Mask, room: Room
+) -> int:
     n_arms = rules.n_arms
     bring_up_to_date(rules, shared, own, apart, u, room)
     admit(rules, shared, own, apart, u, room)

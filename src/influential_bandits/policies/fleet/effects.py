@@ -7,6 +7,8 @@ arm·I + common·11ᵀ, the mean of b_u is (N + Ω)⁻¹S; it is the formula of
 
 from __future__ import annotations
 
+import numpy as np
+
 from influential_bandits.checks import HOUR
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import kernel
@@ -41,9 +43,11 @@ def weigh_effects(seen: Counts, arm: float, common: float, i: int, out: Floats) 
 
 @kernel
 def fill_exposures(
-    exact: bool, exposures: Floats, seen: Counts, pulls: Counts, out: Floats
+    exact: bool, exposures: Floats, seen: Counts, pulls: Counts, out: Floats, only: int = -1
 ) -> None:
     """Write, for each arm k and j, the sum over the losses of k of the faded pulls of j before.
+
+    With ``only`` ≥ 0, of that arm k alone.
 
     Kept one by one, they are exact. Otherwise two numbers are kept for each arm: the exposures to
     itself, and to all arms. Both stay as they are. What is left for the other arms is shared among
@@ -51,28 +55,30 @@ def fill_exposures(
     more often before k. Where memory lasts, this keeps W_kj + W_jk as it is, too.
     """
     n_arms = seen.size
+    first, last = (0, n_arms) if only < 0 else (only, only + 1)
     if exact:
-        for k in range(n_arms):
+        for k in range(first, last):
             for j in range(n_arms):
                 out[k, j] = exposures[k, j]
         return
+    usual = np.zeros(n_arms)  # how many pulls lay before a loss of each arm
     latest = 0.0
     for k in range(n_arms):
         if seen[k] > 0:
-            latest = max(latest, exposures[k, 1] / seen[k])
-    for k in range(n_arms):
+            usual[k] = exposures[k, 1] / seen[k]
+            latest = max(latest, usual[k])
+    for k in range(first, last):
         if seen[k] == 0:
             for j in range(n_arms):
                 out[k, j] = 0.0
             continue
-        mine = exposures[k, 1] / seen[k]
         total = 0.0
         for j in range(n_arms):
             out[k, j] = 0.0
             if j != k and pulls[j] > 0:
                 later = 0.0
                 if seen[j] > 0 and latest > 0.0:
-                    later = 0.5 * (mine - exposures[j, 1] / seen[j]) / latest
+                    later = 0.5 * (usual[k] - usual[j]) / latest
                 out[k, j] = pulls[j] * max(0.5 + later, 0.05)
                 total += out[k, j]
         rest = exposures[k, 1] - exposures[k, 0]
@@ -83,11 +89,21 @@ def fill_exposures(
 
 @kernel
 def shift_sums(
-    seen: Counts, exposures: Floats, before: Floats, after: Floats, sums: Floats, out: Floats
+    seen: Counts,
+    exposures: Floats,
+    before: Floats,
+    after: Floats,
+    sums: Floats,
+    out: Floats,
+    only: int = -1,
 ) -> None:
-    """Write the sums of residuals as of another (μ, A) than that of ``sums``."""
+    """Write the sums of residuals as of another (μ, A) than that of ``sums``.
+
+    With ``only`` ≥ 0, of that arm alone.
+    """
     n_arms = seen.size
-    for k in range(n_arms):
+    first, last = (0, n_arms) if only < 0 else (only, only + 1)
+    for k in range(first, last):
         total = sums[k]
         if seen[k] > 0:
             own = unknowns(k)

@@ -11,11 +11,13 @@ from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.policies.fleet.states import (
     ARM,
     COMMON,
+    DRIFT,
     MEMORY,
     NOISE_VARIANCE,
     OBSERVED,
     ORIGIN,
     SPREAD,
+    WAITING,
     Rules,
     Shared,
 )
@@ -39,6 +41,8 @@ class SharedEstimate:
     level: float  # and of their level
     interaction_spread: float  # standard deviation of entries of users' own A; 0: users share it
     losses: int  # that this is known from
+    drift: float = 0.0  # standard deviation of the drift of users' levels; 0: they stay as they are
+    drift_memory: float = 0.0  # their correlation from one loss to the next
 
 
 def summarise(rules: Rules, shared: Shared) -> SharedEstimate:
@@ -47,6 +51,9 @@ def summarise(rules: Rules, shared: Shared) -> SharedEstimate:
     memory = int(shared.numbers[MEMORY])
     theta = shared.theta[memory]
     sigma = math.sqrt(shared.scales[NOISE_VARIANCE])
+    drift, noise, keep = 0.0, 1.0, 0.0
+    if len(rules.drifts):
+        drift, noise, keep = rules.drifts[shared.numbers[DRIFT]].tolist()
     errors = sigma * np.sqrt(np.maximum(np.diag(shared.covariance), 0.0))
     groups = [place(i, i) for i in arms], [place(i, j) for i in arms for j in range(i)]
     if len(shared.known) == 0 and shared.numbers[OBSERVED] >= 2 * rules.n_arms:
@@ -57,12 +64,23 @@ def summarise(rules: Rules, shared: Shared) -> SharedEstimate:
         np.array([[theta[place(i, j)] for j in arms] for i in arms]),
         np.array([[errors[place(i, j)] for j in arms] for i in arms]),
         float(rules.memories[memory]),
-        sigma,
+        sigma * math.sqrt(noise),
         sigma * math.sqrt(shared.scales[ARM]),
         sigma * math.sqrt(shared.scales[COMMON]),
         sigma * math.sqrt(shared.scales[SPREAD]),
         int(shared.numbers[OBSERVED]),
+        sigma * math.sqrt(drift),
+        keep,
     )
+
+
+def complete_gram(shared: Shared, memory: int) -> Floats:
+    """Return Σ x̃x̃ᵀ/α of a memory, (p, p), with the losses that are still to be added."""
+    half = shared.gram[memory]
+    waiting = shared.rows[memory, : shared.numbers[WAITING]]
+    gram: Floats = np.tril(half) + np.tril(half, -1).T
+    gram += waiting.T @ (waiting / shared.alphas[: len(waiting), None])
+    return gram
 
 
 def find_errors(shared: Shared, group: Ints) -> Floats:
@@ -79,8 +97,7 @@ def find_errors(shared: Shared, group: Ints) -> Floats:
     theta, variance = shared.theta[memory, group], shared.scales[NOISE_VARIANCE]
     if len(group) == 0:
         return np.zeros(0)
-    half = shared.gram[memory]
-    gram = np.tril(half) + np.tril(half, -1).T
+    gram = complete_gram(shared, memory)
     right, squares = shared.right[memory], shared.squares[memory]
     others = np.setdiff1d(np.arange(len(right)), group)
     inner = gram[np.ix_(others, others)] + np.diag(shared.precision[others])

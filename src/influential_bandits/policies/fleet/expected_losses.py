@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.policies.fleet.effects import fill_exposures, shift_sums, weigh_effects
+from influential_bandits.policies.fleet.levels import expected_level, level_variance
 from influential_bandits.policies.fleet.posterior import find_entries, loss_variance, multiply
 from influential_bandits.policies.fleet.room import Room
 from influential_bandits.policies.fleet.states import (
@@ -110,12 +111,14 @@ def look_shared(rules: Rules, shared: Shared, own: Own, u: int, room: Room) -> N
 
 
 @kernel
-def look_at_sums(rules: Rules, shared: Shared, own: Own, u: int, memory: int, room: Room) -> None:
-    """Write a user's exposures, and the sums of its residuals as of θ now."""
-    seen = own.seen[u]
-    fill_exposures(rules.exact, own.exposures[u, memory], seen, own.pulls[u], room.exposures)
+def look_at_sums(
+    rules: Rules, shared: Shared, own: Own, u: int, memory: int, room: Room, only: int = -1
+) -> None:
+    """Write a user's exposures, and the sums of its residuals as of θ now; of one arm, if told."""
+    seen, kept = own.seen[u], own.exposures[u, memory]
+    fill_exposures(rules.exact, kept, seen, own.pulls[u], room.exposures, only)
     before, after = shared.epochs[shared.numbers[EPOCH], memory], shared.theta[memory]
-    shift_sums(seen, room.exposures, before, after, own.sums[u, memory], room.sums)
+    shift_sums(seen, room.exposures, before, after, own.sums[u, memory], room.sums, only)
 
 
 @kernel
@@ -123,3 +126,13 @@ def explain(rules: Rules, shared: Shared, own: Own, apart: Apart, u: int, room: 
     """Write what each arm would cost a user now, and how sure that is, into ``room``."""
     bring_up_to_date(rules, shared, own, apart, u, room)
     look(rules, shared, own, apart, u, room)
+    add_level(rules, shared, own, u, room)
+
+
+@kernel
+def add_level(rules: Rules, shared: Shared, own: Own, u: int, room: Room) -> None:
+    """Add a user's level to what each arm would cost; no choice between them depends on it."""
+    if rules.drifts.shape[0] > 0:
+        for i in range(rules.n_arms):
+            room.mean[i] += expected_level(rules, shared, own, u)
+            room.variance[i] += level_variance(rules, shared, own, u)

@@ -12,7 +12,9 @@ from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.policies.fleet.states import (
     ARM,
+    ASIDE,
     AUDIT,
+    DRIFT,
     EFFECT,
     EFFECT_TRIALS,
     EPOCH,
@@ -22,6 +24,7 @@ from influential_bandits.policies.fleet.states import (
     NEXT_SLOT,
     NOISE_VARIANCE,
     SETTLED,
+    WAITING,
     Apart,
     Own,
     Rules,
@@ -127,14 +130,16 @@ def check_arrays(rules: Rules, shared: Shared, own: Own, apart: Apart) -> None:
     numbers, slots = shared.numbers, len(apart.owner)
     most = np.full(numbers.shape, MOST_NUMBER)
     most[[MEMORY, EPOCH]] = rules.memories.size - 1, EPOCHS - 1
-    most[[SETTLED, EFFECT]] = 1, EFFECT_TRIALS - 1
+    most[[SETTLED, EFFECT, WAITING]] = 1, EFFECT_TRIALS - 1, ASIDE - 1
     most[NEXT_SLOT] = max(slots - AUDIT - 1, 0)
+    most[DRIFT] = max(len(rules.drifts) - 1, 0)
     least = np.full(shared.scales.shape, 0.0)
     least[[ARM, NOISE_VARIANCE]], least[-1] = 5e-324, -np.inf
     ranges: list[tuple[str, Any, Any, Any]] = [
         ("numbers", numbers, 0, most),
         ("scales", shared.scales, least, np.inf),
         ("precision", shared.precision, 5e-324, 1.0 if len(shared.known) else np.inf),
+        ("alphas", shared.alphas, 1.0, np.inf),
         ("tried", shared.tried, 0.0, np.inf),
         ("stays", shared.stays, 0.0, np.inf),
         ("kept", shared.kept, KEPT, [shared.kept[1], np.inf]),
@@ -142,6 +147,8 @@ def check_arrays(rules: Rules, shared: Shared, own: Own, apart: Apart) -> None:
         ("seen", own.seen, 0, own.pulls),
         ("epoch", own.epoch, 0, numbers[EPOCH]),
         ("slot", own.slot, -1, slots - 1),
+        ("level", own.level[:, :, 1], 0.0, rules.drifts[:, 0]),
+        ("drifts", shared.drifts[:, 2], 0.0, np.inf),
         ("first", own.first, 0, MOST_NUMBER),
         ("last", own.last, own.first, MOST_NUMBER),
         ("memory", apart.memory, 0, rules.memories.size - 1),

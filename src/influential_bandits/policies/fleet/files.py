@@ -11,7 +11,15 @@ from influential_bandits.checks import optional_module
 from influential_bandits.errors import InvalidInput, MissingFile
 from influential_bandits.files import read_about, read_table, seal_holds, write_table
 from influential_bandits.policies.fleet.file_checks import check_arrays
-from influential_bandits.policies.fleet.states import KEPT, Apart, Own, Rules, Shared
+from influential_bandits.policies.fleet.states import (
+    ASIDE,
+    KEPT,
+    NUMBERS,
+    Apart,
+    Own,
+    Rules,
+    Shared,
+)
 
 FORMAT = "influential-bandits/fleet/1"
 State = TypeVar("State", Shared, Own, Apart)
@@ -93,6 +101,14 @@ def read_fleet(path: str | Path) -> FleetData:
         if "own.epoch" in arrays:  # of files from before influence faded by the clock
             arrays.setdefault("own.time", np.zeros(len(arrays["own.epoch"])))
             arrays.setdefault("shared.kept", np.array(KEPT))
+        if "shared.right" in arrays and "shared.rows" not in arrays:  # and before any loss waited
+            memories, size = arrays["shared.right"].shape
+            arrays["shared.rows"] = np.zeros((memories, ASIDE, size))
+            arrays["shared.alphas"] = np.ones(ASIDE)
+            arrays["shared.drifts"] = np.zeros((0, 3))
+            arrays["own.level"] = np.zeros((len(arrays["own.epoch"]), 0, 2))
+            numbers = arrays["shared.numbers"]
+            arrays["shared.numbers"] = np.pad(numbers, (0, NUMBERS - numbers.size))
         return FleetData(
             about,
             _gather(Shared, "shared", arrays),

@@ -83,7 +83,7 @@ def _widen_shared(shared: Shared, centre: Floats, variance: Floats) -> Shared:
         "covariance": _pad(shared.covariance, 0, 1, by=more),
         "known": _pad(shared.known, 1, 2, by=more),
     }
-    for name in ("right", "theta", "centre", "precision", "epochs"):
+    for name in ("rows", "right", "theta", "centre", "precision", "epochs"):
         wider[name] = _pad(getattr(shared, name), -1, by=more)
     for name in ("theta", "centre", "epochs"):
         wider[name][..., new] = centre

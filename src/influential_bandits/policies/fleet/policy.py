@@ -18,6 +18,11 @@ from influential_bandits.checks import (
 from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.policies.fleet.choices import nearest_trial
+from influential_bandits.policies.fleet.levels import (
+    DRIFTS,
+    find_steady_variance,
+    tabulate_drifts,
+)
 from influential_bandits.policies.fleet.room import Room, make_room
 from influential_bandits.policies.fleet.states import (
     ARM,
@@ -37,6 +42,8 @@ from influential_bandits.policies.model_lcb.prior import LossPrior
 __all__ = ["FleetLCB", "FleetPrior"]
 
 MOST_ARMS = 64  # p = K(K + 3)/2 unknowns are shared, and a loss takes p² operations
+MOST_DRIFT = 100.0  # σ
+MOVES = ("drift", "drift_memory")
 FORMAT = "influential-bandits/fleet-prior/1"
 
 
@@ -53,24 +60,31 @@ class FleetPrior:
         user's level.
     spread : float
         Variance of the entries of users' own interactions around A, in units of σ².
+    drift : float
+        Variance of the drift of a user's level, in units of σ²; 0: levels stay as they are.
+    drift_memory : float in [0, 1)
+        Correlation of a user's level from one of its losses to the next.
 
     Examples
     --------
     >>> import influential_bandits as ib
     >>> shared = ib.LossPrior.around([[0.1]], [0.5], sd=0.05, sigma=1.0)
     >>> FleetPrior(shared, arm=0.5)
-    FleetPrior(shared=LossPrior(1 arm, sigma 1.0, memory 1.0), arm=0.5, common=0.0, spread=0.0)
+    FleetPrior(shared=LossPrior(1 arm, sigma 1.0, memory 1.0), arm=0.5, common=0.0, spread=0.0, ...)
     """
 
     shared: LossPrior
     arm: float
     common: float = 0.0
     spread: float = 0.0
+    drift: float = 0.0
+    drift_memory: float = 0.95
 
     def __post_init__(self) -> None:
         if not isinstance(self.shared, LossPrior):
             raise InvalidInput(f"shared must be a LossPrior, got {abbreviate(self.shared)}")
-        for name in ("arm", "common", "spread"):
+        object.__setattr__(self, "drift_memory", _require_drift_memory(self.drift_memory))
+        for name in ("arm", "common", "spread", "drift"):
             value = getattr(self, name)
             if not is_real(value) or not 0.0 <= float(value) <= LARGEST_LOSS:
                 raise InvalidInput(f"{name} must be a variance, got {abbreviate(value)}")
@@ -86,19 +100,26 @@ class FleetPrior:
             "arm": self.arm,
             "common": self.common,
             "spread": self.spread,
+            **({name: getattr(self, name) for name in MOVES} if self.drift > 0.0 else {}),
         }
 
     @classmethod
     def from_json(cls, data: Any) -> FleetPrior:
-        """Return the prior that :meth:`to_json` described."""
+        """Return the prior that :meth:`to_json` described; without drift, it does not say so."""
         if not isinstance(data, Mapping) or data.get("format") != FORMAT:
             raise InvalidInput(f'this is no prior of a fleet: expected "format": "{FORMAT}"')
         try:
-            return cls(
-                LossPrior.from_json(data["shared"]), data["arm"], data["common"], data["spread"]
-            )
+            moves = {name: data[name] for name in MOVES if name in data}
+            shared = LossPrior.from_json(data["shared"])
+            return cls(shared, data["arm"], data["common"], data["spread"], **moves)
         except KeyError as missing:
             raise InvalidInput(f"the prior of the fleet has no {missing} entry") from None
+
+
+def _require_drift_memory(value: object) -> float:
+    if not is_real(value) or not 0.0 <= float(value) < 1.0:  # type: ignore[arg-type]
+        raise InvalidInput(f"drift_memory must lie in [0, 1), got {abbreviate(value)}")
+    return float(value)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -135,11 +156,17 @@ class FleetLCB:
         Hours after which half of a pull's influence is gone, by the clock; ``memory`` is then 1
         unless it is given, and pulls must have times (``Fleet.pull(user, at=…)``). A prior says
         what it is.
+    drift : float or "estimate"
+        Standard deviation of the drift of a user's level, in units of σ: what is added to its
+        losses whatever the arm, and moves from loss to loss. 0, the default: levels stay as they
+        are. A prior says what it is.
+    drift_memory : float in [0, 1)
+        Correlation of a user's level from one of its losses to the next. Estimated with ``drift``.
 
     Examples
     --------
     >>> FleetLCB(memory=0.9)
-    FleetLCB(memory=0.9, boldness=1.0, exact=None, prior=None, half_life=None)
+    FleetLCB(memory=0.9, boldness=1.0, exact=None, prior=None, half_life=None, drift=0.0, ...)
     """
 
     memory: float | str = "estimate"
@@ -147,8 +174,18 @@ class FleetLCB:
     exact: bool | None = None
     prior: FleetPrior | None = None
     half_life: float | None = None
+    drift: float | str = 0.0
+    drift_memory: float = 0.95
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "drift_memory", _require_drift_memory(self.drift_memory))
+        if self.drift != "estimate":
+            if not is_real(self.drift) or not 0.0 <= float(self.drift) <= MOST_DRIFT:
+                raise InvalidInput(
+                    f'drift must be a standard deviation in 0 … {MOST_DRIFT:g}, or "estimate", got '
+                    f"{abbreviate(self.drift)}"
+                )
+            object.__setattr__(self, "drift", float(self.drift))
         object.__setattr__(self, "half_life", require_half_life(self.half_life))
         if self.memory != "estimate":
             if not is_real(self.memory) or not 0.0 < float(self.memory) <= 1.0:
@@ -171,6 +208,8 @@ class FleetLCB:
                 raise InvalidInput("a prior says what memory is; drop memory")
             if self.half_life is not None:
                 raise InvalidInput("a prior says what the half-life is; drop half_life")
+            if self.drift != 0.0:
+                raise InvalidInput("a prior says how levels drift; drop drift")
 
     @property
     def label(self) -> str:
@@ -190,7 +229,18 @@ class FleetLCB:
             )
         exact = n_arms <= EXACT_ARMS if self.exact is None else bool(self.exact)
         half_life = self.effective_half_life or 0.0
-        return Rules(n_arms, self.memories, exact, float(self.boldness), True, half_life)
+        boldness = float(self.boldness)
+        return Rules(n_arms, self.memories, exact, boldness, True, half_life, self._drifts())
+
+    def _drifts(self) -> Floats:
+        """Return candidates for how levels drift."""
+        if self.prior is not None:
+            told = [(self.prior.drift, self.prior.drift_memory)]
+        elif isinstance(self.drift, str):
+            return tabulate_drifts([(deviation**2, keep) for deviation, keep in DRIFTS])
+        else:
+            told = [(self.drift**2, self.drift_memory)]
+        return tabulate_drifts([each for each in told if each[0] > 0.0])
 
     @property
     def by_clock(self) -> bool:
@@ -213,20 +263,24 @@ class FleetLCB:
 
     def start(self, n_arms: int) -> tuple[Shared, Room]:
         """Return what is shared before the first user, and room to compute in."""
-        memories, room = len(self.memories), make_room(n_arms)
+        memories, room, drifts = len(self.memories), make_room(n_arms), len(self._drifts())
         if self.prior is None:
-            shared = make_shared(memories, n_arms)
+            shared = make_shared(memories, n_arms, drifts=drifts)
         else:
             prior = self.prior.shared
-            covariance = prior.covariance / prior.sigma**2
+            unit = 1.0 + find_steady_variance(self.prior.drift, self.prior.drift_memory)
+            variance = prior.sigma**2 * unit
+            covariance = prior.covariance / variance
             scale = max(float(np.trace(covariance)) / len(covariance), 1e-300)
             precision = np.linalg.inv(covariance + 1e-9 * scale * np.eye(len(covariance)))
-            shared = make_shared(memories, n_arms, (prior.mean, 0.5 * (precision + precision.T)))
-            shared.scales[[ARM, COMMON]] = self.prior.arm, self.prior.common
-            shared.scales[[SPREAD, NOISE_VARIANCE]] = self.prior.spread, prior.sigma**2
-            shared.numbers[EFFECT] = nearest_trial(self.prior.arm, self.prior.common, n_arms)
+            told = prior.mean, 0.5 * (precision + precision.T)
+            shared = make_shared(memories, n_arms, told, drifts)
+            arm, common = self.prior.arm / unit, self.prior.common / unit
+            shared.scales[[ARM, COMMON]] = arm, common
+            shared.scales[[SPREAD, NOISE_VARIANCE]] = self.prior.spread / unit, variance
+            shared.numbers[EFFECT] = nearest_trial(arm, common, n_arms)
             shared.tried[0] = min(prior.events, 100)
-            shared.trials[:, 0] = shared.tried[0] * prior.sigma**2
+            shared.trials[:, 0] = shared.tried[0] * variance
         compute_shared(shared, room)
         shared.epochs[0] = shared.theta
         return shared, room
@@ -239,12 +293,14 @@ class FleetLCB:
             "exact": self.exact,
             "prior": None if self.prior is None else self.prior.to_json(),
             "half_life": self.half_life,
+            "drift": self.drift,
+            "drift_memory": self.drift_memory,
         }
 
     @classmethod
     def from_json(cls, data: Any) -> FleetLCB:
-        """Return the settings that :meth:`to_json` described; older ones have no half-life."""
-        expected = {"memory", "boldness", "exact", "prior"}
-        if not isinstance(data, Mapping) or set(data) - {"half_life"} != expected:
+        """Return the settings that :meth:`to_json` described; older ones have no drift."""
+        expected, later = {"memory", "boldness", "exact", "prior"}, {"half_life", *MOVES}
+        if not isinstance(data, Mapping) or set(data) - later != expected:
             raise InvalidInput(f"these are no settings of a fleet: {abbreviate(data)}")
         return cls(**data)

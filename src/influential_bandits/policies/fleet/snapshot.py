@@ -22,7 +22,7 @@ from influential_bandits.policies.fleet.states import AUDIT, EPOCH, Apart, Own, 
 __all__ = ["pack_fleet", "pack_users", "unpack_fleet"]
 
 HEAD = struct.Struct("<4sII")
-MAGIC = b"IBF4"
+MAGIC = b"IBF5"
 PLACE = struct.Struct("<qq")  # of a user: its row, and how many losses are to come
 PENDING = struct.Struct("<qqqq")  # number, round, arm, and bytes of the memo
 USERS_AT_ONCE = 10_000  # that are read

@@ -20,11 +20,13 @@ EPOCHS = 1024  # at 2 % more losses each, enough for 10¹⁰ of them
 AGES = 1024  # rounds of a user for which the rounds still to come are estimated
 FEW_LOSSES = 256  # of a fleet: before that, a user's own posterior costs little, alike or not
 KEPT = (0.5, 1.0)  # before any time has passed, half of it is taken to be left a round later
+ASIDE = 8  # losses that are added to the Gram matrices at once
 EXACT_ARMS = 8  # up to so many arms, a user's exposures are kept one by one
 
 # Entries of Shared.numbers.
 OBSERVED, NEXT_CHOICE, NEXT_EPOCH, EPOCH, MEMORY = range(5)
-DECISIONS, NEXT_STAYS, SETTLED, NEXT_SLOT, EFFECT, AUDITS = range(5, 11)
+DECISIONS, NEXT_STAYS, SETTLED, NEXT_SLOT, EFFECT, AUDITS, WAITING, DRIFT = range(5, 13)
+NUMBERS = 13
 # Entries of Shared.scales: three variances in units of the noise's, that variance, and the first
 # loss, from which all others are counted: levels far from zero change nothing then.
 ARM, COMMON, SPREAD, NOISE_VARIANCE, ORIGIN = range(5)
@@ -47,12 +49,16 @@ class Rules(NamedTuple):
     boldness: float  # how many standard deviations an arm is given the benefit of the doubt
     learns: bool  # False: (μ, A) are known, and stay as they are
     half_life: float  # hours; 0: influence does not fade by the clock
+    drifts: Floats  # (drifts, 3): candidates for how levels drift, none if they do not: variances
+    # of level and noise in units of what no loss can be expected without, and ρ
 
 
 class Shared(NamedTuple):
     """What all users have taught; its size does not depend on their number."""
 
-    gram: Floats  # (memories, p, p): Σ x̃x̃ᵀ/α, lower triangles
+    gram: Floats  # (memories, p, p): Σ x̃x̃ᵀ/α, lower triangles, but for what waits in rows
+    rows: Floats  # (memories, ASIDE, p): x̃ of the latest losses
+    alphas: Floats  # (ASIDE,): α of these
     right: Floats  # (memories, p): Σ x̃ỹ/α
     squares: Floats  # (memories,): Σ ỹ²/α
     theta: Floats  # (memories, p): mean of (μ, A)
@@ -66,9 +72,10 @@ class Shared(NamedTuple):
     spreads: Floats  # (candidates, 2): the same for the spread of A, of audited users
     audited: Floats  # (1,): of how many losses
     scales: Floats  # (5,)
-    numbers: Ints  # (11,)
+    numbers: Ints  # (NUMBERS,)
     stays: Floats  # (AGES,): rounds still to come at each age; 0 where nothing is known
     kept: Floats  # (2,): Σ what was left of a user's influence a round later, and of how many
+    drifts: Floats  # (drifts, 3): Σ e²/v, Σ log v, and of how many, for how levels drift
 
 
 class Own(NamedTuple):
@@ -85,6 +92,7 @@ class Own(NamedTuple):
     first: Ints  # (users,): number of the fleet's decision at which it came
     last: Ints  # (users,): and of its latest one
     time: Floats  # (users,): of the latest pull, in seconds, where influence fades by the clock
+    level: Floats  # (users, drifts, 2): expected level, and by how much less its variance is now
 
 
 class Apart(NamedTuple):
@@ -103,19 +111,25 @@ class Apart(NamedTuple):
     since: Ints  # (slots,): how many losses the fleet had when it began
 
 
-def make_shared(memories: int, n_arms: int, prior: tuple[Floats, Floats] | None = None) -> Shared:
+def make_shared(
+    memories: int, n_arms: int, prior: tuple[Floats, Floats] | None = None, drifts: int = 0
+) -> Shared:
     """Return what is known before the first user.
 
     Parameters
     ----------
     prior : (mean (p,), precision (p, p)), optional
         What a log says about (μ, A).
+    drifts : int
+        Candidates for how levels drift.
     """
     size = unknowns(n_arms)
     centre = np.zeros(size) if prior is None else prior[0].copy()
     known = np.zeros((0, size, size)) if prior is None else prior[1][None].copy()
     shared = Shared(
         gram=np.zeros((memories, size, size)),
+        rows=np.zeros((memories, ASIDE, size)),
+        alphas=np.ones(ASIDE),
         right=np.zeros((memories, size)),
         squares=np.zeros(memories),
         theta=np.tile(centre, (memories, 1)),
@@ -129,9 +143,10 @@ def make_shared(memories: int, n_arms: int, prior: tuple[Floats, Floats] | None 
         spreads=np.zeros((len(SPREAD_TRIALS), 2)),
         audited=np.zeros(1),
         scales=np.array([0.25, 0.0, 0.0, 1.0, 0.0]),
-        numbers=np.zeros(11, np.int64),
+        numbers=np.zeros(NUMBERS, np.int64),
         stays=np.zeros(AGES),
         kept=np.array(KEPT),
+        drifts=np.zeros((drifts, 3)),
     )
     shared.epochs[0] = shared.theta
     shared.numbers[NEXT_CHOICE] = 2 * n_arms
@@ -140,8 +155,9 @@ def make_shared(memories: int, n_arms: int, prior: tuple[Floats, Floats] | None 
     return shared
 
 
-def make_own(users: int, memories: int, n_arms: int, exact: bool) -> Own:
+def make_own(users: int, rules: Rules) -> Own:
     """Return users who have not done anything yet."""
+    n_arms, memories, exact = rules.n_arms, rules.memories.size, rules.exact
     width = n_arms if exact else 2
     return Own(
         pulls=np.zeros((users, n_arms), np.int32),
@@ -154,6 +170,7 @@ def make_own(users: int, memories: int, n_arms: int, exact: bool) -> Own:
         first=np.zeros(users, np.int64),
         last=np.zeros(users, np.int64),
         time=np.zeros(users),
+        level=np.zeros((users, len(rules.drifts), 2)),
     )
 
 

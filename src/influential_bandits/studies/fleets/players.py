@@ -210,7 +210,7 @@ def _serve_apart(
 ) -> Floats:
     """Return the loss of each user when each has a policy of its own."""
     worlds = users.instances()
-    if users.delays.any():  # by rounds of the fleet, so that it has to be followed
+    if users.delays.any() or users.levels.size:  # by rounds of the fleet, which is to be followed
 
         def make_agent(user: int) -> Agent:
             return Agent(
@@ -264,9 +264,10 @@ def serve(users: Users, agent_of: Callable[[int], Agent], noise: Noise, seed: in
         ticket = agent.pull()
         if users.memory < 1.0:
             losses[user] += environment.expected_losses()[ticket.arm]
-        due[t + delay].append((agent, ticket, environment.pull(ticket.arm)))
-        for asked, answered, loss in due.pop(t, ()):
-            asked.observe(answered, loss)
+        loss = environment.pull(ticket.arm) + (users.levels[t] if users.levels.size else 0.0)
+        due[t + delay].append((agent, ticket, float(loss)))
+        for asked, answered, heard in due.pop(t, ()):
+            asked.observe(answered, heard)
         left[user] -= 1
         if left[user] == 0:
             if users.memory == 1.0:

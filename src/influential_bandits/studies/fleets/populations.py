@@ -85,6 +85,7 @@ def _make(
     unlike: bool = False,
     stay: int = 100,
     late: bool = False,
+    drift: float = 0.0,
 ) -> Population:
     """Return population ``number`` of a family; see the top of this file."""
     typical = random_instance(arms, FIRST_POPULATION + number)
@@ -99,6 +100,7 @@ def _make(
         stay_law=law,
         delay_law=law,
         memory=memory,
+        drift=drift,
         **(LATE if late else {}),  # type: ignore[arg-type]
     )
 
@@ -164,6 +166,13 @@ _ALL = (
         arms=5,
         size=STRONG,
         memory=0.9,
+    ),
+    _family(
+        "drifting-5x100",
+        "Levels of users drift by 0.5 with a memory of 0.95, max A = 0.1; K = 5, 100 rounds",
+        arms=5,
+        size=SMALL,
+        drift=0.5,
     ),
     _family(
         "late-5x30",
