@@ -8,6 +8,8 @@ PIP := -m pip -qq --no-input --disable-pip-version-check
 .DELETE_ON_ERROR:
 # Two installs at once would spoil the environment they share.
 .NOTPARALLEL:
+# Some machines set it: every process would then compile every module it imports, 3 seconds each time.
+unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help demo live docs test test-long coverage check hostile bench lock clean
 
 help:  ## List what make can do

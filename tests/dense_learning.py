@@ -17,16 +17,16 @@ def weights_of(log):
     return out
 
 
-def counts_of(log, memory=1.0, half_life=None):
+def counts_of(log, memory=1.0, half_life_days=None):
     """The discounted counts that each event meets, (events, arms), from the closed form."""
     w, out = weights_of(log), np.zeros((len(log), log.n_arms))
     for start, stop in zip(log.offsets[:-1], log.offsets[1:], strict=True):
         for n in range(start, stop):
             for m in range(start, n):
-                if half_life is None:
+                if half_life_days is None:
                     left = memory ** (n - m - 1)
                 else:
-                    left = 2 ** (-(log.time[n] - log.time[m]) / (half_life * DAY))
+                    left = 2 ** (-(log.time[n] - log.time[m]) / (half_life_days * DAY))
                 out[n] += left * w[m]
     return out
 
@@ -40,9 +40,9 @@ def entries(kind, arms):
     return [(i, j) for i in range(arms) for j in range(i + 1)]
 
 
-def design(log, kind, memory=1.0, half_life=None):
+def design(log, kind, memory=1.0, half_life_days=None):
     """Regressors of all events: arms, then one for each free entry of A."""
-    w, d = weights_of(log), counts_of(log, memory, half_life)
+    w, d = weights_of(log), counts_of(log, memory, half_life_days)
     columns = []
     for i, j in entries(kind, log.n_arms):
         column = w[:, i] * d[:, j]

@@ -11,7 +11,7 @@ USERS = ("ann", "bob", "cy", "di")
 
 def fixed_fleet(arms, arm=0.5, common=0.0, **settings):
     """Return a fleet that chooses neither variances, nor the scale of A."""
-    fleet = ib.Fleet(ib.FleetLCB(memory=1.0, **settings), arms, history=True)
+    fleet = ib.Fleet(ib.FleetLCB(memory=1.0, **settings), arms=arms, history=True)
     fleet._shared.numbers[NEXT_CHOICE] = 2**60
     fleet._shared.scales[[ARM, COMMON]] = arm, common
     return fleet

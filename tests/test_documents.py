@@ -13,6 +13,7 @@ DOCUMENTS = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
 WITH_EXAMPLES = {
     "README.md",
     "fleets.md",
+    "index.md",
     "learning.md",
     "read_a_log.md",
     "run_on_a_cluster.md",

@@ -191,7 +191,8 @@ import urllib.request
 import influential_bandits as ib
 
 with ib.live.serve_in_background("shop.db") as (address, key):
-    print(urllib.request.urlopen(address + "/ready").status)
+    ask = urllib.request.Request(address + "/ready", headers={"Authorization": "Bearer " + key})
+    print(urllib.request.urlopen(ask).status)
 """
 
 

@@ -1,4 +1,7 @@
-"""Faults by the hundred, or one load: ``python -m benchmarks.live faults 200``."""
+"""The service under faults, with a million instances, and what its A/B test finds.
+
+``python -m benchmarks.live faults 200`` · ``known 1000000`` · ``worth 2000`` · ``alarms 100``
+"""
 
 import argparse
 import subprocess
@@ -15,19 +18,29 @@ from benchmarks.live.postgres import PostgresServer
 
 def main():
     parser = argparse.ArgumentParser(prog="python -m benchmarks.live", description=__doc__)
-    parser.add_argument("what", choices=["faults", "known"])
-    parser.add_argument("times", type=int, nargs="?", default=200, help="kills, or instances")
+    parser.add_argument("what", choices=["faults", "known", "worth", "alarms"])
+    parser.add_argument(
+        "times", type=int, nargs="?", default=200, help="kills, instances, users, or shops"
+    )
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", help="a part of the name of a fault")
+    parser.add_argument("--only", help="a part of the name of a fault; own or shared")
+    parser.add_argument("--keep", help="folder of stores that are known already, or will be")
     options = parser.parse_args()
     if options.what == "faults":
         with PostgresServer() as server:
             show_faults(server, options)
-    else:
+        return
+    if options.what == "known":
         from benchmarks.live.knowing import measure
 
-        for line in measure(options.times):
-            print(line, flush=True)
+        lines = measure(options.times, options.only, options.keep)
+    else:
+        from benchmarks.live import evidence
+
+        find = evidence.worth if options.what == "worth" else evidence.false_alarms
+        lines = find(options.times, options.seed)
+    for line in lines:
+        print(line, flush=True)
 
 
 def show_faults(server, options):
@@ -113,17 +126,21 @@ def cases(server, times):
     )
     yield "file too large", "SQLite", 1, some, on_sqlite(lambda _: faults.small_files(some, 4096))
 
-    def on_a_small_disk(folder, services, seed):
-        # The write-ahead log alone takes 16 MB before it is written back.
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=48m", "tmpfs", folder], check=True)
-        try:
-            return faults.hammer(
-                folder / "s.db", folder.parent, faults.full_disk(some, folder), seed=seed
-            )
-        finally:
-            subprocess.run(["umount", folder], check=True)
+    def on_a_disk(size):
+        def play(folder, services, seed):
+            mount = ["mount", "-t", "tmpfs", "-o", f"size={size}m", "tmpfs", folder]
+            subprocess.run(mount, check=True)
+            try:
+                return faults.hammer(
+                    folder / "s.db", folder.parent, faults.full_disk(some, folder), seed=seed
+                )
+            finally:
+                subprocess.run(["umount", folder], check=True)
 
-    yield "disk full", "SQLite", 1, some, on_a_small_disk
+        return play
+
+    for size in (48, 8):
+        yield f"disk of {size} MB full", "SQLite", 1, some, on_a_disk(size)
 
 
 if __name__ == "__main__":

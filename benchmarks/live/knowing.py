@@ -11,13 +11,15 @@ import numpy as np
 from benchmarks.live.load import SETTINGS
 from benchmarks.live.processes import ServiceProcess, prepare
 from benchmarks.live.wire import Client
+from influential_bandits.live.choices import describe_choice
 from influential_bandits.live.events import DECIDED, OBSERVED, Event
-from influential_bandits.live.experiment import Experiment, NoSource, describe_choice
+from influential_bandits.live.experiment import Experiment
+from influential_bandits.live.members import NoSource
 from influential_bandits.live.settings import Settings
 from influential_bandits.live.store.opening import open_store
 from influential_bandits.live.store.sql import Changes, InstanceRow
-from influential_bandits.live.store_transaction import StoreTransaction
-from influential_bandits.live.transaction import Transaction
+from influential_bandits.live.transactions.of_store import StoreTransaction
+from influential_bandits.live.transactions.transaction import Transaction
 
 AT_ONCE = 10_000
 
@@ -54,8 +56,8 @@ def fill(store, kind, instances):
                 )
                 if kind == "shared":  # the fleet itself decides
                     member = experiment.admit(instance, label, "policy")
-                    choice = experiment.decide(member, None, None)
-                    data = describe_choice(choice, None, False, 0)
+                    choice = experiment.decide(member, None, None, 0.0)
+                    data = describe_choice(choice, None, False, 0, None)
                     event = event._replace(arm=choice.arm, data=data)
                     event = experiment.note(member, event, shown=True)
                 else:
@@ -78,13 +80,21 @@ def fill(store, kind, instances):
             opened.commit()
 
 
-def measure(instances):
-    """Yield a line for each kind of state."""
+def measure(instances, only=None, keep=None):
+    """Yield a line for each kind of state, or for one.
+
+    Filling a store takes minutes. One that is kept is not filled again, so that the start alone can
+    be measured once more, at a moment when the machine has nothing else to do.
+    """
     for kind in SETTINGS:
+        if only not in (None, kind):
+            continue
         with tempfile.TemporaryDirectory() as folder:
-            store = Path(folder, "s.db")
+            store = Path(keep or folder, f"{kind}-{instances}.db")
+            is_filled = store.exists()
             key = prepare(store)
-            fill(store, kind, instances)
+            if not is_filled:
+                fill(store, kind, instances)
             size = store.stat().st_size
             with ServiceProcess(Path(folder, "other.db"), Path(folder, "log")):
                 pass  # what it is forked from has imported everything now

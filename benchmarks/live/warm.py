@@ -7,7 +7,7 @@ import uvloop  # noqa: F401
 
 from benchmarks.live.hammering import EXPERIMENTS
 from influential_bandits.live import service, writer  # noqa: F401
-from influential_bandits.live.experiment import prepare
+from influential_bandits.live.preparing import prepare
 from influential_bandits.live.settings import Settings
 
 for settings in EXPERIMENTS.values():

@@ -29,8 +29,11 @@ NOTHING = {
 }
 INFLUENCE = {
     "fatigue, by events": {"fatigue": 0.25},
-    "fatigue, half-life of two days": {"fatigue": 0.15, "half_life": 2.0},
-    "fatigue of all arms alike, half-life of two days": {"common_fatigue": 0.08, "half_life": 2.0},
+    "fatigue, half-life of two days": {"fatigue": 0.15, "half_life_days": 2.0},
+    "fatigue of all arms alike, half-life of two days": {
+        "common_fatigue": 0.08,
+        "half_life_days": 2.0,
+    },
 }
 
 

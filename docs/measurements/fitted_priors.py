@@ -19,7 +19,7 @@ WORLDS = {
     "memory 0.5": (0.5, 0.5, {"memory": 0.5}),
     "memory 0.8": (0.3, 0.5, {"memory": 0.8}),
     "memory 0.95": (0.15, 0.5, {"memory": 0.95}),
-    "half-life of two days": (0.3, 0.5, {"half_life": 2.0}),
+    "half-life of two days": (0.3, 0.5, {"half_life_days": 2.0}),
     "memory 0.8, all users alike": (0.3, 0.0, {"memory": 0.8}),
     "memory 0.8, choices follow taste": (0.3, 0.5, {"memory": 0.8, "taste": 2.0}),
     "memory 0.95, fitted 0.6": (0.15, 0.5, {"memory": 0.95, "fitted": 0.6}),
@@ -37,11 +37,11 @@ def compare(name: str, size: tuple[int, int], seed: int) -> np.ndarray:
     number = int(random.integers(2**31))
     world = {"interaction": matrix, "initial_loss": mean, "spread": spread, **settings}
     log = ib.data.synthetic_log(*size, ARMS, seed=number, execution=1, **world)
-    fading = {key: settings[key] for key in ("memory", "half_life") if key in settings}
+    fading = {key: settings[key] for key in ("memory", "half_life_days") if key in settings}
     memory = fading if fitted is None else {"memory": fitted}
     model = ib.InfluenceModel("psd", pooling="full", **memory).fit(log, execution=1)
-    days = 1.0 if "half_life" in settings else None
-    left = 2.0 ** (-1.0 / settings["half_life"]) if days else settings["memory"]
+    days = 1.0 if "half_life_days" in settings else None
+    left = 2.0 ** (-1.0 / settings["half_life_days"]) if days else settings["memory"]
     first = mean + spread * random.standard_normal((NEWCOMERS, ARMS))
     met = left * matrix if days else matrix  # by the clock, a pull has faded in the next round
     people = [ib.Instance(met, loss, memory=left) for loss in first]

@@ -13,7 +13,7 @@ WORLDS = {
     "clicks, small fatigue by events": {"fatigue": 0.1},
     "clicks, fatigue by events": {"fatigue": 0.25},
     "clicks, strong fatigue by events": {"fatigue": 0.6},
-    "clicks, fatigue of a half-life of two days": {"fatigue": 0.15, "half_life": 2.0},
+    "clicks, fatigue of a half-life of two days": {"fatigue": 0.15, "half_life_days": 2.0},
     "clicks, fatigue by events, choices follow taste": {"fatigue": 0.25, "personalised": 1.0},
     "clicks, no fatigue": {},
     "clicks, fatigue by events, choices follow taste closely": {
@@ -34,7 +34,7 @@ def compare(settings: dict[str, float], seed: int) -> list[float]:
     """Return promise, delivery, whether the interval holds it, how many arms, and any doubt."""
     world = ib.data.ClickWorld(**settings)
     log = read_clicks(ib.data.draw_click_events(600, 60, 6, world, seed=seed))
-    fading = {"half_life": 2.0} if "half_life" in settings else {"memory": 0.8}
+    fading = {"half_life_days": 2.0} if "half_life_days" in settings else {"memory": 0.8}
     model = ib.InfluenceModel("symmetric", drift=True, pooling="full", **fading)
     adjusted = ib.adjust_losses(log)
     impact = ib.measure_impact(model.fit(adjusted, execution=1), log)

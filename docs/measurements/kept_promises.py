@@ -33,7 +33,7 @@ class World:
     bursts: float = 0.0  # probability that an event repeats the arm before it
     strength: float = 0.3  # largest entry of A
     memory: float = 0.8
-    half_life: float | None = None
+    half_life_days: float | None = None
     users: int = 300
     rounds: int = 60
     taste_drift: float = 0.0  # standard deviation of what a user likes by now, arm by arm
@@ -54,7 +54,7 @@ CHOICES = {
 INFLUENCE = {
     "none": {"strength": 0.0},
     "fades by events": {},
-    "fades by the clock": {"half_life": 2.0},
+    "fades by the clock": {"half_life_days": 2.0},
     "lasts": {"strength": 0.02, "memory": 1.0},
 }
 HARD = {
@@ -141,9 +141,13 @@ def play(
         if n:
             gap = np.where(again, 30.0 / DAY, random.exponential(size=number)) if gaps else 1.0
             time = time + gap
-            fade = world.memory if world.half_life is None else 2.0 ** (-gap / world.half_life)
+            fade = (
+                world.memory
+                if world.half_life_days is None
+                else 2.0 ** (-gap / world.half_life_days)
+            )
             past *= np.broadcast_to(fade, number)[:, None]
-            if world.half_life is None:
+            if world.half_life_days is None:
                 past[rows, last] += 1.0 - world.memory  # the newest pull has not faded yet
         exposure = past if world.power == 1.0 else 2.0 * (past / 2.0) ** world.power
         exposure = np.minimum(exposure, world.ceiling)
@@ -189,9 +193,9 @@ def keep_promise(world: World, seed: tuple[int, ...]) -> list[float]:
     truth = draw_truth(world, random)
     log = as_log(play(world, truth, random, gaps=True))
     memory = {"memory": world.fitted or world.memory}
-    if world.half_life is not None:
-        memory = {"half_life": world.half_life}
-    days = None if world.half_life is None else 1.0
+    if world.half_life_days is not None:
+        memory = {"half_life_days": world.half_life_days}
+    days = None if world.half_life_days is None else 1.0
     many = np.tile(truth.initial_losses, (REPEATS, 1))
     if world.new_users:
         many = draw_users(truth.mean, len(many), random)

@@ -27,9 +27,11 @@ def instances(number: int, first: int = FIRST) -> list[ib.Instance]:
     return [ib.random_instance(n_arms=3, seed=seed) for seed in range(first, first + number)]
 
 
-def regrets(worlds: list[ib.Instance], policy: ib.Policy, horizons: list[int]) -> np.ndarray:
+def regrets(
+    worlds: list[ib.Instance], policy: ib.Policy, horizons: list[int], noise: ib.Noise = NOISE
+) -> np.ndarray:
     """Return the regret at each horizon, (instances, horizons)."""
-    run = ib.simulate(worlds, policy, horizons[-1], NOISE, checkpoints=horizons)
+    run = ib.simulate(worlds, policy, horizons[-1], noise, checkpoints=horizons)
     return run.regret()[:, 0]
 
 
@@ -90,6 +92,19 @@ def against_oracle(size: float) -> Iterator[str]:
         "EachArmOnceOracle": list(oracle.mean(0)),
         "ratio": list(own.mean(0) / oracle.mean(0)),
     }
+    yield from table(f"mean regret, {len(worlds):,} instances", horizons, rows)
+
+
+def quiet(size: float) -> Iterator[str]:
+    """The same with little noise, and with none."""
+    horizons = [100, 1000, 10_000]
+    worlds = instances(round(1000 * size), FIRST + 60_000)
+    oracle = once(worlds, horizons).mean(0)
+    rows = {}
+    for name, noise in (("σ = 0.1", ib.GaussianNoise(0.1)), ("no noise", ib.NoNoise())):
+        own = regrets(worlds, ib.ModelLCB(), horizons, noise).mean(0)
+        rows |= {f"ModelLCB, {name}": list(own), f"ratio, {name}": list(own / oracle)}
+    rows["EachArmOnceOracle"] = list(oracle)
     yield from table(f"mean regret, {len(worlds):,} instances", horizons, rows)
 
 
@@ -270,6 +285,7 @@ PARTS: dict[str, Callable[[float], Iterator[str]]] = {
     "growth": growth,
     "tail": tail,
     "oracle": against_oracle,
+    "quiet": quiet,
     "warm": warm,
     "practice": practice,
     "fading": fading,

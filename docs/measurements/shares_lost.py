@@ -1,6 +1,6 @@
 """Compare shares lost with the truth of made-up logs, for docs/explanation/influence_test.md.
 
-python docs/measurements/shares_lost.py [RUNS] [--seed SEED]
+python docs/measurements/shares_lost.py [RUNS] [--seed SEED] [--world WORLD]
 """
 
 import argparse
@@ -13,8 +13,8 @@ CLICKS = {
     "clicks, fatigue by events, small": {"fatigue": 0.1},
     "clicks, fatigue by events": {"fatigue": 0.25},
     "clicks, boost by events": {"fatigue": -0.15},
-    "clicks, fatigue of a half-life of two days": {"fatigue": 0.15, "half_life": 2.0},
-    "clicks, all arms alike": {"common_fatigue": 0.08, "half_life": 2.0},
+    "clicks, fatigue of a half-life of two days": {"fatigue": 0.15, "half_life_days": 2.0},
+    "clicks, all arms alike": {"common_fatigue": 0.08, "half_life_days": 2.0},
 }
 NUMBERS = {"numbers, small": 0.02, "numbers, large": 0.3}
 
@@ -53,16 +53,19 @@ def estimate(log: ib.EventLog, truth: float, fading: dict[str, float]) -> list[f
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("runs", type=int, nargs="?", default=32)
+    parser.add_argument("--world", help="one of them alone")
     parser.add_argument("--seed", type=int, default=800_000, help="of the first log")
     given = parser.parse_args()
     print(f"| world, {given.runs} logs | truly taken | estimated | 95 % intervals that hold it |")
     print("|---|---|---|---|")
     for row, (name, world) in enumerate((CLICKS | NUMBERS).items()):
+        if given.world not in (None, name):
+            continue
         first = given.seed + 10_000 * row
         found = []
         for seed in range(first, first + given.runs):
             if name in CLICKS:
-                fading = {"half_life": 2.0} if "half_life" in world else {"memory": 0.8}
+                fading = {"half_life_days": 2.0} if "half_life_days" in world else {"memory": 0.8}
                 found.append(estimate(*draw_clicks(world, seed), fading))
             else:
                 found.append(estimate(*draw_numbers(world, seed), {"memory": 0.8}))

@@ -13,8 +13,8 @@
 # influential-bandits diagnose clicks.csv --instance user --arm ad --reward click
 # ```
 #
-# It prints a verdict in words and writes a report. The rest of this page does the same in Python,
-# on a made-up log whose truth is known.
+# It prints a verdict in words and writes `results/diagnosis/report.html`. The rest of this page
+# does the same in Python, on a made-up `clicks.csv` whose truth is known.
 
 # %%
 import csv
@@ -27,11 +27,11 @@ import influential_bandits as ib
 
 tiring = ib.data.ClickWorld(fatigue=0.25)  # each showing tires users of the same advert
 events = ib.data.draw_click_events(400, 50, 4, tiring, seed=1)
-columns = ("user", "time", "arm", "item", "click")
+columns = {"user": "user", "time": "time", "ad": "arm", "item": "item", "click": "click"}
 with Path("clicks.csv").open("w", newline="") as file:
     writer = csv.writer(file)
     writer.writerow(columns)
-    writer.writerows(zip(*(events[name] for name in columns), strict=True))
+    writer.writerows(zip(*(events[name] for name in columns.values()), strict=True))
 
 # %% [markdown]
 # ## Read the log
@@ -41,7 +41,7 @@ with Path("clicks.csv").open("w", newline="") as file:
 # without a word ([how to read a log](../how_to/read_a_log.md)).
 
 # %%
-roles = {"instance": "user", "arm": "arm", "item": "item", "time": "time", "reward": "click"}
+roles = {"instance": "user", "arm": "ad", "item": "item", "time": "time", "reward": "click"}
 log = ib.read_log("clicks.csv", **roles)
 print(log)
 
@@ -103,7 +103,7 @@ print(f"\nThe truth of this made-up log: fatigue took {truth:.0%} of all clicks.
 # %%
 hours = ib.data.ClickWorld(hours=0.9)
 harmless = ib.data.draw_click_events(400, 50, 4, hours, seed=2)
-harmless_log = ib.read_log({name: harmless[name] for name in columns}, **roles)
+harmless_log = ib.read_log({ours: harmless[name] for ours, name in columns.items()}, **roles)
 fooled = ib.influence_test(harmless_log, controls=(), permutations=199, seed=0, placebo=False)
 careful = ib.influence_test(harmless_log, permutations=199, seed=0)
 print(f"without controls: p = {fooled.p_value:.3f}, with controls: p = {careful.p_value:.3f}")

@@ -97,12 +97,17 @@ for label, run in ib.simulate(others, contest, 10_000, noise).items():
 #
 # ## Enter the arena
 #
-# To call a policy better, play it on instances that nobody tuned on, beside all others:
+# To call a policy better, play it on instances that nobody tuned on. With the class in `mine.py`
+# (and `from dataclasses import dataclass` and `import influential_bandits as ib` above it):
 #
 # ```bash
-# influential-bandits compare --policies 'ModelLCB,InfluentialLCB,mine.py:LookLessAndLess'
+# influential-bandits compare --quick --families random-3,block --policies \
+#     'ModelLCB,InfluentialLCB,mine.py:LookLessAndLess'
 # influential-bandits leaderboard results/compare --out leaderboard.md
 # ```
+#
+# Without `--quick` and `--families` it plays every family, with more instances and as far as each
+# goes: hours. What was played is kept if you stop it.
 #
 # `ib.testing.check_policy(LookLessAndLess())` plays it through the whole contract: late losses,
 # arms that come and go, saved states. [How to write a policy](../how_to/write_a_policy.md) has

@@ -54,8 +54,12 @@ plt.show()
 # On many instances at once, with paired intervals, ranks and wins:
 #
 # ```bash
-# influential-bandits compare --policies ModelLCB,InfluentialLCB,LCB --families random-3,block
+# influential-bandits compare --quick --families random-3,block \
+#     --policies ModelLCB,InfluentialLCB,LCB
 # ```
+#
+# That takes a minute. Without `--quick`, with more instances and 100,000 rounds or more, it takes
+# an hour or so; what was played is kept if you stop it.
 #
 # ## Tell it what you know
 #

@@ -35,7 +35,7 @@ def test_only_fatigue_takes_clicks(name):
     tired, rested = draw(**{name: 0.3}), draw()
     assert tired["lost"].mean() > 0.01
     assert tired["click"].mean() < rested["click"].mean()
-    forgetful = draw(**{name: 0.3, "half_life": 0.01})
+    forgetful = draw(**{name: 0.3, "half_life_days": 0.01})
     assert forgetful["lost"].mean() < tired["lost"].mean()
 
 
@@ -57,5 +57,5 @@ def test_settings_must_be_numbers(field, refused):
 def test_memory_and_half_life_have_a_range(refused):
     with refused(InvalidInput, "memory"):
         ib.data.ClickWorld(memory=0.0)
-    with refused(InvalidInput, "half_life"):
-        ib.data.ClickWorld(half_life=-1.0)
+    with refused(InvalidInput, "half_life_days"):
+        ib.data.ClickWorld(half_life_days=-1.0)

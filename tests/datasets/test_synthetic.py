@@ -58,15 +58,15 @@ def deviations(truth, arms, times):
     d = np.zeros((len(arms), truth.n_arms))
     for n in range(len(arms)):
         for m in range(n):
-            if truth.half_life is None:
+            if truth.half_life_days is None:
                 left = truth.memory ** (n - m - 1)
             else:
-                left = 2 ** (-(times[n] - times[m]) / (truth.half_life * DAY))
+                left = 2 ** (-(times[n] - times[m]) / (truth.half_life_days * DAY))
             d[n, arms[m]] += left
     return d
 
 
-@pytest.mark.parametrize("fading", [{}, {"memory": 0.8}, {"half_life": 1.5}], ids=str)
+@pytest.mark.parametrize("fading", [{}, {"memory": 0.8}, {"half_life_days": 1.5}], ids=str)
 @pytest.mark.parametrize("spreads", [(0.0, 0.0), (0.7, 0.2)], ids=str)
 def test_without_noise_the_loss_is_that_of_the_model(fading, spreads):
     log = synthetic_log(
@@ -126,8 +126,8 @@ class SlowHistory:
             burst = n > 1 and uniform(rng, BURST) < t.bursts
             gap = 30.0 if burst else -t.gap * math.log(uniform(rng, GAP))
             now += gap
-            if t.half_life is not None:
-                d = d * 0.5 ** (gap / (t.half_life * DAY))
+            if t.half_life_days is not None:
+                d = d * 0.5 ** (gap / (t.half_life_days * DAY))
             if not burst:
                 arm = int(np.searchsorted(np.cumsum(self.softmax(past)), uniform(rng, ARM)))
             drawn = t.drift * normal(rng, DRIFT)
@@ -142,7 +142,7 @@ class SlowHistory:
 
 MODELS = {
     "fading by events": {"memory": 0.9},
-    "fading by the clock": {"half_life": 2.0, "bursts": 0.4},
+    "fading by the clock": {"half_life_days": 2.0, "bursts": 0.4},
     "everything": {
         "memory": 0.95,
         "spread": 0.5,
@@ -394,7 +394,7 @@ def test_a_planted_interaction_shares_no_randomness_with_the_log_of_its_seed():
 
 
 def test_the_log_is_an_ordinary_immutable_one_that_knows_its_truth():
-    log = synthetic_log(3, [5, 1, 2], 2, half_life=3.0, noise=0.5, seed=11)
+    log = synthetic_log(3, [5, 1, 2], 2, half_life_days=3.0, noise=0.5, seed=11)
     assert log.instances == ("0", "1", "2")
     assert log.arm_names == ("0", "1")
     assert log.lengths.tolist() == [5, 1, 2]
@@ -403,7 +403,7 @@ def test_the_log_is_an_ordinary_immutable_one_that_knows_its_truth():
         assert not column.flags.writeable
     truth = log.about["truth"]
     assert isinstance(truth, PlantedTruth)
-    assert (truth.half_life, truth.memory, truth.noise, truth.seed) == (3.0, 1.0, 0.5, 11)
+    assert (truth.half_life_days, truth.memory, truth.noise, truth.seed) == (3.0, 1.0, 0.5, 11)
     assert truth.interaction.tolist() == [[0, 0], [0, 0]]
     assert truth.n_arms == 2
     assert len(repr(truth)) < 1000
@@ -469,7 +469,7 @@ def test_numbers_at_the_end_of_their_ranges_leave_finite_losses_and_lawful_arms(
         taste=-sign * huge,
         popularity=[0, 5e-324, huge],
         gap=huge,
-        half_life=5e-324,
+        half_life_days=5e-324,
         seed=2**64 - 1,
     )
     assert np.isfinite(log.loss).all()
@@ -498,8 +498,8 @@ def test_numbers_at_the_end_of_their_ranges_leave_finite_losses_and_lawful_arms(
         ({"memory": 0.0}, ("memory", "(0, 1]", "0.0")),
         ({"memory": 1.1}, ("memory", "1.1")),
         ({"memory": None}, ("memory", "None")),
-        ({"memory": 0.9, "half_life": 2.0}, ("memory", "half_life", "0.9", "2.0")),
-        ({"half_life": 0.0}, ("half_life", "0.0")),
+        ({"memory": 0.9, "half_life_days": 2.0}, ("memory", "half_life_days", "0.9", "2.0")),
+        ({"half_life_days": 0.0}, ("half_life_days", "0.0")),
         ({"noise": -1.0}, ("noise", "-1.0")),
         ({"noise": math.nan}, ("noise", "nan")),
         ({"spread": -0.1}, ("spread", "-0.1")),

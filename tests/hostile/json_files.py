@@ -118,7 +118,7 @@ def models():
         ib.InfluenceModel(pooling="full"),
         ib.InfluenceModel("symmetric", memory=0.8, drift=True),
         ib.InfluenceModel(pooling="partial"),
-        ib.InfluenceModel("diagonal", half_life=3.0, pooling="full"),
+        ib.InfluenceModel("diagonal", half_life_days=3.0, pooling="full"),
     ]
     found = []
     for number, model in enumerate(kinds):

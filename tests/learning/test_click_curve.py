@@ -40,7 +40,7 @@ def test_no_influence_loses_nothing_and_more_of_it_loses_more():
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "world", [{"fatigue": 0.3}, {"common_fatigue": 0.08, "half_life": 2.0}], ids=str
+    "world", [{"fatigue": 0.3}, {"common_fatigue": 0.08, "half_life_days": 2.0}], ids=str
 )
 def test_intervals_of_the_share_lost_hold_the_truth(world):
     """Of 16 intervals of 95 %, 12 hold it or more; fewer with probability 0.0001 if they are right.
@@ -53,7 +53,7 @@ def test_intervals_of_the_share_lost_hold_the_truth(world):
         events = ib.data.draw_click_events(400, 60, 5, settings, seed=seed)
         truth = events["lost"].sum() / (events["lost"].sum() + events["chance"].sum())
         log = ib.read_log(events, instance="user", arm="arm", time="time", reward="click")
-        fading = {"half_life": 2.0} if "half_life" in world else {"memory": 0.8}
+        fading = {"half_life_days": 2.0} if "half_life_days" in world else {"memory": 0.8}
         model = ib.InfluenceModel("symmetric", drift=True, pooling="full", **fading).fit(log)
         share = ib.measure_impact(model, log).share
         held += share.low <= truth <= share.high

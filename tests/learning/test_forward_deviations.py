@@ -9,11 +9,11 @@ from influential_bandits.learning.statistics.design import DIAGONAL, KINDS, Desi
 from influential_bandits.logs.membership import Membership
 
 A = np.array([[0.3, 0.1, -0.05], [0.1, 0.2, 0.0], [-0.05, 0.0, 0.1]])
-FADING = [{"memory": 0.7}, {"memory": 1.0}, {"half_life": 2.0}]
+FADING = [{"memory": 0.7}, {"memory": 1.0}, {"half_life_days": 2.0}]
 
 
-def design_of(kind="symmetric", memory=1.0, half_life=None):
-    return Design(3, KINDS[kind], memory, 86400.0 * (half_life or 0.0), 0, 0.9, np.zeros(3))
+def design_of(kind="symmetric", memory=1.0, half_life_days=None):
+    return Design(3, KINDS[kind], memory, 86400.0 * (half_life_days or 0.0), 0, 0.9, np.zeros(3))
 
 
 def estimate(log, past=3.0, **settings):

@@ -113,7 +113,7 @@ def test_planted_influence_is_found_with_its_pair_and_sign():
     found = influence_test(log, seed=1)
     assert found.overall.p_value == 0.001
     assert found.p_value == 0.002  # all arms alike were looked at too
-    assert (found.memory, found.half_life) == (0.8, None)
+    assert (found.memory, found.half_life_days) == (0.8, None)
     assert found.memories_tried > 3
     assert not found.doubts
     assert found.self_influence.p_value == 0.001
@@ -163,13 +163,13 @@ def test_estimates_are_those_of_the_doubly_centred_matrix():
 
 def test_memory_by_the_clock():
     A = np.diag([0.4, 0.0, 0.0])
-    settings = HARD | {"memory": 1.0, "half_life": 2.0}
+    settings = HARD | {"memory": 1.0, "half_life_days": 2.0}
     log = synthetic_log(100, 80, 3, interaction=A, seed=2, **settings)
-    found = influence_test(log, half_life=2.0)
+    found = influence_test(log, half_life_days=2.0)
     assert found.overall.p_value == 0.001
     assert found.memories_tried == 1
-    assert influence_test(log).half_life is not None  # the clock shows more than events
-    assert found.half_life == 2.0
+    assert influence_test(log).half_life_days is not None  # the clock shows more than events
+    assert found.half_life_days == 2.0
     assert (found.pairs[0].arm, found.pairs[0].other) == ("0", "0")
 
 
@@ -219,6 +219,7 @@ def test_neither_the_order_of_instances_nor_threads_change_anything():
     assert influence_test(log, seed=5).to_json() != one.to_json()
 
 
+@pytest.mark.long
 def test_results_do_not_depend_on_the_number_of_threads_where_there_is_work_for_several():
     log = synthetic_log(1500, 80, 3, seed=2, **HARD)
     one, two = (influence_test(log, permutations=99, execution=n).to_json() for n in (1, 2))
@@ -300,8 +301,8 @@ def test_refusals(refused):
         influence_test([1, 2])
     with refused(InvalidInput, "memory", "1.5"):
         influence_test(log, memory=1.5)
-    with refused(InvalidInput, "half_life", "-1"):
-        influence_test(log, half_life=-1)
+    with refused(InvalidInput, "half_life_days", "-1"):
+        influence_test(log, half_life_days=-1)
     with refused(InvalidInput, "permutations", "3"):
         influence_test(log, permutations=3)
     with refused(InvalidInput, "confidence"):
@@ -309,8 +310,8 @@ def test_refusals(refused):
     with refused(InvalidInput, "threads"):
         influence_test(log, execution=0)
     untimed = EventLog(["u"] * 400, ["a", "b"] * 200, np.arange(400.0))
-    with refused(InvalidInput, "half_life", "no"):
-        influence_test(untimed, half_life=1.0)
+    with refused(InvalidInput, "half_life_days", "no"):
+        influence_test(untimed, half_life_days=1.0)
 
 
 @pytest.mark.parametrize("loss", [0.0, 3.0, 1e9])
@@ -342,7 +343,7 @@ def test_arms_never_met_empty_histories_and_single_events_do_no_harm():
     )
     found = influence_test(more, permutations=99)
     assert_finite(found)
-    assert found.instances == 120
+    assert found.n_instances == 120
     assert found.units == 60
     assert not found.measured[2].any()
     assert (found.interaction[2] == 0.0).all()
@@ -384,15 +385,15 @@ def made(p=0.5, effect=0.001, pairs=6, **more):
     look = ScoreTest(pairs, 10.0, p, min(1.0, 3 * p))
     settings = {
         "arm_names": ("a", "b", "c"),
-        "events": 1000,
-        "instances": 10,
+        "n_events": 1000,
+        "n_instances": 10,
         "units": 60,
         "unit_kind": "instances",
         "overall": look,
         "self_influence": look,
         "cross_influence": look,
         "common": None,
-        "common_half_life": None,
+        "common_half_life_days": None,
         "effect": effect,
         "effect_low": effect - 0.0005,
         "effect_high": effect + 0.0005,
@@ -401,7 +402,7 @@ def made(p=0.5, effect=0.001, pairs=6, **more):
         "pairs": (PairEstimate("a", "b", -0.1, -0.2, 0.0, 0.04),),
         "components": Components(0.1, 0.1, 0.1, 0.5, 1.0),
         "memory": 0.8,
-        "half_life": None,
+        "half_life_days": None,
         "memories_tried": 1,
         "controls": (),
         "placebos": (),
@@ -461,7 +462,7 @@ def test_placebos_that_fire_take_the_verdict_back():
 
 def test_influence_on_all_arms_alike_is_said_and_counted():
     common = ScoreTest(3, 30.0, 0.001, 0.004)
-    found = made(p=0.4, common=common, common_half_life=2.0)
+    found = made(p=0.4, common=common, common_half_life_days=2.0)
     assert (found.p_value, found.mostly_common, found.detected) == (0.002, True, True)
     assert "showings act on all arms alike (p = 0.002)" in str(found)
     assert made(p=0.4).p_value == 0.4

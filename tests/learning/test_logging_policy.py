@@ -14,10 +14,10 @@ from influential_bandits.learning.logging_policy import (
     suspect_taste,
 )
 
-FADING = [{"memory": 0.7}, {"memory": 1.0}, {"half_life": 2.0}]
+FADING = [{"memory": 0.7}, {"memory": 1.0}, {"half_life_days": 2.0}]
 
 
-def slow_rounds(log, memory=1.0, half_life=None):
+def slow_rounds(log, memory=1.0, half_life_days=None):
     """Pairs, pairs in random order, and products of shares, event by event."""
     arms = log.n_arms
     pairs, shuffled, squares = np.zeros((3, arms, arms))
@@ -28,8 +28,8 @@ def slow_rounds(log, memory=1.0, half_life=None):
         for n in range(len(history)):
             ages = n - 1 - np.arange(n)
             left = memory**ages
-            if half_life is not None:
-                left = 0.5 ** ((history.time[n] - history.time[:n]) / 86400.0 / half_life)
+            if half_life_days is not None:
+                left = 0.5 ** ((history.time[n] - history.time[:n]) / 86400.0 / half_life_days)
             pairs += np.outer(chosen[n], left @ chosen[:n])
             shuffled += left.sum() * np.outer(mix, mix)
             squares += np.outer(mix, mix)

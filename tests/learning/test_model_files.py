@@ -29,7 +29,7 @@ MODELS = {
     "symmetric": InfluenceModel("symmetric", memory=0.8, ridge=0.0),
     "diagonal": InfluenceModel("diagonal", memory=0.8, pooling="full"),
     "free": InfluenceModel("free", memory=0.8, pooling="full"),
-    "half-life": InfluenceModel(half_life=1.5, pooling="full"),
+    "half-life": InfluenceModel(half_life_days=1.5, pooling="full"),
 }
 
 

@@ -65,9 +65,9 @@ def dense_regressors(log, memory, half_life, matrix):
 @pytest.mark.parametrize("half_life", [None, 2.0])
 def test_the_coefficients_are_those_of_generalised_least_squares(half_life):
     """With the covariance of random initial losses written out, and errors by instance."""
-    fading = {"memory": 0.8} if half_life is None else {"memory": 1.0, "half_life": half_life}
+    fading = {"memory": 0.8} if half_life is None else {"memory": 1.0, "half_life_days": half_life}
     log = draw(**fading)
-    how = {"memory": 0.8} if half_life is None else {"half_life": half_life}
+    how = {"memory": 0.8} if half_life is None else {"half_life_days": half_life}
     model = InfluenceModel("symmetric", pooling="full", **how).fit(log)
     free = model.unconstrained_population_
     found = measure_misfit(log, model.design_, free)

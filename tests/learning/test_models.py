@@ -88,7 +88,7 @@ MODELS = [
     InfluenceModel("symmetric", memory=0.8, ridge=0.5),
     InfluenceModel(memory=0.8, pooling="full", drift=True),
     InfluenceModel(memory=0.8, pooling="partial", seed=5),
-    InfluenceModel("diagonal", half_life=3.0),
+    InfluenceModel("diagonal", half_life_days=3.0),
     InfluenceModel("free", memory=0.9, pooling="full"),
 ]
 
@@ -187,7 +187,7 @@ def test_the_recent_level_is_an_average_of_past_surprises():
     np.testing.assert_allclose(model.predict(hand), expected, rtol=1e-13)
 
 
-FADING = [{"memory": 1.0}, {"memory": 0.6}, {"half_life": 2.0}]
+FADING = [{"memory": 1.0}, {"memory": 0.6}, {"half_life_days": 2.0}]
 
 
 @pytest.mark.parametrize("fading", FADING, ids=str)
@@ -307,7 +307,7 @@ INVARIANT = [
     InfluenceModel(memory=0.8, pooling="full"),
     InfluenceModel("symmetric", memory=0.8, pooling="full", drift=True),
     InfluenceModel(memory=0.8, pooling="partial"),
-    InfluenceModel("symmetric", half_life=2.0, pooling="partial"),
+    InfluenceModel("symmetric", half_life_days=2.0, pooling="partial"),
 ]
 NAMED = {"argnames": "model", "argvalues": INVARIANT, "ids": lambda m: " ".join(repr(m).split())}
 
@@ -362,7 +362,7 @@ def test_the_clock_may_start_anywhere(pooling, log):
     later = EventLog(
         np.repeat(np.array(log.instances), log.lengths), log.arm, log.loss, whole.time + 2.0**31
     )
-    model = InfluenceModel(half_life=2.0, pooling=pooling)
+    model = InfluenceModel(half_life_days=2.0, pooling=pooling)
     one, other = clone(model).fit(whole), clone(model).fit(later)
     assert one.coefficients_.tobytes() == other.coefficients_.tobytes()
 
@@ -503,8 +503,8 @@ def test_predictions_are_the_dynamics_of_the_learned_world(memory, kind):
 
 
 def test_a_half_life_becomes_a_memory():
-    clock = planted(20, 100, memory=1.0, half_life=2.0, gap=86400.0 / 2)
-    model = InfluenceModel("symmetric", half_life=2.0).fit(clock)
+    clock = planted(20, 100, memory=1.0, half_life_days=2.0, gap=86400.0 / 2)
+    model = InfluenceModel("symmetric", half_life_days=2.0).fit(clock)
     world = model.instance(days_between_rounds=3.0)
     fade = 2.0 ** (-3.0 / 2.0)
     assert world.memory == pytest.approx(fade, rel=1e-14)
@@ -521,8 +521,8 @@ def test_a_half_life_becomes_a_memory():
 
 
 def test_a_prior_hands_over_the_half_life_in_hours():
-    clock = planted(20, 60, memory=1.0, half_life=2.0)
-    model = InfluenceModel("symmetric", half_life=2.0, pooling="full").fit(clock)
+    clock = planted(20, 60, memory=1.0, half_life_days=2.0)
+    model = InfluenceModel("symmetric", half_life_days=2.0, pooling="full").fit(clock)
     prior, world = model.prior(), model.instance(by_clock=True)
     assert prior.half_life == world.half_life == model.fleet().policy.effective_half_life == 48.0
     assert prior.memory == world.memory == 1.0
@@ -537,17 +537,17 @@ def test_a_prior_hands_over_the_half_life_in_hours():
 
 
 def test_by_clock_needs_a_half_life_and_no_length_of_rounds(log, refused):
-    with refused(InvalidInput, "by_clock", "half_life"):
+    with refused(InvalidInput, "by_clock", "half_life_days"):
         InfluenceModel().fit(log).instance(by_clock=True)
     with refused(InvalidInput, "by_clock", "days_between_rounds"):
-        InfluenceModel(half_life=1.0).fit(log).instance(days_between_rounds=1.0, by_clock=True)
+        InfluenceModel(half_life_days=1.0).fit(log).instance(days_between_rounds=1.0, by_clock=True)
 
 
 @pytest.mark.parametrize("days", [0.5, 3.0])
 def test_a_prior_by_the_clock_is_that_of_rounds_of_that_length(days):
     """The next round meets γ·A: means and deviations of A are γ times the model's."""
-    clock = planted(20, 60, memory=1.0, half_life=2.0)
-    model = InfluenceModel("symmetric", half_life=2.0, pooling="full").fit(clock)
+    clock = planted(20, 60, memory=1.0, half_life_days=2.0)
+    model = InfluenceModel("symmetric", half_life_days=2.0, pooling="full").fit(clock)
     prior, world = model.prior(days_between_rounds=days), model.instance(None, days)
     assert prior.memory == world.memory
     np.testing.assert_allclose(
@@ -582,14 +582,14 @@ def test_unknown_labels_are_refused(fitted, refused):
 
 @pytest.mark.parametrize("days", [-1.0, np.inf, np.nan])
 def test_bad_days_are_refused(days, log, refused):
-    model = InfluenceModel(half_life=1.0).fit(log)
+    model = InfluenceModel(half_life_days=1.0).fit(log)
     with refused(InvalidInput, "days_between_rounds"):
         model.instance(days_between_rounds=days)
 
 
 def test_days_in_words_are_refused(log, refused):
     with refused(InvalidInput, "days_between_rounds"):
-        InfluenceModel(half_life=1.0).fit(log).instance(days_between_rounds="three")
+        InfluenceModel(half_life_days=1.0).fit(log).instance(days_between_rounds="three")
 
 
 @pytest.mark.parametrize("confidence", [0.0, 1.0, -1, np.nan, "a", True, None])
@@ -649,10 +649,10 @@ BAD = [
     ("memory", np.nan),
     ("memory", "long"),
     ("memory", True),
-    ("half_life", 0.0),
-    ("half_life", -1.0),
-    ("half_life", np.inf),
-    ("half_life", "week"),
+    ("half_life_days", 0.0),
+    ("half_life_days", -1.0),
+    ("half_life_days", np.inf),
+    ("half_life_days", "week"),
     ("ridge", -1e-9),
     ("ridge", np.nan),
     ("ridge", np.inf),
@@ -693,7 +693,7 @@ def test_parameters_of_a_wrong_type_are_refused(name, value, log, refused):
 @pytest.mark.parametrize(
     ("model", "mentions"),
     [
-        (InfluenceModel(memory=0.5, half_life=1.0), ["memory", "half_life", "not both"]),
+        (InfluenceModel(memory=0.5, half_life_days=1.0), ["memory", "half_life_days", "not both"]),
         (InfluenceModel(solver="gradient", pooling="full"), ["gradient", "pooling='none'"]),
         (InfluenceModel("free", solver="gradient"), ["gradient", "'psd'"]),
         (DriftModel(level_memory=1.0), ["level_memory"]),
@@ -712,10 +712,10 @@ def test_bad_input_is_refused(log, refused):
         StationaryModel().fit(log, log.loss)
     with refused(InvalidLog, "no events"):
         StationaryModel().fit(log.take([]))
-    with refused(InvalidInput, "half_life", "time"):
-        InfluenceModel(half_life=1.0).fit(EventLog(["u"] * 2, ["a", "b"], [1, 2]))
-    with refused(InvalidInput, "half_life", "time"):
-        InfluenceModel(half_life=1.0).fit(np.eye(3), np.arange(3.0))
+    with refused(InvalidInput, "half_life_days", "time"):
+        InfluenceModel(half_life_days=1.0).fit(EventLog(["u"] * 2, ["a", "b"], [1, 2]))
+    with refused(InvalidInput, "half_life_days", "time"):
+        InfluenceModel(half_life_days=1.0).fit(np.eye(3), np.arange(3.0))
     with pytest.raises(ValueError, match="requires y"):
         StationaryModel().fit(np.eye(3))
     with pytest.raises(ValueError, match="NaN"):

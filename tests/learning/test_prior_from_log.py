@@ -130,7 +130,7 @@ def test_what_a_policy_cannot_start_from_is_refused(refused):
     with refused(ib.errors.NotApplicable, "not symmetric", "'psd'"):
         ib.InfluenceModel("free", memory=0.8).fit(log).prior()
     with refused(ib.errors.InvalidInput, "days_between_rounds"):
-        ib.InfluenceModel(half_life=1.0).fit(log).prior(days_between_rounds=-1.0)
+        ib.InfluenceModel(half_life_days=1.0).fit(log).prior(days_between_rounds=-1.0)
     with pytest.raises(ib.errors.InvalidInput):
         ib.InfluenceModel().fit(log).prior("nobody")
 

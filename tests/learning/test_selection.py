@@ -197,8 +197,8 @@ def test_the_ladder_has_four_rungs(pooling):
     assert all(rungs[name].drift for name in ("self-fatigue", "full"))
     assert rungs["full"].get_params()["memory"] == 0.7
     assert rungs["full"].ridge == 3.0
-    by_clock = ladder(half_life=2.0)["full"]
-    assert (by_clock.memory, by_clock.half_life) == (1.0, 2.0)
+    by_clock = ladder(half_life_days=2.0)["full"]
+    assert (by_clock.memory, by_clock.half_life_days) == (1.0, 2.0)
 
 
 def test_bad_requests_are_refused(log, refused):
@@ -243,7 +243,7 @@ def test_a_fit_for_predictions_alone_predicts_the_same(log, interaction):
     [
         (InfluenceModel(), ["memory", "drift"], "['drift']"),
         (InfluenceModel(), [], "no settings"),
-        (InfluenceModel(half_life=2.0), ["memory"], "none of memory"),
+        (InfluenceModel(half_life_days=2.0), ["memory"], "none of memory"),
         (InfluenceModel(pooling="partial"), ["ridge"], "none of ridge"),
     ],
 )

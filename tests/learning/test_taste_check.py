@@ -25,6 +25,7 @@ def test_fatigue_does_not_hide_strong_taste():
         assert freed.slope > as_it_is.slope, "who likes an arm is tired of it"
 
 
+@pytest.mark.long
 def test_without_taste_nothing_is_said():
     """Ratios are about normal: 2.33 is exceeded by one in a hundred, by six of them in one of 16.
 
@@ -38,7 +39,9 @@ def test_without_taste_nothing_is_said():
 
 def test_what_is_not_known_of_influence_widens_the_signs():
     """By a half-life, forward deviations of short histories say little of influence."""
-    as_it_is, freed = find_taste(*look(0, fatigue=0.15, half_life=2.0, fading={"half_life": 2.0}))
+    as_it_is, freed = find_taste(
+        *look(0, fatigue=0.15, half_life_days=2.0, fading={"half_life_days": 2.0})
+    )
     assert freed.slope_error > as_it_is.slope_error
     assert not see_taste([freed])
 

@@ -1,3 +1,5 @@
+import time
+
 import pytest
 import requests
 
@@ -147,3 +149,46 @@ def test_a_key_of_one_experiment_makes_keys_for_it_alone(service, client):
         ).status_code
         == 403
     )
+
+
+def test_decisions_of_the_same_name_are_told_apart_in_a_batch(service):
+    address, key = service
+    shops = [ib.live.Client(address, key, name) for name in ("north?experiment=south", "south")]
+    for shop in shops:
+        shop.create(["tea"], policy="LCB")
+        made = shop.decide("ann", decision_id="same")
+        shop.feed_back_many([(made, float(len(shop.experiment)))])
+    for shop in shops:
+        assert shop.read_log().loss.tolist() == [float(len(shop.experiment))]
+    with pytest.raises(ServiceError, match="several experiments"):
+        shops[0]._batch([{"path": "/decisions/same/feedback", "body": {"loss": 1.0}}])
+
+
+def test_a_model_that_is_staged_again_is_the_same_model(client):
+    first = client.stage_model("InfluentialLCB")
+    assert client.stage_model("InfluentialLCB") == first
+    assert client.stage_model("LCB") == first + 1
+    assert client.stage_model("InfluentialLCB") == first + 2
+
+
+def test_an_experiment_that_is_made_again_is_the_same_one(client):
+    decision = client.decide("ann")
+    client.create(ARMS, policy="LCB")
+    client.change(explore=0.5)
+    client.create(ARMS, policy="LCB")  # as it was made, whatever was changed since
+    assert client.describe()["settings"]["explore"] == 0.5
+    assert client.decide("ann", decision_id=decision.decision_id) == decision
+    with pytest.raises(ServiceError, match="other settings") as caught:
+        client.create(ARMS, policy="LCB", explore=0.5)
+    assert caught.value.status == 409
+
+
+def test_reports_tell_the_course_and_instances_tell_why(client):
+    decision = client.decide("eve")
+    client.feed_back(decision, loss=0.25)
+    assert any("No chance was involved" in sentence for sentence in client.show("eve")["why"])
+    deadline = time.monotonic() + 20.0
+    while (course := client.report()["over_time"]) is None or not course:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert {"from", "seconds", "decisions", "feedback", "mean_loss", "by_arm"} == set(course[0])

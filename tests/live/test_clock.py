@@ -56,7 +56,7 @@ def test_the_service_decides_as_an_agent_that_is_told_the_times(tmp_path):
     agent = ib.Agent(ib.ModelLCB(half_life=HALF_LIFE), ARMS, instance_number=1)
     for arm, loss, at, _ in served:
         if loss is None:
-            agent.cancel(agent.show(arm, at=at))
+            agent.cancel(agent.expose(arm, at=at))
             continue
         ticket = agent.pull(at=at)
         assert ticket.name == arm
@@ -75,7 +75,7 @@ def test_a_fleet_decides_as_one_that_is_told_the_times(tmp_path):
         assert shop.audit().differences == 0
         shop.restart()
         after = shop.decide("ann")["arm"]
-    fleet = ib.Fleet(ib.FleetLCB(half_life=HALF_LIFE), ARMS)
+    fleet = ib.Fleet(ib.FleetLCB(half_life=HALF_LIFE), arms=ARMS)
     for arm, loss, at, expected in served:
         if loss is None:
             fleet.cancel(fleet.pull("1", arm, at=at))
@@ -100,7 +100,7 @@ def test_a_model_with_a_half_life_is_activated_and_remembers(tmp_path):
         shop.activate_model(1)
         answer = shop.decide("ann")
         assert shop.audit().differences == 0
-    fleet = ib.Fleet(model, ARMS)
+    fleet = ib.Fleet(model, arms=ARMS)
     arms, losses, times, _ = zip(*served, strict=True)
     fleet.remember("1", arms, losses, times)
     expected = fleet.expected_losses("1", at=times[-1])[0]
@@ -135,7 +135,7 @@ def test_the_exported_log_has_the_half_life_to_be_found(tmp_path):
         for seed in range(3):
             serve(shop, 60, seed, f"user {seed}")
         log = export(shop)
-    model = ib.InfluenceModel(half_life=HALF_LIFE / 24.0, pooling="full").fit(log)
+    model = ib.InfluenceModel(half_life_days=HALF_LIFE / 24.0, pooling="full").fit(log)
     assert model.prior().half_life == pytest.approx(HALF_LIFE)
     assert model.fleet().policy.effective_half_life == pytest.approx(HALF_LIFE)
 

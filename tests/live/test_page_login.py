@@ -316,3 +316,31 @@ def test_no_page_has_scripts_or_styles_of_its_own(server, admin):
             )
             for name in ("src", "href", "action"):
                 assert attributes.get(name, "/").startswith(("/", "#")), attributes
+
+
+# What the page's session opens beside the page.
+
+
+def test_a_session_may_look_and_not_write(server, admin):
+    for path in ("/ready", "/openapi.json", "/metrics", "/v1/experiments/shop/report"):
+        assert Visitor(server.address).get(path).status_code == 401
+        assert admin.get(path).status_code == 200
+        refused = admin.get(path, headers={"Authorization": "Bearer ib_wrong"})
+        assert refused.status_code == 401  # a key that is sent counts, and no other
+    log = admin.get("/v1/experiments/shop/log?format=csv")
+    assert log.text.startswith("instance,arm,time,loss")
+    assert log.headers["content-disposition"] == 'attachment; filename="log.csv"'
+    for method, path, body in (
+        ("POST", "/v1/experiments/shop/decisions", {"instance": "a"}),
+        ("PATCH", "/v1/experiments/shop", {"explore": 0.5}),
+        ("DELETE", "/v1/experiments/shop/instances/user%201", None),
+    ):
+        answer = admin.session.request(method, server.address + path, json=body)
+        assert answer.status_code == 401, path
+
+
+def test_a_session_of_one_experiment_sees_no_other(server):
+    reader = server.visit(server.make_key("reader", "other"))
+    assert reader.get("/v1/experiments/other/report").status_code == 200
+    assert reader.get("/v1/experiments/shop/report").status_code == 404
+    assert reader.get("/v1/keys").status_code == 403

@@ -55,7 +55,7 @@ def test_a_small_shop_through_http(tmp_path):
 
 @pytest.mark.long
 def test_the_policy_is_worth_it(tmp_path):
-    """Ten arms, influence at a tenth of the noise; `python -m benchmarks --only live` has more.
+    """Ten arms, influence at a tenth of the noise; `python -m benchmarks.live worth` has more.
 
     Of 600 users, the interval still holds 0.
     """

@@ -2,6 +2,7 @@
 
 import math
 import socket
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -149,3 +150,33 @@ def test_what_cannot_be_served_is_said_before_anything_is_made(tmp_path):
     store.write_text("This is a text, and it is longer than the head of a database." * 3)
     with pytest.raises(StoreError, match="is no store of this service"):
         open_store(store)
+
+
+def test_a_full_disk_works_again_when_there_is_room(tmp_path):
+    with open_store(tmp_path / "s.db") as store:
+        write(store, make_changes())
+        (pages,) = store.run("PRAGMA page_count")[0]
+        store.run(f"PRAGMA max_page_count = {pages}")
+        names = [f"e{number}" for number in range(2000)]
+        store.begin()
+        with pytest.raises(StoreError, match="full"):
+            store.run_many("INSERT INTO sessions VALUES (?, ?, 0)", [(n, n) for n in names])
+        assert (tmp_path / "s.db").stat().st_size < pages * 4096  # the rest is in the log
+        store.roll_back()
+        assert (tmp_path / "s.db").stat().st_size == pages * 4096  # which was written back
+        store.run("PRAGMA max_page_count = 1000000")
+        store.begin()
+        store.add_key(KeyRow("digest", "label", "reader", None, 0.0))
+        store.commit()
+        assert [d.id for d in store.decisions(1, ["d"])] == ["d"]
+        assert len(store.keys()) == 1
+        assert store.run("SELECT COUNT(*) FROM sessions") == [(0,)]
+
+
+@pytest.mark.parametrize(
+    ("free", "pages"), [(0, 64), (1 << 20, 64), (64 << 20, 1024), (1 << 40, 4000)]
+)
+def test_the_log_takes_a_small_share_of_a_small_disk(tmp_path, monkeypatch, free, pages):
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=free))
+    with open_store(tmp_path / "s.db") as store:
+        assert store.run("PRAGMA wal_autocheckpoint") == [(pages,)]

@@ -87,6 +87,7 @@ def test_kernels_compile_without_fused_operations():
     assert not found["memory"], "few arms lie in registers"
 
 
+@pytest.mark.long
 def test_without_that_option_operations_would_be_fused():
     allowed = (
         "from contextlib import nullcontext\n"

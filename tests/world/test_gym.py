@@ -260,7 +260,7 @@ def test_vector_environments_need_a_reset_and_fitting_seeds(refused):
         ib.InfluentialBanditVectorEnv(1, observe="everything")
 
 
-@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("mode", ["sync", pytest.param("async", marks=pytest.mark.long)])
 def test_environments_side_by_side_play_like_single_ones(mode):
     # Spawned, because a process with threads, as numba may start them, must not be forked.
     options = {"vector_kwargs": {"context": "spawn"}} if mode == "async" else {}

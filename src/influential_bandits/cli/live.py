@@ -39,7 +39,7 @@ def run_made_up_shop(
     ] = 0.1,
     speed: Annotated[float, typer.Option(help="Visits a second; 0: as many as it takes.")] = 50.0,
     control: Annotated[str, typer.Option(help="Policy of the control group.")] = "Uniform",
-    half_life: Annotated[
+    half_life_hours: Annotated[
         float | None,
         typer.Option(help="Hours after which half of what tires users is gone; days have nights."),
     ] = None,
@@ -61,7 +61,7 @@ def run_made_up_shop(
             speed,
             control,
             seed,
-            half_life,
+            half_life_hours,
             typer.echo,
         )
 

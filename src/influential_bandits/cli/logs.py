@@ -16,7 +16,7 @@ from influential_bandits.cli.options import (
     DropBadRows,
     Engine,
     EngineName,
-    HalfLife,
+    HalfLifeDays,
     InstanceColumn,
     ItemColumn,
     Jobs,
@@ -73,7 +73,7 @@ def diagnose(
         ),
     ] = True,
     drop_bad_rows: DropBadRows = False,
-    half_life: HalfLife = None,
+    half_life_days: HalfLifeDays = None,
     permutations: Annotated[int, typer.Option(help="Of the test of influence.")] = 999,
     seed: Seed = 0,
     out: Out = Path("results/diagnosis"),
@@ -93,7 +93,7 @@ def diagnose(
             found = diagnose_log(
                 events,
                 out,
-                half_life=half_life,
+                half_life_days=half_life_days,
                 controls=None if adjust else (),
                 permutations=permutations,
                 seed=seed,
@@ -145,7 +145,7 @@ def fit(
     memory: Annotated[
         float | None, typer.Option(help="Influence left after each event; chosen by validation.")
     ] = None,
-    half_life: HalfLife = None,
+    half_life_days: HalfLifeDays = None,
     ridge: Annotated[float | None, typer.Option(help="Chosen by validation.")] = None,
     drift: Annotated[bool, typer.Option(help="Losses also follow their recent level.")] = True,
     pooling: Annotated[
@@ -195,7 +195,12 @@ def fit(
         given = {"memory": memory, "ridge": ridge}
         settings: dict[str, Any] = {name: x for name, x in given.items() if x is not None}
         left_out = [name for name in given if name not in settings]
-        settings |= {"half_life": half_life, "drift": drift, "pooling": pooling, "seed": seed}
+        settings |= {
+            "half_life_days": half_life_days,
+            "drift": drift,
+            "pooling": pooling,
+            "seed": seed,
+        }
         model = InfluenceModel(interaction, **settings)
         model.check_settings()
         with choose_execution(engine, scheduler, jobs) as where:

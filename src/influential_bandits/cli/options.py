@@ -71,7 +71,7 @@ Controls = Annotated[
 DropBadRows = Annotated[
     bool, typer.Option("--drop-bad-rows", help="Drop bad rows and count them, not refuse the file.")
 ]
-HalfLife = Annotated[
+HalfLifeDays = Annotated[
     float | None, typer.Option(help="Days after which half of the influence is gone, by the clock.")
 ]
 MovieLensData = Annotated[

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -76,6 +78,8 @@ def reproduce(
         ):
             results = run(chosen, out, size, seeds, max_horizon, execution)
     print_results(format_findings(results), out)
+    if tiny:
+        typer.echo("Such short games have other slopes: leave out --tiny for longer ones.")
 
 
 @app.command(name="studies")
@@ -138,29 +142,44 @@ def compare(
     Run it again after an interruption, and it continues where it was; with another policy, it plays
     that policy only.
     """
-    require_installed(engine, *REPORT)
-    for option, value in (("instances", instances), ("seeds", seeds)):
-        if value is not None:
-            check_count(option, value)
-    with explain_stop(CONTINUES.format(out)):
+    counts = {"instances": instances, "seeds": seeds}
+    with _comparing(counts, out, engine, scheduler, jobs, processes) as execution:
         from influential_bandits.studies.arena.compare import compare as run
 
-        with (
-            choose_execution(engine, scheduler, jobs, processes) as execution,
-            print_rest_first(lambda rest: print_results(str(rest), out)),
-        ):
-            found = run(
-                split_list(policies) or None,
-                split_list(families) or None,
-                parse_horizons(horizons) or None,
-                n_instances=instances,
-                seeds=seeds,
-                quick=quick,
-                data=data,
-                out=out,
-                execution=execution,
-            )
+        found = run(
+            split_list(policies) or None,
+            split_list(families) or None,
+            parse_horizons(horizons) or None,
+            n_instances=instances,
+            seeds=seeds,
+            quick=quick,
+            data=data,
+            out=out,
+            execution=execution,
+        )
     print_results(str(found), out)
+
+
+@contextmanager
+def _comparing(
+    counts: dict[str, int | None],
+    out: Path,
+    engine: Engine,
+    scheduler: str | None,
+    jobs: int | None,
+    processes: int,
+) -> Iterator[Any]:
+    """Give where to compare, once counts were checked; a stop is explained, the rest printed."""
+    require_installed(engine, *REPORT)
+    for option, value in counts.items():
+        if value is not None:
+            check_count(option, value)
+    with (
+        explain_stop(CONTINUES.format(out)),
+        choose_execution(engine, scheduler, jobs, processes) as execution,
+        print_rest_first(lambda rest: print_results(str(rest), out)),
+    ):
+        yield execution
 
 
 @app.command(name="families")
@@ -218,28 +237,21 @@ def compare_fleets(
 
     Run it again after an interruption, and it continues where it was.
     """
-    require_installed(engine, *REPORT)
-    for option, value in (("users", users), ("number", number)):
-        if value is not None:
-            check_count(option, value)
-    with explain_stop(CONTINUES.format(out)):
+    counts = {"users": users, "number": number}
+    with _comparing(counts, out, engine, scheduler, jobs, processes) as execution:
         from influential_bandits.studies.fleets.compare import compare_fleets as run
 
-        with (
-            choose_execution(engine, scheduler, jobs, processes) as execution,
-            print_rest_first(lambda rest: print_results(str(rest), out)),
-        ):
-            found = run(
-                split_list(policies) or None,
-                split_list(populations) or None,
-                users,
-                n_populations=number,
-                first=first,
-                quick=quick,
-                data=data,
-                out=out,
-                execution=execution,
-            )
+        found = run(
+            split_list(policies) or None,
+            split_list(populations) or None,
+            users,
+            n_populations=number,
+            first=first,
+            quick=quick,
+            data=data,
+            out=out,
+            execution=execution,
+        )
     print_results(str(found), out)
 
 

@@ -69,7 +69,7 @@ class ClickWorld:
         What a showing of an arm takes away from clicks on the same arm.
     common_fatigue : float
         What a showing takes away from clicks on any arm.
-    half_life : float, optional
+    half_life_days : float, optional
         Days after which half of the fatigue is left; by default it fades by events.
     memory : float
         How much of the fatigue is left after each event, without a half-life.
@@ -97,7 +97,7 @@ class ClickWorld:
     duplicates: float = 0.0
     fatigue: float = 0.0
     common_fatigue: float = 0.0
-    half_life: float | None = None
+    half_life_days: float | None = None
     memory: float = 0.8
 
     def __post_init__(self) -> None:
@@ -107,8 +107,8 @@ class ClickWorld:
                 raise InvalidInput(f"{field.name} must be a number, got {abbreviate(value)}")
         if not 0.0 < self.memory <= 1.0:
             raise InvalidInput(f"memory must be a number in (0, 1], got {self.memory}")
-        if self.half_life is not None and not self.half_life > 0.0:
-            raise InvalidInput(f"half_life must be a number of days above 0, got {self.half_life}")
+        if self.half_life_days is not None and not self.half_life_days > 0.0:
+            raise InvalidInput(f"half_life_days must be above 0, got {self.half_life_days}")
 
 
 def draw_click_events(
@@ -245,8 +245,8 @@ class _Shop:
         if n == 0:
             passed = np.maximum(jitter, 1.0)
         self.time = self.time + passed
-        if world.half_life is not None:
-            self.faded *= 2.0 ** (-passed / (DAY * world.half_life))[:, None]
+        if world.half_life_days is not None:
+            self.faded *= 2.0 ** (-passed / (DAY * world.half_life_days))[:, None]
         self.mood = 0.95 * self.mood + np.sqrt(1.0 - 0.95**2) * world.drift * draw.normal(
             size=users
         )
@@ -299,7 +299,7 @@ class _Shop:
 
     def _remember(self, arm: Ints) -> None:
         everybody = np.arange(self.users)
-        if self.world.half_life is None:
+        if self.world.half_life_days is None:
             self.faded *= self.world.memory
         self.faded[everybody, arm] += 1.0
         self.met[everybody, arm] += 1.0

@@ -28,7 +28,7 @@ SECONDS_PER_DAY = 86400.0
 LARGEST = LARGEST_LOSS
 RANGES = {
     "memory": (0.0, 1.0, "(]"),
-    "half_life": (0.0, LARGEST, "(]"),
+    "half_life_days": (0.0, LARGEST, "(]"),
     "noise": (0.0, LARGEST, "[]"),
     "spread": (0.0, LARGEST, "[]"),
     "interaction_spread": (0.0, LARGEST, "[]"),
@@ -63,7 +63,7 @@ class PlantedTruth:
     initial_loss: Floats  # (arms,)
     popularity: Floats  # (arms,), sums to 1
     memory: float = 1.0
-    half_life: float | None = None  # days
+    half_life_days: float | None = None
     noise: float = 1.0
     spread: float = 0.0
     interaction_spread: float = 0.0
@@ -103,7 +103,7 @@ def synthetic_log(
     interaction: Interaction | npt.ArrayLike | None = None,
     initial_loss: npt.ArrayLike | None = None,
     memory: float = 1.0,
-    half_life: float | None = None,
+    half_life_days: float | None = None,
     noise: float = 1.0,
     spread: float = 0.0,
     interaction_spread: float = 0.0,
@@ -123,7 +123,7 @@ def synthetic_log(
 
     The arm i of event n of instance u costs l1ᵤ[i] + (Aᵤdₙ)[i] + gₙ + noise·N(0, 1), where
     d₁ = 0, and after the event either dₙ₊₁ = memory·dₙ + eᵢ, or, with a half-life,
-    dₙ₊₁ = 2^(−(tₙ₊₁ − tₙ)/half_life)·(dₙ + eᵢ).
+    dₙ₊₁ = 2^(−(tₙ₊₁ − tₙ)/half-life)·(dₙ + eᵢ).
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ def synthetic_log(
         By default zeros.
     memory : float in (0, 1]
         γ, how much of the influence is left after each event.
-    half_life : float, optional
+    half_life_days : float, optional
         Days after which half of the influence is left, instead of ``memory``.
     noise : float
         Standard deviation of the noise.
@@ -194,7 +194,7 @@ def synthetic_log(
         initial_loss,
         popularity,
         memory=memory,
-        half_life=half_life,
+        half_life_days=half_life_days,
         noise=noise,
         spread=spread,
         interaction_spread=interaction_spread,
@@ -365,7 +365,7 @@ def _as_model(truth: PlantedTruth) -> Model:
         initial_loss=truth.initial_loss,
         log_popularity=log_popularity,
         memory=truth.memory,
-        half_life=SECONDS_PER_DAY * (truth.half_life or 0.0),
+        half_life=SECONDS_PER_DAY * (truth.half_life_days or 0.0),
         noise=truth.noise,
         spread=truth.spread,
         interaction_spread=truth.interaction_spread,
@@ -431,7 +431,7 @@ def check_truth(
         raise InvalidInput(f"there is no setting {min(unknown)!r} of synthetic logs")
     settings["seed"] = whole_number("seed", settings.get("seed", 0))
     for name, (low, high, ends) in RANGES.items():
-        absent = settings.get(name) is None and name in ("half_life", "grid")
+        absent = settings.get(name) is None and name in ("half_life_days", "grid")
         if name in settings and not absent:
             settings[name] = _in_range(name, settings[name], low, high, ends)
     truth = PlantedTruth(
@@ -440,10 +440,10 @@ def check_truth(
         _check_popularity(popularity, count),
         **settings,
     )
-    if truth.half_life is not None and truth.memory != 1.0:
+    if truth.half_life_days is not None and truth.memory != 1.0:
         raise InvalidInput(
             f"influence fades by events or by the clock: give memory = {truth.memory} or "
-            f"half_life = {truth.half_life}, not both"
+            f"half_life_days = {truth.half_life_days}, not both"
         )
     return dataclasses.replace(truth, grid_range=_check_grid_range(truth))
 

@@ -112,8 +112,8 @@ def fit_population(
     errors: bool = True,
 ) -> PopulationFit:
     """Fit what all instances share, if anything; ``once`` may know it from an earlier attempt."""
-    if model.half_life is not None and scan.sums.without_clock:
-        raise InvalidInput("half_life needs the time of each event, but the log has none")
+    if model.half_life_days is not None and scan.sums.without_clock:
+        raise InvalidInput("half_life_days needs the time of each event, but the log has none")
     design = design_of(model, scan.sums.means)
     definite, ridge = model.interaction == "psd", float(model.ridge)
     gaps = _days_between_events(scan.sample)
@@ -223,7 +223,7 @@ def design_of(model: LossModel, baseline: Floats) -> Design:
         len(baseline),
         KINDS[model.interaction],
         float(model.memory),
-        0.0 if model.half_life is None else float(model.half_life) * DAY,
+        0.0 if model.half_life_days is None else float(model.half_life_days) * DAY,
         int(model.drift),
         float(model.level_memory),
         baseline,

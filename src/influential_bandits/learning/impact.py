@@ -334,7 +334,8 @@ def _find_share(cost: Estimate, outcome: str, level: float) -> Estimate:
         return Estimate(0.0, 0.0, 0.0)
     if outcome == "loss":
         return cost.scale(1.0 / level)
-    shares = [each / max(level + each, level) for each in (cost.value, cost.low, cost.high)]
+    least = NEGLIGIBLE * level  # a line may say that there would be nothing at all without a boost
+    shares = [each / max(level + each, least) for each in (cost.value, cost.low, cost.high)]
     return Estimate(*shares)
 
 

@@ -76,14 +76,14 @@ class Fading(NamedTuple):
     """How influence fades: by events, or by the clock."""
 
     memory: float
-    half_life: float | None  # days
+    half_life_days: float | None
 
 
 def influence_test(
     log: EventLog,
     *,
     memory: float | None = None,
-    half_life: float | None = None,
+    half_life_days: float | None = None,
     controls: Iterable[str] | None = None,
     placebo: bool = True,
     permutations: int = 999,
@@ -106,7 +106,7 @@ def influence_test(
         γ, how much of the influence is left after each event. Without it and without a half-life,
         several memories by events and, if there are times, by the clock are tried, and the p-values
         account for it.
-    half_life : float, optional
+    half_life_days : float, optional
         Days after which half of the influence is left, instead of ``memory``; needs times.
     controls : iterable of str, optional
         What else may move losses, see :func:`adjust_losses`; by default all that the log allows.
@@ -154,7 +154,7 @@ def influence_test(
     seed = whole_number("seed", seed)
     if not (is_real(confidence) and 0.0 < confidence < 1.0):
         raise InvalidInput(f"confidence must be a number in (0, 1), got {abbreviate(confidence)}")
-    fadings = _list_fadings(log, memory, half_life)
+    fadings = _list_fadings(log, memory, half_life_days)
     names = require_controls(log, controls)
     _require_testable(log)
     with single_threaded_algebra():  # several threads take longer for matrices of this size
@@ -205,7 +205,7 @@ def _test(
     found = [_regress_pairs(x, fading, passes) for fading in fadings]
     best = _choose_fading(found, signs)
     fading, regression = fadings[best], found[best]
-    common, common_half_life = _test_common(x, clocks, passes, signs) if clocks else (None, None)
+    common, common_days = _test_common(x, clocks, passes, signs) if clocks else (None, None)
     tests = _score_tests(x, found, signs, common)
     effect = measure_effect(regression, signs, confidence)
     pairs, matrix, measured = estimate_pairs(
@@ -216,15 +216,15 @@ def _test(
         checks = check_placebos(_fade(x, fading), passes, signs, 1.0 - confidence)
     return InfluenceTest(
         arm_names=log.arm_names,
-        events=log.n_events,
-        instances=log.n_instances,
+        n_events=log.n_events,
+        n_instances=log.n_instances,
         units=units.number,
         unit_kind=kind,
         overall=tests[0],
         self_influence=tests[1],
         cross_influence=tests[2],
         common=tests[3] if common is not None else None,
-        common_half_life=common_half_life,
+        common_half_life_days=common_days,
         effect=effect[0],
         effect_low=effect[1],
         effect_high=effect[2],
@@ -233,7 +233,7 @@ def _test(
         pairs=pairs,
         components=components._replace(noise=components.noise * scale**2),
         memory=fading.memory,
-        half_life=fading.half_life,
+        half_life_days=fading.half_life_days,
         memories_tried=len(fadings),
         controls=names,
         placebos=checks,
@@ -243,18 +243,20 @@ def _test(
     )
 
 
-def _list_fadings(log: EventLog, memory: float | None, half_life: float | None) -> list[Fading]:
+def _list_fadings(
+    log: EventLog, memory: float | None, half_life_days: float | None
+) -> list[Fading]:
     """Return the memories to try, or say what is wrong with the question."""
     if memory is not None and not (is_real(memory) and 0.0 < memory <= 1.0):
         raise InvalidInput(f"memory must be a number in (0, 1], got {abbreviate(memory)}")
-    if half_life is not None:
-        if not (is_real(half_life) and 0.0 < half_life < math.inf):
+    if half_life_days is not None:
+        if not (is_real(half_life_days) and 0.0 < half_life_days < math.inf):
             raise InvalidInput(
-                f"half_life must be a positive number of days, got {abbreviate(half_life)}"
+                f"half_life_days must be a positive number, got {abbreviate(half_life_days)}"
             )
         if log.time is None:
-            raise InvalidInput("half_life needs times, and the log has none; use memory instead")
-        return [Fading(1.0 if memory is None else float(memory), float(half_life))]
+            raise InvalidInput("half_life_days needs times, and the log has none: use memory")
+        return [Fading(1.0 if memory is None else float(memory), float(half_life_days))]
     if memory is not None:
         return [Fading(float(memory), None)]
     found = [Fading(gamma, None) for gamma in MEMORIES]
@@ -272,7 +274,7 @@ def _list_fadings(log: EventLog, memory: float | None, half_life: float | None) 
 
 def _list_clocks(log: EventLog, fadings: list[Fading]) -> list[float]:
     """Return the half-lives in days by which all showings together are tested."""
-    return [fading.half_life for fading in fadings if fading.half_life is not None]
+    return [fading.half_life_days for fading in fadings if fading.half_life_days is not None]
 
 
 def _require_testable(log: EventLog) -> None:
@@ -285,13 +287,13 @@ def _require_testable(log: EventLog) -> None:
     if arms > MOST_ARMS:
         raise NotApplicable(
             f"the log has {arms} arms, so {arms * (arms + 1) // 2:,} pairs; the test takes at most "
-            f"{MOST_ARMS} arms: merge rare ones"
+            f"{MOST_ARMS} arms: merge rare ones (merge_rare_arms; --merge-arms-below)"
         )
     size = arms * (arms + 1) // 2
     require_fit_memory(
         [FitMemory(8.0 * TEST * size**2, 0.0)],
         f"the test of {size:,} pairs of arms",
-        "merge rare arms into one",
+        "merge rare arms into one (merge_rare_arms; --merge-arms-below)",
     )
 
 
@@ -347,7 +349,7 @@ def _make_regressors(
 
 
 def _fade(x: Regressors, fading: Fading) -> Regressors:
-    seconds = 0.0 if fading.half_life is None else DAY * fading.half_life
+    seconds = 0.0 if fading.half_life_days is None else DAY * fading.half_life_days
     return x._replace(design=x.design._replace(memory=fading.memory, half_life=seconds))
 
 

@@ -76,7 +76,7 @@ class InfluenceTest:
         All pairs of arms; arms on themselves; arms on each other. The null hypothesis is the same
         for all three, no influence at all: the last two look for it in different places, and strong
         self-influence also leaves a trace in the third.
-    common, common_half_life : ScoreTest and float, or None
+    common, common_half_life_days : ScoreTest and float, or None
         Whether showings of any arm act on all arms alike, as far as breaks between events tell it
         from drift, and the half-life in days that shows most; needs times. The other tests compare
         arms with each other, and do not see it.
@@ -95,7 +95,7 @@ class InfluenceTest:
         for the number of pairs (Westfall and Young's max-|t|).
     components : Components
         Variances of tastes, levels and drift relative to the noise, as fitted.
-    memory, half_life : float and float or None
+    memory, half_life_days : float and float or None
         Of the influence that showed most, out of ``memories_tried``; estimates are for these.
     controls : tuple of str
         What was taken out before, see :func:`adjust_losses`.
@@ -103,6 +103,8 @@ class InfluenceTest:
         What arms that cannot have acted seem to do.
     blind_spots : tuple of str
         What this log cannot tell apart, in words.
+    n_events, n_instances : int
+        Of the log.
     units, unit_kind : int and str
         How many signs were flipped, and of what: "instances", "groups of instances" or "blocks of
         histories".
@@ -129,15 +131,15 @@ class InfluenceTest:
     """
 
     arm_names: tuple[str, ...]
-    events: int
-    instances: int
+    n_events: int
+    n_instances: int
     units: int
     unit_kind: str
     overall: ScoreTest
     self_influence: ScoreTest
     cross_influence: ScoreTest
     common: ScoreTest | None
-    common_half_life: float | None
+    common_half_life_days: float | None
     effect: float
     effect_low: float
     effect_high: float
@@ -146,7 +148,7 @@ class InfluenceTest:
     pairs: tuple[PairEstimate, ...]
     components: Components
     memory: float
-    half_life: float | None
+    half_life_days: float | None
     memories_tried: int
     controls: tuple[str, ...]
     placebos: tuple[Placebo, ...]
@@ -179,9 +181,9 @@ class InfluenceTest:
     @property
     def fading(self) -> str:
         """How the influence that showed most fades, in words."""
-        if self.half_life is None:
+        if self.half_life_days is None:
             return f"{self.memory:g} of it is left after each event"
-        days = self.half_life
+        days = self.half_life_days
         time = f"{days:g} days" if days >= 1.0 else f"{24 * days:.3g} hours"
         return f"half of it is left after {time}"
 
@@ -250,8 +252,9 @@ class InfluenceTest:
         lines += [f"  placebo, {check}" for check in self.placebos]
         lines += [f"  this log cannot tell apart {spot}" for spot in self.blind_spots]
         lines.append(
-            f"  {self.events:,} events of {self.instances:,} instances, {self.overall.pairs} pairs "
-            f"of arms; signs of {self.units:,} {self.unit_kind} flipped {self.permutations:,} times"
+            f"  {self.n_events:,} events of {self.n_instances:,} instances, "
+            f"{self.overall.pairs} pairs of arms; signs of {self.units:,} {self.unit_kind} "
+            f"flipped {self.permutations:,} times"
         )
         return "\n".join(lines)
 
@@ -300,7 +303,7 @@ class InfluenceTest:
     def __repr__(self) -> str:
         """Say the size and the result."""
         return (
-            f"InfluenceTest({self.events:,} events, {self.instances:,} instances, "
+            f"InfluenceTest({self.n_events:,} events, {self.n_instances:,} instances, "
             f"{len(self.arm_names)} arms, p = {_rounded(self.p_value)})"
         )
 

@@ -59,7 +59,7 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
     # Settings. Models that do not let the user choose one have what is said here.
     interaction: str = "none"
     memory: float = 1.0
-    half_life: float | None = None
+    half_life_days: float | None = None
     drift: bool = False
     level_memory: float = 0.9
     ridge: float = 0.0

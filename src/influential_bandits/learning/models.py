@@ -115,7 +115,7 @@ class InfluenceModel(LossModel):
         drops symmetry, and is no influential bandit any more.
     memory : float in (0, 1]
         γ: how much of a pull's influence is left after each further event. 1 is the paper.
-    half_life : float, optional
+    half_life_days : float, optional
         Days after which half of a pull's influence is gone, by the clock, instead of ``memory``.
     drift : bool
         Whether losses also follow the recent level of their history.
@@ -154,7 +154,7 @@ class InfluenceModel(LossModel):
         self,
         interaction: str = "psd",
         memory: float = 1.0,
-        half_life: float | None = None,
+        half_life_days: float | None = None,
         drift: bool = False,
         ridge: float = 1.0,
         pooling: str = "none",
@@ -166,7 +166,7 @@ class InfluenceModel(LossModel):
     ) -> None:
         self.interaction = interaction
         self.memory = memory
-        self.half_life = half_life
+        self.half_life_days = half_life_days
         self.drift = drift
         self.ridge = ridge
         self.pooling = pooling
@@ -187,13 +187,15 @@ class InfluenceModel(LossModel):
             )
         if not is_real(self.memory) or not 0.0 < self.memory <= 1.0:
             raise InvalidInput(f"memory must lie in (0, 1], got {abbreviate(self.memory)}")
-        if self.half_life is not None:
-            if not is_real(self.half_life) or not 0.0 < self.half_life < np.inf:
+        if self.half_life_days is not None:
+            if not is_real(self.half_life_days) or not 0.0 < self.half_life_days < np.inf:
                 raise InvalidInput(
-                    f"half_life must be days above 0, got {abbreviate(self.half_life)}"
+                    f"half_life_days must be above 0, got {abbreviate(self.half_life_days)}"
                 )
             if self.memory != 1.0:
-                raise InvalidInput("give memory (by events) or half_life (by the clock), not both")
+                raise InvalidInput(
+                    "give memory (by events) or half_life_days (by the clock), not both"
+                )
         check_at_least("ridge", self.ridge, 0.0)
         check_share("level_memory", self.level_memory)
         if not isinstance(self.drift, (bool, np.bool_)):
@@ -321,19 +323,20 @@ class InfluenceModel(LossModel):
         matrix, loss = interaction_matrices(self.design_, row), row[: self.design_.n_arms]
         memory, half_life = float(self.memory), None
         if by_clock:
-            if self.half_life is None or days_between_rounds is not None:
+            if self.half_life_days is None or days_between_rounds is not None:
                 raise InvalidInput(
-                    "by_clock is for a model with a half_life, and goes without days_between_rounds"
+                    "by_clock is for a model with half_life_days, and goes without "
+                    "days_between_rounds"
                 )
-            half_life = HOURS_A_DAY * float(self.half_life)
-        elif self.half_life is not None:
+            half_life = HOURS_A_DAY * float(self.half_life_days)
+        elif self.half_life_days is not None:
             days = self.days_between_events_ if days_between_rounds is None else days_between_rounds
             if not is_real(days) or not 0.0 <= float(days) < np.inf:  # type: ignore[arg-type]
                 raise InvalidInput(
                     "days_between_rounds must be a number of days, got "
                     f"{abbreviate(days_between_rounds)}"
                 )
-            memory = max(2.0 ** (-float(days) / self.half_life), 1e-12)  # type: ignore[arg-type]
+            memory = max(2.0 ** (-float(days) / self.half_life_days), 1e-12)  # type: ignore[arg-type]
             matrix = memory * matrix
         definite = self.interaction == "psd"
         if definite:  # rounding may leave a hair below zero
@@ -393,7 +396,7 @@ class InfluenceModel(LossModel):
 
     def _world_for_policy(self, instance: object, days_between_rounds: float | None) -> Instance:
         """Return the learned world: by the clock, unless rounds have a length."""
-        by_clock = self.half_life is not None and days_between_rounds is None
+        by_clock = self.half_life_days is not None and days_between_rounds is None
         return self.instance(instance, days_between_rounds, without_drift=True, by_clock=by_clock)
 
     def fleet(
@@ -446,12 +449,12 @@ class InfluenceModel(LossModel):
             spread = float(np.mean(own)) / sigma**2 if own else 0.0
         prior = FleetPrior(shared, max(arm, 1e-6), common, spread, drift, keep)
         names = self.arm_names_ if arm_names is None else tuple(arm_names)
-        return Fleet(FleetLCB(prior=prior), names, history=history)
+        return Fleet(FleetLCB(prior=prior), arms=names, history=history)
 
     def _scale_by_clock(self, world: Instance) -> Floats:
         """Return what covariances are multiplied with: by rounds, the next one meets γ·A."""
         scale = np.ones(self.design_.size)
-        if self.half_life is not None:
+        if self.half_life_days is not None:
             scale[self.design_.start :] = world.memory
         return np.outer(scale, scale)
 

@@ -38,12 +38,13 @@ class Pace(NamedTuple):
 def find_pace(model: InfluenceModel, memory: float, rounds: object, days: object) -> Pace:
     """Return how influence fades: from round to round, or in sessions by the clock."""
     if rounds is None and days is None:
-        if model.half_life is not None:
+        if model.half_life_days is not None:
             return Pace(np.full(1, memory), 1.0, True)
         return Pace(np.full(1, memory), 1.0 / memory)
-    if model.half_life is None:
+    if model.half_life_days is None:
         raise NotApplicable(
-            "sessions are for memory by the clock, and this model's fades by events: fit half_life"
+            "sessions are for memory by the clock, and this model's fades by events: give "
+            "half_life_days to the model"
         )
     if rounds is None or days is None:
         raise InvalidInput("give rounds_per_session and days_between_sessions, both or none")
@@ -53,7 +54,7 @@ def find_pace(model: InfluenceModel, memory: float, rounds: object, days: object
             f"days_between_sessions must be a number of days, got {abbreviate(days)}"
         )
     keep = np.full(size, memory)
-    keep[-1] = max(2.0 ** (-float(days) / model.half_life), 1e-12)  # type: ignore[arg-type]
+    keep[-1] = max(2.0 ** (-float(days) / model.half_life_days), 1e-12)  # type: ignore[arg-type]
     return Pace(keep, 1.0, True)
 
 

@@ -35,9 +35,10 @@ from influential_bandits.numerics.arrays import Floats
 
 __all__ = ["Plan", "plan"]
 
-COVERAGE = 0.975  # each end of an interval
-# How often a promise is broken by chance: of 200 plans 0.2 are expected to deliver less, and with a
-# probability of 82 % none does. At the end of a 95 % interval five of 200 would.
+COVERAGE = 0.975  # the upper end of an interval
+# How often a plan delivers less than the lower end by chance, which is what it promises: of 200
+# plans 0.2 are expected to, and with a probability of 82 % none does. At the end of a 95 % interval
+# five of 200 would.
 BROKEN = 1.0 / 1000.0
 # Standard errors beyond which a regressor of a richer model contradicts the model: of four, one is
 # in 93 logs by chance.
@@ -210,32 +211,28 @@ class _Evidence(NamedTuple):
         return self.own.initial_loss, self.own.interaction
 
     def judge(self, found: Found, of_halves: list[Found]) -> tuple[Verdict, float, float, float]:
-        """Return the gain, its interval, and what is promised of it.
+        """Return the gain, its interval, all that some judge holds for possible, and the promise.
 
-        Half of the instances judge the plan that the other half made. Promised is what all judges
-        agree on: the model and, where choices follow taste, forward deviations, at the level of a
-        promise; and a richer model, at that of the interval.
+        Half of the instances judge the plan that the other half made, by three kinds of judges: the
+        model; a richer one, which may have another memory and be no straight line; and, where
+        choices follow taste or may follow it, forward deviations.
         """
-        own = flattered = self.own.judge(found.comparison)
         if not self.halves:
-            low, high = _interval(own, flattered, np.inf)
-            return own, low, high, _lower_end(own, flattered, np.inf, BROKEN)
+            own = self.own.judge(found.comparison)
+            alone = _Opinion(own, own, np.inf, 1.0 - COVERAGE)
+            return own, *_interval([alone]), _interval([alone._replace(level=BROKEN)])[0]
         models = [half.by_model for half in self.halves]
         freedom = sum(model.freedom for model in models)
-        both = (
-            _cross(models, of_halves),
-            _average([judge.judge(found.comparison) for judge in models]),
-        )
-        richer = _cross(models, of_halves, richer=True)
-        promise = min(
-            _lower_end(*both, freedom, BROKEN), _lower_end(richer, richer, freedom, 1.0 - COVERAGE)
-        )
-        if self.corrected:
+        asked = [_ask(models, found, of_halves, freedom, BROKEN)]
+        asked.append(_ask(models, found, of_halves, freedom, 1.0 - COVERAGE, richer=True))
+        able = [half.by_deviations for half in self.halves if half.by_deviations is not None]
+        if len(able) == len(models) and (self.tasteful or self.perhaps_tasteful):
             freedom = 2.0 * (GROUPS - 1)  # of the jackknife
-            flattered = _average([judge.judge(found.comparison) for judge in self.corrected])
-            both = (_cross(self.corrected, of_halves), flattered)
-            promise = min(promise, _lower_end(*both, freedom, BROKEN))
-        return both[0], *_interval(*both, freedom), promise
+            asked.append(_ask(able, found, of_halves, freedom, BROKEN))
+        low, high = _interval(asked)
+        if self.corrected:  # a pooled fit hopes for too much where choices follow taste
+            return asked[-1].verdict, low, _interval(asked[-1:])[1], low
+        return asked[0].verdict, low, high, low
 
     def world_of(self, half: int) -> tuple[Floats, Floats]:
         """Return what one half plans with."""
@@ -297,40 +294,51 @@ def _baseline(
     return float(initial_loss @ what.other_mix + (pairs * matrix).sum())
 
 
-def _cross(judges: Sequence[Judge], plans: list[Found], richer: bool = False) -> Verdict:
-    """Return what each half says of the other's plan, on average."""
-    pairs = zip(judges, reversed(plans), strict=True)
-    return _average(
-        [
-            judge.judge_richer(plan.comparison)
-            if richer and isinstance(judge, ModelJudge)
-            else judge.judge(plan.comparison)
-            for judge, plan in pairs
-        ]
-    )
+class _Opinion(NamedTuple):
+    """What judges of one kind say."""
+
+    verdict: Verdict  # of each other's plans
+    flattered: Verdict  # of the plan of the whole log, which their own data made
+    freedom: float  # degrees of freedom of their errors
+    level: float  # how often the gain may be below the lower end by chance
 
 
-def _lower_end(verdict: Verdict, flattered: Verdict, freedom: float, level: float) -> float:
-    """Return what a gain falls short of with a probability of ``level``.
+def _ask(
+    judges: Sequence[Judge],
+    found: Found,
+    of_halves: list[Found],
+    freedom: float,
+    level: float,
+    richer: bool = False,
+) -> _Opinion:
+    """Return what each half says of the other's plan, on average, and both of the plan itself."""
 
-    Plans of halves are mostly worse than that of the whole log. If not even its own data say that
-    it is better, its gain counts.
-    """
-    wide = float(optional_module("scipy.stats").t.isf(level, freedom))
-    return min(verdict.gain, flattered.gain) - wide * float(np.sqrt(verdict.variance))
+    def judge(one: Judge, plan: Found) -> Verdict:
+        if richer and isinstance(one, ModelJudge):
+            return one.judge_richer(plan.comparison)
+        return one.judge(plan.comparison)
+
+    across = [judge(one, plan) for one, plan in zip(judges, reversed(of_halves), strict=True)]
+    flattered = [judge(one, found) for one in judges]
+    return _Opinion(_average(across), _average(flattered), freedom, level)
 
 
-def _interval(verdict: Verdict, flattered: Verdict, freedom: float) -> tuple[float, float]:
-    """Return the 95 % interval.
+def _interval(asked: list[_Opinion]) -> tuple[float, float]:
+    """Return the lowest and the highest gain that some judge holds for possible.
 
     Plans of halves are a little worse than that of the whole log, whose gain its own data flatter:
-    the truth lies in between, and the upper end leaves room for it. Errors are estimates
-    themselves, with so many degrees of freedom, which makes the interval wider.
+    the truth lies in between, and the upper end leaves room for it. If not even its own data say
+    that it is better, the lower end counts that. Errors are estimates themselves, with so many
+    degrees of freedom, which makes the interval wider.
     """
-    wide = float(optional_module("scipy.stats").t.ppf(COVERAGE, freedom))
-    spread = wide * float(np.sqrt(verdict.variance))
-    low = _lower_end(verdict, flattered, freedom, 1.0 - COVERAGE)
-    return low, max(verdict.gain, flattered.gain) + spread
+    student = optional_module("scipy.stats").t
+    ends = []
+    for verdict, flattered, freedom, level in asked:
+        error = float(np.sqrt(verdict.variance))
+        low = min(verdict.gain, flattered.gain) - float(student.isf(level, freedom)) * error
+        high = max(verdict.gain, flattered.gain) + float(student.ppf(COVERAGE, freedom)) * error
+        ends.append((low, high))
+    return min(low for low, _ in ends), max(high for _, high in ends)
 
 
 def _doubts(evidence: _Evidence, promise: float, population: bool) -> list[str]:

@@ -44,9 +44,9 @@ class Plan:
     calibrated : bool or None
         Whether they are the same, but for chance. If not, choices follow taste or past losses.
     gain, low, high : float
-        Loss saved per round, and its 95 % interval. Cross-fitted where the log is known: each half
-        of it judges the plan that the other half made, so that a plan which only suits the noise of
-        its own half shows no gain.
+        Loss saved per round, and an interval of 95 % or more: all that some judge holds for
+        possible. Cross-fitted where the log is known: each half of it judges the plan that the
+        other half made, so that a plan which only suits the noise of its own half shows no gain.
     gain_from_arms, gain_from_spacing : float
         Parts of the gain: from other arms, and from the order in which they are played, each
         compared with a random order.
@@ -54,7 +54,7 @@ class Plan:
     promise : float
         What it gains per round at least: all judges agree on it, and by chance one plan of 1,000
         delivers less, so that of 200 plans none is expected to. Nothing is promised if it is not
-        positive.
+        positive. Where halves judged the plan, this is ``low``.
     supported : bool
         Whether the halves of the log judged the plan, nothing in the log contradicts the model, and
         the promise is positive.

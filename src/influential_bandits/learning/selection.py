@@ -274,7 +274,7 @@ class _HeldOut:
 
 def ladder(
     memory: float = 0.8,
-    half_life: float | None = None,
+    half_life_days: float | None = None,
     ridge: float = 10.0,
     pooling: str = "full",
     level_memory: float = 0.9,
@@ -290,7 +290,8 @@ def ladder(
     ['stationary', 'drift', 'self-fatigue', 'full']
     """
     same: dict[str, Any] = {"pooling": pooling, "level_memory": level_memory}
-    fading: dict[str, Any] = {"memory": memory} if half_life is None else {"half_life": half_life}
+    by_clock = half_life_days is not None
+    fading = {"half_life_days": half_life_days} if by_clock else {"memory": memory}
     shared = "none" if pooling == "none" else "full"
     return {
         "stationary": StationaryModel(pooling=shared),
@@ -382,7 +383,7 @@ def list_choosable(model: InfluenceModel, settings: Sequence[str]) -> list[str]:
     wrong = set(settings) - {"memory", "ridge"}
     if wrong:
         raise InvalidInput(f"settings to choose are 'memory' and 'ridge', got {sorted(wrong)}")
-    fixed = {"memory": model.half_life is not None, "ridge": model.pooling == "partial"}
+    fixed = {"memory": model.half_life_days is not None, "ridge": model.pooling == "partial"}
     return [name for name in settings if not fixed[name]]
 
 
@@ -401,9 +402,9 @@ def _choose_settings(
             trial.set_params(ridge=FIRST_RIDGE)
         choices: list[dict[str, float]] = [{"memory": value} for value in MEMORIES]
         if clock:
-            choices += [{"half_life": value} for value in HALF_LIVES]
+            choices += [{"half_life_days": value} for value in HALF_LIVES]
         found = best_of([_clone(trial).set_params(**choice) for choice in choices])
-        model.set_params(memory=found.memory, half_life=found.half_life)
+        model.set_params(memory=found.memory, half_life_days=found.half_life_days)
     if "ridge" in wanted:
         model = best_of([_clone(model).set_params(ridge=ridge) for ridge in RIDGES])
     return model

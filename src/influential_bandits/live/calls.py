@@ -24,12 +24,16 @@ class Call:
     path: str
     role: Role | None  # None: everybody
     summary: str
-    handler: str  # name of the method of Service
+    handler: str  # name of a function of handlers/
     body: type | None = None
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One request of a batch: its path below /v1, and its body."""
+    """One request of a batch: its path below /v1, and its body.
+
+    Names stand in the path as they are, without %-escapes. One of a decision may end in
+    ``?experiment=NAME``.
+    """
 
     path: str
     body: dict[str, Any] = {}
@@ -51,9 +55,9 @@ class NewKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 CALLS = (
     Call("GET", "/health", None, "Is the process alive?", "health"),
-    Call("GET", "/ready", None, "Can it decide: is the store there?", "ready"),
+    Call("GET", "/ready", "reader", "Can it decide: is the store there?", "ready"),
     Call("GET", "/metrics", "reader", "Counts and times for Prometheus", "show_metrics"),
-    Call("GET", "/openapi.json", None, "This interface", "openapi"),
+    Call("GET", "/openapi.json", "reader", "This interface", "openapi"),
     Call(
         "POST",
         "/v1/experiments",
@@ -100,7 +104,7 @@ CALLS = (
         "GET",
         ONE + "/instances/{instance:label}",
         "reader",
-        "History of an instance, and losses expected now",
+        "History of an instance, losses expected now, and why its last arm",
         "show_instance",
     ),
     Call("DELETE", ONE + "/instances/{instance:label}", "admin", "Erase a person's data", "erase"),
@@ -128,7 +132,11 @@ CALLS = (
         "export_log",
     ),
     Call(
-        "GET", ONE + "/report", "reader", "The A/B test, and mean losses by arm and group", "report"
+        "GET",
+        ONE + "/report",
+        "reader",
+        "The A/B test, and mean losses by arm and group, over time, too",
+        "report",
     ),
     Call("POST", "/v1/keys", "admin", "Make a key; it is shown once", "add_key", NewKey),
     Call("GET", "/v1/keys", "admin", "List keys, without the keys themselves", "list_keys"),

@@ -19,7 +19,7 @@ from influential_bandits.logs.reading import read_log
 __all__ = ["Client", "LiveDecision"]
 
 SECONDS_TO_WAIT = 10.0  # for one answer
-SECONDS_TO_COMPILE = 600.0  # what a new experiment needs, the first time
+SECONDS_TO_COMPILE = 600.0  # what a new experiment or a model needs, the first time
 FIRST_PAUSE = 0.05  # seconds before a call is sent again; each pause is twice the one before
 LONGEST_PAUSE = 2.0
 
@@ -166,9 +166,10 @@ class Client(Closing):
 
     def feed_back_many(self, losses: Iterable[tuple[LiveDecision, float]]) -> None:
         """Tell the losses of several decisions, in one request."""
+        of = f"?experiment={self.experiment}" if self.experiment else ""
         self._batch(
             [
-                {"path": f"/decisions/{decision.decision_id}/feedback", "body": {"loss": loss}}
+                {"path": f"/decisions/{decision.decision_id}/feedback{of}", "body": {"loss": loss}}
                 for decision, loss in losses
             ]
         )
@@ -198,7 +199,9 @@ class Client(Closing):
 
     def stage_model(self, policy: str | dict[str, Any]) -> int:
         """Keep a policy, such as one with a prior from a log, for later; return its version."""
-        return int(self._post(f"{self._path()}/models", {"policy": policy})["version"])
+        body = {"policy": policy}
+        answer = self._call("POST", f"{self._path()}/models", body, SECONDS_TO_COMPILE)
+        return int(answer["version"])
 
     def fit_model(
         self, *, memory: float | None = None, half_life_hours: float | None = None
@@ -223,11 +226,11 @@ class Client(Closing):
     # What is there.
 
     def report(self) -> dict[str, Any]:
-        """Return the A/B test, and mean losses by arm and group."""
+        """Return the A/B test, and mean losses by arm and group, in all and over time."""
         return self._call("GET", f"{self._path()}/report")
 
     def show(self, instance: str) -> dict[str, Any]:
-        """Return the history of an instance, and the losses that it is expected to have now."""
+        """Return the history of an instance, losses expected now, and why it got its last arm."""
         return self._call("GET", f"{self._path()}/instances/{quote(instance, safe='')}")
 
     def erase(self, instance: str) -> None:

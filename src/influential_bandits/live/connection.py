@@ -17,6 +17,7 @@ import msgspec
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from influential_bandits.errors import InfluentialBanditsError
+from influential_bandits.live.answers import refuse
 from influential_bandits.live.bodies import MOST_BYTES
 from influential_bandits.live.events import encode
 from influential_bandits.live.requests import Decide, Feedback, Refused
@@ -220,7 +221,7 @@ class Connection(HttpToolsProtocol):
             log.error("a request failed", exc_info=error)
             service.metrics.errors.inc()
             error = Refused(500, "internal", "the service failed; see its log")
-        refusal = service.refuse(error)
+        refusal = refuse(error)
         known = (b"content-type", b"content-length")
         lines = [
             name + b": " + value + b"\r\n"

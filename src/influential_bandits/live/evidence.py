@@ -114,11 +114,15 @@ def _best_rho(information: float, level: float) -> float:
 
 
 def read_totals(store: Connection, experiment: int) -> dict[str, GroupTotals]:
-    """Return the totals of both groups, of all decisions whose loss counts."""
+    """Return the totals of both groups, of all decisions whose loss counts.
+
+    In shadow mode the caller decides for both groups: these decisions tell nothing.
+    """
     rows = store.run(
         "SELECT served, COUNT(*), SUM(n), SUM(l), SUM(l * l), SUM(l * n), SUM(n * n) FROM ("
         "SELECT served, instance, COUNT(*) AS n, SUM(loss) AS l FROM decisions "
-        "WHERE experiment = ? AND loss IS NOT NULL GROUP BY served, instance) AS instances "
+        "WHERE experiment = ? AND loss IS NOT NULL AND proposed IS NULL "
+        "GROUP BY served, instance) AS instances "
         "GROUP BY served",
         (experiment,),
     )

@@ -1,4 +1,4 @@
-"""An experiment: from requests to events, and from events to states; the same for all stores.
+"""An experiment: from events to states and choices; the same for all stores.
 
 Nothing here looks at a clock, a disk or a random number that is not a function of the events. So
 applying the events of a store again gives the same decisions, to the bit.
@@ -6,19 +6,18 @@ applying the events of a store again gives the same decisions, to the bit.
 
 from __future__ import annotations
 
-import dis
-import inspect
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
-from typing import Any, Protocol
+from functools import cached_property
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from influential_bandits.errors import InvalidInput
+from influential_bandits.live.choices import Choice, Difference, choice_probability
 from influential_bandits.live.events import (
     ARM_ADDED,
     ARM_RETIRED,
@@ -34,84 +33,22 @@ from influential_bandits.live.events import (
     OF_EXPERIMENT,
     SHOWN,
     Event,
-    encode,
 )
+from influential_bandits.live.members import Member, Source
 from influential_bandits.live.settings import Settings, make_policy
 from influential_bandits.live.states import (
     AgentState,
     Arms,
     FleetState,
     InstanceState,
+    count_arms,
     state_fingerprint,
-    try_out,
 )
 from influential_bandits.numerics.streams import SERVICE, draw_uniform
-from influential_bandits.policies.fleet.policy import FleetLCB
-from influential_bandits.policies.uniform import Uniform
 
-__all__ = ["Choice", "Difference", "Experiment", "Member", "prepare"]
+__all__ = ["Experiment"]
 
 GROUP, EXPLORE, EXPLORED_ARM = range(3)  # draws of a stream
-
-
-@dataclass
-class Member:
-    """An instance that is held in memory."""
-
-    number: int  # 1, 2, … of the experiment
-    label: str
-    group: str  # "policy" or "control"
-    applied: int = 0  # number of the latest event that its state knows
-    model: int = 0  # that its state was computed with
-    state: InstanceState | None = None
-    since_snapshot: int = 0  # events
-
-
-@dataclass(frozen=True)
-class Choice:
-    """What was decided, and why."""
-
-    arm: int
-    probability: float | None
-    expected_loss: float | None
-    proposed: int | None = None
-
-
-@dataclass(frozen=True)
-class Difference:
-    """A decision that comes out otherwise when its events are applied again."""
-
-    event: Event
-    expected: Choice
-
-    def __str__(self) -> str:
-        """Say which, in one line."""
-        return (
-            f"event {self.event.number} (decision {self.event.decision}): arm {self.event.arm} was "
-            f"served, and {self.expected.arm} comes out"
-        )
-
-
-class Source(Protocol):
-    """Where what is not in memory comes from."""
-
-    def events(self, instance: int, after: int, until: int) -> Iterable[Event]:
-        """Return the events of an instance."""
-
-    def snapshot(self, instance: int, fingerprint: str) -> tuple[bytes, int] | None:
-        """Return the latest state of an instance that was kept, and the number of its event."""
-
-
-class NoSource:
-    """Where there is nothing yet."""
-
-    def events(self, instance: int, after: int, until: int) -> Iterable[Event]:
-        """Return no events."""
-        return ()
-
-    def snapshot(self, instance: int, fingerprint: str) -> tuple[bytes, int] | None:
-        """Return no state."""
-        return None
 
 
 @dataclass
@@ -335,7 +272,7 @@ class Experiment:
         """Choose an arm for an instance; nothing is moved but what a choice moves by itself."""
         state = self.state_of(member)
         allowed = self.arms.mask(eligible)
-        several = int(np.count_nonzero(allowed))
+        several = count_arms(allowed)
         if several == 0:
             raise InvalidInput("no arm that is in use is eligible")
         best = state.choose(allowed, at)
@@ -348,7 +285,7 @@ class Experiment:
                 arm = int(np.flatnonzero(allowed)[place])
             probability = explore / several + (1.0 - explore) * (arm == best)
         policy = self.control if member.group == "control" else self.policy
-        exact = _choice_probability(policy, several)
+        exact = choice_probability(policy, several)
         if exact is None:
             told = None
         elif exact == 1.0:
@@ -410,54 +347,6 @@ class Experiment:
             self._move(member, state, event)
         self.applied = event.number
         return found
-
-
-def prepare(settings: Settings) -> None:
-    """Compile what an experiment will need; raises if its policies cannot serve its arms."""
-    arms = Arms(settings.arms)
-    shared, half_life = settings.state == "shared", settings.half_life_hours
-    try_out(make_policy(settings.policy, shared=shared, half_life=half_life), arms)
-    if settings.control_share > 0.0:
-        try_out(make_policy(settings.control, half_life=half_life), arms)
-    draw_uniform(np.uint64(0), np.uint64(0), SERVICE, 0, 0)
-
-
-def describe_choice(
-    choice: Choice, eligible: list[int] | None, later: bool, model: int, at: float | None
-) -> str | None:
-    """Return what an event of a decision keeps, so that it can be made again."""
-    data: dict[str, Any] = {"p": choice.probability, "expected": choice.expected_loss}
-    if eligible is not None:
-        data["eligible"] = eligible
-    if later:
-        data["later"] = True
-    if choice.proposed is not None:
-        data["baseline"], data["proposed"] = choice.arm, choice.proposed
-    if model:
-        data["model"] = model
-    if at is not None:
-        data["at"] = at
-    return encode(data).decode()
-
-
-def _choice_probability(policy: Any, several: int) -> float | None:
-    """Return the probability of a policy's choice: 1 if it draws no random numbers."""
-    if isinstance(policy, Uniform):
-        return 1.0 / several
-    if isinstance(policy, FleetLCB):
-        return 1.0
-    code: Any = type(policy)
-    return None if _draws_at_random(code) else 1.0
-
-
-@cache
-def _draws_at_random(code: Any) -> bool:
-    """Tell whether a policy's choice looks at random numbers, as far as its code shows."""
-    select = code.select
-    stream = list(inspect.signature(select).parameters)[4]
-    instructions = dis.get_instructions(getattr(select, "py_func", select))
-    used = [i.argval for i in instructions if "FAST" in i.opname]
-    return any(stream == value or (isinstance(value, tuple) and stream in value) for value in used)
 
 
 def _arm(event: Event) -> int:

@@ -41,7 +41,7 @@ def fit_policy(
         hours = settings["half_life_hours"]
     model = InfluenceModel(
         memory=1.0 if wanted.memory is None else wanted.memory,
-        half_life=None if hours is None else hours / HOURS_A_DAY,
+        half_life_days=None if hours is None else hours / HOURS_A_DAY,
         pooling="full",
     ).fit(log)
     if settings["state"] == "shared":

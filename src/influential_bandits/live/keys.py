@@ -51,23 +51,32 @@ class KeyRing:
 
     def __init__(self, read: Callable[[], list[KeyRow]]) -> None:
         self._read = read
-        self._visitors: dict[str, Visitor] = {}
+        self._visitors: dict[str, Visitor] = {}  # by digest
+        self._seen: dict[str, Visitor] = {}  # by key, those that asked since keys were read
         self._until = 0.0
 
     def find(self, key: str) -> Visitor | None:
         """Return who has a key."""
-        return self.find_digest(digest_key(key))
+        if self._is_fresh() and key in self._seen:
+            return self._seen[key]
+        visitor = self.find_digest(digest_key(key))
+        if visitor is not None:
+            self._seen[key] = visitor
+        return visitor
 
     def find_digest(self, digest: str) -> Visitor | None:
         """Return who has the key of a digest."""
-        now = time.monotonic()
-        if now >= self._until:
+        if not self._is_fresh():
             self.renew()
-            self._until = now + SECONDS_FRESH
+            self._until = time.monotonic() + SECONDS_FRESH
         return self._visitors.get(digest)
+
+    def _is_fresh(self) -> bool:
+        return time.monotonic() < self._until
 
     def renew(self) -> None:
         """Read the keys again."""
         self._visitors = {
             row.digest: Visitor(row.digest, row.role, row.experiment) for row in self._read()
         }
+        self._seen = {}

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from influential_bandits.live.choices import Difference
 from influential_bandits.live.events import DECIDED, Event
-from influential_bandits.live.experiment import Difference, Experiment
+from influential_bandits.live.experiment import Experiment
 from influential_bandits.live.store.opening import open_to_read
 from influential_bandits.live.store.sql import Connection, ExperimentRow
 

@@ -43,17 +43,13 @@ def add_key(store: Store, label: str, at: float, *, only_first: bool = False) ->
 
 def make_application(address: str, **limits: Any) -> Any:
     """Return the application for a store, as an ASGI server takes it; limits are the writer's."""
-    import msgspec
-
-    from influential_bandits.live.experiment import prepare
+    from influential_bandits.live.preparing import prepare_stored
     from influential_bandits.live.service import Service
-    from influential_bandits.live.settings import Settings
     from influential_bandits.live.writer import Writer
 
     store = open_store(address)
     for row in store.experiments():
-        for event in store.events_of_experiment(row.id)[:1]:
-            prepare(msgspec.convert(event.read(), Settings))
+        prepare_stored(store.events_of_experiment(row.id))
     service = Service(Writer(store, **limits))
     service.after_compiling = spare_collections
     spare_collections()

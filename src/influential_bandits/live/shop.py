@@ -103,12 +103,12 @@ class MadeUpUsers:
 def run_shop(
     client: Client,
     population: Population,
-    users: int,
+    n_users: int,
     *,
     seed: int = 0,
     sigma: float = 1.0,
     per_second: float | None = None,
-    told: Callable[[int, int], None] = lambda done, rounds: None,
+    tell: Callable[[int, int], None] | None = None,
 ) -> MadeUpUsers:
     """Let users visit a shop until all of them have left.
 
@@ -118,7 +118,7 @@ def run_shop(
         Of an experiment with the arms of the population.
     per_second : float, optional
         Visits a second; by default as many as the service takes.
-    told : callable
+    tell : callable, optional
         Called with visits so far and visits in all.
 
     Examples
@@ -130,12 +130,12 @@ def run_shop(
     ...     with ib.live.serve_in_background(os.path.join(folder, "shop.db")) as (address, key):
     ...         client = ib.live.Client(address, key, "shop")
     ...         client.create(people.arm_names, policy="LCB")
-    ...         after = run_shop(client, people, users=4).losses
+    ...         after = run_shop(client, people, n_users=4).losses
     >>> after.shape
     (4, 2)
     """
-    people = MadeUpUsers.draw(population, users, sigma, seed)
-    drawn = population.draw(users, seed)
+    people = MadeUpUsers.draw(population, n_users, sigma, seed)
+    drawn = population.draw(n_users, seed)
     visits, times = drawn.visits.tolist(), _end_now(drawn.times)
     places = {name: arm for arm, name in enumerate(population.arm_names)}
     began, done = time.monotonic(), 0
@@ -144,7 +144,8 @@ def run_shop(
         decisions = client.decide_many((f"user {user}" for user in group), at=at)
         client.feed_back_many(_react(people, group, decisions, places, at))
         done += len(group)
-        told(done, len(visits))
+        if tell is not None:
+            tell(done, len(visits))
         if per_second is not None:
             time.sleep(max(0.0, began + done / per_second - time.monotonic()))
     return people
@@ -206,7 +207,7 @@ def open_shop(
                 tell(f"{done:,} of {rounds:,} visits: {describe_evidence(client.report())}")
 
         per_second = None if speed <= 0 else speed
-        run_shop(client, population, users, seed=seed, per_second=per_second, told=say)
+        run_shop(client, population, users, seed=seed, per_second=per_second, tell=say)
         tell("All users have left.")
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterable, Sequence
-from functools import cache, lru_cache
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, lru_cache, partial
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -22,13 +22,23 @@ from influential_bandits.policies.agent import Agent
 from influential_bandits.policies.agent_snapshot import pack_agent, unpack_agent
 from influential_bandits.policies.contract import Policy
 from influential_bandits.policies.fleet.decisions import decide, note_pull, note_time
+from influential_bandits.policies.fleet.estimate import SharedEstimate, summarise
 from influential_bandits.policies.fleet.fleet import Fleet
 from influential_bandits.policies.fleet.policy import FleetLCB
 from influential_bandits.policies.fleet.snapshot import pack_fleet, pack_users, unpack_fleet
+from influential_bandits.policies.fleet.states import MEMORY, Shared
 from influential_bandits.policies.fleet.updates import note_loss
 from influential_bandits.policies.registry import code_digest
 
-__all__ = ["AgentState", "Arms", "FleetState", "InstanceState", "state_fingerprint", "try_out"]
+__all__ = [
+    "AgentState",
+    "Arms",
+    "FleetState",
+    "InstanceState",
+    "count_arms",
+    "state_fingerprint",
+    "try_out",
+]
 
 Mask = npt.NDArray[np.bool_]
 
@@ -56,9 +66,14 @@ def _all_of(n_arms: int) -> Mask:
     return mask
 
 
+def count_arms(mask: Mask) -> int:
+    """Return how many arms may be chosen; most often all, which is known without counting."""
+    return mask.size if mask is _all_of(mask.size) else int(np.count_nonzero(mask))
+
+
 def _or_none(eligible: Mask) -> Mask | None:
     """Return which arms may be chosen, or None if all may: nothing is to be checked then."""
-    return None if np.count_nonzero(eligible) == eligible.size else eligible
+    return None if count_arms(eligible) == eligible.size else eligible
 
 
 class InstanceState(Protocol):
@@ -155,7 +170,7 @@ class AgentState:
 
     def pull(self, arm: int, at: float) -> int:
         """Follow a pull; return its round."""
-        return self._agent.show(arm, at).round
+        return self._agent.expose(arm, at).round
 
     def observe(self, ticket: int, loss: float) -> None:
         """Learn the loss of a pull."""
@@ -170,7 +185,7 @@ class FleetState:
     """One fleet for all instances of an experiment; :meth:`of` gives the state of one of them."""
 
     def __init__(self, policy: FleetLCB, arms: Arms) -> None:
-        self.fleet = Fleet(policy, arms.names)
+        self.fleet = Fleet(policy, arms=arms.names)
         self._retired: frozenset[int] = frozenset()
         self._changed: set[str] = set()  # users to write at the next snapshot
         self.follow(arms)
@@ -201,6 +216,15 @@ class FleetState:
     ) -> None:
         """Take an instance on with what it met before."""
         self.fleet.remember(str(instance), arms, losses, times)
+
+    def copy_shared(self) -> Callable[[], SharedEstimate]:
+        """Return a function that sums up what users have taught so far, from a copy of it."""
+        rules, shared = self.fleet._rules, self.fleet._shared
+        chosen = int(shared.numbers[MEMORY])
+        gram = np.empty_like(shared.gram)  # of memories that are not in use nothing is copied
+        gram[chosen] = shared.gram[chosen]
+        copies = {name: array.copy() for name, array in shared._asdict().items() if name != "gram"}
+        return partial(summarise, rules, Shared(gram=gram, **copies))
 
     def pack(self) -> tuple[bytes, dict[int, bytes]]:
         """Return a snapshot of what is shared, and of the users who have changed since the last."""

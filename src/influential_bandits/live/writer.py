@@ -22,8 +22,8 @@ from influential_bandits.live.experiment import Experiment
 from influential_bandits.live.requests import Refused
 from influential_bandits.live.states import AgentState
 from influential_bandits.live.store.sql import Changes, ExperimentRow, Store, StoreError
-from influential_bandits.live.store_transaction import StoreTransaction
-from influential_bandits.live.transaction import Transaction
+from influential_bandits.live.transactions.of_store import StoreTransaction
+from influential_bandits.live.transactions.transaction import Transaction
 
 __all__ = ["Job", "Writer"]
 
@@ -44,7 +44,7 @@ PAUSE_SECONDS = 0.0003
 Act = Callable[[Any, float], Any]  # of a Transaction, or of a StoreTransaction, and the time
 
 
-@dataclass
+@dataclass(slots=True)
 class Job:
     """A request on its way: what to do, and whom to tell."""
 

@@ -105,6 +105,16 @@ def _missing(source: Source, column: str) -> str:
     close = difflib.get_close_matches(column.lower(), lower, 1)
     if close:
         message += f"; did you mean {lower[close[0]]!r}?"
-    if column == "time":
+    if any(_is_number(name) for name in source.columns):
+        message += "; if the file has no header, name its columns with columns=[…]"
+    elif column == "time":
         message += "; pass time=None if the order of rows is the order of time"
     return message
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

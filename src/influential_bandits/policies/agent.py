@@ -303,7 +303,7 @@ class Agent(NamedArms):
             raise InvalidInput(f"arm {arm!r} is retired or not eligible")
         return self._pull(chosen, mask, at)
 
-    def show(self, arm: int | str, at: float | None = None) -> Ticket:
+    def expose(self, arm: int | str, at: float | None = None) -> Ticket:
         """Note that an arm was shown without asking, be it retired; return the ticket for its loss.
 
         The world has moved all the same. Cancel the ticket if there is no loss to come.

@@ -32,7 +32,7 @@ def test_days_have_nights():
 )
 def test_a_fleet_by_hand_makes_the_same_choices(policy, tmp_path):
     run = ib.simulate_fleet(make_population(), policy, n_users=9, seed=3, noise=NOISE)
-    fleet = ib.Fleet(policy, 3, history=True)
+    fleet = ib.Fleet(policy, arms=3, history=True)
     worlds = [
         ib.Environment(instance, NOISE, seed=3, instance_number=u)
         for u, instance in enumerate(run.users.instances())
@@ -48,7 +48,7 @@ def test_a_fleet_by_hand_makes_the_same_choices(policy, tmp_path):
             fleet.save(tmp_path / "fleet.parquet")
             fleet = ib.Fleet.load(tmp_path / "fleet.parquet")
         if r == 70:
-            copy, users = ib.Fleet(policy, 3, history=True), pack_users(fleet, fleet.users)
+            copy, users = ib.Fleet(policy, arms=3, history=True), pack_users(fleet, fleet.users)
             unpack_fleet(pack_fleet(fleet), users.items(), copy)
             copy._history, copy._of = fleet._history, fleet._of
             fleet = copy
@@ -60,7 +60,7 @@ def test_a_fleet_by_hand_makes_the_same_choices(policy, tmp_path):
 
 def test_a_user_who_is_remembered_is_the_same_as_ever():
     policy, draw = ib.FleetLCB(half_life=3.0), np.random.default_rng(1)
-    fleet = ib.Fleet(policy, 3)
+    fleet = ib.Fleet(policy, arms=3)
     at, arms, losses = 0.0, [], []
     for n in range(400):  # of users who turn out to be alike, so that none has a posterior apart
         at += float(draw.choice([60.0, 40_000.0, -500.0]))
@@ -100,10 +100,10 @@ def test_files_from_before_the_clock_are_read(tmp_path):
 
 
 def test_what_a_fleet_must_be_told(refused):
-    fleet = ib.Fleet(ib.FleetLCB(half_life=3.0), 2)
+    fleet = ib.Fleet(ib.FleetLCB(half_life=3.0), arms=2)
     with refused(InvalidInput, "at="):
         fleet.pull("ann")
-    with refused(InvalidInput, "time", "2 arms"):
+    with refused(InvalidInput, "time", "2 pulls"):
         fleet.remember("ann", [0, 1], [None, None])
     with refused(InvalidInput, "rounds_per_hour"):
         make_population(rounds_per_hour=None)

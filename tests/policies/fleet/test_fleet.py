@@ -205,7 +205,7 @@ def test_refusals(refused):
     with refused(InvalidInput, "65"):
         ib.Fleet(arms=65)
     with refused(InvalidInput, "LCB"):
-        ib.Fleet(ib.LCB(), 2)
+        ib.Fleet(ib.LCB(), arms=2)
     with refused(InvalidInput, "user"):
         fleet.pull("")
     with refused(InvalidInput, "no arm 'c'"):
@@ -234,7 +234,7 @@ def test_refusals(refused):
         ib.FleetLCB(memory=2.0)
     prior = ib.FleetPrior(ib.LossPrior.around([[0.1]], [0.5], sd=0.1, sigma=1.0), arm=0.5)
     with refused(InvalidInput, "1 arms"):
-        ib.Fleet(ib.FleetLCB(prior=prior), 2)
+        ib.Fleet(ib.FleetLCB(prior=prior), arms=2)
 
 
 def test_late_losses_expire():

@@ -83,7 +83,7 @@ def test_a_new_arm_of_a_fleet_from_a_log_is_like_the_others():
     """Its mean is theirs, and its deviation at least as large as they differ."""
     interaction, losses = np.diag([0.2, 0.4, 0.3]) + 0.1, [0.0, 1.0, 2.0]
     prior = ib.LossPrior.around(interaction, losses, sd=0.01, sigma=0.5)
-    fleet = ib.Fleet(ib.FleetLCB(prior=ib.FleetPrior(prior, arm=0.5)), 3)
+    fleet = ib.Fleet(ib.FleetLCB(prior=ib.FleetPrior(prior, arm=0.5)), arms=3)
     before = fleet.estimate()
     number = fleet.add_arm()
     found = fleet.estimate()

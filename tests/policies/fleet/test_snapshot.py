@@ -21,7 +21,7 @@ def play(fleets, rounds, seed):
 
 
 def restore(fleet, arms, policy=None, users=None):
-    made = ib.Fleet(policy, arms)
+    made = ib.Fleet(policy, arms=arms)
     packed = pack_users(fleet, fleet.users) if users is None else users
     unpack_fleet(pack_fleet(fleet), packed.items(), made)
     return made
@@ -32,7 +32,7 @@ def restore(fleet, arms, policy=None, users=None):
 )
 @pytest.mark.parametrize("arms", [3, pytest.param(9, marks=pytest.mark.long)])
 def test_a_restored_fleet_goes_on_as_the_first(policy, arms):
-    fleet = ib.Fleet(policy, arms)
+    fleet = ib.Fleet(policy, arms=arms)
     for rounds in (0, 1, 60):
         play([fleet], rounds, 1)
         copy = restore(fleet, arms, policy)

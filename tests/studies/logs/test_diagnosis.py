@@ -181,6 +181,7 @@ def test_a_diagnosis_can_be_had_without_files(strong, tmp_path, monkeypatch):
     assert "One step ahead" in found.verdict
 
 
+@pytest.mark.long
 def test_the_same_log_and_seed_give_the_same_summary(strong, found_strong, tmp_path):
     diagnose_log(strong, tmp_path, permutations=99, progress=False)
     for name in ("summary.json", "model.json"):
@@ -461,8 +462,8 @@ def test_every_kind_and_pooling_can_be_fitted_and_planned(
         (["--pooling", "some"], ["pooling", "'some'", "partial"]),
         (["--interaction", "bogus"], ["'bogus'", "psd"]),
         (["--memory", "2"], ["memory", "2"]),
-        (["--memory", "0.9", "--half-life", "3"], ["memory", "not both"]),
-        (["--half-life", "0"], ["half_life", "0"]),
+        (["--memory", "0.9", "--half-life-days", "3"], ["memory", "not both"]),
+        (["--half-life-days", "0"], ["half_life_days", "0"]),
         (["--ridge=-1"], ["ridge", "-1"]),
         (["--jobs", "0"], ["0"]),
         (["--seed=-1"], ["seed", "-1"]),
@@ -503,7 +504,7 @@ def test_half_life_without_a_clock_is_refused(refusal, strong, tmp_path):
     rows = [(u, arm, loss) for u, _, arm, loss in rows_of(strong)]
     write(tmp_path / "log.csv", rows, ("user", "ad", "loss"))
     for name in ("diagnose", "fit"):
-        assert "time" in refusal(name, "log.csv", "--half-life", 3)
+        assert "time" in refusal(name, "log.csv", "--half-life-days", 3)
 
 
 def test_without_times_the_order_of_rows_counts(command, strong, tmp_path):
@@ -565,7 +566,7 @@ def test_plan_refuses_what_it_cannot_do(options, mentions, model_file, refusal):
 
 @pytest.mark.parametrize("days", ["-1", "nan"])
 def test_plan_refuses_no_time_between_rounds(days, fit_once, refusal):
-    model = fit_once("--half-life", 2, "--ridge", 1)
+    model = fit_once("--half-life-days", 2, "--ridge", 1)
     assert "days" in refusal("plan", model, f"--days-between-rounds={days}")
 
 
@@ -608,7 +609,7 @@ def test_diagnose_prints_the_verdict_and_where_the_report_is(command, log_file, 
     [
         (["--permutations", "0"], ["permutations", "0"]),
         (["--seed=-1"], ["seed", "-1"]),
-        (["--half-life=-1"], ["half_life", "-1"]),
+        (["--half-life-days=-1"], ["half_life_days", "-1"]),
         (["--out", "log.csv"], ["cannot write to log.csv"]),
     ],
     ids=" ".join,

@@ -8,12 +8,13 @@ from typing import Any
 from influential_bandits.live.page.series import Series, Sums
 from influential_bandits.live.page.tally import GROUPS, SECONDS_RECENT, SPANS, Tally
 
-__all__ = ["busiest_arms", "draw_experiment", "recent_rate"]
+__all__ = ["busiest_arms", "describe_course", "draw_experiment", "recent_rate"]
 
 MOST_LINES = 7  # that can be told apart
 LOSSES_OF_A_MEAN = 30  # on average, so that noise does not hide what is to be seen
 FEWEST_POINTS, MOST_POINTS = 12, 120
 MINUTE = 60.0
+SPANS_TOLD = 60  # by a report
 SHORTEST = 5.0  # seconds of a span that has just begun
 
 
@@ -49,6 +50,31 @@ def draw_experiment(
             "columns": [list(column) for column in _columns(looks, 4)],
         },
     }
+
+
+def describe_course(tally: Tally, names: Sequence[str]) -> list[dict[str, Any]] | None:
+    """Return decisions, feedback and mean losses by group and arm over time; None while counting.
+
+    Spans are as wide as they must be so that there are not too many.
+    """
+    with tally.lock:
+        if not tally.is_complete:
+            return None
+        series = tally.whole
+        together = max(1, -(-sum(1 for _ in series.over_time()) // SPANS_TOLD))
+        columns = {of: [s.mean for _, s in series.over_time(of, together)] for of in GROUPS}
+        arms = {n: [s.mean for _, s in series.over_time(n, together)] for n in sorted(tally.arms)}
+        return [
+            {
+                "from": at,
+                "seconds": series.seconds * together,
+                "decisions": sums.decisions,
+                "feedback": sums.feedback,
+                "mean_loss": {of: means[place] for of, means in columns.items()},
+                "by_arm": {names[n]: m[place] for n, m in arms.items() if m[place] is not None},
+            }
+            for place, (at, sums) in enumerate(series.over_time(together=together))
+        ]
 
 
 def _draw_means(series: Series, lines: Sequence[str | int], spans: int) -> dict[str, Any]:

@@ -57,6 +57,11 @@ async def render_settings(
     settings = described["settings"]
     shared = settings["state"] == "shared"
     status = 200 if error is None else getattr(error, "status", 422)
+    words = describe_settings(settings)
+    message, wrong = "" if error is None else str(error), ""
+    for setting in words:
+        if message.startswith(f"{setting.name} "):  # say it by the name that the form has
+            message, wrong = f"{setting.label}{message[len(setting.name) :]}", setting.name
     return page.render(
         request,
         "settings.html.j2",
@@ -65,7 +70,8 @@ async def render_settings(
         path=f"/experiments/{quote(row.name, safe='')}",
         described=described,
         settings=settings,
-        words=describe_settings(settings),
+        words=words,
+        wrong=wrong,
         policy=describe_policy(settings["policy"], shared=shared),
         control=describe_policy(settings["control"]),
         memory=describe_memory(settings),
@@ -74,7 +80,7 @@ async def render_settings(
             for model in described["models"]
         ],
         given=given or {},
-        error="" if error is None else str(error),
+        error=message,
         done=DONE.get(request.query_params.get("done", ""), ""),
     )
 

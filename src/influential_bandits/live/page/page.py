@@ -23,6 +23,7 @@ from influential_bandits.errors import InfluentialBanditsError
 from influential_bandits.live.events import CHANGED, CREATED, decode, encode
 from influential_bandits.live.keys import KeyRing, Role, Visitor
 from influential_bandits.live.page import forms, pictures, words
+from influential_bandits.live.page.estimates import Estimates
 from influential_bandits.live.page.sessions import (
     COOKIE,
     HOURS,
@@ -62,7 +63,6 @@ STATIC = {
     "icon.svg": "image/svg+xml",
 }
 SECONDS_KEPT = 2.0  # of answers of the writer
-SECONDS_ESTIMATE = 10.0  # of the interaction, which takes the writer's time
 
 Ask = Callable[..., Awaitable[Any]]
 Handler = Callable[[HttpRequest], Awaitable[Response]]
@@ -91,7 +91,8 @@ class Page:
     ) -> None:
         self.read, self.ask, self.keys, self.now = read, ask, keys, now
         self.tallies = Tallies(read, now)
-        self._kept: dict[tuple[str, str], tuple[float, Any]] = {}
+        self.estimates = Estimates(ask)
+        self._described: dict[str, tuple[float, dict[str, Any]]] = {}
         self._environment = _make_environment()
 
     def routes(self) -> list[Route]:
@@ -148,8 +149,7 @@ class Page:
     async def _serve(
         self, request: HttpRequest, method: str, role: Role | None, handler: Any
     ) -> Response:
-        secret = read_secret(request)
-        visitor = self._find_visitor(secret)
+        visitor, secret = self.find_visitor(request), read_secret(request)
         request.scope["visitor"], request.scope["secret"] = visitor, secret
         form = {}
         if method == "POST":
@@ -164,8 +164,9 @@ class Page:
             return await handler(request, form)
         return await handler(request)
 
-    def _find_visitor(self, secret: str | None) -> Visitor | None:
+    def find_visitor(self, request: HttpRequest) -> Visitor | None:
         """Return who is logged in; a key that was dropped is nobody's."""
+        secret = read_secret(request)
         if secret is None:
             return None
         session = self.read(lambda store: store.session(digest_secret(secret)))
@@ -250,21 +251,15 @@ class Page:
 
     async def describe(self, row: ExperimentRow) -> dict[str, Any]:
         """Return settings, arms and models."""
-        answer: dict[str, Any] = await self._keep(
-            "describe", row.name, SECONDS_KEPT, lambda work, at: work.describe()
-        )
+        until, answer = self._described.get(row.name, (0.0, {}))
+        if time.monotonic() >= until:
+            answer = await self.ask(row.name, lambda work, at: work.describe())
+            self._described[row.name] = time.monotonic() + SECONDS_KEPT, answer
         return answer
 
     def forget(self, name: str) -> None:
         """Ask anew for what has been changed."""
-        self._kept.pop(("describe", name), None)
-
-    async def _keep(self, what: str, name: str, seconds: float, act: Any) -> Any:
-        until, answer = self._kept.get((what, name), (0.0, None))
-        if time.monotonic() >= until:
-            answer = await self.ask(name, act)
-            self._kept[what, name] = time.monotonic() + seconds, answer
-        return answer
+        self._described.pop(name, None)
 
     # Pages.
 
@@ -283,9 +278,7 @@ class Page:
         (tally,) = await self.tallies.look([row])
         estimate = None
         if described["settings"]["state"] == "shared":
-            estimate = await self._keep(
-                "estimate", row.name, SECONDS_ESTIMATE, lambda work, at: work.estimate()
-            )
+            estimate = await self.estimates.look(row.name)
         labels = self.read(lambda store: read_labels(store, row))
         shares = self.read(lambda store: read_control_shares(store, row))
         span = "all" if request.query_params.get("span") == "all" else "hour"
@@ -413,6 +406,7 @@ def _make_environment() -> jinja2.Environment:
     )
     environment.filters |= {
         "number": words.write_number,
+        "decimal": words.write_decimal,
         "plain": words.write_plain,
         "share": words.write_share,
         "time": words.write_time,

@@ -50,8 +50,10 @@ BY_INSTANCE = (
     "SELECT e.instance, i.served, COUNT(*), SUM(e.loss) "
     "FROM events AS e JOIN instances AS i ON i.experiment = e.experiment AND i.number = e.instance "
     "WHERE e.experiment = ? AND e.number > ? AND e.number <= ? AND e.loss IS NOT NULL "
-    "AND e.decision IS NOT NULL GROUP BY e.instance, i.served"
+    "AND e.decision IS NOT NULL AND (e.data IS NULL OR e.data NOT LIKE ?) "
+    "GROUP BY e.instance, i.served"
 )
+IN_SHADOW = '%"shadow":%'
 
 # In shadow mode an event of a decision keeps the arm that the policy would have chosen; its data
 # hold numbers alone, and no text of users.
@@ -147,7 +149,7 @@ class Tally:
         is_recent = not ends or ends[0][0] > now - SECONDS_RECENT * SPANS
         seconds = SECONDS_RECENT if is_recent else self.whole.seconds
         spans = store.run(BY_SPAN.format(seconds=repr(seconds)), where)
-        instances = store.run(BY_INSTANCE, where)
+        instances = store.run(BY_INSTANCE, (*where, IN_SHADOW))
         proposals = store.run(BY_PROPOSAL, (PROPOSED, PROPOSED, ",%", *where, f"{PROPOSED}%"))
         erased = store.run(
             "SELECT MAX(number) FROM events WHERE experiment = ? AND instance = 0 AND number > ? "

@@ -17,6 +17,7 @@ from influential_bandits.live.page.timeline import (
     read_timeline,
 )
 from influential_bandits.live.page.words import (
+    count_digits,
     describe_evidence,
     describe_policy,
     find_boldness,
@@ -81,7 +82,7 @@ class HomeView:
             "mode": settings["mode"],
             "arms": len(described["arms"]) - len(described["retired"]),
             "instances": row.instances,
-            "policy": describe_policy(settings["policy"], shared=shared).name,
+            "policy": describe_policy(served_policy(described), shared=shared).name,
             "control": describe_policy(settings["control"]).name,
             "decisions": None,
             "rate": None,
@@ -195,6 +196,10 @@ class ExperimentView:
             "feedback_rate": recent.feedback / 5.0,
             "arms": arms,
             "means": {group: getattr(evidence, group).mean for group in GROUPS},
+            "mean_digits": count_digits(
+                sums.mean for arm in totals for sums in (arm.sums, *arm.by_group.values())
+            ),
+            "ab_digits": count_digits((evidence.difference, evidence.low, evidence.high)),
             "charts": charts,
             "tables": {name: _table(chart["columns"]) for name, chart in charts.items()},
             "looks": len(charts["evidence"]["columns"][0]),
@@ -266,6 +271,7 @@ class InstanceView:
             "last": last,
             "why": explain_choice(last, self.described, names) if last else [],
             "expected": expected,
+            "digits": count_digits([*bounds, *heard]),
             "ends": (min(bounds, default=0.0), max(bounds, default=1.0)),
             "mean": sum(heard) / len(heard) if heard else None,
             "heard": len(heard),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -12,6 +14,7 @@ from influential_bandits.live.settings import make_policy
 
 __all__ = [
     "PolicyWords",
+    "count_digits",
     "describe_evidence",
     "describe_memory",
     "describe_policy",
@@ -19,12 +22,14 @@ __all__ = [
     "find_boldness",
     "instance_path",
     "served_policy",
+    "write_decimal",
     "write_number",
     "write_share",
     "write_time",
 ]
 
 MINUS = "−"
+MOST_DIGITS = 12  # after the point
 
 
 class PolicyWords(NamedTuple):
@@ -61,6 +66,33 @@ def write_number(value: float | None, digits: int = 3) -> str:
     else:
         text = f"{value:.{digits}g}"
     return text.replace("-", MINUS)
+
+
+def count_digits(values: Iterable[float | None], digits: int = 3) -> int:
+    """Return the decimals with which the largest of some numbers has so many digits.
+
+    Examples
+    --------
+    >>> count_digits([0.297, -0.44]), count_digits([12.0, 0.001]), count_digits([])
+    (3, 1, 3)
+    """
+    largest = max((abs(value) for value in values if value is not None), default=0.0)
+    if not largest or not math.isfinite(largest):
+        return digits
+    return min(max(digits - 1 - math.floor(math.log10(largest)), 0), MOST_DIGITS)
+
+
+def write_decimal(value: float | None, decimals: int) -> str:
+    """Return a number with so many decimals, as those beside it have, or a dash for none.
+
+    Examples
+    --------
+    >>> write_decimal(-0.44, 3), write_decimal(0.00808, 2), write_decimal(None, 2)
+    ('−0.440', '0.01', '–')
+    """
+    if value is None:
+        return "–"
+    return f"{round(value, decimals) + 0.0:,.{decimals}f}".replace("-", MINUS)
 
 
 def write_plain(value: Any) -> str:
@@ -136,10 +168,7 @@ def find_boldness(given: str | dict[str, Any], *, shared: bool) -> float:
 def describe_evidence(evidence: Evidence, settings: dict[str, Any]) -> str:
     """Return what the A/B test says, in a sentence or two."""
     if settings["mode"] == "shadow":
-        return (
-            "In shadow mode your own choices are served to everybody. The two groups differ in "
-            "nothing, and there is nothing to compare."
-        )
+        return _describe_shadow(evidence, settings)
     policy, control = evidence.policy.instances, evidence.control.instances
     if evidence.difference is None or evidence.low is None or evidence.high is None:
         if not settings["control_share"] and not control:
@@ -151,9 +180,10 @@ def describe_evidence(evidence: Evidence, settings: dict[str, Any]) -> str:
             f"Too early to tell: each group needs {FEWEST} instances with feedback. "
             f"The policy has {policy:,}, the control {control:,}."
         )
-    size = write_number(abs(evidence.difference))
+    digits = count_digits((evidence.difference, evidence.low, evidence.high))
+    size = write_decimal(abs(evidence.difference), digits)
     ends = sorted((abs(evidence.low), abs(evidence.high)))
-    by = f"by {size} a decision ({write_number(ends[0])} to {write_number(ends[1])})"
+    by = f"by {size} a decision ({' to '.join(write_decimal(end, digits) for end in ends)})"
     if evidence.high < 0.0:
         return f"The policy loses less than the control, {by}."
     if evidence.low > 0.0:
@@ -161,8 +191,17 @@ def describe_evidence(evidence: Evidence, settings: dict[str, Any]) -> str:
     less = "less" if evidence.difference < 0.0 else "more"
     return (
         f"No difference has been shown yet. So far the policy has lost {size} a decision {less}; "
-        f"all from {write_number(evidence.low)} to {write_number(evidence.high)} is still possible."
+        f"all from {write_decimal(evidence.low, digits)} to {write_decimal(evidence.high, digits)} "
+        "is still possible."
     )
+
+
+def _describe_shadow(evidence: Evidence, settings: dict[str, Any]) -> str:
+    told = "In shadow mode your own choices are served to everybody."
+    if evidence.difference is None:
+        return f"{told} The two groups differ in nothing, and there is nothing to compare."
+    before = describe_evidence(evidence, {**settings, "mode": "live"})
+    return f"{told} They are left out here. {before}"
 
 
 MODES = {
@@ -189,6 +228,8 @@ def describe_memory(settings: dict[str, Any]) -> str:
     except InfluentialBanditsError:
         return "The policy is of a module that is not imported here."
     hours = getattr(policy, "effective_half_life", None)
+    if hours is None and hasattr(policy, "half_life"):
+        return "No half-life was given: time that passes changes nothing."
     if hours is None:
         name = type(policy).__name__
         return f"{name} has no memory by the clock: time that passes changes nothing."

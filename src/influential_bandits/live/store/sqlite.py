@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import shutil
 import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -18,7 +19,12 @@ from influential_bandits.live.store.sql import (
 
 __all__ = ["SqliteStore"]
 
-CHECKPOINT_PAGES = 4000  # of the write-ahead log, 16 MB
+PAGE = 4096  # bytes
+MOST_LOG_PAGES = 4000  # of the write-ahead log before it is written back, 16 MB
+FEWEST_LOG_PAGES = 64
+SHARE_OF_DISK = (
+    16  # the log takes so little of what is free, so that there is room to write it back
+)
 BUSY_SECONDS = 10.0
 
 
@@ -27,6 +33,7 @@ class SqliteConnection(Connection):
 
     def __init__(self, path: Path, *, read_only: bool) -> None:
         mode = "ro" if read_only else "rwc"
+        self._was_full = False  # the disk, when a statement failed last
         try:
             self._connection = sqlite3.connect(
                 f"{path.absolute().as_uri()}?mode={mode}",
@@ -43,7 +50,7 @@ class SqliteConnection(Connection):
         try:
             return self._connection.execute(sql, values).fetchall()
         except sqlite3.Error as error:
-            raise StoreError(f"the store failed: {error}") from error
+            raise self._failed(error) from error
 
     def stream(self, sql: str, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
         """Run a question whose answer may not fit memory."""
@@ -53,6 +60,10 @@ class SqliteConnection(Connection):
                 yield from rows
         except sqlite3.Error as error:
             raise StoreError(f"the store failed: {error}") from error
+
+    def _failed(self, error: sqlite3.Error) -> StoreError:
+        self._was_full = error.sqlite_errorcode == sqlite3.SQLITE_FULL
+        return StoreError(f"the store failed: {error}")
 
     def close(self) -> None:
         """Close the connection."""
@@ -76,7 +87,7 @@ class SqliteStore(SqliteConnection, Store):
             for pragma in (
                 "journal_mode = WAL",
                 "synchronous = FULL",
-                f"wal_autocheckpoint = {CHECKPOINT_PAGES}",
+                f"wal_autocheckpoint = {_log_pages(self.path)}",
                 "cache_size = -65536",
             ):
                 self.run(f"PRAGMA {pragma}")
@@ -118,21 +129,30 @@ class SqliteStore(SqliteConnection, Store):
         self.run("COMMIT")
 
     def roll_back(self) -> None:
-        """Undo the transaction."""
+        """Undo the transaction; if the disk is full, write the log back: it may be full of that."""
         if self._connection.in_transaction:
             self.run("ROLLBACK")
+        if self._was_full:
+            self._was_full = False
+            self.run("PRAGMA wal_checkpoint(PASSIVE)")
 
     def run_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
         """Run a statement for each row."""
         try:
             self._connection.executemany(sql, rows)
         except sqlite3.Error as error:
-            raise StoreError(f"the store failed: {error}") from error
+            raise self._failed(error) from error
 
     def close(self) -> None:
         """Close the file, and let another service have it."""
         super().close()
         self._lock.close()
+
+
+def _log_pages(path: Path) -> int:
+    """Return after how many pages the write-ahead log is written back: fewer on a small disk."""
+    pages = shutil.disk_usage(path.absolute().parent).free // (SHARE_OF_DISK * PAGE)
+    return min(max(pages, FEWEST_LOG_PAGES), MOST_LOG_PAGES)
 
 
 def _take_lock(path: Path) -> IO[bytes]:

@@ -121,8 +121,8 @@ class Fleet(NamedArms):
     def __init__(
         self,
         policy: FleetLCB | None = None,
-        arms: int | Sequence[str] = 0,
         *,
+        arms: int | Sequence[str],
         history: bool = False,
     ) -> None:
         self.policy = FleetLCB() if policy is None else policy
@@ -400,7 +400,7 @@ class Fleet(NamedArms):
     def remember(
         self,
         user: str,
-        arms: Iterable[int | str],
+        choices: Iterable[int | str],
         losses: Iterable[float | None],
         times: Iterable[float] | None = None,
     ) -> None:
@@ -408,8 +408,8 @@ class Fleet(NamedArms):
 
         Parameters
         ----------
-        arms : iterable of int or str
-            All arms that it was shown.
+        choices : iterable of int or str
+            The arm of each pull.
         losses : iterable of float or None
             Of each pull; None where there is none.
         times : iterable of float, optional
@@ -418,11 +418,11 @@ class Fleet(NamedArms):
         label = _label(user)
         if label in self._rows:
             raise InvalidInput(f"user {abbreviate(user)} is known already; forget it first")
-        pulled = np.array([self._number(arm) for arm in arms], np.int64)
+        pulled = np.array([self._number(arm) for arm in choices], np.int64)
         values = np.array([np.nan if loss is None else float(loss) for loss in losses])
         if values.shape != pulled.shape:
             raise InvalidInput(
-                f"there must be one loss, or None, for each of the {len(pulled)} arms, "
+                f"there must be one loss, or None, for each of the {len(pulled)} pulls, "
                 f"got {len(values)}"
             )
         if (np.abs(values) > LARGEST_LOSS).any():
@@ -430,7 +430,7 @@ class Fleet(NamedArms):
         clock = np.array([require_time(at) for at in times or ()])
         if (times is not None or self.policy.by_clock) and clock.shape != pulled.shape:
             raise InvalidInput(
-                f"there must be a time, in seconds, for each of the {len(pulled)} arms, got "
+                f"there must be a time, in seconds, for each of the {len(pulled)} pulls, got "
                 f"{len(clock)}"
             )
         row = self._row(label)
@@ -481,7 +481,7 @@ class Fleet(NamedArms):
         policy = FleetLCB.from_json(about.get("policy"))
         check_about(about, len(data.own.epoch), MOST_ARMS, policy.memories)
         first = about["n_arms"] - len(about["arrivals"])
-        fleet = cls(policy, first, history=about["history"] is not None)
+        fleet = cls(policy, arms=first, history=about["history"] is not None)
         if len(about["memories"]) < fleet._rules.memories.size:
             fleet._shared.numbers[[MEMORY, SETTLED]] = about["settled"], 1
             fleet._settle()

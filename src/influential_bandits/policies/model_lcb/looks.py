@@ -18,6 +18,7 @@ from influential_bandits.policies.model_lcb.posterior import place, unknowns
 ROTATION = 3  # number of the memory by which arms take turns while influence cannot be seen
 PATIENCE = 64.0  # a loss that is known to so many σ is certainly not looked at for its own sake
 CALM = 5.0  # the same, for looks that promise something without proof
+CALMEST = 4.0  # times that, at most, where one pull moves losses by more than σ
 BOLDNESS = 4.0  # of these: how many standard deviations are hoped for
 STILL_BOLDNESS = 1.4  # the same where nothing moves, times √log(4 + t·variance/K)
 FEW = 5.0  # arms; with more, turns get rarer with the gap the faster
@@ -40,15 +41,17 @@ def _calm(c: Any, s: Any, t: int) -> float:
     gamma = fading_of(c, s)
     if s.choice[2] == evidence.NONE or (c.warm and gamma < 1.0):
         return 0.0
-    moved = power_of_two(s.choice[2]) * min(float(t), SOON)
+    size = power_of_two(s.choice[2])
+    moved = size * min(float(t), SOON)
     lasting = min(1.0, 1.0 / ((1.0 - gamma) * t)) if gamma < 1.0 else 1.0
-    return min(CALM, CALM * moved) * lasting
+    return min(CALM, CALM * moved) * lasting * min(max(size, 1.0), CALMEST)
 
 
 @inlined
 def look_again(c: Any, s: Any, t: int, eligible: Any, costs: Floats, greedy: int) -> int:
     """Return the arm that is worth a look, or else the greedy one."""
     noise, calm, rotate = noise_of(c, s), _calm(c, s, t), _rotates(c, s)
+    patient = min(calm / CALM, 1.0)
     best, lowest, certain = greedy, 0.0, False
     sharp = _sharpness(c, s)
     free = 4.0 if sharp == 0.0 else (2.0 if s.choice[2] == evidence.NONE else 1.0)
@@ -70,7 +73,7 @@ def look_again(c: Any, s: Any, t: int, eligible: Any, costs: Floats, greedy: int
             if doubt > 0.0 or arm == greedy:
                 far = gap / doubt if doubt > 0.0 else 0.0
                 near = t * s.variance[arm] / c.n_arms
-                near = log(free + near) + 8.0 * calm / CALM
+                near = log(free + near) + 8.0 * patient
                 beyond = max(0.0, 0.5 * far * far - near)
                 turn = log(1.0 + s.weights[arm * c.memories + rotate])
                 turn += sharp * beyond if sharp > 0.0 or beyond == 0.0 else math.inf
@@ -79,7 +82,7 @@ def look_again(c: Any, s: Any, t: int, eligible: Any, costs: Floats, greedy: int
                     lowest = turn
         elif not certain:
             bold = STILL_BOLDNESS * math.sqrt(log(4.0 + t * s.variance[arm] / c.n_arms))
-            bold += (BOLDNESS - bold) * (calm / CALM)
+            bold += (BOLDNESS - bold) * patient
             promise = gap - noise * bold * (deviation - calm)
             if promise < lowest:
                 best = arm

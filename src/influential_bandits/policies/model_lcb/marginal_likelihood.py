@@ -271,7 +271,10 @@ def evaluate(
     factor: Floats,
     solved: Floats,
 ) -> tuple[float, float]:
-    """Return log(|D|·|Λ + D⁻¹|) and rss of a choice; ``memories`` is 0 for ray features."""
+    """Return log(|D|·|Λ + D⁻¹|) and rss of a choice; ``memories`` is 0 for ray features.
+
+    What rounding leaves is added, not a lower bound: below that, a narrow prior would cost nothing.
+    """
     n_arms = gram.shape[0]
     if memories > 0:
         assemble_exact(gram, moments, known, told, memories, choice, factor, solved)
@@ -285,7 +288,7 @@ def evaluate(
             volume += eliminate(factor, solved)
             explained += _length(solved)
         volume += n_arms * (LN4 * (choice[1] + choice[2] + choice[3]) - log(float(n_arms)))
-    return volume, max(squares - explained, FLOOR * squares)
+    return volume, max(squares - explained, 0.0) + FLOOR * squares
 
 
 @inlined

@@ -80,7 +80,7 @@ class ModelLCB(Policy):
     although another, g, has the smallest mean m if
 
         m_i − r·s_i < m_g − 64·r    (then its loss may really be lower; this is what is proved), or
-        m_i − 4σ·s_i < m_g − 20σ    (a guess that saves regret; less patient where A is nearly 0),
+        m_i − 4σ·s_i < m_g − 20σ    (a guess that saves regret; less patient where A is small),
 
     s_i being the posterior's standard deviation in units of the noise σ, and r an anytime radius:
     if the noise is normal, memory lasts, losses come at once, all arms are on offer and the prior

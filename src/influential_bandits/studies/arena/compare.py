@@ -195,7 +195,7 @@ def _plan(
         elif not able:
             notes.append(f"{family.name} was left out: no policy named has an answer there")
         else:
-            number = min(family.instances, QUICK_INSTANCES) if quick else family.instances
+            number = min(family.n_instances, QUICK_INSTANCES) if quick else family.n_instances
             if n_instances is not None and family.name != INSTANCES:
                 number = n_instances
             runs = number * family.seeds

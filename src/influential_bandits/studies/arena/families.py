@@ -67,7 +67,7 @@ class Family:
     make : function
         From the instance's number 0, 1, 2, … to an :class:`Instance`, always the same one; all
         with the same number of arms.
-    instances : int
+    n_instances : int
         How many are played by default.
     largest_horizon : int
         How far runs may go.
@@ -94,7 +94,7 @@ class Family:
     name: str
     description: str
     make: Callable[[int], Instance] = field(repr=False)
-    instances: int = 30
+    n_instances: int = 30
     largest_horizon: int = 10**5
     noise: Noise = UNIT
     source: str = ""
@@ -318,7 +318,7 @@ def _check_family(family: Family) -> Family:
     return replace(
         family,
         make=_CheckedMake(family.name, family.make),
-        instances=whole_number(f"instances of {family.name}", family.instances, 1),
+        n_instances=whole_number(f"n_instances of {family.name}", family.n_instances, 1),
         largest_horizon=require_horizon(family.largest_horizon),
         noise=require_noise(family.noise),
         seeds=whole_number(f"seeds of {family.name}", family.seeds, 1),

@@ -13,7 +13,7 @@ from influential_bandits.errors import InvalidInput, MissingFile
 from influential_bandits.files import read_json, write_atomically, write_text
 from influential_bandits.numerics.interval_text import round_to_interval
 from influential_bandits.piece_store import make_folder
-from influential_bandits.studies.report.text import format_table, number
+from influential_bandits.studies.report.text import format_table, two_digits
 
 __all__ = ["write_leaderboard"]
 
@@ -21,15 +21,16 @@ SHOWN = 5  # policies of each family's table
 Row = dict[str, Any]
 
 INTRODUCTION = """\
-Every policy meets the same instances and the same noise. Numbers are mean regrets with 95 %
-intervals over instances; **bold** is the lowest of a column, and an asterisk marks those whose
-paired difference from it may be zero. Oracles know the instance: they are references, and not
-ranked. Instances have numbers from 1,000,000 on, so that nothing that was tuned on others has seen
-them.
+Every policy meets the same instances and the same noise. Numbers are mean regrets against the
+certified optimum over real counts, rounded to what their 95 % intervals over instances support;
+the intervals are shown at the largest horizon. **Bold** is the lowest of a column, and an asterisk
+marks those whose paired difference from it may be zero. Tables show the best {shown} policies;
+oracles know the instance, and are not ranked. Slopes are those from T = {slope:,} on. Instances
+have numbers from 1,000,000 on, so that nothing that was tuned on others has seen them.
 """
 AGAINST = {
-    "relaxation": "regret against the certified optimum over real counts",
-    "lower bound": "loss beyond the proved lower bound for fading memory",
+    "relaxation": "",
+    "lower bound": "; loss beyond the proved lower bound for fading memory, in place of regret",
 }
 
 
@@ -74,7 +75,7 @@ def _page(rows: list[Row], about: dict[str, Any], images: str, command: str) -> 
     made = about["provenance"]
     parts = [
         "# Leaderboard",
-        INTRODUCTION,
+        INTRODUCTION.format(shown=SHOWN, slope=rows[0]["slope_from"]),
         (
             f"Made by `{made['command']}` (version {made['version']}, {made['date'][:10]}) and "
             f"then `influential-bandits {command}`; do not edit."
@@ -146,13 +147,12 @@ def _family(family: dict[str, Any], rows: list[Row], images: str) -> list[str]:
     for name in shown:
         final = cells[name, last]
         slope = "" if final["slope"] is None else f"{final['slope']:.2f}"
-        tail = number(final["regret_per_round_99"])
-        means = [_cell(cells[name, t]) for t in family["horizons"]]
+        tail = two_digits(final["regret_per_round_99"])
+        means = [_cell(cells[name, t], interval=t == last) for t in family["horizons"]]
         lines.append([_name(final), *means, slope, tail])
-    more = f" {len(ranked) - SHOWN} more are in the results." if len(ranked) > SHOWN else ""
     text = (
-        f"{family['description']}. {family['instances']} runs, {family['noise']}; "
-        f"{AGAINST[family['benchmark']]}. Slopes from T = {rows[0]['slope_from']:,} on.{more}"
+        f"{family['description']}. {family['instances']} runs, {family['noise']}"
+        f"{AGAINST[family['benchmark']]}."
     )
     if family["source"]:
         text += f" Learned from {family['source']}."
@@ -164,10 +164,10 @@ def _name(row: Row) -> str:
     return f"*{row['policy']}*" if row["reference"] else str(row["policy"])
 
 
-def _cell(row: Row) -> str:
+def _cell(row: Row, *, interval: bool) -> str:
     mean, low, high = round_to_interval(row["mean_regret"], row["low"], row["high"])
     if row["lowest"]:
         mean = f"**{mean}**"
     elif row["within_interval_of_lowest"]:
         mean += "\\*"
-    return f"{mean} ({low} … {high})"
+    return f"{mean} ({low} … {high})" if interval else mean

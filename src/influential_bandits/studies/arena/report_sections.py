@@ -29,7 +29,7 @@ from influential_bandits.studies.report.content import (
     Series,
     Table,
 )
-from influential_bandits.studies.report.text import estimate, format_table, number
+from influential_bandits.studies.report.text import estimate, format_table, number, two_digits
 
 SHOWN = 4  # lines of a figure that have a colour, and rows of a printed table
 ALWAYS_SHOWN = ("InfluentialLCB",)  # the paper's own
@@ -145,7 +145,7 @@ def _detail_table(result: FamilyResult) -> Table:
                 f"{found.rank[p, last]:g}" if found.contender[p] else "",
                 *(estimate(value[p, last], *(s[p, last] for s in both)) for value, both in ratios),
                 estimate(found.own_slope[p, last], np.nan, np.nan),
-                *(number(float(tail[p, last])) for tail in found.tails),
+                *(two_digits(float(tail[p, last])) for tail in found.tails),
             ]
         )
     title = f"At T = {result.horizons[last]:,}"

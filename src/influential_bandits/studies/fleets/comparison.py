@@ -22,6 +22,7 @@ from influential_bandits.studies.fleets.standings import (
 )
 from influential_bandits.studies.report.content import (
     Analysis,
+    Bars,
     Figure,
     Finding,
     Opening,
@@ -34,8 +35,6 @@ from influential_bandits.studies.report.static import draw_named, draw_panels
 from influential_bandits.studies.report.text import (
     estimate,
     format_table,
-    interval,
-    measured,
     number,
 )
 from influential_bandits.studies.runner.rows import Rows, concatenate
@@ -115,8 +114,8 @@ class FleetComparison:
 
     @property
     def sections(self) -> list[Section]:
-        """The report: a section for each family."""
-        return [_make_section(result) for result in self.results]
+        """The report: what the families have in common, and a section for each."""
+        return [*_make_overview(self.results), *map(_make_section, self.results)]
 
     def to_frame(self, library: str = "pandas", *, users: bool = False) -> Any:
         """Return a tidy data frame: one row for each family, policy and window of users.
@@ -165,10 +164,11 @@ class FleetComparison:
         """Write data, figures, report.html and summary.json, as the command does."""
         out = Path(folder)
         sections = self.sections
-        for section, result in zip(sections, self.results, strict=True):
+        for section in sections:
             make_folder(out / section.name)
             draw_figures(section, out / section.name)
-            write_rows(out, section.name, describe_family(result.family), result.rows)
+        for result in self.results:
+            write_rows(out, result.family.name, describe_family(result.family), result.rows)
         if self.notes:
             sections[0].analysis.notes.extend(self.notes)
         write_results(out, sections, TITLE, _open_report(self.results), INTRODUCTION, self.rows)
@@ -212,10 +212,12 @@ def _cell(found: Estimate, p: int, w: int) -> str:
     return estimate(*(float(part[p, w]) for part in found))
 
 
-def _make_table(result: FleetResult, title: str, estimate: Estimate, caption: str = "") -> Table:
+def _make_table(
+    result: FleetResult, title: str, estimate: Estimate, caption: str = "", *, folded: bool = False
+) -> Table:
     many = range(len(result.windows))
     rows = [[_name(result, p), *(_cell(estimate, p, w) for w in many)] for p in _order(result)]
-    return Table(title, ["policy", *_windows(result)], rows, caption)
+    return Table(title, ["policy", *_windows(result)], rows, caption, folded)
 
 
 def _make_section(result: FleetResult) -> Section:
@@ -235,39 +237,92 @@ def _make_section(result: FleetResult) -> Section:
             result,
             "Mean loss of a round",
             Estimate(result.loss_per_round, *[np.full_like(result.loss_per_round, np.nan)] * 2),
+            folded=True,
         ),
     ]
     for base, ratio in result.ratios.items():
         caption = "Ratios of mean regrets, paired."
         tables.append(_make_table(result, f"Mean regret ÷ that of {base}", ratio, caption))
         less = result.differences[base]
-        tables.append(_make_table(result, f"Mean regret − that of {base}", less))
+        tables.append(_make_table(result, f"Mean regret − that of {base}", less, folded=True))
     notes = [f"Without {', '.join(result.absent)}: not defined here."] if result.absent else []
     notes += result.failures
     analysis = Analysis(_list_findings(result), [_draw_curves(result)], notes, tables)
     return Section(family.name, family.description, settings, analysis)
 
 
+OVERVIEW = "overview"
+
+
+def _find_winner(results: Sequence[FleetResult]) -> tuple[str, int]:
+    """Return who has the lowest mean regret of late users most often, and how often."""
+    winners = [result.players[_order(result)[0]] for result in results]
+    name = max(winners, key=winners.count)
+    return name, winners.count(name)
+
+
+def _compare_winner(results: Sequence[FleetResult]) -> dict[str, tuple[float, float, float]]:
+    """Return the winner's regret of late users ÷ that of the first base, by family."""
+    winner, _ = _find_winner(results)
+    found = {}
+    for result in results:
+        for ratio in list(result.ratios.values())[:1]:
+            if winner in result.players:
+                parts = [float(part[result.players.index(winner), -1]) for part in ratio]
+                if np.isfinite(parts).all():
+                    found[result.family.name] = (parts[0], parts[1], parts[2])
+    return found
+
+
+def _make_overview(results: Sequence[FleetResult]) -> list[Section]:
+    """Return the section with the one picture of several families; none for one of them."""
+    found = _compare_winner(results)
+    if len(found) < 2:
+        return []
+    winner, base = _find_winner(results)[0], next(iter(results[0].ratios))
+    values = np.array(list(found.values()))
+    what = f"regret of {winner} ÷ that of {base}"
+    bars = Bars(
+        OVERVIEW,
+        f"{what}, late users",
+        list(found),
+        values[:, 0],
+        what,
+        values[:, 1],
+        values[:, 2],
+        f"Below 1, {winner} does better. Late users are those of the last window of each family.",
+    )
+    about = f"Who serves late users best over all families: {winner}"
+    return [Section(OVERVIEW, about, {"families": len(results)}, Analysis([], [bars]))]
+
+
 def _open_report(results: Sequence[FleetResult]) -> Opening:
     """Say who serves late users best, by how much, and who was compared."""
-    first = results[0]
-    best = _order(first)[0]
-    winners = [result.players[_order(result)[0]] for result in results]
-    same = winners.count(first.players[best])
-    where = f"in {same} of {len(results)} families" if len(results) > 1 else "here"
-    sentences = [
-        (
-            f"{first.players[best]} has the lowest mean regret of late users {where}: "
-            f"{_cell(first.mean, best, -1)} for {_windows(first)[-1]} of {first.family.name}"
-        )
-    ]
-    if told := _list_findings(first):
-        parts = [
-            f"the {finding.claim}, is {measured(finding)} ({interval(finding)})" for finding in told
+    first, (winner, often) = results[0], _find_winner(results)
+    last = f"All served the same users and met the same noise: {first.size}"
+    if not _make_overview(results):
+        best = _order(first)[0]
+        mean = f"{_cell(first.mean, best, -1)} for {_windows(first)[-1]} of {first.family.name}"
+        times = [
+            f"{_cell(ratio, best, -1)} times that of {base}"
+            for base, ratio in first.ratios.items()
+            if np.isfinite(ratio.value[best, -1])
         ]
-        sentences.append("There " + " and ".join(parts))
-    sentences.append(f"All served the same users and met the same noise: {first.size}")
-    return Opening(sentences, first.family.name, "users")
+        found = [f"{first.players[best]} has the lowest mean regret of late users: {mean}"]
+        found += [f"That is {' and '.join(times)}"] if times else []
+        return Opening([*found, last], first.family.name, "users")
+    ratios, base = _compare_winner(results), next(iter(first.ratios))
+    low, high = min(ratios, key=ratios.__getitem__), max(ratios, key=ratios.__getitem__)
+    families = f"{often} of {len(results)} families"
+    found = [
+        f"{winner} has the lowest mean regret of late users in {families}",
+        (
+            f"It is {estimate(*ratios[low])} times that of {base} in {low}, the best case, "
+            f"and {estimate(*ratios[high])} times in {high}, the worst"
+        ),
+        f"{last} of each family",
+    ]
+    return Opening(found, OVERVIEW, OVERVIEW)
 
 
 def _list_findings(result: FleetResult) -> list[Finding]:

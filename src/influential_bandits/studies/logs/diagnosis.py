@@ -66,7 +66,7 @@ def diagnose_log(
     log: EventLog,
     out: Path | None = None,
     *,
-    half_life: float | None = None,
+    half_life_days: float | None = None,
     controls: Iterable[str] | None = None,
     permutations: int = 999,
     seed: int = 0,
@@ -85,13 +85,15 @@ def diagnose_log(
     bar.show()
     adjusted = adjust_losses(log, controls)
     bar.count_one()
-    base = InfluenceModel("symmetric", drift=True, pooling="full", half_life=half_life, seed=seed)
+    base = InfluenceModel(
+        "symmetric", half_life_days=half_life_days, drift=True, pooling="full", seed=seed
+    )
     ladder, found, chosen = ladder_section(adjusted, base, execution=execution, chose=bar.count_one)
     bar.count_one()
     test: InfluenceTest | None = None
     how: dict[str, Any] = {"permutations": permutations, "seed": seed, "execution": execution}
     try:
-        test = influence_test(log, half_life=half_life, controls=names, **how)
+        test = influence_test(log, half_life_days=half_life_days, controls=names, **how)
         tested = test_section(test, "influence-test")
         words = test.summary()
     except NotApplicable as reason:
@@ -136,11 +138,11 @@ def _refit(
     base: InfluenceModel, chosen: InfluenceModel, test: InfluenceTest | None
 ) -> InfluenceModel:
     """Return the model that impact is measured by: symmetric, with the memory that showed most."""
-    fading: dict[str, Any] = {"memory": chosen.memory, "half_life": chosen.half_life}
+    fading: dict[str, Any] = {"memory": chosen.memory, "half_life_days": chosen.half_life_days}
     if test is not None and test.detected:
-        fading = {"memory": test.memory, "half_life": test.half_life}
+        fading = {"memory": test.memory, "half_life_days": test.half_life_days}
         if test.mostly_common:
-            fading = {"memory": 1.0, "half_life": test.common_half_life}
+            fading = {"memory": 1.0, "half_life_days": test.common_half_life_days}
     settings = base.get_params() | {"ridge": chosen.ridge} | fading
     return InfluenceModel(**settings)
 
@@ -242,8 +244,8 @@ def _save(
 def describe_model(model: InfluenceModel) -> str:
     """Say what was fitted, and the strongest influences."""
     fading = f"memory {model.memory:g} per event"
-    if model.half_life is not None:
-        fading = f"half-life {model.half_life:g} days"
+    if model.half_life_days is not None:
+        fading = f"half-life {model.half_life_days:g} days"
     noise = model.noise().sigma
     drift = "on" if model.drift else "off"
     kind = f"{model.interaction} interaction of {len(model.arm_names_)} arms, {fading}"
@@ -258,7 +260,7 @@ def describe_model(model: InfluenceModel) -> str:
     for i, j in pairs[:8]:
         who = model.arm_names_[i] if i == j else f"{model.arm_names_[i]} – {model.arm_names_[j]}"
         entry = (float(matrix[i, j]), float(low[i, j]), float(high[i, j]))
-        value, below, above = tell_apart(*entry, "+.4g")
+        value, below, above = tell_apart(*entry, "+.2g")
         note = explain_end(*entry)
         lines.append(f"  {who:40} {value}  ({below} … {above}{note and '; ' + note})")
     return "\n".join(lines)

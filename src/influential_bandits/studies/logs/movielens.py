@@ -149,11 +149,18 @@ def _open_report(sections: Sequence[Section]) -> Opening:
     same = sum(finding.verdict == "reproduced" for finding in claims)
     other = sum(finding.verdict == OTHER_DATA for finding in claims)
     aside = f"; {other} cannot be compared, as they are about other data" if other else ""
-    sentences = [f"{same} of {len(claims)} claims of the paper were reproduced here{aside}"]
+    sentences = [f"{same} of {len(claims) - other} claims of the paper were reproduced here{aside}"]
+    if other == len(claims):
+        sentences = ["The paper's numbers are about other data: they stand beside ours, unjudged"]
     beyond = [f for f in parts["ladder"].findings if "full over self-fatigue" in f.claim]
-    sentences += [f"The {f.claim}, is {measured(f)} ({interval(f)}): {f.reason}" for f in beyond]
+    sentences += [
+        f"Influence between genres saves {measured(f)} % ({interval(f)}) of the error that drift "
+        f"and self-fatigue leave: {f.reason}"
+        for f in beyond
+    ]
     test = parts["influence-test"]
-    sentences += [f"The test of influence: {note.splitlines()[0]}" for note in test.notes[:1]]
+    said = [note.splitlines()[0].removeprefix("influence beyond drift: ") for note in test.notes]
+    sentences += [f"The test of influence: {line}" for line in said[:1]]
     return Opening(sentences, "ladder", "gains")
 
 

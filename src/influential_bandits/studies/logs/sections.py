@@ -129,7 +129,7 @@ def log_section(log: EventLog) -> Section:
                     caption="How often each arm was met.",
                 ),
             ],
-            [f"Where it comes from: {_describe(log.about)}."] if log.about else [],
+            [f"Where it comes from: {_describe(log.about).rstrip('.')}."] if log.about else [],
         ),
     )
 
@@ -167,8 +167,8 @@ def ladder_section(
     chosen, _ = choose(first, base, fit=False, progress=False, execution=execution)
     chose()
     fading: dict[str, Any] = {"memory": chosen.memory}
-    if chosen.half_life is not None:
-        fading = {"half_life": chosen.half_life}
+    if chosen.half_life_days is not None:
+        fading = {"half_life_days": chosen.half_life_days}
     models = ladder(ridge=chosen.ridge, pooling=chosen.pooling, **fading)
     found = validate(log, models, last=last, progress=False, execution=execution)
     findings = []
@@ -197,7 +197,7 @@ def ladder_section(
     ]
     settings = {
         "memory": chosen.memory,
-        "half_life_days": chosen.half_life,
+        "half_life_days": chosen.half_life_days,
         "ridge": chosen.ridge,
         "pooling": chosen.pooling,
         "last_part": last,
@@ -223,8 +223,8 @@ def ladder_section(
 
 
 def _memory(model: InfluenceModel) -> str:
-    if model.half_life is not None:
-        return f"with a half-life of {model.half_life:g} days"
+    if model.half_life_days is not None:
+        return f"with a half-life of {model.half_life_days:g} days"
     return f"{model.memory:g} per event"
 
 
@@ -301,7 +301,7 @@ def test_section(found: InfluenceTest, name: str) -> Section:
             "units": found.units,
             "unit_kind": found.unit_kind,
             "memory": found.memory,
-            "half_life_days": found.half_life,
+            "half_life_days": found.half_life_days,
             "memories_tried": found.memories_tried,
             "controls": ", ".join(found.controls),
             "seed": found.seed,
@@ -354,7 +354,7 @@ def interaction_section(
             "eigenvalue",
         ),
     ]
-    settings = {"memory": model.memory, "half_life_days": model.half_life, "ridge": model.ridge}
+    settings = {name: getattr(model, name) for name in ("memory", "half_life_days", "ridge")}
     line = "One positive semi-definite matrix for all instances"
     note = (
         "Entry (i, j) is what a pull of arm j adds to the loss of arm i right after it. Arms are "

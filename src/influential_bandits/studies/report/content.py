@@ -115,6 +115,7 @@ class Table:
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     caption: str = ""
+    folded: bool = False  # shown when asked for; long tables are anyway
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,9 +12,8 @@ from influential_bandits.studies.report.interactive import as_html
 from influential_bandits.studies.report.text import interval, measured, number
 
 TEMPLATE = Path(__file__).with_name("report.html.j2")
-
-
 LONG = 10  # rows of a table that is folded
+SHOWN = ("notes", "figures", "findings", "tables")  # a section without any of them is left out
 
 
 def write_report(
@@ -37,7 +36,7 @@ def write_report(
         picture=next((part["first"] for part in parts if part["first"]), None),
         introduction=introduction,
         long=LONG,
-        studies=parts,
+        studies=[part for part in parts if any(part[name] for name in SHOWN)],
         compared=any(part["compared"] for part in parts),
         ranged=any(part["ranged"] for part in parts),
         found=sum(len(part["findings"]) for part in parts),

@@ -21,6 +21,11 @@ def number(value: Any) -> str:
     return f"{value:.4g}" if abs(value) < 10**6 else f"{value:.3e}"
 
 
+def two_digits(value: float) -> str:
+    """Return a number that some dozen runs tell, without an interval: to two digits."""
+    return number(float(f"{value:.2g}"))
+
+
 def grid_text(value: float, digits: int) -> str:
     """Return a number of a grid: so many digits after the point, none if it is whole."""
     if value != value:  # noqa: PLR0124 - NaN: a missing one

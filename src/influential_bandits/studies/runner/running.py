@@ -27,6 +27,7 @@ __all__ = ["Failure", "compute_rows", "describe_failures", "raise_if_failed", "r
 
 TITLE = "Influential bandits: the paper's synthetic results"
 PICTURE = "figure-1b"  # the study whose first figure says most
+SHORTER = ", in games shorter than the paper's, whose slopes are others"
 INTRODUCTION = "What Sato and Ito (TMLR 2025) report, and what this software measures."
 
 MOST_LEFT_OUT = 0.5  # of the instances: with more of them failed there is nothing to analyse
@@ -67,12 +68,14 @@ def reproduce(
         results.append(Section(study.name, study.description, data, analysis))
         draw_figures(results[-1], folder.path)
     if results:
-        write_results(out, results, TITLE, open_report(results), INTRODUCTION)
+        small = size == "tiny" or max_horizon is not None
+        opening = open_report(results, SHORTER if small else "")
+        write_results(out, results, TITLE, opening, INTRODUCTION)
     raise_if_failed(failures, out, results)
     return results
 
 
-def open_report(sections: Sequence[Section]) -> Opening:
+def open_report(sections: Sequence[Section], aside: str = "") -> Opening:
     """Say how many claims of the paper hold, the most telling numbers, and what differs."""
     findings = [finding for section in sections for finding in section.analysis.findings]
     claims = [finding for finding in findings if finding.paper is not None]
@@ -80,7 +83,9 @@ def open_report(sections: Sequence[Section]) -> Opening:
     other = [finding for finding in claims if finding.verdict == "differs"]
     sentences = []
     if claims:
-        sentences.append(f"{len(same)} of {len(claims)} claims of the paper were reproduced here")
+        sentences.append(
+            f"{len(same)} of {len(claims)} claims of the paper were reproduced here{aside}"
+        )
     slopes = [finding for finding in claims if finding.claim.startswith("slope")]
     if slopes:
         parts = [f"the {f.claim} is {measured(f)} (paper: {number(f.paper)})" for f in slopes[-2:]]

@@ -11,7 +11,7 @@
 
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const utc = (at) => uPlot.tzDate(new Date(at * 1e3), "Etc/UTC");
-  const short = (text, most = 16) => (text.length > most ? text.slice(0, most - 1) + "…" : text);
+  const short = (text, most = 14) => (text.length > most ? text.slice(0, most - 1) + "…" : text);
   const write = (value) => {
     if (value === null || value === undefined) return "–";
     const text = Math.abs(value) >= 1000 ? Math.round(value).toLocaleString("en") : String(+value.toPrecision(3));

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from influential_bandits.live.experiment import Experiment, NoSource
+import msgspec
+
+from influential_bandits.live.events import CREATED
+from influential_bandits.live.experiment import Experiment
+from influential_bandits.live.members import NoSource
 from influential_bandits.live.requests import Refused
 from influential_bandits.live.settings import Settings, require_label
 from influential_bandits.live.store.sql import Changes, KeyRow, SessionRow, Store
-from influential_bandits.live.transaction import Transaction
+from influential_bandits.live.transactions.transaction import Transaction
 
 __all__ = ["StoreTransaction"]
 
@@ -18,14 +22,28 @@ class StoreTransaction:
         self._store, self._changes = store, changes
 
     def create_experiment(self, name: str, settings: Settings, at: float) -> None:
-        """Begin an experiment."""
+        """Begin an experiment; the same one again is a repeat, and changes nothing."""
         require_label("the name of an experiment", name)
         settings.check()
-        if any(row.name == name for row in self._store.experiments()):
-            raise Refused(409, "experiment_exists", f"there is an experiment {name!r:.80} already")
+        for there in self._store.experiments():
+            if there.name == name:
+                if self._settings_at_first(there.id) == settings:
+                    return
+                raise Refused(
+                    409,
+                    "experiment_exists",
+                    f"there is an experiment {name!r:.80} already, made with other settings",
+                )
         row = self._store.add_experiment(name)
         experiment = Experiment(row.id, name, NoSource())
         Transaction(self._store, experiment, self._changes, 0).create(settings, at)
+
+    def _settings_at_first(self, experiment: int) -> Settings | None:
+        """Return the settings with which an experiment began, maybe in this batch."""
+        for event in (*self._changes.events, *self._store.events_of_experiment(experiment)):
+            if event.experiment == experiment and event.kind == CREATED:
+                return msgspec.convert(event.read(), Settings)
+        return None
 
     def add_key(self, key: KeyRow) -> None:
         """Keep a key."""

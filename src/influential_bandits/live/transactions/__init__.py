@@ -1,0 +1,1 @@
+"""Requests of a batch: they become events, and all is written at once."""

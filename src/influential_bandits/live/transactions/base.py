@@ -1,0 +1,99 @@
+"""What all requests of a transaction share: what they name is read at once, and events are made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from influential_bandits.live.events import EXPOSED, Decision, Event, encode
+from influential_bandits.live.experiment import Experiment
+from influential_bandits.live.members import Member
+from influential_bandits.live.requests import Refused
+from influential_bandits.live.store.sql import Changes, InstanceRow, Store
+
+__all__ = ["TransactionBase"]
+
+
+class TransactionBase:
+    """Requests of one batch to one experiment.
+
+    Parameters
+    ----------
+    store : Store
+        In a transaction that has locked the experiment.
+    experiment : Experiment
+        Up to date.
+    changes : Changes
+        To which this one adds what it writes.
+    instances : int
+        Number of the latest instance of the experiment.
+    """
+
+    def __init__(
+        self, store: Store, experiment: Experiment, changes: Changes, instances: int
+    ) -> None:
+        self._store, self._experiment, self._changes = store, experiment, changes
+        self._instances = instances
+        self._decisions: dict[str, Decision] = {}
+        self._labels: dict[str, Member] = {}
+
+    # What a batch needs is read at once.
+
+    def look_up(self, decisions: Iterable[str], labels: Iterable[str]) -> None:
+        """Read the decisions and instances that requests name."""
+        number = self._experiment.number
+        for decision in self._store.decisions(number, set(decisions)):
+            self._decisions[decision.id] = decision
+        missing = set()
+        for label in set(labels):
+            member = self._experiment.by_label.get(label)
+            if member is None:
+                missing.add(label)
+            else:
+                self._labels[label] = member
+        for row in self._store.instances_by_label(number, missing):
+            self._labels[row.label] = self._experiment.admit(row.number, row.label, row.group)
+        unknown = {d.instance for d in self._decisions.values()} - set(self._experiment.members)
+        for row in self._store.instances_by_number(number, unknown):
+            self._experiment.admit(row.number, row.label, row.group)
+
+    def _find(self, decision: str) -> Decision | None:
+        found = self._changes.find(self._experiment.number, decision)
+        return found or self._decisions.get(decision)
+
+    def _require(self, decision: str) -> Decision:
+        found = self._find(decision)
+        if found is None or found.status == EXPOSED:
+            raise Refused(404, "unknown_decision", f"there is no decision {decision!r:.80}")
+        return found
+
+    def _member(self, label: str, at: float) -> Member:
+        """Return an instance, a new one if need be."""
+        member = self._labels.get(label)
+        if member is None:
+            self._instances += 1
+            group = self._experiment.draw_group(self._instances)
+            member = self._experiment.admit(self._instances, label, group, new=True)
+            self._labels[label] = member
+            row = InstanceRow(self._experiment.number, self._instances, label, group, at)
+            self._changes.instances.append(row)
+        return member
+
+    # Events.
+
+    def _event(self, kind: str, at: float, instance: int = 0, **rest: Any) -> Event:
+        return Event(
+            self._experiment.number, self._experiment.applied + 1, instance, kind, at, **rest
+        )
+
+    def _keep(self, event: Event) -> None:
+        self._changes.events.append(event)
+        self._changes.counts[self._experiment.number] = (event.number, self._instances)
+
+    def _concern_all(self, kind: str, at: float, data: Any = None, **rest: Any) -> Event:
+        """Make an event of the experiment itself."""
+        text = None if data is None else encode(data).decode()
+        event = self._event(kind, at, data=text, **rest)
+        self._experiment.apply_to_experiment(event)
+        self._keep(event)
+        return event
