@@ -21,7 +21,7 @@ def test_a_fleet_by_hand_makes_the_same_choices(settings):
     people, noise = population(**settings), ib.GaussianNoise(1.0)
     policy = ib.FleetLCB(drift=settings.get("drift", 0.0))
     run = ib.simulate_fleet(people, policy, n_users=9, seed=3, noise=noise)
-    users, fleet, waiting = run.users, ib.Fleet(policy, 3), []
+    users, fleet, waiting = run.users, ib.Fleet(policy, arms=3), []
     worlds = [
         ib.Environment(instance, noise, seed=3, instance_number=u)
         for u, instance in enumerate(users.instances())

@@ -99,7 +99,7 @@ def test_the_level_is_that_of_the_filter_of_learning():
     prior = ib.LossPrior.around([[0.0]], [0.3], sd=1e-6, sigma=1.0)
     fleet = ib.Fleet(
         ib.FleetLCB(prior=ib.FleetPrior(prior, 1e-9, drift=DRIFT**2, drift_memory=KEEP)),
-        ["a"],
+        arms=["a"],
         history=True,
     )
     fleet._shared.numbers[NEXT_CHOICE] = 2**60  # what the log said is not doubted
@@ -155,11 +155,11 @@ def test_where_no_level_drifts_nothing_changes():
 
 
 def test_a_saved_fleet_and_a_snapshot_go_on_as_before(tmp_path):
-    fleet = ib.Fleet(ib.FleetLCB(drift="estimate"), 3)
+    fleet = ib.Fleet(ib.FleetLCB(drift="estimate"), arms=3)
     play(fleet, 390, 3, 1.5)
     assert fleet.estimate().drift > 0.0
     fleet.save(tmp_path / "fleet.parquet")
-    restored = ib.Fleet(ib.FleetLCB(drift="estimate"), 3)
+    restored = ib.Fleet(ib.FleetLCB(drift="estimate"), arms=3)
     users = pack_users(fleet, fleet.users)
     unpack_fleet(pack_fleet(fleet), users.items(), restored)
     for copy in (ib.Fleet.load(tmp_path / "fleet.parquet"), restored):
@@ -202,7 +202,7 @@ def test_a_file_from_before_levels_drifted_is_read(tmp_path):
 
 
 def test_a_model_with_drift_tells_its_fleet():
-    fleet = ib.Fleet(ib.FleetLCB(memory=1.0), ["a", "b"], history=True)
+    fleet = ib.Fleet(ib.FleetLCB(memory=1.0), arms=["a", "b"], history=True)
     for seed in range(12):
         play(fleet, 100, seed, 1.0)
     log = fleet.to_log()
