@@ -15,6 +15,7 @@ from influential_bandits.policies.fleet.levels import (
     scale_drift,
 )
 from influential_bandits.policies.fleet.snapshot import pack_fleet, pack_users, unpack_fleet
+from influential_bandits.policies.fleet.states import DRIFT as CHOSEN
 from influential_bandits.policies.fleet.states import NEXT_CHOICE, ORIGIN
 from influential_bandits.policies.model_lcb.posterior import unknowns
 
@@ -78,6 +79,7 @@ def test_expected_losses_are_near_the_exact_ones(n_arms):
         for drift, found in ((DRIFT, off), (0.0, off_without)):
             unit = 1.0 / scale_drift(drift**2, KEEP)[1]
             fleet = fixed_fleet(n_arms, arm=0.5 / unit, drift=drift, drift_memory=KEEP)
+            fleet._shared.numbers[CHOSEN] = drift > 0.0
             events, counts = play(fleet, 100, seed, DRIFT)
             prior_variance = unit / fleet._shared.precision
             mean, deviation = exact_answer(
@@ -169,6 +171,7 @@ def test_a_saved_fleet_and_a_snapshot_go_on_as_before(tmp_path):
 def test_a_user_rebuilt_from_its_events_has_about_its_level():
     """Levels are followed with what is known of (μ, A) now, and not with what was known then."""
     fleet = fixed_fleet(3, drift=DRIFT, drift_memory=KEEP)
+    fleet._shared.numbers[CHOSEN] = 1
     events, _ = play(fleet, 120, 4, DRIFT)
     before, deviation = fleet.expected_losses("bob")
     fleet.forget("bob")

@@ -158,8 +158,9 @@ class FleetLCB:
         what it is.
     drift : float or "estimate"
         Standard deviation of the drift of a user's level, in units of σ: what is added to its
-        losses whatever the arm, and moves from loss to loss. 0, the default: levels stay as they
-        are. A prior says what it is.
+        losses whatever the arm, and moves from loss to loss. It is followed once losses speak for
+        it, as a new fleet would take influence for drift. 0, the default: levels stay as they are.
+        A prior says what it is, and is believed at once.
     drift_memory : float in [0, 1)
         Correlation of a user's level from one of its losses to the next. Estimated with ``drift``.
 
@@ -233,14 +234,18 @@ class FleetLCB:
         return Rules(n_arms, self.memories, exact, boldness, True, half_life, self._drifts())
 
     def _drifts(self) -> Floats:
-        """Return candidates for how levels drift."""
+        """Return candidates for how levels drift.
+
+        A fleet that knows nothing of A yet would take influence for drift: it starts without, even
+        if it is told. One that starts from a log does not.
+        """
         if self.prior is not None:
-            told = [(self.prior.drift, self.prior.drift_memory)]
-        elif isinstance(self.drift, str):
+            told = (self.prior.drift, self.prior.drift_memory)
+            return tabulate_drifts([told] if self.prior.drift > 0.0 else [])
+        if isinstance(self.drift, str):
             return tabulate_drifts([(deviation**2, keep) for deviation, keep in DRIFTS])
-        else:
-            told = [(self.drift**2, self.drift_memory)]
-        return tabulate_drifts([each for each in told if each[0] > 0.0])
+        told = (self.drift**2, self.drift_memory)
+        return tabulate_drifts([(0.0, 0.0), told] if self.drift > 0.0 else [])
 
     @property
     def by_clock(self) -> bool:
