@@ -36,7 +36,7 @@ def find_steady_variance(drift: float, keep: float) -> float:
     Examples
     --------
     >>> find_steady_variance(0.0, 0.9), round(find_steady_variance(1.0, 0.95), 3)
-    (0.0, 0.268)
+    (0.0, 0.312)
     """
     fresh = drift * (1.0 - keep * keep)
     less = 1.0 - keep * keep - fresh
