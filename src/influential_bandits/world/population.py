@@ -453,9 +453,9 @@ class Population(Frozen):
 
     def _key(self) -> tuple[Any, ...]:
         laws = ENTRIES[ENTRIES.index("interaction_spread") : ENTRIES.index("memory")]
-        drift_memory = self.drift_memory if self.drift > 0.0 else None
-        further = self.rounds_per_hour, self.open_hours, self.drift, drift_memory
-        return self.covariance.tobytes(), *(getattr(self, name) for name in laws), *further
+        moves = (self.drift, self.drift_memory) if self.drift > 0.0 else ()
+        times = self.rounds_per_hour, self.open_hours
+        return self.covariance.tobytes(), *(getattr(self, name) for name in laws), *times, *moves
 
     def __repr__(self) -> str:
         """Say the size, how long users stay, and whatever is unusual."""
