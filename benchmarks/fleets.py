@@ -25,11 +25,7 @@ def population(concurrency, unlike=False):
 
 
 def per_decision(users):
-    """Time a decision, its world and its update, of the first users and of later ones.
-
-    In CPU time of the thread that decides: the summary at the end wakes threads of NumPy's, which
-    wait in a loop.
-    """
+    """Time a decision, its world and its update, of the first users and of later ones."""
     for name, concurrency in (("one after the other", 1), ("500 at a time", 500)):
         people = population(concurrency)
 
@@ -37,7 +33,7 @@ def per_decision(users):
             return lambda: ib.simulate_fleet(people, n_users=n, progress=False)
 
         jobs = {n: serve(n) for n in (users, 3 * users)}
-        times, _ = fastest(jobs, 1, time.thread_time)
+        times, _ = fastest(jobs, 1, time.process_time)
         first = 1e6 * times[users] / (users * STAY)
         later = 1e6 * (times[3 * users] - times[users]) / (2 * users * STAY)
         what = f"FleetLCB, K = {ARMS}, {name}"
