@@ -20,9 +20,19 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("influential-bandits")
 
-# Files that compile most come first, one for each worker, so that less is compiled twice; then
+# Files that compile most come first, each while the other worker compiles something else: loops of
+# policies beside fits, then fleets beside tests. Whatever comes later finds it compiled. Then
 # those that take long, so that no worker waits for one in the end.
-COMPILING = ["test_contract.py", "test_model_files.py", "test_models.py", "test_lanes.py"]
+COMPILING = [
+    "test_contract.py",
+    "test_model_files.py",
+    "test_decisions.py",
+    "test_diagnosis.py",
+    "test_drift.py",
+    "test_planning.py",
+    "test_models.py",
+    "test_lanes.py",
+]
 LONG = [
     "test_faults.py",
     "test_dask.py",
@@ -31,7 +41,6 @@ LONG = [
     "test_influence_test.py",
     "test_wheel.py",
     "test_public_surface.py",
-    "test_diagnosis.py",
     "test_movielens.py",
     "test_arena.py",
     "test_documents.py",
