@@ -222,6 +222,7 @@ def test_searches_over_a_log_say_what_to_use_instead(log):
             use()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", [pd.DataFrame, pl.from_pandas, pa.table])
 def test_model_selection_works_on_tables(kind, table, y, frame):
     groups, folds = frame["instance"], GroupKFold(3)

@@ -137,6 +137,7 @@ def test_attraction_between_two_arms_is_found_with_its_sign():
     assert found.interaction[0, 3] == found.interaction[3, 0] == first.estimate
 
 
+@pytest.mark.long
 def test_estimates_are_those_of_the_doubly_centred_matrix():
     """The regression of estimates on the truth, over seeds: its slope is 1 or a little less.
 

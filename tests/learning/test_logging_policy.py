@@ -59,6 +59,7 @@ def test_a_model_of_a_log_that_was_drawn_at_random_is_calibrated_and_of_taste_is
             assert taste == 0.0 or found.gap < -found.error, "people who choose well lose less"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fading", FADING, ids=str)
 def test_first_meetings_tell_taste_from_choices_that_follow_losses(fading):
     """Ten logs each: six standard errors and more, or, of all ten, about normal."""

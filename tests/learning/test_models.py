@@ -73,6 +73,7 @@ CONVENTIONAL = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 @pytest.mark.parametrize(("model", "expected"), CONVENTIONAL, ids=lambda value: f"{value!r:.40}")
 def test_models_keep_the_rules_of_scikit_learn(model, expected):
@@ -330,6 +331,7 @@ def close(model):
 SEARCHED = 1e-6
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(**NAMED)
 def test_the_order_of_arms_does_not_matter(model, log):
     order = [2, 0, 1]
@@ -344,6 +346,7 @@ def test_the_order_of_arms_does_not_matter(model, log):
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(**NAMED)
 def test_the_order_of_instances_does_not_matter(model, log):
     order = np.roll(np.arange(log.n_instances)[::-1], 3)

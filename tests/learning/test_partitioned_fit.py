@@ -267,6 +267,7 @@ def test_the_threshold_lets_enough_through():
 # The same bits everywhere
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("pooling", POOLINGS, ids=str)
 def test_a_log_in_memory_gives_the_same_bits_everywhere(whole, cluster, pooling):
     """Sums of many chunks, as of a log thousands of times as large."""
@@ -278,6 +279,7 @@ def test_a_log_in_memory_gives_the_same_bits_everywhere(whole, cluster, pooling)
         assert bits(model) == bits(found[0])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("pooling", POOLINGS, ids=str)
 def test_partitions_give_the_same_bits_everywhere(partitioned, cluster, pooling):
     found = [
@@ -335,6 +337,7 @@ def pieces_of(out):
     return {path.name: path.read_bytes() for path in (out.parent / "instances").glob("*.parquet")}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("pooling", POOLINGS, ids=str)
 def test_pieces_hold_what_a_fit_in_memory_holds(partitioned, cluster, tmp_path, pooling):
     memory = model_of(pooling).fit(partitioned)
@@ -386,6 +389,7 @@ def test_the_population_alone_can_do_what_a_population_can(partitioned, whole, t
         model.interval(instance="0")
 
 
+@pytest.mark.long
 def test_an_interrupted_fit_continues(partitioned, cluster, tmp_path):
     fit_partitions(model_of("partial"), partitioned, tmp_path / "model.json", cluster)
     folder, before = tmp_path / "instances", pieces_of(tmp_path / "model.json")
@@ -442,6 +446,7 @@ def test_events_that_changed_are_fitted_anew_even_if_the_population_is_the_same(
     assert after == pieces_of(tmp_path / "a" / "m.json")
 
 
+@pytest.mark.long
 def test_a_poisoned_partition_is_named_and_the_others_are_kept(
     partitioned, cluster, tmp_path, refused
 ):

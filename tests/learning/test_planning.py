@@ -279,6 +279,7 @@ def test_where_all_arms_are_equal_a_plan_that_judges_itself_is_flattered():
     assert honest < 3.1 * error[1], "one-sided 0.1 %"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("memory", [0.8, 1.0])
 def test_where_influence_is_strong_the_plan_is_supported_and_the_gain_is_the_truth(memory):
     """The truth lies within six standard errors: two halves plan a little worse than the whole."""
@@ -301,6 +302,7 @@ def test_where_influence_is_strong_the_plan_is_supported_and_the_gain_is_the_tru
     assert abs(found.gain - gain) < 6.0 * error
 
 
+@pytest.mark.long
 def test_the_halves_swap_roles(fading):
     log = tiring_log()
     numbers = np.arange(log.n_instances)
@@ -316,6 +318,7 @@ def test_halves_are_for_the_population_alone(own, fading):
     assert fit_halves(fading, log.take(np.arange(3))) == []
 
 
+@pytest.mark.long
 def test_a_plan_with_the_log_is_that_of_the_file_of_the_command(fading, tmp_path):
     log = tiring_log()
     fit_log(log, tmp_path / "m.json", clone(fading), [])
@@ -432,6 +435,7 @@ def test_a_plan_is_strict_json(which, request):
     assert data["warnings"] == list(found.warnings)
 
 
+@pytest.mark.long
 def test_a_plan_in_words_names_arms_order_gain_and_caveats(fading):
     text = str(plan(fading, 1000, logged_mix=[0.2, 0.3, 0.5]))
     lines = text.splitlines()
@@ -498,6 +502,7 @@ def test_where_choices_follow_taste_a_common_plan_promises_what_it_delivers(kind
         assert alone.gain > found.high or kind == "psd", "the promise that was not kept"
 
 
+@pytest.mark.long
 def test_where_choices_follow_past_losses_the_log_is_better_than_its_mix():
     log = personal_log(3, steering=2.0)
     model = InfluenceModel("symmetric", memory=0.8, pooling="full").fit(log)
@@ -513,6 +518,7 @@ def test_where_choices_follow_past_losses_the_log_is_better_than_its_mix():
     assert drawn.gain > found.gain + 0.1, "random draws are the easier rival"
 
 
+@pytest.mark.long
 def test_the_baseline_is_the_mean_of_the_log_for_rounds_as_many_as_it_has(fading, lasting):
     for model, memory in ((fading, 0.8), (lasting, 1.0)):
         scale = 1.0 if memory < 1.0 else 0.1
@@ -525,6 +531,7 @@ def test_the_baseline_is_the_mean_of_the_log_for_rounds_as_many_as_it_has(fading
         assert further.logged_loss > found.logged_loss, "influence grows on"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("which", ["fading", "lasting"])
 def test_the_gain_is_that_of_arms_and_that_of_spacing(which, request):
     log = tiring_log(0.8 if which == "fading" else 1.0)
@@ -534,6 +541,7 @@ def test_the_gain_is_that_of_arms_and_that_of_spacing(which, request):
     assert ("better spacing" in str(found)) == (which == "fading")
 
 
+@pytest.mark.long
 def test_spacing_alone_is_gained_where_arms_are_alike_and_met_in_bursts():
     """Bursts of one arm are what a schedule takes away: nearly all of the gain is spacing."""
     settings = {"interaction": 0.4 * np.eye(2), "memory": 0.6, "bursts": 0.6}
@@ -543,6 +551,7 @@ def test_spacing_alone_is_gained_where_arms_are_alike_and_met_in_bursts():
     assert found.gain_from_spacing > 0.75 * found.gain
 
 
+@pytest.mark.long
 def test_a_diagonal_plan_is_judged_by_what_arms_do_to_each_other():
     """Arms 0 and 1 tire each other and not themselves: the diagonal fit sees none of it."""
     A = np.array([[0.0, 0.3, 0.0], [0.3, 0.0, 0.0], [0.0, 0.0, 0.0]])
@@ -604,6 +613,7 @@ def leave_out_the_fourth_regressor(half):
         misfit[name] = rows[..., :3].tolist()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("forget", [look_once, leave_out_the_fourth_regressor])
 def test_a_model_file_that_knows_less_supports_nothing(fading, forget):
     """It is read, as files of earlier versions are, and knows too little for support."""
@@ -679,6 +689,7 @@ def test_of_200_promises_none_is_expected_to_be_broken():
     assert 200 * module.BROKEN < 0.5 < 200 * (1.0 - module.COVERAGE)
 
 
+@pytest.mark.long
 def test_a_promise_is_the_end_at_its_level(fading):
     found = plan(fading, 20, logged_mix=UNIFORM)
     error = (found.high - found.low) / 2.0 / scipy.stats.norm.isf(0.025)
@@ -724,6 +735,7 @@ def test_the_best_of_several_plans_is_taken(fading):
     assert search.choose([best, best], *world) is best
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("memory", "fitted", "mention"),
     [(0.95, 0.5, "last longer"), (0.3, 0.9, "fade faster"), (0.8, 0.8, None)],

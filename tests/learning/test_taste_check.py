@@ -17,6 +17,7 @@ def look(seed, n_users=600, fading=None, **world):
     return model, log
 
 
+@pytest.mark.long
 def test_fatigue_does_not_hide_strong_taste():
     """In losses as they are the signs are lost in four logs of five; freed, six errors strong."""
     for seed in range(3):
@@ -37,6 +38,7 @@ def test_without_taste_nothing_is_said():
         assert describe_taste(model, log) == ""
 
 
+@pytest.mark.long
 def test_what_is_not_known_of_influence_widens_the_signs():
     """By a half-life, forward deviations of short histories say little of influence."""
     as_it_is, freed = find_taste(

@@ -82,6 +82,7 @@ def small_stream(source, **options):
 OPTIONS = [{}, {"categories": "|"}, {"time": None}, {"arm_names": ["z", "y|z", "w|x", "x"]}]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("grouped", [False, True])
 @pytest.mark.parametrize("options", OPTIONS, ids=["plain", "categories", "timeless", "arms"])
 def test_parts_have_the_histories_of_the_log(grouped, options, tmp_path):

@@ -266,6 +266,7 @@ def _random_problem(kind, n):
     return _symmetric(factors @ factors.T), losses
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n", [1, 2, 3, 10, 50, 200])
 @pytest.mark.parametrize(
     "kind",

@@ -154,6 +154,7 @@ def test_times_that_cannot_be_are_refused(refused):
         ib.Scenario().when(3)
 
 
+@pytest.mark.long
 def test_who_knows_that_a_night_is_long_loses_less():
     """Paired over 30 worlds: below zero by more than three standard errors.
 

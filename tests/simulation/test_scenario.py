@@ -101,6 +101,7 @@ def any_scenario(draw, arms):
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("policy", POLICIES, ids=repr)
 def test_the_engine_does_what_agents_in_a_plain_loop_do(policy):
     for n in range(25):

@@ -336,6 +336,7 @@ def own_families(tmp_path, monkeypatch):
         del sys.modules[name]
 
 
+@pytest.mark.long
 def test_families_of_the_user_are_played_like_others(own_families):
     named = ["own_families.py:family", "own_families:two_arms", "prop-2.2"]
     found = play(Path("out"), ["LCB"], named, [50], n_instances=3)
@@ -348,6 +349,7 @@ def test_families_of_the_user_are_played_like_others(own_families):
     assert rows["regret"][rows["horizon"] == 50].tolist() == run.regret()[:, 0, 0].tolist()
 
 
+@pytest.mark.long
 def test_an_edited_family_is_played_again(own_families):
     def regret():
         found = play(Path("out"), ["LCB"], ["own_families.py:family"], [50], n_instances=2)

@@ -92,6 +92,7 @@ def test_a_killed_run_continues_where_it_was_and_ends_with_the_same_bits(
     assert summary == (uninterrupted / "summary.json").read_bytes()
 
 
+@pytest.mark.long
 def test_a_finished_run_computes_nothing_again(tmp_path, monkeypatch):
     play(tmp_path)
     before = stamps(tmp_path / "figure-1b" / "pieces")

@@ -378,6 +378,7 @@ def test_numbers_are_short(value, text):
 # --- again ---
 
 
+@pytest.mark.long
 def test_another_folder_and_other_threads_give_the_same_bits(tiny, tmp_path):
     out, _ = tiny
     chosen = choose_studies(["figure-1a", "figure-1b"])

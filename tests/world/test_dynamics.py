@@ -137,6 +137,7 @@ def deviations_after_borrowed(world, progress, arms, out):
         out[arm] = deviation(lent, progress, arm, arms.size + 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_losses_do_not_drift_in_a_million_pulls(kind, exact_world, rounding):
     random = np.random.default_rng(1)

@@ -107,6 +107,7 @@ def test_the_prior_maximises_the_likelihood(log, model):
             assert log_likelihood(log, moved)[0] < best - 0.1, name
 
 
+@pytest.mark.long
 def test_planted_variances_are_found():
     found = []
     for seed in range(12):
@@ -262,6 +263,7 @@ def test_intervals_of_instances_hold_the_truth(kind, events, settings, measured)
 LITTLE = [(1, 20, 10), (20, 5, 8)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("instances", "events", "arms"), LITTLE)
 def test_errors_are_finite_however_little_there_is(instances, events, arms):
     for seed in range(10):
@@ -304,6 +306,7 @@ def test_tiny_logs_are_fitted(instances, events, arms, kind):
             assert is_sound(EVERY[kind].fit(log), log)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", EVERY)
 @pytest.mark.parametrize("value", [0.0, 0.1, 1e6])
 def test_constant_losses_are_predicted(kind, value):

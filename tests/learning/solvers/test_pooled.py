@@ -160,6 +160,7 @@ def test_pooled_intervals_hold_the_truth():
     assert (np.abs(bias) <= scipy.stats.norm.isf(0.5e-3 / 6) * spread).all()
 
 
+@pytest.mark.long
 def test_single_initial_losses_of_a_small_pool_are_held():
     _, _, own, _ = pooled_hits(40, 20, 100)
     assert own >= at_least(40 * 4, 0.95)
@@ -201,6 +202,7 @@ def test_variances_are_right_where_losses_steer_choices():
     assert np.abs(away).max() <= scipy.stats.t.isf(0.5e-3 / 2, 11), away
 
 
+@pytest.mark.long
 def test_with_the_right_variances_steered_choices_do_no_harm():
     hits, errors = [], []
     for seed in range(12):

@@ -555,6 +555,7 @@ def uniform_log(instance, rounds, seed):
     return ib.EventLog(["log"] * rounds, [str(arm) for arm in arms], losses)
 
 
+@pytest.mark.long
 def test_a_prior_from_a_log_saves_regret_and_a_horizon_more():
     """500 uniform rounds: the mean regret of 20 worlds at T = 1000 falls to less than half."""
     cold, warm, ahead = [], [], []

@@ -278,6 +278,7 @@ def test_a_tiny_log_gets_a_model_or_a_sentence(shape, options, tmp_path):
 # Columns
 
 
+@pytest.mark.long
 def test_usual_names_are_found_and_told(command, strong, tmp_path):
     write(tmp_path / "log.csv", rows_of(strong))
     status, out, err = command("fit", "log.csv", "--memory", 0.8, "--ridge", 1)
@@ -306,6 +307,7 @@ def test_usual_names_are_found_whatever_their_case(header, command, strong, tmp_
         assert f"{role} = {name.strip()}" in err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "separator"), [("a.csv", ";"), ("b.csv.gz", ","), ("c.csv", "\t")]
 )
@@ -328,6 +330,7 @@ def test_columns_that_were_named_are_taken(command, strong, tmp_path):
     assert "instance = who, arm = what, time = when, loss = how" in err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", ["rating", "reward"])
 def test_ratings_and_rewards_become_losses(way, command, strong, tmp_path):
     write(tmp_path / "log.csv", rows_of(strong), ("user", "time", "ad", way))
@@ -420,6 +423,7 @@ def test_bad_rows_can_be_dropped_and_are_counted(bad, command):
 # fit
 
 
+@pytest.mark.long
 def test_what_is_left_out_is_chosen_by_validation(command, log_file, tmp_path):
     status, out, _ = command("fit", log_file)
     assert status == 0
@@ -507,6 +511,7 @@ def test_half_life_without_a_clock_is_refused(refusal, strong, tmp_path):
         assert "time" in refusal(name, "log.csv", "--half-life-days", 3)
 
 
+@pytest.mark.long
 def test_without_times_the_order_of_rows_counts(command, strong, tmp_path):
     rows = [(u, arm, loss) for u, _, arm, loss in rows_of(strong)]
     write(tmp_path / "log.csv", rows, ("user", "ad", "loss"))
@@ -534,6 +539,7 @@ def test_a_plan_for_a_strong_log_is_supported_and_compares_with_the_log(
     assert data["logged_mix"] == pytest.approx(dict(zip(names, counts, strict=True)))
 
 
+@pytest.mark.long
 def test_a_plan_for_a_log_without_influence_is_not_supported(null, tmp_path, command):
     write(tmp_path / "log.csv", rows_of(null))
     assert command("fit", "log.csv")[0] == 0

@@ -56,6 +56,7 @@ def matrix_of(trace):
     return np.array(trace["z"], float)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", PICTURES)
 def test_a_picture_is_drawn_for_print(name, tmp_path):
     draw(PICTURES[name], tmp_path, {"source": "データ <x> & y", "ridge": 1.0})
