@@ -116,6 +116,7 @@ def test_models_that_are_kept_count(monkeypatch):
         validate(log, several, execution=LocalExecution(1))
 
 
+@pytest.mark.long
 def test_models_of_few_coefficients_are_fitted(many_arms, monkeypatch):
     monkeypatch.setattr(memory, "available_memory", lambda: 2.0 * 2**30)
     model = InfluenceModel("diagonal", pooling="full").fit(many_arms)

@@ -352,6 +352,7 @@ def test_arms_never_met_empty_histories_and_single_events_do_no_harm():
     assert {pair.arm for pair in found.pairs} == {"0", "1", "3"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "settings",
     [

@@ -94,6 +94,7 @@ MODELS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: " ".join(repr(model).split()))
 def test_a_model_can_be_cloned_pickled_and_shown(model, log):
     copy = clone(model)
@@ -385,6 +386,7 @@ def test_losses_in_another_unit_give_the_same_model(model, log):
     np.testing.assert_allclose(other.noise_ / 1024, one.noise_, **bound)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(**NAMED)
 def test_threads_do_not_change_a_bit(model, log):
     fits = [clone(model).fit(log, execution=threads) for threads in (1, 2, 3)]

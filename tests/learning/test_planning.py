@@ -150,6 +150,7 @@ def test_a_long_plan_repeats_after_a_period(fading):
     assert found.horizon == 10**9
 
 
+@pytest.mark.long
 def test_a_plan_takes_the_period_that_is_set(fading):
     found = plan(fading, 100, longest=6)
     assert len(found.schedule) == 6
@@ -172,6 +173,7 @@ def test_an_arm_that_tires_is_spaced(fading):
 # The gain is linear in the coefficients
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["psd", "symmetric", "diagonal"])
 @pytest.mark.parametrize("drift", [False, True])
 @pytest.mark.parametrize("memory", [0.8, 1.0])

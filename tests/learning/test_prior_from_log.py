@@ -36,6 +36,7 @@ def assert_is_the_mean(prior, interaction, initial_loss):
     np.testing.assert_allclose(prior.mean, named, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["psd", "symmetric", "diagonal"])
 @pytest.mark.parametrize("memory", [1.0, 0.8])
 def test_the_prior_of_a_single_history_is_the_posterior_of_ridge_regression(kind, memory):

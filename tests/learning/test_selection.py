@@ -170,6 +170,7 @@ def test_the_planted_memory_is_chosen(truth):
     assert model.coefficients_.tobytes() == whole.coefficients_.tobytes()
 
 
+@pytest.mark.long
 def test_the_ladder_finds_what_was_planted():
     settings = {"memory": 0.8, "spread": 0.5, "drift": 0.7}
     quiet = synthetic_log(100, 150, 2, **settings, seed=1)

@@ -39,11 +39,13 @@ def look_often(seed, effect=0.0):
         yield compare_groups(both["policy"], both["control"])
 
 
+@pytest.mark.long
 def test_looking_all_the_time_raises_no_more_false_alarms_than_promised():
     alarms = sum(any(look.is_clear for look in look_often(seed)) for seed in range(SHOPS))
     assert alarms <= ALLOWED
 
 
+@pytest.mark.long
 def test_the_interval_holds_the_truth_at_all_looks():
     misses = 0
     for seed in range(SHOPS):

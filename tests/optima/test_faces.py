@@ -49,6 +49,7 @@ def test_the_loss_is_the_smallest_of_all_stationary_points(
     assert best.counts.min() >= 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("arms", "steps"), [(2, 2000), (3, 120), (4, 40)])
 @pytest.mark.parametrize("kind", ["generic", "duplicated", "nearly definite", "scaled"])
 def test_no_point_of_a_grid_is_better(all_compositions, kind, arms, steps):

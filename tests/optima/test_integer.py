@@ -121,6 +121,7 @@ def test_a_search_that_gives_up_says_how_far_it_may_be_off(all_compositions, nod
     assert given_up > 0 or nodes > 5
 
 
+@pytest.mark.long
 def test_more_arms_than_can_be_searched_leave_a_gap():
     instance = ib.Instance(np.eye(302), np.full(302, 0.5))  # b = 0: x* = T/302
     best = integer_optimum(instance, 304)

@@ -47,6 +47,7 @@ def whole_near(point, horizon, moves=0, seed=0):
     return counts
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("horizon", "tolerance"), [(10**6, 1e-9), (10**9, 1e-6), (10**12, 1e-3)])
 @pytest.mark.parametrize("verdict", ["easy", "hard"])
 @pytest.mark.parametrize("arms", [2, 3, 4, 5])

@@ -228,6 +228,7 @@ def test_any_other_policy_that_knows_the_horizon_is_simulated_for_each(monkeypat
     np.testing.assert_array_equal(rows["regret"], run.regret().ravel())
 
 
+@pytest.mark.long
 def test_a_policy_that_knows_the_horizon_can_play_where_memory_fades(monkeypatch, tmp_path):
     usual = play(tmp_path / "usual", ["Uniform"], ["fading-0.9"], [30, 100], n_instances=2)
     monkeypatch.setattr(ib.Uniform, "horizon_aware", True)
@@ -629,6 +630,7 @@ def test_a_repeated_policy_plays_once(tmp_path):
 # --- in Python ---
 
 
+@pytest.mark.long
 def test_nothing_is_written_unless_a_folder_is_named(played, tmp_path, monkeypatch):
     out, found = played
     monkeypatch.chdir(tmp_path)

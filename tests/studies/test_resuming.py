@@ -235,6 +235,7 @@ def test_more_instances_than_memory_holds_are_refused_at_once(seeds, tmp_path, r
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.long
 def test_leftover_temporary_files_are_swept(tmp_path, tiny):
     out, _ = tiny
     pieces = tmp_path / "figure-1b" / "pieces"

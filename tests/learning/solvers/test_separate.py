@@ -26,6 +26,7 @@ CASES = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("settings", CASES, ids=str)
 @pytest.mark.parametrize("truth", [TRUTH, INDEFINITE, -TRUTH], ids=["inside", "edge", "outside"])
 def test_the_definite_fit_is_as_good_as_another_solver_finds(truth, settings):
@@ -85,6 +86,7 @@ UNDETERMINED = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("pooling", ["none", "full"], ids=["separate", "pooled"])
 @pytest.mark.parametrize("kind", ["psd", "symmetric", "free"])
 @pytest.mark.parametrize(("arms", "why"), UNDETERMINED, ids=[why for _, why in UNDETERMINED])
@@ -141,6 +143,7 @@ SEPARATE = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("kind", "events", "truth", "settings"), SEPARATE, ids=str)
 def test_separate_intervals_hold_the_truth(kind, events, truth, settings):
     log = planted(1000, events, interaction=truth, spread=0.5, seed=11, **settings)

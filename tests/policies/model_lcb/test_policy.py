@@ -399,12 +399,14 @@ def test_with_everything_estimated_losses_stay_within_the_radius_once_each_arm_w
         assert not outside(instance, ib.ModelLCB(), 1000, seed)[3:].any()
 
 
+@pytest.mark.long
 def test_a_lasting_memory_is_kept():
     """It is given up with probability 1 % at most: in more than 3 of 50 worlds with 0.2 %."""
     chosen = [watched(i, ib.ModelLCB(), 400, 2)[0]["choice"][0] for i in paper(3, 50)]
     assert sum(number != 0 for number in chosen) <= 3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("memory", [0.9, 0.7])
 def test_a_fading_memory_is_found_where_the_pulls_show_it(memory):
     """Uniform pulls show it in most of 20 worlds; where A is small, noise hides it."""
@@ -524,6 +526,7 @@ def test_a_prior_that_says_little_does_no_harm():
     assert more.mean() < 2.0 * more.std(ddof=1) / math.sqrt(len(more))
 
 
+@pytest.mark.long
 def test_a_prior_pays_within_30_rounds_where_nothing_has_influence():
     """Users who differ by σ/2 from what a log says of them: turns would cost more than they tell.
 

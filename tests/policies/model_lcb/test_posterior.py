@@ -80,6 +80,7 @@ SEQUENCES = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("arms", "memory", "late"), SEQUENCES)
 def test_learning_loss_by_loss_is_dense_regression(arms, memory, late):
     learner = Learner(arms, memory, loss=2.0, influence=0.5, seed=arms + late)

@@ -119,6 +119,7 @@ def test_degenerate_instances_are_played_alike(arms, policy):
         assert_same(degenerate_instances(arms), policy, 300, noise, seeds=range(2))
 
 
+@pytest.mark.long
 @each_policy
 @each_noise
 @pytest.mark.parametrize("runs", [1, 7, 15, 16, 17, 33])

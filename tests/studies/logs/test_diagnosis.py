@@ -174,6 +174,7 @@ def test_a_diagnosis_writes_report_summary_figures_and_model(which, request):
     assert sum(about["logged_mix"]) == pytest.approx(1.0)
 
 
+@pytest.mark.long
 def test_a_diagnosis_can_be_had_without_files(strong, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     found = diagnose_log(strong.take(np.arange(20)), permutations=19, progress=False)

@@ -131,6 +131,7 @@ def test_a_histogram_of_one_bin_is_drawn_for_print(tmp_path):
 # Grids
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", GRIDS)
 def test_a_grid_is_drawn_for_print(name, tmp_path):
     draw(GRIDS[name], tmp_path, {})
