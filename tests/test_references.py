@@ -136,7 +136,6 @@ def test_a_home_that_is_not_there_is_named(home, mentions, folder, refused):
         find_object(home, "A")
 
 
-@pytest.mark.long
 def test_objects_of_a_file_travel_with_it(folder):
     """To a process that is elsewhere, after the file has gone."""
     (folder / "points.py").write_text(MINE)

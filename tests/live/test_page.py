@@ -103,7 +103,6 @@ def test_shadow_mode_says_how_often_the_policy_agrees(server, admin):
     )
 
 
-@pytest.mark.long
 def test_numbers_move_as_decisions_come(server, admin):
     server.create("moving")
     assert (
@@ -141,7 +140,6 @@ def test_numbers_move_as_decisions_come(server, admin):
     assert "2 showings elsewhere" in news["parts"]["missing"]
 
 
-@pytest.mark.long
 def test_the_tally_agrees_with_the_decisions_after_an_erasure(server, admin):
     server.create("erasing", control_share=0.5)
     server.play(
@@ -472,7 +470,6 @@ def test_the_last_hour_forgets_what_is_older():
     assert [(at, s.decisions) for at, s in series.over_time()] == [(9.0, 1)]
 
 
-@pytest.mark.long
 def test_events_are_read_in_bounded_steps_and_all_of_them(server, admin, monkeypatch):
     asked = []
     tallies = server.service.page.tallies
