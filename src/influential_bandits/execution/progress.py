@@ -30,6 +30,7 @@ class Progress:
     Parameters
     ----------
     label : str
+        What is being done; it may change on the way.
     total : int
         All the work there is.
     wanted : bool, optional
@@ -54,15 +55,16 @@ class Progress:
             if self.wanted or (self.wanted is None and late and is_watched()):
                 self._bar = self._start()
         if isinstance(self._bar, NotebookBar):
-            self._bar.show(self.done)
+            self._bar.show(self.label, self.done)
         elif self._bar is not None:
-            self._bar.update(self._bar.task_ids[0], completed=self.done)
+            task = self._bar.task_ids[0]
+            self._bar.update(task, completed=self.done, description=self.label)
 
     def _start(self) -> Bar | NotebookBar:
         """Return a bar for wherever this is."""
         console = Console(stderr=True)
         if console.is_jupyter:
-            return NotebookBar(self.label, self.total)
+            return NotebookBar(self.total)
         columns = (
             SpinnerColumn(),
             TextColumn("{task.description}"),
@@ -92,20 +94,20 @@ class NotebookBar:
     It is removed in the end, so that a notebook that is kept shows results and no bars.
     """
 
-    def __init__(self, label: str, total: int) -> None:
-        self.label, self.total = label, max(total, 1)
+    def __init__(self, total: int) -> None:
+        self.total = max(total, 1)
         self._started = self._shown = time.monotonic()
         self._handle: Any = None
 
-    def show(self, done: int) -> None:
+    def show(self, label: str, done: int) -> None:
         """Draw the bar, a few times a second at most."""
         notebook: Any = import_module("IPython.display")
         now = time.monotonic()
         if self._handle is None:
-            page = notebook.HTML(self._draw(done, now))
+            page = notebook.HTML(self._draw(label, done, now))
             self._handle = notebook.display(page, display_id=True)
         elif now - self._shown >= BETWEEN:
-            self._handle.update(notebook.HTML(self._draw(done, now)))
+            self._handle.update(notebook.HTML(self._draw(label, done, now)))
         else:
             return
         self._shown = now
@@ -116,10 +118,10 @@ class NotebookBar:
             notebook: Any = import_module("IPython.display")
             self._handle.update(notebook.HTML(""))
 
-    def _draw(self, done: int, now: float) -> str:
+    def _draw(self, label: str, done: int, now: float) -> str:
         left = (now - self._started) * (self.total - done) / done if done else None
         rest = "" if left is None else f", {left:,.0f} s left"
-        words = f"{escape(self.label)}: {100 * done // self.total} %{rest}"
+        words = f"{escape(label)}: {100 * done // self.total} %{rest}"
         return f'<progress value="{done}" max="{self.total}"></progress> {words}'
 
 

@@ -42,6 +42,8 @@ compiling = threading.RLock()
 def cuda() -> Any:
     """Return numba-cuda, or say what to install."""
     require_packages("numba_cuda")
+    # Kernels that share a queue wait for each other; the driver looks when it starts.
+    os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
     if not hasattr(np, "row_stack"):  # numba-cuda 0.30 asks for it; NumPy 2.5 has it no longer
         setattr(np, "row_stack", np.vstack)  # noqa: B010 - type checkers know that there is none
     module = optional_module("numba.cuda")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -31,12 +30,14 @@ from influential_bandits.studies.arena.runs import (
     list_default_policies,
 )
 from influential_bandits.studies.runner.running import (
-    Failure,
-    compute_rows,
+    Job,
+    compute_pieces,
     describe_failures,
     raise_if_failed,
+    read_rows,
 )
 from influential_bandits.studies.runner.store import RowStore, StudyFolder
+from influential_bandits.studies.runner.study import Piece
 from influential_bandits.world.instance import Instance
 from influential_bandits.world.noise import Noise, require_noise
 
@@ -132,25 +133,24 @@ def compare(
         else StudyFolder(folder, match.family.name, describe_settings(match.family))
         for match in matches
     ]
+    jobs = [
+        Job(match.family.name, match.pieces, store)
+        for match, store in zip(matches, stores, strict=True)
+    ]
+    failures = compute_pieces(jobs, where, progress)
     results: list[FamilyResult] = []
-    failures: list[Failure] = []
-    for match, store in zip(matches, stores, strict=True):
-        able = match.policies
-        pieces = functools.partial(
-            cut_into_pieces, match.family, able, match.horizons, match.n_instances
-        )
-        rows, failed = compute_rows(match.family.name, pieces, store, where, progress)
-        failures += failed
+    for match, job in zip(matches, jobs, strict=True):
+        rows = read_rows(job, failures)
         if rows is not None:
-            absent = [policy.label for policy in players if policy not in able]
+            failed = [failure for failure in failures if failure.study == job.name]
             results.append(
                 measure_family(
                     match.family,
                     match.n_arms,
                     rows,
-                    able,
+                    match.policies,
                     match.horizons,
-                    absent,
+                    [policy.label for policy in players if policy not in match.policies],
                     describe_failures(failed),
                 )
             )
@@ -172,6 +172,10 @@ class _Match:
     policies: list[Policy]
     horizons: list[int]
     n_instances: int
+
+    def pieces(self) -> Iterator[Piece]:
+        """Yield what is to be played."""
+        return cut_into_pieces(self.family, self.policies, self.horizons, self.n_instances)
 
 
 def _plan(

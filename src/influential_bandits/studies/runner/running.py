@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,7 +23,16 @@ from influential_bandits.studies.runner.rows import Columns, Rows, concatenate
 from influential_bandits.studies.runner.store import RowStore, StudyFolder, write_rows
 from influential_bandits.studies.runner.study import Piece, Settings, Study
 
-__all__ = ["Failure", "compute_rows", "describe_failures", "raise_if_failed", "reproduce"]
+__all__ = [
+    "Failure",
+    "Job",
+    "compute_pieces",
+    "compute_rows",
+    "describe_failures",
+    "raise_if_failed",
+    "read_rows",
+    "reproduce",
+]
 
 TITLE = "Influential bandits: the paper's synthetic results"
 PICTURE = "figure-1b"  # the study whose first figure says most
@@ -123,6 +132,14 @@ class Failure:
         return f"{self.study}: {self.piece.name}: {type(self.error).__name__}: {self.error}"
 
 
+class Job(NamedTuple):
+    """Pieces that belong together, and where their rows are kept."""
+
+    name: str
+    pieces: Callable[[], Iterable[Piece]]
+    store: RowStore
+
+
 def compute_rows(
     name: str,
     pieces: Callable[[], Iterable[Piece]],
@@ -137,51 +154,90 @@ def compute_rows(
     alone are left out of the rows; there are no rows if too many do, or if a piece fails that is
     not of single instances.
     """
+    job = Job(name, pieces, store)
+    failures = compute_pieces([job], execution, progress)
+    return read_rows(job, failures, most_left_out), failures
+
+
+def compute_pieces(
+    jobs: Sequence[Job], execution: Execution, progress: bool | None = None
+) -> list[Failure]:
+    """Compute the pieces that the stores lack, all in one go: nobody waits for the end of a job."""
     shown = is_watched() if progress is None else progress
-    bar = Progress(name, sum(1 for _ in pieces()), shown)
-    broken: list[Piece] = []  # pieces to be tried instance by instance
+    bar = Progress(jobs[0].name, sum(1 for job in jobs for _ in job.pieces()), shown)
+    broken: list[_Owned] = []  # pieces to be tried instance by instance
     failures = []
 
-    def find_missing() -> Iterator[Piece]:
-        for piece in pieces():
-            if store.has(piece.name):
-                bar.count_one()
-            elif piece.split and any(store.has(part.name) for part in piece.split()):
-                broken.append(piece)
-            else:
-                yield piece
+    def find_missing() -> Iterator[_Owned]:
+        for job in jobs:
+            for piece in job.pieces():
+                if job.store.has(piece.name):
+                    bar.count_one()
+                elif piece.split and any(job.store.has(part.name) for part in piece.split()):
+                    broken.append(_Owned(job, piece))
+                else:
+                    yield _Owned(job, piece)
 
     try:
         bar.show()
-        for piece, error in _compute_and_write(find_missing(), store, execution):
+        for owned, error in _compute_and_write(find_missing(), execution):
+            bar.label = owned.job.name
             bar.count_one()
             if error is None:
                 continue
-            if piece.split is None or isinstance(error, InvalidPolicy):  # no instance's fault
-                failures.append(Failure(name, piece, error))
+            if owned.piece.split is None or isinstance(error, InvalidPolicy):  # no instance's fault
+                failures.append(Failure(owned.job.name, owned.piece, error))
             else:
-                broken.append(piece)
-        singles = (part for piece in broken if piece.split for part in piece.split())
-        missing = (part for part in singles if not store.has(part.name))
-        for part, error in _compute_and_write(missing, store, execution):
+                broken.append(owned)
+        for owned, error in _compute_and_write(_split_up(broken), execution):
             if error is not None:
-                failures.append(Failure(name, part, error))
+                failures.append(Failure(owned.job.name, owned.piece, error))
     finally:
         bar.close()
-    return _leave_out_failed(failures, _read_finished(pieces(), store), most_left_out), failures
+    return failures
+
+
+def read_rows(
+    job: Job, failures: Iterable[Failure], most_left_out: float = MOST_LEFT_OUT
+) -> Rows | None:
+    """Return the rows of all instances of a job but those that failed, if enough are left."""
+    own = [failure for failure in failures if failure.study == job.name]
+    return _leave_out_failed(own, _read_finished(job.pieces(), job.store), most_left_out)
+
+
+class _Owned(NamedTuple):
+    job: Job
+    piece: Piece
+
+
+def _split_up(broken: Iterable[_Owned]) -> Iterator[_Owned]:
+    """Yield the single instances of pieces that are not yet in their stores."""
+    for job, piece in broken:
+        for part in piece.split() if piece.split else ():
+            if not job.store.has(part.name):
+                yield _Owned(job, part)
 
 
 def _compute_and_write(
-    pieces: Iterable[Piece], store: RowStore, execution: Execution
-) -> Iterator[tuple[Piece, Exception | None]]:
+    pieces: Iterable[_Owned], execution: Execution
+) -> Iterator[tuple[_Owned, Exception | None]]:
     """Compute pieces, write each as soon as it is finished, and yield it with its error, if any."""
-    for piece, rows, error in execution.outcomes(_compute, pieces):
+    owners: dict[int, Job] = {}  # of pieces that are worked on: stores stay here
+
+    def hand_out() -> Iterator[tuple[int, Piece]]:
+        for place, (job, piece) in enumerate(pieces):
+            owners[place] = job
+            yield place, piece
+
+    for (place, piece), rows, error in execution.outcomes(_compute, hand_out()):
+        owned = _Owned(owners.pop(place), piece)
         if error is None:
-            store.write(piece.name, rows)
-        yield piece, error
+            owned.job.store.write(piece.name, rows)
+        yield owned, error
 
 
-def _compute(piece: Piece, threads: int | None) -> Columns:
+def _compute(numbered: tuple[int, Piece], threads: int | None) -> Columns:
+    _, piece = numbered
     return piece.compute(threads)
 
 
