@@ -56,6 +56,7 @@ def errors(outcomes):
 LOCAL = {
     "one thread": ib.LocalExecution(1),
     "two threads": ib.LocalExecution(2),
+    "side by side": ib.LocalExecution(2).for_study(),
     "two processes": ib.LocalExecution(2, processes=2),
 }
 

@@ -45,6 +45,23 @@ def test_a_number_that_no_graphics_processor_has_is_refused(monkeypatch, refused
         ib.GpuExecution(-1)
 
 
+def test_a_study_of_few_runs_is_for_cores(monkeypatch):
+    class One:
+        gpus = ("the only one",)
+
+    monkeypatch.setattr(toolkit, "cuda", One)
+    monkeypatch.setattr(gpu, "require_device", lambda number: "the only one")
+    monkeypatch.setattr(gpu, "free_memory", lambda: 1 << 30)
+    monkeypatch.setattr(gpu, "is_simulated", lambda: False)
+    monkeypatch.setattr(gpu, "count_threads", lambda threads: 4)
+    card = ib.GpuExecution()
+    assert card.for_study(4 * gpu.RUNS_PER_CORE) is card
+    assert card.for_study() is card
+    cores = card.for_study(4 * gpu.RUNS_PER_CORE - 1)
+    assert isinstance(cores, ib.LocalExecution)
+    assert cores.threads == 4
+
+
 @pytest.mark.parametrize("option", ["--jobs=2", "--processes=2", "--scheduler=tcp://x:1"])
 def test_options_of_other_engines_are_refused(option):
     pytest.importorskip("numba_cuda", reason="the extra gpu")

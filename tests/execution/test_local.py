@@ -277,3 +277,52 @@ def test_progress_stops_drawing_after(monkeypatch, policy):
     for thread in set(threading.enumerate()) - before:
         thread.join(timeout=2)  # told to stop, it may still have to wake up
         assert not thread.is_alive(), thread.name
+
+
+# --- pieces side by side ---
+
+
+class Walk:
+    """A task in short steps, which can be counted while it goes on."""
+
+    def __init__(self, steps):
+        self.left = steps
+
+    def steps(self):
+        while self.left:
+            time.sleep(0.01)
+            self.left -= 1
+            yield 1
+
+
+def walk(task, where):
+    where.run([task], Progress("walk", 1, wanted=False))
+    return task.left
+
+
+def test_pieces_are_worked_on_side_by_side():
+    meeting = threading.Barrier(3)
+    where = ib.LocalExecution(3).for_study()
+    found = list(where.outcomes(lambda task, _: meeting.wait(10) >= 0 and task, range(1, 4)))
+    assert sorted(outcome.result for outcome in found) == [1, 2, 3]
+
+
+def test_who_stops_listening_ends_the_pieces_at_work():
+    where = ib.LocalExecution(2).for_study()
+    long, short = Walk(10**6), Walk(1)
+    outcomes = where.outcomes(walk, [long, short])
+    assert next(outcomes).task is short
+    started = time.monotonic()
+    outcomes.close()
+    assert time.monotonic() - started < PATIENCE
+    assert long.left
+    assert own_threads() == []
+    (again,) = where.outcomes(walk, [Walk(3)])
+    assert again.result == 0
+
+
+def test_one_thread_and_processes_work_as_they_were_told():
+    for where in (ib.LocalExecution(1), ib.LocalExecution(2, processes=2)):
+        assert where.for_study() is where
+    two = ib.LocalExecution(2)
+    assert two.for_study() is two.for_study(10**6) is two.for_study().for_study()

@@ -416,7 +416,7 @@ def test_an_interrupted_run_goes_on_and_ends_with_the_same_bytes(played, tmp_pat
     with pytest.raises(KeyboardInterrupt):
         play(tmp_path)
     before = pieces_of(tmp_path)
-    assert len(before) == 2
+    assert 1 <= len(before) <= 2  # side by side, the second may not be written yet
     assert not (tmp_path / "summary.json").exists()
     play(tmp_path, execution=ib.LocalExecution(1))
     assert before.items() <= pieces_of(tmp_path).items()

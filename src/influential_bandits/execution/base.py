@@ -11,13 +11,14 @@ from __future__ import annotations
 import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from threading import Event
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from influential_bandits.checks import Closing
-from influential_bandits.errors import MissingExtra
+from influential_bandits.errors import InfluentialBanditsError, MissingExtra
 from influential_bandits.execution.progress import Progress
 
-__all__ = ["Attempt", "Execution", "Outcome", "Steps", "Task", "Work", "attempt"]
+__all__ = ["Attempt", "Execution", "Outcome", "Steps", "Stoppable", "Task", "Work", "attempt"]
 
 
 class Steps(Protocol):
@@ -61,6 +62,10 @@ class Execution(Closing, ABC):
     def threads(self) -> int:
         """How many threads there are at the moment, of all processes."""
 
+    def for_study(self, runs: int | None = None) -> Execution:
+        """Return where pieces of a study are worked on best, if a policy has so many runs in it."""
+        return self
+
     @abstractmethod
     def outcomes(self, work: Work, tasks: Iterable[Any]) -> Iterator[Outcome]:
         """Yield what became of each task, as they finish; one that fails does not stop the others.
@@ -82,6 +87,20 @@ class Execution(Closing, ABC):
     @abstractmethod
     def run(self, tasks: Sequence[Task], progress: Progress) -> None:
         """Work off all tasks; the first error, or Ctrl-C, stops the others before it is raised."""
+
+
+class Stoppable:
+    """Work in steps that ends early once nobody waits for it."""
+
+    def __init__(self, task: Steps, stopped: Event) -> None:
+        self.task, self.stopped = task, stopped
+
+    def steps(self) -> Iterator[int]:
+        """Do the work, unless it was stopped."""
+        for amount in self.task.steps():
+            yield amount
+            if self.stopped.is_set():
+                raise InfluentialBanditsError("stopped")
 
 
 def attempt(work: Work, task: Any, threads: Any) -> Attempt:

@@ -9,17 +9,18 @@ from itertools import islice
 from typing import Any, cast
 
 from influential_bandits.checks import whole_number
-from influential_bandits.errors import InfluentialBanditsError, InvalidInput
+from influential_bandits.errors import InvalidInput
 from influential_bandits.execution.base import (
     Attempt,
     Execution,
     Outcome,
+    Stoppable,
     Task,
     Work,
     attempt,
 )
 from influential_bandits.execution.gathering import Gathering, Joinable
-from influential_bandits.execution.local import count_threads, map_in_order, run_tasks
+from influential_bandits.execution.local import SideBySide, count_threads, map_in_order, run_tasks
 from influential_bandits.execution.progress import Progress
 from influential_bandits.numerics.gpu.toolkit import free_memory, is_simulated, require_device
 
@@ -28,13 +29,15 @@ __all__ = ["GpuExecution"]
 SHARE = 0.8  # of the memory that is free: the rest is for kernels and for others
 PIECES_AT_ONCE = 1024  # of a study: one alone leaves most of a graphics processor idle
 FEW_RUNS = 8  # below, cores are faster: one thread of a graphics processor is slow
+RUNS_PER_CORE = 64  # of a study: with fewer, all cores together are faster as well
 
 
 class GpuExecution(Execution):
     """Play runs on a graphics processor, one a thread; needs the extra ``gpu``.
 
     It pays for many runs: 100,000 keep a large graphics processor busy, and ten do not. Fewer than
-    eight at a time are played on this computer's cores; scenarios are refused. Policies,
+    eight at a time are played on this computer's cores, and so is a study of fewer than 64 runs for
+    each core; scenarios are refused. Policies,
     worlds and noises are the same functions as on processors, and give the same bits, as long as
     they keep to + − × ÷ √ and the functions of the package (those of ``math``, such as ``log``,
     come from another library there).
@@ -69,6 +72,7 @@ class GpuExecution(Execution):
         self.memory = free
         self._stopped = threading.Event()
         self._gathering: Gathering | None = None  # of pieces that are worked on
+        self._cores = SideBySide(self.threads)
 
     @property
     def room(self) -> int:
@@ -78,6 +82,12 @@ class GpuExecution(Execution):
     def plays(self, runs: int) -> bool:
         """Tell whether so many runs are played here, or on this computer's cores."""
         return runs >= FEW_RUNS or is_simulated()
+
+    def for_study(self, runs: int | None = None) -> Execution:
+        """Return this computer's cores for a study of few runs: they are through sooner."""
+        if runs is None or runs >= RUNS_PER_CORE * self.threads or is_simulated():
+            return self
+        return self._cores
 
     @property
     def threads(self) -> int:
@@ -136,18 +146,4 @@ class GpuExecution(Execution):
         if gathering is not None and all(hasattr(task, "join") for task in tasks):
             gathering.play(cast("Sequence[Joinable]", tasks))
         else:
-            run_tasks([_Stoppable(task, self._stopped) for task in tasks], 1, progress)
-
-
-class _Stoppable:
-    """A task that ends early once nobody waits for it."""
-
-    def __init__(self, task: Task, stopped: threading.Event) -> None:
-        self.task, self.stopped = task, stopped
-
-    def steps(self) -> Iterator[int]:
-        """Do the work, unless it was stopped."""
-        for amount in self.task.steps():
-            yield amount
-            if self.stopped.is_set():
-                raise InfluentialBanditsError("stopped")
+            run_tasks([Stoppable(task, self._stopped) for task in tasks], 1, progress)

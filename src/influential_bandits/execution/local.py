@@ -17,6 +17,7 @@ from concurrent.futures import (
     wait,
 )
 from concurrent.futures.process import BrokenProcessPool
+from functools import cached_property
 from itertools import islice
 from types import TracebackType
 from typing import Any
@@ -28,13 +29,21 @@ from influential_bandits.execution.base import (
     Execution,
     Outcome,
     Steps,
+    Stoppable,
     Task,
     Work,
     attempt,
 )
 from influential_bandits.execution.progress import Progress
 
-__all__ = ["LocalExecution", "count_threads", "map_in_order", "resolve_execution", "run_tasks"]
+__all__ = [
+    "LocalExecution",
+    "SideBySide",
+    "count_threads",
+    "map_in_order",
+    "resolve_execution",
+    "run_tasks",
+]
 
 
 class LocalExecution(Execution):
@@ -46,7 +55,8 @@ class LocalExecution(Execution):
         By default all cores. Changes no bit of any result.
     processes : int
         How many pieces of a study are worked on at a time, each in a process of its own with its
-        share of the threads. Pays where pieces spend their time outside of compiled code.
+        share of the threads. Pays where pieces spend their time outside of compiled code; with
+        one process, threads work on pieces side by side.
 
     Examples
     --------
@@ -69,6 +79,14 @@ class LocalExecution(Execution):
     def __repr__(self) -> str:
         """Say how many threads and processes there are."""
         return f"LocalExecution(threads={self.threads}, processes={self.processes})"
+
+    def for_study(self, runs: int | None = None) -> Execution:
+        """Return what works on pieces side by side: one alone seldom keeps many threads busy."""
+        return self if self.threads == 1 or self.processes > 1 else self._side_by_side
+
+    @cached_property
+    def _side_by_side(self) -> SideBySide:
+        return SideBySide(self.threads)
 
     def outcomes(self, work: Work, tasks: Iterable[Any]) -> Iterator[Outcome]:
         """Work off pieces one after the other, or one in each process."""
@@ -113,6 +131,45 @@ class LocalExecution(Execution):
                     yield Outcome(flying.pop(future), *future.result())
         finally:
             _stop(pool)
+
+
+class SideBySide(LocalExecution):
+    """Work on as many pieces of a study at a time as there are threads, all in this process.
+
+    Each piece may use all threads, so that the last ones do not leave cores idle.
+    """
+
+    def __init__(self, threads: int) -> None:
+        super().__init__(threads)
+        self._stopped = threading.Event()
+
+    def for_study(self, runs: int | None = None) -> Execution:
+        """Return itself."""
+        return self
+
+    def outcomes(self, work: Work, tasks: Iterable[Any]) -> Iterator[Outcome]:
+        """Work off pieces side by side; those that nobody waits for end at their next step."""
+        remaining = iter(tasks)
+        flying: dict[Future[Attempt], Any] = {}
+        pool = ThreadPoolExecutor(self.threads, thread_name_prefix="influential-bandits-piece")
+        try:
+            while True:
+                # One more than there are threads, so that none waits for the next task.
+                for task in islice(remaining, self.threads + 1 - len(flying)):
+                    flying[pool.submit(attempt, work, task, self)] = task
+                if not flying:
+                    return
+                finished, _ = wait(flying, return_when=FIRST_COMPLETED)
+                for future in finished:
+                    yield Outcome(flying.pop(future), *future.result())
+        finally:
+            self._stopped.set()
+            _end(pool)
+            self._stopped.clear()
+
+    def run(self, tasks: Sequence[Task], progress: Progress) -> None:
+        """Work on threads, until nobody waits for it."""
+        run_tasks([Stoppable(task, self._stopped) for task in tasks], self.threads, progress)
 
 
 def resolve_execution(execution: Execution | int | None) -> Execution:

@@ -250,25 +250,7 @@ def simulate_policy(
         require_playable(scenario, check)
         told = world if policy.privileged else world[:1]
         layouts = [_layout(policy, n_arms, instance, horizon, check) for instance in told]
-
-        def play_on_cores(places: Sequence[int], cores: Execution) -> list[Output]:
-            run = simulate_policy(
-                [world[i] for i in places],
-                policy,
-                horizon,
-                noise,
-                seeds=seed_list,
-                checkpoints=marks,
-                record=recorded or None,
-                progress=False,
-                instance_numbers=[numbers[i] for i in places],
-                execution=cores,
-            )
-            return _outputs(run)
-
-        tasks = gpu_tasks(
-            policy, layouts, world, noise, seed_list, numbers, whole, horizon, where, play_on_cores
-        )
+        tasks = gpu_tasks(policy, layouts, world, noise, seed_list, numbers, whole, horizon, where)
     elif lanes is not False and scenario is None and not recorded and not check:
         tasks = lane_tasks(
             policy,
@@ -315,21 +297,6 @@ def simulate_policy(
         scenario,
         losses,
     )
-
-
-def _outputs(run: Trajectory) -> list[Output]:
-    """Return the results of each instance, as the compiled loops write them."""
-    none = np.zeros((*run.counts.shape[:2], 0))
-    return [
-        Output(
-            run.checkpoints,
-            run.counts[i],
-            none[i] if run.expected_loss is None else run.expected_loss[i],
-            none[i] if run.choices is None else run.choices[i],
-            none[i] if run.losses is None else run.losses[i],
-        )
-        for i in range(len(run.counts))
-    ]
 
 
 def _chains(

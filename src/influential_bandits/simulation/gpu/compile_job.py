@@ -1,4 +1,4 @@
-"""A process that compiles for a batch and keeps the code on disk, for another that plays it."""
+"""A process that compiles one kernel and keeps it on disk, for another that plays it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import numpy as np
 
 from influential_bandits.execution.gpu import GpuExecution
 from influential_bandits.policies.compiled import Layout
-from influential_bandits.simulation.engine import simulate_policy
 from influential_bandits.simulation.gpu.tasks import gpu_tasks
 from influential_bandits.simulation.kernels import Output
 
@@ -18,14 +17,8 @@ __all__ = ["compile_job"]
 
 
 def compile_job(job: tuple[Any, ...]) -> None:
-    """Compile the kernel of a batch, or its code for processors: see :meth:`Batch.job`."""
+    """Compile the kernel of a batch: see :meth:`Batch.job`."""
     policy, instance, noise, horizon, (choices, losses), device = job
-    if device is None:
-        wanted = [*(["choices"] if choices else []), *(["losses"] if losses else [])]
-        simulate_policy(
-            instance, policy, 3, noise, record=wanted or None, execution=1, progress=False
-        )
-        return
     told = (instance, horizon) if policy.privileged else ()
     layout = Layout(policy, instance.n_arms, *told)
     whole = Output(

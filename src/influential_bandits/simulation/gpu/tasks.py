@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from itertools import islice
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from influential_bandits.errors import GpuError, InvalidPolicy, NotApplicable
-from influential_bandits.execution.base import Execution, Task
+from influential_bandits.execution.base import Task
 from influential_bandits.execution.gpu import GpuExecution
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.gpu.launching import Launcher, is_compiled
@@ -52,7 +50,6 @@ def gpu_tasks(
     whole: Output,
     horizon: int,
     where: GpuExecution,
-    on_cores: Callable[[Sequence[int], Execution], list[Output]] | None = None,
 ) -> list[Task]:
     """Return tasks that play every instance with every seed, in batches that fit the memory.
 
@@ -64,8 +61,6 @@ def gpu_tasks(
         Where the results go, of all instances and seeds.
     where : GpuExecution
         The graphics processor, and how much of its memory a batch may take.
-    on_cores : function, optional
-        Plays some of the instances, by their places, on processors.
     """
     games: dict[Any, list[int]] = {}
     for i, instance in enumerate(instances):
@@ -97,9 +92,6 @@ def gpu_tasks(
                 [_cut(whole, i, part.seeds) for i in part.instances],
                 horizon,
                 where.number,
-                partial(on_cores, part.instances)
-                if on_cores is not None and len(seeds[part.seeds]) == len(seeds)
-                else None,
             )
             for part in _parts(game, members, instances, len(seeds), whole, where.room)
         ]
@@ -189,7 +181,6 @@ class Batch:
     outputs: list[Output]
     horizon: int
     device: int
-    on_cores: Callable[[Execution], list[Output]] | None = None
 
     compiler: ClassVar[str] = "influential_bandits.simulation.gpu.compile_job"
 
@@ -197,11 +188,6 @@ class Batch:
     def runs(self) -> int:
         """How many runs it plays."""
         return len(self.instances) * len(self.seeds)
-
-    @property
-    def rounds(self) -> int:
-        """How many rounds these have in all."""
-        return self.runs * self.horizon
 
     @property
     def bytes_on_card(self) -> int:
@@ -229,42 +215,25 @@ class Batch:
             self.device,
         )
 
-    def join(self, others: Sequence[Batch]) -> JoinedBatch:
-        """Return a batch with the runs of this one and of others like it."""
-        parts = (self, *others)
-        outputs = [
-            Output(output[0], *map(np.zeros_like, output[1:]))
-            for batch in parts
-            for output in batch.outputs
-        ]
-        joined = replace(
+    def join(self, others: Sequence[Batch]) -> Batch:
+        """Return the batch of the runs of this one and of others like it."""
+        all_of_them = (self, *others)
+        return replace(
             self,
-            instances=[instance for batch in parts for instance in batch.instances],
-            layouts=[layout for batch in parts for layout in batch.layouts],
-            numbers=np.concatenate([batch.numbers for batch in parts]),
-            outputs=outputs,
+            instances=[instance for batch in all_of_them for instance in batch.instances],
+            layouts=[layout for batch in all_of_them for layout in batch.layouts],
+            numbers=np.concatenate([batch.numbers for batch in all_of_them]),
+            outputs=[output for batch in all_of_them for output in batch.outputs],
         )
-        return JoinedBatch(joined, [len(batch.instances) for batch in parts])
 
     def is_compiled(self) -> bool:
         """Tell whether its kernel need not be compiled."""
         return any(is_compiled(game, self.device) for game in self.game.variants())
 
-    def job(self, for_cores: bool = False) -> tuple[Any, ...]:
+    def job(self) -> tuple[Any, ...]:
         """Return what :mod:`compile_job` needs."""
         records = self.game.records_choices, self.game.records_losses
-        device = None if for_cores else self.device
-        return self.policy, self.instances[0], self.noise, self.horizon, records, device
-
-    def play_on_cores(self, where: Execution) -> list[Output]:
-        """Play the same runs on processors."""
-        if self.on_cores is None:
-            raise NotApplicable("these runs are part of what is played for an instance")
-        return self.on_cores(where)
-
-    def code_on_cores(self) -> tuple[Any, ...]:
-        """Return what tells the code that processors need from that of other batches."""
-        return (self.game.digest,)
+        return self.policy, self.instances[0], self.noise, self.horizon, records, self.device
 
     def prepare(self) -> tuple[Launcher, dict[str, Any]]:
         """Compile the kernel; return what launches it, and the arrays on the card."""
@@ -420,23 +389,3 @@ class Batch:
             found = launcher.fetch(arrays[name])
             for i, output in enumerate(self.outputs):
                 output[place][...] = found[i * many : (i + 1) * many]
-
-
-class JoinedBatch:
-    """Batches that are played as one; each has a share of the results."""
-
-    def __init__(self, batch: Batch, shares: Sequence[int]) -> None:
-        self.batch, self.shares = batch, shares  # instances of each
-
-    def steps(self) -> Iterable[int]:
-        """Play; yield the number of rounds done after each launch."""
-        return self.batch.steps()
-
-    def results(self) -> list[list[Output]]:
-        """Return what each of them has asked for."""
-        outputs = iter(self.batch.results())
-        return [list(islice(outputs, share)) for share in self.shares]
-
-    def accept(self, results: list[list[Output]]) -> None:
-        """Take what was played elsewhere."""
-        self.batch.accept([output for share in results for output in share])

@@ -134,7 +134,7 @@ def compare(
         for match in matches
     ]
     jobs = [
-        Job(match.family.name, match.pieces, store)
+        Job(match.family.name, match.pieces, store, match.n_instances * match.family.seeds)
         for match, store in zip(matches, stores, strict=True)
     ]
     failures = compute_pieces(jobs, where, progress)

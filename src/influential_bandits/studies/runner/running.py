@@ -66,7 +66,9 @@ def reproduce(
     folders = [StudyFolder(out, study.name, dataclasses.asdict(chosen)) for study, chosen in jobs]
     for (study, settings), folder in zip(jobs, folders, strict=True):
         pieces = partial(study.pieces, settings)
-        rows, failed = compute_rows(study.name, pieces, folder, where, progress)
+        rows, failed = compute_rows(
+            study.name, pieces, folder, where, progress, runs=settings.seeds
+        )
         failures += failed
         if rows is None:
             continue
@@ -138,6 +140,7 @@ class Job(NamedTuple):
     name: str
     pieces: Callable[[], Iterable[Piece]]
     store: RowStore
+    runs: int | None = None  # of each policy, where that is known
 
 
 def compute_rows(
@@ -147,6 +150,7 @@ def compute_rows(
     execution: Execution,
     progress: bool | None = None,
     most_left_out: float = MOST_LEFT_OUT,
+    runs: int | None = None,
 ) -> tuple[Rows | None, list[Failure]]:
     """Compute the pieces that the store lacks and write them there; return all rows, and failures.
 
@@ -154,7 +158,7 @@ def compute_rows(
     alone are left out of the rows; there are no rows if too many do, or if a piece fails that is
     not of single instances.
     """
-    job = Job(name, pieces, store)
+    job = Job(name, pieces, store, runs)
     failures = compute_pieces([job], execution, progress)
     return read_rows(job, failures, most_left_out), failures
 
@@ -168,7 +172,7 @@ def compute_pieces(
     broken: list[_Owned] = []  # pieces to be tried instance by instance
     failures = []
 
-    def find_missing() -> Iterator[_Owned]:
+    def find_missing(jobs: Iterable[Job]) -> Iterator[_Owned]:
         for job in jobs:
             for piece in job.pieces():
                 if job.store.has(piece.name):
@@ -180,15 +184,16 @@ def compute_pieces(
 
     try:
         bar.show()
-        for owned, error in _compute_and_write(find_missing(), execution):
-            bar.label = owned.job.name
-            bar.count_one()
-            if error is None:
-                continue
-            if owned.piece.split is None or isinstance(error, InvalidPolicy):  # no instance's fault
-                failures.append(Failure(owned.job.name, owned.piece, error))
-            else:
-                broken.append(owned)
+        for where, own in _assign(jobs, execution).items():
+            for owned, error in _compute_and_write(find_missing(own), where):
+                bar.label = owned.job.name
+                bar.count_one()
+                if error is None:
+                    continue
+                if owned.piece.split is None or isinstance(error, InvalidPolicy):
+                    failures.append(Failure(owned.job.name, owned.piece, error))
+                else:  # perhaps the fault of one instance
+                    broken.append(owned)
         for owned, error in _compute_and_write(_split_up(broken), execution):
             if error is not None:
                 failures.append(Failure(owned.job.name, owned.piece, error))
@@ -203,6 +208,14 @@ def read_rows(
     """Return the rows of all instances of a job but those that failed, if enough are left."""
     own = [failure for failure in failures if failure.study == job.name]
     return _leave_out_failed(own, _read_finished(job.pieces(), job.store), most_left_out)
+
+
+def _assign(jobs: Iterable[Job], execution: Execution) -> dict[Execution, list[Job]]:
+    """Return which jobs are worked on where."""
+    found: dict[Execution, list[Job]] = {}
+    for job in jobs:
+        found.setdefault(execution.for_study(job.runs), []).append(job)
+    return found
 
 
 class _Owned(NamedTuple):
