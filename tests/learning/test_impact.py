@@ -98,3 +98,14 @@ def test_what_has_no_impact_is_refused(log, model, refused):
         ib.measure_impact(model, ib.data.synthetic_log(5, 10, 3))
     with refused(InvalidInput, "gain"):
         ib.measure_impact(model, log).users_needed(0.0)
+
+
+def test_clicks_that_are_all_alike_have_an_impact_without_nan():
+    columns = {"user": np.repeat(np.arange(40), 10), "arm": np.arange(400) % 3}
+    log = ib.read_log(
+        columns | {"click": np.ones(400)}, instance="user", arm="arm", reward="click", time=None
+    )
+    model = ib.InfluenceModel("symmetric", memory=0.8, pooling="full").fit(log)
+    found = ib.measure_impact(model, log)
+    assert found.direction == "negligible"
+    assert np.isfinite([found.lost.low, found.lost.high, found.share.low, found.share.high]).all()

@@ -164,6 +164,9 @@ def adjust_losses(log: EventLog, controls: Iterable[str] | None = None) -> Event
     if not names:
         return log
     columns = build_controls(log, names)
+    # Items tell within arms alone what they do: between arms their columns differ as well, and a
+    # coefficient that is a little off would move the mean losses of arms by that much.
+    columns = columns._replace(shared=_centre_by_arm(log, columns.shared))
     explained = _explain(log, columns, log.loss, with_arms=False)
     loss = log.loss - (explained - explained.mean())
     return make_sorted_log(
@@ -201,10 +204,7 @@ def place_in_session(log: EventLog) -> Ints:
 def _explain(log: EventLog, columns: ControlColumns, loss: Floats, with_arms: bool) -> Floats:
     """Return what controls explain of the losses, as random effects beside the means of arms."""
     sparse = optional_module("scipy.sparse")
-    arms, table = log.n_arms, log.membership
-    weights = sparse.csr_array(
-        (table.weight, table.arm, table.offsets), shape=(len(table.items), arms)
-    )[log.item]
+    arms, weights = log.n_arms, _weigh_arms(log)
     blocks = [weights]
     if columns.n_bases:
         rows = np.repeat(np.arange(len(log)), columns.basis.shape[1])
@@ -223,6 +223,24 @@ def _explain(log: EventLog, columns: ControlColumns, loss: Floats, with_arms: bo
     if not with_arms:
         fitted[:arms] = 0.0
     return np.asarray(design @ fitted) + (loss.mean() if with_arms else 0.0)
+
+
+def _weigh_arms(log: EventLog) -> Any:
+    """Return the weight of every arm in every event, sparse (events, arms)."""
+    table = log.membership
+    rows = (table.weight, table.arm, table.offsets)
+    shape = (len(table.items), log.n_arms)
+    return optional_module("scipy.sparse").csr_array(rows, shape=shape)[log.item]
+
+
+def _centre_by_arm(log: EventLog, columns: Floats) -> Floats:
+    """Return columns less what arms explain of them, (events, columns)."""
+    if not columns.shape[1]:
+        return columns
+    weights = _weigh_arms(log)
+    gram = (weights.T @ weights).toarray()
+    means = np.linalg.lstsq(gram, weights.T @ columns, rcond=None)[0]
+    return np.asarray(columns - weights @ means)
 
 
 def _qualities(owner: Ints, codes: Any, left: Floats) -> list[Floats]:

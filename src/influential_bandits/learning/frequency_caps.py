@@ -5,7 +5,8 @@ replayed under caps: where one forbids the arm that was logged, the user gets an
 from the arms that this user was shown. The gain is what a model says about the difference: what
 influence is saved, and what the user loses by another arm. It is linear in the coefficients, so
 that their covariance gives the interval. Half of the users choose caps and the other half judge
-them, so that caps which suit noise alone show no gain.
+them, so that caps which suit noise alone show no gain. The whole log chooses better than a half,
+and flatters what it chose: the estimate is the middle of the two, and the interval holds both.
 
 Where choices follow taste, that is not enough: a model that is fitted to what users like to see
 takes fatigue for too small and other arms for too good. Then no cap is advised.
@@ -46,6 +47,11 @@ MOST_CAPPED = 10  # arms that are tried, the most tired first
 FREE = 1 << 30  # no cap
 CONFUSED = (
     "so that what a cap saves cannot be told from what users lose by it; try one in an A/B test"
+)
+
+TOO_FEW = (
+    "{} instances are too few to say how sure a gain is; each half of them has to have more than "
+    "the {} coefficients of the model"
 )
 
 Codes: TypeAlias = npt.NDArray[np.int32]
@@ -134,6 +140,14 @@ class Rule(NamedTuple):
     seconds: float
 
 
+class Verdict(NamedTuple):
+    """What a model says of caps."""
+
+    gain: float  # per event
+    error: float  # the standard error of that
+    moved: float  # share of the showings
+
+
 def advise_caps(
     model: InfluenceModel,
     log: EventLog,
@@ -144,8 +158,8 @@ def advise_caps(
 ) -> CapAdvice | None:
     """Return caps that should help, with their gain; None where arms of an item are several.
 
-    None is advised where choices in the log follow taste, or where that is not ruled out:
-    :attr:`CapAdvice.doubt` says so.
+    None is advised where choices in the log follow taste, or where that is not ruled out, nor
+    where instances are too few to judge: :attr:`CapAdvice.doubt` says so.
 
     Parameters
     ----------
@@ -178,33 +192,41 @@ def advise_caps(
     arms = [log.arm_names.index(name) for name in names]
     whole = _Judge(model, log, seed)
     rule = whole.choose(arms)
-    verdicts = []
+    if not (rule.times < FREE).any():
+        return _advise_nothing(impact)
+    if log.n_instances // 2 <= model.design_.size:
+        return _advise_nothing(impact, TOO_FEW.format(log.n_instances, model.design_.size))
     clone = optional_module("sklearn.base").clone
-    halves = [np.arange(half, log.n_instances, 2) for half in (0, 1)]
-    judges = []
-    for half in halves if (rule.times < FREE).any() else []:
-        part = log.take(half)
-        judges.append(_Judge(clone(model).fit(part, execution=execution), part, seed))
-    for chooser, judge in zip(judges, reversed(judges), strict=True):
-        verdicts.append(judge.measure(chooser.choose(arms)))
-    gain, error = 0.0, 0.0
-    if verdicts:
-        gain = sum(verdict[0] for verdict in verdicts) / 2.0
-        error = math.hypot(*(verdict[1] for verdict in verdicts)) / 2.0
-        # Halves may differ by more than the model's errors say: by tastes, and by what is drawn.
-        error = max(error, abs(verdicts[0][0] - verdicts[1][0]) / 2.0)
-    wide = error * float(optional_module("scipy.stats").norm.isf((1.0 - impact.confidence) / 2.0))
-    # Caps of halves gain a little less than those of the whole log, whose own data flatter them.
-    flattered, _, moved = whole.measure(rule)
-    low, high = min(gain, flattered) - wide, max(gain, flattered) + wide
-    caps = [whole.name_cap(rule, arm) for arm in np.flatnonzero(rule.times < FREE).tolist()]
-    if low <= 0.0:
-        return CapAdvice(impact.outcome, (), Estimate(0.0, 0.0, 0.0), 0.0)
+    parts = [log.take(np.arange(half, log.n_instances, 2)) for half in (0, 1)]
+    judges = [_Judge(clone(model).fit(part, execution=execution), part, seed) for part in parts]
+    verdicts = [
+        judge.measure(chooser.choose(arms))
+        for judge, chooser in zip(judges, reversed(judges), strict=True)
+    ]
+    judged = sum(verdict.gain for verdict in verdicts) / 2.0
+    error = math.hypot(*(verdict.error for verdict in verdicts)) / 2.0
+    # Halves may differ by more than the model's errors say: by tastes, and by what is drawn.
+    error = max(error, abs(verdicts[0].gain - verdicts[1].gain) / 2.0)
+    freedom = min(judge.freedom for judge in judges)
+    level = (1.0 - impact.confidence) / 2.0
+    wide = error * float(optional_module("scipy.stats").t.isf(level, freedom))
+    # Caps that a half chose gain less than those of the whole log, and the data that chose caps
+    # flatter them: on average the truth lies between the two.
+    flattered = whole.measure(rule)
+    ends = sorted((judged, flattered.gain))
+    gain = Estimate(sum(ends) / 2.0, ends[0] - wide, ends[1] + wide)
+    if gain.low <= 0.0:
+        return _advise_nothing(impact)
     taste = describe_taste(model, log, execution)
     if taste:
-        doubt = f"{taste}, {CONFUSED}"
-        return CapAdvice(impact.outcome, (), Estimate(0.0, 0.0, 0.0), 0.0, doubt)
-    return CapAdvice(impact.outcome, tuple(caps), Estimate(gain, low, high), moved)
+        return _advise_nothing(impact, f"{taste}, {CONFUSED}")
+    caps = [whole.name_cap(rule, arm) for arm in np.flatnonzero(rule.times < FREE).tolist()]
+    return CapAdvice(impact.outcome, tuple(caps), gain, flattered.moved)
+
+
+def _advise_nothing(impact: Impact, doubt: str = "") -> CapAdvice:
+    """Return no caps, and what stands against them."""
+    return CapAdvice(impact.outcome, (), Estimate(0.0, 0.0, 0.0), 0.0, doubt)
 
 
 class _Judge:
@@ -212,6 +234,7 @@ class _Judge:
 
     def __init__(self, model: InfluenceModel, log: EventLog, seed: int) -> None:
         self.model, self.log, self.seed = model, log, seed
+        self.freedom = max(log.n_instances - model.design_.size, 1)
         self.design: Design = model.design_
         self.events = event_columns(log)
         arms = log.n_arms
@@ -257,7 +280,7 @@ class _Judge:
             return Cap(self.log.arm_names[arm], times, among, None)
         return Cap(self.log.arm_names[arm], times, None, rule.seconds / DAY)
 
-    def measure(self, rule: Rule, most: int = MOST_EVENTS) -> tuple[float, float, float]:
+    def measure(self, rule: Rule, most: int = MOST_EVENTS) -> Verdict:
         """Return the gain by event, its standard error, and the share of showings moved."""
         events, users = self.events, np.arange(self.log.n_instances)
         if len(self.log) > most:
@@ -273,6 +296,8 @@ class _Judge:
             saved += sign * mean_regressors(design, shown, design.size)
         saved[arms : design.start] = 0.0  # the level of a history is given
         error = math.sqrt(max(float(saved @ self.model.population_covariance_ @ saved), 0.0))
+        # The sandwich is too small by about as much, where coefficients are many.
+        error *= math.sqrt(self.log.n_instances / self.freedom)
         # What users lose by another arm is their own affair: they were shown what they like.
         changed = np.flatnonzero(item != events.item)
         owner = np.repeat(users, np.diff(events.offsets))[changed]
@@ -280,7 +305,7 @@ class _Judge:
         old, new = events.arm[events.item[changed]], events.arm[item[changed]]
         taste = float((own[owner, old] - own[owner, new]).sum()) / max(len(item), 1)
         gain = float(saved[design.start :] @ self.model.population_[design.start :]) + taste
-        return gain, error, len(changed) / max(len(item), 1)
+        return Verdict(gain, error, len(changed) / max(len(item), 1))
 
 
 @kernel

@@ -315,7 +315,8 @@ def _bend(line: Estimate, theta: Floats, design: Design, log: EventLog) -> Estim
     an end of the interval.
     """
     worst, best = float(log.loss.max()), float(log.loss.min())
-    if not line.sign or not ((log.loss == worst) | (log.loss == best)).all():
+    two = worst > best and bool(((log.loss == worst) | (log.loss == best)).all())
+    if not line.sign or not two:
         return line
     influence = np.zeros(design.size)
     influence[design.start :] = theta[design.start :]

@@ -180,7 +180,8 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
                 f"the model was fitted to the arms {', '.join(self.arm_names_[:5])}, …, but this "
                 f"log has {', '.join(log.arm_names[:5])}, …"
             )
-        found = predict_losses(log, self.design_, self._coefficients_of(log.instances))
+        own = self._coefficients_of(log.instances)
+        found = predict_losses(log, self.design_, own, self.population_)
         if rows is None:
             return found
         in_order = np.empty_like(found)
@@ -205,7 +206,7 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
         if labels == self.instances_:
             return self.coefficients_
         if self.instance_summary_ is not None and self.pooling != "none":
-            return np.tile(self.population_, (len(labels), 1))
+            return np.zeros((len(labels), 0))  # what all share is added to it
         known = {label: n for n, label in enumerate(self.instances_)}
         missing = [label for label in labels if label not in known]
         if missing and self.pooling == "none":
@@ -214,7 +215,8 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
                 "pooled model (pooling='full' or 'partial') can predict for new ones"
             )
         rows = np.array([known.get(label, -1) for label in labels])
-        return np.where(rows[:, None] >= 0, self.coefficients_[rows], self.population_)
+        mean = self.population_[: self.coefficients_.shape[1]]
+        return np.where(rows[:, None] >= 0, self.coefficients_[rows], mean)
 
     def row(self, instance: object) -> int:
         """Return the row of an instance in the fitted arrays, by its label."""

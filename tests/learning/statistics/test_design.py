@@ -22,11 +22,11 @@ from influential_bandits.learning.statistics.design import (
     as_matrix,
     event_columns,
     history_gram,
-    history_predictions,
     interaction_entries,
     interaction_size,
     place,
     predict_histories,
+    predict_losses,
 )
 
 # Coefficients
@@ -85,7 +85,8 @@ def test_predictions(log_and_design, seed):
     log, design = log_and_design
     coefficients = np.random.default_rng(seed).normal(size=(log.n_instances, design.size))
     everything = np.full(log.n_events, np.nan)
-    predict_histories(design, event_columns(log), coefficients, everything)
+    nothing = np.full(design.size, np.nan)
+    predict_histories(design, event_columns(log), coefficients, nothing, everything)
     for u in range(log.n_instances):
         x, magnitude, rounding = slow_regression(design, log, u)
         part = slice(log.offsets[u], log.offsets[u + 1])
@@ -93,10 +94,19 @@ def test_predictions(log_and_design, seed):
             magnitude[:, :-1] @ np.abs(coefficients[u])
         )
         assert (np.abs(everything[part] - x[:, :-1] @ coefficients[u]) <= allowed).all()
-        alone = np.full(log.n_events, np.nan)
-        history_predictions(design, event_columns(log), u, coefficients[u], alone)
-        assert (alone[part] == everything[part]).all()
-        assert np.isnan(np.delete(alone, np.arange(log.n_events)[part])).all()
+
+
+@given(logs_and_designs(), seeds)
+def test_predictions_with_shared_coefficients(log_and_design, seed):
+    log, design = log_and_design
+    random = np.random.default_rng(seed)
+    shared, own = random.normal(size=design.size), random.integers(0, design.size + 1)
+    coefficients = np.tile(shared, (log.n_instances, 1))
+    coefficients[:, :own] = random.normal(size=(log.n_instances, own))
+    whole = predict_losses(log, design, coefficients)
+    assert (predict_losses(log, design, coefficients[:, :own], shared) == whole).all()
+    coefficients[:] = shared
+    assert (predict_losses(log, design, shared) == predict_losses(log, design, coefficients)).all()
 
 
 @given(seeds, st.sampled_from(KINDS), st.booleans())
@@ -106,11 +116,11 @@ def test_predictions_do_not_look_ahead(seed, kind, single):
     design = Design(3, kind, 0.9, 0.0, 1, 0.5, np.zeros(3))
     coefficients = np.random.default_rng(seed).normal(size=(1, design.size))
     whole, beginning = np.empty(9), np.empty(5)
-    predict_histories(design, event_columns(log), coefficients, whole)
+    predict_histories(design, event_columns(log), coefficients, coefficients[0], whole)
     changed = event_columns(log.without_last(events=4))
     last = np.arange(5) == 4  # the last known, and so in the future of all predictions
     changed = changed._replace(loss=changed.loss + last)
-    predict_histories(design, changed, coefficients, beginning)
+    predict_histories(design, changed, coefficients, coefficients[0], beginning)
     assert (whole[:5] == beginning).all()
 
 

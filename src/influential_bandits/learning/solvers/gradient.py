@@ -92,7 +92,7 @@ def _statistics(
     number = int(log.lengths[u])
     mean = float(gram[: design.n_arms, -1].sum() / number) if log.membership.normalised else 0.0
     centre_losses(gram, design.n_arms, mean, number)
-    return gram, penalty_weights(design, gram, number, *penalty), mean
+    return gram, penalty_weights(design, np.diag(gram)[:-1].copy(), number, *penalty), mean
 
 
 def _start(design: Design, seed: int) -> Floats:

@@ -50,18 +50,21 @@ def centre_losses(gram: Floats, arms: int, mean: float, number: int) -> None:
 
 @kernel
 def penalty_weights(
-    design: Design, gram: Floats, number: float, ridge: float, shrinkage: float
+    design: Design, square: Floats, number: float, ridge: float, shrinkage: float
 ) -> Floats:
-    """Return the penalty of each coefficient, (size,), in units of the Gram matrix."""
-    arms, start, size = design.n_arms, design.n_arms + design.controls, gram.shape[0] - 1
+    """Return the penalty of each coefficient, (size,), in units of the Gram matrix.
+
+    ``square`` is its diagonal, (size,).
+    """
+    arms, start, size = design.n_arms, design.n_arms + design.controls, square.size
     out = np.empty(size)
     out[:arms] = max(shrinkage, 1e-9)
     for a in range(arms, start):
-        out[a] = 1e-9 * max(gram[a, a], 1e-300) + 1e-12
-    square = 0.0
+        out[a] = 1e-9 * max(square[a], 1e-300) + 1e-12
+    total = 0.0
     for a in range(start, size):
-        square += gram[a, a]
-    average = square / max(number * arms, 1.0)
+        total += square[a]
+    average = total / max(number * arms, 1.0)
     if average == 0.0:
         average = 1.0
     weight = max(ridge, 1e-10) * average

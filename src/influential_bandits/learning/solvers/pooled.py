@@ -9,6 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from influential_bandits.execution.base import Execution
+from influential_bandits.learning.solvers.conjugate_gradients import (
+    PooledEquations,
+    suits_iteration,
+)
 from influential_bandits.learning.solvers.estimates import InstanceFits, PopulationEstimate
 from influential_bandits.learning.solvers.penalised import (
     penalty_weights,
@@ -36,6 +40,7 @@ from influential_bandits.learning.statistics.random_effects import (
 from influential_bandits.learning.statistics.reduction import (
     CHUNK,
     add_over_parts,
+    local_threads,
     single_threaded_algebra,
 )
 from influential_bandits.logs.log import EventLog
@@ -66,16 +71,20 @@ def fit_pooled_population(
     (the sandwich over instances).
     """
     gap = np.zeros(1)
+    logs = list(parts) if isinstance(parts, (list, tuple)) else []
+    if not (errors or definite) and len(logs) == 1 and suits_iteration(logs[0], design, ridge):
+        found = _fit_by_iteration(logs[0], design, ridge, effects, sample, execution)
+        if found is not None:
+            return found
     with single_threaded_algebra():
         for again in (*[design.size > design.n_arms] * REFINEMENTS, False):
             gram = pooled_gram(parts, design, effects, execution, chunk)
-            weights = penalty_weights(design, gram, events, ridge, 1e-9)
+            weights = penalty_weights(design, np.diag(gram)[:-1].copy(), events, ridge, 1e-9)
             shared, free, determined = _solve(design, gram, weights, definite, ridge, gap)
             if not again:
                 break
-            left = sample.loss - predict_losses(sample, design, shared)
-            new = estimate_random_effects([sample], design.baseline, [left])
-            if max(abs(new.arm - effects.arm), abs(new.common - effects.common)) < 1e-3:
+            new = _estimate_effects(sample, design, shared)
+            if _stay(new, effects):
                 break
             effects = new
         work = partial(_sandwich, design=design, effects=effects, shared=shared, errors=errors)
@@ -83,10 +92,65 @@ def fit_pooled_population(
         covariance = np.full((1, 1), np.nan)
         if errors:
             covariance = _sandwich_covariance(gram, weights, sums.meat)
-    freedom = _freedom(sums.events, sums.instances * design.n_arms, effects)
-    noise = float(np.sqrt(sums.left / max(events - freedom, 1.0)))
+    noise = _find_noise(sums.left, events, sums.instances, design, effects)
     found = PopulationEstimate(shared, free, covariance, noise, float(gap[0]), bool(determined))
     return found, effects
+
+
+def _fit_by_iteration(
+    log: EventLog,
+    design: Design,
+    ridge: float,
+    effects: RandomEffects,
+    sample: EventLog,
+    execution: Execution,
+) -> tuple[PopulationEstimate, RandomEffects] | None:
+    """Return the same for predictions alone, without a Gram matrix; None if it is not found.
+
+    It stays on this computer: what would be sent away takes longer than the work.
+    """
+    shared: Floats | None = None
+
+    def weigh(square: Floats) -> Floats:
+        return penalty_weights(design, square, len(log), ridge, 1e-9)
+
+    with (
+        single_threaded_algebra(),
+        PooledEquations(log, design, local_threads(execution)) as equations,
+    ):
+        for again in (*[True] * REFINEMENTS, False):
+            shared = equations.solve(effects, weigh, shared)
+            if shared is None:
+                return None
+            if not again:
+                break
+            new = _estimate_effects(sample, design, shared)
+            if _stay(new, effects):
+                break
+            effects = new
+        residual = _own_effects(log, design, effects, shared)[1]
+    noise = _find_noise(float(residual @ residual), len(log), log.n_instances, design, effects)
+    unknown = np.full((1, 1), np.nan)
+    return PopulationEstimate(shared, shared, unknown, noise, 0.0, True), effects
+
+
+def _estimate_effects(sample: EventLog, design: Design, shared: Floats) -> RandomEffects:
+    """Return the variances of initial losses, from what is left of a sample."""
+    left = sample.loss - predict_losses(sample, design, shared)
+    return estimate_random_effects([sample], design.baseline, [left])
+
+
+def _stay(new: RandomEffects, old: RandomEffects) -> bool:
+    """Return whether variances have settled."""
+    return max(abs(new.arm - old.arm), abs(new.common - old.common)) < 1e-3
+
+
+def _find_noise(
+    left: float, events: int, instances: int, design: Design, effects: RandomEffects
+) -> float:
+    """Return the standard deviation of the noise, from the squares that are left."""
+    freedom = _freedom(events, instances * design.n_arms, effects)
+    return float(np.sqrt(left / max(events - freedom, 1.0)))
 
 
 def _solve(
@@ -121,17 +185,20 @@ def fit_pooled_instances(
     shared: PopulationEstimate,
     errors: bool = True,
 ) -> InstanceFits:
-    """Return each instance's own initial losses beside what is shared."""
+    """Return each instance's own initial losses beside what is shared; alone, without errors."""
     number, arms = log.n_instances, design.n_arms
+    own = _own_effects(log, design, effects, shared.population)[0]
+    own += shared.population[:arms]
+    if not errors:
+        noise, gap = np.full(number, shared.noise), np.full(number, shared.gap)
+        return InstanceFits(own, own, np.full((number, 1), np.nan), noise, gap, True)
     coefficients = np.tile(shared.population, (number, 1))
-    coefficients[:, :arms] += _own_effects(log, design, effects, shared.population)[0]
+    coefficients[:, :arms] = own
     free = coefficients
     if shared.free is not shared.population:
         free = np.tile(shared.free, (number, 1))
         free[:, :arms] = coefficients[:, :arms]
     noise, gap = np.full(number, shared.noise), np.full(number, shared.gap)
-    if not errors:
-        return InstanceFits(coefficients, free, np.full((number, 1), np.nan), noise, gap, True)
     deviations = np.tile(np.sqrt(np.diag(shared.covariance)), (number, 1))
     variances = np.zeros((number, arms))
     spread = effects.arm + effects.common

@@ -71,7 +71,7 @@ def _fit_histories(
         history_gram(design, events, u, gram)
         mean = gram[:arms, size].sum() / number if normalised else 0.0
         centre_losses(gram, arms, mean, number)
-        weights = penalty_weights(design, gram, number, ridge, shrinkage)
+        weights = penalty_weights(design, np.diag(gram)[:-1].copy(), number, ridge, shrinkage)
         solution, unbound, spread, least, determines = solve_penalised(
             design, gram, weights, definite, ridge, gap[u : u + 1]
         )
@@ -93,7 +93,7 @@ def _inverse_of(
     gram = np.empty((size + 1, size + 1))
     history_gram(design, events, u, gram)
     number = events.offsets[u + 1] - events.offsets[u]
-    weights = penalty_weights(design, gram, number, ridge, shrinkage)
+    weights = penalty_weights(design, np.diag(gram)[:-1].copy(), number, ridge, shrinkage)
     out: Floats = np.zeros((size, size))
     out[:] = np.linalg.inv(gram[:size, :size] + np.diag(weights))
     out[:] = 0.5 * (out + out.T)  # rounding leaves it not quite symmetric

@@ -264,15 +264,20 @@ def history_gram(design: Design, events: Events, u: int, out: Floats) -> None:
     add_transposed(out)
 
 
-@kernel
-def history_predictions(
-    design: Design, events: Events, u: int, coefficients: Floats, out: Floats
+@inlined
+def fill_predictions(
+    design: Design,
+    events: Events,
+    u: int,
+    coefficients: Floats,
+    index: Ints,
+    value: Floats,
+    counts: Floats,
+    dense: Floats,
+    out: Floats,
 ) -> None:
-    """Predict every event of one history from what came before it."""
-    arms, size = design.n_arms, coefficients.size
-    counts = np.zeros(arms)
-    index, value = np.empty(size + 2, np.int64), np.empty(size + 2)
-    dense = np.zeros(size)
+    """Predict every event of one history; the arrays before ``out`` are for work."""
+    counts[:] = 0.0
     level = 0.0
     first, last = events.offsets[u], events.offsets[u + 1]
     for n in range(first, last):
@@ -286,17 +291,36 @@ def history_predictions(
 
 
 @kernel
-def predict_histories(design: Design, events: Events, coefficients: Floats, out: Floats) -> None:
-    """Predict all events; ``coefficients`` (instances, size)."""
+def predict_histories(
+    design: Design, events: Events, coefficients: Floats, shared: Floats, out: Floats
+) -> None:
+    """Predict all events; ``coefficients`` (instances, first ones), ``shared`` (size,).
+
+    An instance has coefficients of its own as far as they reach, and the shared ones beyond.
+    """
+    size, own = shared.size, coefficients.shape[1]
+    mine = shared.copy()
+    index, value = np.empty(size + 2, np.int64), np.empty(size + 2)
+    counts, dense = np.zeros(design.n_arms), np.zeros(size)
     for u in range(events.offsets.size - 1):
-        history_predictions(design, events, u, coefficients[u], out)
+        mine[:own] = coefficients[u]
+        fill_predictions(design, events, u, mine, index, value, counts, dense, out)
 
 
-def predict_losses(log: EventLog, design: Design, coefficients: Floats) -> Floats:
-    """Return one-step-ahead predictions; coefficients (instances, size), or (size,) for all."""
+def predict_losses(
+    log: EventLog, design: Design, coefficients: Floats, shared: Floats | None = None
+) -> Floats:
+    """Return one-step-ahead predictions; coefficients (instances, size), or (size,) for all.
+
+    With ``shared``, (size,), instances need have the first coefficients only.
+    """
     out = np.empty(len(log))
-    table = np.ascontiguousarray(np.broadcast_to(coefficients, (log.n_instances, design.size)))
-    predict_histories(design, event_columns(log), table, out)
+    if coefficients.ndim == 1:
+        shared, coefficients = coefficients, np.zeros((log.n_instances, 0))
+    elif shared is None:
+        shared = np.zeros(design.size)
+    table = np.ascontiguousarray(coefficients)
+    predict_histories(design, event_columns(log), table, np.ascontiguousarray(shared), out)
     return out
 
 

@@ -342,15 +342,39 @@ def instance_effects(
     arms = out.shape[1]
     own, surprise = np.zeros((arms, arms)), np.zeros(arms)
     for u in range(events.offsets.size - 1):
-        own[:] = 0.0
         surprise[:] = 0.0
+        diagonal = True
         for n in range(events.offsets[u], events.offsets[u + 1]):
             item = events.item[n]
+            diagonal &= events.members[item + 1] - events.members[item] <= 1
             for p in range(events.members[item], events.members[item + 1]):
                 surprise[events.arm[p]] += events.weight[p] * residual[n]
                 for q in range(events.members[item], events.members[item + 1]):
                     own[events.arm[p], events.arm[q]] += events.weight[p] * events.weight[q]
-        out[u] = np.linalg.solve(_precision(own, spread, common), surprise)
+        if diagonal:
+            _solve_diagonal(own, surprise, spread, common, out[u])
+            for i in range(arms):
+                own[i, i] = 0.0
+        else:
+            out[u] = np.linalg.solve(_precision(own, spread, common), surprise)
+            own[:] = 0.0
+
+
+@kernel
+def _solve_diagonal(own: Floats, right: Floats, spread: float, common: float, out: Floats) -> None:
+    """Fill (N + Ω)⁻¹·right for a diagonal N: (N + Ω)⁻¹ = E + f·(E1)(E1)ᵀ, as above."""
+    arms = right.size
+    precision = 1.0 / spread
+    coupling = precision * common / (spread + arms * common)
+    left = spread / (spread + arms * common)
+    total = 0.0
+    for i in range(arms):
+        share = 1.0 / (own[i, i] + precision)
+        left += coupling * own[i, i] * share * spread
+        out[i] = share * right[i]
+        total += out[i]
+    for i in range(arms):
+        out[i] += coupling / left * total / (own[i, i] + precision)
 
 
 @kernel
