@@ -166,7 +166,7 @@ class PooledEquations:
 
     def _scatter(self, values: Floats) -> Floats:
         """Return the sums by coefficient of numbers by arm, (arms, width)."""
-        return np.bincount(self._spots.ravel(), values.ravel(), self.design.size)
+        return _scatter(self._spots, values, self.design.size)
 
     def _precondition(
         self, blocks: Floats, square: Floats, weights: Floats
@@ -188,11 +188,16 @@ class PooledEquations:
 
         def apply(right: Floats) -> Floats:
             solved = (inverse @ right[spots][:, :, None])[:, :, 0]
-            out = np.bincount(spots.ravel(), solved.ravel(), size)
+            out = _scatter(spots, solved, size)
             out[level] = scale * right[level]
             return out
 
         return apply
+
+
+def _scatter(spots: Ints, values: Floats, size: int) -> Floats:
+    """Return the sums of values that share a spot, (size,)."""
+    return np.asarray(np.bincount(spots.ravel(), values.ravel(), size), np.float64)
 
 
 def _iterate(

@@ -73,9 +73,9 @@ def fit_pooled_population(
     gap = np.zeros(1)
     logs = list(parts) if isinstance(parts, (list, tuple)) else []
     if not (errors or definite) and len(logs) == 1 and suits_iteration(logs[0], design, ridge):
-        found = _fit_by_iteration(logs[0], design, ridge, effects, sample, execution)
-        if found is not None:
-            return found
+        quickly = _fit_by_iteration(logs[0], design, ridge, effects, sample, execution)
+        if quickly is not None:
+            return quickly
     with single_threaded_algebra():
         for again in (*[design.size > design.n_arms] * REFINEMENTS, False):
             gram = pooled_gram(parts, design, effects, execution, chunk)
@@ -109,7 +109,7 @@ def _fit_by_iteration(
 
     It stays on this computer: what would be sent away takes longer than the work.
     """
-    shared: Floats | None = None
+    shared, start = np.empty(0), None
 
     def weigh(square: Floats) -> Floats:
         return penalty_weights(design, square, len(log), ridge, 1e-9)
@@ -119,9 +119,10 @@ def _fit_by_iteration(
         PooledEquations(log, design, local_threads(execution)) as equations,
     ):
         for again in (*[True] * REFINEMENTS, False):
-            shared = equations.solve(effects, weigh, shared)
-            if shared is None:
+            solved = equations.solve(effects, weigh, start)
+            if solved is None:
                 return None
+            shared = start = solved
             if not again:
                 break
             new = _estimate_effects(sample, design, shared)
