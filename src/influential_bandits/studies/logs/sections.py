@@ -31,6 +31,7 @@ from influential_bandits.studies.report.content import (
 )
 
 SHOWN_PAIRS = 12
+SHOWN_ARMS = 40
 SHORT = (str, int, float, type(None))
 BEYOND_DRIFT = (("drift", "self-fatigue"), ("drift", "full"), ("self-fatigue", "full"))
 LADDER_LINES = {
@@ -88,7 +89,7 @@ def impact_section(
         f"loss, in {impact.outcome}",
         [found.low for _, found in arms],
         [found.high for _, found in arms],
-        "Above zero is fatigue, below zero boost; by the fitted symmetric model.",
+        "Above zero is fatigue, below zero boost; by the fitted model.",
     )
     line = "What influence costs"
     return Section("impact", line, {}, Analysis(findings, [figure], [headline, GLOSSARY]))
@@ -99,6 +100,12 @@ def log_section(log: EventLog) -> Section:
     lengths = log.lengths
     edges = np.unique(np.geomspace(1, lengths.max() + 1, 30).astype(int))
     counts, _ = np.histogram(lengths, edges)
+    shares = arm_sums(log, log.n_arms).shares
+    shown = np.arange(log.n_arms)
+    caption = "How often each arm was met."
+    if log.n_arms > SHOWN_ARMS:
+        shown = np.argsort(-shares, kind="stable")[:SHOWN_ARMS]
+        caption = f"The {SHOWN_ARMS} of {log.n_arms:,} arms that were met most often."
     return Section(
         "log",
         "What the log holds",
@@ -123,10 +130,10 @@ def log_section(log: EventLog) -> Section:
                 Bars(
                     "arms",
                     "The arms",
-                    list(log.arm_names),
-                    arm_sums(log, log.n_arms).shares,
+                    [log.arm_names[i] for i in shown],
+                    shares[shown],
                     "share of the events",
-                    caption="How often each arm was met.",
+                    caption=caption,
                 ),
             ],
             [f"Where it comes from: {_describe(log.about).rstrip('.')}."] if log.about else [],
