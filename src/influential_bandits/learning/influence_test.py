@@ -66,7 +66,7 @@ from influential_bandits.logs.log import EventLog, make_sorted_log, require_log
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import kernel
 
-__all__ = ["MANY_ARMS", "influence_test", "tests_all_pairs"]
+__all__ = ["MANY_ARMS", "covers_all_pairs", "influence_test"]
 
 MOST_ARMS = 100  # the Gram matrix of all pairs has about K⁴/4 entries
 MOST_ARMS_ALONE = 300  # of arms on themselves: each arm has its own effects of controls
@@ -162,7 +162,7 @@ def influence_test(
     seed = whole_number("seed", seed)
     if not (is_real(confidence) and 0.0 < confidence < 1.0):
         raise InvalidInput(f"confidence must be a number in (0, 1), got {abbreviate(confidence)}")
-    kind = SYMMETRIC if tests_all_pairs(log, all_pairs) else DIAGONAL
+    kind = SYMMETRIC if covers_all_pairs(log, all_pairs) else DIAGONAL
     fadings = _list_fadings(log, kind, memory, half_life_days)
     names = require_controls(log, controls)
     _require_testable(log, kind)
@@ -181,7 +181,7 @@ def influence_test(
         )
 
 
-def tests_all_pairs(log: EventLog, all_pairs: bool | None) -> bool:
+def covers_all_pairs(log: EventLog, all_pairs: bool | None) -> bool:
     """Return whether arms are tested on each other too, as told or by their number."""
     return log.n_arms <= MANY_ARMS if all_pairs is None else bool(all_pairs)
 

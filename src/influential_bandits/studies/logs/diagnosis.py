@@ -13,7 +13,7 @@ from influential_bandits.execution.progress import Progress
 from influential_bandits.learning.controls import adjust_losses, require_controls
 from influential_bandits.learning.frequency_caps import CapAdvice, advise_caps
 from influential_bandits.learning.impact import Impact, measure_impact
-from influential_bandits.learning.influence_test import influence_test, tests_all_pairs
+from influential_bandits.learning.influence_test import covers_all_pairs, influence_test
 from influential_bandits.learning.influence_test_result import InfluenceTest
 from influential_bandits.learning.models import InfluenceModel
 from influential_bandits.learning.plan_evidence import describe_support
@@ -87,7 +87,7 @@ def diagnose_log(
     bar.show()
     adjusted = adjust_losses(log, controls)
     bar.count_one()
-    every = tests_all_pairs(log, all_pairs)
+    every = covers_all_pairs(log, all_pairs)
     base = InfluenceModel(
         "symmetric" if every else "diagonal",
         half_life_days=half_life_days,
