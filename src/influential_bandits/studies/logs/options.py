@@ -78,13 +78,14 @@ def describe_reading(log: EventLog | PartitionedLog) -> list[str]:
         told.append(f"{merged:,} rare arms are one")
     if log.n_arms > MANY_ARMS:
         pairs = log.n_arms * (log.n_arms + 1) // 2
-        advice = "merge rare ones (--merge-arms-below)"
+        advice = "merge rare ones (--merge-arms-below), or "
         if isinstance(log, EventLog):
             share, left = find_share(log, MANY_ARMS)
-            advice = f"--merge-arms-below {share:g} leaves {left}"
+            # Arms about equally frequent would all become one, which influences nothing else.
+            advice = f"--merge-arms-below {share:g} leaves {left}, or " if left > 1 else ""
         told.append(
-            f"MANY ARMS: {log.n_arms:,} have {pairs:,} interactions, which takes long; {advice}, "
-            "or name a coarser column with --arm and this one with --item"
+            f"MANY ARMS: {log.n_arms:,} have {pairs:,} interactions, which takes long; {advice}"
+            "name a coarser column with --arm and this one with --item"
         )
     return told
 
