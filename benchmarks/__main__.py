@@ -14,6 +14,7 @@ from rich.table import Table
 
 from benchmarks import (
     cluster,
+    diagnosis,
     engine,
     fleets,
     gpu,
@@ -40,6 +41,7 @@ SUBJECTS = {
     "gpu": gpu.rows,
     "path": path.rows,
     "learning": learning.rows,
+    "diagnosis": diagnosis.rows,
     "reading": reading.rows,
     "start": start.rows,
     "scaling": scaling.rows,

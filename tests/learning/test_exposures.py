@@ -19,12 +19,18 @@ from influential_bandits.learning.exposures import Regressors
 from influential_bandits.learning.kalman import KNOWN, Predictions
 from influential_bandits.learning.known_columns import COARSE_PLACES, PLACES, add_known_columns
 from influential_bandits.learning.placebo import find_first_exposures, find_later_exposures
-from influential_bandits.learning.statistics.design import SYMMETRIC, Design, event_columns
+from influential_bandits.learning.statistics.design import (
+    DIAGONAL,
+    SYMMETRIC,
+    Design,
+    event_columns,
+    interaction_entries,
+)
 
 BASES = 3
 
 
-def regressors_of(log, half_life=0.0, absorbed=False, placebo=False, seed=0):
+def regressors_of(log, half_life=0.0, absorbed=False, placebo=False, seed=0, kind=SYMMETRIC):
     """Regressors of a log with random predictions, controls and placebos."""
     rng = np.random.default_rng(seed)
     size, model = len(log), model_of(log)
@@ -37,7 +43,7 @@ def regressors_of(log, half_life=0.0, absorbed=False, placebo=False, seed=0):
     effects = rng.integers(-1, 3, size).astype(np.int32) if absorbed else np.zeros(0, np.int32)
     widest = int(np.diff(log.membership.offsets).max())
     return Regressors(
-        Design(log.n_arms, SYMMETRIC, 0.8, half_life, before, 0.0, model.baseline),
+        Design(log.n_arms, kind, 0.8, half_life, before, 0.0, model.baseline),
         model.popularity,
         event_columns(log),
         predictions,
@@ -58,7 +64,10 @@ def slow_rows(log, x):
         for c in range(2):
             effects[n, :, x.basis[n, c]] += w[n] * x.value[n, c]
     parts = [w, x.predictions.known, effects.reshape(size, -1), x.shared]
-    parts.append(slow_pairs(log, x.popularity, x.design.memory, x.design.half_life))
+    pairs = slow_pairs(log, x.popularity, x.design.memory, x.design.half_life)
+    if x.design.kind == DIAGONAL:
+        pairs = pairs[:, [i == j for i, j in interaction_entries(SYMMETRIC, arms)]]
+    parts.append(pairs)
     if len(x.placebo):
         placebo = np.zeros((size, arms))
         table = log.membership
@@ -76,13 +85,14 @@ def slow_rows(log, x):
     st.integers(1, 3),
     st.booleans(),
     st.booleans(),
+    st.sampled_from([SYMMETRIC, DIAGONAL]),
 )
-@settings(max_examples=25)
+@settings(max_examples=50)
 def test_gram_and_scores_are_those_of_the_formulas(
-    seed, several, half_life, blocks, absorbed, placebo
+    seed, several, half_life, blocks, absorbed, placebo, kind
 ):
     log = random_log(seed, several=several)
-    x = regressors_of(log, half_life, absorbed, placebo, seed)
+    x = regressors_of(log, half_life, absorbed, placebo, seed, kind)
     units = units_of(log, blocks)
     rows, variances = slow_rows(log, x), x.predictions.variance
     if absorbed:  # an effect takes out weighted means, and events without one have no say

@@ -135,7 +135,7 @@ def test_the_test_of_influence_says_its_memory_too(monkeypatch):
     log = EventLog(np.repeat(np.arange(40), 100), names, np.random.default_rng(0).normal(size=4000))
     monkeypatch.setattr(memory, "available_memory", lambda: 2.0**20)
     with pytest.raises(NotApplicable, match="the test of 1,275 pairs of arms would take about"):
-        influence_test(log)
+        influence_test(log, all_pairs=True)
 
 
 def test_fits_that_run_out_of_memory_say_so(monkeypatch):

@@ -286,6 +286,54 @@ def assert_finite(found):
     assert "nan" not in str(found)
 
 
+def test_arms_on_themselves_alone_are_tested_where_they_are_many():
+    """Three arms of 41 tire of themselves: they are found, and hardly any other."""
+    matrix = np.zeros((41, 41))
+    matrix[[0, 1, 2], [0, 1, 2]] = 1.0
+    log = synthetic_log(600, 120, 41, interaction=matrix, seed=3, **HARD)
+    found = influence_test(log, permutations=199)
+    assert found.cross_influence is None
+    assert found.self_influence.p_value == found.overall.p_value == 1 / 200
+    clear = [pair.arm for pair in found.pairs if pair.p_adjusted <= LEVEL]
+    assert {"0", "1", "2"} <= set(clear)
+    assert len(clear) <= 4
+    assert all(pair.arm == pair.other for pair in found.pairs)
+    assert (found.interaction == np.diag(np.diag(found.interaction))).all()
+    # The filter takes a part of lasting influence for taste and drift.
+    assert all(0.3 < pair.estimate < 1.0 for pair in found.pairs if pair.arm in {"0", "1", "2"})
+    assert "arms on each other: not tested" in found.summary()
+    assert "41 arms on themselves" in found.summary()
+    assert found.memories_tried > 2
+    assert json.loads(json.dumps(found.to_json()))["cross_influence"] is None
+
+
+def test_a_memory_with_which_nothing_can_be_tested_is_left_out():
+    log = synthetic_log(40, 24, 3, seed=7003, **SCENARIOS["steering"])
+    found = influence_test(log, all_pairs=False, permutations=99)
+    assert found.memories_tried == 5
+    with pytest.raises(NotApplicable, match="no pair of arms"):
+        influence_test(log, half_life_days=1 / 3, all_pairs=False)
+
+
+def test_arms_on_themselves_alone_are_tested_if_that_is_asked_for():
+    log = synthetic_log(60, 40, 3, seed=1)
+    both = [influence_test(log, all_pairs=every, permutations=99) for every in (True, False)]
+    assert both[0].overall.pairs == 6
+    assert both[1].overall.pairs == 3
+    assert both[0].to_json() == influence_test(log, permutations=99).to_json()
+
+
+@pytest.mark.long
+def test_false_alarms_of_arms_on_themselves_are_as_many_as_promised():
+    """A right test fails here with probability 0.001."""
+    alarms = 0
+    for seed in range(200):
+        log = synthetic_log(40, 24, 3, seed=7000 + seed, **SCENARIOS["steering"])
+        found = influence_test(log, all_pairs=False, permutations=99, seed=seed, execution=1)
+        alarms += found.overall.p_value <= LEVEL
+    assert alarms <= scipy.stats.binom.isf(0.001, 200, LEVEL)
+
+
 def test_refusals(refused):
     log = synthetic_log(60, 20, 3)
     with refused(NotApplicable, "single arm"):
@@ -294,8 +342,10 @@ def test_refusals(refused):
         influence_test(synthetic_log(2, 50, 3))
     with refused(NotApplicable, "too little data"):
         influence_test(EventLog(range(30), ["a", "b"] * 15, np.arange(30.0)))
-    with refused(NotApplicable, "101 arms"):
-        influence_test(synthetic_log(60, 20, 101))
+    with refused(NotApplicable, "101 arms", "--own-only"):
+        influence_test(synthetic_log(60, 20, 101), all_pairs=True)
+    with refused(NotApplicable, "301 arms", "merge"):
+        influence_test(synthetic_log(60, 20, 301))
     with refused(InvalidLog, "no events"):
         influence_test(log.take([]))
     with refused(InvalidInput, "EventLog"):

@@ -745,8 +745,10 @@ def test_an_event_of_no_arm_stays_within_bounds():
     # arm, so that its place is past the end.
     table = Membership.of_weights(["0", "1"], np.array([[1.0, 0], [0, 1], [0, 0]]))
     odd = EventLog(["u"] * 3, np.arange(3), [1.0, 2.0, 3.0], membership=table)
-    sizes, sums, squares = random_effects._cells.py_func(event_columns(odd), odd.loss, np.zeros(2))
-    assert (sizes.tolist(), sums.tolist(), squares) == ([[1.0, 1.0]], [[1.0, 2.0]], 5.0)
+    gather = random_effects._gather_cells.py_func
+    cells, squares = gather(event_columns(odd), odd.loss, np.zeros(2))
+    assert (cells.arm.tolist(), cells.size.tolist()) == ([0, 1], [1.0, 1.0])
+    assert (cells.total.tolist(), squares) == ([1.0, 2.0], 5.0)
 
 
 @pytest.mark.parametrize("pooling", POOLS, ids=POOL_NAMES)

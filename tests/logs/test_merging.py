@@ -79,10 +79,12 @@ def test_commands_suggest_to_merge_many_arms_and_count_rows_that_repeat():
     log = make_log([f"ad {n}" for n in range(99) for _ in range(1 + 100 // (n + 1))])
     (told,) = describe_reading(log)
     assert told.startswith("MANY ARMS: 99 have 4,950 interactions, which takes long; --merge-arms")
-    share, left = find_share(log, 60)
+    share, left = find_share(log, 40)
     assert f"--merge-arms-below {share:g} leaves {left}, or" in told
+    (told,) = describe_reading(log, all_pairs=False)
+    assert told.startswith("MANY ARMS: 99 are looked at one by one, not in pairs (--all-pairs")
     merged = merge_rare_arms(log, share)
-    assert merged.n_arms == left <= 60
+    assert merged.n_arms == left <= 40
     assert describe_reading(merged) == [f"{merged.about['merged_arms']} rare arms are one"]
     alike = describe_reading(make_log([f"ad {n}" for n in range(160)]))
     assert alike[0].endswith(

@@ -74,6 +74,14 @@ def diagnose(
     ] = True,
     drop_bad_rows: DropBadRows = False,
     half_life_days: HalfLifeDays = None,
+    all_pairs: Annotated[
+        bool | None,
+        typer.Option(
+            "--all-pairs/--own-only",
+            help="Look at all pairs of arms, or at each arm on itself alone. Without either: all "
+            "pairs of up to 40 arms; those of 100 take minutes and gigabytes.",
+        ),
+    ] = None,
     permutations: Annotated[int, typer.Option(help="Of the test of influence.")] = 999,
     seed: Seed = 0,
     out: Out = Path("results/diagnosis"),
@@ -88,12 +96,13 @@ def diagnose(
 
         roles = (instance, arm, time, loss, rating, reward)
         how = (best, categories, separator, columns, key, merge_arms_below, drop_bad_rows, seed)
-        events = _read(log, roles, *how, beside=(item, control))
+        events = _read(log, roles, *how, beside=(item, control), all_pairs=all_pairs is True)
         with choose_execution(engine, scheduler, jobs) as where:
             found = diagnose_log(
                 events,
                 out,
                 half_life_days=half_life_days,
+                all_pairs=all_pairs,
                 controls=None if adjust else (),
                 permutations=permutations,
                 seed=seed,
@@ -267,6 +276,7 @@ def _read(
     beside: tuple[str | None, list[str] | None] = (None, None),
     execution: Any = None,
     temporary: str | None = None,
+    all_pairs: bool = True,
 ) -> Any:
     """Read a log for a command, or open its partitions, and say what was taken for what."""
     from influential_bandits.logs.controls import parse_control_options
@@ -299,7 +309,7 @@ def _read(
     if roles[3] is None and "conversion" in log.about:
         told.append(log.about["conversion"])
     told += describe_files(log.about)
-    told += describe_reading(log)
+    told += describe_reading(log, all_pairs)
     told += [f"{n:,} rows dropped: {why}" for why, n in log.about.get("dropped", {}).items()]
     typer.echo("; ".join(part for part in told if part), err=True)
     return log

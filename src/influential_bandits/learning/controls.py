@@ -207,11 +207,13 @@ def _explain(log: EventLog, columns: ControlColumns, loss: Floats, with_arms: bo
     arms, weights = log.n_arms, _weigh_arms(log)
     blocks = [weights]
     if columns.n_bases:
-        rows = np.repeat(np.arange(len(log)), columns.basis.shape[1])
-        shape = (len(log), columns.n_bases)
-        cells = (columns.value.ravel(), (rows, columns.basis.ravel()))
-        effects = sparse.csr_array(sparse.coo_array(cells, shape=shape))
-        blocks += [effects * weights[:, [i]] for i in range(arms)]
+        event = np.repeat(np.arange(len(log)), np.diff(weights.indptr))
+        value = weights.data[:, None] * columns.value[event]
+        spot = weights.indices[:, None].astype(np.int64) * columns.n_bases + columns.basis[event]
+        rows = np.repeat(event, columns.basis.shape[1])
+        shape = (len(log), arms * columns.n_bases)
+        effects = sparse.coo_array((value.ravel(), (rows, spot.ravel())), shape=shape)
+        blocks.append(effects.tocsr())
     if columns.shared.shape[1]:
         blocks.append(sparse.csr_array(columns.shared))
     design = sparse.hstack(blocks, format="csr")

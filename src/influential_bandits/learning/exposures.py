@@ -10,8 +10,9 @@ Shares are subtracted because a person who likes an arm meets it more often, the
 removes what stays the same in a history. All of it is known before the event.
 
 Regressors of the loss, in this order: weights of the arms; what is known before the event (see
-:mod:`.kalman`); controls (see :mod:`.controls`); the pairs of the symmetric A; and, if asked for,
-one more for each arm, the *placebo*: x_i of the same event, of arms met otherwise.
+:mod:`.kalman`); controls (see :mod:`.controls`); the pairs of the symmetric A, or those on its
+diagonal alone; and, if asked for, one more for each arm, the *placebo*: x_i of the same event, of
+arms met otherwise.
 """
 
 from __future__ import annotations
@@ -22,13 +23,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from influential_bandits.checks import optional_module
 from influential_bandits.learning.kalman import KNOWN, Predictions
 from influential_bandits.learning.statistics.design import (
+    DIAGONAL,
     NONE,
     SYMMETRIC,
     Design,
     Events,
-    add_transposed,
     count_event,
     fade_counts,
     list_entries,
@@ -63,7 +65,7 @@ class Units(NamedTuple):
 class Regressors(NamedTuple):
     """All that regressors are computed from, as compiled code reads it."""
 
-    design: Design  # symmetric, or none for no pairs; its controls are all columns before the pairs
+    design: Design  # symmetric, diagonal or none; its controls are all columns before the pairs
     popularity: Floats  # (arms,)
     events: Events
     predictions: Predictions
@@ -85,19 +87,29 @@ class Regressors(NamedTuple):
         return int(self.absorbed.max(initial=-1)) + 1
 
 
+class EffectMeans(NamedTuple):
+    """Means of regressors by absorbed effect: those that are not zero, few of many."""
+
+    starts: Ints  # (effects + 1,)
+    column: Ints
+    value: Floats
+    left: Floats  # (effects,): means of y − z·coefficients
+
+
 class Past(NamedTuple):
     """What one history has met so far."""
 
     counts: Floats  # d
     met: Floats  # (arms,): how often, not faded
-    sums: Floats  # (arms, arms): sums of x over past events of each arm
+    sums: Floats  # (arms, arms): sums of x over past events of each arm; or of its own, (arms, 1)
     contrast: Floats  # x, (arms,)
 
 
 @inlined
-def remember_nothing(arms: int) -> Past:
-    """Return the past of a history that begins."""
-    return Past(np.zeros(arms), np.zeros(arms), np.zeros((arms, arms)), np.zeros(arms))
+def remember_nothing(arms: int, kind: int) -> Past:
+    """Return the past of a history that begins, with what pairs of this kind need."""
+    width = arms if kind == SYMMETRIC else 1
+    return Past(np.zeros(arms), np.zeros(arms), np.zeros((arms, width)), np.zeros(arms))
 
 
 @inlined
@@ -129,9 +141,27 @@ def meet(design: Design, events: Events, n: int, past: Past) -> None:
     for p in range(events.members[item], events.members[item + 1]):
         i, weight = events.arm[p], events.weight[p]
         past.met[i] += weight
-        row = past.sums[i]
-        for j in range(past.counts.size):
-            row[j] += weight * past.contrast[j]
+        if past.sums.shape[1] == 1:
+            past.sums[i, 0] += weight * past.contrast[i]
+        else:
+            row = past.sums[i]
+            for j in range(past.counts.size):
+                row[j] += weight * past.contrast[j]
+
+
+@inlined
+def find_own(past: Past, i: int) -> float:
+    """Return x_i less its mean over past events of arm i, which was met before."""
+    return past.contrast[i] - past.sums[i, 0] / past.met[i]
+
+
+@inlined
+def count_pairs(design: Design) -> int:
+    """Return how many pairs are regressors."""
+    arms = design.n_arms
+    if design.kind == SYMMETRIC:
+        return arms * (arms + 1) // 2
+    return arms if design.kind == DIAGONAL else 0
 
 
 @inlined
@@ -168,8 +198,15 @@ def write_row(x: Regressors, n: int, past: Past, dense: Floats, index: Ints, val
                     spot = place(SYMMETRIC, arms, i, j)
                     dense[spot] += weight * past.contrast[j] - share * row[j]
         size = list_entries(design, events, n, dense, index, value, size)
+    elif design.kind == DIAGONAL:
+        for p in range(low, high):
+            i = events.arm[p]
+            if past.met[i] > 0.0:
+                index[size] = arms + design.controls + i
+                value[size] = events.weight[p] * find_own(past, i)
+                size += 1
     if x.placebo.shape[0] > 0:
-        start = arms + design.controls + dense.size
+        start = arms + design.controls + count_pairs(design)
         for p in range(low, high):
             index[size] = start + events.arm[p]
             value[size] = events.weight[p] * x.placebo[n, p - low]
@@ -193,16 +230,15 @@ def find_effect(x: Regressors, n: int) -> int:
 
 @kernel
 def add_gram(x: Regressors, instances: Ints, out: Floats, means: Floats, weights: Floats) -> None:
-    """Add Σ (z, y)(z, y)ᵀ/F of these instances, (size + 1, size + 1).
+    """Add Σ (z, y)(z, y)ᵀ/F of these instances, (size + 1, size + 1), each pair on one side.
 
     Where effects are absorbed, add Σ (z, y)/F to the row of ``means`` that an event's effect has,
     and Σ 1/F to ``weights``.
     """
     size = out.shape[0] - 1
-    past = remember_nothing(x.design.n_arms)
+    past = remember_nothing(x.design.n_arms, x.design.kind)
     index, value = np.empty(2 * size + 2, np.int64), np.empty(2 * size + 2)
-    arms = x.design.n_arms
-    dense = np.zeros(arms * (arms + 1) // 2 if x.design.kind == SYMMETRIC else 0)
+    dense = np.zeros(count_pairs(x.design))
     for u in instances:
         forget(past)
         first = x.events.offsets[u]
@@ -220,7 +256,6 @@ def add_gram(x: Regressors, instances: Ints, out: Floats, means: Floats, weights
             if effect >= 0 and weights.size > 0:
                 weights[effect] += 1.0 / x.predictions.variance[n]
             meet(x.design, x.events, n, past)
-    add_transposed(out)
 
 
 @kernel
@@ -230,7 +265,7 @@ def add_scores(
     low: int,
     high: int,
     coefficients: Floats,
-    means: Floats,
+    means: EffectMeans,
     out: Floats,
 ) -> None:
     """Add Σ z·(y − z·coefficients)/F by unit, z and y less their means for the absorbed effect.
@@ -238,10 +273,9 @@ def add_scores(
     ``out`` is (units, size), where the first unit is that of instance ``low`` in the units' order.
     """
     size = coefficients.size
-    past = remember_nothing(x.design.n_arms)
+    past = remember_nothing(x.design.n_arms, x.design.kind)
     index, value = np.empty(2 * size + 2, np.int64), np.empty(2 * size + 2)
-    arms = x.design.n_arms
-    dense = np.zeros(arms * (arms + 1) // 2 if x.design.kind == SYMMETRIC else 0)
+    dense = np.zeros(count_pairs(x.design))
     for r in range(low, high):
         u = units.order[r]
         forget(past)
@@ -256,16 +290,14 @@ def add_scores(
             residual = value[used] if effect >= 0 else 0.0
             for a in range(used):
                 residual -= value[a] * coefficients[index[a]]
-            if means.size > 0 and effect >= 0:
-                residual -= means[effect, size]
-                for a in range(size):
-                    residual += means[effect, a] * coefficients[a]
+            if means.left.size > 0 and effect >= 0:
+                residual -= means.left[effect]
             residual /= x.predictions.variance[n]
             for a in range(used):
                 out[unit, index[a]] += value[a] * residual
-            if means.size > 0 and effect >= 0:
-                for a in range(size):
-                    out[unit, a] -= means[effect, a] * residual
+            if means.left.size > 0 and effect >= 0:
+                for a in range(means.starts[effect], means.starts[effect + 1]):
+                    out[unit, means.column[a]] -= means.value[a] * residual
             meet(x.design, x.events, n, past)
 
 
@@ -273,7 +305,7 @@ def add_scores(
 def find_self_exposures(design: Design, popularity: Floats, events: Events, widest: int) -> Floats:
     """Return x_i of every event of arm i, less its mean over the past events of i."""
     out = np.zeros((events.item.size, widest))
-    past = remember_nothing(design.n_arms)
+    past = remember_nothing(design.n_arms, DIAGONAL)
     for u in range(events.offsets.size - 1):
         forget(past)
         first = events.offsets[u]
@@ -291,7 +323,7 @@ def find_nearby_exposures(
 ) -> Floats:
     """Return x_i of every event of arm i as it is: nothing is taken off."""
     out = np.zeros((events.item.size, widest))
-    past = remember_nothing(design.n_arms)
+    past = remember_nothing(design.n_arms, DIAGONAL)
     for u in range(events.offsets.size - 1):
         forget(past)
         first = events.offsets[u]
@@ -326,7 +358,7 @@ def write_own(events: Events, n: int, past: Past, out: Floats) -> None:
     for p in range(low, events.members[events.item[n] + 1]):
         i = events.arm[p]
         if past.met[i] > 0.0:
-            out[n, p - low] = past.contrast[i] - past.sums[i, i] / past.met[i]
+            out[n, p - low] = find_own(past, i)
 
 
 @kernel
@@ -336,7 +368,7 @@ def find_partner_exposures(
     """Return the same for arms that another instance met before the same times; -1 for nobody."""
     arms = design.n_arms
     out = np.zeros((events.item.size, widest))
-    past = remember_nothing(arms)
+    past = remember_nothing(arms, DIAGONAL)
     counts, met = np.zeros(arms), np.zeros(arms)
     for u in range(events.offsets.size - 1):
         other = partner[u]
@@ -367,8 +399,7 @@ def find_partner_exposures(
             for p in range(events.members[item], events.members[item + 1]):
                 i, weight = events.arm[p], events.weight[p]
                 past.met[i] += weight
-                for j in range(arms):
-                    past.sums[i, j] += weight * past.contrast[j]
+                past.sums[i, 0] += weight * past.contrast[i]
     return out
 
 
@@ -410,10 +441,14 @@ def gather_gram(
         gram += part
         means += sums
         weights += several
+    diagonal = np.diag(gram).copy()
+    gram += gram.T
+    np.fill_diagonal(gram, diagonal)
     if not effects:
         return gram, means
     means /= np.maximum(weights, 1e-300)[:, None]
-    left = gram - (means.T * weights) @ means
+    sparse = optional_module("scipy.sparse").csr_array(means)
+    left = gram - (sparse.T @ (sparse * weights[:, None])).toarray()
     # Columns that effects explain, such as the arms of items, are rounding errors.
     gone = np.diag(left) <= ROUNDING * np.diag(gram)
     left[gone] = 0.0
@@ -431,19 +466,32 @@ def gather_scores(
 ) -> Floats:
     """Return the scores by unit, (units, size)."""
     size = coefficients.size
+    sparse = _list_means(means, coefficients)
 
     def work(task: tuple[int, int]) -> tuple[int, Floats]:
         low, high = task
         first = int(units.first[low])
         last = int((units.first[low:high] + units.blocks[low:high]).max())
         out = np.zeros((last - first, size))
-        add_scores(x, units, low, high, coefficients, means, out)
+        add_scores(x, units, low, high, coefficients, sparse, out)
         return first, out
 
     total = np.zeros((units.number, size))
     for first, part in in_order(work, tasks):
         total[first : first + len(part)] += part
     return total
+
+
+def _list_means(means: Floats, coefficients: Floats) -> EffectMeans:
+    """Return the means of regressors, (effects, size + 1), as compiled code reads them."""
+    if not means.size:
+        nothing = np.zeros(0, np.int64)
+        return EffectMeans(np.zeros(1, np.int64), nothing, np.zeros(0), np.zeros(0))
+    of_regressors = means[:, :-1]
+    effect, column = np.nonzero(of_regressors)
+    starts = np.searchsorted(effect, np.arange(len(means) + 1))
+    left = means[:, -1] - of_regressors @ coefficients
+    return EffectMeans(starts, column, of_regressors[effect, column], left)
 
 
 def without_pairs(design: Design) -> Design:

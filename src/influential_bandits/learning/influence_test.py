@@ -53,10 +53,12 @@ from influential_bandits.learning.score_regression import (
 )
 from influential_bandits.learning.statistics.design import (
     DAY,
+    DIAGONAL,
     SYMMETRIC,
     Design,
     Events,
     event_columns,
+    interaction_size,
 )
 from influential_bandits.learning.statistics.log_scan import rank_labels
 from influential_bandits.learning.statistics.reduction import single_threaded_algebra
@@ -64,10 +66,12 @@ from influential_bandits.logs.log import EventLog, make_sorted_log, require_log
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import kernel
 
-__all__ = ["influence_test"]
+__all__ = ["MANY_ARMS", "influence_test", "tests_all_pairs"]
 
 MOST_ARMS = 100  # the Gram matrix of all pairs has about K⁴/4 entries
-FEW_ARMS = 24  # beyond, fewer memories are tried
+MOST_ARMS_ALONE = 300  # of arms on themselves: each arm has its own effects of controls
+MANY_ARMS = 40  # beyond, pairs of different arms are tested if that is asked for
+FEW_ARMS = 24  # beyond, fewer memories are tried with all pairs
 MEMORIES = (0.8, 0.5, 0.95)  # by events; the first alone where there are many arms
 HALF_LIVES = (2.0, 1.0 / 24.0, 1.0 / 3.0, 14.0)  # days; likewise
 
@@ -86,6 +90,7 @@ def influence_test(
     half_life_days: float | None = None,
     controls: Iterable[str] | None = None,
     placebo: bool = True,
+    all_pairs: bool | None = None,
     permutations: int = 999,
     seed: int = 0,
     confidence: float = 0.95,
@@ -113,6 +118,9 @@ def influence_test(
         An empty list leaves controls out.
     placebo : bool
         Whether to check that arms which cannot have acted on a loss say nothing about it.
+    all_pairs : bool, optional
+        Whether to test arms on each other too, or on themselves alone; by default all pairs of up
+        to 40 arms. 100 arms have 5,050 pairs, which take minutes and gigabytes.
     permutations : int
         How many times signs are flipped; the smallest p-value is 1/(permutations + 1).
     seed : int
@@ -154,12 +162,14 @@ def influence_test(
     seed = whole_number("seed", seed)
     if not (is_real(confidence) and 0.0 < confidence < 1.0):
         raise InvalidInput(f"confidence must be a number in (0, 1), got {abbreviate(confidence)}")
-    fadings = _list_fadings(log, memory, half_life_days)
+    kind = SYMMETRIC if tests_all_pairs(log, all_pairs) else DIAGONAL
+    fadings = _list_fadings(log, kind, memory, half_life_days)
     names = require_controls(log, controls)
-    _require_testable(log)
+    _require_testable(log, kind)
     with single_threaded_algebra():  # several threads take longer for matrices of this size
         return _test(
             log,
+            kind,
             fadings,
             names,
             placebo,
@@ -171,8 +181,14 @@ def influence_test(
         )
 
 
+def tests_all_pairs(log: EventLog, all_pairs: bool | None) -> bool:
+    """Return whether arms are tested on each other too, as told or by their number."""
+    return log.n_arms <= MANY_ARMS if all_pairs is None else bool(all_pairs)
+
+
 def _test(
     log: EventLog,
+    kind: int,
     fadings: list[Fading],
     names: tuple[str, ...],
     placebo: bool,
@@ -188,7 +204,7 @@ def _test(
     events = event_columns(log)
     model = _make_model(log, events)
     labels = rank_labels(log.instances)
-    units, keys, kind = make_units(log, events, labels)
+    units, keys, unit_kind = make_units(log, events, labels)
     chosen = draw_fitting_instances(log, labels, units.order, np.uint64(seed))
     components = fit_components(log, model, events, chosen)
     model = with_components(model, components)
@@ -200,9 +216,9 @@ def _test(
         execution,
         progress,
     )
-    x = _make_regressors(log, events, model, columns, passes)
+    x = _make_regressors(log, kind, events, model, columns, passes)
     signs = draw_signs(np.uint64(seed), keys, flips)
-    found = [_regress_pairs(x, fading, passes) for fading in fadings]
+    fadings, found = _regress_pairs(x, fadings, passes)
     best = _choose_fading(found, signs)
     fading, regression = fadings[best], found[best]
     common, common_days = _test_common(x, clocks, passes, signs) if clocks else (None, None)
@@ -219,11 +235,11 @@ def _test(
         n_events=log.n_events,
         n_instances=log.n_instances,
         units=units.number,
-        unit_kind=kind,
+        unit_kind=unit_kind,
         overall=tests[0],
         self_influence=tests[1],
-        cross_influence=tests[2],
-        common=tests[3] if common is not None else None,
+        cross_influence=tests[2] if kind == SYMMETRIC else None,
+        common=tests[-1] if common is not None else None,
         common_half_life_days=common_days,
         effect=effect[0],
         effect_low=effect[1],
@@ -244,7 +260,7 @@ def _test(
 
 
 def _list_fadings(
-    log: EventLog, memory: float | None, half_life_days: float | None
+    log: EventLog, kind: int, memory: float | None, half_life_days: float | None
 ) -> list[Fading]:
     """Return the memories to try, or say what is wrong with the question."""
     if memory is not None and not (is_real(memory) and 0.0 < memory <= 1.0):
@@ -267,7 +283,7 @@ def _list_fadings(
         spans = (spans - log.time[log.offsets[:-1][log.lengths > 1]]) / DAY
         shortest, longest = float(np.median(gaps)) / DAY, float(np.median(spans))
         clocks = [Fading(1.0, h) for h in HALF_LIVES if shortest / 4.0 <= h <= longest]
-    if log.n_arms > FEW_ARMS:
+    if log.n_arms > FEW_ARMS and kind == SYMMETRIC:
         return [found[0], *clocks[:1]]
     return found + clocks
 
@@ -277,19 +293,25 @@ def _list_clocks(log: EventLog, fadings: list[Fading]) -> list[float]:
     return [fading.half_life_days for fading in fadings if fading.half_life_days is not None]
 
 
-def _require_testable(log: EventLog) -> None:
+def _require_testable(log: EventLog, kind: int) -> None:
     arms = log.n_arms
     if arms == 1:
         raise NotApplicable(
             "with a single arm, influence cannot be told from drift: every event is met with the "
             "same arm; a test needs two arms or more"
         )
-    if arms > MOST_ARMS:
+    if arms > MOST_ARMS and kind == SYMMETRIC:
         raise NotApplicable(
             f"the log has {arms} arms, so {arms * (arms + 1) // 2:,} pairs; the test takes at most "
-            f"{MOST_ARMS} arms: merge rare ones (merge_rare_arms; --merge-arms-below)"
+            f"{MOST_ARMS} arms with all pairs: test arms on themselves alone (all_pairs=False; "
+            "--own-only), or merge rare ones (merge_rare_arms; --merge-arms-below)"
         )
-    size = arms * (arms + 1) // 2
+    if arms > MOST_ARMS_ALONE:
+        raise NotApplicable(
+            f"the log has {arms} arms; the test takes at most {MOST_ARMS_ALONE}: merge rare ones "
+            "(merge_rare_arms; --merge-arms-below)"
+        )
+    size = interaction_size(kind, arms)
     require_fit_memory(
         [FitMemory(8.0 * TEST * size**2, 0.0)],
         f"the test of {size:,} pairs of arms",
@@ -329,12 +351,17 @@ def _make_model(log: EventLog, events: Events) -> Model:
 
 
 def _make_regressors(
-    log: EventLog, events: Events, model: Model, columns: ControlColumns, passes: EventPasses
+    log: EventLog,
+    kind: int,
+    events: Events,
+    model: Model,
+    columns: ControlColumns,
+    passes: EventPasses,
 ) -> Regressors:
     """Return what all regressions share, with memory 1 for the time being."""
     before = KNOWN + columns.size(log.n_arms)
     x = Regressors(
-        Design(log.n_arms, SYMMETRIC, 1.0, 0.0, before, 0.0, model.baseline),
+        Design(log.n_arms, kind, 1.0, 0.0, before, 0.0, model.baseline),
         model.popularity,
         events,
         passes.predict(model, events),
@@ -353,10 +380,17 @@ def _fade(x: Regressors, fading: Fading) -> Regressors:
     return x._replace(design=x.design._replace(memory=fading.memory, half_life=seconds))
 
 
-def _regress_pairs(x: Regressors, fading: Fading, passes: EventPasses) -> ScoreRegression:
-    regression = ScoreRegression(_fade(x, fading), passes, x.design.start)
-    regression.require_tested()
-    return regression
+def _regress_pairs(
+    x: Regressors, fadings: list[Fading], passes: EventPasses
+) -> tuple[list[Fading], list[ScoreRegression]]:
+    """Return the memories with which anything can be tested, and their regressions."""
+    found = [
+        (fading, ScoreRegression(_fade(x, fading), passes, x.design.start)) for fading in fadings
+    ]
+    kept = [(fading, regression) for fading, regression in found if regression.tested.any()]
+    if not kept:
+        raise NotApplicable(NO_PAIR)
+    return [fading for fading, _ in kept], [regression for _, regression in kept]
 
 
 def _choose_fading(found: list[ScoreRegression], signs: Floats) -> int:
@@ -397,13 +431,17 @@ def _score_tests(
     signs: Floats,
     common: tuple[int, float, float] | None,
 ) -> list[ScoreTest]:
-    """Return the tests of all pairs, of arms on themselves, on each other, and of all alike."""
+    """Return the tests of all pairs, of arms on themselves, on each other, and of all alike.
+
+    Those on each other are left out where pairs are those of arms with themselves alone, and the
+    last one if there is none.
+    """
     looks: list[tuple[int, float, float]] = []
     sums = [regression.squared_sums(signs) for regression in found]
-    for look in range(3):
+    for look in range(3 if x.design.kind == SYMMETRIC else 2):
         observed, flipped, pairs = [], [], 0
         for regression, (here, elsewhere) in zip(found, sums, strict=True):
-            entries = list_pairs(regression, x.design.n_arms)[regression.tested]
+            entries = list_pairs(regression, x.design)[regression.tested]
             own = entries[:, 0] == entries[:, 1]
             chosen = (np.ones_like(own), own, ~own)[look]
             observed.append(float(here[chosen].sum()))

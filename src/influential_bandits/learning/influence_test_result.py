@@ -75,7 +75,8 @@ class InfluenceTest:
     overall, self_influence, cross_influence : ScoreTest
         All pairs of arms; arms on themselves; arms on each other. The null hypothesis is the same
         for all three, no influence at all: the last two look for it in different places, and strong
-        self-influence also leaves a trace in the third.
+        self-influence also leaves a trace in the third. The third is None where arms were tested on
+        themselves alone.
     common, common_half_life_days : ScoreTest and float, or None
         Whether showings of any arm act on all arms alike, as far as breaks between events tell it
         from drift, and the half-life in days that shows most; needs times. The other tests compare
@@ -87,7 +88,8 @@ class InfluenceTest:
         The estimate of A, doubly centred: A − row means − column means + mean, over the arms that
         could be measured. Counts relative to shares sum to zero, so that a constant added to all of
         A changes nothing, and what raises all losses alike is hard to tell from drift; differences
-        of differences can be told. Zero where nothing could be measured.
+        of differences can be told. Zero where nothing could be measured. Where arms were tested on
+        themselves alone, its diagonal, relative to what other arms do to each.
     measured : array (arms, arms) of bool
         Which entries of ``interaction`` the log tells something about.
     pairs : tuple of PairEstimate
@@ -137,7 +139,7 @@ class InfluenceTest:
     unit_kind: str
     overall: ScoreTest
     self_influence: ScoreTest
-    cross_influence: ScoreTest
+    cross_influence: ScoreTest | None
     common: ScoreTest | None
     common_half_life_days: float | None
     effect: float
@@ -237,11 +239,13 @@ class InfluenceTest:
             ("arms on each other", self.cross_influence),
             ("on all arms alike", self.common),
         )
-        tests = 3 + (self.common is not None)
+        tests = 1 + sum(part is not None for _, part in looks)
         for what, part in looks:
             if part is not None and part.pairs:
                 p, adjusted = _rounded(part.p_value), _rounded(part.p_adjusted)
                 lines.append(f"  {what}: p = {p} ({adjusted} Holm-adjusted for {tests} tests)")
+        if self.cross_influence is None:
+            lines.append("  arms on each other: not tested (all_pairs=True; --all-pairs)")
         clear = [pair for pair in self.pairs if pair.p_adjusted <= 1.0 - self.confidence]
         lines += [f"  {pair}" for pair in clear[:5]]
         tried = (
@@ -251,9 +255,10 @@ class InfluenceTest:
         lines.append(f"  controlled for: {', '.join(self.controls) or 'nothing'}")
         lines += [f"  placebo, {check}" for check in self.placebos]
         lines += [f"  this log cannot tell apart {spot}" for spot in self.blind_spots]
+        tested = "arms on themselves" if self.cross_influence is None else "pairs of arms"
         lines.append(
             f"  {self.n_events:,} events of {self.n_instances:,} instances, "
-            f"{self.overall.pairs} pairs of arms; signs of {self.units:,} {self.unit_kind} "
+            f"{self.overall.pairs} {tested}; signs of {self.units:,} {self.unit_kind} "
             f"flipped {self.permutations:,} times"
         )
         return "\n".join(lines)

@@ -13,8 +13,10 @@ from influential_bandits.learning.influence_test_result import PairEstimate
 from influential_bandits.learning.score_regression import NEGLIGIBLE, NO_PAIR, ScoreRegression
 from influential_bandits.learning.statistics.design import (
     SYMMETRIC,
+    Design,
     as_matrix,
     interaction_entries,
+    interaction_size,
 )
 from influential_bandits.numerics.arrays import Floats, Ints
 
@@ -23,9 +25,9 @@ __all__ = ["estimate_pairs", "list_pairs", "measure_effect"]
 NEARLY_ONE = 0.999
 
 
-def list_pairs(regression: ScoreRegression, arms: int) -> Ints:
+def list_pairs(regression: ScoreRegression, design: Design) -> Ints:
     """Return the arms (i, j) of the usable pairs, (pairs, 2)."""
-    return np.array(interaction_entries(SYMMETRIC, arms))[regression.usable]
+    return np.array(interaction_entries(design.kind, design.n_arms))[regression.usable]
 
 
 def measure_effect(
@@ -68,10 +70,10 @@ def estimate_pairs(
     root sum of squares, which no flip changes. Residuals around the estimate would do for errors as
     well, but a few units that decide about a rare pair fit it too closely.
     """
-    arms, regression = x.design.n_arms, found[best]
-    contributions = [_contribute(each, arms) for each in found]
+    kind, arms, regression = x.design.kind, x.design.n_arms, found[best]
+    contributions = [_contribute(each, x.design) for each in found]
     parts = contributions[best]
-    labels = list_pairs(regression, arms)
+    labels = list_pairs(regression, x.design)
     estimate, units = parts.sum(0), len(parts)
     spread = np.sqrt((parts**2).sum(0))
     tested = regression.tested & (spread > 0.0)
@@ -102,18 +104,20 @@ def estimate_pairs(
             strict=True,
         )
     ]
-    everything = np.zeros((2, arms * (arms + 1) // 2))
+    everything = np.zeros((2, interaction_size(kind, arms)))
     everything[0, regression.usable[tested]] = estimate[tested]
     everything[1, regression.usable[tested]] = 1.0
-    matrix, measured = as_matrix(SYMMETRIC, arms, everything)
+    matrix, measured = as_matrix(kind, arms, everything)
     by_clarity = np.argsort(-t, kind="stable")
     return tuple(estimates[n] for n in by_clarity), matrix, measured > 0.0
 
 
-def _contribute(regression: ScoreRegression, arms: int) -> Floats:
+def _contribute(regression: ScoreRegression, design: Design) -> Floats:
     """Return what each unit contributes to the estimate of each pair, (units, pairs)."""
-    centred = _centring(list_pairs(regression, arms), arms)
-    return regression.scores @ regression.even_inverse() @ centred.T
+    parts: Floats = regression.scores @ regression.even_inverse()
+    if design.kind == SYMMETRIC:
+        parts = parts @ _centring(list_pairs(regression, design), design.n_arms).T
+    return parts
 
 
 def _largest_flipped(parts: Floats, tested: npt.NDArray[np.bool_], signs: Floats) -> Floats:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from influential_bandits.checks import optional_module
-from influential_bandits.errors import NotApplicable
 from influential_bandits.execution.base import Execution
 from influential_bandits.execution.local import count_threads, map_in_order, resolve_execution
 from influential_bandits.execution.progress import Progress
@@ -28,7 +27,7 @@ RIDGE = 1e-3  # relative to the variance of each regressor
 EVEN_RIDGE = 1e-2  # relative to the mean variance: the same for every entry of A
 NEGLIGIBLE = 1e-9
 SINGULAR = 1e-10  # eigenvalues and pivots relative to the largest
-LARGE = 2000  # regressors; their Gram matrices take too much memory to have one for each thread
+LARGE = 4000  # regressors; their Gram matrices take too much memory to have one for each thread
 NO_PAIR = (
     "too little data: no pair of arms was met often enough by enough instances; the test needs "
     "several instances that meet two or more arms again and again"
@@ -139,11 +138,6 @@ class ScoreRegression:
         squares = self.scores**2
         several = squares.sum(0) ** 2 >= 4.0 * (squares**2).sum(0)
         self.tested = several & (squares.sum(0) > 0.0)
-
-    def require_tested(self) -> None:
-        """Raise if nothing can be tested."""
-        if not self.tested.any():
-            raise NotApplicable(NO_PAIR)
 
     def squared_sums(self, signs: Floats) -> tuple[Floats, Floats]:
         """Return t² of what is tested, (tested,), and with flipped signs, (flips, tested).

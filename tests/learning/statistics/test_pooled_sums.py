@@ -34,8 +34,8 @@ from influential_bandits.learning.statistics.pooled_sums import (
 )
 from influential_bandits.learning.statistics.random_effects import (
     RandomEffects,
-    _cells,
     _deviance,
+    _gather_cells,
     estimate_random_effects,
 )
 from influential_bandits.learning.statistics.reduction import add_over_parts
@@ -186,9 +186,9 @@ def test_the_deviance_is_that_of_the_dense_likelihood(log, arm, common):
     dense = TwoLevels(log, log.loss - baseline[first_arms(log)])
     assume(len(dense.y) > dense.X.shape[1])
     expected, noise = dense.deviance(arm, common)
-    sizes, sums, squares = _cells(event_columns(log), log.loss, baseline)
+    cells, squares = _gather_cells(event_columns(log), log.loss, baseline)
     assume(noise > 1e-6 * squares)
-    ours = _deviance(sizes, sums, squares, arm, common)
+    ours = _deviance(cells, log.n_arms, squares, arm, common)
     # Sums of squares are subtracted that are as large as all of them; the means have a tiny ridge,
     # that matters as far as their normal equations are small.
     V = dense.marginal(arm, common)

@@ -175,6 +175,31 @@ def test_a_diagnosis_writes_report_summary_figures_and_model(which, request):
 
 
 @pytest.mark.long
+def test_arms_are_looked_at_one_by_one_where_they_are_many(tmp_path):
+    """Arms 0 and 1 of 41 tire of themselves, and no pair is fitted."""
+    matrix = np.zeros((41, 41))
+    matrix[[0, 1], [0, 1]] = 2.0
+    log = ib.data.synthetic_log(200, 100, 41, interaction=matrix, memory=0.8, spread=0.2, seed=0)
+    found = diagnose_log(log, tmp_path, permutations=99, progress=False)
+    assert found.test.cross_influence is None
+    assert found.ladder.names == ("stationary", "drift", "self-fatigue")
+    assert found.model.interaction == "diagonal"
+    strongest = np.argsort(-np.diag(found.model.interaction_))
+    assert set(strongest[:2]) == {0, 1}
+    assert "arms on each other: not tested" in found.verdict
+    check_report(tmp_path, found.sections)
+    check_summary(tmp_path, found.sections)
+    check_pictures(tmp_path, found.sections)
+
+
+def test_arms_are_looked_at_one_by_one_if_asked(command, log_file):
+    status, out, _ = command("diagnose", log_file, "--own-only", "--permutations", 99)
+    assert status == 0
+    assert out.startswith("fatigue: one more showing costs the next one of the same arm")
+    assert "arms on each other: not tested (all_pairs=True; --all-pairs)" in out
+
+
+@pytest.mark.long
 def test_a_diagnosis_can_be_had_without_files(strong, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     found = diagnose_log(strong.take(np.arange(20)), permutations=19, progress=False)

@@ -27,6 +27,7 @@ from influential_bandits.learning.statistics.design import (
     Design,
     Events,
     event_columns,
+    list_arms,
 )
 from influential_bandits.learning.statistics.random_effects import RandomEffects
 from influential_bandits.logs.log import EventLog
@@ -255,33 +256,6 @@ def _mirror(blocks: Floats) -> Floats:
     """Return blocks of which each pair was added above the diagonal."""
     above = np.triu(blocks, 1)
     return blocks + above.transpose(0, 2, 1)
-
-
-@kernel
-def list_arms(events: Events, arms: int, low: int, high: int) -> tuple[Ints, npt.NDArray[np.int32]]:
-    """Return the arms that instances low … high − 1 have met, in order, and where each begins."""
-    spans = np.zeros(high - low + 1, np.int64)
-    latest = np.full(arms, -1)
-    for u in range(low, high):
-        number = 0
-        for n in range(events.offsets[u], events.offsets[u + 1]):
-            i = events.arm[events.members[events.item[n]]]
-            if latest[i] != u:
-                latest[i] = u
-                number += 1
-        spans[u - low + 1] = spans[u - low] + number
-    found = np.empty(spans[high - low], np.int32)
-    met = np.zeros(arms, np.bool_)
-    for u in range(low, high):
-        met[:] = False
-        for n in range(events.offsets[u], events.offsets[u + 1]):
-            met[events.arm[events.members[events.item[n]]]] = True
-        spot = spans[u - low]
-        for i in range(arms):
-            if met[i]:
-                found[spot] = i
-                spot += 1
-    return spans, found
 
 
 @kernel

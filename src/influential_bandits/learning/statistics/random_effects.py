@@ -6,12 +6,18 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from influential_bandits.checks import optional_module
-from influential_bandits.learning.statistics.design import Events, event_columns
+from influential_bandits.learning.statistics.design import (
+    Events,
+    event_columns,
+    first_arm,
+    list_arms,
+)
 from influential_bandits.learning.statistics.reduction import single_threaded_algebra
 from influential_bandits.logs.log import EventLog
-from influential_bandits.numerics.arrays import Floats
+from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
 
 __all__ = ["RandomEffects", "estimate_random_effects"]
@@ -40,90 +46,110 @@ def estimate_random_effects(
         arms counts for the first of them here.
     """
     if residuals is None:
-        tables = [_cells(event_columns(log), log.loss, baseline) for log in parts]
+        found = [_gather_cells(event_columns(log), log.loss, baseline) for log in parts]
     else:
         centre = np.zeros_like(baseline)
         pairs = zip(parts, residuals, strict=True)
-        tables = [_cells(event_columns(log), left, centre) for log, left in pairs]
-    if not tables:
+        found = [_gather_cells(event_columns(log), left, centre) for log, left in pairs]
+    if not found:
         return RandomEffects(1e-6, 0.0, 0.0)
-    sizes, sums = (np.concatenate([table[n] for table in tables]) for n in (0, 1))
-    squares = float(sum(table[2] for table in tables))
-    events = max(float(sizes.sum()), 1.0)
+    cells, arms = _join([table for table, _ in found]), baseline.size
+    squares = float(sum(part for _, part in found))
+    events = max(float(cells.size.sum()), 1.0)
     scale = squares / events
     if scale == 0.0:
         return RandomEffects(1e-6, 0.0, 0.0)
     with single_threaded_algebra():
         search = optional_module("scipy.optimize").minimize(
-            lambda x: _deviance(sizes, sums, squares, *np.exp(x))[0],
+            lambda x: _deviance(cells, arms, squares, *np.exp(x))[0],
             np.log([0.1, 0.1]),
             method="Nelder-Mead",
             options={"xatol": 1e-3, "fatol": 1e-4, "maxfev": 200},
         )
         arm, common = (float(value) for value in np.exp(np.clip(search.x, -14.0, 14.0)))
-        noise = _deviance(sizes, sums, squares, arm, common)[1]
+        noise = _deviance(cells, arms, squares, arm, common)[1]
     if noise <= 1e-20 * scale:
         noise = 0.0  # losses are constant but for rounding
     # A little variance between arms keeps Ω finite, and shrinks what is not seen to the mean.
-    return RandomEffects(max(arm, 1e-6), common if len(sizes) > 1 else 0.0, noise)
+    return RandomEffects(max(arm, 1e-6), common if len(cells.spans) > 2 else 0.0, noise)
+
+
+class Cells(NamedTuple):
+    """What instances have met: numbers of events and sums, by instance and arm."""
+
+    spans: Ints  # (instances + 1,): where the cells of an instance begin
+    arm: npt.NDArray[np.int32]  # (cells,), in order within an instance
+    size: Floats  # (cells,): numbers of events
+    total: Floats  # (cells,): their sums
 
 
 @kernel
-def _cells(events: Events, values: Floats, baseline: Floats) -> tuple[Floats, Floats, float]:
-    """Return numbers of events and sums by instance and arm, and the sum of all squares."""
+def _gather_cells(events: Events, values: Floats, baseline: Floats) -> tuple[Cells, float]:
+    """Return the cells, and the sum of all squares."""
     instances, arms = events.offsets.size - 1, baseline.size
-    sizes, sums, squares = np.zeros((instances, arms)), np.zeros((instances, arms)), 0.0
+    spans, arm = list_arms(events, arms, 0, instances)
+    size, total, squares = np.zeros(arm.size), np.zeros(arm.size), 0.0
+    slot = np.zeros(arms, np.int64)
     for u in range(instances):
+        for p in range(spans[u], spans[u + 1]):
+            slot[arm[p]] = p
         for n in range(events.offsets[u], events.offsets[u + 1]):
-            place = events.members[events.item[n]]
-            if place == events.members[events.item[n] + 1]:
-                continue
-            arm = events.arm[place]
-            value = values[n] - baseline[arm]
-            sizes[u, arm] += 1.0
-            sums[u, arm] += value
-            squares += value * value
-    return sizes, sums, squares
+            i = first_arm(events, n)
+            if i >= 0:
+                value = values[n] - baseline[i]
+                size[slot[i]] += 1.0
+                total[slot[i]] += value
+                squares += value * value
+    return Cells(spans, arm, size, total), squares
+
+
+def _join(tables: list[Cells]) -> Cells:
+    """Return the cells of all instances, one table after the other."""
+    ends = np.concatenate([[0], np.cumsum([len(table.arm) for table in tables])])
+    spans = [table.spans[1:] + end for table, end in zip(tables, ends, strict=False)]
+    columns = (np.concatenate(column) for column in list(zip(*tables, strict=True))[1:])
+    return Cells(np.concatenate([[0], *spans]), *columns)
 
 
 @kernel
 def _deviance(
-    sizes: Floats, sums: Floats, squares: float, arm: float, common: float
+    cells: Cells, arms: int, squares: float, arm: float, common: float
 ) -> tuple[float, float]:
     """Return −2·log-likelihood, means and noise at their best, and that noise's variance."""
-    instances, arms = sizes.shape
     most = 0
-    for u in range(instances):
-        for i in range(arms):
-            most = max(most, int(sizes[u, i]))
+    for p in range(cells.arm.size):
+        most = max(most, int(cells.size[p]))
     grown = arm * np.arange(most + 1)  # numbers of events are few: look up what they are used in
     shrunk, logarithm = 1.0 / (1.0 + grown), np.log1p(grown)
-    scaled, weight, right = np.zeros((instances, arms)), np.zeros(arms), np.zeros(arms)
+    normal, right = np.zeros((arms, arms)), np.zeros(arms)
+    scaled = np.zeros(arms)
     explained, determinant, events = 0.0, 0.0, 0.0
-    for u in range(instances):
+    for u in range(cells.spans.size - 1):
+        low, high = cells.spans[u], cells.spans[u + 1]
         total, mean = 0.0, 0.0
-        for i in range(arms):
-            if sizes[u, i] > 0.0:
-                size = int(sizes[u, i])
-                r = sums[u, i] * shrunk[size]
-                explained += arm * sums[u, i] * r
-                determinant += logarithm[size]
-                total += size * shrunk[size]
-                mean += r
-                events += size
+        for p in range(low, high):
+            size = int(cells.size[p])
+            r = cells.total[p] * shrunk[size]
+            explained += arm * cells.total[p] * r
+            determinant += logarithm[size]
+            total += size * shrunk[size]
+            mean += r
+            events += size
         factor = common / (1.0 + common * total)
         explained += factor * mean * mean
         determinant += np.log1p(common * total)
-        for i in range(arms):
-            if sizes[u, i] > 0.0:
-                size = int(sizes[u, i])
-                m = size * shrunk[size]
-                weight[i] += m
-                right[i] += sums[u, i] * shrunk[size] - factor * m * mean
-                scaled[u, i] = np.sqrt(factor) * m
-    normal = -(scaled.T @ scaled)
+        for p in range(low, high):
+            i, size = cells.arm[p], int(cells.size[p])
+            m = size * shrunk[size]
+            normal[i, i] += m
+            right[i] += cells.total[p] * shrunk[size] - factor * m * mean
+            scaled[i] = np.sqrt(factor) * m
+            row = normal[i]
+            for q in range(low, p + 1):
+                row[cells.arm[q]] -= scaled[i] * scaled[cells.arm[q]]
     for i in range(arms):
-        normal[i, i] += weight[i]
+        for j in range(i):
+            normal[j, i] = normal[i, j]
         normal[i, i] += 1e-12 * (1.0 + normal[i, i])
     left = squares - explained - right @ np.linalg.solve(normal, right)
     noise = max(float(left), 1e-300) / max(events, 1.0)

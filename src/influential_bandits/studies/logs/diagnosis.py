@@ -13,7 +13,7 @@ from influential_bandits.execution.progress import Progress
 from influential_bandits.learning.controls import adjust_losses, require_controls
 from influential_bandits.learning.frequency_caps import CapAdvice, advise_caps
 from influential_bandits.learning.impact import Impact, measure_impact
-from influential_bandits.learning.influence_test import influence_test
+from influential_bandits.learning.influence_test import influence_test, tests_all_pairs
 from influential_bandits.learning.influence_test_result import InfluenceTest
 from influential_bandits.learning.models import InfluenceModel
 from influential_bandits.learning.plan_evidence import describe_support
@@ -68,6 +68,7 @@ def diagnose_log(
     *,
     half_life_days: float | None = None,
     controls: Iterable[str] | None = None,
+    all_pairs: bool | None = None,
     permutations: int = 999,
     seed: int = 0,
     progress: bool | None = None,
@@ -76,7 +77,8 @@ def diagnose_log(
     """Look at a log in every way, and write report, summary and model into a folder.
 
     Losses are first freed of what controls explain, by default all that the log allows. Models are
-    fitted by the execution; the test of influence runs on this computer.
+    fitted by the execution; the test of influence runs on this computer. Of more than 40 arms each
+    is looked at on itself alone, unless all pairs are asked for.
     """
     if out is not None:
         require_writable(out)
@@ -85,15 +87,22 @@ def diagnose_log(
     bar.show()
     adjusted = adjust_losses(log, controls)
     bar.count_one()
+    every = tests_all_pairs(log, all_pairs)
     base = InfluenceModel(
-        "symmetric", half_life_days=half_life_days, drift=True, pooling="full", seed=seed
+        "symmetric" if every else "diagonal",
+        half_life_days=half_life_days,
+        drift=True,
+        pooling="full",
+        seed=seed,
     )
     ladder, found, chosen = ladder_section(adjusted, base, execution=execution, chose=bar.count_one)
     bar.count_one()
     test: InfluenceTest | None = None
     how: dict[str, Any] = {"permutations": permutations, "seed": seed, "execution": execution}
     try:
-        test = influence_test(log, half_life_days=half_life_days, controls=names, **how)
+        test = influence_test(
+            log, half_life_days=half_life_days, controls=names, all_pairs=every, **how
+        )
         tested = test_section(test, "influence-test")
         words = test.summary()
     except NotApplicable as reason:
@@ -137,7 +146,7 @@ def _open_report(headline: str) -> Opening:
 def _refit(
     base: InfluenceModel, chosen: InfluenceModel, test: InfluenceTest | None
 ) -> InfluenceModel:
-    """Return the model that impact is measured by: symmetric, with the memory that showed most."""
+    """Return the model that impact is measured by, with the memory that showed most."""
     fading: dict[str, Any] = {"memory": chosen.memory, "half_life_days": chosen.half_life_days}
     if test is not None and test.detected:
         fading = {"memory": test.memory, "half_life_days": test.half_life_days}

@@ -7,6 +7,7 @@ from typing import Any
 
 from influential_bandits.errors import InvalidInput, InvalidLog
 from influential_bandits.execution.base import Execution
+from influential_bandits.learning.influence_test import MANY_ARMS
 from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.merging import find_share, merge_rare_arms
 from influential_bandits.logs.options import USUAL_NAMES, ChunkSizes, CsvFormat, guess_column
@@ -17,8 +18,6 @@ from influential_bandits.logs.tables import Source
 from influential_bandits.logs.time_columns import find_time_columns
 
 __all__ = ["describe_reading", "open_for_command", "read_for_command"]
-
-MANY_ARMS = 60  # beyond, commands suggest to merge rare ones
 
 NO_COLUMN = "none"  # what to name where no column is to be found by itself
 OPTIONAL = ("time", "item")
@@ -68,8 +67,11 @@ def open_for_command(
     return log
 
 
-def describe_reading(log: EventLog | PartitionedLog) -> list[str]:
-    """Say what else a user should know of a log that was read: repeated rows, and many arms."""
+def describe_reading(log: EventLog | PartitionedLog, all_pairs: bool = True) -> list[str]:
+    """Say what else a user should know of a log that was read: repeated rows, and many arms.
+
+    All pairs of arms are looked at, or each arm on itself alone.
+    """
     told = []
     repeated, merged = log.about.get("repeated", 0), log.about.get("merged_arms", 0)
     if repeated:
@@ -83,9 +85,11 @@ def describe_reading(log: EventLog | PartitionedLog) -> list[str]:
             share, left = find_share(log, MANY_ARMS)
             # Arms about equally frequent would all become one, which influences nothing else.
             advice = f"--merge-arms-below {share:g} leaves {left}, or " if left > 1 else ""
+        what = f"{log.n_arms:,} have {pairs:,} interactions, which takes long"
+        if not all_pairs:
+            what = f"{log.n_arms:,} are looked at one by one, not in pairs (--all-pairs, slow)"
         told.append(
-            f"MANY ARMS: {log.n_arms:,} have {pairs:,} interactions, which takes long; {advice}"
-            "name a coarser column with --arm and this one with --item"
+            f"MANY ARMS: {what}; {advice}name a coarser column with --arm and this one with --item"
         )
     return told
 

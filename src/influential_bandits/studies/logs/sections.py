@@ -31,6 +31,7 @@ from influential_bandits.studies.report.content import (
 )
 
 SHOWN_PAIRS = 12
+SHOWN_ARMS = 40
 SHORT = (str, int, float, type(None))
 BEYOND_DRIFT = (("drift", "self-fatigue"), ("drift", "full"), ("self-fatigue", "full"))
 LADDER_LINES = {
@@ -88,7 +89,7 @@ def impact_section(
         f"loss, in {impact.outcome}",
         [found.low for _, found in arms],
         [found.high for _, found in arms],
-        "Above zero is fatigue, below zero boost; by the fitted symmetric model.",
+        "Above zero is fatigue, below zero boost; by the fitted model.",
     )
     line = "What influence costs"
     return Section("impact", line, {}, Analysis(findings, [figure], [headline, GLOSSARY]))
@@ -99,6 +100,12 @@ def log_section(log: EventLog) -> Section:
     lengths = log.lengths
     edges = np.unique(np.geomspace(1, lengths.max() + 1, 30).astype(int))
     counts, _ = np.histogram(lengths, edges)
+    shares = arm_sums(log, log.n_arms).shares
+    shown = np.arange(log.n_arms)
+    caption = "How often each arm was met."
+    if log.n_arms > SHOWN_ARMS:
+        shown = np.argsort(-shares, kind="stable")[:SHOWN_ARMS]
+        caption = f"The {SHOWN_ARMS} of {log.n_arms:,} arms that were met most often."
     return Section(
         "log",
         "What the log holds",
@@ -123,10 +130,10 @@ def log_section(log: EventLog) -> Section:
                 Bars(
                     "arms",
                     "The arms",
-                    list(log.arm_names),
-                    arm_sums(log, log.n_arms).shares,
+                    [log.arm_names[i] for i in shown],
+                    shares[shown],
                     "share of the events",
-                    caption="How often each arm was met.",
+                    caption=caption,
                 ),
             ],
             [f"Where it comes from: {_describe(log.about).rstrip('.')}."] if log.about else [],
@@ -170,6 +177,8 @@ def ladder_section(
     if chosen.half_life_days is not None:
         fading = {"half_life_days": chosen.half_life_days}
     models = ladder(ridge=chosen.ridge, pooling=chosen.pooling, **fading)
+    if base.interaction == "diagonal":
+        del models["full"]
     found = validate(log, models, last=last, progress=False, execution=execution)
     findings = []
     for model in found.names:
@@ -184,7 +193,7 @@ def ladder_section(
             )
         )
     gains = found.gains()
-    beyond = [found.gain(b, a) for a, b in BEYOND_DRIFT]
+    beyond = [found.gain(b, a) for a, b in BEYOND_DRIFT if b in found.names]
     findings += [
         Finding(
             f"error saved by {gain.model} over {gain.against}, in %",
@@ -246,21 +255,17 @@ def test_section(found: InfluenceTest, name: str) -> Section:
             found.self_influence.p_value,
             reason=f"Holm-adjusted for all tests: {found.self_influence.p_adjusted:.3g}",
         ),
-        Finding(
-            "p-value: arms on each other",
-            found.cross_influence.p_value,
-            reason=f"Holm-adjusted for all tests: {found.cross_influence.p_adjusted:.3g}",
-        ),
         *(
-            [
-                Finding(
-                    "p-value: all arms alike",
-                    found.common.p_value,
-                    reason=f"Holm-adjusted for all tests: {found.common.p_adjusted:.3g}",
-                )
-            ]
-            if found.common is not None
-            else []
+            Finding(
+                f"p-value: {what}",
+                look.p_value,
+                reason=f"Holm-adjusted for all tests: {look.p_adjusted:.3g}",
+            )
+            for what, look in (
+                ("arms on each other", found.cross_influence),
+                ("all arms alike", found.common),
+            )
+            if look is not None
         ),
         *(
             Finding(
@@ -316,12 +321,20 @@ def interaction_section(
     name: str = "interaction",
     execution: Execution | int | None = None,
 ) -> tuple[Section, Any]:
-    """Fit the shared positive semi-definite matrix to the whole log, and show it."""
+    """Fit the shared positive semi-definite matrix to the whole log, and show it.
+
+    That of a diagonal model stays diagonal, and is not held above zero.
+    """
     clone = optional_module("sklearn.base").clone
-    fitted = clone(model).set_params(interaction="psd").fit(log, execution=execution)
+    own = model.interaction == "diagonal"
+    fitted = clone(model)
+    if not own:
+        fitted.set_params(interaction="psd")
+    fitted.fit(log, execution=execution)
+    settings = {name: getattr(model, name) for name in ("memory", "half_life_days", "ridge")}
     matrix = fitted.interaction_
     low, high = fitted.interval()["interaction"]
-    order = np.argsort(-np.diag(matrix), kind="stable")[:5]
+    order = np.argsort(-np.diag(matrix), kind="stable")[: SHOWN_PAIRS if own else 5]
     findings = [
         Finding(
             f"fatigue of {log.arm_names[i]}: A[{log.arm_names[i]}, {log.arm_names[i]}]",
@@ -332,6 +345,18 @@ def interaction_section(
         )
         for i in order
     ]
+    if own:
+        figure = Bars(
+            "matrix",
+            "The arms that tire most of themselves",
+            [log.arm_names[i] for i in order],
+            np.diag(matrix)[order],
+            "change of the arm's loss right after a pull of it",
+            np.diag(low)[order],
+            np.diag(high)[order],
+        )
+        line = "What each arm does to itself, the same for all instances"
+        return Section(name, line, settings, Analysis(findings, [figure], [])), fitted
     off = matrix[~np.eye(len(matrix), dtype=bool)]
     if len(off):
         share = 100.0 * float((off < 0).mean())
@@ -354,7 +379,6 @@ def interaction_section(
             "eigenvalue",
         ),
     ]
-    settings = {name: getattr(model, name) for name in ("memory", "half_life_days", "ridge")}
     line = "One positive semi-definite matrix for all instances"
     note = (
         "Entry (i, j) is what a pull of arm j adds to the loss of arm i right after it. Arms are "
