@@ -22,6 +22,8 @@ HERE = Path(__file__).resolve().parent
 DOCS = HERE.parent
 # The theme asks another host for it, so that search works in pages opened as files.
 SHIM = "https://unpkg.com/iframe-worker/shim"
+# Where a type says all, the theme leaves a dash before nothing.
+NO_DESCRIPTION = re.compile(r'\s+–\s*<div class="doc-md-description">\s*</div>')
 
 
 def main() -> int:
@@ -95,6 +97,7 @@ def build(work: Path, out: Path, documented: list[str]) -> None:
         text = page.read_text(encoding="utf-8")
         up = "../" * (len(page.relative_to(out).parts) - 1)
         text = text.replace(SHIM, f"{up}assets/iframe_worker_shim.js")
+        text = NO_DESCRIPTION.sub("", text)
         # An empty address of the site would make each page fetch its icon by a path of its own.
         page.write_text(re.sub(r'<link rel="canonical"[^>]*>', "", text), encoding="utf-8")
 

@@ -84,7 +84,8 @@ print(test)
 # %% [markdown]
 # ## Say what it costs
 #
-# A p-value is not a cost. Fit a model and ask it in clicks:
+# A p-value is not a cost, and neither is a share of the error: clicks are mostly chance, so that
+# even strong fatigue explains little of them. Fit a model and ask it in clicks:
 
 # %%
 model = ib.InfluenceModel("symmetric", memory=test.memory, pooling="full")

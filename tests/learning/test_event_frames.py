@@ -158,7 +158,7 @@ def test_sparse_weights_are_refused_in_scikit_learns_words(kind):
 
 def test_tables_that_lack_a_role_are_refused(table, y, frame):
     for given, words in (
-        (table[["instance"]], r"which column holds arms\?.*name one of arm, action, item"),
+        (table[["instance"]], r"which column holds arms\?.*name one of arm, action, ad"),
         (table[["item", "time"]], r"holds instances \(a constant, if there is one history\)"),
         (pd.DataFrame({"user": [1, 2], "price": [1.0, 2.0]}), "passed as an array"),
     ):

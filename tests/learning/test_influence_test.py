@@ -498,7 +498,7 @@ def test_the_verdict_in_words():
         "p = 0.001\n"
     )
     assert str(made(p=0.04, effect=0.0004)).startswith("influence beyond drift: faint, 0.04 %")
-    assert "a and b: -0.1 (-0.2 … 0), p = 0.04" in made().summary()
+    assert "a and b: -0.10 (-0.20 … 0.00), p = 0.04" in made().summary()
 
 
 def test_placebos_that_fire_take_the_verdict_back():

@@ -86,6 +86,10 @@ def test_commands_suggest_to_merge_many_arms_and_count_rows_that_repeat():
     merged = merge_rare_arms(log, share)
     assert merged.n_arms == left <= 40
     assert describe_reading(merged) == [f"{merged.about['merged_arms']} rare arms are one"]
+    alike = describe_reading(make_log([f"ad {n}" for n in range(160)]))
+    assert alike[0].endswith(
+        "which takes long; name a coarser column with --arm and this one with --item"
+    )
     twice = {"user": [1, 1], "arm": ["a", "a"], "time": [2, 2], "loss": [0.5, 0.5]}
     told = describe_reading(read_log(twice, instance="user", loss="loss"))
     assert told == ["1 rows repeat another, and are kept (--key refuses them)"]

@@ -113,6 +113,10 @@ def test_items_finer_than_arms_are_found_for_commands(write):
     assert log.item_control.names == ("7", "8")
     assert "item = movieId" in log.about["columns"]
     assert read_for_command(path, NOTHING | {"item": "none"}).item_control is None
+    path = write({"user": [1, 1], "item": ["x", "y"], "ad": ["a", "a"], "click": [0, 1]})
+    log = read_for_command(path, NOTHING)
+    assert log.arm_names == ("a",)
+    assert log.item_control.names == ("x", "y")
 
 
 def test_usual_names_in_their_order():

@@ -404,19 +404,19 @@ def test_families_and_policies_of_one_name_are_refused(own_families, refused):
 
 def test_an_interrupted_run_goes_on_and_ends_with_the_same_bytes(played, tmp_path, monkeypatch):
     out, _ = played
-    real, calls = playing.simulate, []
+    real = playing.simulate
 
     def stopping(*given, **named):
-        calls.append(1)
-        if len(calls) == 3:
+        if pieces_of(tmp_path):
             raise KeyboardInterrupt
         return real(*given, **named)
 
-    monkeypatch.setattr(playing, "simulate", stopping)
-    with pytest.raises(KeyboardInterrupt):
-        play(tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr(playing, "simulate", stopping)
+        with pytest.raises(KeyboardInterrupt):
+            play(tmp_path)
     before = pieces_of(tmp_path)
-    assert 1 <= len(before) <= 2  # side by side, the second may not be written yet
+    assert 1 <= len(before) <= len(pieces_of(out))
     assert not (tmp_path / "summary.json").exists()
     play(tmp_path, execution=ib.LocalExecution(1))
     assert before.items() <= pieces_of(tmp_path).items()

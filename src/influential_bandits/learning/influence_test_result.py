@@ -15,7 +15,7 @@ from influential_bandits.errors import InvalidInput
 from influential_bandits.learning.kalman import Components
 from influential_bandits.learning.placebo import Placebo
 from influential_bandits.numerics.arrays import Floats
-from influential_bandits.numerics.interval_text import tell_apart
+from influential_bandits.numerics.interval_text import round_to_interval, tell_apart
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,7 +33,7 @@ class PairEstimate:
     --------
     >>> pair = PairEstimate("Comedy", "Comedy", 0.06, 0.02, 0.1, 0.001)
     >>> print(pair)
-    Comedy on itself: 0.06 (0.02 … 0.1), p = 0.001
+    Comedy on itself: 0.060 (0.020 … 0.100), p = 0.001
     """
 
     arm: str
@@ -46,7 +46,7 @@ class PairEstimate:
     def __str__(self) -> str:
         """Say it in a line."""
         who = f"{self.arm} on itself" if self.arm == self.other else f"{self.arm} and {self.other}"
-        value, low, high = tell_apart(self.estimate, self.low, self.high)
+        value, low, high = round_to_interval(self.estimate, self.low, self.high)
         return f"{who}: {value} ({low} … {high}), p = {_rounded(self.p_adjusted)}"
 
 

@@ -36,7 +36,8 @@ USUAL_NAMES = {  # of columns, by what they hold; case, blanks, _, - and . in na
         *("created", "occurred_at", "logged_at", "shown_at", "served_at", "viewed_at", "rated_at"),
         *("clicked_at", "click_time", "impression_time", "server_time", "epoch"),
     ),
-    "arm": ("arm", "action", "item", "ad", "advert", "category", "genre", "genres", "topic"),
+    # An item stands last: beside a coarser column it is what was shown of that arm.
+    "arm": ("arm", "action", "ad", "advert", "category", "genre", "genres", "topic", "item"),
     "loss": ("loss", "cost"),
     "rating": ("rating", "stars", "score"),
     "reward": ("reward", "click", "clicked", "conversion"),

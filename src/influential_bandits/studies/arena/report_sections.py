@@ -29,7 +29,7 @@ from influential_bandits.studies.report.content import (
     Series,
     Table,
 )
-from influential_bandits.studies.report.text import estimate, format_table, number, two_digits
+from influential_bandits.studies.report.text import estimate, format_table, rounded, two_digits
 
 SHOWN = 4  # lines of a figure that have a colour, and rows of a printed table
 ALWAYS_SHOWN = ("InfluentialLCB",)  # the paper's own
@@ -338,7 +338,8 @@ def format_results(results: Sequence[FamilyResult], notes: Sequence[str]) -> str
         rows = []
         for p in shown:
             slope = found.slope[p, -1]
-            means = [number(float(mean)) for mean in found.mean[p]]
+            ends = zip(found.mean[p], *(side[p] for side in found.interval), strict=True)
+            means = [rounded(*map(float, each)) for each in ends]
             rows.append([_name(result, p), *means, f"{slope:.2f}" if np.isfinite(slope) else ""])
         title = f"{result.family.name}: {result.family.description} ({result.size})"
         parts.append(f"{title}\n\n{format_table(header, rows)}")

@@ -35,7 +35,7 @@ from influential_bandits.studies.report.static import draw_named, draw_panels
 from influential_bandits.studies.report.text import (
     estimate,
     format_table,
-    number,
+    rounded,
 )
 from influential_bandits.studies.runner.rows import Rows, concatenate
 from influential_bandits.studies.runner.store import write_rows
@@ -197,14 +197,11 @@ def _windows(result: FleetResult) -> list[str]:
 
 def _print(result: FleetResult) -> tuple[list[str], list[list[str]]]:
     header = ["mean regret of a user", *_windows(result), *(f"÷ {base}" for base in result.ratios)]
-    rows = [
-        [
-            _name(result, p),
-            *(number(float(mean)) for mean in result.mean.value[p]),
-            *(_cell(ratio, p, -1) for ratio in result.ratios.values()),
-        ]
-        for p in _order(result)
-    ]
+    rows = []
+    for p in _order(result):
+        means = zip(*(part[p] for part in result.mean), strict=True)
+        ratios = (_cell(ratio, p, -1) for ratio in result.ratios.values())
+        rows.append([_name(result, p), *(rounded(*map(float, each)) for each in means), *ratios])
     return header, rows
 
 

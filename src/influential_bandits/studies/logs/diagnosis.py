@@ -138,8 +138,8 @@ def diagnose_log(
 
 
 def _open_report(headline: str) -> Opening:
-    """Say the verdict, and what to do about it; single arms are in the picture."""
-    lines = [line for line in headline.splitlines() if not line.startswith(TIRED)][:2]
+    """Say the verdict, what to do, and what would prove it; single arms are in the picture."""
+    lines = [line for line in headline.splitlines() if not line.startswith(TIRED)][:3]
     return Opening([line[:1].upper() + line[1:] for line in lines], "impact", "arms")
 
 

@@ -143,17 +143,17 @@ def study_movielens(
 
 
 def _open_report(sections: Sequence[Section]) -> Opening:
-    """Say how the paper's claims fare, what influence adds beyond drift, and what the test says."""
+    """Say what influence adds beyond drift, what the test says, and how the paper's claims fare."""
     parts = {section.name: section.analysis for section in sections}
     claims = [f for part in parts.values() for f in part.findings if f.paper is not None]
     same = sum(finding.verdict == "reproduced" for finding in claims)
     other = sum(finding.verdict == OTHER_DATA for finding in claims)
     aside = f"; {other} cannot be compared, as they are about other data" if other else ""
-    sentences = [f"{same} of {len(claims) - other} claims of the paper were reproduced here{aside}"]
+    fares = f"{same} of {len(claims) - other} claims of the paper were reproduced here{aside}"
     if other == len(claims):
-        sentences = ["The paper's numbers are about other data: they stand beside ours, unjudged"]
+        fares = "The paper's numbers are about other data: they stand beside ours, unjudged"
     beyond = [f for f in parts["ladder"].findings if "full over self-fatigue" in f.claim]
-    sentences += [
+    sentences = [
         f"Influence between genres saves {measured(f)} % ({interval(f)}) of the error that drift "
         f"and self-fatigue leave: {f.reason}"
         for f in beyond
@@ -161,7 +161,7 @@ def _open_report(sections: Sequence[Section]) -> Opening:
     test = parts["influence-test"]
     said = [note.splitlines()[0].removeprefix("influence beyond drift: ") for note in test.notes]
     sentences += [f"The test of influence: {line}" for line in said[:1]]
-    return Opening(sentences, "ladder", "gains")
+    return Opening([*sentences, fares], "ladder", "gains")
 
 
 def _threshold(log: EventLog, wanted: int | None) -> int:

@@ -80,16 +80,16 @@ def describe_reading(log: EventLog | PartitionedLog, all_pairs: bool = True) -> 
         told.append(f"{merged:,} rare arms are one")
     if log.n_arms > MANY_ARMS:
         pairs = log.n_arms * (log.n_arms + 1) // 2
-        advice = "merge rare ones (--merge-arms-below)"
+        advice = "merge rare ones (--merge-arms-below), or "
         if isinstance(log, EventLog):
             share, left = find_share(log, MANY_ARMS)
-            advice = f"--merge-arms-below {share:g} leaves {left}"
+            # Arms about equally frequent would all become one, which influences nothing else.
+            advice = f"--merge-arms-below {share:g} leaves {left}, or " if left > 1 else ""
         what = f"{log.n_arms:,} have {pairs:,} interactions, which takes long"
         if not all_pairs:
             what = f"{log.n_arms:,} are looked at one by one, not in pairs (--all-pairs, slow)"
         told.append(
-            f"MANY ARMS: {what}; {advice}, or name a coarser column with --arm and this one with "
-            "--item"
+            f"MANY ARMS: {what}; {advice}name a coarser column with --arm and this one with --item"
         )
     return told
 

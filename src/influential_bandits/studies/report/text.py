@@ -53,6 +53,11 @@ def _words(finding: Finding) -> tuple[str, str, str]:
     return round_to_interval(float(finding.ours), float(finding.low), float(finding.high))
 
 
+def rounded(value: float, low: float, high: float) -> str:
+    """Return a number to what its interval supports; to four digits, if there is none."""
+    return estimate(value, low, high).split(" (")[0]
+
+
 def estimate(value: float, low: float, high: float) -> str:
     """Return a number with its interval, "1.64 (1.57 … 1.69)"; without, if there is none."""
     if value != value:  # noqa: PLR0124 - NaN: not defined
