@@ -53,19 +53,24 @@ def _words(finding: Finding) -> tuple[str, str, str]:
     return round_to_interval(float(finding.ours), float(finding.low), float(finding.high))
 
 
-def rounded(value: float, low: float, high: float) -> str:
-    """Return a number to what its interval supports; to four digits, if there is none."""
-    return estimate(value, low, high).split(" (")[0]
-
-
 def estimate(value: float, low: float, high: float) -> str:
     """Return a number with its interval, "1.64 (1.57 … 1.69)"; without, if there is none."""
+    found, *ends = _round(value, low, high)
+    return f"{found} ({ends[0]} … {ends[1]})" if ends else found
+
+
+def rounded(value: float, low: float, high: float) -> str:
+    """Return a number to what its interval supports; to four digits, if there is none."""
+    return _round(value, low, high)[0]
+
+
+def _round(value: float, low: float, high: float) -> tuple[str, ...]:
+    """Return a number and the ends of its interval, or the number alone."""
     if value != value:  # noqa: PLR0124 - NaN: not defined
-        return ""
+        return ("",)
     if not (math.isfinite(low) and math.isfinite(high)):
-        return number(float(value))
-    words = round_to_interval(float(value), float(low), float(high))
-    return f"{words[0]} ({words[1]} … {words[2]})"
+        return (number(float(value)),)
+    return round_to_interval(float(value), float(low), float(high))
 
 
 def format_table(header: Sequence[str], rows: Iterable[Sequence[str]], words: int = 1) -> str:
