@@ -269,24 +269,28 @@ def measure_impact(model: InfluenceModel, log: EventLog, *, confidence: float = 
     theta, covariance = model.population_, model.population_covariance_
     normal = optional_module("scipy.stats").norm
 
-    def estimate(weights: Floats, several: int = 1) -> Estimate:
-        value = float(weights @ theta)
-        wide = float(normal.isf((1.0 - confidence) / (2.0 * several)))
-        width = wide * math.sqrt(max(float(weights @ covariance @ weights), 0.0))
+    def surround(value: float, variance: float, several: int = 1) -> Estimate:
+        width = math.sqrt(max(variance, 0.0)) * float(
+            normal.isf((1.0 - confidence) / (2.0 * several))
+        )
         return Estimate(value, value - width, value + width)
+
+    def estimate(weights: Floats) -> Estimate:
+        return surround(float(weights @ theta), float(weights @ covariance @ weights))
 
     entries = interaction_entries(design.kind, design.n_arms)
     names = model.arm_names_
     shares = arm_sums(log, log.n_arms).shares
-    units = np.eye(design.size)
+    variances = np.diag(covariance)
     typical, arms, pairs = np.zeros(design.size), {}, {}
     for n, (i, j) in enumerate(entries):
         spot = design.start + n
+        found = surround(float(theta[spot]), float(variances[spot]), len(entries))
         if i == j:
             typical[spot] = shares[i]
-            arms[names[i]] = estimate(units[spot], len(entries))
+            arms[names[i]] = found
         else:
-            pairs[names[j], names[i]] = estimate(units[spot], len(entries))
+            pairs[names[j], names[i]] = found
     lost = np.zeros(design.size)
     lost[design.start :] = mean_regressors(design, event_columns(log), design.size)[design.start :]
     outcome, level = _outcome(log)
