@@ -206,6 +206,7 @@ def rivals(size: float) -> Iterator[str]:
         ib.DiscountedLCB(),
         ib.GaussianThompson(),
         ib.EXP3(),
+        ib.FEWA(),
         ib.LCB(),
     )
     for family in [f for f in FAMILIES.values() if f.make(0).memory < 1.0]:
