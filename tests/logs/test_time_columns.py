@@ -5,7 +5,7 @@ import datetime as dt
 import pytest
 
 from influential_bandits.errors import InvalidLog
-from influential_bandits.logs.options import ChunkSizes, CsvFormat, guess_column
+from influential_bandits.logs.options import ChunkSizes, CsvFormat
 from influential_bandits.logs.reading import read_log
 from influential_bandits.logs.sources import open_source
 from influential_bandits.logs.time_columns import find_time_columns
@@ -117,8 +117,3 @@ def test_items_finer_than_arms_are_found_for_commands(write):
     log = read_for_command(path, NOTHING)
     assert log.arm_names == ("a",)
     assert log.item_control.names == ("x", "y")
-
-
-def test_usual_names_in_their_order():
-    assert guess_column(["ts", "Time"], "time") == "Time"
-    assert guess_column(["uptime"], "time") is None

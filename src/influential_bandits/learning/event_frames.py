@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from influential_bandits.errors import InvalidInput, InvalidLog
+from influential_bandits.logs.column_names import USUAL_NAMES, guess_column
 from influential_bandits.logs.log import EventLog, make_sorted_log
-from influential_bandits.logs.options import USUAL_NAMES, guess_column
 from influential_bandits.logs.reading import read_log
 from influential_bandits.numerics.arrays import Floats, Ints
 
@@ -94,10 +94,10 @@ def event_frame(X: Any) -> EventFrame | None:
     listed = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
     if instance is not None or arm is not None:
         role = "arms" if arm is None else "instances (a constant, if there is one history)"
-        usual = ", ".join(USUAL_NAMES["arm" if arm is None else "instance"])
+        usual = ", ".join(USUAL_NAMES["arm" if arm is None else "instance"][:8])
         raise InvalidInput(
             f"X looks like a table of events, but which column holds {role}? It has {listed}; name "
-            f"one of {usual}, or read it with read_log and fit the log; weights of arms of that "
+            f"one of {usual}, …, or read it with read_log and fit the log; weights of arms of that "
             "name can be passed as an array"
         )
     for label in labels:

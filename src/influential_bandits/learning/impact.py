@@ -25,6 +25,7 @@ from influential_bandits.learning.statistics.design import (
     take_event,
 )
 from influential_bandits.learning.statistics.pooled_sums import arm_sums
+from influential_bandits.logs.column_names import name_unit
 from influential_bandits.logs.log import EventLog, require_log
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import kernel
@@ -350,10 +351,11 @@ def _outcome(log: EventLog) -> tuple[str, float]:
     mean = float(log.loss.mean())
     if conversion.startswith("loss = −"):
         reward = conversion.removeprefix("loss = −")
-        return reward if reward.endswith("s") else f"{reward}s", -mean
+        return name_unit(reward), -mean
     if " − " in conversion:
         best, rating = conversion.removeprefix("loss = ").split(" − ", 1)
-        return f"points of {rating}", float(best) - mean
+        unit = "stars" if "star" in rating.lower() else f"points of {rating}"
+        return unit, float(best) - mean
     return "loss", float(np.abs(log.loss).mean())
 
 

@@ -19,6 +19,7 @@ Mask = npt.NDArray[np.bool_]
 LATEST = 2.0**53  # seconds; beyond, doubles skip some, and no calendar is meant
 UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6}  # in a second
 NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$|^[+-]?(?i:nan|inf|infinity)$"
+TRUTHS = {"1": r"^(?i:true|t|yes|y)$", "0": r"^(?i:false|f|no|n)$"}
 
 
 class Cast(NamedTuple):
@@ -106,21 +107,24 @@ def _is_number(texts: Any) -> Mask:
     return _mask(arrow().compute.match_substring_regex(texts, NUMBER), null=False)
 
 
-def numbers(column: Any) -> Cast:
-    """Return numbers as float64; wrong are those that are none."""
+def numbers(column: Any, *, truths: bool = False) -> Cast:
+    """Return numbers as float64; wrong are those that are none.
+
+    Truth values are 1 and 0, and so are, with ``truths``, texts such as True, yes, false and n.
+    """
     pa = arrow()
     kinds = pa.types
     if kinds.is_dictionary(column.type):
         column = column.dictionary_decode()
     if kinds.is_string(column.type) or kinds.is_large_string(column.type):
-        return _parsed_numbers(column)
+        return _parsed_numbers(column, truths)
     if kinds.is_temporal(column.type) or kinds.is_nested(column.type):
         raise pa.ArrowInvalid(f"values of type {column.type}")
     nothing = np.zeros(len(column), bool)
     return Cast(_floats(column.cast(pa.float64(), safe=False)), _nulls(column), nothing)
 
 
-def _parsed_numbers(texts: Any) -> Cast:
+def _parsed_numbers(texts: Any, truths: bool) -> Cast:
     pa = arrow()
     nothing = np.zeros(len(texts), bool)
     try:
@@ -128,6 +132,8 @@ def _parsed_numbers(texts: Any) -> Cast:
     except pa.ArrowInvalid:  # at least one is empty, padded or no number
         trimmed = pa.compute.utf8_trim_whitespace(texts)
         missing = _empty(trimmed)
+        for digit, pattern in TRUTHS.items() if truths else ():
+            trimmed = pa.compute.replace_substring_regex(trimmed, pattern, digit)
         number = _is_number(trimmed)
         kept = pa.compute.if_else(pa.array(number), trimmed, None)
         return Cast(_floats(kept.cast(pa.float64())), missing, ~missing & ~number)

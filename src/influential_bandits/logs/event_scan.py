@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -115,7 +116,8 @@ class EventScan:
             name: self._cast(check, name, columns[name], "labels", label_texts)
             for name in plan.labels
         }
-        outcome = self._cast(check, plan.outcome, columns[plan.outcome], "numbers", numbers)
+        read = partial(numbers, truths=True)
+        outcome = self._cast(check, plan.outcome, columns[plan.outcome], "numbers", read)
         check.finite(plan.outcome, outcome)
         check.fail("too large for a loss", np.abs(outcome) > LARGEST_LOSS, plan.outcome, outcome)
         time = None

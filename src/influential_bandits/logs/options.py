@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -15,67 +14,7 @@ from influential_bandits.errors import InvalidInput
 from influential_bandits.logs.controls import ControlColumn, make_control_columns
 from influential_bandits.numerics.arrays import Floats
 
-__all__ = [
-    "USUAL_NAMES",
-    "ChunkSizes",
-    "CsvFormat",
-    "ReadingOptions",
-    "guess_column",
-    "has_usual_name",
-    "reading_options",
-]
-
-USUAL_NAMES = {  # of columns, by what they hold; case, blanks, _, - and . in names do not matter
-    "instance": (
-        *("instance", "user", "user_id", "session", "session_id", "campaign", "uid"),
-        *("customer", "customer_id", "visitor", "visitor_id", "client_id", "member_id"),
-    ),
-    "time": (
-        *("time", "timestamp", "date", "datetime", "created_at", "ts", "tstamp", "time_stamp"),
-        *("event_time", "event_timestamp", "event_ts", "event_date", "date_time", "unix_time"),
-        *("created", "occurred_at", "logged_at", "shown_at", "served_at", "viewed_at", "rated_at"),
-        *("clicked_at", "click_time", "impression_time", "server_time", "epoch"),
-    ),
-    # An item stands last: beside a coarser column it is what was shown of that arm.
-    "arm": ("arm", "action", "ad", "advert", "category", "genre", "genres", "topic", "item"),
-    "loss": ("loss", "cost"),
-    "rating": ("rating", "stars", "score"),
-    "reward": ("reward", "click", "clicked", "conversion"),
-    "item": (
-        *("item", "item_id", "movie", "movie_id", "film", "film_id", "article", "article_id"),
-        *("product", "product_id", "creative", "creative_id", "content_id", "ad_id", "sku"),
-        *("song_id", "track_id", "video_id", "book_id", "news_id"),
-    ),
-}
-
-
-def guess_column(columns: Sequence[str], role: str) -> str | None:
-    """Return the column whose name says that it has this role, if there is one.
-
-    Examples
-    --------
-    >>> guess_column(["User ID", "film", "stars"], "instance")
-    'User ID'
-    """
-    by_name = {_plain(column): column for column in reversed(columns)}
-    names = (_plain(name) for name in USUAL_NAMES[role])
-    return next((by_name[name] for name in names if name in by_name), None)
-
-
-def has_usual_name(column: str, role: str) -> bool:
-    """Tell whether the name of a column says that it has this role.
-
-    Examples
-    --------
-    >>> has_usual_name(" eventTime ", "time"), has_usual_name("uptime", "time")
-    (True, False)
-    """
-    return guess_column([column], role) is not None
-
-
-def _plain(name: str) -> str:
-    """Return a name in lower case, without what separates its words."""
-    return re.sub(r"[\s_.-]+", "", name.lower())
+__all__ = ["ChunkSizes", "CsvFormat", "ReadingOptions", "reading_options"]
 
 
 @dataclass(frozen=True)

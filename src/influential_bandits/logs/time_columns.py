@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from influential_bandits.logs.column_names import has_usual_name
 from influential_bandits.logs.columns import (
     arrow,
     label_texts,
@@ -16,7 +17,6 @@ from influential_bandits.logs.columns import (
     seconds,
     valid_texts,
 )
-from influential_bandits.logs.options import has_usual_name
 from influential_bandits.logs.tables import Source
 from influential_bandits.numerics.arrays import Floats
 

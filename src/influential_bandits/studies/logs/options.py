@@ -8,9 +8,10 @@ from typing import Any
 from influential_bandits.errors import InvalidInput, InvalidLog
 from influential_bandits.execution.base import Execution
 from influential_bandits.learning.influence_test import MANY_ARMS
+from influential_bandits.logs.column_names import USUAL_NAMES, guess_column
 from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.merging import find_share, merge_rare_arms
-from influential_bandits.logs.options import USUAL_NAMES, ChunkSizes, CsvFormat, guess_column
+from influential_bandits.logs.options import ChunkSizes, CsvFormat
 from influential_bandits.logs.partitions import PartitionedLog, open_folder, open_partitions
 from influential_bandits.logs.reading import read_log
 from influential_bandits.logs.sources import open_source
