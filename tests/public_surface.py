@@ -18,8 +18,8 @@ MODULES = ("data", "errors", "live", "logs", "optima", "random", "testing")
 # What functions of the package return: it has these attributes, but is not made by users.
 RESULTS = {
     "Comparison", "FleetComparison", "FleetRun", "FleetTicket", "Impact", "InfluenceTest", "Plan",
-    "Ticket", "Trajectory", "Validation", "live.LiveDecision", "logs.LogStream", "logs.Partition",
-    "logs.PartitionedLog",
+    "Ticket", "Trajectories", "Trajectory", "Validation", "live.LiveDecision", "logs.LogStream",
+    "logs.Partition", "logs.PartitionedLog",
 }  # fmt: skip
 # Between parts of the package, or by scikit-learn; may change.
 NOT_PROMISED = {

@@ -1,5 +1,6 @@
 """The site: built from tutorials that run and docstrings, without dead links or other hosts."""
 
+import itertools
 import json
 import subprocess
 import sys
@@ -54,6 +55,16 @@ def test_addresses_of_other_hosts_are_found_in_a_site(tmp_path):
     assert found[1:] == [
         "index.html: #gone has no such heading",
         "index.html: none.png leads nowhere",
+    ]
+
+
+def test_raw_markup_is_found_outside_blocks_of_code(tmp_path):
+    (tmp_path / "index.html").write_text(
+        "<p>a ``b``</p><code>c `d`</code><pre><code>`e`</code></pre><script>`f`</script><p>fine</p>"
+    )
+    assert links.check_site(tmp_path) == [
+        "index.html: a raw backtick in 'a ``b``'",
+        "index.html: a raw backtick in 'c `d`'",
     ]
 
 
@@ -137,6 +148,14 @@ def test_the_site_works_without_a_network(site, tmp_path):
         wide = "return document.documentElement.scrollWidth - window.innerWidth"
         driver.set_window_size(400, 800)
         assert driver.execute_script(wide) <= 0, "nothing sticks out on a phone"
+        driver.get((site / "index.html").as_uri())
+        picture = (
+            "const i = document.querySelector('picture img');"
+            "const s = i.getBoundingClientRect();"
+            "return [i.complete && i.naturalWidth > 0, s.left >= 0 && s.right <= innerWidth,"
+            " s.height > s.width]"
+        )
+        assert driver.execute_script(picture) == [True, True, True], "one part below the other"
         driver.find_element("tag name", "body").send_keys(Keys.CONTROL, "k")
         found = "return document.activeElement.shadowRoot?.textContent ?? ''"
         browser.until(lambda: driver.execute_script(found), "a place to search")
@@ -149,6 +168,17 @@ def test_the_site_works_without_a_network(site, tmp_path):
             if message["method"] == "Network.requestWillBeSent"
         ]
         assert any(url.endswith("katex.min.js") for url in asked)
+        for width, page in itertools.product((1280, 1920), ("index", "explanation/fading")):
+            driver.set_window_size(width, 900)
+            driver.get((site / f"{page}.html").as_uri())
+            left = (
+                "const left = selector => document.querySelector(selector).getBoundingClientRect();"
+                "const grid = left('.md-main__inner').left;"
+                "return [left('.md-sidebar--primary').width, left('.md-content').left - grid]"
+            )
+            beside, text = driver.execute_script(left)
+            assert (beside > 0) == (page != "index")
+            assert text <= beside + 1, "text starts where the pages beside it end"
         assert [url for url in asked if url.startswith(("http", "ws", "//"))] == []
     finally:
         driver.quit()

@@ -1,6 +1,8 @@
 """Draw the pictures of the documents: ``python docs/measurements/pictures.py``."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -32,13 +34,17 @@ def problem() -> None:
         losses.append(environment.expected_losses())
     losses = np.array(losses)
 
-    figure, (matrix, evening, growth) = plt.subplots(
-        1, 3, figsize=(12, 3.6), layout="constrained", width_ratios=(0.8, 1.3, 1.2)
-    )
-    _heat_map(matrix, instance)
-    _evening(evening, losses)
-    _growth(growth)
-    figure.savefig(IMAGES / "problem.png", dpi=130)
+    runs = _play()
+    shapes: dict[str, Any] = {
+        "problem": {"ncols": 3, "figsize": (12, 3.6), "width_ratios": (0.8, 1.3, 1.2)},
+        "problem-narrow": {"nrows": 3, "figsize": (4.4, 9.6), "height_ratios": (1.1, 1, 1)},
+    }
+    for name, shape in shapes.items():
+        figure, (matrix, evening, growth) = plt.subplots(**shape, layout="constrained")
+        _heat_map(matrix, instance)
+        _evening(evening, losses)
+        _growth(growth, runs)
+        figure.savefig(IMAGES / f"{name}.png", dpi=130)
 
 
 def _heat_map(ax: plt.Axes, instance: ib.Instance) -> None:
@@ -65,21 +71,23 @@ def _evening(ax: plt.Axes, losses: np.ndarray) -> None:
     ax.set_title("Only the loss of the pulled arm (dot) is seen;\nevery loss moves", fontsize=10)
 
 
-def _growth(ax: plt.Axes) -> None:
+def _play() -> Mapping[str, ib.Trajectory]:
     instances = [ib.random_instance(n_arms=3, seed=seed) for seed in range(100)]
-    for policy, colour, marker in ((ib.LCB(), VERMILION, "s"), (ib.InfluentialLCB(), BLUE, "o")):
-        run = ib.simulate(instances, policy, 10**6, ib.GaussianNoise(1.0))
-        mean = run.regret().mean(axis=(0, 1))
+    return ib.simulate(instances, [ib.LCB(), ib.InfluentialLCB()], 10**6, ib.GaussianNoise(1.0))
+
+
+def _growth(ax: plt.Axes, runs: Mapping[str, ib.Trajectory]) -> None:
+    for (name, run), colour, marker in zip(
+        runs.items(), (VERMILION, BLUE), ("s", "o"), strict=True
+    ):
         late = run.checkpoints >= 10
-        slope = run.slope(10**4, 10**6)
-        label = f"{type(policy).__name__}, slope {slope:.2f}"
         ax.loglog(
             run.checkpoints[late],
-            mean[late],
+            run.regret().mean(axis=(0, 1))[late],
             color=colour,
             marker=marker,
             markersize=3,
-            label=label,
+            label=f"{name}, slope {run.slope(10**4, 10**6):.2f}",
         )
     ax.set(xlabel="horizon T", ylabel="mean regret")
     ax.set_title("100 random instances, 3 arms, noise N(0, 1):\nslopes over 10⁴ … 10⁶", fontsize=10)

@@ -20,6 +20,7 @@ FILE = re.compile(r"\b((?:docs|benchmarks)/[\w/]+\.(?:md|py|png|svg|toml))\b")
 MADE_UP = {"docs/a.md"}  # in tests
 # Elements whose address the browser fetches without being asked.
 FETCHED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "link": "href"}
+BLOCKS = ("pre", "script", "style")  # where a backtick is one
 
 
 def check_sources(root: Path = ROOT) -> list[str]:
@@ -97,7 +98,7 @@ def make_anchor(title: str) -> str:
 
 
 class Page(HTMLParser):
-    """Collects the anchors and the addresses of a page of the site."""
+    """Collects the anchors, the addresses and the raw markup of a page of the site."""
 
     def __init__(self, text: str) -> None:
         """Read the page."""
@@ -105,6 +106,8 @@ class Page(HTMLParser):
         self.anchors: set[str] = set()
         self.links: list[str] = []
         self.fetched: list[str] = []
+        self.raw: list[str] = []  # text in which markup was not understood
+        self._inside = 0  # blocks of code
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -115,10 +118,20 @@ class Page(HTMLParser):
             self.links.append(found["href"])
         if tag in FETCHED and FETCHED[tag] in found:
             self.fetched.append(found[FETCHED[tag]])
+        self._inside += tag in BLOCKS
+
+    def handle_endtag(self, tag: str) -> None:
+        """Note the end of a block of code."""
+        self._inside -= tag in BLOCKS
+
+    def handle_data(self, data: str) -> None:
+        """Note what reads as markup."""
+        if "`" in data and not self._inside:
+            self.raw.append(data.strip())
 
 
 def check_site(folder: Path) -> list[str]:
-    """Return what is wrong in a built site: dead links, and addresses of other hosts."""
+    """Return what is wrong in a built site: dead links, addresses of other hosts, raw markup."""
     pages = {
         path.resolve(): Page(path.read_text(encoding="utf-8")) for path in folder.rglob("*.html")
     }
@@ -128,6 +141,7 @@ def check_site(folder: Path) -> list[str]:
         if path.name == "404.html":
             continue
         here = path.relative_to(folder.resolve())
+        wrong += [f"{here}: a raw backtick in {text!r:.80}" for text in page.raw]
         elsewhere = [address for address in page.fetched if urlsplit(address).netloc]
         wrong += [f"{here}: fetches {address} from another host" for address in elsewhere]
         for address in [*page.links, *page.fetched]:

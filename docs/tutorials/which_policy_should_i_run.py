@@ -41,13 +41,10 @@ for name, count in zip(world.arm_names, best.counts, strict=True):
 policies = [ib.ModelLCB(), ib.InfluentialLCB(), ib.LCB(), ib.Uniform()]
 runs = ib.simulate(world, policies, 3000, ib.GaussianNoise(1.0), seeds=20)
 
-figure, ax = plt.subplots(figsize=(6, 3.6))
 for label, run in runs.items():
-    ax.loglog(run.checkpoints, run.regret().mean(axis=(0, 1)), label=label)
     print(f"{label:15} {run.regret()[..., -1].mean():10,.0f}")
-ax.set(xlabel="round", ylabel="mean regret, 20 runs")
+ax = runs.plot()
 ax.set_title("A policy that models influence has a fraction of the regret")
-ax.legend()
 plt.show()
 
 # %% [markdown]

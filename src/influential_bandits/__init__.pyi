@@ -68,6 +68,7 @@ from .simulation.engine import simulate as simulate
 from .simulation.fleets import FleetRun as FleetRun
 from .simulation.fleets import simulate_fleet as simulate_fleet
 from .simulation.scenario import Scenario as Scenario
+from .simulation.trajectory import Trajectories as Trajectories
 from .simulation.trajectory import Trajectory as Trajectory
 from .studies.arena.compare import Comparison as Comparison
 from .studies.arena.compare import compare as compare

@@ -23,6 +23,7 @@ from influential_bandits.simulation import trajectory
 mpl.use("Agg")
 
 NOISE = ib.GaussianNoise(1.0)
+FADING = ib.Instance([[0.5, 0.1], [0.1, 0.3]], [0.0, 0.2], memory=0.9)
 METADATA = b"influential_bandits"
 
 
@@ -233,6 +234,62 @@ def test_a_plot_of_no_regret_at_all_can_be_drawn(tmp_path):
     run = ib.simulate(ib.Instance([[1.0]], [1.0]), ib.LCB(), 100)
     assert (run.regret() == 0).all()
     run.plot().figure.savefig(tmp_path / "nothing.png")
+
+
+def test_a_plot_where_no_regret_is_defined_shows_the_mean_loss_of_a_round():
+    run = ib.simulate(FADING, ib.LCB(), 100, NOISE, seeds=3)
+    ax = run.plot()
+    assert ax.get_ylabel() == "mean loss of a round"
+    expected = (run.loss() / run.checkpoints).mean(axis=(0, 1))
+    assert ax.lines[0].get_ydata().tolist() == expected.tolist()
+
+
+# --- several policies ---
+
+
+@pytest.mark.parametrize("world", [ib.counterexample(), FADING], ids=["lasting", "fading"])
+def test_runs_of_several_policies_are_drawn_as_one_picture(world, tmp_path):
+    runs = ib.simulate(world, {"mine": "LCB", "theirs": ib.Uniform()}, 100, NOISE, seeds=3)
+    ax = runs.plot()
+    assert [line.get_label() for line in ax.lines] == ["mine", "theirs"]
+    assert len({line.get_color() for line in ax.lines}) == 2
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["mine", "theirs"]
+    _, given = plt.subplots()
+    assert runs.plot(given) is given
+    ax.figure.savefig(tmp_path / "runs.pdf")
+
+
+def test_runs_of_several_policies_make_one_frame_under_the_names_that_were_given():
+    runs = ib.simulate(ib.counterexample(), {"a": ib.LCB(), "b": ib.LCB()}, 10, seeds=2)
+    frame = runs.to_frame()
+    assert frame["policy"].tolist() == ["a"] * 8 + ["b"] * 8
+    assert frame[frame["policy"] == "b"]["regret"].tolist() == runs["b"].regret().ravel().tolist()
+    assert {"pulls_0", "pulls_1"} <= set(runs.to_columns(counts=True))
+    assert runs.to_frame("pyarrow").num_rows == 16
+
+
+def test_runs_of_several_policies_say_what_they_are():
+    runs = ib.simulate(ib.counterexample(), ["LCB", ib.Uniform()], 100, seeds=2)
+    assert repr(runs) == "Trajectories(LCB, Uniform: horizon 100, 1 instances × 2 seeds)"
+    assert isinstance(runs, dict)
+    html = runs._repr_html_()
+    assert html.count("<tr>") == 3
+    assert "<th>regret</th>" in html
+    assert f"<td>{runs['LCB'].regret()[..., -1].mean():,.4g}</td>" in html
+
+
+def test_policies_are_named_as_on_the_command_line(tmp_path):
+    file = tmp_path / "mine_named.py"
+    file.write_text("import influential_bandits as ib\n\nclass Own(ib.Uniform):\n    pass\n")
+    world = ib.counterexample()
+    run = ib.simulate(world, f"{file}:Own", 10)
+    assert isinstance(run, ib.Trajectory)
+    assert type(run.policy).__name__ == "Own"
+    runs = ib.simulate(world, ["InfluentialLCB(influence_bound=2.0)", f"{file}:Own"], 10)
+    assert list(runs) == ["InfluentialLCB(influence_bound=2.0)", "Own"]
+    assert runs["Own"].counts.tolist() == run.counts.tolist()
+    with pytest.raises(ib.errors.InvalidInput, match="unknown policy 'Nobody'"):
+        ib.simulate(world, "Nobody", 10)
 
 
 RUNS = {

@@ -40,7 +40,7 @@ class EventLog(Frozen):
     ----------
     instance : array (events,) of labels
         Whose history an event belongs to; labels are kept as text.
-    item : array (events,) of labels, or of numbers of items of ``membership``
+    item : array (events,) of labels, or of numbers of items of the membership
         What was met: an arm, or an item that belongs to one or several arms.
     loss : array (events,) of float
         How bad it was, as it was observed.

@@ -28,6 +28,7 @@ __all__ = [
     "policy_from_json",
     "policy_from_text",
     "policy_to_json",
+    "take_policy",
 ]
 
 PACKAGE = "influential_bandits."
@@ -79,6 +80,11 @@ def policy_from_text(text: str) -> Policy:
         raise InvalidPolicy(f"{text}: {error}") from None
     except Exception as error:
         raise InvalidPolicy(f"{text}: {type(error).__name__}: {error}") from error
+
+
+def take_policy(given: Policy | str) -> Policy:
+    """Return the policy that is given, or that a text names."""
+    return policy_from_text(given) if isinstance(given, str) else require_policy(given)
 
 
 def _call(expression: str, text: str) -> tuple[str, list[Any], dict[str, Any], bool]:

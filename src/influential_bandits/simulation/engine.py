@@ -27,6 +27,7 @@ from influential_bandits.numerics.streams import NOISE, POLICY, key_table
 from influential_bandits.policies.compiled import Layout
 from influential_bandits.policies.contract import Policy, require_labels, require_policy
 from influential_bandits.policies.messages import explain
+from influential_bandits.policies.registry import take_policy
 from influential_bandits.simulation.gpu.tasks import gpu_tasks, require_playable
 from influential_bandits.simulation.kernels import (
     CHOSEN_ARM,
@@ -43,7 +44,7 @@ from influential_bandits.simulation.scenario_player import (
     count_places,
 )
 from influential_bandits.simulation.simd.tasks import lane_tasks
-from influential_bandits.simulation.trajectory import Trajectory
+from influential_bandits.simulation.trajectory import Trajectories, Trajectory
 from influential_bandits.world.dynamics import start_progress
 from influential_bandits.world.instance import Instance, require_no_clock
 from influential_bandits.world.noise import Noise, require_noise
@@ -59,9 +60,9 @@ BYTES_PER_BATCH = 1 << 26  # state of the runs that a thread plays side by side
 
 
 @overload
-def simulate(
+def simulate(  # type: ignore[overload-overlap] # a text is a sequence of texts too
     instances: Instance | Sequence[Instance],
-    policy: Policy,
+    policy: Policy | str,
     horizon: int,
     noise: Noise | None = None,
     seeds: int | Iterable[int] = 1,
@@ -79,7 +80,7 @@ def simulate(
 @overload
 def simulate(
     instances: Instance | Sequence[Instance],
-    policy: Sequence[Policy] | Mapping[str, Policy],
+    policy: Sequence[Policy | str] | Mapping[str, Policy | str],
     horizon: int,
     noise: Noise | None = None,
     seeds: int | Iterable[int] = 1,
@@ -91,12 +92,12 @@ def simulate(
     scenario: Scenario | None = None,
     execution: Execution | int | None = None,
     check: bool = False,
-) -> dict[str, Trajectory]: ...
+) -> Trajectories: ...
 
 
 def simulate(
     instances: Instance | Sequence[Instance],
-    policy: Policy | Sequence[Policy] | Mapping[str, Policy],
+    policy: Policy | str | Sequence[Policy | str] | Mapping[str, Policy | str],
     horizon: int,
     noise: Noise | None = None,
     seeds: int | Iterable[int] = 1,
@@ -108,16 +109,16 @@ def simulate(
     scenario: Scenario | None = None,
     execution: Execution | int | None = None,
     check: bool = False,
-) -> Trajectory | dict[str, Trajectory]:
+) -> Trajectory | Trajectories:
     """Play a policy on every instance with every seed, and keep the counts at checkpoints.
 
     Parameters
     ----------
     instances : Instance or sequence of Instance
         All with the same number of arms.
-    policy : Policy, or several
-        A list of policies, or a dictionary of them by name, are played one after the other: they
-        meet the same noise.
+    policy : Policy or str, or several
+        A text is as on the command line: ``"LCB"``, ``"mine.py:Greedy"``. A list of policies, or a
+        dictionary of them by name, are played one after the other: they meet the same noise.
     horizon : int
         Number of rounds T ≥ 1.
     noise : Noise, optional
@@ -146,9 +147,9 @@ def simulate(
 
     Returns
     -------
-    Trajectory
-        Of several policies a dictionary: from their names, or their labels such as ``LCB`` and
-        ``InfluentialLCB(influence_bound=2.0)``, to trajectories.
+    Trajectory or Trajectories
+        Of several policies a dictionary with ``plot()`` and ``to_frame()``: from their names, or
+        their labels such as ``LCB`` and ``InfluentialLCB(influence_bound=2.0)``, to trajectories.
 
     Examples
     --------
@@ -157,9 +158,8 @@ def simulate(
     >>> run = simulate(instance, ib.InfluentialLCB(), 1000, ib.GaussianNoise(1.0), seeds=5)
     >>> run.counts.shape  # instances, seeds, checkpoints, arms
     (1, 5, 10, 3)
-    >>> runs = simulate(
-    ...     instance, [ib.LCB(), ib.InfluentialLCB(influence_bound=2.0)], 100, record="losses"
-    ... )
+    >>> policies = ["LCB", ib.InfluentialLCB(influence_bound=2.0)]
+    >>> runs = simulate(instance, policies, 100, record="losses")
     >>> {label: run.losses.shape for label, run in runs.items()}  # instances, seeds, rounds
     {'LCB': (1, 1, 100), 'InfluentialLCB(influence_bound=2.0)': (1, 1, 100)}
     """
@@ -176,11 +176,11 @@ def simulate(
     if isinstance(policy, (Sequence, Mapping)) and not isinstance(policy, str):
         players = _label(policy)
         world = _check_instances(instances)
-        return {
-            label: simulate_policy(world, one, horizon, noise, **settings)
+        return Trajectories(
+            (label, simulate_policy(world, one, horizon, noise, **settings))
             for label, one in players.items()
-        }
-    return simulate_policy(instances, policy, horizon, noise, **settings)
+        )
+    return simulate_policy(instances, take_policy(policy), horizon, noise, **settings)
 
 
 def simulate_policy(
@@ -543,12 +543,12 @@ def _check_instances(given: Instance | Sequence[Instance]) -> tuple[Instance, ..
     return instances
 
 
-def _label(given: Sequence[Policy] | Mapping[str, Policy]) -> dict[str, Policy]:
+def _label(given: Sequence[Policy | str] | Mapping[str, Policy | str]) -> dict[str, Policy]:
     """Return several policies by name, all of them checked before the first one plays."""
     if isinstance(given, Mapping):
-        players = {str(name): require_policy(policy) for name, policy in given.items()}
+        players = {str(name): take_policy(policy) for name, policy in given.items()}
     else:
-        policies = [require_policy(policy) for policy in given]
+        policies = [take_policy(policy) for policy in given]
         require_labels(policies)
         players = {policy.label: policy for policy in policies}
     if not players:

@@ -28,9 +28,10 @@ from influential_bandits.world.noise import Noise, noise_from_json
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Trajectory"]
+__all__ = ["Trajectories", "Trajectory"]
 
 FORMAT = "influential-bandits/trajectory/1"
+REGRET = "regret"
 SHOWN_CHECKPOINTS, SHOWN_ARMS = 6, 8  # in a notebook
 KEYS = ("instance", "seed", "horizon")  # columns that tell one row from another
 # What a file of something else may raise on the way.
@@ -198,6 +199,8 @@ class Trajectory:
     def plot(self, ax: Axes | None = None, label: str | None = None) -> Axes:
         """Draw mean regret against the horizon on log scales, with 95 % confidence intervals.
 
+        Where no regret is defined or proved, the mean loss of a round is drawn.
+
         Parameters
         ----------
         ax : matplotlib Axes, optional
@@ -206,30 +209,36 @@ class Trajectory:
             By default the policy's own.
         """
         ax = take_axes(ax)
-        values = self.regret().reshape(-1, len(self.checkpoints))
+        what, values = self._measure()
+        values = values.reshape(-1, len(self.checkpoints))
+        mean, positive = values.mean(axis=0), bool((values > 0).any())
         (line,) = ax.plot(
-            self.checkpoints,
-            values.mean(axis=0),
-            marker="o",
-            markersize=3,
-            label=label or self.policy.label,
+            self.checkpoints, mean, marker="o", markersize=3, label=label or self.policy.label
         )
         if len(values) > 1:
-            mean = values.mean(axis=0)
             half = 1.96 * values.std(axis=0, ddof=1) / np.sqrt(len(values))
-            low, high = np.maximum(mean - half, mean * 1e-3), mean + half  # a log scale has no zero
+            low, high = mean - half, mean + half
+            if what == REGRET:
+                low = np.maximum(low, mean * 1e-3)  # a log scale has no zero
             ax.fill_between(
                 self.checkpoints, low, high, color=line.get_color(), alpha=0.2, linewidth=0
             )
-        drawn = "log" if (values > 0).any() else "linear"  # a log scale cannot show all zeros
-        ax.set(xscale="log", yscale=drawn, xlabel="horizon T", ylabel="regret")
+        drawn = "log" if what == REGRET and positive else "linear"
+        ax.set(xscale="log", yscale=drawn, xlabel="horizon T", ylabel=what)
         ax.legend()
         return ax
+
+    def _measure(self) -> tuple[str, Floats]:
+        """Return the regret, or else the mean loss of a round, and which of them it is."""
+        try:
+            return REGRET, self.regret()
+        except (NotApplicable, NotCertified):
+            return "mean loss of a round", self.loss() / self.checkpoints
 
     def _repr_html_(self) -> str:
         """Show the mean loss of a round, and how often each arm was pulled, at some checkpoints."""
         last = len(self.checkpoints) - 1
-        shown = np.unique(np.linspace(0, last, SHOWN_CHECKPOINTS).round().astype(int))
+        shown = _spread(last)
         few = self.counts.shape[-1] <= SHOWN_ARMS
         names = self.instances[0].arm_names if few else ()
         loss = self.loss().mean(axis=(0, 1)) / self.checkpoints
@@ -317,6 +326,75 @@ class Trajectory:
             f"Trajectory({self.policy!r}, {self.noise!r}, {scenario}horizon {self.horizon:,}, "
             f"{instances} instances × {seeds} seeds × {marks} checkpoints × {n_arms} arms)"
         )
+
+
+class Trajectories(dict[str, Trajectory]):
+    """The runs of several policies, by name; what :func:`simulate` returns of several.
+
+    Examples
+    --------
+    >>> import influential_bandits as ib
+    >>> runs = ib.simulate(ib.counterexample(), ["LCB", "Uniform"], 100, checkpoints=[10, 100])
+    >>> runs
+    Trajectories(LCB, Uniform: horizon 100, 1 instances × 1 seeds)
+    >>> runs.to_columns()["policy"].tolist()
+    ['LCB', 'LCB', 'Uniform', 'Uniform']
+    """
+
+    def to_columns(self, *, counts: bool = False) -> dict[str, npt.NDArray[Any]]:
+        """Return the columns of all runs, as :meth:`Trajectory.to_columns`; policy is the name."""
+        parts = [
+            columns | {"policy": np.full(len(columns["policy"]), name, object)}
+            for name, columns in ((n, run.to_columns(counts=counts)) for n, run in self.items())
+        ]
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+    def to_frame(self, library: str = "pandas", *, counts: bool = False) -> Any:
+        """Return the columns of :meth:`to_columns` as a data frame.
+
+        Parameters
+        ----------
+        library : {"pandas", "polars", "pyarrow"}
+        counts : bool
+            Add a column for each arm, ``pulls_NAME``.
+        """
+        return make_frame(self.to_columns(counts=counts), library)
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw all runs in one picture, as :meth:`Trajectory.plot` draws one.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Draw here; by default in a new figure.
+        """
+        ax = take_axes(ax)
+        for name, run in self.items():
+            run.plot(ax, name)
+        return ax
+
+    def _repr_html_(self) -> str:
+        """Show the mean regret of each, or the mean loss of a round, at some checkpoints."""
+        what, marks, rows = "", np.zeros(0, np.int64), []
+        for name, run in self.items():
+            what, values = run._measure()
+            marks = run.checkpoints[_spread(len(run.checkpoints) - 1)]
+            means = values.mean(axis=(0, 1))[np.searchsorted(run.checkpoints, marks)]
+            rows.append([name, *(f"{mean:,.4g}" for mean in means)])
+        return make_html(repr(self), header=[what, *(f"T = {T:,}" for T in marks)], rows=rows)
+
+    def __repr__(self) -> str:
+        """Say who played, how long, and how often."""
+        size = ""
+        for run in self.values():
+            instances, seeds = run.counts.shape[:2]
+            size = f": horizon {run.horizon:,}, {instances} instances × {seeds} seeds"
+        return f"Trajectories({', '.join(self)}{size})"
+
+
+def _spread(last: int) -> Ints:
+    """Return some places among 0 … last, with both ends."""
+    return np.unique(np.linspace(0, last, SHOWN_CHECKPOINTS).round().astype(int))
 
 
 def _grid(numbers: Any, seeds: Any, marks: Any) -> tuple[Any, Any, Any]:

@@ -14,7 +14,7 @@ from influential_bandits.execution.local import resolve_execution
 from influential_bandits.memory import require_memory
 from influential_bandits.piece_store import require_writable
 from influential_bandits.policies.contract import Policy, require_labels
-from influential_bandits.policies.registry import policy_from_text
+from influential_bandits.policies.registry import take_policy
 from influential_bandits.studies.arena.comparison import Comparison, describe_settings
 from influential_bandits.studies.arena.families import (
     INSTANCES,
@@ -213,8 +213,7 @@ def _plan(
 
 def _choose_policies(given: Policy | str | Iterable[Policy | str] | None) -> list[Policy]:
     listed = _list("policies", given, Policy, str)
-    players = [policy_from_text(each) if isinstance(each, str) else each for each in listed]
-    players = list(dict.fromkeys(players))
+    players = list(dict.fromkeys(map(take_policy, listed)))
     require_labels(players)
     return players or list_default_policies()
 
