@@ -67,6 +67,8 @@ class ClickWorld:
         Share of events that are logged twice.
     fatigue : float
         What a showing of an arm takes away from clicks on the same arm.
+    tiring : int, optional
+        How many arms have this fatigue, the first ones; by default all.
     common_fatigue : float
         What a showing takes away from clicks on any arm.
     half_life_days : float, optional
@@ -96,6 +98,7 @@ class ClickWorld:
     bots: float = 0.0
     duplicates: float = 0.0
     fatigue: float = 0.0
+    tiring: int | None = None
     common_fatigue: float = 0.0
     half_life_days: float | None = None
     memory: float = 0.8
@@ -213,7 +216,8 @@ class _Shop:
         odds += self.trends[arm] * season + world.hours * daytime[everybody, arm]
         odds += self.interest[everybody, arm] + self.quality[arm, item]
         odds -= world.position * (self.position - 1)
-        tired = world.fatigue * self.faded[everybody, arm]
+        tiring = arm < (self.arms if world.tiring is None else world.tiring)
+        tired = world.fatigue * tiring * self.faded[everybody, arm]
         tired += world.common_fatigue * self.faded.sum(axis=1)
         chance, rested = _probability(odds - tired), _probability(odds)
         chance = np.where(self.bot == 0, chance, (1 + self.bot) / 2)

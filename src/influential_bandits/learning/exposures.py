@@ -11,8 +11,8 @@ removes what stays the same in a history. All of it is known before the event.
 
 Regressors of the loss, in this order: weights of the arms; what is known before the event (see
 :mod:`.kalman`); controls (see :mod:`.controls`); the pairs of the symmetric A, or those on its
-diagonal alone; and, if asked for, one more for each arm, the *placebo*: x_i of the same event, of
-arms met otherwise.
+diagonal alone; and, if asked for, one more for each arm: x_i by another memory, or, as a placebo,
+of arms met otherwise.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ from influential_bandits.numerics.compiling import inlined, kernel
 __all__ = [
     "Regressors",
     "Units",
+    "add_self_effects",
     "drop_repeats",
     "find_nearby_exposures",
     "find_partner_exposures",
@@ -74,12 +75,12 @@ class Regressors(NamedTuple):
     n_bases: int
     shared: Floats  # (events, shared)
     absorbed: npt.NDArray[np.int32]  # (events,): an effect of its own, −1 for no use; or ()
-    placebo: Floats  # (events, arms of an item at most), or (0, 0)
+    per_arm: Floats  # (events, arms of an item at most), or (0, 0)
 
     @property
     def size(self) -> int:
         """Number of regressors."""
-        return self.design.size + (self.design.n_arms if len(self.placebo) else 0)
+        return self.design.size + (self.design.n_arms if len(self.per_arm) else 0)
 
     @property
     def n_absorbed(self) -> int:
@@ -205,11 +206,11 @@ def write_row(x: Regressors, n: int, past: Past, dense: Floats, index: Ints, val
                 index[size] = arms + design.controls + i
                 value[size] = events.weight[p] * find_own(past, i)
                 size += 1
-    if x.placebo.shape[0] > 0:
+    if x.per_arm.shape[0] > 0:
         start = arms + design.controls + count_pairs(design)
         for p in range(low, high):
             index[size] = start + events.arm[p]
-            value[size] = events.weight[p] * x.placebo[n, p - low]
+            value[size] = events.weight[p] * x.per_arm[n, p - low]
             size += 1
     index[size], value[size] = -1, x.predictions.surprise[n]
     return size
@@ -334,6 +335,23 @@ def find_nearby_exposures(
             for p in range(low, events.members[events.item[n] + 1]):
                 out[n, p - low] = past.contrast[events.arm[p]]
             meet(design, events, n, past)
+    return out
+
+
+@kernel
+def add_self_effects(design: Design, events: Events, effect: Floats) -> Floats:
+    """Return what past showings of the arms of each event add to its loss, effect_i·d_i."""
+    out = np.zeros(events.item.size)
+    counts = np.zeros(design.n_arms)
+    for u in range(events.offsets.size - 1):
+        counts[:] = 0.0
+        first = events.offsets[u]
+        for n in range(first, events.offsets[u + 1]):
+            fade_counts(design, events, n, first, counts)
+            item = events.item[n]
+            for p in range(events.members[item], events.members[item + 1]):
+                out[n] += events.weight[p] * effect[events.arm[p]] * counts[events.arm[p]]
+            count_event(design, events, n, counts)
     return out
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import numpy as np
 
@@ -27,33 +26,33 @@ from influential_bandits.learning.controls import (
     build_controls,
     require_controls,
 )
-from influential_bandits.learning.exposures import (
-    Regressors,
-    total_exposures,
-    without_pairs,
-)
+from influential_bandits.learning.exposures import Regressors
 from influential_bandits.learning.fit_memory import TEST, FitMemory, require_fit_memory
 from influential_bandits.learning.flip_units import draw_fitting_instances, draw_signs, make_units
-from influential_bandits.learning.influence_test_result import (
-    InfluenceTest,
-    ScoreTest,
-)
+from influential_bandits.learning.influence_test_result import InfluenceTest, ScoreTest
 from influential_bandits.learning.kalman import KNOWN, Model, fit_components, with_components
 from influential_bandits.learning.known_columns import add_known_columns
-from influential_bandits.learning.pair_estimates import estimate_pairs, list_pairs, measure_effect
+from influential_bandits.learning.pair_estimates import estimate_pairs, measure_effect
 from influential_bandits.learning.placebo import PASSES, Placebo, check_placebos
+from influential_bandits.learning.score_families import (
+    Fading,
+    Family,
+    fade,
+    search_common,
+    search_cross,
+    search_own,
+)
 from influential_bandits.learning.score_regression import (
     NEGLIGIBLE,
     NO_PAIR,
     EventPasses,
-    ScoreRegression,
     adjust_by_holm,
-    find_p_value,
     solve_semidefinite,
 )
 from influential_bandits.learning.statistics.design import (
     DAY,
     DIAGONAL,
+    NONE,
     SYMMETRIC,
     Design,
     Events,
@@ -73,14 +72,8 @@ MOST_ARMS_ALONE = 300  # of arms on themselves: each arm has its own effects of 
 MANY_ARMS = 40  # beyond, pairs of different arms are tested if that is asked for
 FEW_ARMS = 24  # beyond, fewer memories are tried with all pairs
 MEMORIES = (0.8, 0.5, 0.95)  # by events; the first alone where there are many arms
+ROUNDING = 1e-12
 HALF_LIVES = (2.0, 1.0 / 24.0, 1.0 / 3.0, 14.0)  # days; likewise
-
-
-class Fading(NamedTuple):
-    """How influence fades: by events, or by the clock."""
-
-    memory: float
-    half_life_days: float | None
 
 
 def influence_test(
@@ -163,7 +156,7 @@ def influence_test(
     if not (is_real(confidence) and 0.0 < confidence < 1.0):
         raise InvalidInput(f"confidence must be a number in (0, 1), got {abbreviate(confidence)}")
     kind = SYMMETRIC if covers_all_pairs(log, all_pairs) else DIAGONAL
-    fadings = _list_fadings(log, kind, memory, half_life_days)
+    fadings = _list_fadings(log, memory, half_life_days)
     names = require_controls(log, controls)
     _require_testable(log, kind)
     with single_threaded_algebra():  # several threads take longer for matrices of this size
@@ -208,49 +201,50 @@ def _test(
     chosen = draw_fitting_instances(log, labels, units.order, np.uint64(seed))
     components = fit_components(log, model, events, chosen)
     model = with_components(model, components)
-    clocks = _list_clocks(log, fadings)
+    clocks = [fading for fading in fadings if fading.half_life_days is not None]
+    second = [] if kind == DIAGONAL else _limit_fadings(fadings, log.n_arms)
     passes = EventPasses(
         events,
         units,
-        1 + 2 * len(fadings) + (2 if clocks else 0) + (PASSES if placebo else 0),
+        1 + 2 * (len(fadings) + len(second)) + (2 if clocks else 0) + (PASSES if placebo else 0),
         execution,
         progress,
     )
-    x = _make_regressors(log, kind, events, model, columns, passes)
+    x = _make_regressors(log, events, model, columns, passes)
     signs = draw_signs(np.uint64(seed), keys, flips)
-    fadings, found = _regress_pairs(x, fadings, passes)
-    best = _choose_fading(found, signs)
-    fading, regression = fadings[best], found[best]
-    common, common_days = _test_common(x, clocks, passes, signs) if clocks else (None, None)
-    tests = _score_tests(x, found, signs, common)
-    effect = measure_effect(regression, signs, confidence)
-    pairs, matrix, measured = estimate_pairs(
-        x, found, best, signs, confidence, log.arm_names, scale
-    )
+    own = search_own(x, fadings, passes, signs)
+    cross = search_cross(x, second, own.fading, passes, signs) if second else None
+    seen = own if own.p_value <= 1.0 - confidence + ROUNDING else None
+    common = search_common(x, clocks, model, seen, passes, signs) if clocks else None
+    families = [family for family in (own, cross, common) if family is not None]
+    tests = _make_score_tests(families)
+    clearest = min(families, key=lambda family: family.p_value)
+    between = cross if clearest is cross else own  # whose effect on the error can be told
+    effect = measure_effect(between.regression, signs, confidence)
+    pairs = estimate_pairs(own, signs, confidence, log.arm_names, scale)
+    if cross is not None:
+        pairs += estimate_pairs(cross, signs, confidence, log.arm_names, scale)
     checks: tuple[Placebo, ...] = ()
     if placebo:
-        checks = check_placebos(_fade(x, fading), passes, signs, 1.0 - confidence)
+        faded = fade(x, kind, clearest.fading)
+        checks = check_placebos(faded, passes, signs, 1.0 - confidence)
     return InfluenceTest(
         arm_names=log.arm_names,
         n_events=log.n_events,
         n_instances=log.n_instances,
         units=units.number,
         unit_kind=unit_kind,
-        overall=tests[0],
-        self_influence=tests[1],
-        cross_influence=tests[2] if kind == SYMMETRIC else None,
-        common=tests[-1] if common is not None else None,
-        common_half_life_days=common_days,
+        self_influence=tests[own],
+        cross_influence=None if cross is None else tests[cross],
+        common=None if common is None else tests[common],
         effect=effect[0],
         effect_low=effect[1],
         effect_high=effect[2],
-        interaction=matrix,
-        measured=measured,
         pairs=pairs,
         components=components._replace(noise=components.noise * scale**2),
-        memory=fading.memory,
-        half_life_days=fading.half_life_days,
-        memories_tried=len(fadings),
+        memory=clearest.fading.memory,
+        half_life_days=clearest.fading.half_life_days,
+        memories_tried=len(own.by_memory),
         controls=names,
         placebos=checks,
         permutations=flips,
@@ -260,7 +254,7 @@ def _test(
 
 
 def _list_fadings(
-    log: EventLog, kind: int, memory: float | None, half_life_days: float | None
+    log: EventLog, memory: float | None, half_life_days: float | None
 ) -> list[Fading]:
     """Return the memories to try, or say what is wrong with the question."""
     if memory is not None and not (is_real(memory) and 0.0 < memory <= 1.0):
@@ -283,14 +277,15 @@ def _list_fadings(
         spans = (spans - log.time[log.offsets[:-1][log.lengths > 1]]) / DAY
         shortest, longest = float(np.median(gaps)) / DAY, float(np.median(spans))
         clocks = [Fading(1.0, h) for h in HALF_LIVES if shortest / 4.0 <= h <= longest]
-    if log.n_arms > FEW_ARMS and kind == SYMMETRIC:
-        return [found[0], *clocks[:1]]
     return found + clocks
 
 
-def _list_clocks(log: EventLog, fadings: list[Fading]) -> list[float]:
-    """Return the half-lives in days by which all showings together are tested."""
-    return [fading.half_life_days for fading in fadings if fading.half_life_days is not None]
+def _limit_fadings(fadings: list[Fading], arms: int) -> list[Fading]:
+    """Return the memories with which arms are tested on each other: of many arms, two."""
+    if arms <= FEW_ARMS:
+        return fadings
+    clocks = [fading for fading in fadings if fading.half_life_days is not None]
+    return [fadings[0], *clocks[:1]] if fadings[0] not in clocks else clocks[:1]
 
 
 def _require_testable(log: EventLog, kind: int) -> None:
@@ -351,17 +346,12 @@ def _make_model(log: EventLog, events: Events) -> Model:
 
 
 def _make_regressors(
-    log: EventLog,
-    kind: int,
-    events: Events,
-    model: Model,
-    columns: ControlColumns,
-    passes: EventPasses,
+    log: EventLog, events: Events, model: Model, columns: ControlColumns, passes: EventPasses
 ) -> Regressors:
-    """Return what all regressions share, with memory 1 for the time being."""
+    """Return what all regressions share: everything but pairs of arms."""
     before = KNOWN + columns.size(log.n_arms)
     x = Regressors(
-        Design(log.n_arms, kind, 1.0, 0.0, before, 0.0, model.baseline),
+        Design(log.n_arms, NONE, 1.0, 0.0, before, 0.0, model.baseline),
         model.popularity,
         events,
         passes.predict(model, events),
@@ -375,84 +365,13 @@ def _make_regressors(
     return add_known_columns(x)
 
 
-def _fade(x: Regressors, fading: Fading) -> Regressors:
-    seconds = 0.0 if fading.half_life_days is None else DAY * fading.half_life_days
-    return x._replace(design=x.design._replace(memory=fading.memory, half_life=seconds))
-
-
-def _regress_pairs(
-    x: Regressors, fadings: list[Fading], passes: EventPasses
-) -> tuple[list[Fading], list[ScoreRegression]]:
-    """Return the memories with which anything can be tested, and their regressions."""
-    found = [
-        (fading, ScoreRegression(_fade(x, fading), passes, x.design.start)) for fading in fadings
-    ]
-    kept = [(fading, regression) for fading, regression in found if regression.tested.any()]
-    if not kept:
-        raise NotApplicable(NO_PAIR)
-    return [fading for fading, _ in kept], [regression for _, regression in kept]
-
-
-def _choose_fading(found: list[ScoreRegression], signs: Floats) -> int:
-    """Return which memory shows most, in standard deviations of what flips show."""
-    clear = []
-    for regression in found:
-        observed, flipped = regression.squared_sums(signs)
-        sums = flipped.sum(1)
-        clear.append(float((observed.sum() - sums.mean()) / max(float(sums.std()), 1e-300)))
-    return int(np.argmax(clear))
-
-
-def _test_common(
-    x: Regressors, clocks: list[float], passes: EventPasses, signs: Floats
-) -> tuple[tuple[int, float, float] | None, float | None]:
-    """Test whether showings of any arm act on all arms alike, where breaks let it be seen.
-
-    Return the test, and the half-life in days that shows most.
-    """
-    exposures = total_exposures(x.events, DAY * np.array(clocks))
-    design = without_pairs(x.design)
-    design = design._replace(controls=design.controls + len(clocks))
-    shared = np.ascontiguousarray(np.hstack([x.shared, exposures]))
-    regression = ScoreRegression(
-        x._replace(design=design, shared=shared), passes, design.start - len(clocks)
-    )
-    if not regression.tested.any():
-        return None, None
-    observed, flipped = regression.squared_sums(signs)
-    clearest = clocks[regression.usable[regression.tested][int(observed.argmax())]]
-    test = len(observed), float(observed.max()), find_p_value(observed, flipped)
-    return test, clearest
-
-
-def _score_tests(
-    x: Regressors,
-    found: list[ScoreRegression],
-    signs: Floats,
-    common: tuple[int, float, float] | None,
-) -> list[ScoreTest]:
-    """Return the tests of all pairs, of arms on themselves, on each other, and of all alike.
-
-    Those on each other are left out where pairs are those of arms with themselves alone, and the
-    last one if there is none.
-    """
-    looks: list[tuple[int, float, float]] = []
-    sums = [regression.squared_sums(signs) for regression in found]
-    for look in range(3 if x.design.kind == SYMMETRIC else 2):
-        observed, flipped, pairs = [], [], 0
-        for regression, (here, elsewhere) in zip(found, sums, strict=True):
-            entries = list_pairs(regression, x.design)[regression.tested]
-            own = entries[:, 0] == entries[:, 1]
-            chosen = (np.ones_like(own), own, ~own)[look]
-            observed.append(float(here[chosen].sum()))
-            flipped.append(elsewhere[:, chosen].sum(1))
-            pairs = max(pairs, int(chosen.sum()))
-        p = find_p_value(np.array(observed), np.stack(flipped, 1)) if pairs else 1.0
-        looks.append((pairs, max(observed), p))
-    if common is not None:
-        looks.append(common)
-    adjusted = adjust_by_holm([p for _, _, p in looks])
-    return [ScoreTest(*look, holm) for look, holm in zip(looks, adjusted, strict=True)]
+def _make_score_tests(families: list[Family]) -> dict[Family, ScoreTest]:
+    """Return what each family says, with p-values adjusted for their number."""
+    adjusted = adjust_by_holm([family.p_value for family in families])
+    return {
+        family: ScoreTest(family.tested, family.statistic, family.p_value, holm)
+        for family, holm in zip(families, adjusted, strict=True)
+    }
 
 
 @kernel

@@ -6,15 +6,11 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
-
 from influential_bandits.checks import abbreviate, is_real
 from influential_bandits.display import draw_bars, make_html
 from influential_bandits.errors import InvalidInput
 from influential_bandits.learning.kalman import Components
 from influential_bandits.learning.placebo import Placebo
-from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.interval_text import round_to_interval, tell_apart
 
 if TYPE_CHECKING:
@@ -27,7 +23,7 @@ SHOWN_PAIRS = 12  # in a picture
 
 @dataclasses.dataclass(frozen=True)
 class PairEstimate:
-    """Influence of one arm on another, relative to the other pairs.
+    """Influence of one arm on another, relative to other pairs; or on itself, relative to others.
 
     Examples
     --------
@@ -38,10 +34,10 @@ class PairEstimate:
 
     arm: str
     other: str
-    estimate: float  # entry of the doubly centred interaction
-    low: float  # of the simultaneous interval
+    estimate: float  # what a showing just before adds to the loss
+    low: float  # of the interval, which holds for all pairs of its kind at once
     high: float
-    p_adjusted: float  # for all pairs together
+    p_adjusted: float  # for all pairs of its kind
 
     def __str__(self) -> str:
         """Say it in a line."""
@@ -52,7 +48,7 @@ class PairEstimate:
 
 @dataclasses.dataclass(frozen=True)
 class ScoreTest:
-    """One of the tests: all pairs, arms on themselves, on each other, or all arms alike.
+    """One of the tests: arms on themselves, on each other, or all arms alike.
 
     Examples
     --------
@@ -60,8 +56,8 @@ class ScoreTest:
     0.07
     """
 
-    pairs: int  # how many took part
-    statistic: float  # Σ t² over them, the largest of all memories
+    pairs: int  # how many effects were looked at
+    statistic: float  # Σ t² over them, or over those that go the same way
     p_value: float  # accounts for the memories that were tried
     p_adjusted: float  # by Holm, for all tests of the log
 
@@ -72,29 +68,21 @@ class InfluenceTest:
 
     Attributes
     ----------
-    overall, self_influence, cross_influence : ScoreTest
-        All pairs of arms; arms on themselves; arms on each other. The null hypothesis is the same
-        for all three, no influence at all: the last two look for it in different places, and strong
-        self-influence also leaves a trace in the third. The third is None where arms were tested on
-        themselves alone.
-    common, common_half_life_days : ScoreTest and float, or None
-        Whether showings of any arm act on all arms alike, as far as breaks between events tell it
-        from drift, and the half-life in days that shows most; needs times. The other tests compare
-        arms with each other, and do not see it.
+    self_influence, cross_influence, common : ScoreTest
+        Three places to look for influence. Arms on themselves. Arms on each other, beyond what they
+        do to themselves; None where arms were tested on themselves alone, or two arms leave nothing
+        to tell. Showings of any arm on all arms alike, beyond what arms do to themselves where that
+        was seen; it needs times with breaks, which tell it from drift, and is None without.
     effect, effect_low, effect_high : float
-        Share of the variance of the one-step-ahead error that influence explains, corrected for
-        what as many pairs explain by chance (so it may be negative), and its interval.
-    interaction : array (arms, arms) of float
-        The estimate of A, doubly centred: A − row means − column means + mean, over the arms that
-        could be measured. Counts relative to shares sum to zero, so that a constant added to all of
-        A changes nothing, and what raises all losses alike is hard to tell from drift; differences
-        of differences can be told. Zero where nothing could be measured. Where arms were tested on
-        themselves alone, its diagonal, relative to what other arms do to each.
-    measured : array (arms, arms) of bool
-        Which entries of ``interaction`` the log tells something about.
+        Share of the variance of the one-step-ahead error that arms on themselves explain, or arms
+        on each other where these show most; corrected for what as many pairs explain by chance (so
+        it may be negative), and its interval.
     pairs : tuple of PairEstimate
-        All measured pairs, the clearest first, with simultaneous intervals and p-values adjusted
-        for the number of pairs (Westfall and Young's max-|t|).
+        Arms on themselves, the clearest first, then pairs of different arms. What an arm does to
+        itself is relative to what the other arms do to it; what two arms do to each other is beyond
+        that, and relative to the mean of all pairs: what raises all losses alike is hard to tell
+        from drift. Intervals and p-values hold for all pairs of a kind (Westfall and Young's
+        max-|t|).
     components : Components
         Variances of tastes, levels and drift relative to the noise, as fitted.
     memory, half_life_days : float and float or None
@@ -137,16 +125,12 @@ class InfluenceTest:
     n_instances: int
     units: int
     unit_kind: str
-    overall: ScoreTest
     self_influence: ScoreTest
     cross_influence: ScoreTest | None
     common: ScoreTest | None
-    common_half_life_days: float | None
     effect: float
     effect_low: float
     effect_high: float
-    interaction: Floats
-    measured: npt.NDArray[np.bool_]
     pairs: tuple[PairEstimate, ...]
     components: Components
     memory: float
@@ -159,26 +143,53 @@ class InfluenceTest:
     seed: int
 
     @property
+    def families(self) -> dict[str, ScoreTest]:
+        """The tests that were made, by what acts on what."""
+        found = {
+            "arms on themselves": self.self_influence,
+            "arms on each other": self.cross_influence,
+            "all arms alike": self.common,
+        }
+        return {name: test for name, test in found.items() if test is not None}
+
+    @property
+    def clearest(self) -> str:
+        """Which of the families shows most; the verdict is about it."""
+        return min(self.families, key=lambda name: self.families[name].p_value)
+
+    @property
     def p_value(self) -> float:
-        """Of any influence: of pairs, or of all arms alike; adjusted for looking twice."""
-        if self.common is None:
-            return self.overall.p_value
-        return min(1.0, 2.0 * min(self.overall.p_value, self.common.p_value))
+        """Of any influence: that of the clearest family, adjusted for looking at several."""
+        return self.families[self.clearest].p_adjusted
 
     @property
     def detected(self) -> bool:
         """Whether something was seen, at the level 1 − confidence."""
-        return self.p_value <= 1.0 - self.confidence + 1e-12
+        return self._is_seen(self.families[self.clearest])
+
+    def _is_seen(self, test: ScoreTest) -> bool:
+        return test.p_adjusted <= 1.0 - self.confidence + 1e-12
+
+    @property
+    def seen(self) -> tuple[str, ...]:
+        """The families in which something was seen, at the level 1 − confidence together."""
+        return tuple(name for name, test in self.families.items() if self._is_seen(test))
+
+    @property
+    def clear_pairs(self) -> tuple[PairEstimate, ...]:
+        """The pairs that stand out of a family in which something was seen."""
+        return tuple(
+            pair
+            for pair in self.pairs
+            if pair.p_adjusted <= 1.0 - self.confidence
+            and ("arms on themselves" if pair.arm == pair.other else "arms on each other")
+            in self.seen
+        )
 
     @property
     def doubts(self) -> tuple[Placebo, ...]:
         """Placebo checks that fire: then what was seen may be something else than influence."""
         return tuple(check for check in self.placebos if check.fires)
-
-    @property
-    def mostly_common(self) -> bool:
-        """Whether an influence on all arms alike shows more than one between arms."""
-        return self.common is not None and self.common.p_value < self.overall.p_value
 
     @property
     def fading(self) -> str:
@@ -203,7 +214,7 @@ class InfluenceTest:
         power : float
             Probability of seeing it.
         level : float
-            Probability of a false alarm.
+            Probability of a false alarm in any of the tests.
 
         Returns
         -------
@@ -228,26 +239,22 @@ class InfluenceTest:
                 )
         if wanted <= 0.0:
             return None
-        strength = _noncentrality(self.overall.pairs, power, level)
+        strength = _noncentrality(self.self_influence.pairs, power, level / len(self.families))
         return math.ceil(strength * (1.0 - wanted) / wanted)
 
     def summary(self) -> str:
         """Return the verdict and what it rests on, in plain words."""
         lines = [self._verdict()]
-        looks = (
-            ("arms on themselves", self.self_influence),
-            ("arms on each other", self.cross_influence),
-            ("on all arms alike", self.common),
-        )
-        tests = 1 + sum(part is not None for _, part in looks)
-        for what, part in looks:
-            if part is not None and part.pairs:
-                p, adjusted = _rounded(part.p_value), _rounded(part.p_adjusted)
-                lines.append(f"  {what}: p = {p} ({adjusted} Holm-adjusted for {tests} tests)")
+        number = len(self.families)
+        for name, test in self.families.items():
+            adjusted = f" ({_rounded(test.p_adjusted)} Holm-adjusted for {number} tests)"
+            lines.append(f"  {name}: p = {_rounded(test.p_value)}{adjusted if number > 1 else ''}")
         if self.cross_influence is None:
-            lines.append("  arms on each other: not tested (all_pairs=True; --all-pairs)")
-        clear = [pair for pair in self.pairs if pair.p_adjusted <= 1.0 - self.confidence]
-        lines += [f"  {pair}" for pair in clear[:5]]
+            reason = "two arms cannot tell it from the above"
+            if len(self.arm_names) > 2:
+                reason = "not tested (all_pairs=True; --all-pairs)"
+            lines.append(f"  arms on each other: {reason}")
+        lines += [f"  {pair}" for pair in self.clear_pairs[:5]]
         tried = (
             f", the clearest of {self.memories_tried} memories" if self.memories_tried > 1 else ""
         )
@@ -255,11 +262,10 @@ class InfluenceTest:
         lines.append(f"  controlled for: {', '.join(self.controls) or 'nothing'}")
         lines += [f"  placebo, {check}" for check in self.placebos]
         lines += [f"  this log cannot tell apart {spot}" for spot in self.blind_spots]
-        tested = "arms on themselves" if self.cross_influence is None else "pairs of arms"
+        effects = sum(test.pairs for test in self.families.values())
         lines.append(
-            f"  {self.n_events:,} events of {self.n_instances:,} instances, "
-            f"{self.overall.pairs} {tested}; signs of {self.units:,} {self.unit_kind} "
-            f"flipped {self.permutations:,} times"
+            f"  {self.n_events:,} events of {self.n_instances:,} instances, {effects} effects; "
+            f"signs of {self.units:,} {self.unit_kind} flipped {self.permutations:,} times"
         )
         return "\n".join(lines)
 
@@ -290,15 +296,12 @@ class InfluenceTest:
                 f"losses follow past arms ({p}), but {self.doubts[0].name} seem to act as well: "
                 f"not proof of influence; {self.doubts[0].meaning}"
             )
-        if self.detected and self.mostly_common:
-            return (
-                f"influence beyond drift: showings act on all arms alike ({p}); between arms "
-                f"{effect} ({interval})"
-            )
+        if self.detected and self.clearest == "all arms alike":
+            return f"influence beyond drift: showings act on all arms alike ({p})"
         if self.detected:
             size = "small but real" if self.effect < 0.01 else "real"
             size = size if self.effect_low > 0.0 else "faint"
-            return f"influence beyond drift: {size}, {effect} ({interval}), {p}"
+            return f"influence beyond drift, {self.clearest}: {size}, {effect} ({interval}), {p}"
         needed = self.events_needed(0.001)
         return (
             f"no influence beyond drift was seen ({p}; {effect}, {interval}); an effect of 0.1 % "
@@ -324,10 +327,10 @@ class InfluenceTest:
         ax : matplotlib Axes, optional
             Draw here; by default in a new figure.
         """
-        shown = self.pairs[:SHOWN_PAIRS]
+        shown = sorted(self.pairs, key=lambda pair: pair.p_adjusted)[:SHOWN_PAIRS]
         names = [p.arm if p.arm == p.other else f"{p.arm} – {p.other}" for p in shown]
         low, high = [p.low for p in shown], [p.high for p in shown]
-        x = "change of loss by a recent pull, relative to other pairs"
+        x = "change of loss by a recent pull, relative to others"
         title = "The clearest pairs; a single name is an arm on itself"
         return draw_bars(ax, names, [p.estimate for p in shown], low, high, x=x, title=title)
 
@@ -339,13 +342,13 @@ class InfluenceTest:
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain numbers, lists and texts."""
         plain = dataclasses.asdict(self)
-        plain["interaction"] = self.interaction.tolist()
-        plain["measured"] = self.measured.tolist()
         plain["arm_names"] = list(self.arm_names)
         plain["components"] = self.components._asdict()
         plain["pairs"] = [dataclasses.asdict(pair) for pair in self.pairs]
         plain["p_value"] = self.p_value
         plain["detected"] = self.detected
+        plain["clearest"] = self.clearest
+        plain["seen"] = list(self.seen)
         plain["blind_spots"] = list(self.blind_spots)
         plain["controls"] = list(self.controls)
         plain["placebos"] = [dataclasses.asdict(check) for check in self.placebos]

@@ -65,11 +65,11 @@ def check_placebos(
     """Return the checks that the log allows, for the memory of these regressors."""
     widest = int(np.diff(x.events.members).max())
     own = find_self_exposures(x.design, x.popularity, x.events, widest)
-    shown = _regress(x._replace(design=without_pairs(x.design), placebo=own), passes)
+    shown = _regress(x._replace(design=without_pairs(x.design), per_arm=own), passes)
     found = [
         _check(
             "arms met later",
-            x._replace(placebo=find_later_exposures(x, widest)),
+            x._replace(per_arm=find_later_exposures(x, widest)),
             passes,
             signs,
             level,
@@ -79,7 +79,7 @@ def check_placebos(
         ),
         _check(
             "first showings, before any repeat is possible",
-            x._replace(placebo=find_first_exposures(x, widest)),
+            x._replace(per_arm=find_first_exposures(x, widest)),
             passes,
             signs,
             level,
@@ -94,7 +94,7 @@ def check_placebos(
         found.append(
             _check(
                 "arms that others met at the same times",
-                x._replace(placebo=others),
+                x._replace(per_arm=others),
                 passes,
                 signs,
                 level,
@@ -106,7 +106,7 @@ def check_placebos(
 
 
 def _regress(x: Regressors, passes: EventPasses) -> ScoreRegression:
-    return ScoreRegression(x, passes, x.design.size)
+    return ScoreRegression(x, passes, np.arange(x.design.size, x.size))
 
 
 def _check(
@@ -121,7 +121,7 @@ def _check(
     regression = _regress(x, passes)
     if not regression.tested.any():
         return Placebo(name, 1.0, 0.0, False, meaning)
-    observed, flipped = regression.squared_sums(signs)
+    observed, flipped = (t**2 for t in regression.t_values(signs))
     p = find_p_value(observed.sum(keepdims=True), flipped.sum(1, keepdims=True))
     share = _share(regression, shown)
     return Placebo(name, p, share, p <= level and share >= SAME_DIRECTION, meaning)

@@ -18,7 +18,7 @@ from influential_bandits.learning.exposures import Regressors, Units, gather_gra
 from influential_bandits.learning.kalman import KNOWN, Model, Predictions, predict_events
 from influential_bandits.learning.statistics.design import Events
 from influential_bandits.learning.statistics.reduction import local_threads
-from influential_bandits.numerics.arrays import Floats
+from influential_bandits.numerics.arrays import Floats, Ints
 
 __all__ = ["NEGLIGIBLE", "NO_PAIR", "EventPasses", "ScoreRegression", "solve_semidefinite"]
 
@@ -101,12 +101,14 @@ class EventPasses:
 
 
 class ScoreRegression:
-    """The regression of losses on all regressors; the last ones are freed of what others explain.
+    """The regression of losses on all regressors; those asked about are freed of the others.
 
     Attributes
     ----------
+    asked : array of int
+        Columns of the regressors asked about.
     usable : array of int
-        Which of the last regressors vary beyond what the others explain.
+        Which of them vary beyond what the others explain.
     scores : array (units, usable)
         Their scores by unit, without them in the model.
     tested : array (usable,) of bool
@@ -116,31 +118,34 @@ class ScoreRegression:
         Σ innovation²/F, and its mean over all events.
     """
 
-    def __init__(self, x: Regressors, passes: EventPasses, fixed: int) -> None:
+    def __init__(self, x: Regressors, passes: EventPasses, asked: Ints) -> None:
         gram, means = passes.gather_gram(x)
         arms = x.design.n_arms
         effects = np.arange(arms + KNOWN, arms + KNOWN + arms * x.n_bases)
         gram[effects, effects] += PRIOR_EVENTS
-        explained = solve_semidefinite(gram[:fixed, :fixed], gram[:fixed, fixed:])
-        left = gram[fixed:, fixed:] - gram[fixed:, :fixed] @ explained
+        fixed = np.setdiff1d(np.arange(x.size), asked)
+        free = np.append(asked, x.size)  # the surprise stands last
+        explained = solve_semidefinite(gram[np.ix_(fixed, fixed)], gram[np.ix_(fixed, free)])
+        left = gram[np.ix_(free, free)] - gram[np.ix_(free, fixed)] @ explained
         self.error = float(left[-1, -1])
         self.noise = self.error / len(x.events.item)
-        spread, raw = np.diag(left)[:-1], np.diag(gram)[fixed:-1]
+        spread, raw = np.diag(left)[:-1], np.diag(gram)[asked]
         least = NEGLIGIBLE**2 * len(x.events.item)  # less is what rounding leaves of counts
+        self.asked = asked
         self.usable = np.flatnonzero((spread > NEGLIGIBLE * raw) & (raw > least))
         self.gram = left[np.ix_(self.usable, self.usable)]
         coefficients = np.zeros(x.size)
-        coefficients[:fixed] = explained[:, -1]
+        coefficients[fixed] = explained[:, -1]
         scores = passes.gather_scores(x, coefficients, means)
-        freed = scores[:, :fixed] @ explained[:, self.usable]
-        self.scores = scores[:, fixed + self.usable] - freed
+        freed = scores[:, fixed] @ explained[:, self.usable]
+        self.scores = scores[:, asked[self.usable]] - freed
         # A regressor that a few units decide alone says nothing when signs are flipped.
         squares = self.scores**2
         several = squares.sum(0) ** 2 >= 4.0 * (squares**2).sum(0)
         self.tested = several & (squares.sum(0) > 0.0)
 
-    def squared_sums(self, signs: Floats) -> tuple[Floats, Floats]:
-        """Return t² of what is tested, (tested,), and with flipped signs, (flips, tested).
+    def t_values(self, signs: Floats) -> tuple[Floats, Floats]:
+        """Return t of what is tested, (tested,), and with flipped signs, (flips, tested).
 
         Scores are smaller than they were before the other regressors were fitted, the more so the
         fewer units there are. So t takes the model's variance where that is larger.
@@ -148,8 +153,8 @@ class ScoreRegression:
         scores = self.scores[:, self.tested]
         squares = (scores**2).sum(0)
         modelled = self.noise * np.diag(self.gram)[self.tested]
-        observed = scores.sum(0) ** 2 / np.maximum(squares, modelled)
-        return observed, (signs @ (scores / np.sqrt(squares))) ** 2
+        observed = scores.sum(0) / np.sqrt(np.maximum(squares, modelled))
+        return observed, signs @ (scores / np.sqrt(squares))
 
     def estimate(self) -> Floats:
         """Return the coefficients of what is tested."""
@@ -182,16 +187,25 @@ def adjust_by_holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
+def measure_clarity(observed: Floats, flipped: Floats) -> Floats:
+    """Return how far sums of squares are above what chance makes of them, (1 + flips, statistics).
+
+    In standard deviations of their cube roots, which are nearly normal however many squares were
+    added up (Wilson and Hilferty): so sums of one and of many can be compared.
+    """
+    roots = np.cbrt(np.vstack([observed, flipped]))
+    spread = roots.std(axis=0)
+    clear: Floats = (roots - roots.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0)
+    return clear
+
+
 def find_p_value(observed: Floats, flipped: Floats) -> float:
     """Return the p-value of the clearest of several statistics.
 
-    ``observed`` is (statistics,), ``flipped`` (flips, statistics). Each statistic is measured in
-    standard deviations from its mean over flips; the largest is compared with the largest of every
-    flip, so that looking at several costs no more than their number of independent ones.
+    ``observed`` is (statistics,), ``flipped`` (flips, statistics). The clearest is compared with
+    the clearest of every flip, so that looking at several costs no more than their number of
+    independent ones.
     """
-    everything = np.vstack([observed, flipped])
-    spread = everything.std(axis=0)
-    clear = (everything - everything.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0)
-    largest = clear.max(axis=1)
+    largest = measure_clarity(observed, flipped).max(axis=1)
     # Flips that leave everything as it is must count, whatever the rounding.
     return float((largest >= largest[0] - NEGLIGIBLE * (1.0 + abs(largest[0]))).mean())

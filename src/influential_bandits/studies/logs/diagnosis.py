@@ -150,8 +150,6 @@ def _refit(
     fading: dict[str, Any] = {"memory": chosen.memory, "half_life_days": chosen.half_life_days}
     if test is not None and test.detected:
         fading = {"memory": test.memory, "half_life_days": test.half_life_days}
-        if test.mostly_common:
-            fading = {"memory": 1.0, "half_life_days": test.common_half_life_days}
     settings = base.get_params() | {"ridge": chosen.ridge} | fading
     return InfluenceModel(**settings)
 

@@ -249,23 +249,13 @@ def test_section(found: InfluenceTest, name: str) -> Section:
     shown = found.pairs[:SHOWN_PAIRS]
     needed = found.events_needed(0.001)
     findings = [
-        Finding("p-value: influence of any arm on any arm", found.overall.p_value),
-        Finding(
-            "p-value: arms on themselves",
-            found.self_influence.p_value,
-            reason=f"Holm-adjusted for all tests: {found.self_influence.p_adjusted:.3g}",
-        ),
         *(
             Finding(
-                f"p-value: {what}",
-                look.p_value,
-                reason=f"Holm-adjusted for all tests: {look.p_adjusted:.3g}",
+                f"p-value: {name}",
+                test.p_value,
+                reason=f"Holm-adjusted for all tests: {test.p_adjusted:.3g}",
             )
-            for what, look in (
-                ("arms on each other", found.cross_influence),
-                ("all arms alike", found.common),
-            )
-            if look is not None
+            for name, test in found.families.items()
         ),
         *(
             Finding(

@@ -1,0 +1,196 @@
+"""Families of tests: arms on themselves, arms on each other, and all arms alike.
+
+Each family asks about regressors of its own, by several memories, and is one test of them together.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from influential_bandits.errors import NotApplicable
+from influential_bandits.learning.exposures import (
+    Regressors,
+    add_self_effects,
+    find_self_exposures,
+    total_exposures,
+)
+from influential_bandits.learning.kalman import Model
+from influential_bandits.learning.score_regression import (
+    NO_PAIR,
+    EventPasses,
+    ScoreRegression,
+    find_p_value,
+    measure_clarity,
+)
+from influential_bandits.learning.statistics.design import (
+    DAY,
+    DIAGONAL,
+    NONE,
+    SYMMETRIC,
+    Events,
+    interaction_entries,
+)
+from influential_bandits.numerics.arrays import Floats, Ints
+
+__all__ = ["Fading", "Family", "fade", "search_common", "search_cross", "search_own"]
+
+
+class Fading(NamedTuple):
+    """How influence fades: by events, or by the clock."""
+
+    memory: float
+    half_life_days: float | None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Family:
+    """One test of several regressors, with the memory that shows most of them."""
+
+    fading: Fading
+    regression: ScoreRegression  # with that memory
+    by_memory: list[tuple[Fading, ScoreRegression]]
+    labels: Ints  # (asked, 2): the arms of each regressor that was asked about
+    tested: int  # how many of them took part
+    statistic: float  # Σ t² over them, of arms on themselves those that go the same way
+    p_value: float  # accounts for the memories that were tried
+
+
+def fade(x: Regressors, kind: int, fading: Fading) -> Regressors:
+    """Return the regressors with pairs of this kind, which fade so."""
+    seconds = 0.0 if fading.half_life_days is None else DAY * fading.half_life_days
+    design = x.design._replace(kind=kind, memory=fading.memory, half_life=seconds)
+    return x._replace(design=design)
+
+
+def search_own(
+    x: Regressors, fadings: Sequence[Fading], passes: EventPasses, signs: Floats
+) -> Family:
+    """Look for influence of arms on themselves."""
+    arms = x.design.n_arms
+    asked = x.design.start + np.arange(arms)
+    return _join_memories(
+        [(fading, ScoreRegression(fade(x, DIAGONAL, fading), passes, asked)) for fading in fadings],
+        np.stack([np.arange(arms)] * 2, axis=1),
+        signs,
+    )
+
+
+def search_cross(
+    x: Regressors, fadings: Sequence[Fading], own: Fading, passes: EventPasses, signs: Floats
+) -> Family | None:
+    """Look for influence of arms on each other, beyond that on themselves.
+
+    What arms do to themselves is taken out with the memory that shows it best, and with the one
+    that is tried: else it would leave a trace here. None where nothing is left, as with two arms.
+    """
+    labels = np.array(interaction_entries(SYMMETRIC, x.design.n_arms))
+    different = np.flatnonzero(labels[:, 0] != labels[:, 1])
+    exposures = _find_own(x, own)
+    found = []
+    for fading in fadings:
+        faded = fade(x, SYMMETRIC, fading)
+        if fading != own:
+            faded = faded._replace(per_arm=exposures)
+        found.append((fading, ScoreRegression(faded, passes, x.design.start + different)))
+    try:
+        return _join_memories(found, labels[different], signs)
+    except NotApplicable:
+        return None
+
+
+def search_common(
+    x: Regressors,
+    clocks: Sequence[Fading],
+    model: Model,
+    own: Family | None,
+    passes: EventPasses,
+    signs: Floats,
+) -> Family | None:
+    """Look for influence of showings on all arms alike, as breaks between events let it be seen.
+
+    What arms do to themselves, where it was seen, is taken out with every memory: whoever is shown
+    more meets more of everything. None where nothing can be tested.
+    """
+    days = np.array([fading.half_life_days for fading in clocks])
+    known = [_predict_own(x, model, *memory, passes) for memory in own.by_memory] if own else []
+    columns = np.hstack([*known, total_exposures(x.events, DAY * days)])
+    design = x.design._replace(controls=x.design.controls + columns.shape[1])
+    x = x._replace(design=design, shared=np.ascontiguousarray(np.hstack([x.shared, columns])))
+    regression = ScoreRegression(x, passes, design.start - len(clocks) + np.arange(len(clocks)))
+    if not regression.tested.any():
+        return None
+    observed, flipped = (t**2 for t in regression.t_values(signs))
+    clearest = clocks[regression.usable[regression.tested][int(observed.argmax())]]
+    return Family(
+        clearest,
+        regression,
+        [(clearest, regression)],
+        np.zeros((0, 2), np.int64),
+        len(observed),
+        float(observed.max()),
+        find_p_value(observed, flipped),
+    )
+
+
+def _predict_own(
+    x: Regressors, model: Model, fading: Fading, regression: ScoreRegression, passes: EventPasses
+) -> Floats:
+    """Return what arms do to themselves at each event, as estimated, and its trace in predictions.
+
+    The filter takes past fatigue for a level or a taste. It is linear: what it makes of fatigue
+    alone is what fatigue adds to its predictions. (events, 3)
+    """
+    effect = np.zeros(x.design.n_arms)
+    effect[regression.usable[regression.tested]] = regression.estimate()
+    fatigue = add_self_effects(fade(x, NONE, fading).design, x.events, effect)
+    plain = model._replace(baseline=np.zeros_like(model.baseline))
+    traces = passes.predict(plain, x.events._replace(loss=fatigue)).known[:, :2]
+    return np.column_stack([fatigue, traces])
+
+
+def _join_memories(
+    tried: list[tuple[Fading, ScoreRegression]], labels: Ints, signs: Floats
+) -> Family:
+    """Return the test of one family by several memories; those that test nothing are left out.
+
+    What an arm does to itself is asked twice of each memory: which arms tire, and which gain. A sum
+    of squares of one direction shows a few arms among many better than one of both. Pairs of
+    different arms are relative to others, and have no direction.
+    """
+    tried = [(fading, regression) for fading, regression in tried if regression.tested.any()]
+    if not tried:
+        raise NotApplicable(NO_PAIR)
+    own = bool((labels[:, 0] == labels[:, 1]).all())
+    shown, by_chance = [], []
+    for lowest, highest in ((0.0, np.inf), (-np.inf, 0.0)) if own else ((-np.inf, np.inf),):
+        for _, regression in tried:
+            observed, flipped = regression.t_values(signs)
+            shown.append((observed.clip(lowest, highest) ** 2).sum())
+            by_chance.append((flipped.clip(lowest, highest) ** 2).sum(1))
+    statistics, flips = np.array(shown), np.stack(by_chance, axis=1)
+    best = int(measure_clarity(statistics, flips)[0].argmax())
+    fading, regression = tried[best % len(tried)]
+    return Family(
+        fading,
+        regression,
+        tried,
+        labels,
+        int(regression.tested.sum()),
+        float(statistics[best]),
+        find_p_value(statistics, flips),
+    )
+
+
+def _find_own(x: Regressors, fading: Fading) -> Floats:
+    """Return what arms met of themselves lately, relative to the habits of the history."""
+    design = fade(x, NONE, fading).design
+    return find_self_exposures(design, x.popularity, x.events, _widest(x.events))
+
+
+def _widest(events: Events) -> int:
+    """Return how many arms an item has at most."""
+    return int(np.diff(events.members).max())
