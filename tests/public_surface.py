@@ -1,8 +1,8 @@
 """The public surface as text: names and signatures, commands and options, calls of the service.
 
-``python tests/public_surface.py`` writes it to ``tests/public_surface.txt``, once for each release.
-What is in that file stays until 2.0: a line that goes or changes needs a deprecation first
-(docs/how_to/support.md). What is new is promised by the next release.
+``python tests/public_surface.py`` writes it to ``tests/public_surface.txt``, so that a change of it
+is seen as what it is. What the file holds when a version is published stays until 2.0
+(docs/how_to/support.md).
 """
 
 import dataclasses
