@@ -20,8 +20,8 @@ from typing import NamedTuple
 import influential_bandits as ib
 from benchmarks.timing import Bar, Row, within
 from influential_bandits.errors import GpuError, MissingExtra
-from influential_bandits.simulation.gpu import kernels
-from influential_bandits.simulation.gpu.compile_job import compile_job
+from influential_bandits.gpu import kernels
+from influential_bandits.gpu.compile_job import compile_job
 from influential_bandits.studies.arena.families import FAMILIES, FIRST_INSTANCE
 from influential_bandits.studies.arena.runs import can_play, list_default_policies
 

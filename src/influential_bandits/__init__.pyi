@@ -8,8 +8,8 @@ from . import optima as optima
 from . import random as random
 from . import testing as testing
 from .execution.dask import DaskExecution as DaskExecution
-from .execution.gpu import GpuExecution as GpuExecution
 from .execution.local import LocalExecution as LocalExecution
+from .gpu.execution import GpuExecution as GpuExecution
 from .learning.controls import adjust_losses as adjust_losses
 from .learning.frequency_caps import advise_caps as advise_caps
 from .learning.impact import Impact as Impact

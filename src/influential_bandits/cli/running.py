@@ -44,7 +44,7 @@ def choose_execution(
     if engine is Engine.gpu:
         if jobs is not None or processes != 1:
             raise InvalidInput("--jobs and --processes are for --engine local")
-        from influential_bandits.execution.gpu import GpuExecution
+        from influential_bandits.gpu.execution import GpuExecution
 
         return GpuExecution()
     if engine is Engine.local:

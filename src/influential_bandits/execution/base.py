@@ -18,7 +18,17 @@ from influential_bandits.checks import Closing
 from influential_bandits.errors import InfluentialBanditsError, MissingExtra
 from influential_bandits.execution.progress import Progress
 
-__all__ = ["Attempt", "Execution", "Outcome", "Steps", "Stoppable", "Task", "Work", "attempt"]
+__all__ = [
+    "Attempt",
+    "Cuttable",
+    "Execution",
+    "Outcome",
+    "Steps",
+    "Stoppable",
+    "Task",
+    "Work",
+    "attempt",
+]
 
 
 class Steps(Protocol):
@@ -36,6 +46,13 @@ class Task(Steps, Protocol):
 
     def accept(self, results: Any) -> None:
         """Take the results of the same task, done elsewhere."""
+
+
+class Cuttable(Protocol):
+    """A simulation, which can be cut into tasks."""
+
+    def tasks_for_cores(self, threads: int) -> Sequence[Task]:
+        """Return tasks for the cores of a computer."""
 
 
 # A task, and what it may use → its result: so many threads, all of them, or another execution.
@@ -83,6 +100,10 @@ class Execution(Closing, ABC):
         progress: Progress | None = None,
     ) -> Iterator[Any]:
         """Yield ``work(task)`` of each task, in order, computed a few ahead; errors are raised."""
+
+    def cut(self, simulation: Cuttable) -> Sequence[Task]:
+        """Return the tasks of a simulation that are played best here."""
+        return simulation.tasks_for_cores(self.threads)
 
     @abstractmethod
     def run(self, tasks: Sequence[Task], progress: Progress) -> None:

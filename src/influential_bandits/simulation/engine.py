@@ -3,49 +3,25 @@
 from __future__ import annotations
 
 import itertools
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from influential_bandits.checks import abbreviate, require_horizon, whole_number
-from influential_bandits.errors import (
-    InfluentialBanditsError,
-    InvalidInput,
-    InvalidPolicy,
-    NotApplicable,
-)
-from influential_bandits.execution.base import Execution, Task
-from influential_bandits.execution.gpu import GpuExecution
+from influential_bandits.errors import InvalidInput, NotApplicable
+from influential_bandits.execution.base import Execution
 from influential_bandits.execution.local import resolve_execution
 from influential_bandits.execution.progress import Progress
 from influential_bandits.memory import require_memory
-from influential_bandits.numerics.streams import NOISE, POLICY, key_table
-from influential_bandits.policies.compiled import Layout
 from influential_bandits.policies.contract import Policy, require_labels, require_policy
-from influential_bandits.policies.messages import explain
 from influential_bandits.policies.registry import take_policy
-from influential_bandits.simulation.gpu.tasks import gpu_tasks, require_playable
-from influential_bandits.simulation.kernels import (
-    CHOSEN_ARM,
-    CHOSEN_ROUND,
-    CHOSEN_RUN,
-    Output,
-    Runs,
-    advance_runs,
-)
+from influential_bandits.simulation.kernels import Output
 from influential_bandits.simulation.scenario import Scenario, require_scenario, require_times
-from influential_bandits.simulation.scenario_player import (
-    ScenarioPlayer,
-    compile_rules,
-    count_places,
-)
-from influential_bandits.simulation.simd.tasks import lane_tasks
+from influential_bandits.simulation.tasks import Simulation
 from influential_bandits.simulation.trajectory import Trajectories, Trajectory
-from influential_bandits.world.dynamics import start_progress
 from influential_bandits.world.instance import Instance, require_no_clock
 from influential_bandits.world.noise import Noise, require_noise
 
@@ -54,9 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["log_spaced", "simulate"]
 
-SECONDS_PER_STEP = 0.05  # a thread looks up about that often
 BYTES_PER_SEED = 100  # of memory at the least: a number, its counts
-BYTES_PER_BATCH = 1 << 26  # state of the runs that a thread plays side by side
 
 
 @overload
@@ -224,270 +198,59 @@ def simulate_policy(
 
     n_arms = world[0].n_arms
     known = _arms_known_at_start(scenario, policy, n_arms)
-    shape = (len(world), len(seed_list), len(marks))
     timed = _check_times(scenario, world, policy, horizon)
     fading = timed or any(instance.fades for instance in world)
-    of_round = 4 * ("choices" in recorded) + 8 * ("losses" in recorded)
-    each = 8 * len(marks) * (n_arms + fading) + of_round * horizon
-    require_memory(shape[0] * shape[1] * each, "the results of this run", "keep less at a time")
-    try:
-        counts = np.zeros((*shape, n_arms), np.int64)
-        loss = np.zeros(shape) if fading else None
-        choices = np.zeros((*shape[:2], horizon), np.int32) if "choices" in recorded else None
-        losses = np.zeros((*shape[:2], horizon)) if "losses" in recorded else None
-    except (MemoryError, ValueError) as error:
-        raise InvalidInput(f"the results do not fit into memory: {error}; keep less") from None
-
-    whole = Output(
-        checkpoints=marks,
-        counts=counts,
-        loss=np.zeros((*shape[:2], 0)) if loss is None else loss,
-        choices=np.zeros((*shape[:2], 0), np.int32) if choices is None else choices,
-        losses=np.zeros((*shape[:2], 0)) if losses is None else losses,
+    runs = (len(world), len(seed_list))
+    output = _allocate(runs, n_arms, horizon, marks, fading, recorded)
+    simulation = Simulation(
+        policy,
+        world,
+        noise,
+        seed_list,
+        numbers,
+        output,
+        horizon,
+        scenario,
+        known,
+        check,
+        rounds_per_step,
+        lanes,
     )
-    tasks: Sequence[Task] | None = None
-    if isinstance(where, GpuExecution) and where.plays(len(world) * len(seed_list)):
-        require_playable(scenario, check)
-        told = world if policy.privileged else world[:1]
-        layouts = [_layout(policy, n_arms, instance, horizon, check) for instance in told]
-        tasks = gpu_tasks(policy, layouts, world, noise, seed_list, numbers, whole, horizon, where)
-    elif lanes is not False and scenario is None and not recorded and not check:
-        tasks = lane_tasks(
-            policy,
-            world,
-            noise,
-            seed_list,
-            numbers,
-            counts,
-            marks,
-            horizon,
-            where.threads,
-            rounds_per_step,
-            wherever_possible=lanes is True,
-        )
-    if tasks is None:
-        tasks = list(
-            _chains(
-                policy,
-                world,
-                noise,
-                seed_list,
-                numbers,
-                whole,
-                known,
-                horizon,
-                scenario,
-                check,
-                rounds_per_step,
-            )
-        )
-    total = horizon * len(seed_list) * len(world)
-    where.run(tasks, Progress(policy.label, total, progress))
+    bar = Progress(policy.label, horizon * simulation.runs, progress)
+    where.run(where.cut(simulation), bar)
     return Trajectory(
         world,
         policy,
         noise,
         seed_list,
         marks,
-        counts,
-        loss,
-        choices,
+        output.counts,
+        output.loss if fading else None,
+        output.choices if "choices" in recorded else None,
         horizon,
         np.array(numbers, np.uint64),
         scenario,
-        losses,
+        output.losses if "losses" in recorded else None,
     )
 
 
-def _chains(
-    policy: Policy,
-    world: tuple[Instance, ...],
-    noise: Noise,
-    seeds: npt.NDArray[np.uint64],
-    numbers: list[int],
-    whole: Output,
-    known: int,
-    horizon: int,
-    scenario: Scenario | None,
-    check: bool,
-    rounds_per_step: int,
-) -> Iterator[_Chain]:
-    """Yield batches of runs for the general loop; ``whole`` is the output of all of them."""
-    layout = None
-    for i, instance in enumerate(world):
-        if layout is None or policy.privileged:
-            layout = _layout(policy, known, instance, horizon, check)
-        batch = _batch(layout, instance, horizon, scenario, rounds_per_step)
-        for start in range(0, len(seeds), batch):
-            part = slice(start, min(start + batch, len(seeds)))
-            yield _Chain(
-                policy,
-                instance,
-                layout,
-                noise,
-                seeds[part],
-                numbers[i],
-                start,
-                Output(
-                    whole.checkpoints,
-                    whole.counts[i, part],
-                    whole.loss[i, part],
-                    whole.choices[i, part],
-                    whole.losses[i, part],
-                ),
-                horizon,
-                scenario,
-                rounds_per_step,
-            )
-
-
-@dataclass(eq=False)
-class _Chain:
-    """A batch of runs in one world, played step by step until the horizon."""
-
-    policy: Policy
-    instance: Instance
-    layout: Layout
-    noise: Noise
-    seeds: npt.NDArray[np.uint64]
-    number: int  # of the instance
-    row: int  # of the first seed among all
-    output: Output
-    horizon: int
-    scenario: Scenario | None
-    rounds_per_step: int  # at most, of all runs of the batch
-
-    def steps(self) -> Iterable[int]:
-        """Play; yield the number of rounds done after each step."""
-        play = self._player()
-        fault = np.zeros(3, np.int64)
-        largest = max(1, self.rounds_per_step // len(self.seeds))
-        rounds = max(1, largest >> 10)
-        last = 0
-        while last < self.horizon:
-            first, last = last + 1, min(last + rounds, self.horizon)
-            started = time.perf_counter()
-            try:
-                play(first, last, fault)
-            except InfluentialBanditsError:
-                raise
-            except Exception as error:
-                raise explain(self.policy, self.layout, error, self._moment(last)) from error
-            if fault[CHOSEN_ROUND]:
-                raise self._out_of_range(fault)
-            yield (last - first + 1) * len(self.seeds)
-            if time.perf_counter() - started < SECONDS_PER_STEP:
-                rounds = min(2 * rounds, largest)
-            else:
-                rounds = max(1, rounds // 2)
-
-    def results(self) -> Output:
-        """Return what was played."""
-        return self.output
-
-    def accept(self, results: Output) -> None:
-        """Take what was played elsewhere."""
-        for mine, theirs in zip(self.output[1:], results[1:], strict=True):
-            mine[...] = theirs
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Travel light: results are all zero before the work, and layouts follow from the rest."""
-        sizes = [(array.shape, array.dtype) for array in self.output[1:]]
-        layout = self.layout.config[0], self.layout.checked
-        return self.__dict__ | {"layout": layout, "output": (self.output[0], sizes)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Lay out again what was left behind."""
-        self.__dict__.update(state)
-        marks, sizes = state["output"]
-        self.output = Output(marks, *(np.zeros(*size) for size in sizes))
-        n_arms, check = state["layout"]
-        self.layout = _layout(self.policy, n_arms, self.instance, self.horizon, check)
-
-    def _player(self) -> Callable[[int, int, Ints], None]:
-        """Return what plays from one round to another: the plain loop, or that of a scenario."""
-        layout, world, runs = self.layout, self.instance.world, self._fresh_runs()
-        self._runs = runs  # what to look at if a round fails
-        noise, output, row = self.noise.source(), self.output, self.row
-        if self.scenario is not None:
-            return ScenarioPlayer(
-                self.scenario,
-                self.policy,
-                layout,
-                world,
-                noise,
-                runs,
-                output,
-                row,
-                self.seeds,
-                self.number,
-                self.horizon,
-                self.instance.half_life,
-            ).play
-        tag, config, shared = layout.tag, layout.config, layout.arrays()
-
-        def play(first: int, last: int, fault: Ints) -> None:
-            advance_runs(tag, config, shared, world, noise, runs, output, row, first, last, fault)
-
-        return play
-
-    def _fresh_runs(self) -> Runs:
-        many = len(self.seeds)
-        start = start_progress(self.instance.world)
-        keys = [
-            key_table(self.seeds, np.uint64(self.number), purpose) for purpose in (NOISE, POLICY)
-        ]
-        return Runs(
-            ints=np.tile(self.layout.fresh["int64"], (many, 1)),
-            floats=np.tile(self.layout.fresh["float64"], (many, 1)),
-            memo=np.zeros((many, self.layout.memo_size)),
-            counts=np.zeros((many, start.counts.size), np.int64),
-            weights=np.zeros((many, start.weights.size)),
-            low=np.zeros((many, start.low.size)),
-            last=np.zeros((many, start.last.size), np.int64),
-            loss=np.zeros((many, 2)),
-            noise_keys=keys[0],
-            policy_keys=keys[1],
+def _allocate(
+    runs: tuple[int, int], n_arms: int, horizon: int, marks: Ints, fading: bool, recorded: set[str]
+) -> Output:
+    """Return room for the results of (instances, seeds) runs."""
+    of_round = 4 * ("choices" in recorded) + 8 * ("losses" in recorded)
+    each = 8 * len(marks) * (n_arms + fading) + of_round * horizon
+    require_memory(math.prod(runs) * each, "the results of this run", "keep less at a time")
+    try:
+        return Output(
+            checkpoints=marks,
+            counts=np.zeros((*runs, len(marks), n_arms), np.int64),
+            loss=np.zeros((*runs, len(marks) if fading else 0)),
+            choices=np.zeros((*runs, horizon if "choices" in recorded else 0), np.int32),
+            losses=np.zeros((*runs, horizon if "losses" in recorded else 0)),
         )
-
-    def _moment(self, last: int) -> str:
-        """Return when a run failed: the first that has not got as far as the last round."""
-        played = self._runs.counts.sum(axis=1)  # runs are played one after the other
-        run = int(np.argmax(played < last))
-        return f" in round {played[run] + 1} (instance {self.number}, seed {self.seeds[run]})"
-
-    def _out_of_range(self, fault: Ints) -> InvalidPolicy:
-        seed = self.seeds[fault[CHOSEN_RUN]]
-        allowed = f"the arms are 0 … {self.instance.n_arms - 1}"
-        if self.scenario is not None:
-            allowed += f", and not all of them need be on offer in {self.scenario}"
-        return InvalidPolicy(
-            f"{type(self.policy).__name__} chose arm {fault[CHOSEN_ARM]} in round "
-            f"{fault[CHOSEN_ROUND]} (instance {self.number}, seed {seed}); "
-            f"{allowed}"
-        )
-
-
-def _layout(policy: Policy, n_arms: int, instance: Instance, horizon: int, check: bool) -> Layout:
-    """Lay out the policy's state; of the instance and the horizon it is told what it may know."""
-    if policy.privileged:
-        return Layout(policy, n_arms, instance, horizon, checked=check)
-    return Layout(policy, n_arms, checked=check)
-
-
-def _batch(
-    layout: Layout,
-    instance: Instance,
-    horizon: int,
-    scenario: Scenario | None,
-    rounds_per_step: int,
-) -> int:
-    """Return how many runs to play side by side: enough work for a step, little enough memory."""
-    progress = sum(array.nbytes for array in start_progress(instance.world))
-    state = 8 * (layout.sizes["int64"] + layout.sizes["float64"] + layout.memo_size)
-    if scenario is not None:
-        state += 8 * (6 + layout.memo_size) * count_places(compile_rules(scenario, horizon))
-    return max(1, min(rounds_per_step // horizon, BYTES_PER_BATCH // (progress + state)))
+    except (MemoryError, ValueError) as error:
+        raise InvalidInput(f"the results do not fit into memory: {error}; keep less") from None
 
 
 def _arms_known_at_start(scenario: object, policy: Policy, n_arms: int) -> int:

@@ -17,6 +17,7 @@ from influential_bandits.simulation import engine
 from influential_bandits.simulation.kernels import Output
 from influential_bandits.simulation.simd import kernels, layout
 from influential_bandits.simulation.simd import tasks as lanes
+from influential_bandits.simulation.tasks import Chain
 from influential_bandits.world.noise import noise_at
 
 ARMS = (1, 2, 3, 7, lanes.MOST_ARMS)
@@ -182,7 +183,7 @@ def test_late_rounds_are_played_alike(policy, late):
     nothing = np.zeros((16, 0))
     output = Output(marks, theirs, nothing, nothing.astype(np.int32), nothing)
     layout = Layout(policy, 3)
-    in_general = engine._Chain(
+    in_general = Chain(
         policy, instances[0], layout, noise, seeds, 0, 0, output, horizon, None, 1
     )._player()
     fault = np.zeros(3, np.int64)

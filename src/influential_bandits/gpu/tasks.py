@@ -11,21 +11,20 @@ import numpy as np
 import numpy.typing as npt
 
 from influential_bandits.errors import GpuError, InvalidPolicy, NotApplicable
-from influential_bandits.execution.base import Task
-from influential_bandits.execution.gpu import GpuExecution
-from influential_bandits.numerics.arrays import Floats, Ints
-from influential_bandits.numerics.gpu.launching import Launcher, is_compiled
-from influential_bandits.policies.compiled import Layout
-from influential_bandits.policies.contract import Policy
-from influential_bandits.policies.influential_lcb import InfluentialLCB
-from influential_bandits.policies.lcb import LCB
-from influential_bandits.simulation.gpu.kernels import (
+from influential_bandits.gpu.kernels import (
     ARGUMENTS,
     SCALARS,
     THREADS_PER_BLOCK,
     Game,
 )
+from influential_bandits.gpu.launching import Launcher, is_compiled
+from influential_bandits.numerics.arrays import Floats, Ints
+from influential_bandits.policies.compiled import Layout
+from influential_bandits.policies.contract import Policy
+from influential_bandits.policies.influential_lcb import InfluentialLCB
+from influential_bandits.policies.lcb import LCB
 from influential_bandits.simulation.kernels import CHOSEN_ARM, CHOSEN_ROUND, Output
+from influential_bandits.simulation.tasks import Simulation
 from influential_bandits.world.dynamics import LOW_RANK, SPARSE
 from influential_bandits.world.instance import Instance
 from influential_bandits.world.noise import Noise, NoiseSource
@@ -40,33 +39,16 @@ COUNTERS = (LCB, InfluentialLCB)  # whose whole numbers count rounds or name arm
 Words = npt.NDArray[np.uint64]
 
 
-def gpu_tasks(
-    policy: Policy,
-    layouts: Sequence[Layout],
-    instances: Sequence[Instance],
-    noise: Noise,
-    seeds: Words,
-    numbers: Sequence[int],
-    whole: Output,
-    horizon: int,
-    where: GpuExecution,
-) -> list[Task]:
-    """Return tasks that play every instance with every seed, in batches that fit the memory.
-
-    Parameters
-    ----------
-    layouts : sequence of Layout
-        One for all instances or, for oracles, one for each.
-    whole : Output
-        Where the results go, of all instances and seeds.
-    where : GpuExecution
-        The graphics processor, and how much of its memory a batch may take.
-    """
+def gpu_tasks(simulation: Simulation, device: int, memory: int) -> list[Batch]:
+    """Return tasks that play every instance with every seed, in batches that fit the memory."""
+    policy, instances, whole = simulation.policy, simulation.instances, simulation.output
+    shown = instances if policy.privileged else instances[:1]  # oracles have a layout for each
+    layouts = [simulation.lay_out(instance) for instance in shown]
     games: dict[Any, list[int]] = {}
     for i, instance in enumerate(instances):
         games.setdefault(_likeness(instance, layouts[i % len(layouts)]), []).append(i)
-    source = noise.source()
-    tasks: list[Task] = []
+    source = simulation.noise.source()
+    tasks: list[Batch] = []
     for members in games.values():
         world = instances[members[0]].world
         game = Game(
@@ -77,7 +59,7 @@ def gpu_tasks(
             source,
             whole.choices.shape[2] > 0,
             whole.losses.shape[2] > 0,
-            narrow=type(policy) in COUNTERS and horizon < 2**31,
+            narrow=type(policy) in COUNTERS and simulation.horizon < 2**31,
         )
         tasks += [
             Batch(
@@ -85,26 +67,26 @@ def gpu_tasks(
                 game,
                 [instances[i] for i in part.instances],
                 [layouts[i % len(layouts)] for i in part.instances],
-                noise,
-                seeds[part.seeds],
+                simulation.noise,
+                simulation.seeds[part.seeds],
                 part.seeds.start,
-                np.array([numbers[i] for i in part.instances], np.uint64),
-                [_cut(whole, i, part.seeds) for i in part.instances],
-                horizon,
-                where.number,
+                np.array([simulation.numbers[i] for i in part.instances], np.uint64),
+                [simulation.output_of(i, part.seeds) for i in part.instances],
+                simulation.horizon,
+                device,
             )
-            for part in _parts(game, members, instances, len(seeds), whole, where.room)
+            for part in _parts(game, members, instances, len(simulation.seeds), whole, memory)
         ]
     return tasks
 
 
-def require_playable(scenario: object, check: bool) -> None:
+def require_playable(simulation: Simulation) -> None:
     """Raise for what is not played on graphics processors."""
-    if scenario is not None:
+    if simulation.scenario is not None:
         raise NotApplicable(
             "scenarios are not played on graphics processors: leave execution=GpuExecution() out"
         )
-    if check:
+    if simulation.check:
         raise NotApplicable(
             "indices are not checked on graphics processors: leave execution=GpuExecution() out "
             "where check=True"
@@ -155,17 +137,6 @@ def _parts(
         yield _Part(members[start : start + many], slice(0, seeds))
 
 
-def _cut(whole: Output, i: int, seeds: slice) -> Output:
-    """Return where the results of some seeds of an instance go."""
-    return Output(
-        whole.checkpoints,
-        whole.counts[i, seeds],
-        whole.loss[i, seeds],
-        whole.choices[i, seeds],
-        whole.losses[i, seeds],
-    )
-
-
 @dataclass(eq=False)
 class Batch:
     """Runs that are played at once: all of some instances with some seeds."""
@@ -182,7 +153,7 @@ class Batch:
     horizon: int
     device: int
 
-    compiler: ClassVar[str] = "influential_bandits.simulation.gpu.compile_job"
+    compiler: ClassVar[str] = "influential_bandits.gpu.compile_job"
 
     @property
     def runs(self) -> int:

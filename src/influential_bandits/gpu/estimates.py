@@ -14,7 +14,7 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import types as numba_types
 
 from influential_bandits.checks import optional_module
-from influential_bandits.numerics.gpu.toolkit import jit
+from influential_bandits.gpu.toolkit import jit
 
 __all__ = ["ROOT_ERROR", "make_root", "root_estimate"]
 

@@ -18,17 +18,17 @@ from typing import Any
 import numba
 import numpy as np
 
-from influential_bandits.numerics.gpu.device_code import DeviceCode, reaches
-from influential_bandits.numerics.gpu.estimates import root_estimate
-from influential_bandits.numerics.gpu.registers import array_makers
-from influential_bandits.numerics.gpu.scratch import Room, scratch_arrays
-from influential_bandits.numerics.gpu.toolkit import cuda, is_simulated, jit
+from influential_bandits.gpu.choices import choose_by_estimates
+from influential_bandits.gpu.device_code import DeviceCode, reaches
+from influential_bandits.gpu.estimates import root_estimate
+from influential_bandits.gpu.registers import array_makers
+from influential_bandits.gpu.scratch import Room, scratch_arrays
+from influential_bandits.gpu.toolkit import cuda, is_simulated, jit
 from influential_bandits.numerics.portable import log, log_of_round
 from influential_bandits.numerics.streams import NOISE, POLICY, stream_keys
 from influential_bandits.policies import compiled
 from influential_bandits.policies.compiled import Layout
 from influential_bandits.policies.selection import lowest_bound, waiting_arm
-from influential_bandits.simulation.gpu.choices import choose_by_estimates
 from influential_bandits.simulation.kernels import CHOSEN_ROUND, Output, play_rounds
 from influential_bandits.world.dynamics import DENSE, LOW_RANK, SPARSE, Progress, World
 from influential_bandits.world.noise import (

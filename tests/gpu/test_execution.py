@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 import influential_bandits as ib
 from influential_bandits.cli import app
 from influential_bandits.errors import GpuError, InvalidInput, MissingExtra
-from influential_bandits.execution import gpu
-from influential_bandits.numerics.gpu import toolkit
+from influential_bandits.gpu import execution as gpu
+from influential_bandits.gpu import toolkit
 
 
 def test_without_the_package_it_names_the_extra(monkeypatch, refused):
@@ -75,7 +75,7 @@ import json, sys, tempfile
 from pathlib import Path
 import numpy as np
 import influential_bandits as ib
-from influential_bandits.execution.gpu import GpuExecution, PIECES_AT_ONCE
+from influential_bandits.gpu.execution import GpuExecution, PIECES_AT_ONCE
 
 def work(task, where):
     if task == 5:

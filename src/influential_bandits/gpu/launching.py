@@ -12,9 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from influential_bandits.errors import GpuError, InvalidPolicy
-from influential_bandits.numerics.code_cache import folders
-from influential_bandits.numerics.gpu.kernel_cache import KernelCache
-from influential_bandits.numerics.gpu.toolkit import (
+from influential_bandits.gpu.kernel_cache import KernelCache
+from influential_bandits.gpu.toolkit import (
     compiling,
     cuda,
     cuda_errors,
@@ -24,6 +23,7 @@ from influential_bandits.numerics.gpu.toolkit import (
     with_heap,
     without_contraction,
 )
+from influential_bandits.numerics.code_cache import folders
 
 __all__ = ["Launcher", "is_compiled"]
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import numba
 
+from influential_bandits.gpu.registers import array_makers
+from influential_bandits.gpu.toolkit import is_simulated, jit
 from influential_bandits.numerics.compiling import borrowed, count_one
 from influential_bandits.numerics.fingerprints import global_names
-from influential_bandits.numerics.gpu.registers import array_makers
-from influential_bandits.numerics.gpu.toolkit import is_simulated, jit
 from influential_bandits.numerics.recompiling import Copies
 
 __all__ = ["DeviceCode", "reaches"]

@@ -14,37 +14,37 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from influential_bandits.numerics.gpu.estimates import make_root
-from influential_bandits.simulation.gpu.choices import choose_by_estimates
+from influential_bandits.gpu.choices import choose_by_estimates
+from influential_bandits.gpu.estimates import make_root
 
 pytest.importorskip("numba_cuda", reason="the extra gpu")
 
 PTX = """
 import json, re, sys
-from types import SimpleNamespace
 import numba, numpy as np
 import influential_bandits as ib
-from influential_bandits.numerics.gpu import toolkit
-from influential_bandits.policies.compiled import Layout
-from influential_bandits.simulation.gpu.tasks import gpu_tasks
+from influential_bandits.gpu import toolkit
+from influential_bandits.gpu.tasks import gpu_tasks
 from influential_bandits.simulation.kernels import Output
+from influential_bandits.simulation.tasks import Simulation
 
 toolkit.cuda()
-card = SimpleNamespace(room=1 << 30, number=0)
 
 
 def compile(policy, arms, noise):
     worlds = [ib.random_instance(n_arms=arms, seed=i) for i in range(2)]
     seeds, marks = np.arange(3, dtype=np.uint64), np.array([10])
-    whole = Output(
+    output = Output(
         marks,
         np.zeros((2, 3, 1, arms), np.int64),
         np.zeros((2, 3, 0)),
         np.zeros((2, 3, 0), np.int32),
         np.zeros((2, 3, 0)),
     )
-    layouts = [Layout(policy, arms)]
-    (batch,) = gpu_tasks(policy, layouts, worlds, noise, seeds, range(2), whole, 10, card)
+    simulation = Simulation(
+        policy, tuple(worlds), noise, seeds, [0, 1], output, 10, None, arms, False, 1, None
+    )
+    (batch,) = gpu_tasks(simulation, 0, 1 << 30)
     arrays = batch._arrays()
     arrays |= {name: np.zeros(*room) for name, room in batch._rooms().items()}
     types = [numba.int64] * 3 + [numba.typeof(arrays[name]) for name in batch._names()]
@@ -91,7 +91,7 @@ def test_kernels_compile_without_fused_operations():
 def test_without_that_option_operations_would_be_fused():
     allowed = (
         "from contextlib import nullcontext\n"
-        "from influential_bandits.numerics.gpu import toolkit\n"
+        "from influential_bandits.gpu import toolkit\n"
         "toolkit.without_contraction = nullcontext\n"
     )
     (found,) = compile_ptx("(ib.LCB(), 3, ib.GaussianNoise(1.0))", allowed)
@@ -101,7 +101,7 @@ def test_without_that_option_operations_would_be_fused():
 def test_the_linker_does_not_optimise():
     code = (
         "import json\n"
-        "from influential_bandits.numerics.gpu import toolkit\n"
+        "from influential_bandits.gpu import toolkit\n"
         "def nothing(): pass\n"
         "options = [{}, {'device': True, 'forceinline': True}, {'max_registers': 64}]\n"
         "print(json.dumps([toolkit.jit(nothing, **o).targetoptions['lto'] for o in options]))"
@@ -113,7 +113,7 @@ def test_kernels_are_kept_on_disk_unless_they_cannot_be(tmp_path):
     code = (
         "import json\n"
         "from types import SimpleNamespace\n"
-        "from influential_bandits.numerics.gpu import kernel_cache, toolkit\n"
+        "from influential_bandits.gpu import kernel_cache, toolkit\n"
         "toolkit.cuda()\n"
         "class Linked:\n"
         "    def __reduce__(self):\n"

@@ -19,7 +19,7 @@ from numba.core import cgutils
 from numba.core import types as numba_types
 
 from influential_bandits.checks import optional_module
-from influential_bandits.numerics.gpu.toolkit import is_simulated
+from influential_bandits.gpu.toolkit import is_simulated
 
 __all__ = ["RegisterArray", "array_makers"]
 

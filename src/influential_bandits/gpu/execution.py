@@ -19,10 +19,11 @@ from influential_bandits.execution.base import (
     Work,
     attempt,
 )
-from influential_bandits.execution.gathering import Gathering, Joinable
 from influential_bandits.execution.local import SideBySide, count_threads, map_in_order, run_tasks
 from influential_bandits.execution.progress import Progress
-from influential_bandits.numerics.gpu.toolkit import free_memory, is_simulated, require_device
+from influential_bandits.gpu.gathering import Gathering, Joinable
+from influential_bandits.gpu.tasks import gpu_tasks, require_playable
+from influential_bandits.gpu.toolkit import free_memory, is_simulated, require_device
 
 __all__ = ["GpuExecution"]
 
@@ -97,6 +98,13 @@ class GpuExecution(Execution):
     def __repr__(self) -> str:
         """Say which device it is."""
         return f"GpuExecution(device={self.number})"
+
+    def cut(self, simulation: Any) -> Sequence[Task]:
+        """Return batches for the graphics processor; few runs are left to the cores."""
+        if not self.plays(simulation.runs):
+            return simulation.tasks_for_cores(self.threads)
+        require_playable(simulation)
+        return gpu_tasks(simulation, self.number, self.room)
 
     def outcomes(self, work: Work, tasks: Iterable[Any]) -> Iterator[Outcome]:
         """Work off many pieces side by side; what they simulate is joined and played there."""

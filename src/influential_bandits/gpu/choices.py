@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from influential_bandits.numerics.gpu.estimates import ROOT_ERROR
+from influential_bandits.gpu.estimates import ROOT_ERROR
 
 __all__ = ["choose_by_estimates"]
 

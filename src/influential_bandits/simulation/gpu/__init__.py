@@ -1,1 +1,0 @@
-"""Runs on graphics processors, one a thread: the same functions, the same bits."""
