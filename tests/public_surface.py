@@ -36,10 +36,10 @@ NOT_PROMISED = {
     "logs.Membership.of_weights", "logs.Partition.common", "logs.Partition.group",
     "logs.Partition.identity",
     # What the general model has a setting for and these fix.
-    "DriftModel.drift", "DriftModel.half_life_days", "DriftModel.interaction", "DriftModel.memory",
+    "DriftModel.drift", "DriftModel.fading", "DriftModel.interaction",
     "DriftModel.ridge", "DriftModel.seed", "DriftModel.solver", "StationaryModel.drift",
-    "StationaryModel.half_life_days", "StationaryModel.interaction",
-    "StationaryModel.level_memory", "StationaryModel.memory", "StationaryModel.ridge",
+    "StationaryModel.fading", "StationaryModel.interaction",
+    "StationaryModel.level_memory", "StationaryModel.ridge",
     "StationaryModel.seed", "StationaryModel.solver",
 }  # fmt: skip
 INSIDE = {  # of executions, models and interactions

@@ -55,7 +55,7 @@ def judge(settings: dict[str, float], controlled: bool, seed: int) -> list[float
     log, lost = draw(settings, seed)
     how = {"permutations": 199, "seed": seed, "execution": 1, "progress": False}
     if not controlled:
-        how |= {"controls": (), "memory": 0.8}
+        how |= {"controls": (), "fading": 0.8}
     seen = ib.influence_test(log, placebo=False, **how).detected
     doubted = bool(seen and controlled and ib.influence_test(log, **how).doubts)
     return [seen, seen and not doubted, lost]

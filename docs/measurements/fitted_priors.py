@@ -37,9 +37,10 @@ def compare(name: str, size: tuple[int, int], seed: int) -> np.ndarray:
     number = int(random.integers(2**31))
     world = {"interaction": matrix, "initial_loss": mean, "spread": spread, **settings}
     log = ib.data.synthetic_log(*size, ARMS, seed=number, execution=1, **world)
-    fading = {key: settings[key] for key in ("memory", "half_life_days") if key in settings}
-    memory = fading if fitted is None else {"memory": fitted}
-    model = ib.InfluenceModel("psd", pooling="full", **memory).fit(log, execution=1)
+    fading = ib.Fading(fitted or settings.get("memory", 1.0))
+    if "half_life_days" in settings and fitted is None:
+        fading = ib.Fading(half_life=24.0 * settings["half_life_days"])
+    model = ib.InfluenceModel("psd", pooling="full", fading=fading).fit(log, execution=1)
     days = 1.0 if "half_life_days" in settings else None
     left = 2.0 ** (-1.0 / settings["half_life_days"]) if days else settings["memory"]
     first = mean + spread * random.standard_normal((NEWCOMERS, ARMS))

@@ -37,8 +37,8 @@ def compare(settings: dict[str, float], seed: int) -> list[float]:
     """Return promise, delivery, whether the interval holds it, any loss, arms, doubt and ends."""
     world = ib.data.ClickWorld(**settings)
     log = read_clicks(ib.data.draw_click_events(600, 60, 6, world, seed=seed))
-    fading = {"half_life_days": 2.0} if "half_life_days" in settings else {"memory": 0.8}
-    model = ib.InfluenceModel("symmetric", drift=True, pooling="full", **fading)
+    fading = ib.Fading(half_life=48.0) if "half_life_days" in settings else ib.Fading(0.8)
+    model = ib.InfluenceModel("symmetric", drift=True, pooling="full", fading=fading)
     adjusted = ib.adjust_losses(log)
     impact = ib.measure_impact(model.fit(adjusted, execution=1), log)
     advice = ib.advise_caps(model, adjusted, impact, seed=seed, execution=1)

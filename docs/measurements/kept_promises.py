@@ -192,9 +192,9 @@ def keep_promise(world: World, seed: tuple[int, ...]) -> list[float]:
     random = np.random.default_rng(seed)
     truth = draw_truth(world, random)
     log = as_log(play(world, truth, random, gaps=True))
-    memory = {"memory": world.fitted or world.memory}
+    fading = ib.Fading(world.fitted or world.memory)
     if world.half_life_days is not None:
-        memory = {"half_life_days": world.half_life_days}
+        fading = ib.Fading(half_life=24.0 * world.half_life_days)
     days = None if world.half_life_days is None else 1.0
     many = np.tile(truth.initial_losses, (REPEATS, 1))
     if world.new_users:
@@ -202,7 +202,7 @@ def keep_promise(world: World, seed: tuple[int, ...]) -> list[float]:
     others = truth._replace(initial_losses=many)
     logged = play(world, others, random).expected.mean()
     kind = KINDS[seed[-1] % len(KINDS)]
-    model = ib.InfluenceModel(kind, pooling="full", **memory).fit(log, execution=1)
+    model = ib.InfluenceModel(kind, pooling="full", fading=fading).fit(log, execution=1)
     found = ib.plan(model, world.rounds, log=log, days_between_rounds=days, execution=1)
     random = np.random.default_rng((*seed, 1))
     mine = play(world, others, random, rounds_of(found, world.rounds)).expected.mean()

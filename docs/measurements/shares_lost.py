@@ -43,9 +43,9 @@ def draw_numbers(size: float, seed: int) -> tuple[ib.EventLog, float]:
     return log, lost / np.abs(log.loss).mean()
 
 
-def estimate(log: ib.EventLog, truth: float, fading: dict[str, float]) -> list[float]:
+def estimate(log: ib.EventLog, truth: float, fading: ib.Fading) -> list[float]:
     """Return the truth, the estimate, and whether the interval holds the truth."""
-    model = ib.InfluenceModel("symmetric", drift=True, pooling="full", **fading)
+    model = ib.InfluenceModel("symmetric", drift=True, pooling="full", fading=fading)
     share = ib.measure_impact(model.fit(ib.adjust_losses(log), execution=1), log).share
     return [truth, share.value, share.low <= truth <= share.high]
 
@@ -65,9 +65,9 @@ if __name__ == "__main__":
         found = []
         for seed in range(first, first + given.runs):
             if name in CLICKS:
-                fading = {"half_life_days": 2.0} if "half_life_days" in world else {"memory": 0.8}
+                fading = ib.Fading(half_life=48.0) if "half_life_days" in world else ib.Fading(0.8)
                 found.append(estimate(*draw_clicks(world, seed), fading))
             else:
-                found.append(estimate(*draw_numbers(world, seed), {"memory": 0.8}))
+                found.append(estimate(*draw_numbers(world, seed), ib.Fading(0.8)))
         truth, share, held = 100.0 * np.mean(found, axis=0)
         print(f"| {name} | {truth:.1f} % | {share:.1f} % | {held:.0f} % |", flush=True)

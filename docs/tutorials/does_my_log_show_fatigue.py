@@ -88,7 +88,7 @@ print(test)
 # even strong fatigue explains little of them. Fit a model and ask it in clicks:
 
 # %%
-model = ib.InfluenceModel("symmetric", memory=test.memory, pooling="full")
+model = ib.InfluenceModel("symmetric", fading=test.fading, pooling="full")
 model.fit(ib.adjust_losses(log))
 impact = ib.measure_impact(model, log)
 truth = events["lost"].sum() / (events["lost"].sum() + events["click"].sum())

@@ -76,6 +76,7 @@ from .studies.arena.families import Family as Family
 from .studies.fleets.compare import FleetComparison as FleetComparison
 from .studies.fleets.compare import compare_fleets as compare_fleets
 from .world.environment import Environment as Environment
+from .world.fading import Fading as Fading
 from .world.generators import block_instance as block_instance
 from .world.generators import counterexample as counterexample
 from .world.generators import indefinite_instance as indefinite_instance

@@ -116,9 +116,9 @@ def models():
         ib.StationaryModel(),
         ib.DriftModel(pooling="full"),
         ib.InfluenceModel(pooling="full"),
-        ib.InfluenceModel("symmetric", memory=0.8, drift=True),
+        ib.InfluenceModel("symmetric", fading=0.8, drift=True),
         ib.InfluenceModel(pooling="partial"),
-        ib.InfluenceModel("diagonal", half_life_days=3.0, pooling="full"),
+        ib.InfluenceModel("diagonal", fading=ib.Fading(half_life=72), pooling="full"),
     ]
     found = []
     for number, model in enumerate(kinds):

@@ -53,8 +53,8 @@ def test_intervals_of_the_share_lost_hold_the_truth(world):
         events = ib.data.draw_click_events(400, 60, 5, settings, seed=seed)
         truth = events["lost"].sum() / (events["lost"].sum() + events["chance"].sum())
         log = ib.read_log(events, instance="user", arm="arm", time="time", reward="click")
-        fading = {"half_life_days": 2.0} if "half_life_days" in world else {"memory": 0.8}
-        model = ib.InfluenceModel("symmetric", drift=True, pooling="full", **fading).fit(log)
+        fading = ib.Fading(half_life=48) if "half_life_days" in world else 0.8
+        model = ib.InfluenceModel("symmetric", drift=True, pooling="full", fading=fading).fit(log)
         share = ib.measure_impact(model, log).share
         held += share.low <= truth <= share.high
     assert held >= 12

@@ -153,7 +153,7 @@ def test_a_trend_that_is_the_place_in_a_history_is_not_taken_out_alone():
     assert adjusted.about["adjusted_for"] == "hour, weekday"
     costs = [
         ib.measure_impact(
-            ib.InfluenceModel("symmetric", memory=0.8, pooling="full").fit(each), log
+            ib.InfluenceModel("symmetric", fading=0.8, pooling="full").fit(each), log
         ).per_showing
         for each in (log, adjusted)
     ]

@@ -16,13 +16,13 @@ from influential_bandits.errors import InvalidInput, InvalidLog
 from influential_bandits.learning.models import DriftModel, InfluenceModel, StationaryModel
 from influential_bandits.logs.reading import read_log
 
-MODEL = InfluenceModel(memory=0.8, pooling="full")
+MODEL = InfluenceModel(fading=0.8, pooling="full")
 MODELS = [
     StationaryModel(pooling="full"),
     DriftModel(pooling="full"),
     MODEL,
-    InfluenceModel("symmetric", memory=0.8, drift=True, pooling="full"),
-    InfluenceModel("diagonal", memory=0.8),
+    InfluenceModel("symmetric", fading=0.8, drift=True, pooling="full"),
+    InfluenceModel("diagonal", fading=0.8),
 ]
 
 
@@ -216,7 +216,7 @@ def test_a_log_has_its_losses_and_no_rows(log, y):
 
 
 def test_searches_over_a_log_say_what_to_use_instead(log):
-    search = GridSearchCV(MODEL, {"memory": [0.5, 0.8]})
+    search = GridSearchCV(MODEL, {"fading": [0.5, 0.8]})
     for use in (lambda: search.fit(log), lambda: cross_val_score(MODEL, log)):
         with pytest.raises(InvalidInput, match=r"choose\(log, candidates\) or validate\(log, mod"):
             use()
@@ -227,9 +227,9 @@ def test_searches_over_a_log_say_what_to_use_instead(log):
 def test_model_selection_works_on_tables(kind, table, y, frame):
     groups, folds = frame["instance"], GroupKFold(3)
     given, losses = kind(table), y.to_numpy()
-    search = GridSearchCV(MODEL, {"memory": [0.1, 0.8]}, cv=folds, error_score="raise")
+    search = GridSearchCV(MODEL, {"fading": [0.1, 0.8]}, cv=folds, error_score="raise")
     search.fit(given, losses, groups=groups)
-    assert search.best_params_ == {"memory": 0.8}
+    assert search.best_params_ == {"fading": 0.8}
     scores = cross_val_score(
         MODEL, given, losses, groups=groups, cv=folds, scoring="r2", error_score="raise"
     )

@@ -45,7 +45,7 @@ def test_without_noise_the_diagonal_is_exact_where_there_is_no_more():
 def test_the_pooled_fit_is_fooled_by_taste_and_forward_deviations_are_not():
     """A thousand people: pooled entries of the diagonal are off by ten standard errors."""
     log = ib.data.synthetic_log(1000, 50, 3, memory=0.7, spread=0.7, taste=2.0, seed=1)
-    model = ib.InfluenceModel("symmetric", memory=0.7, pooling="full").fit(log)
+    model = ib.InfluenceModel("symmetric", fading=0.7, pooling="full").fit(log)
     found = estimate(log, memory=0.7)
     entries = found.interaction.reshape(11, -1)
     errors = np.sqrt(0.9 * ((entries[1:] - entries[1:].mean(axis=0)) ** 2).sum(axis=0))

@@ -20,7 +20,7 @@ def log():
 
 @pytest.fixture(scope="module")
 def model(log):
-    return ib.InfluenceModel("symmetric", memory=0.8, pooling="full").fit(log)
+    return ib.InfluenceModel("symmetric", fading=0.8, pooling="full").fit(log)
 
 
 def test_costs_are_those_of_the_planted_world(log, model):
@@ -47,6 +47,26 @@ def test_costs_are_those_of_the_planted_world(log, model):
     assert "half of it is gone after 3.1 events" in found.headline()
 
 
+def test_what_a_test_found_of_fading_reaches_the_share_that_is_lost():
+    """As in the tutorial, on a log with times: as if nothing faded, a quarter of it was missed."""
+    world = ib.data.ClickWorld(fatigue=0.15, half_life_days=2.0)
+    events = ib.data.draw_click_events(400, 50, 4, world, seed=1)
+    truth = events["lost"].sum() / (events["lost"].sum() + events["chance"].sum())
+    log = ib.read_log(events, instance="user", arm="arm", item="item", time="time", reward="click")
+    test = ib.influence_test(log, permutations=199, placebo=False)
+    assert test.fading == ib.Fading(half_life=48.0)
+    adjusted = ib.adjust_losses(log)
+    faded, lasting = (
+        ib.measure_impact(
+            ib.InfluenceModel("symmetric", fading=fading, pooling="full").fit(adjusted), log
+        )
+        for fading in (test.fading, 1.0)
+    )
+    assert faded.share.low < truth < faded.share.high
+    assert lasting.share.high < truth
+    assert faded.half_gone == "half of it is gone after 2 days"
+
+
 def test_regressors_are_averaged_as_they_are_summed(log, model):
     means = mean_regressors(model.design_, event_columns(log), model.design_.size)
     shares = np.bincount(log.arm, minlength=2) / len(log)
@@ -58,7 +78,7 @@ def test_regressors_are_averaged_as_they_are_summed(log, model):
 
 def test_without_influence_nothing_is_called_fatigue():
     log = ib.data.synthetic_log(400, 60, 2, initial_loss=1.0, memory=0.8, spread=0.3, seed=4)
-    model = ib.InfluenceModel("symmetric", memory=0.8, pooling="full").fit(log)
+    model = ib.InfluenceModel("symmetric", fading=0.8, pooling="full").fit(log)
     found = ib.measure_impact(model, log)
     assert abs(found.share.value) < 0.05
     assert found.direction in {"unclear", "negligible"}
@@ -69,7 +89,7 @@ def test_rewards_are_counted_in_their_own_units():
     world = ib.data.ClickWorld(fatigue=0.4)
     events = ib.data.draw_click_events(800, 40, 3, world, seed=1)
     log = ib.read_log(events, instance="user", arm="arm", time="time", reward="click")
-    model = ib.InfluenceModel("symmetric", memory=0.8, drift=True, pooling="full").fit(log)
+    model = ib.InfluenceModel("symmetric", fading=0.8, drift=True, pooling="full").fit(log)
     found = ib.measure_impact(model, log)
     lost = events["lost"].sum() / (events["lost"].sum() + events["click"].sum())
     assert found.outcome == "clicks"
@@ -93,7 +113,7 @@ def test_estimates_are_rounded_to_what_their_interval_supports():
 
 def test_what_has_no_impact_is_refused(log, model, refused):
     with refused(NotApplicable, "pool"):
-        ib.measure_impact(ib.InfluenceModel(memory=0.8).fit(log), log)
+        ib.measure_impact(ib.InfluenceModel(fading=0.8).fit(log), log)
     with refused(InvalidInput, "arms"):
         ib.measure_impact(model, ib.data.synthetic_log(5, 10, 3))
     with refused(InvalidInput, "gain"):
@@ -105,7 +125,7 @@ def test_clicks_that_are_all_alike_have_an_impact_without_nan():
     log = ib.read_log(
         columns | {"click": np.ones(400)}, instance="user", arm="arm", reward="click", time=None
     )
-    model = ib.InfluenceModel("symmetric", memory=0.8, pooling="full").fit(log)
+    model = ib.InfluenceModel("symmetric", fading=0.8, pooling="full").fit(log)
     found = ib.measure_impact(model, log)
     assert found.direction == "negligible"
     assert np.isfinite([found.lost.low, found.lost.high, found.share.low, found.share.high]).all()

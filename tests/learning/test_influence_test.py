@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
+import influential_bandits as ib
 from docs.measurements.self_fatigue import draw_clicks, draw_ratings
 from influential_bandits.datasets.click_events import ClickWorld, draw_click_events
 from influential_bandits.datasets.synthetic import planted_interaction, synthetic_log
@@ -121,7 +122,7 @@ def test_planted_influence_is_found_with_its_pair_and_sign():
     assert found.self_influence.p_value == 0.001
     assert found.p_value == 0.003  # pairs of arms and all arms alike were looked at too
     assert (found.clearest, found.seen) == ("arms on themselves", ("arms on themselves",))
-    assert (found.memory, found.half_life_days) == (0.8, None)
+    assert found.fading == ib.Fading(0.8)
     assert found.memories_tried > 3
     assert not found.doubts
     first = found.pairs[0]
@@ -138,7 +139,7 @@ def test_fatigue_of_few_arms_is_seen_by_default():
     found = influence_test(draw_clicks(700_000), permutations=199)
     assert found.detected
     assert found.clearest == "arms on themselves"
-    assert found.half_life_days == 2.0
+    assert found.fading == ib.Fading(half_life=48)
     assert found.cross_influence.pairs == 66
 
 
@@ -196,11 +197,11 @@ def test_memory_by_the_clock():
     A = np.diag([0.4, 0.0, 0.0])
     settings = HARD | {"memory": 1.0, "half_life_days": 2.0}
     log = synthetic_log(100, 80, 3, interaction=A, seed=2, **settings)
-    found = influence_test(log, half_life_days=2.0)
+    found = influence_test(log, fading=ib.Fading(half_life=48))
     assert found.self_influence.p_value == 0.001
     assert found.memories_tried == 1
-    assert influence_test(log).half_life_days is not None  # the clock shows more than events
-    assert found.half_life_days == 2.0
+    assert influence_test(log).fading.by_clock  # the clock shows more than events
+    assert found.fading == ib.Fading(half_life=48)
     assert (found.pairs[0].arm, found.pairs[0].other) == ("0", "0")
 
 
@@ -348,7 +349,7 @@ def test_a_memory_with_which_nothing_can_be_tested_is_left_out():
     found = influence_test(log, all_pairs=False, permutations=99)
     assert found.memories_tried == 5
     with pytest.raises(NotApplicable, match="no pair of arms"):
-        influence_test(log, half_life_days=1 / 3, all_pairs=False)
+        influence_test(log, fading=ib.Fading(half_life=24 * 1 / 3), all_pairs=False)
 
 
 def test_arms_on_themselves_alone_are_tested_if_that_is_asked_for():
@@ -386,10 +387,10 @@ def test_refusals(refused):
         influence_test(log.take([]))
     with refused(InvalidInput, "EventLog"):
         influence_test([1, 2])
-    with refused(InvalidInput, "memory", "1.5"):
-        influence_test(log, memory=1.5)
-    with refused(InvalidInput, "half_life_days", "-1"):
-        influence_test(log, half_life_days=-1)
+    with refused(InvalidInput, "fading", "1.5"):
+        influence_test(log, fading=1.5)
+    with refused(InvalidInput, "both"):
+        influence_test(log, fading=ib.Fading(0.8, half_life=24))
     with refused(InvalidInput, "permutations", "3"):
         influence_test(log, permutations=3)
     with refused(InvalidInput, "confidence"):
@@ -397,8 +398,8 @@ def test_refusals(refused):
     with refused(InvalidInput, "threads"):
         influence_test(log, execution=0)
     untimed = EventLog(["u"] * 400, ["a", "b"] * 200, np.arange(400.0))
-    with refused(InvalidInput, "half_life_days", "no"):
-        influence_test(untimed, half_life_days=1.0)
+    with refused(InvalidInput, "by the clock", "none"):
+        influence_test(untimed, fading=ib.Fading(half_life=24))
 
 
 @pytest.mark.parametrize("loss", [0.0, 3.0, 1e9])
@@ -461,7 +462,7 @@ def test_odd_losses_give_numbers_or_a_refusal(settings):
 
 @pytest.mark.parametrize("memory", [1e-9, 1.0])
 def test_extreme_memories(memory):
-    assert_finite(influence_test(synthetic_log(60, 30, 3, seed=1), memory=memory, permutations=99))
+    assert_finite(influence_test(synthetic_log(60, 30, 3, seed=1), fading=memory, permutations=99))
 
 
 # The result
@@ -483,8 +484,7 @@ def made(p=0.5, effect=0.001, pairs=6, **more):
         "effect_high": effect + 0.0005,
         "pairs": (PairEstimate("a", "b", -0.1, -0.2, 0.0, 0.04),),
         "components": Components(0.1, 0.1, 0.1, 0.5, 1.0),
-        "memory": 0.8,
-        "half_life_days": None,
+        "fading": ib.Fading(0.8),
         "memories_tried": 1,
         "controls": (),
         "placebos": (),
@@ -600,7 +600,7 @@ def test_controls_take_out_what_would_fool_the_test(world):
     assert sum(each.detected for each in found) <= scipy.stats.binom.isf(0.001, 16, 0.06)
     events = draw_click_events(300, 60, 5, ClickWorld(**world), seed=0)
     log = read_log(events, instance="user", arm="arm", time="time", reward="click")
-    assert influence_test(log, controls=(), memory=0.8, permutations=99).detected
+    assert influence_test(log, controls=(), fading=0.8, permutations=99).detected
 
 
 @pytest.mark.long
@@ -641,7 +641,7 @@ def test_choices_that_follow_taste_do_not_alarm():
 
 def test_intervals_and_p_values_of_pairs_agree():
     log = synthetic_log(100, 60, 5, interaction=planted_interaction(5, 0.2, 2), seed=3, **HARD)
-    found = influence_test(log, memory=0.8, permutations=199)
+    found = influence_test(log, fading=0.8, permutations=199)
     clear = [pair.p_adjusted <= LEVEL for pair in found.pairs]
     assert clear == [not pair.low <= 0.0 <= pair.high for pair in found.pairs]
     assert any(clear)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from fadings import fading_of
 
 import influential_bandits as ib
 from influential_bandits.errors import InvalidInput
@@ -39,7 +40,7 @@ def slow_rounds(log, memory=1.0, half_life_days=None):
 @pytest.mark.parametrize("fading", FADING, ids=str)
 def test_logged_rounds_are_means_over_the_events(fading):
     log = ib.data.synthetic_log(9, [3, 8, 1, 20, 5, 7, 2, 9, 4], 3, seed=1, spread=1.0, **fading)
-    model = ib.InfluenceModel("symmetric", pooling="full", **fading).fit(log)
+    model = ib.InfluenceModel("symmetric", pooling="full", fading=fading_of(**fading)).fit(log)
     found = describe_logged(model.design_, model.population_, log)
     for mine, slow in zip(found[4:], slow_rounds(log, **fading), strict=True):
         np.testing.assert_allclose(mine, slow, rtol=1e-12, atol=1e-14)
@@ -53,7 +54,7 @@ def test_a_model_of_a_log_that_was_drawn_at_random_is_calibrated_and_of_taste_is
     for seed in range(3):
         for taste in (0.0, 2.0):
             log = ib.data.synthetic_log(300, 40, 4, spread=0.5, taste=taste, seed=seed)
-            model = ib.InfluenceModel("symmetric", memory=0.8, pooling="full").fit(log)
+            model = ib.InfluenceModel("symmetric", fading=0.8, pooling="full").fit(log)
             found = describe_logged(model.design_, model.population_, log)
             assert found.calibrated or taste > 0.0
             assert taste == 0.0 or found.gap < -found.error, "people who choose well lose less"
@@ -87,7 +88,7 @@ def test_where_all_arms_are_met_at_once_nothing_is_said_of_taste():
 
 def test_logged_rounds_travel_as_json(refused):
     log = ib.data.synthetic_log(20, 10, 3, seed=0)
-    model = ib.InfluenceModel(memory=0.5, pooling="full").fit(log)
+    model = ib.InfluenceModel(fading=0.5, pooling="full").fit(log)
     found = describe_logged(model.design_, model.population_, log)
     again = read_logged(found.to_json(), 3)
     for mine, other in zip(found, again, strict=True):

@@ -21,15 +21,15 @@ MODELS = {
     "stationary, pooled": StationaryModel(pooling="full"),
     "drift": DriftModel(level_memory=0.7),
     "drift, pooled": DriftModel(pooling="full"),
-    "psd": InfluenceModel(memory=0.8),
-    "psd, pooled": InfluenceModel(memory=0.8, pooling="full", drift=True),
-    "psd, partial": InfluenceModel(memory=0.8, pooling="partial", seed=3),
+    "psd": InfluenceModel(fading=0.8),
+    "psd, pooled": InfluenceModel(fading=0.8, pooling="full", drift=True),
+    "psd, partial": InfluenceModel(fading=0.8, pooling="partial", seed=3),
     "psd, memory 1": InfluenceModel(pooling="full"),
-    "psd, gradient": InfluenceModel(memory=0.8, solver="gradient", max_iter=10),
-    "symmetric": InfluenceModel("symmetric", memory=0.8, ridge=0.0),
-    "diagonal": InfluenceModel("diagonal", memory=0.8, pooling="full"),
-    "free": InfluenceModel("free", memory=0.8, pooling="full"),
-    "half-life": InfluenceModel(half_life_days=1.5, pooling="full"),
+    "psd, gradient": InfluenceModel(fading=0.8, solver="gradient", max_iter=10),
+    "symmetric": InfluenceModel("symmetric", fading=0.8, ridge=0.0),
+    "diagonal": InfluenceModel("diagonal", fading=0.8, pooling="full"),
+    "free": InfluenceModel("free", fading=0.8, pooling="full"),
+    "half-life": InfluenceModel(fading=ib.Fading(half_life=36), pooling="full"),
 }
 
 
@@ -55,7 +55,7 @@ def saved(fitted, tmp_path):
 def written(tmp_path):
     """A pooled model as data, and how to write it back changed."""
     path = tmp_path / "model.json"
-    InfluenceModel(memory=0.8, pooling="partial").fit(log_of()).save(path)
+    InfluenceModel(fading=0.8, pooling="partial").fit(log_of()).save(path)
     data = json.loads(path.read_text(encoding="utf-8"))
     del data["checksum"]  # every change would be noticed, and nothing else tested
 
@@ -268,7 +268,7 @@ def test_every_missing_entry_is_named(written, refused):
         {"model": "Unpickler"},
         {"model": ["StationaryModel"]},
         {"parameters": {"nonsense": 1}},
-        {"parameters": {"memory": 2.0}},
+        {"parameters": {"fading": {"memory": 2.0}}},
         {"parameters": None},
         {"coefficients_": [[1.0, 2.0]]},
         {"coefficients_": "many"},
@@ -356,7 +356,7 @@ def test_every_changed_entry_of_a_covariance_is_noticed_or_harmless(written, ref
 
 
 def test_a_plan_from_what_is_no_covariance_is_refused(refused):
-    model = InfluenceModel(memory=0.8, pooling="full").fit(log_of())
+    model = InfluenceModel(fading=0.8, pooling="full").fit(log_of())
     known = describe_support(model, log_of(instances=40))
     model.about_ = known
     half, judge = known["halves"][0], known["halves"][0]["judge"]

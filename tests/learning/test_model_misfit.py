@@ -67,8 +67,8 @@ def test_the_coefficients_are_those_of_generalised_least_squares(half_life):
     """With the covariance of random initial losses written out, and errors by instance."""
     fading = {"memory": 0.8} if half_life is None else {"memory": 1.0, "half_life_days": half_life}
     log = draw(**fading)
-    how = {"memory": 0.8} if half_life is None else {"half_life_days": half_life}
-    model = InfluenceModel("symmetric", pooling="full", **how).fit(log)
+    how = 0.8 if half_life is None else ib.Fading(half_life=24 * half_life)
+    model = InfluenceModel("symmetric", pooling="full", fading=how).fit(log)
     free = model.unconstrained_population_
     found = measure_misfit(log, model.design_, free)
     matrix = np.array([[free[2], free[3]], [free[3], free[4]]])
@@ -129,7 +129,7 @@ def test_without_an_order_the_mix_is_met_at_random():
 def test_a_richer_model_adds_what_its_regressors_say(as_logged):
     """Beyond what the model's own regressors say of them; the log's own loss is known anyhow."""
     log = draw(60)
-    model = InfluenceModel("symmetric", memory=0.8, pooling="full").fit(log)
+    model = InfluenceModel("symmetric", fading=0.8, pooling="full").fit(log)
     misfit = measure_misfit(log, model.design_, model.unconstrained_population_)
     free = model.unconstrained_population_
     logged = describe_logged(model.design_, free, log)
@@ -155,7 +155,7 @@ def test_a_richer_model_adds_what_its_regressors_say(as_logged):
 
 def test_too_few_instances_have_no_second_opinion():
     log = draw(8)
-    model = InfluenceModel("symmetric", memory=0.8, pooling="full").fit(log)
+    model = InfluenceModel("symmetric", fading=0.8, pooling="full").fit(log)
     assert measure_misfit(log, model.design_, model.unconstrained_population_) is None
 
 
@@ -174,7 +174,7 @@ def test_influence_that_saturates_is_seen():
             past[np.arange(300), arm] += 1.0
         user, time, arms, losses = zip(*events, strict=True)
         log = ib.EventLog(user, arms, losses, time=time)
-        model = InfluenceModel("symmetric", memory=0.8, pooling="full").fit(log)
+        model = InfluenceModel("symmetric", fading=0.8, pooling="full").fit(log)
         found = measure_misfit(log, model.design_, model.unconstrained_population_)
         clear.append(np.abs(found.coefficients) / np.sqrt(np.diag(found.covariance)))
     assert clear[0].max() < 3.0

@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pytest
 from dense_learning import counts_of, weights_of
+from fadings import fading_of
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import check_estimator
@@ -37,7 +38,7 @@ def log():
 
 @pytest.fixture(scope="module")
 def fitted(log):
-    return {pooling: InfluenceModel(memory=0.8, pooling=pooling).fit(log) for pooling in POOLS}
+    return {pooling: InfluenceModel(fading=0.8, pooling=pooling).fit(log) for pooling in POOLS}
 
 
 # Rules of scikit-learn
@@ -86,11 +87,11 @@ MODELS = [
     StationaryModel(shrinkage=2.0),
     StationaryModel(pooling="full"),
     DriftModel(level_memory=0.7),
-    InfluenceModel("symmetric", memory=0.8, ridge=0.5),
-    InfluenceModel(memory=0.8, pooling="full", drift=True),
-    InfluenceModel(memory=0.8, pooling="partial", seed=5),
-    InfluenceModel("diagonal", half_life_days=3.0),
-    InfluenceModel("free", memory=0.9, pooling="full"),
+    InfluenceModel("symmetric", fading=0.8, ridge=0.5),
+    InfluenceModel(fading=0.8, pooling="full", drift=True),
+    InfluenceModel(fading=0.8, pooling="partial", seed=5),
+    InfluenceModel("diagonal", fading=ib.Fading(half_life=72)),
+    InfluenceModel("free", fading=0.9, pooling="full"),
 ]
 
 
@@ -170,7 +171,7 @@ def test_items_of_several_arms_mix_them():
     random = np.random.default_rng(0)
     items = random.choice(["x", "y", "z"], 50)
     mixed = EventLog(["u"] * 50, items, random.normal(size=50), membership=films)
-    model = InfluenceModel("symmetric", memory=0.7).fit(mixed)
+    model = InfluenceModel("symmetric", fading=0.7).fit(mixed)
     w, d = weights_of(mixed), counts_of(mixed, memory=0.7)
     by_hand = w @ model.initial_losses_[0] + np.einsum("ni,ij,nj->n", w, model.interactions_[0], d)
     np.testing.assert_allclose(model.predict(mixed), by_hand, rtol=0, atol=1e-13)
@@ -197,7 +198,7 @@ FADING = [{"memory": 1.0}, {"memory": 0.6}, {"half_life_days": 2.0}]
 def test_without_noise_the_truth_is_found(kind, fading):
     truth = np.diag([0.3, 0.2, 0.1]) if kind == "diagonal" else TRUTH
     clean = planted(3, 200, interaction=truth, noise=0.0, spread=0.5, **({"memory": 1.0} | fading))
-    model = InfluenceModel(kind, ridge=1e-9, shrinkage=0, **fading).fit(clean)
+    model = InfluenceModel(kind, ridge=1e-9, shrinkage=0, fading=fading_of(**fading)).fit(clean)
     known = clean.about["truth"]
     # A pull of 1e-9 events, over at least one event's worth of information on each coefficient of
     # size at most 3, moves it by 3e-9; conditioning may cost another factor of ten thousand.
@@ -210,7 +211,7 @@ def test_without_noise_the_truth_is_found(kind, fading):
 @pytest.mark.parametrize("pooling", ["full", "partial"], ids=POOL_NAMES[1:])
 def test_without_noise_pools_find_the_truth(pooling):
     clean = planted(30, 100, noise=0.0, spread=0.5)
-    model = InfluenceModel("symmetric", memory=0.8, ridge=1e-9, pooling=pooling).fit(clean)
+    model = InfluenceModel("symmetric", fading=0.8, ridge=1e-9, pooling=pooling).fit(clean)
     # Initial losses are thought to come from a population whose spread is estimated with what
     # influence adds to them, so that a pool does not fit to the last digit.
     np.testing.assert_allclose(model.interaction_, TRUTH, rtol=0, atol=2e-3)
@@ -219,7 +220,7 @@ def test_without_noise_pools_find_the_truth(pooling):
 def test_one_arm():
     single = planted(5, 80, interaction=[[0.25]], initial_loss=[1.0], spread=0.3, noise=0.1)
     for pooling in POOLS:
-        model = InfluenceModel(memory=0.8, ridge=1e-3, shrinkage=1e-3, pooling=pooling).fit(single)
+        model = InfluenceModel(fading=0.8, ridge=1e-3, shrinkage=1e-3, pooling=pooling).fit(single)
         assert model.interaction_.shape == (1, 1)
         assert model.interaction_[0, 0] == pytest.approx(0.25, abs=0.05)
         assert model.instance().n_arms == 1
@@ -236,11 +237,11 @@ def test_an_arm_met_by_nobody_here_stays_finite():
     films = Membership.of_arms(["a", "b", "never"])
     two = EventLog(["u"] * 20, np.tile([0, 1], 10), np.arange(20.0), membership=films)
     for pooling in POOLS:
-        model = InfluenceModel(memory=0.5, pooling=pooling).fit(two)
+        model = InfluenceModel(fading=0.5, pooling=pooling).fit(two)
         assert np.isfinite(model.coefficients_).all()
         assert np.isfinite(model.standard_errors_).all()
         assert model.interaction_.shape == (3, 3)
-    separate = InfluenceModel(memory=0.5).fit(two)
+    separate = InfluenceModel(fading=0.5).fit(two)
     assert not separate.interactions_[0, 2].any()
     assert separate.initial_losses_[0, 2] == pytest.approx(two.loss.mean())
 
@@ -255,7 +256,7 @@ def one_empty():
 @pytest.mark.parametrize("pooling", POOLS, ids=POOL_NAMES)
 def test_an_empty_history_is_not_in_the_fit(pooling, one_empty, refused):
     short, _ = one_empty
-    model = InfluenceModel(memory=0.8, pooling=pooling)
+    model = InfluenceModel(fading=0.8, pooling=pooling)
     rest = short.take([n for n in range(10) if n != 4])
     one, other = clone(model).fit(short), clone(model).fit(rest)
     assert one.instances_ == rest.instances == tuple("012356789")
@@ -270,14 +271,14 @@ def test_an_empty_history_is_not_in_the_fit(pooling, one_empty, refused):
 @pytest.mark.parametrize("pooling", ["full", "partial"])
 def test_an_empty_history_gets_the_population(pooling, one_empty):
     short, whole = one_empty
-    model = InfluenceModel(memory=0.8, pooling=pooling).fit(short)
+    model = InfluenceModel(fading=0.8, pooling=pooling).fit(short)
     (only,) = whole.history("4").arm  # its only event, before which nothing was pulled
     assert model.predict(whole)[whole.offsets[4]] == model.initial_loss_[only]
 
 
 def test_an_empty_history_is_unknown_to_separate_fits(one_empty, refused):
     short, whole = one_empty
-    model = InfluenceModel(memory=0.8).fit(short)
+    model = InfluenceModel(fading=0.8).fit(short)
     with refused(InvalidInput, "1 instances", "'4'", "pooled"):
         model.predict(whole)
 
@@ -285,7 +286,7 @@ def test_an_empty_history_is_unknown_to_separate_fits(one_empty, refused):
 def test_an_empty_history_does_not_lower_the_noise():
     short = planted(3, [60, 60, 1]).without_last(events=1)
     whole = short.take([0, 1])
-    model = InfluenceModel(memory=0.8)
+    model = InfluenceModel(fading=0.8)
     assert model.fit(short).noise().sigma == model.fit(whole).noise().sigma
 
 
@@ -302,14 +303,14 @@ def renamed(log, order):
 
 
 INVARIANT = [
-    InfluenceModel(memory=0.8),
-    InfluenceModel("symmetric", memory=0.8),
-    InfluenceModel("free", memory=0.8, ridge=0.1),
-    InfluenceModel("diagonal", memory=0.8, drift=True),
-    InfluenceModel(memory=0.8, pooling="full"),
-    InfluenceModel("symmetric", memory=0.8, pooling="full", drift=True),
-    InfluenceModel(memory=0.8, pooling="partial"),
-    InfluenceModel("symmetric", half_life_days=2.0, pooling="partial"),
+    InfluenceModel(fading=0.8),
+    InfluenceModel("symmetric", fading=0.8),
+    InfluenceModel("free", fading=0.8, ridge=0.1),
+    InfluenceModel("diagonal", fading=0.8, drift=True),
+    InfluenceModel(fading=0.8, pooling="full"),
+    InfluenceModel("symmetric", fading=0.8, pooling="full", drift=True),
+    InfluenceModel(fading=0.8, pooling="partial"),
+    InfluenceModel("symmetric", fading=ib.Fading(half_life=48), pooling="partial"),
 ]
 NAMED = {"argnames": "model", "argvalues": INVARIANT, "ids": lambda m: " ".join(repr(m).split())}
 
@@ -366,7 +367,7 @@ def test_the_clock_may_start_anywhere(pooling, log):
     later = EventLog(
         np.repeat(np.array(log.instances), log.lengths), log.arm, log.loss, whole.time + 2.0**31
     )
-    model = InfluenceModel(half_life_days=2.0, pooling=pooling)
+    model = InfluenceModel(fading=ib.Fading(half_life=48), pooling=pooling)
     one, other = clone(model).fit(whole), clone(model).fit(later)
     assert one.coefficients_.tobytes() == other.coefficients_.tobytes()
 
@@ -415,7 +416,7 @@ def streamed(log, events_per_part, **options):
 def test_a_pooled_fit_takes_a_stream(log, grouped, fitted):
     with streamed(log, 200, grouped=grouped) as stream:
         assert len(list(stream)) > 1
-        model = InfluenceModel(memory=0.8, pooling="full").fit(stream)
+        model = InfluenceModel(fading=0.8, pooling="full").fit(stream)
     order = [model.row(label) for label in log.instances]
     np.testing.assert_allclose(model.interaction_, fitted["full"].interaction_, rtol=0, atol=1e-4)
     np.testing.assert_allclose(
@@ -430,7 +431,7 @@ def test_a_pooled_fit_takes_a_stream(log, grouped, fitted):
 
 def test_a_partially_pooled_fit_takes_a_stream(log, fitted):
     with streamed(log, 10**6, grouped=True) as stream:
-        model = InfluenceModel(memory=0.8, pooling="partial").fit(stream)
+        model = InfluenceModel(fading=0.8, pooling="partial").fit(stream)
     np.testing.assert_allclose(
         model.coefficients_, fitted["partial"].coefficients_, rtol=0, atol=1e-6
     )
@@ -438,7 +439,7 @@ def test_a_partially_pooled_fit_takes_a_stream(log, fitted):
 
 def test_a_partial_pool_of_a_stream_in_parts_is_that_of_the_whole_log(log, fitted):
     with streamed(log, 200, grouped=True) as stream:
-        model = InfluenceModel(memory=0.8, pooling="partial").fit(stream)
+        model = InfluenceModel(fading=0.8, pooling="partial").fit(stream)
     np.testing.assert_allclose(
         model.coefficients_, fitted["partial"].coefficients_, rtol=0, atol=1e-4
     )
@@ -463,7 +464,7 @@ def test_predicting_a_stream_is_refused_clearly(log, refused, fitted):
 @pytest.mark.parametrize("pooling", POOLS, ids=POOL_NAMES)
 @pytest.mark.parametrize("kind", ["psd", "symmetric", "diagonal"])
 def test_the_learned_world_carries_everything_over(kind, pooling, log):
-    model = InfluenceModel(kind, memory=0.8, pooling=pooling).fit(log)
+    model = InfluenceModel(kind, fading=0.8, pooling=pooling).fit(log)
     world = model.instance()
     assert world.memory == 0.8
     assert world.arm_names == log.arm_names
@@ -481,10 +482,10 @@ def test_the_learned_world_carries_everything_over(kind, pooling, log):
 
 def test_an_indefinite_world_stays_indefinite():
     reinforcing = planted(40, 200, interaction=[[-0.3, 0.1], [0.1, -0.2]], initial_loss=[1, 1])
-    world = InfluenceModel("symmetric", memory=0.8, pooling="full").fit(reinforcing).instance()
+    world = InfluenceModel("symmetric", fading=0.8, pooling="full").fit(reinforcing).instance()
     assert not world.definite
     assert world.interaction.to_dense()[0, 0] < -0.2
-    psd = InfluenceModel(memory=0.8, pooling="full").fit(reinforcing).instance()
+    psd = InfluenceModel(fading=0.8, pooling="full").fit(reinforcing).instance()
     assert psd.definite
 
 
@@ -497,7 +498,7 @@ def test_policies_can_be_simulated_in_the_learned_world(fitted):
 @pytest.mark.parametrize("memory", [1.0, 0.7])
 @pytest.mark.parametrize("kind", ["psd", "symmetric"])
 def test_predictions_are_the_dynamics_of_the_learned_world(memory, kind):
-    model = InfluenceModel(kind, memory=memory).fit(planted(2, 100, memory=memory))
+    model = InfluenceModel(kind, fading=memory).fit(planted(2, 100, memory=memory))
     environment = ib.Environment(model.instance("1"))
     arms = np.random.default_rng(0).integers(0, 3, 300)
     losses = [environment.pull(int(arm)) for arm in arms]
@@ -509,7 +510,7 @@ def test_predictions_are_the_dynamics_of_the_learned_world(memory, kind):
 
 def test_a_half_life_becomes_a_memory():
     clock = planted(20, 100, memory=1.0, half_life_days=2.0, gap=86400.0 / 2)
-    model = InfluenceModel("symmetric", half_life_days=2.0).fit(clock)
+    model = InfluenceModel("symmetric", fading=ib.Fading(half_life=48)).fit(clock)
     world = model.instance(days_between_rounds=3.0)
     fade = 2.0 ** (-3.0 / 2.0)
     assert world.memory == pytest.approx(fade, rel=1e-14)
@@ -527,7 +528,7 @@ def test_a_half_life_becomes_a_memory():
 
 def test_a_prior_hands_over_the_half_life_in_hours():
     clock = planted(20, 60, memory=1.0, half_life_days=2.0)
-    model = InfluenceModel("symmetric", half_life_days=2.0, pooling="full").fit(clock)
+    model = InfluenceModel("symmetric", fading=ib.Fading(half_life=48), pooling="full").fit(clock)
     prior, world = model.prior(), model.instance(by_clock=True)
     assert prior.half_life == world.half_life == model.fleet().policy.effective_half_life == 48.0
     assert prior.memory == world.memory == 1.0
@@ -542,17 +543,19 @@ def test_a_prior_hands_over_the_half_life_in_hours():
 
 
 def test_by_clock_needs_a_half_life_and_no_length_of_rounds(log, refused):
-    with refused(InvalidInput, "by_clock", "half_life_days"):
+    with refused(InvalidInput, "by_clock", "half_life=48"):
         InfluenceModel().fit(log).instance(by_clock=True)
     with refused(InvalidInput, "by_clock", "days_between_rounds"):
-        InfluenceModel(half_life_days=1.0).fit(log).instance(days_between_rounds=1.0, by_clock=True)
+        InfluenceModel(fading=ib.Fading(half_life=24)).fit(log).instance(
+            days_between_rounds=1.0, by_clock=True
+        )
 
 
 @pytest.mark.parametrize("days", [0.5, 3.0])
 def test_a_prior_by_the_clock_is_that_of_rounds_of_that_length(days):
     """The next round meets γ·A: means and deviations of A are γ times the model's."""
     clock = planted(20, 60, memory=1.0, half_life_days=2.0)
-    model = InfluenceModel("symmetric", half_life_days=2.0, pooling="full").fit(clock)
+    model = InfluenceModel("symmetric", fading=ib.Fading(half_life=48), pooling="full").fit(clock)
     prior, world = model.prior(days_between_rounds=days), model.instance(None, days)
     assert prior.memory == world.memory
     np.testing.assert_allclose(
@@ -570,7 +573,7 @@ def test_a_prior_by_the_clock_is_that_of_rounds_of_that_length(days):
 def test_worlds_that_are_no_influential_bandits_say_so(log, refused):
     with refused(NotApplicable, "free", "symmetric"):
         InfluenceModel("free").fit(log).instance()
-    drifting = InfluenceModel(drift=True, memory=0.8).fit(log)
+    drifting = InfluenceModel(drift=True, fading=0.8).fit(log)
     with refused(NotApplicable, "drift", "without_drift=True"):
         drifting.instance()
     assert drifting.instance(without_drift=True).memory == 0.8
@@ -587,14 +590,16 @@ def test_unknown_labels_are_refused(fitted, refused):
 
 @pytest.mark.parametrize("days", [-1.0, np.inf, np.nan])
 def test_bad_days_are_refused(days, log, refused):
-    model = InfluenceModel(half_life_days=1.0).fit(log)
+    model = InfluenceModel(fading=ib.Fading(half_life=24)).fit(log)
     with refused(InvalidInput, "days_between_rounds"):
         model.instance(days_between_rounds=days)
 
 
 def test_days_in_words_are_refused(log, refused):
     with refused(InvalidInput, "days_between_rounds"):
-        InfluenceModel(half_life_days=1.0).fit(log).instance(days_between_rounds="three")
+        InfluenceModel(fading=ib.Fading(half_life=24)).fit(log).instance(
+            days_between_rounds="three"
+        )
 
 
 @pytest.mark.parametrize("confidence", [0.0, 1.0, -1, np.nan, "a", True, None])
@@ -649,15 +654,13 @@ BAD = [
     ("interaction", "none"),
     ("interaction", "PSD"),
     ("interaction", None),
-    ("memory", 0.0),
-    ("memory", 1.1),
-    ("memory", np.nan),
-    ("memory", "long"),
-    ("memory", True),
-    ("half_life_days", 0.0),
-    ("half_life_days", -1.0),
-    ("half_life_days", np.inf),
-    ("half_life_days", "week"),
+    ("fading", 0.0),
+    ("fading", 1.1),
+    ("fading", np.nan),
+    ("fading", "long"),
+    ("fading", True),
+    ("fading", None),
+    ("fading", {"days": 2.0}),
     ("ridge", -1e-9),
     ("ridge", np.nan),
     ("ridge", np.inf),
@@ -698,7 +701,7 @@ def test_parameters_of_a_wrong_type_are_refused(name, value, log, refused):
 @pytest.mark.parametrize(
     ("model", "mentions"),
     [
-        (InfluenceModel(memory=0.5, half_life_days=1.0), ["memory", "half_life_days", "not both"]),
+        (InfluenceModel(fading=ib.Fading(0.5, half_life=24)), ["events", "clock", "not by both"]),
         (InfluenceModel(solver="gradient", pooling="full"), ["gradient", "pooling='none'"]),
         (InfluenceModel("free", solver="gradient"), ["gradient", "'psd'"]),
         (DriftModel(level_memory=1.0), ["level_memory"]),
@@ -717,10 +720,10 @@ def test_bad_input_is_refused(log, refused):
         StationaryModel().fit(log, log.loss)
     with refused(InvalidLog, "no events"):
         StationaryModel().fit(log.take([]))
-    with refused(InvalidInput, "half_life_days", "time"):
-        InfluenceModel(half_life_days=1.0).fit(EventLog(["u"] * 2, ["a", "b"], [1, 2]))
-    with refused(InvalidInput, "half_life_days", "time"):
-        InfluenceModel(half_life_days=1.0).fit(np.eye(3), np.arange(3.0))
+    with refused(InvalidInput, "by the clock", "time"):
+        InfluenceModel(fading=ib.Fading(half_life=24)).fit(EventLog(["u"] * 2, ["a", "b"], [1, 2]))
+    with refused(InvalidInput, "by the clock", "time"):
+        InfluenceModel(fading=ib.Fading(half_life=24)).fit(np.eye(3), np.arange(3.0))
     with pytest.raises(ValueError, match="requires y"):
         StationaryModel().fit(np.eye(3))
     with pytest.raises(ValueError, match="NaN"):
@@ -734,7 +737,7 @@ def test_bad_input_is_refused(log, refused):
 def test_an_array_is_one_history():
     single = planted(1, 80)
     X = weights_of(single)
-    for model in (InfluenceModel(memory=0.8, drift=True), StationaryModel(), DriftModel()):
+    for model in (InfluenceModel(fading=0.8, drift=True), StationaryModel(), DriftModel()):
         of_array, of_log = clone(model).fit(X, single.loss), clone(model).fit(single)
         assert of_array.coefficients_.tobytes() == of_log.coefficients_.tobytes()
         assert of_array.predict(X, single.loss).tobytes() == of_log.predict(single).tobytes()

@@ -117,7 +117,7 @@ def cluster():
 
 
 def model_of(pooling, **settings):
-    return ib.InfluenceModel(memory=0.8, drift=True, pooling=pooling, **settings)
+    return ib.InfluenceModel(fading=0.8, drift=True, pooling=pooling, **settings)
 
 
 def bits(model):
@@ -302,13 +302,13 @@ def test_partitions_agree_with_the_whole_log(whole, partitioned, pooling):
 
 
 def test_separate_fits_of_partitions_are_exact_where_nothing_is_shared(whole, partitioned):
-    model = ib.InfluenceModel(memory=0.8)
+    model = ib.InfluenceModel(fading=0.8)
     one = model.fit(whole).coefficients_.tobytes()
     assert model.fit(partitioned).coefficients_.tobytes() == one
 
 
 def test_the_descent_gives_the_same_bits_on_a_cluster(whole, cluster):
-    model = ib.InfluenceModel(memory=0.8, solver="gradient", max_iter=20)
+    model = ib.InfluenceModel(fading=0.8, solver="gradient", max_iter=20)
     some = whole.take(np.arange(5))
     here = bits(model.fit(some))
     assert bits(model.fit(some, execution=cluster)) == here
@@ -355,7 +355,7 @@ def test_pieces_hold_what_a_fit_in_memory_holds(partitioned, cluster, tmp_path, 
     assert errors.tobytes() == memory.standard_errors_[:, :kept].copy().tobytes()
     assert [row["noise"] for row in rows] == memory.noise_.tolist()
     about = json.loads(parquet.read_schema(files[0]).metadata[b"influential_bandits"])
-    assert about["parameters"]["memory"] == 0.8
+    assert about["parameters"]["fading"] == 0.8
     assert about["partition"] == "part-0"
     assert about["coefficients"][:3] == [f"initial loss of {arm}" for arm in "abc"]
 
@@ -517,8 +517,8 @@ def test_a_fit_whose_cluster_dies_again_and_again_comes_to_its_end(
 ):
     """Each attempt comes further; no bit is another in the end."""
     here, there = tmp_path / "here" / "model.json", tmp_path / "there" / "model.json"
-    model = ib.InfluenceModel(pooling=pooling, memory=1.0 if pooling == "full" else 0.8)
-    left_out = ["memory", "ridge"] if pooling == "full" else ["ridge"]
+    model = ib.InfluenceModel(pooling=pooling, fading=1.0 if pooling == "full" else 0.8)
+    left_out = ["fading", "ridge"] if pooling == "full" else ["ridge"]
     expected = choose_and_fit_partitions(clone(model), opened, here, left_out, 1)
     deaths, found = 0, None
     while found is None:

@@ -37,25 +37,25 @@ def tiring_log(memory=0.8, seed=0, **settings):
 
 @pytest.fixture(scope="module")
 def fading():
-    return InfluenceModel(memory=0.8, pooling="full", ridge=1.0).fit(tiring_log())
+    return InfluenceModel(fading=0.8, pooling="full", ridge=1.0).fit(tiring_log())
 
 
 @pytest.fixture(scope="module")
 def lasting():
     log = tiring_log(1.0, interaction=0.1 * np.array(TIRING))
-    return InfluenceModel(memory=1.0, pooling="full", ridge=1.0).fit(log)
+    return InfluenceModel(fading=1.0, pooling="full", ridge=1.0).fit(log)
 
 
 @pytest.fixture(scope="module")
 def clocked():
     log = tiring_log(1.0, half_life_days=2.0)
-    return InfluenceModel(half_life_days=2.0, pooling="full", ridge=1.0).fit(log)
+    return InfluenceModel(fading=ib.Fading(half_life=48), pooling="full", ridge=1.0).fit(log)
 
 
 @pytest.fixture(scope="module")
 def own():
     """Each instance with its own matrix."""
-    return InfluenceModel(memory=0.8, ridge=10.0).fit(tiring_log(interaction_spread=0.05))
+    return InfluenceModel(fading=0.8, ridge=10.0).fit(tiring_log(interaction_spread=0.05))
 
 
 def shares(schedule, arms):
@@ -164,7 +164,7 @@ def test_a_plan_takes_the_period_that_is_set(fading):
 def test_an_arm_that_tires_is_spaced(fading):
     """The arm that tires fast is not played twice in a row by a plan that has two good ones."""
     log = ib.data.synthetic_log(200, 50, 2, interaction=0.5 * np.eye(2), memory=0.6, seed=3)
-    found = plan(InfluenceModel(memory=0.6, pooling="full", ridge=1.0).fit(log), 40)
+    found = plan(InfluenceModel(fading=0.6, pooling="full", ridge=1.0).fit(log), 40)
     assert abs(found.mix[0] - 0.5) <= 0.05
     assert (np.diff(found.schedule) != 0).mean() > 0.9
     assert plan(fading, 40).mix[0] < 0.6
@@ -179,7 +179,7 @@ def test_an_arm_that_tires_is_spaced(fading):
 @pytest.mark.parametrize("memory", [0.8, 1.0])
 def test_the_gain_is_the_difference_of_the_losses(kind, drift, memory):
     log = tiring_log(memory, interaction=0.2 * np.array(TIRING))
-    model = InfluenceModel(kind, memory=memory, drift=drift, pooling="full", ridge=1.0).fit(log)
+    model = InfluenceModel(kind, fading=memory, drift=drift, pooling="full", ridge=1.0).fit(log)
     found = plan(model, 60, logged_mix=[5, 3, 2])
     assert not found.cross_fitted
     np.testing.assert_allclose(found.gain, found.logged_loss - found.loss, rtol=1e-6, atol=1e-9)
@@ -242,7 +242,7 @@ def null_plans():
     found = []
     for seed in range(100):
         log = ib.data.synthetic_log(40, 25, 3, seed=seed, memory=0.8)
-        model = InfluenceModel(memory=0.8, pooling="full", ridge=10.0).fit(log, execution=1)
+        model = InfluenceModel(fading=0.8, pooling="full", ridge=10.0).fit(log, execution=1)
         found.append(plan(model, 50, logged_mix=UNIFORM, log=log))
     return found
 
@@ -272,7 +272,7 @@ def test_where_all_arms_are_equal_a_plan_that_judges_itself_is_flattered():
     gains = []
     for seed in range(40):
         log = ib.data.synthetic_log(40, 25, 3, seed=seed, memory=0.8)
-        model = InfluenceModel(memory=0.8, pooling="full", ridge=10.0).fit(log, execution=1)
+        model = InfluenceModel(fading=0.8, pooling="full", ridge=10.0).fit(log, execution=1)
         honest = plan(model, 50, logged_mix=UNIFORM, log=log)
         gains.append([plan(model, 50).gain, honest.gain])
     flattered, honest = np.mean(gains, axis=0)
@@ -290,7 +290,7 @@ def test_where_influence_is_strong_the_plan_is_supported_and_the_gain_is_the_tru
     number = 120 if memory < 1.0 else 600
     settings = {"initial_loss": [0.0, 0.1, 0.3], "interaction": matrix, "memory": memory}
     log = ib.data.synthetic_log(number, 40, 3, seed=5, **settings)
-    model = InfluenceModel(memory=memory, pooling="full", ridge=1.0).fit(log)
+    model = InfluenceModel(fading=memory, pooling="full", ridge=1.0).fit(log)
     found = plan(model, 50, logged_mix=UNIFORM, log=log)
     assert found.supported
     truth = ib.Instance(matrix, [0.0, 0.1, 0.3], memory=memory)
@@ -354,13 +354,13 @@ def test_every_caveat_is_a_warning(fading, lasting):
     found = plan(fading, 10, log=tiring_log())
     assert found.supported
     assert found.warnings == ()
-    drifting = InfluenceModel(memory=0.8, drift=True, pooling="full").fit(tiring_log())
+    drifting = InfluenceModel(fading=0.8, drift=True, pooling="full").fit(tiring_log())
     assert warned(plan(drifting, 10), WITH_DRIFT)
 
 
 def test_a_log_that_does_not_determine_the_interaction_is_a_warning():
     log = ib.data.synthetic_log(3, 4, 2, seed=0, popularity=[1.0, 0.0])
-    model = InfluenceModel(memory=0.8, ridge=0.0).fit(log)
+    model = InfluenceModel(fading=0.8, ridge=0.0).fit(log)
     assert not model.determined_
     assert warned(plan(model, 10), "does not determine")
 
@@ -460,7 +460,7 @@ def test_a_plan_in_words_has_no_order_where_there_is_none(lasting):
 
 def test_arms_that_are_not_played_are_not_listed():
     log = ib.data.synthetic_log(100, 30, 2, initial_loss=[0.0, 5.0], memory=0.5, seed=0)
-    found = plan(InfluenceModel(memory=0.5, pooling="full", ridge=10.0).fit(log), 20)
+    found = plan(InfluenceModel(fading=0.5, pooling="full", ridge=10.0).fit(log), 20)
     assert found.mix.tolist() == [1.0, 0.0]
     assert len([line for line in str(found).splitlines() if line.startswith("  ")]) == 1
 
@@ -493,7 +493,7 @@ def test_where_choices_follow_taste_a_common_plan_promises_what_it_delivers(kind
     """It loses, as the log knew what each one likes; the pooled fit would promise a gain."""
     for seed in (0, 1):
         log = personal_log(seed, taste=2.0)
-        model = InfluenceModel(kind, memory=0.8, pooling="full").fit(log)
+        model = InfluenceModel(kind, fading=0.8, pooling="full").fit(log)
         found = plan(model, 40, log=log)
         assert delivered_gain(log, found) < 0.0
         assert found.low <= delivered_gain(log, found) <= found.high
@@ -507,7 +507,7 @@ def test_where_choices_follow_taste_a_common_plan_promises_what_it_delivers(kind
 @pytest.mark.long
 def test_where_choices_follow_past_losses_the_log_is_better_than_its_mix():
     log = personal_log(3, steering=2.0)
-    model = InfluenceModel("symmetric", memory=0.8, pooling="full").fit(log)
+    model = InfluenceModel("symmetric", fading=0.8, pooling="full").fit(log)
     found, drawn = plan(model, 40, log=log), plan(model, 40, log=log, logged_mix=np.ones(4))
     assert found.calibrated is False
     assert not warned(found, "follow taste")
@@ -548,7 +548,7 @@ def test_spacing_alone_is_gained_where_arms_are_alike_and_met_in_bursts():
     """Bursts of one arm are what a schedule takes away: nearly all of the gain is spacing."""
     settings = {"interaction": 0.4 * np.eye(2), "memory": 0.6, "bursts": 0.6}
     log = ib.data.synthetic_log(300, 40, 2, seed=0, **settings)
-    found = plan(InfluenceModel(memory=0.6, pooling="full").fit(log), 40, log=log)
+    found = plan(InfluenceModel(fading=0.6, pooling="full").fit(log), 40, log=log)
     assert found.supported
     assert found.gain_from_spacing > 0.75 * found.gain
 
@@ -558,7 +558,7 @@ def test_a_diagonal_plan_is_judged_by_what_arms_do_to_each_other():
     """Arms 0 and 1 tire each other and not themselves: the diagonal fit sees none of it."""
     A = np.array([[0.0, 0.3, 0.0], [0.3, 0.0, 0.0], [0.0, 0.0, 0.0]])
     log = ib.data.synthetic_log(400, 40, 3, interaction=A, memory=0.8, seed=1)
-    found = plan(InfluenceModel("diagonal", memory=0.8, pooling="full").fit(log), 40, log=log)
+    found = plan(InfluenceModel("diagonal", fading=0.8, pooling="full").fit(log), 40, log=log)
     world = ib.Instance(A, np.zeros(3), memory=0.8, definite=False)
     delivered = log.loss.mean() - played(world, found.schedule, 40).mean()
     assert found.low <= delivered <= found.high
@@ -566,7 +566,7 @@ def test_a_diagonal_plan_is_judged_by_what_arms_do_to_each_other():
 
 def test_a_log_of_few_instances_supports_nothing():
     log = tiring_log().take(np.arange(24))
-    found = plan(InfluenceModel(memory=0.8, pooling="full").fit(log), 40, log=log)
+    found = plan(InfluenceModel(fading=0.8, pooling="full").fit(log), 40, log=log)
     assert found.cross_fitted
     assert not found.supported
     assert warned(found, "too few instances")
@@ -595,7 +595,7 @@ def short_log(seed):
 def test_short_histories_that_do_not_rule_taste_out_support_nothing(seed, clear):
     """Of seed 2, users do not seem to meet early what they like, but nobody could tell it."""
     log = short_log(seed)
-    model = InfluenceModel("symmetric", memory=0.8, pooling="full").fit(log)
+    model = InfluenceModel("symmetric", fading=0.8, pooling="full").fit(log)
     assert [len(half["taste"]) for half in fit_halves(model, log)] == [2, 2]
     found = plan(model, 8, log=log)
     assert not found.supported
@@ -637,7 +637,7 @@ def test_promises_are_kept(settings):
     kept, lost = 0, 0
     for seed in range(20):
         log = personal_log(100 + seed, **settings)
-        model = InfluenceModel("symmetric", memory=0.8, pooling="full").fit(log, execution=1)
+        model = InfluenceModel("symmetric", fading=0.8, pooling="full").fit(log, execution=1)
         found = plan(model, 40, log=log, execution=1)
         gain = delivered_gain(log, found)
         kept += found.low <= gain <= found.high
@@ -678,7 +678,7 @@ def test_no_supported_plan_delivers_less_than_it_promises(memory, settings):
     for seed in range(20):
         A = ib.data.planted_interaction(4, 0.3 if memory == 0.8 else 0.15, 500 + seed)
         log = personal_log(500 + seed, memory=memory, interaction=A, **settings)
-        model = InfluenceModel("symmetric", memory=0.8 if memory == 0.8 else 0.6, pooling="full")
+        model = InfluenceModel("symmetric", fading=0.8 if memory == 0.8 else 0.6, pooling="full")
         found = plan(model.fit(log, execution=1), 40, log=log, execution=1)
         supported += found.supported
         broken += found.supported and delivered_by(log, found, memory) < found.promise
@@ -744,7 +744,7 @@ def test_the_best_of_several_plans_is_taken(fading):
 )
 def test_a_memory_that_the_log_contradicts_supports_nothing(memory, fitted, mention):
     log = tiring_log(memory, seed=2)
-    found = plan(InfluenceModel("symmetric", memory=fitted, pooling="full").fit(log), 40, log=log)
+    found = plan(InfluenceModel("symmetric", fading=fitted, pooling="full").fit(log), 40, log=log)
     assert warned(found, "contradicts the model") == (mention is not None)
     if mention is not None:
         assert warned(found, mention)
@@ -765,7 +765,7 @@ def test_influence_that_is_no_straight_line_supports_nothing():
     events["loss"] = events["loss"] + np.array(extra)
     curved = ib.read_log(events, instance="instance", arm="item", time="time", loss="loss")
     found = plan(
-        InfluenceModel("symmetric", memory=0.8, pooling="full").fit(curved), 40, log=curved
+        InfluenceModel("symmetric", fading=0.8, pooling="full").fit(curved), 40, log=curved
     )
     assert warned(found, "no straight line")
     assert not found.supported
@@ -786,7 +786,7 @@ def session_losses(model, schedule, rounds, size, near, far):
     arms = np.resize(schedule, rounds)
     losses = model.initial_loss_[arms].copy()
     for n in range(rounds):
-        left = 0.5 ** ((days[n] - days[:n]) / model.half_life_days)
+        left = 0.5 ** ((days[n] - days[:n]) / 2.0)
         losses[n] += (left * model.interaction_[arms[:n], arms[n]]).sum()
     return losses
 
@@ -838,5 +838,5 @@ def test_what_are_no_sessions_is_refused(how, mentions, clocked, refused):
 
 
 def test_sessions_need_a_clock(fading, refused):
-    with refused(NotApplicable, "by the clock", "half_life_days"):
+    with refused(NotApplicable, "by the clock", "half_life=48"):
         plan(fading, 10, rounds_per_session=3, days_between_sessions=1.0)

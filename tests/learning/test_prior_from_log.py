@@ -41,7 +41,7 @@ def assert_is_the_mean(prior, interaction, initial_loss):
 @pytest.mark.parametrize("memory", [1.0, 0.8])
 def test_the_prior_of_a_single_history_is_the_posterior_of_ridge_regression(kind, memory):
     log = ib.data.synthetic_log(1, 400, 2, interaction=TRUTH, memory=memory, seed=3)
-    model = ib.InfluenceModel(kind, memory=memory, ridge=2.0, shrinkage=1.5).fit(log)
+    model = ib.InfluenceModel(kind, fading=memory, ridge=2.0, shrinkage=1.5).fit(log)
     prior = model.prior()
     H, _, _ = dense_learning.penalised(log, kind, 2.0, 1.5, memory)
     expected = model.noise_[0] ** 2 * reordered(np.linalg.inv(H), kind, 2)
@@ -85,7 +85,7 @@ def test_the_prior_of_one_of_many_has_its_own_errors():
 @pytest.mark.parametrize("pooling", ["none", "full", "partial"])
 def test_an_instance_that_the_log_has_not_met_is_as_unsure_as_instances_differ(pooling):
     log = ib.data.synthetic_log(30, 100, 2, interaction=TRUTH, memory=0.8, seed=1)
-    model = ib.InfluenceModel(memory=0.8, pooling=pooling).fit(log)
+    model = ib.InfluenceModel(fading=0.8, pooling=pooling).fit(log)
     prior = model.prior()
     between = np.cov(model.coefficients_, rowvar=False)
     unknown = (model.standard_errors_**2).mean(axis=0)
@@ -109,7 +109,7 @@ def test_a_prior_has_the_variance_of_the_instances_however_short_their_histories
     events count for less, so that it is taken twice.
     """
     log = ib.data.synthetic_log(400, events, 4, spread=0.5, memory=0.8, seed=events)
-    model = ib.InfluenceModel(memory=0.8, pooling="full").fit(log)
+    model = ib.InfluenceModel(fading=0.8, pooling="full").fit(log)
     own = [n for n, name in enumerate(named_unknowns(4)) if name[0] == "l1"]
     variance = np.diag(model.prior().covariance)[own].mean()
     assert abs(variance / 0.25 - 1.0) < 0.05 + 5.0 * 2.0 * np.sqrt(2.0 / 1600.0) / 2.0
@@ -129,9 +129,9 @@ def test_drift_counts_as_noise():
 def test_what_a_policy_cannot_start_from_is_refused(refused):
     log = ib.data.synthetic_log(1, 300, 2, interaction=TRUTH, memory=0.8, seed=1)
     with refused(ib.errors.NotApplicable, "not symmetric", "'psd'"):
-        ib.InfluenceModel("free", memory=0.8).fit(log).prior()
+        ib.InfluenceModel("free", fading=0.8).fit(log).prior()
     with refused(ib.errors.InvalidInput, "days_between_rounds"):
-        ib.InfluenceModel(half_life_days=1.0).fit(log).prior(days_between_rounds=-1.0)
+        ib.InfluenceModel(fading=ib.Fading(half_life=24)).fit(log).prior(days_between_rounds=-1.0)
     with pytest.raises(ib.errors.InvalidInput):
         ib.InfluenceModel().fit(log).prior("nobody")
 

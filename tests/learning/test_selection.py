@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator
 
+import influential_bandits as ib
 from influential_bandits import (
     DriftModel,
     EventLog,
@@ -117,10 +118,10 @@ def test_intervals_draw_instances_anew(log):
 
 def test_models_predict_from_the_events_just_before():
     log = synthetic_log(20, 60, 2, interaction=0.4 * np.eye(2), memory=0.8, spread=0.5, seed=3)
-    model = InfluenceModel(memory=0.8, pooling="full", drift=True)
+    model = InfluenceModel(fading=0.8, pooling="full", drift=True)
     found = validate(log, {"model": model, "drift": DriftModel()}, last=0.25)
     first = log.without_last(0.25)
-    fitted = InfluenceModel(memory=0.8, pooling="full", drift=True).fit(first)
+    fitted = InfluenceModel(fading=0.8, pooling="full", drift=True).fit(first)
     assert found.models["model"].coefficients_.tobytes() == fitted.coefficients_.tobytes()
     assert not hasattr(model, "coefficients_")
     total = 0.0
@@ -161,12 +162,12 @@ def test_the_planted_memory_is_chosen(truth):
     log = synthetic_log(
         100, 100, 2, interaction=strength * np.eye(2), memory=truth, spread=0.5, seed=4
     )
-    candidates = [InfluenceModel(memory=m, pooling="full") for m in (0.5, 0.8, 1.0)]
+    candidates = [InfluenceModel(fading=m, pooling="full") for m in (0.5, 0.8, 1.0)]
     model, found = choose(log, candidates)
-    assert model.memory == truth
+    assert model.fading == truth
     assert min(found.names, key=found.mse) == " ".join(repr(model).split())
     assert len(found.names) == 3
-    whole = InfluenceModel(memory=truth, pooling="full").fit(log)
+    whole = InfluenceModel(fading=truth, pooling="full").fit(log)
     assert model.coefficients_.tobytes() == whole.coefficients_.tobytes()
 
 
@@ -196,10 +197,10 @@ def test_the_ladder_has_four_rungs(pooling):
         "symmetric",
     ]
     assert all(rungs[name].drift for name in ("self-fatigue", "full"))
-    assert rungs["full"].get_params()["memory"] == 0.7
+    assert rungs["full"].get_params()["fading"] == 0.7
     assert rungs["full"].ridge == 3.0
-    by_clock = ladder(half_life_days=2.0)["full"]
-    assert (by_clock.memory, by_clock.half_life_days) == (1.0, 2.0)
+    by_clock = ladder(fading=ib.Fading(half_life=48))["full"]
+    assert by_clock.fading == ib.Fading(half_life=48)
 
 
 def test_bad_requests_are_refused(log, refused):
@@ -242,9 +243,9 @@ def test_a_fit_for_predictions_alone_predicts_the_same(log, interaction):
 @pytest.mark.parametrize(
     ("model", "settings", "mention"),
     [
-        (InfluenceModel(), ["memory", "drift"], "['drift']"),
+        (InfluenceModel(), ["fading", "drift"], "['drift']"),
         (InfluenceModel(), [], "no settings"),
-        (InfluenceModel(half_life_days=2.0), ["memory"], "none of memory"),
+        (InfluenceModel(fading=ib.Fading(half_life=48)), ["fading"], "none of fading"),
         (InfluenceModel(pooling="partial"), ["ridge"], "none of ridge"),
     ],
 )

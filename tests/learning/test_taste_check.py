@@ -12,8 +12,8 @@ def look(seed, n_users=600, fading=None, **world):
     settings = ib.data.ClickWorld(**world)
     events = ib.data.draw_click_events(n_users, 60, 6, settings, seed=seed)
     log = ib.read_log(events, instance="user", arm="arm", time="time", reward="click")
-    fading = fading or {"memory": 0.8}
-    model = ib.InfluenceModel("symmetric", drift=True, pooling="full", **fading).fit(log)
+    fading = fading or 0.8
+    model = ib.InfluenceModel("symmetric", drift=True, pooling="full", fading=fading).fit(log)
     return model, log
 
 
@@ -42,7 +42,7 @@ def test_without_taste_nothing_is_said():
 def test_what_is_not_known_of_influence_widens_the_signs():
     """By a half-life, forward deviations of short histories say little of influence."""
     as_it_is, freed = find_taste(
-        *look(0, fatigue=0.15, half_life_days=2.0, fading={"half_life_days": 2.0})
+        *look(0, fatigue=0.15, half_life_days=2.0, fading=ib.Fading(half_life=48))
     )
     assert freed.slope_error > as_it_is.slope_error
     assert not see_taste([freed])
@@ -50,7 +50,7 @@ def test_what_is_not_known_of_influence_widens_the_signs():
 
 def test_logs_of_few_instances_are_looked_at_as_they_are():
     log = ib.data.synthetic_log(12, 30, 3, spread=0.5, seed=0)
-    model = ib.InfluenceModel("symmetric", memory=0.8, pooling="full").fit(log)
+    model = ib.InfluenceModel("symmetric", fading=0.8, pooling="full").fit(log)
     (signs,) = find_taste(model, log)
     assert np.isfinite(signs).all()
 

@@ -135,7 +135,7 @@ def test_the_exported_log_has_the_half_life_to_be_found(tmp_path):
         for seed in range(3):
             serve(shop, 60, seed, f"user {seed}")
         log = export(shop)
-    model = ib.InfluenceModel(half_life_days=HALF_LIFE / 24.0, pooling="full").fit(log)
+    model = ib.InfluenceModel(fading=ib.Fading(half_life=HALF_LIFE), pooling="full").fit(log)
     assert model.prior().half_life == pytest.approx(HALF_LIFE)
     assert model.fleet().policy.effective_half_life == pytest.approx(HALF_LIFE)
 

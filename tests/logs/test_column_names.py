@@ -74,7 +74,7 @@ def test_impact_speaks_of_what_was_counted(options, unit):
     column = next(iter(options.values()))
     events = {"user": [1] * 8 + [2] * 8, "ad": list("aabbabab" * 2), column: [1, 0, 1, 0] * 4}
     log = read_log(events, instance="user", arm="ad", time=None, **options)
-    model = InfluenceModel("symmetric", memory=0.8, pooling="full").fit(log)
+    model = InfluenceModel("symmetric", fading=0.8, pooling="full").fit(log)
     assert measure_impact(model, log).outcome == unit
 
 

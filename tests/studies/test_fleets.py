@@ -244,7 +244,7 @@ def test_families_that_are_not_there_are_refused(given, mention, monkeypatch):
 def test_a_population_is_learned_from_a_log():
     log = ib.data.synthetic_log(40, 60, 3, seed=3)
     made, noise = learn_population(log)
-    model = ib.InfluenceModel("psd", memory=0.8, drift=True, ridge=100.0, pooling="full").fit(log)
+    model = ib.InfluenceModel("psd", fading=0.8, drift=True, ridge=100.0, pooling="full").fit(log)
     world = model.instance(log.instances[0], without_drift=True)
     assert made.interaction.tolist() == world.interaction.to_dense().tolist()
     assert (made.memory, made.arm_names, noise) == (0.8, log.arm_names, model.noise())

@@ -101,7 +101,7 @@ def diagnose(
             found = diagnose_log(
                 events,
                 out,
-                half_life_days=half_life_days,
+                fading=_name_fading(None, half_life_days),
                 all_pairs=all_pairs,
                 controls=None if adjust else (),
                 permutations=permutations,
@@ -201,11 +201,10 @@ def fit(
 
         roles = (instance, arm, time, loss, rating, reward)
         how = (best, categories, separator, columns, key, merge_arms_below, drop_bad_rows, seed)
-        given = {"memory": memory, "ridge": ridge}
+        given = {"fading": _name_fading(memory, half_life_days), "ridge": ridge}
         settings: dict[str, Any] = {name: x for name, x in given.items() if x is not None}
         left_out = [name for name in given if name not in settings]
         settings |= {
-            "half_life_days": half_life_days,
             "drift": drift,
             "pooling": pooling,
             "seed": seed,
@@ -260,6 +259,17 @@ def plan(
     if out is not None:
         write_json(out, found.to_json(), indent=2)
     typer.echo(str(found))
+
+
+def _name_fading(memory: float | None, half_life_days: float | None) -> Any:
+    """Return how influence fades, if options say so."""
+    from influential_bandits.world.fading import Fading
+
+    if memory is not None and half_life_days is not None:
+        raise InvalidInput("give --memory (by events) or --half-life-days (by the clock), not both")
+    if half_life_days is not None:
+        return Fading(half_life=24.0 * half_life_days)
+    return None if memory is None else Fading(memory)
 
 
 def _read(

@@ -38,6 +38,7 @@ from influential_bandits.learning.statistics.reduction import (
 )
 from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.arrays import Floats
+from influential_bandits.world.fading import NO_CLOCK, require_fading
 
 if TYPE_CHECKING:
     from influential_bandits.learning.loss_model import LossModel
@@ -112,8 +113,8 @@ def fit_population(
     errors: bool = True,
 ) -> PopulationFit:
     """Fit what all instances share, if anything; ``once`` may know it from an earlier attempt."""
-    if model.half_life_days is not None and scan.sums.without_clock:
-        raise InvalidInput("half_life_days needs the time of each event, but the log has none")
+    if require_fading(model.fading).by_clock and scan.sums.without_clock:
+        raise InvalidInput(NO_CLOCK)
     design = design_of(model, scan.sums.means)
     definite, ridge = model.interaction == "psd", float(model.ridge)
     gaps = _days_between_events(scan.sample)
@@ -219,11 +220,12 @@ def store_fit(
 
 def design_of(model: LossModel, baseline: Floats) -> Design:
     """Return which regressors a model has."""
+    fading = require_fading(model.fading)
     return Design(
         len(baseline),
         KINDS[model.interaction],
-        float(model.memory),
-        0.0 if model.half_life_days is None else float(model.half_life_days) * DAY,
+        fading.memory,
+        fading.seconds,
         int(model.drift),
         float(model.level_memory),
         baseline,

@@ -180,7 +180,7 @@ def advise_caps(
     >>> log = ib.data.synthetic_log(
     ...     300, 60, 3, interaction=[[0.5, 0, 0], [0, 0, 0], [0, 0, 0]], memory=0.8, seed=0
     ... )
-    >>> model = ib.InfluenceModel("symmetric", memory=0.8, pooling="full").fit(log)
+    >>> model = ib.InfluenceModel("symmetric", fading=0.8, pooling="full").fit(log)
     >>> advice = ib.advise_caps(model, log, ib.measure_impact(model, log))
     >>> [cap.arm for cap in advice.caps]
     ['0']

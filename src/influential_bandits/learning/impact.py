@@ -15,7 +15,6 @@ from influential_bandits.learning.click_curve import count_lost_clicks
 from influential_bandits.learning.loss_model import require_fitted
 from influential_bandits.learning.models import InfluenceModel
 from influential_bandits.learning.statistics.design import (
-    DAY,
     Design,
     Events,
     event_columns,
@@ -30,6 +29,7 @@ from influential_bandits.logs.log import EventLog, require_log
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.numerics.interval_text import round_to_interval
+from influential_bandits.world.fading import require_fading
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -104,7 +104,7 @@ class Impact:
     >>> log = ib.data.synthetic_log(
     ...     300, 60, 2, interaction=[[0.3, 0], [0, 0.3]], initial_loss=1, memory=0.8, seed=0
     ... )
-    >>> model = ib.InfluenceModel("symmetric", memory=0.8, pooling="full").fit(log)
+    >>> model = ib.InfluenceModel("symmetric", fading=0.8, pooling="full").fit(log)
     >>> print(ib.measure_impact(model, log).headline())
     fatigue: one more showing costs the next one of the same arm 0.311 (0.294 … 0.329) loss; ...
     """
@@ -165,7 +165,7 @@ class Impact:
         --------
         >>> import influential_bandits as ib
         >>> log = ib.data.synthetic_log(300, 60, 2, spread=0.5, seed=0)
-        >>> model = ib.InfluenceModel("symmetric", memory=0.8, pooling="full").fit(log)
+        >>> model = ib.InfluenceModel("symmetric", fading=0.8, pooling="full").fit(log)
         >>> ib.measure_impact(model, log).users_needed(0.05)
         989
         """
@@ -254,7 +254,7 @@ def measure_impact(model: InfluenceModel, log: EventLog, *, confidence: float = 
     --------
     >>> import influential_bandits as ib
     >>> log = ib.data.synthetic_log(200, 60, 2, initial_loss=1, memory=0.8, seed=0)
-    >>> model = ib.InfluenceModel("symmetric", memory=0.8, pooling="full").fit(log)
+    >>> model = ib.InfluenceModel("symmetric", fading=0.8, pooling="full").fit(log)
     >>> measure_impact(model, log).share.low < 0 < measure_impact(model, log).share.high
     True
     """
@@ -307,7 +307,7 @@ def measure_impact(model: InfluenceModel, log: EventLog, *, confidence: float = 
         pairs,
         cost,
         _find_share(cost, outcome, level),
-        _half_gone(design),
+        str(require_fading(model.fading)),
         float(means[log.lengths > 0].std()),
         confidence,
     )
@@ -357,16 +357,6 @@ def _outcome(log: EventLog) -> tuple[str, float]:
         unit = "stars" if "star" in rating.lower() else f"points of {rating}"
         return unit, float(best) - mean
     return "loss", float(np.abs(log.loss).mean())
-
-
-def _half_gone(design: Design) -> str:
-    if design.half_life >= 2.0 * DAY:
-        return f"half of it is gone after {design.half_life / DAY:.3g} days"
-    if design.half_life > 0.0:
-        return f"half of it is gone after {design.half_life / 3600.0:.3g} hours"
-    if design.memory == 1.0:
-        return "it does not fade"
-    return f"half of it is gone after {math.log(0.5) / math.log(design.memory):.2g} events"
 
 
 def _percent(share: Estimate) -> str:

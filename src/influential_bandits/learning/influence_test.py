@@ -12,7 +12,6 @@ take out what the log shows of it, and placebo checks (see :mod:`.placebo`) look
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 
 import numpy as np
@@ -35,7 +34,6 @@ from influential_bandits.learning.known_columns import add_known_columns
 from influential_bandits.learning.pair_estimates import estimate_pairs, measure_effect
 from influential_bandits.learning.placebo import PASSES, Placebo, check_placebos
 from influential_bandits.learning.score_families import (
-    Fading,
     Family,
     fade,
     search_common,
@@ -64,6 +62,7 @@ from influential_bandits.learning.statistics.reduction import single_threaded_al
 from influential_bandits.logs.log import EventLog, make_sorted_log, require_log
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import kernel
+from influential_bandits.world.fading import NO_CLOCK, Fades, Fading, require_one_fading
 
 __all__ = ["MANY_ARMS", "covers_all_pairs", "influence_test"]
 
@@ -79,8 +78,7 @@ HALF_LIVES = (2.0, 1.0 / 24.0, 1.0 / 3.0, 14.0)  # days; likewise
 def influence_test(
     log: EventLog,
     *,
-    memory: float | None = None,
-    half_life_days: float | None = None,
+    fading: Fades | None = None,
     controls: Iterable[str] | None = None,
     placebo: bool = True,
     all_pairs: bool | None = None,
@@ -100,12 +98,10 @@ def influence_test(
     log : EventLog
         At least 12 instances that met an arm twice, or a few long histories. Instances are taken to
         be independent of each other.
-    memory : float in (0, 1], optional
-        γ, how much of the influence is left after each event. Without it and without a half-life,
-        several memories by events and, if there are times, by the clock are tried, and the p-values
-        account for it.
-    half_life_days : float, optional
-        Days after which half of the influence is left, instead of ``memory``; needs times.
+    fading : float in (0, 1] or Fading, optional
+        How influence fades: a number is the share that is left after each event, and
+        ``Fading(half_life=48)`` goes by the clock and needs times. Without it, several memories by
+        events and, if there are times, by the clock are tried, and the p-values account for it.
     controls : iterable of str, optional
         What else may move losses, see :func:`adjust_losses`; by default all that the log allows.
         An empty list leaves controls out.
@@ -156,7 +152,7 @@ def influence_test(
     if not (is_real(confidence) and 0.0 < confidence < 1.0):
         raise InvalidInput(f"confidence must be a number in (0, 1), got {abbreviate(confidence)}")
     kind = SYMMETRIC if covers_all_pairs(log, all_pairs) else DIAGONAL
-    fadings = _list_fadings(log, memory, half_life_days)
+    fadings = _list_fadings(log, fading)
     names = require_controls(log, controls)
     _require_testable(log, kind)
     with single_threaded_algebra():  # several threads take longer for matrices of this size
@@ -201,7 +197,7 @@ def _test(
     chosen = draw_fitting_instances(log, labels, units.order, np.uint64(seed))
     components = fit_components(log, model, events, chosen)
     model = with_components(model, components)
-    clocks = [fading for fading in fadings if fading.half_life_days is not None]
+    clocks = [fading for fading in fadings if fading.by_clock]
     second = [] if kind == DIAGONAL else _limit_fadings(fadings, log.n_arms)
     passes = EventPasses(
         events,
@@ -242,8 +238,7 @@ def _test(
         effect_high=effect[2],
         pairs=pairs,
         components=components._replace(noise=components.noise * scale**2),
-        memory=clearest.fading.memory,
-        half_life_days=clearest.fading.half_life_days,
+        fading=clearest.fading,
         memories_tried=len(own.by_memory),
         controls=names,
         placebos=checks,
@@ -253,38 +248,33 @@ def _test(
     )
 
 
-def _list_fadings(
-    log: EventLog, memory: float | None, half_life_days: float | None
-) -> list[Fading]:
+def _list_fadings(log: EventLog, asked: Fades | None) -> list[Fading]:
     """Return the memories to try, or say what is wrong with the question."""
-    if memory is not None and not (is_real(memory) and 0.0 < memory <= 1.0):
-        raise InvalidInput(f"memory must be a number in (0, 1], got {abbreviate(memory)}")
-    if half_life_days is not None:
-        if not (is_real(half_life_days) and 0.0 < half_life_days < math.inf):
-            raise InvalidInput(
-                f"half_life_days must be a positive number, got {abbreviate(half_life_days)}"
-            )
-        if log.time is None:
-            raise InvalidInput("half_life_days needs times, and the log has none: use memory")
-        return [Fading(1.0 if memory is None else float(memory), float(half_life_days))]
-    if memory is not None:
-        return [Fading(float(memory), None)]
-    found = [Fading(gamma, None) for gamma in MEMORIES]
+    if asked is not None:
+        fading = require_one_fading(asked)
+        if fading.by_clock and log.time is None:
+            raise InvalidInput(NO_CLOCK)
+        return [fading]
+    by_events = [Fading(gamma) for gamma in MEMORIES]
     clocks = []
     if log.time is not None and len(log) > log.n_instances:
         gaps = np.diff(log.time)[np.diff(np.repeat(np.arange(log.n_instances), log.lengths)) == 0]
         spans = log.time[log.offsets[1:][log.lengths > 1] - 1]
         spans = (spans - log.time[log.offsets[:-1][log.lengths > 1]]) / DAY
         shortest, longest = float(np.median(gaps)) / DAY, float(np.median(spans))
-        clocks = [Fading(1.0, h) for h in HALF_LIVES if shortest / 4.0 <= h <= longest]
-    return found + clocks
+        clocks = [
+            Fading(half_life=24.0 * days)
+            for days in HALF_LIVES
+            if shortest / 4.0 <= days <= longest
+        ]
+    return by_events + clocks
 
 
 def _limit_fadings(fadings: list[Fading], arms: int) -> list[Fading]:
     """Return the memories with which arms are tested on each other: of many arms, two."""
     if arms <= FEW_ARMS:
         return fadings
-    clocks = [fading for fading in fadings if fading.half_life_days is not None]
+    clocks = [fading for fading in fadings if fading.by_clock]
     return [fadings[0], *clocks[:1]] if fadings[0] not in clocks else clocks[:1]
 
 

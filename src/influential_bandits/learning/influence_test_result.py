@@ -12,6 +12,7 @@ from influential_bandits.errors import InvalidInput
 from influential_bandits.learning.kalman import Components
 from influential_bandits.learning.placebo import Placebo
 from influential_bandits.numerics.interval_text import round_to_interval, tell_apart
+from influential_bandits.world.fading import Fading
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -85,8 +86,9 @@ class InfluenceTest:
         max-|t|).
     components : Components
         Variances of tastes, levels and drift relative to the noise, as fitted.
-    memory, half_life_days : float and float or None
-        Of the influence that showed most, out of ``memories_tried``; estimates are for these.
+    fading : Fading
+        How the influence that showed most fades, out of ``memories_tried``; estimates are for it.
+        Hand it on to a model: ``InfluenceModel("symmetric", fading=test.fading)``.
     controls : tuple of str
         What was taken out before, see :func:`adjust_losses`.
     placebos : tuple of Placebo
@@ -133,8 +135,7 @@ class InfluenceTest:
     effect_high: float
     pairs: tuple[PairEstimate, ...]
     components: Components
-    memory: float
-    half_life_days: float | None
+    fading: Fading
     memories_tried: int
     controls: tuple[str, ...]
     placebos: tuple[Placebo, ...]
@@ -190,15 +191,6 @@ class InfluenceTest:
     def doubts(self) -> tuple[Placebo, ...]:
         """Placebo checks that fire: then what was seen may be something else than influence."""
         return tuple(check for check in self.placebos if check.fires)
-
-    @property
-    def fading(self) -> str:
-        """How the influence that showed most fades, in words."""
-        if self.half_life_days is None:
-            return f"{self.memory:g} of it is left after each event"
-        days = self.half_life_days
-        time = f"{days:g} days" if days >= 1.0 else f"{24 * days:.3g} hours"
-        return f"half of it is left after {time}"
 
     def events_needed(
         self, effect: float | None = None, power: float = 0.8, level: float = 0.05

@@ -26,6 +26,7 @@ from influential_bandits.logs.log import EventLog, require_log, sort_into_log
 from influential_bandits.logs.membership import Membership
 from influential_bandits.logs.streaming import LogStream
 from influential_bandits.numerics.arrays import Floats, Ints
+from influential_bandits.world.fading import Fades
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -58,8 +59,7 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
 
     # Settings. Models that do not let the user choose one have what is said here.
     interaction: str = "none"
-    memory: float = 1.0
-    half_life_days: float | None = None
+    fading: Fades = 1.0
     drift: bool = False
     level_memory: float = 0.9
     ridge: float = 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from influential_bandits.learning.solvers.psd import is_covariance
 from influential_bandits.learning.statistics.design import Design
 from influential_bandits.learning.statistics.random_effects import RandomEffects
 from influential_bandits.numerics.arrays import Floats
+from influential_bandits.world.fading import Fading
 
 __all__ = ["plain", "plain_settings", "read_model", "write_model"]
 
@@ -77,7 +79,10 @@ def read_model(
             f"{path} holds the model {kind!r:.40}, and no {wanted}: load that, or it is damaged"
         )
     try:
-        return _restore(kinds[kind](**data["parameters"]), data, design_of)
+        settings = data["parameters"]
+        if isinstance(settings.get("fading"), dict):
+            settings["fading"] = Fading(**settings["fading"])
+        return _restore(kinds[kind](**settings), data, design_of)
     except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise InvalidInput(f"{path} is a damaged model file: {error!r}") from None
 
@@ -155,9 +160,11 @@ def _at_least_zero(value: object) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """Return numbers, arrays and tuples of them as JSON data."""
+    """Return numbers, arrays, fadings and tuples of them as JSON data."""
     if isinstance(value, (np.ndarray, np.generic)):
         return value.tolist()
+    if isinstance(value, Fading):
+        return asdict(value)
     return [plain(each) for each in value] if isinstance(value, tuple) else value
 
 

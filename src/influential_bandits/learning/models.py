@@ -28,6 +28,7 @@ from influential_bandits.policies.fleet.levels import find_drift, find_steady_va
 from influential_bandits.policies.fleet.policy import FleetLCB, FleetPrior
 from influential_bandits.policies.model_lcb.posterior import place, unknowns
 from influential_bandits.policies.model_lcb.prior import LossPrior, in_order
+from influential_bandits.world.fading import Fades, require_fading, require_one_fading
 from influential_bandits.world.instance import Instance
 from influential_bandits.world.noise import GaussianNoise
 
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
 __all__ = ["DriftModel", "InfluenceModel", "StationaryModel"]
 
-HOURS_A_DAY = 24.0
 SHOWN_COLUMNS = 8  # arms whose influence is shown in a notebook
 
 
@@ -113,10 +113,10 @@ class InfluenceModel(LossModel):
         What A may be. "psd" is the paper's model, solved to a certified optimum (``gap_``);
         "symmetric" also admits reinforcement (Sec. 5.1); "diagonal" is self-fatigue alone; "free"
         drops symmetry, and is no influential bandit any more.
-    memory : float in (0, 1]
-        γ: how much of a pull's influence is left after each further event. 1 is the paper.
-    half_life_days : float, optional
-        Days after which half of a pull's influence is gone, by the clock, instead of ``memory``.
+    fading : float in (0, 1] or Fading
+        How a pull's influence fades. A number is γ, the share that is left after each further
+        event; 1 is the paper. ``Fading(half_life=48)`` goes by the clock. What a test has found is
+        handed on as it is: ``fading=test.fading``.
     drift : bool
         Whether losses also follow the recent level of their history.
     ridge : float
@@ -142,7 +142,7 @@ class InfluenceModel(LossModel):
     >>> import influential_bandits as ib
     >>> truth = [[0.2, -0.1], [-0.1, 0.1]]
     >>> log = ib.data.synthetic_log(200, 100, 2, interaction=truth, memory=0.8, seed=1)
-    >>> model = ib.InfluenceModel(memory=0.8, pooling="full").fit(log)
+    >>> model = ib.InfluenceModel(fading=0.8, pooling="full").fit(log)
     >>> model.interaction_.round(1)
     array([[ 0.2, -0.1],
            [-0.1,  0.1]])
@@ -153,8 +153,7 @@ class InfluenceModel(LossModel):
     def __init__(
         self,
         interaction: str = "psd",
-        memory: float = 1.0,
-        half_life_days: float | None = None,
+        fading: Fades = 1.0,
         drift: bool = False,
         ridge: float = 1.0,
         pooling: str = "none",
@@ -165,8 +164,7 @@ class InfluenceModel(LossModel):
         seed: int = 0,
     ) -> None:
         self.interaction = interaction
-        self.memory = memory
-        self.half_life_days = half_life_days
+        self.fading = fading
         self.drift = drift
         self.ridge = ridge
         self.pooling = pooling
@@ -185,17 +183,7 @@ class InfluenceModel(LossModel):
                 "interaction must be 'psd', 'symmetric', 'diagonal' or 'free', "
                 f"got {self.interaction!r}"
             )
-        if not is_real(self.memory) or not 0.0 < self.memory <= 1.0:
-            raise InvalidInput(f"memory must lie in (0, 1], got {abbreviate(self.memory)}")
-        if self.half_life_days is not None:
-            if not is_real(self.half_life_days) or not 0.0 < self.half_life_days < np.inf:
-                raise InvalidInput(
-                    f"half_life_days must be above 0, got {abbreviate(self.half_life_days)}"
-                )
-            if self.memory != 1.0:
-                raise InvalidInput(
-                    "give memory (by events) or half_life_days (by the clock), not both"
-                )
+        require_one_fading(self.fading)
         check_at_least("ridge", self.ridge, 0.0)
         check_share("level_memory", self.level_memory)
         if not isinstance(self.drift, (bool, np.bool_)):
@@ -321,22 +309,23 @@ class InfluenceModel(LossModel):
             )
         row = self.population_ if instance is None else self.coefficients_[self.row(instance)]
         matrix, loss = interaction_matrices(self.design_, row), row[: self.design_.n_arms]
-        memory, half_life = float(self.memory), None
+        fading = require_fading(self.fading)
+        memory, half_life = fading.memory, None
         if by_clock:
-            if self.half_life_days is None or days_between_rounds is not None:
+            if not fading.by_clock or days_between_rounds is not None:
                 raise InvalidInput(
-                    "by_clock is for a model with half_life_days, and goes without "
-                    "days_between_rounds"
+                    "by_clock is for a model that fades by the clock, as in "
+                    "fading=Fading(half_life=48), and goes without days_between_rounds"
                 )
-            half_life = HOURS_A_DAY * float(self.half_life_days)
-        elif self.half_life_days is not None:
+            half_life = fading.half_life
+        elif fading.by_clock:
             days = self.days_between_events_ if days_between_rounds is None else days_between_rounds
             if not is_real(days) or not 0.0 <= float(days) < np.inf:  # type: ignore[arg-type]
                 raise InvalidInput(
                     "days_between_rounds must be a number of days, got "
                     f"{abbreviate(days_between_rounds)}"
                 )
-            memory = max(2.0 ** (-float(days) / self.half_life_days), 1e-12)  # type: ignore[arg-type]
+            memory = fading.left_after(float(days))  # type: ignore[arg-type]
             matrix = memory * matrix
         definite = self.interaction == "psd"
         if definite:  # rounding may leave a hair below zero
@@ -396,7 +385,7 @@ class InfluenceModel(LossModel):
 
     def _world_for_policy(self, instance: object, days_between_rounds: float | None) -> Instance:
         """Return the learned world: by the clock, unless rounds have a length."""
-        by_clock = self.half_life_days is not None and days_between_rounds is None
+        by_clock = require_fading(self.fading).by_clock and days_between_rounds is None
         return self.instance(instance, days_between_rounds, without_drift=True, by_clock=by_clock)
 
     def fleet(
@@ -454,7 +443,7 @@ class InfluenceModel(LossModel):
     def _scale_by_clock(self, world: Instance) -> Floats:
         """Return what covariances are multiplied with: by rounds, the next one meets γ·A."""
         scale = np.ones(self.design_.size)
-        if self.half_life_days is not None:
+        if require_fading(self.fading).by_clock:
             scale[self.design_.start :] = world.memory
         return np.outer(scale, scale)
 

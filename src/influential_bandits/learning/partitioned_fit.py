@@ -155,7 +155,7 @@ def choose_and_fit_partitions(
     model: InfluenceModel,
     log: Any,
     out: Path,
-    settings: Sequence[str] = ("memory", "ridge"),
+    settings: Sequence[str] = ("fading", "ridge"),
     execution: Execution | int | None = None,
 ) -> tuple[InfluenceModel, list[str]]:
     """Choose settings on a sample, and fit (:func:`fit_partitions`); say how in the notes."""

@@ -15,6 +15,7 @@ from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.optima.path import optimum
 from influential_bandits.optima.schedules import search_schedule
+from influential_bandits.world.fading import require_fading
 from influential_bandits.world.instance import Instance
 
 __all__ = ["Found", "Pace", "Search", "find_pace"]
@@ -37,14 +38,15 @@ class Pace(NamedTuple):
 
 def find_pace(model: InfluenceModel, memory: float, rounds: object, days: object) -> Pace:
     """Return how influence fades: from round to round, or in sessions by the clock."""
+    fading = require_fading(model.fading)
     if rounds is None and days is None:
-        if model.half_life_days is not None:
+        if fading.by_clock:
             return Pace(np.full(1, memory), 1.0, True)
         return Pace(np.full(1, memory), 1.0 / memory)
-    if model.half_life_days is None:
+    if not fading.by_clock:
         raise NotApplicable(
-            "sessions are for memory by the clock, and this model's fades by events: give "
-            "half_life_days to the model"
+            "sessions are for influence that fades by the clock, and this model's fades by events: "
+            "fit it with fading=Fading(half_life=48), or another number of hours"
         )
     if rounds is None or days is None:
         raise InvalidInput("give rounds_per_session and days_between_sessions, both or none")
@@ -54,7 +56,7 @@ def find_pace(model: InfluenceModel, memory: float, rounds: object, days: object
             f"days_between_sessions must be a number of days, got {abbreviate(days)}"
         )
     keep = np.full(size, memory)
-    keep[-1] = max(2.0 ** (-float(days) / model.half_life_days), 1e-12)  # type: ignore[arg-type]
+    keep[-1] = fading.left_after(float(days))  # type: ignore[arg-type]
     return Pace(keep, 1.0, True)
 
 

@@ -105,7 +105,7 @@ def plan(
     >>> import influential_bandits as ib
     >>> truth = [[0.5, 0.0], [0.0, 0.2]]
     >>> log = ib.data.synthetic_log(300, 60, 2, interaction=truth, memory=0.8, seed=0)
-    >>> model = ib.InfluenceModel(memory=0.8, pooling="full").fit(log)
+    >>> model = ib.InfluenceModel(fading=0.8, pooling="full").fit(log)
     >>> found = ib.plan(model, 100, log=log)
     >>> found
     Plan(100 rounds of 2 arms, gain 0.2... (0.1... … 0.2...), cross-fitted)

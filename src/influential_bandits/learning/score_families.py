@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -27,7 +26,6 @@ from influential_bandits.learning.score_regression import (
     measure_clarity,
 )
 from influential_bandits.learning.statistics.design import (
-    DAY,
     DIAGONAL,
     NONE,
     SYMMETRIC,
@@ -35,15 +33,9 @@ from influential_bandits.learning.statistics.design import (
     interaction_entries,
 )
 from influential_bandits.numerics.arrays import Floats, Ints
+from influential_bandits.world.fading import Fading
 
-__all__ = ["Fading", "Family", "fade", "search_common", "search_cross", "search_own"]
-
-
-class Fading(NamedTuple):
-    """How influence fades: by events, or by the clock."""
-
-    memory: float
-    half_life_days: float | None
+__all__ = ["Family", "fade", "search_common", "search_cross", "search_own"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -61,8 +53,7 @@ class Family:
 
 def fade(x: Regressors, kind: int, fading: Fading) -> Regressors:
     """Return the regressors with pairs of this kind, which fade so."""
-    seconds = 0.0 if fading.half_life_days is None else DAY * fading.half_life_days
-    design = x.design._replace(kind=kind, memory=fading.memory, half_life=seconds)
+    design = x.design._replace(kind=kind, memory=fading.memory, half_life=fading.seconds)
     return x._replace(design=design)
 
 
@@ -115,9 +106,9 @@ def search_common(
     What arms do to themselves, where it was seen, is taken out with every memory: whoever is shown
     more meets more of everything. None where nothing can be tested.
     """
-    days = np.array([fading.half_life_days for fading in clocks])
+    seconds = np.array([fading.seconds for fading in clocks])
     known = [_predict_own(x, model, *memory, passes) for memory in own.by_memory] if own else []
-    columns = np.hstack([*known, total_exposures(x.events, DAY * days)])
+    columns = np.hstack([*known, total_exposures(x.events, seconds)])
     design = x.design._replace(controls=x.design.controls + columns.shape[1])
     x = x._replace(design=design, shared=np.ascontiguousarray(np.hstack([x.shared, columns])))
     regression = ScoreRegression(x, passes, design.start - len(clocks) + np.arange(len(clocks)))

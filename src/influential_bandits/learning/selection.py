@@ -27,6 +27,7 @@ from influential_bandits.logs.log import EventLog, require_log
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.interval_text import round_to_interval, tell_apart
 from influential_bandits.numerics.resampling import bootstrap_interval
+from influential_bandits.world.fading import Fades, Fading, require_fading
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["Gain", "Validation", "choose", "ladder", "list_choosable", "validate"]
 
 MEMORIES = (0.5, 0.8, 0.9, 0.98, 1.0)
-HALF_LIVES = (1.0 / 24.0, 1.0, 30.0)  # days
+HALF_LIVES = (1.0, 24.0, 720.0)  # hours
 RIDGES = (10.0, 100.0, 1000.0, 10_000.0)
 FIRST_RIDGE = 1000.0  # with which memories are compared, if the ridge is still to be chosen
 
@@ -211,7 +212,7 @@ def validate(
     ... )
     >>> models = {
     ...     "stationary": ib.StationaryModel(),
-    ...     "full": ib.InfluenceModel(memory=0.8, pooling="full"),
+    ...     "full": ib.InfluenceModel(fading=0.8, pooling="full"),
     ... }
     >>> found = ib.validate(log, models)
     >>> found.gain("full", "stationary").low > 0
@@ -273,8 +274,7 @@ class _HeldOut:
 
 
 def ladder(
-    memory: float = 0.8,
-    half_life_days: float | None = None,
+    fading: Fades = 0.8,
     ridge: float = 10.0,
     pooling: str = "full",
     level_memory: float = 0.9,
@@ -290,14 +290,13 @@ def ladder(
     ['stationary', 'drift', 'self-fatigue', 'full']
     """
     same: dict[str, Any] = {"pooling": pooling, "level_memory": level_memory}
-    by_clock = half_life_days is not None
-    fading = {"half_life_days": half_life_days} if by_clock else {"memory": memory}
+    influence = same | {"drift": True, "ridge": ridge, "fading": fading}
     shared = "none" if pooling == "none" else "full"
     return {
         "stationary": StationaryModel(pooling=shared),
         "drift": DriftModel(level_memory, pooling=shared),
-        "self-fatigue": InfluenceModel("diagonal", drift=True, ridge=ridge, **fading, **same),
-        "full": InfluenceModel("symmetric", drift=True, ridge=ridge, **fading, **same),
+        "self-fatigue": InfluenceModel("diagonal", **influence),
+        "full": InfluenceModel("symmetric", **influence),
     }
 
 
@@ -305,7 +304,7 @@ def choose(
     log: EventLog,
     candidates: InfluenceModel | Iterable[Any],
     *,
-    settings: Sequence[str] = ("memory", "ridge"),
+    settings: Sequence[str] = ("fading", "ridge"),
     fit: bool = True,
     last: float | int = 0.2,
     known: MutableMapping[str, Any] | None = None,
@@ -318,10 +317,10 @@ def choose(
     ----------
     log : EventLog
     candidates : sequence of models, or one InfluenceModel
-        For example the same model with several values of ``memory`` and ``ridge``. One model alone
+        For example the same model with several values of ``fading`` and ``ridge``. One model alone
         stands for itself with usual values of ``settings``, first of one, then of the other.
     settings : sequence of str
-        Of a model alone: "memory", by events or, if the log has a clock, by the clock; "ridge".
+        Of a model alone: "fading", by events or, if the log has a clock, by the clock; "ridge".
     fit : bool
         Whether to fit the best one to the whole log.
     last, progress, execution
@@ -339,13 +338,13 @@ def choose(
     >>> import influential_bandits as ib
     >>> truth = [[0.5, 0], [0, 0.5]]
     >>> log = ib.data.synthetic_log(200, 100, 2, interaction=truth, memory=0.8, seed=0)
-    >>> candidates = [ib.InfluenceModel(memory=m, pooling="full") for m in (0.5, 0.8, 1.0)]
+    >>> candidates = [ib.InfluenceModel(fading=g, pooling="full") for g in (0.5, 0.8, 1.0)]
     >>> model, _ = ib.choose(log, candidates)
-    >>> model.memory
+    >>> model.fading
     0.8
     >>> model, _ = ib.choose(log, ib.InfluenceModel(pooling="full"))
-    >>> model.memory, model.ridge
-    (0.8, 10.0)
+    >>> model.fading, model.ridge
+    (Fading(memory=0.8), 10.0)
     """
     log = require_log(log)
     held_out = _HeldOut(log, last, execution)
@@ -379,11 +378,14 @@ def choose(
 
 
 def list_choosable(model: InfluenceModel, settings: Sequence[str]) -> list[str]:
-    """Return which of these settings can be chosen: a partial pool, for one, uses no ridge."""
-    wrong = set(settings) - {"memory", "ridge"}
+    """Return which settings can be chosen: a half-life stays, and a partial pool has no ridge."""
+    wrong = set(settings) - {"fading", "ridge"}
     if wrong:
-        raise InvalidInput(f"settings to choose are 'memory' and 'ridge', got {sorted(wrong)}")
-    fixed = {"memory": model.half_life_days is not None, "ridge": model.pooling == "partial"}
+        raise InvalidInput(f"settings to choose are 'fading' and 'ridge', got {sorted(wrong)}")
+    fixed = {
+        "fading": require_fading(model.fading).by_clock,
+        "ridge": model.pooling == "partial",
+    }
     return [name for name in settings if not fixed[name]]
 
 
@@ -394,17 +396,16 @@ def _choose_settings(
     if not wanted:
         raise InvalidInput(f"none of {', '.join(settings) or 'no settings'} can be chosen")
     model = _clone(model)
-    if "memory" in wanted:
-        trial = _clone(model).set_params(memory=1.0)
+    if "fading" in wanted:
+        trial = _clone(model)
         if model.pooling == "partial":  # takes long, and the memory of the full pool will do
             trial.set_params(pooling="full")
         if "ridge" in settings:
             trial.set_params(ridge=FIRST_RIDGE)
-        choices: list[dict[str, float]] = [{"memory": value} for value in MEMORIES]
-        if clock:
-            choices += [{"half_life_days": value} for value in HALF_LIVES]
-        found = best_of([_clone(trial).set_params(**choice) for choice in choices])
-        model.set_params(memory=found.memory, half_life_days=found.half_life_days)
+        fadings = [Fading(gamma) for gamma in MEMORIES]
+        fadings += [Fading(half_life=hours) for hours in HALF_LIVES] if clock else []
+        best = best_of([_clone(trial).set_params(fading=fading) for fading in fadings])
+        model.set_params(fading=best.fading)
     if "ridge" in wanted:
         model = best_of([_clone(model).set_params(ridge=ridge) for ridge in RIDGES])
     return model

@@ -15,10 +15,9 @@ from influential_bandits.live.store.sql import Connection
 from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.reading import read_log
 from influential_bandits.policies.model_lcb.policy import ModelLCB
+from influential_bandits.world.fading import Fading
 
 __all__ = ["fit_policy"]
-
-HOURS_A_DAY = 24.0
 
 
 def fit_policy(
@@ -40,8 +39,7 @@ def fit_policy(
     if hours is None and wanted.memory is None:
         hours = settings["half_life_hours"]
     model = InfluenceModel(
-        memory=1.0 if wanted.memory is None else wanted.memory,
-        half_life_days=None if hours is None else hours / HOURS_A_DAY,
+        fading=Fading(1.0 if wanted.memory is None else wanted.memory, hours),
         pooling="full",
     ).fit(log)
     if settings["state"] == "shared":

@@ -23,6 +23,7 @@ from influential_bandits.errors import InvalidInput, InvalidInstance, NotApplica
 from influential_bandits.files import read_json, write_json
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.world.dynamics import World, all_deviations, start_progress, total_losses
+from influential_bandits.world.fading import Fading
 from influential_bandits.world.interaction import (
     DenseInteraction,
     Interaction,
@@ -133,6 +134,11 @@ class Instance(Frozen):
     def half_life(self) -> float | None:
         """Hours after which half of the influence of a pull is gone; None: it stays."""
         return self._half_life
+
+    @property
+    def fading(self) -> Fading:
+        """How influence fades, as one value to hand on."""
+        return Fading(self._memory, self._half_life)
 
     @property
     def fades(self) -> bool:

@@ -79,7 +79,7 @@ def test_threads_do_not_change_a_bit(monkeypatch):
 
 def test_models_of_many_arms_predict_alike(monkeypatch):
     log = synthetic_log(120, 60, 36, seed=3)
-    model = InfluenceModel("symmetric", memory=0.8, pooling="full", ridge=100.0, drift=True)
+    model = InfluenceModel("symmetric", fading=0.8, pooling="full", ridge=100.0, drift=True)
     by_iteration = model.fit_to_predict(log).predict(log)
     monkeypatch.setattr(conjugate_gradients, "FEWEST", 10**9)
     by_matrix = model.fit_to_predict(log).predict(log)

@@ -24,7 +24,7 @@ def log():
 
 @pytest.fixture(scope="module")
 def design(log):
-    return InfluenceModel(memory=0.8).fit(log).design_
+    return InfluenceModel(fading=0.8).fit(log).design_
 
 
 def test_the_descent_goes_down_to_the_optimum_and_never_below(log, design):
@@ -55,25 +55,25 @@ def test_the_objective_is_measured_against_another_solver(log, design, steps):
 
 
 def test_an_easy_problem_is_solved(log):
-    slow = InfluenceModel(memory=0.8, solver="gradient", max_iter=30_000).fit(log)
-    exact = InfluenceModel(memory=0.8).fit(log)
+    slow = InfluenceModel(fading=0.8, solver="gradient", max_iter=30_000).fit(log)
+    exact = InfluenceModel(fading=0.8).fit(log)
     np.testing.assert_allclose(slow.interactions_, exact.interactions_, rtol=0, atol=2e-3)
     np.testing.assert_allclose(slow.initial_losses_, exact.initial_losses_, rtol=0, atol=1e-2)
     assert slow.gap_ < 1e-6
-    early = InfluenceModel(memory=0.8, solver="gradient", max_iter=5).fit(log)
+    early = InfluenceModel(fading=0.8, solver="gradient", max_iter=5).fit(log)
     assert early.gap_ > 1e-3
 
 
 @pytest.mark.parametrize("steps", [1, 30, 1000])
 def test_the_interaction_is_definite(log, steps):
-    model = InfluenceModel(memory=0.8, solver="gradient", max_iter=steps, ridge=0.01).fit(log)
+    model = InfluenceModel(fading=0.8, solver="gradient", max_iter=steps, ridge=0.01).fit(log)
     assert np.linalg.eigvalsh(model.interactions_)[:, 0].min() >= -1e-12
     assert model.instance().definite
 
 
 def test_the_start_is_seeded(log):
     def fitted(seed):
-        model = InfluenceModel(memory=0.8, solver="gradient", max_iter=20, seed=seed)
+        model = InfluenceModel(fading=0.8, solver="gradient", max_iter=20, seed=seed)
         return model.fit(log).coefficients_.tobytes()
 
     assert fitted(1) == fitted(1)
@@ -83,7 +83,7 @@ def test_the_start_is_seeded(log):
 def test_with_drift_and_empty_histories(log):
     short = log.without_last(events=5)
     assert short.lengths.min() == 0
-    model = InfluenceModel(memory=0.8, solver="gradient", max_iter=50, drift=True).fit(short)
+    model = InfluenceModel(fading=0.8, solver="gradient", max_iter=50, drift=True).fit(short)
     assert np.isfinite(model.coefficients_).all()
     assert len(trace_descent(short, model.design_, Penalty(1.0, 1.0), [10])) == 3
 
@@ -100,7 +100,7 @@ def test_an_undetermined_descent_says_so():
 
 
 def test_threads_do_not_change_a_bit(log):
-    settings = {"memory": 0.8, "ridge": 0.1, "solver": "gradient", "max_iter": 100, "seed": 3}
+    settings = {"fading": 0.8, "ridge": 0.1, "solver": "gradient", "max_iter": 100, "seed": 3}
     fits = [InfluenceModel(**settings).fit(log, execution=threads) for threads in (1, 2, 3)]
     for other in fits[1:]:
         for name in (*ARRAYS, "gap_", "determined_"):
@@ -110,10 +110,10 @@ def test_threads_do_not_change_a_bit(log):
 
 def test_a_determined_descent_says_so(log):
     long = log.take([0])
-    model = InfluenceModel(memory=0.8, ridge=0, solver="gradient", max_iter=10).fit(long)
+    model = InfluenceModel(fading=0.8, ridge=0, solver="gradient", max_iter=10).fit(long)
     assert model.determined_
     assert model.status_ == "solved"
     # One history that does not determine its interaction is enough to say so, unless a ridge does.
-    mixed = InfluenceModel(memory=0.8, ridge=0, solver="gradient", max_iter=10)
+    mixed = InfluenceModel(fading=0.8, ridge=0, solver="gradient", max_iter=10)
     assert not mixed.fit(log).determined_
     assert mixed.set_params(ridge=0.1).fit(log).determined_

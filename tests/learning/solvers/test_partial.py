@@ -30,7 +30,7 @@ def planted(instances, events, **settings):
 
 
 def partial(kind="symmetric", **settings):
-    return InfluenceModel(kind, pooling="partial", **{"memory": 0.8} | settings)
+    return InfluenceModel(kind, pooling="partial", **{"fading": 0.8} | settings)
 
 
 def population_covariance(prior):
@@ -134,10 +134,10 @@ def test_short_histories_are_better_pooled_partially(events):
     truth = log.about["truth"]
     pool = partial().fit(log)
     for ridge in (0.1, 1.0, 10.0):
-        alone = InfluenceModel("symmetric", memory=0.8, ridge=ridge).fit(log)
+        alone = InfluenceModel("symmetric", fading=0.8, ridge=ridge).fit(log)
         for what in ("interaction", "initial_loss"):
             assert root_mean_square(pool, truth, what) < 0.8 * root_mean_square(alone, truth, what)
-    shared = InfluenceModel("symmetric", memory=0.8, pooling="full").fit(log)
+    shared = InfluenceModel("symmetric", fading=0.8, pooling="full").fit(log)
     assert root_mean_square(pool, truth, "interaction") < root_mean_square(
         shared, truth, "interaction"
     )
@@ -150,7 +150,7 @@ def test_long_histories_speak_for_themselves():
     for events in (30, 300, 3000):
         log = planted(30, events, memory=1.0, seed=4)
         alone = InfluenceModel("symmetric", ridge=1e-6, shrinkage=1e-6).fit(log)
-        pool = partial(memory=1.0).fit(log)
+        pool = partial(fading=1.0).fit(log)
         apart.append(np.abs(pool.interactions_ - alone.interactions_).max())
     assert apart[0] > 10 * apart[1] > 100 * apart[2]
     assert apart[2] < 2e-3  # where instances differ by 0.1
@@ -159,7 +159,7 @@ def test_long_histories_speak_for_themselves():
 def test_a_short_history_is_pulled_to_the_population():
     log = planted(60, [20] + [200] * 59, seed=7)
     pool = partial().fit(log)
-    alone = InfluenceModel("symmetric", memory=0.8, ridge=1e-3, shrinkage=1e-3).fit(log)
+    alone = InfluenceModel("symmetric", fading=0.8, ridge=1e-3, shrinkage=1e-3).fit(log)
 
     def distances(model):
         return np.linalg.norm(model.interactions_ - pool.interaction_, axis=(1, 2))

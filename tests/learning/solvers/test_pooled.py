@@ -45,7 +45,7 @@ def fit_pooled(log, design, ridge, effects):
 @pytest.mark.parametrize("kind", ["symmetric", "diagonal", "free"])
 def test_the_pooled_fit_is_generalised_least_squares(kind, effects):
     log = planted(8, [1, 3, 10, 20, 30, 30, 40, 50], spread=0.5, seed=6)
-    model = InfluenceModel(kind, memory=0.8, pooling="full").fit(log)
+    model = InfluenceModel(kind, fading=0.8, pooling="full").fit(log)
     fit, shared, used = fit_pooled(log, model.design_, 0.3, effects)
     beta, _, own = generalised_least_squares(log, kind, used, 0.8, ridge=0.3)
     np.testing.assert_allclose(shared.population[:3], beta[:3], rtol=0, atol=1e-7)
@@ -66,7 +66,7 @@ def test_pooled_items_of_several_arms_are_generalised_least_squares_too():
         random.normal(size=90),
         membership=films,
     )
-    model = InfluenceModel("symmetric", memory=0.8, pooling="full").fit(log)
+    model = InfluenceModel("symmetric", fading=0.8, pooling="full").fit(log)
     fit, _, effects = fit_pooled(log, model.design_, 0.3, EFFECTS[1])
     beta, _, own = generalised_least_squares(log, "symmetric", effects, 0.8, ridge=0.3)
     np.testing.assert_allclose(fit.coefficients[:, :3], beta[:3] + own, rtol=0, atol=1e-6)
@@ -74,7 +74,7 @@ def test_pooled_items_of_several_arms_are_generalised_least_squares_too():
 
 def test_the_pooled_definite_fit_is_optimal():
     log = planted(6, 30, interaction=INDEFINITE, spread=0.5, seed=6)
-    model = InfluenceModel("psd", memory=0.8, pooling="full", ridge=0.3).fit(log)
+    model = InfluenceModel("psd", fading=0.8, pooling="full", ridge=0.3).fit(log)
     assert model.gap_ <= 1e-8
     beta, inverse, _ = generalised_least_squares(log, "symmetric", model.effects_, 0.8, ridge=0.3)
     H = np.linalg.inv(inverse)
@@ -85,7 +85,7 @@ def test_the_pooled_definite_fit_is_optimal():
 
 def test_the_pooled_errors_are_the_sandwich():
     log = planted(30, 40, spread=0.5, seed=8)
-    model = InfluenceModel("symmetric", memory=0.8, pooling="full", ridge=0.1).fit(log)
+    model = InfluenceModel("symmetric", fading=0.8, pooling="full", ridge=0.1).fit(log)
     beta, bread, own = generalised_least_squares(log, "symmetric", model.effects_, 0.8, ridge=0.1)
     X, meat = design(log, "symmetric", 0.8), 0.0
     for u in range(log.n_instances):
@@ -138,7 +138,7 @@ def pooled_hits(replications, instances, events, **settings):
     A, l1, own, errors = [], [], [], []
     for seed in range(replications):
         log = planted(instances, events, spread=0.5, seed=100 + seed, **settings)
-        model = InfluenceModel("symmetric", memory=0.8, ridge=1e-6, pooling="full")
+        model = InfluenceModel("symmetric", fading=0.8, ridge=1e-6, pooling="full")
         found = model.fit(log).interval()
         A.append(inside(found["interaction"], TRUTH)[LOW])
         l1.append(inside(found["initial_loss"], LOSSES))
@@ -172,7 +172,7 @@ def test_pooled_intervals_hold_the_truth_where_losses_drift(bursts):
     A = []
     for seed in range(40):
         log = planted(60, 100, spread=0.5, seed=100 + seed, drift=0.7, bursts=bursts)
-        model = InfluenceModel("symmetric", memory=0.8, ridge=1e-6, pooling="full", drift=True)
+        model = InfluenceModel("symmetric", fading=0.8, ridge=1e-6, pooling="full", drift=True)
         A.append(inside(model.fit(log).interval()["interaction"], TRUTH)[LOW])
     # The level follows an autoregressive drift up to its noise only: A is some 0.02 too small.
     assert np.mean(A) >= at_least(40, 0.93)
@@ -191,7 +191,7 @@ def test_variances_are_right_where_losses_steer_choices():
     found = []
     for seed in range(12):
         log = planted(600, 60, spread=0.5, steering=1.0, seed=1000 + seed)
-        model = InfluenceModel("symmetric", memory=0.8, ridge=1e-6, pooling="full").fit(log)
+        model = InfluenceModel("symmetric", fading=0.8, ridge=1e-6, pooling="full").fit(log)
         effects = model.effects_
         found.append([effects.noise, effects.noise * effects.arm])
         # The fit and its variances fit each other: once more changes little.
@@ -207,7 +207,7 @@ def test_with_the_right_variances_steered_choices_do_no_harm():
     hits, errors = [], []
     for seed in range(12):
         log = planted(600, 60, spread=0.5, steering=1.0, seed=100 + seed)
-        model = InfluenceModel("symmetric", memory=0.8, ridge=1e-6, pooling="full").fit(log)
+        model = InfluenceModel("symmetric", fading=0.8, ridge=1e-6, pooling="full").fit(log)
         gram = pooled_gram([log], model.design_, RandomEffects(0.25, 0.0, 1.0))
         inverse = np.linalg.inv(gram[:-1, :-1])  # the covariance, as the noise's variance is 1
         A = interaction_matrices(model.design_, inverse @ gram[:-1, -1])

@@ -20,9 +20,9 @@ from planted_truth import INDEFINITE, LOW, TRUTH, planted
 from influential_bandits import EventLog, InfluenceModel
 
 CASES = [
-    {"ridge": 1.0, "shrinkage": 1.0, "memory": 0.8},
-    {"ridge": 0.01, "shrinkage": 3.0, "memory": 1.0},
-    {"ridge": 10.0, "shrinkage": 0.1, "memory": 0.5},
+    {"ridge": 1.0, "shrinkage": 1.0, "fading": 0.8},
+    {"ridge": 0.01, "shrinkage": 3.0, "fading": 1.0},
+    {"ridge": 10.0, "shrinkage": 0.1, "fading": 0.5},
 ]
 
 
@@ -30,7 +30,7 @@ CASES = [
 @pytest.mark.parametrize("settings", CASES, ids=str)
 @pytest.mark.parametrize("truth", [TRUTH, INDEFINITE, -TRUTH], ids=["inside", "edge", "outside"])
 def test_the_definite_fit_is_as_good_as_another_solver_finds(truth, settings):
-    memory = settings["memory"]
+    memory = settings["fading"]
     log = planted(4, [12, 40, 100, 200], interaction=truth, memory=memory, spread=0.5, seed=2)
     model = InfluenceModel("psd", **settings).fit(log)
     assert model.gap_ <= 1e-8
@@ -51,7 +51,7 @@ def test_the_definite_fit_is_as_good_as_another_solver_finds(truth, settings):
 @pytest.mark.parametrize("settings", CASES, ids=str)
 @pytest.mark.parametrize("kind", ["symmetric", "diagonal", "free"])
 def test_fits_without_the_cone_solve_the_normal_equations(kind, settings):
-    memory = settings["memory"]
+    memory = settings["fading"]
     log = planted(4, [12, 40, 100, 200], memory=memory, spread=0.5, seed=2)
     model = InfluenceModel(kind, **settings).fit(log)
     for u, label in enumerate(log.instances):
@@ -67,7 +67,7 @@ def test_fits_without_the_cone_solve_the_normal_equations(kind, settings):
 
 def test_noise_and_errors_are_those_of_ridge_regression():
     log = planted(1, 80, seed=4)
-    model = InfluenceModel("symmetric", memory=0.8, ridge=0.5, shrinkage=2.0).fit(log)
+    model = InfluenceModel("symmetric", fading=0.8, ridge=0.5, shrinkage=2.0).fit(log)
     H, g, mean = penalised(log, "symmetric", 0.5, 2.0, 0.8)
     X = design(log, "symmetric", 0.8)
     residual = log.loss - mean - X @ np.linalg.solve(H, g)
@@ -108,15 +108,15 @@ def test_without_ridge_an_undetermined_fit_says_so(arms, why, kind, pooling):
 def test_without_ridge_a_long_log_is_enough(kind):
     log = planted(5, 150, seed=1)
     for pooling in ("none", "full"):
-        model = InfluenceModel(kind, memory=0.8, ridge=0, pooling=pooling).fit(log)
+        model = InfluenceModel(kind, fading=0.8, ridge=0, pooling=pooling).fit(log)
         assert model.determined_
         assert model.status_ == "solved"
 
 
 def test_one_undetermined_history_is_enough_to_say_so():
     log = planted(3, [150, 2, 150], seed=1)
-    assert not InfluenceModel(memory=0.8, ridge=0).fit(log).determined_
-    assert InfluenceModel(memory=0.8, ridge=0).fit(log.take([0, 2])).determined_
+    assert not InfluenceModel(fading=0.8, ridge=0).fit(log).determined_
+    assert InfluenceModel(fading=0.8, ridge=0).fit(log.take([0, 2])).determined_
 
 
 def test_an_entry_that_no_loss_can_tell_from_an_initial_loss_is_undetermined():
@@ -147,7 +147,7 @@ SEPARATE = [
 @pytest.mark.parametrize(("kind", "events", "truth", "settings"), SEPARATE, ids=str)
 def test_separate_intervals_hold_the_truth(kind, events, truth, settings):
     log = planted(1000, events, interaction=truth, spread=0.5, seed=11, **settings)
-    model = InfluenceModel(kind, memory=0.8, ridge=1e-6, shrinkage=1e-6).fit(log)
+    model = InfluenceModel(kind, fading=0.8, ridge=1e-6, shrinkage=1e-6).fit(log)
     known, A, l1 = log.about["truth"], [], []
     for u, label in enumerate(log.instances):
         found = model.interval(instance=label)

@@ -282,8 +282,8 @@ def test_a_single_event_gets_a_sentence(refusal, tmp_path):
     ("shape", "options"),
     [
         ((1, 6, 3, 47), {}),
-        ((4, 2, 4, 32), {"ridge": 0.0, "memory": 0.8}),
-        ((2, 5, 4, 1), {"ridge": 0.0, "memory": 0.8}),
+        ((4, 2, 4, 32), {"ridge": 0.0, "fading": 0.8}),
+        ((2, 5, 4, 1), {"ridge": 0.0, "fading": 0.8}),
         ((2, 5, 4, 1), {"pooling": "partial"}),
         ((1, 6, 3, 47), {"pooling": "partial"}),
     ],
@@ -293,7 +293,7 @@ def test_a_tiny_log_gets_a_model_or_a_sentence(shape, options, tmp_path):
     *size, seed = shape
     log = ib.data.synthetic_log(*size, seed=seed)
     try:
-        left_out = [name for name in ("memory", "ridge") if name not in options]
+        left_out = [name for name in ("fading", "ridge") if name not in options]
         model = ib.InfluenceModel(**{"pooling": "full"} | options)
         model = fit_log(log, tmp_path / "m.json", model, left_out)
     except ib.errors.InfluentialBanditsError:
@@ -455,12 +455,12 @@ def test_what_is_left_out_is_chosen_by_validation(command, log_file, tmp_path):
     assert status == 0
     model = ib.InfluenceModel.load(tmp_path / "model.json")
     about = model.about_
-    assert model.memory in {0.5, 0.8, 0.9}, "the truth is 0.8"
+    assert model.fading.memory in {0.5, 0.8, 0.9}, "the truth is 0.8"
     assert model.ridge in {10.0, 100.0, 1000.0, 10_000.0}
     assert model.drift
     assert model.pooling == "full"
     assert about["log"]["source"] == str(log_file) or "log.csv" in about["log"]["source"]
-    assert f"memory {model.memory:g} per event, ridge {model.ridge:g}, drift on" in out
+    assert f"{model.fading}, ridge {model.ridge:g}, drift on" in out
     assert describe_model(model) in out
     first = next(line for line in out.splitlines() if line.startswith("  "))
     assert first.split()[0] == "ad0", "the strongest influence first"
@@ -493,7 +493,7 @@ def test_every_kind_and_pooling_can_be_fitted_and_planned(
         (["--interaction", "bogus"], ["'bogus'", "psd"]),
         (["--memory", "2"], ["memory", "2"]),
         (["--memory", "0.9", "--half-life-days", "3"], ["memory", "not both"]),
-        (["--half-life-days", "0"], ["half_life_days", "0"]),
+        (["--half-life-days", "0"], ["half_life", "0"]),
         (["--ridge=-1"], ["ridge", "-1"]),
         (["--jobs", "0"], ["0"]),
         (["--seed=-1"], ["seed", "-1"]),
@@ -641,7 +641,7 @@ def test_diagnose_prints_the_verdict_and_where_the_report_is(command, log_file, 
     [
         (["--permutations", "0"], ["permutations", "0"]),
         (["--seed=-1"], ["seed", "-1"]),
-        (["--half-life-days=-1"], ["half_life_days", "-1"]),
+        (["--half-life-days=-1"], ["half_life", "-24"]),
         (["--out", "log.csv"], ["cannot write to log.csv"]),
     ],
     ids=" ".join,

@@ -20,6 +20,7 @@ from influential_bandits.checks import (
 from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.policies.model_lcb.posterior import place, unknowns
+from influential_bandits.world.fading import Fading
 
 __all__ = ["LossPrior"]
 
@@ -92,6 +93,11 @@ class LossPrior:
         self.events = whole_number("events", events, 1, 2**53)
         self.mean.setflags(write=False)
         self.covariance.setflags(write=False)
+
+    @property
+    def fading(self) -> Fading:
+        """How influence fades, as one value to hand on."""
+        return Fading(self.memory, self.half_life)
 
     @classmethod
     def around(

@@ -228,7 +228,7 @@ def learn_family(path: Path) -> Family:
     Each film has one genre, drawn once, as in the paper: a pull is the rating of one film.
     """
     log = movielens(path, choose="random", progress=False)
-    model = InfluenceModel("psd", memory=0.8, drift=True, ridge=100.0, pooling="full").fit(log)
+    model = InfluenceModel("psd", fading=0.8, drift=True, ridge=100.0, pooling="full").fit(log)
     busiest = [log.instances[i] for i in np.argsort(-log.lengths, kind="stable")]
 
     def make(number: int) -> Instance:

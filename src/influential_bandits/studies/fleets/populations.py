@@ -202,7 +202,7 @@ def learn_population(log: EventLog, stay: int = STAY_OF_LEARNED) -> tuple[Popula
     covariance of the initial losses are those of the users' fitted ones, weighed by their events;
     as these are estimates, the covariance is a little too large.
     """
-    model = InfluenceModel("psd", memory=0.8, drift=True, ridge=100.0, pooling="full").fit(log)
+    model = InfluenceModel("psd", fading=0.8, drift=True, ridge=100.0, pooling="full").fit(log)
     worlds = [model.instance(user, without_drift=True) for user in log.instances]
     losses: Floats = np.stack([world.initial_loss for world in worlds])
     weights = log.lengths / log.lengths.sum()

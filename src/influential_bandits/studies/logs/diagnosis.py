@@ -32,6 +32,7 @@ from influential_bandits.studies.logs.sections import (
 )
 from influential_bandits.studies.report.content import Analysis, Opening, Section
 from influential_bandits.studies.report.results import draw_figures, write_results
+from influential_bandits.world.fading import Fades, require_fading, require_one_fading
 
 __all__ = ["Diagnosis", "describe_model", "diagnose_log", "fit_log"]
 
@@ -66,7 +67,7 @@ def diagnose_log(
     log: EventLog,
     out: Path | None = None,
     *,
-    half_life_days: float | None = None,
+    fading: Fades | None = None,
     controls: Iterable[str] | None = None,
     all_pairs: bool | None = None,
     permutations: int = 999,
@@ -90,19 +91,22 @@ def diagnose_log(
     every = covers_all_pairs(log, all_pairs)
     base = InfluenceModel(
         "symmetric" if every else "diagonal",
-        half_life_days=half_life_days,
         drift=True,
         pooling="full",
         seed=seed,
     )
-    ladder, found, chosen = ladder_section(adjusted, base, execution=execution, chose=bar.count_one)
+    choosable = ["fading", "ridge"]
+    if fading is not None:
+        base.set_params(fading=require_one_fading(fading))
+        choosable.remove("fading")
+    ladder, found, chosen = ladder_section(
+        adjusted, base, choosable=choosable, execution=execution, chose=bar.count_one
+    )
     bar.count_one()
     test: InfluenceTest | None = None
     how: dict[str, Any] = {"permutations": permutations, "seed": seed, "execution": execution}
     try:
-        test = influence_test(
-            log, half_life_days=half_life_days, controls=names, all_pairs=every, **how
-        )
+        test = influence_test(log, fading=fading, controls=names, all_pairs=every, **how)
         tested = test_section(test, "influence-test")
         words = test.summary()
     except NotApplicable as reason:
@@ -147,11 +151,8 @@ def _refit(
     base: InfluenceModel, chosen: InfluenceModel, test: InfluenceTest | None
 ) -> InfluenceModel:
     """Return the model that impact is measured by, with the memory that showed most."""
-    fading: dict[str, Any] = {"memory": chosen.memory, "half_life_days": chosen.half_life_days}
-    if test is not None and test.detected:
-        fading = {"memory": test.memory, "half_life_days": test.half_life_days}
-    settings = base.get_params() | {"ridge": chosen.ridge} | fading
-    return InfluenceModel(**settings)
+    fading = test.fading if test is not None and test.detected else chosen.fading
+    return InfluenceModel(**base.get_params() | {"ridge": chosen.ridge, "fading": fading})
 
 
 def _headline(
@@ -217,7 +218,7 @@ def fit_log(
     log: EventLog,
     out: Path,
     model: InfluenceModel,
-    settings: Sequence[str] = ("memory", "ridge"),
+    settings: Sequence[str] = ("fading", "ridge"),
     execution: Execution | int | None = None,
     *,
     controls: Iterable[str] | None = (),
@@ -250,9 +251,7 @@ def _save(
 
 def describe_model(model: InfluenceModel) -> str:
     """Say what was fitted, and the strongest influences."""
-    fading = f"memory {model.memory:g} per event"
-    if model.half_life_days is not None:
-        fading = f"half-life {model.half_life_days:g} days"
+    fading = require_fading(model.fading)
     noise = model.noise().sigma
     drift = "on" if model.drift else "off"
     kind = f"{model.interaction} interaction of {len(model.arm_names_)} arms, {fading}"

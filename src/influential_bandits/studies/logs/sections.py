@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from influential_bandits.studies.report.content import (
     Section,
     Series,
 )
+from influential_bandits.world.fading import require_fading
 
 SHOWN_PAIRS = 12
 SHOWN_ARMS = 40
@@ -158,12 +160,13 @@ def ladder_section(
     base: InfluenceModel,
     last: float = 0.2,
     name: str = "ladder",
+    choosable: Sequence[str] = ("fading", "ridge"),
     execution: Execution | int | None = None,
     chose: Callable[[], None] = lambda: None,
 ) -> tuple[Section, Validation, InfluenceModel]:
     """Compare the ladder of models on the last part of each history.
 
-    Memory and ridge are chosen on the first part alone; ``chose`` is called when that is done.
+    What is ``choosable`` is chosen on the first part alone; ``chose`` is called when that is done.
     """
     if log.lengths.max(initial=0) < 3:
         raise InvalidLog(
@@ -171,12 +174,11 @@ def ladder_section(
             f"{log.lengths.max(initial=0)} events, and to fit, choose and judge takes three"
         )
     first = log.without_last(last)
-    chosen, _ = choose(first, base, fit=False, progress=False, execution=execution)
+    chosen, _ = choose(
+        first, base, settings=choosable, fit=False, progress=False, execution=execution
+    )
     chose()
-    fading: dict[str, Any] = {"memory": chosen.memory}
-    if chosen.half_life_days is not None:
-        fading = {"half_life_days": chosen.half_life_days}
-    models = ladder(ridge=chosen.ridge, pooling=chosen.pooling, **fading)
+    models = ladder(chosen.fading, chosen.ridge, chosen.pooling)
     if base.interaction == "diagonal":
         del models["full"]
     found = validate(log, models, last=last, progress=False, execution=execution)
@@ -205,8 +207,7 @@ def ladder_section(
         for gain in gains
     ]
     settings = {
-        "memory": chosen.memory,
-        "half_life_days": chosen.half_life_days,
+        **asdict(require_fading(chosen.fading)),
         "ridge": chosen.ridge,
         "pooling": chosen.pooling,
         "last_part": last,
@@ -224,17 +225,11 @@ def ladder_section(
     note = (
         f"The last {100 * last:.0f} % of each history were predicted one step ahead by models that "
         "were fitted to the rest. Each rung has one thing more than the rung before, so that drift "
-        f"is not mistaken for influence. Memory {_memory(chosen)} and ridge {chosen.ridge:g} were "
-        "chosen by predicting the last part of the rest."
+        f"is not mistaken for influence. How influence fades ({require_fading(chosen.fading)}) and "
+        f"ridge {chosen.ridge:g} were chosen by predicting the last part of the rest."
     )
     line = "A ladder of models, from constant losses to full influence"
     return Section(name, line, settings, Analysis(findings, [figure], [note])), found, chosen
-
-
-def _memory(model: InfluenceModel) -> str:
-    if model.half_life_days is not None:
-        return f"with a half-life of {model.half_life_days:g} days"
-    return f"{model.memory:g} per event"
 
 
 def describe_gain(low: float, high: float) -> str:
@@ -295,8 +290,7 @@ def test_section(found: InfluenceTest, name: str) -> Section:
             "permutations": found.permutations,
             "units": found.units,
             "unit_kind": found.unit_kind,
-            "memory": found.memory,
-            "half_life_days": found.half_life_days,
+            **asdict(found.fading),
             "memories_tried": found.memories_tried,
             "controls": ", ".join(found.controls),
             "seed": found.seed,
@@ -321,7 +315,7 @@ def interaction_section(
     if not own:
         fitted.set_params(interaction="psd")
     fitted.fit(log, execution=execution)
-    settings = {name: getattr(model, name) for name in ("memory", "half_life_days", "ridge")}
+    settings = {**asdict(require_fading(model.fading)), "ridge": model.ridge}
     matrix = fitted.interaction_
     low, high = fitted.interval()["interaction"]
     order = np.argsort(-np.diag(matrix), kind="stable")[: SHOWN_PAIRS if own else 5]
