@@ -9,7 +9,6 @@ from pathlib import Path
 
 import influential_bandits as ib
 from benchmarks.timing import within
-from influential_bandits.studies.logs.diagnosis import diagnose_log
 
 EVENTS = 60  # of a user
 ROLES = {"instance": "user", "arm": "arm", "item": "item", "time": "time", "reward": "click"}
@@ -33,5 +32,5 @@ def diagnose(arms, users):
     log = ib.read_log({name: events[name] for name in ROLES.values()}, **ROLES)
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
-        diagnose_log(log, Path(folder), progress=False)
+        ib.diagnose(log, progress=False).save(Path(folder))
         return time.perf_counter() - start

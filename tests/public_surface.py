@@ -17,14 +17,15 @@ LISTING = Path(__file__).with_suffix(".txt")
 MODULES = ("data", "errors", "live", "logs", "optima", "random", "testing")
 # What functions of the package return: it has these attributes, but is not made by users.
 RESULTS = {
-    "Comparison", "FleetComparison", "FleetRun", "FleetTicket", "Impact", "InfluenceTest", "Plan",
-    "Ticket", "Trajectories", "Trajectory", "Validation", "live.LiveDecision", "logs.LogStream",
-    "logs.Partition", "logs.PartitionedLog",
+    "Comparison", "Diagnosis", "FleetComparison", "FleetRun", "FleetTicket", "Impact",
+    "InfluenceTest", "Plan", "Ticket", "Trajectories", "Trajectory", "Validation",
+    "live.LiveDecision", "logs.LogStream", "logs.Partition", "logs.PartitionedLog",
 }  # fmt: skip
 # Between parts of the package, or by scikit-learn; may change.
 NOT_PROMISED = {
     "DenseInteraction.columns", "DenseInteraction.kind", "DenseInteraction.offsets",
     "DenseInteraction.squares", "DenseInteraction.tolerance", "DenseInteraction.vouched",
+    "Diagnosis.adjusted", "Diagnosis.sections",
     "Family.is_own", "Fleet.latest_look", "Fleet.parts", "Fleet.row", "Fleet.settle_memory",
     "Fleet.take_parts", "FleetLCB.effective_half_life", "FleetLCB.memories", "FleetLCB.rules",
     "FleetLCB.start", "Instance.linear_term", "Instance.world", "LossPrior.precision",
@@ -43,8 +44,9 @@ NOT_PROMISED = {
     "StationaryModel.seed", "StationaryModel.solver",
 }  # fmt: skip
 INSIDE = {  # of executions, models and interactions
-    "check_settings", "columns", "fit_to_predict", "kind", "map", "offsets", "outcomes", "plays",
-    "room", "row", "run", "set_fit_request", "set_score_request", "squares", "threads", "vouched",
+    "check_settings", "columns", "cut", "fit_to_predict", "kind", "map", "offsets", "outcomes",
+    "plays", "room", "row", "run", "set_fit_request", "set_score_request", "squares",
+    "threads", "vouched",
 }  # fmt: skip
 
 

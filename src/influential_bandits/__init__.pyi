@@ -75,6 +75,8 @@ from .studies.arena.compare import compare as compare
 from .studies.arena.families import Family as Family
 from .studies.fleets.compare import FleetComparison as FleetComparison
 from .studies.fleets.compare import compare_fleets as compare_fleets
+from .studies.logs.diagnosis import Diagnosis as Diagnosis
+from .studies.logs.diagnosis import diagnose as diagnose
 from .world.environment import Environment as Environment
 from .world.fading import Fading as Fading
 from .world.generators import block_instance as block_instance

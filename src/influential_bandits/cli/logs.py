@@ -92,15 +92,16 @@ def diagnose(
     """Say whether the past changes what comes next in a log: verdict, report and model."""
     require_installed(engine, *REPORT)
     with explain_stop("nothing was written"):
-        from influential_bandits.studies.logs.diagnosis import diagnose_log
+        from influential_bandits import diagnose as make_diagnosis
+        from influential_bandits.piece_store import require_writable
 
         roles = (instance, arm, time, loss, rating, reward)
         how = (best, categories, separator, columns, key, merge_arms_below, drop_bad_rows, seed)
         events = _read(log, roles, *how, beside=(item, control), all_pairs=all_pairs is True)
         with choose_execution(engine, scheduler, jobs) as where:
-            found = diagnose_log(
+            require_writable(out)
+            diagnosis = make_diagnosis(
                 events,
-                out,
                 fading=_name_fading(None, half_life_days),
                 all_pairs=all_pairs,
                 controls=None if adjust else (),
@@ -108,7 +109,8 @@ def diagnose(
                 seed=seed,
                 execution=where,
             )
-        typer.echo(found.verdict)
+            diagnosis.save(out, execution=where)
+        typer.echo(diagnosis.verdict)
     print_report_place(out)
 
 

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import optional_module
+from influential_bandits.checks import make_frame, optional_module
 from influential_bandits.execution.base import Execution
 from influential_bandits.learning.impact import Estimate, Impact, mean_regressors
 from influential_bandits.learning.models import InfluenceModel
@@ -49,6 +49,7 @@ CONFUSED = (
     "so that what a cap saves cannot be told from what users lose by it; try one in an A/B test"
 )
 
+SEVERAL_ARMS = "its items have several arms each, and a cap is about one"
 TOO_FEW = (
     "{} instances are too few to say how sure a gain is; each half of them has to have more than "
     "the {} coefficients of the model"
@@ -122,6 +123,11 @@ class CapAdvice:
             f"{self.outcome}; {100 * self.moved:.0f} % of the showings go to other arms."
         )
 
+    def to_frame(self, library: str = "pandas") -> Any:
+        """Return a data frame of pandas, polars or pyarrow: one row for each cap."""
+        names = [field.name for field in dataclasses.fields(Cap)]
+        return make_frame({name: [getattr(c, name) for c in self.caps] for name in names}, library)
+
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain numbers, lists and texts."""
         return {
@@ -155,11 +161,11 @@ def advise_caps(
     *,
     seed: int = 0,
     execution: Execution | int | None = None,
-) -> CapAdvice | None:
-    """Return caps that should help, with their gain; None where arms of an item are several.
+) -> CapAdvice:
+    """Return caps that should help, with their gain.
 
     None is advised where choices in the log follow taste, or where that is not ruled out, nor
-    where instances are too few to judge: :attr:`CapAdvice.doubt` says so.
+    where an item has several arms or instances are too few: :attr:`CapAdvice.doubt` says so.
 
     Parameters
     ----------
@@ -186,16 +192,16 @@ def advise_caps(
     ['0']
     """
     log = require_log(log)
-    if (np.diff(log.membership.offsets) != 1).any() or log.n_instances < 2:
-        return None
+    if (np.diff(log.membership.offsets) != 1).any():
+        return advise_nothing(impact, SEVERAL_ARMS)
     names = [name for name, cost in impact.arms.items() if cost.sign > 0]
     arms = [log.arm_names.index(name) for name in names]
     whole = _Judge(model, log, seed)
     rule = whole.choose(arms)
     if not (rule.times < FREE).any():
-        return _advise_nothing(impact)
+        return advise_nothing(impact)
     if log.n_instances // 2 <= model.design_.size:
-        return _advise_nothing(impact, TOO_FEW.format(log.n_instances, model.design_.size))
+        return advise_nothing(impact, TOO_FEW.format(log.n_instances, model.design_.size))
     clone = optional_module("sklearn.base").clone
     parts = [log.take(np.arange(half, log.n_instances, 2)) for half in (0, 1)]
     judges = [_Judge(clone(model).fit(part, execution=execution), part, seed) for part in parts]
@@ -216,15 +222,15 @@ def advise_caps(
     ends = sorted((judged, flattered.gain))
     gain = Estimate(sum(ends) / 2.0, ends[0] - wide, ends[1] + wide)
     if gain.low <= 0.0:
-        return _advise_nothing(impact)
+        return advise_nothing(impact)
     taste = describe_taste(model, log, execution)
     if taste:
-        return _advise_nothing(impact, f"{taste}, {CONFUSED}")
+        return advise_nothing(impact, f"{taste}, {CONFUSED}")
     caps = [whole.name_cap(rule, arm) for arm in np.flatnonzero(rule.times < FREE).tolist()]
     return CapAdvice(impact.outcome, tuple(caps), gain, flattered.moved)
 
 
-def _advise_nothing(impact: Impact, doubt: str = "") -> CapAdvice:
+def advise_nothing(impact: Impact, doubt: str = "") -> CapAdvice:
     """Return no caps, and what stands against them."""
     return CapAdvice(impact.outcome, (), Estimate(0.0, 0.0, 0.0), 0.0, doubt)
 

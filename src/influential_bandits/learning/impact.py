@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from influential_bandits.checks import abbreviate, is_real, optional_module
+from influential_bandits.checks import abbreviate, is_real, make_frame, optional_module
 from influential_bandits.display import draw_bars, make_html
 from influential_bandits.errors import InvalidInput, NotApplicable
 from influential_bandits.learning.click_curve import count_lost_clicks
@@ -214,6 +214,16 @@ class Impact:
         rows = [[name, found] for name, found in self.arms.items()]
         header = ["arm", "one more showing costs the next one"]
         return make_html(self.headline(), header=header, rows=rows[:SHOWN_ARMS])
+
+    def to_frame(self, library: str = "pandas") -> Any:
+        """Return a data frame of pandas, polars or pyarrow: a row for each arm, then each pair."""
+        own = {(name, name): estimate for name, estimate in self.arms.items()}
+        rows = [
+            {"arm": arm, "other": other, **dataclasses.asdict(estimate)}
+            for (arm, other), estimate in (own | self.pairs).items()
+        ]
+        names = ("arm", "other", "value", "low", "high")
+        return make_frame({name: [row[name] for row in rows] for name in names}, library)
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain numbers, lists and texts."""

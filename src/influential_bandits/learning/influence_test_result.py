@@ -6,7 +6,7 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
-from influential_bandits.checks import abbreviate, is_real
+from influential_bandits.checks import abbreviate, is_real, make_frame
 from influential_bandits.display import draw_bars, make_html
 from influential_bandits.errors import InvalidInput
 from influential_bandits.learning.kalman import Components
@@ -330,6 +330,11 @@ class InfluenceTest:
         """Show the verdict, and what it rests on."""
         verdict, *rest = self.summary().splitlines()
         return make_html(verdict, note="\n".join(line.strip() for line in rest))
+
+    def to_frame(self, library: str = "pandas") -> Any:
+        """Return a data frame of pandas, polars or pyarrow: a row for each pair, clearest first."""
+        names = [field.name for field in dataclasses.fields(PairEstimate)]
+        return make_frame({name: [getattr(p, name) for p in self.pairs] for name in names}, library)
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain numbers, lists and texts."""

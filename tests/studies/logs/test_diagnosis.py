@@ -16,7 +16,7 @@ from report_files import check_pictures, check_report, check_summary
 import influential_bandits as ib
 from influential_bandits.cli import main
 from influential_bandits.learning import frequency_caps
-from influential_bandits.studies.logs.diagnosis import describe_model, diagnose_log, fit_log
+from influential_bandits.studies.logs.diagnosis import describe_model, fit_log
 
 TIRING = np.diag([0.6, 0.3, 0.0])
 SECTIONS = ["impact", "log", "ladder", "influence-test", "interaction"]
@@ -40,6 +40,13 @@ def write(path, rows, header=HEADER, separator=","):
     return path
 
 
+def diagnose(log, out=None, permutations=99):
+    found = ib.diagnose(log, permutations=permutations, progress=False)
+    if out is not None:
+        found.save(out)
+    return found
+
+
 @pytest.fixture(scope="module")
 def strong():
     """Arms 0 and 1 tire, arm 2 does not: gains of planning lie ten standard errors above zero."""
@@ -56,13 +63,13 @@ def null():
 @pytest.fixture(scope="module")
 def found_strong(strong, tmp_path_factory):
     out = tmp_path_factory.mktemp("strong") / "deep" / "out"
-    return out, diagnose_log(strong, out, permutations=99, progress=False)
+    return out, diagnose(strong, out)
 
 
 @pytest.fixture(scope="module")
 def found_null(null, tmp_path_factory):
     out = tmp_path_factory.mktemp("null")
-    return out, diagnose_log(null, out, permutations=99, progress=False)
+    return out, diagnose(null, out)
 
 
 @pytest.fixture
@@ -144,7 +151,7 @@ def test_influence_that_was_planted_is_found(found_strong):
     assert found.test.self_influence.p_value == 0.01
     assert found.verdict.startswith("fatigue: one more showing costs the next one of the same arm")
     assert "\ninfluence beyond drift, arms on themselves: real" in found.verdict
-    assert found.ladder.gain("self-fatigue", "drift").low > 0.0
+    assert found.validation.gain("self-fatigue", "drift").low > 0.0
     strongest = np.diag(found.model.interaction_)
     assert strongest[0] > strongest[1] > strongest[2]
 
@@ -154,8 +161,8 @@ def test_drift_and_steering_are_not_called_influence(found_null):
     _, found = found_null
     assert found.test.p_value > 0.1
     assert found.verdict.startswith("no influence was seen beyond drift and controls")
-    assert found.ladder.gain("drift", "stationary").low > 0.0, "but drift is seen"
-    assert not found.ladder.gain("full", "drift").low > 0.0
+    assert found.validation.gain("drift", "stationary").low > 0.0, "but drift is seen"
+    assert not found.validation.gain("full", "drift").low > 0.0
 
 
 @pytest.mark.parametrize("which", ["found_strong", "found_null"])
@@ -180,9 +187,9 @@ def test_arms_are_looked_at_one_by_one_where_they_are_many(tmp_path):
     matrix = np.zeros((41, 41))
     matrix[[0, 1], [0, 1]] = 2.0
     log = ib.data.synthetic_log(200, 100, 41, interaction=matrix, memory=0.8, spread=0.2, seed=0)
-    found = diagnose_log(log, tmp_path, permutations=99, progress=False)
+    found = diagnose(log, tmp_path)
     assert found.test.cross_influence is None
-    assert found.ladder.names == ("stationary", "drift", "self-fatigue")
+    assert found.validation.names == ("stationary", "drift", "self-fatigue")
     assert found.model.interaction == "diagonal"
     strongest = np.argsort(-np.diag(found.model.interaction_))
     assert set(strongest[:2]) == {0, 1}
@@ -202,14 +209,14 @@ def test_arms_are_looked_at_one_by_one_if_asked(command, log_file):
 @pytest.mark.long
 def test_a_diagnosis_can_be_had_without_files(strong, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    found = diagnose_log(strong.take(np.arange(20)), permutations=19, progress=False)
+    found = diagnose(strong.take(np.arange(20)), permutations=19)
     assert list(tmp_path.iterdir()) == []
     assert "One step ahead" in found.verdict
 
 
 @pytest.mark.long
 def test_the_same_log_and_seed_give_the_same_summary(strong, found_strong, tmp_path):
-    diagnose_log(strong, tmp_path, permutations=99, progress=False)
+    diagnose(strong, tmp_path)
     for name in ("summary.json", "model.json"):
         assert (tmp_path / name).read_bytes() == (found_strong[0] / name).read_bytes()
 
@@ -221,7 +228,7 @@ def test_markup_in_names_stays_text(tmp_path):
     evil = ib.EventLog(
         np.repeat(np.arange(15), 20), [names[i] for i in log.item], log.loss, log.time
     )
-    found = diagnose_log(evil, tmp_path, permutations=19, progress=False)
+    found = diagnose(evil, tmp_path, permutations=19)
     page = check_report(tmp_path, found.sections)
     assert "<script>alert(1)" not in page
     assert "<img src=//x" not in page
@@ -231,12 +238,12 @@ def test_what_stands_against_caps_is_said_in_verdict_report_and_result(
     strong, monkeypatch, tmp_path
 ):
     """Fatigue is real, and a check that finds taste takes the caps back."""
-    advised = diagnose_log(strong, permutations=99, progress=False)
+    advised = diagnose(strong)
     assert advised.caps.caps
     assert "Show less often" in advised.verdict
     said = "choices in it follow taste"
     monkeypatch.setattr(frequency_caps, "describe_taste", lambda *_: said)
-    found = diagnose_log(strong, tmp_path, permutations=99, progress=False)
+    found = diagnose(strong, tmp_path)
     assert found.caps.caps == ()
     assert found.caps.doubt.startswith(said)
     assert "Show less often" not in found.verdict

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from influential_bandits.errors import NotApplicable
 from influential_bandits.execution.base import Execution
-from influential_bandits.execution.progress import Progress
-from influential_bandits.learning.controls import adjust_losses, require_controls
-from influential_bandits.learning.frequency_caps import CapAdvice, advise_caps
-from influential_bandits.learning.impact import Impact, measure_impact
-from influential_bandits.learning.influence_test import covers_all_pairs, influence_test
-from influential_bandits.learning.influence_test_result import InfluenceTest
+from influential_bandits.learning.controls import adjust_losses
+from influential_bandits.learning.examination import Examination, examine_log
 from influential_bandits.learning.models import InfluenceModel
 from influential_bandits.learning.plan_evidence import describe_support
-from influential_bandits.learning.selection import Validation, choose, list_choosable
+from influential_bandits.learning.selection import choose, list_choosable
 from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.interval_text import tell_apart
 from influential_bandits.piece_store import make_folder, require_writable
@@ -30,15 +25,13 @@ from influential_bandits.studies.logs.sections import (
     log_section,
     test_section,
 )
+from influential_bandits.studies.logs.verdict import TIRED, describe_verdict
 from influential_bandits.studies.report.content import Analysis, Opening, Section
 from influential_bandits.studies.report.results import draw_figures, write_results
-from influential_bandits.world.fading import Fades, require_fading, require_one_fading
+from influential_bandits.world.fading import Fades, require_fading
 
-__all__ = ["Diagnosis", "describe_model", "diagnose_log", "fit_log"]
+__all__ = ["Diagnosis", "describe_model", "diagnose", "fit_log"]
 
-TIRING = frozenset({"fatigue", "mixed"})
-TIRED = "Most tired of themselves"
-STEPS = 8
 TITLE = "Influential bandits: does the past change what comes next?"
 INTRODUCTION = (
     "Below: what influence costs, what the log holds, whether models with influence predict "
@@ -46,26 +39,98 @@ INTRODUCTION = (
 )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Diagnosis:
-    """What a log says about influence."""
+class Diagnosis(Examination):
+    """What a log says about influence: the verdict, what it rests on, and a report of all of it.
 
-    verdict: str
-    ladder: Validation
-    test: InfluenceTest | None
-    impact: Impact
-    caps: CapAdvice | None  # where fatigue was seen
-    model: InfluenceModel
-    sections: list[Section]
+    Attributes
+    ----------
+    verdict : str
+        In words: what was found, what to do, and how sure it is.
+    test : InfluenceTest or None
+        None where the log has too little data; ``untestable`` says why.
+    impact : Impact
+        What influence costs, in the units of the log.
+    caps : CapAdvice
+        How often to show what tires, or why there is no advice.
+    validation : Validation
+        How well models with and without influence predict what comes next.
+    model : InfluenceModel
+        One interaction for all instances; what :func:`plan` takes.
+
+    Examples
+    --------
+    >>> import influential_bandits as ib
+    >>> log = ib.data.synthetic_log(
+    ...     80, 40, 2, interaction=[[0.6, 0], [0, 0]], memory=0.8, spread=0.2, seed=0
+    ... )
+    >>> diagnosis = ib.diagnose(log, permutations=99)
+    >>> diagnosis
+    Diagnosis('fatigue: ...')
+    >>> diagnosis.impact.to_frame().arm.tolist()
+    ['0', '1', '0']
+    """
+
+    @property
+    def headline(self) -> str:
+        """What was found and what to do, in a few lines."""
+        return describe_verdict(self)
+
+    @property
+    def verdict(self) -> str:
+        """The headline, and what it rests on."""
+        words = f"no test of influence: {self.untestable}"
+        if self.test is not None:
+            words = self.test.summary()
+        gains = "; ".join(str(gain) for gain in self.validation.gains())
+        return f"{self.headline}\n{words}\nOne step ahead, squared error saved: {gains}."
+
+    @property
+    def sections(self) -> list[Section]:
+        """The report, part by part."""
+        if self.test is None:
+            line = "Is there influence beyond drift, taste and chance?"
+            words = f"no test of influence: {self.untestable}"
+            tested = Section("influence-test", line, {}, Analysis([], [], [words]))
+        else:
+            tested = test_section(self.test, "influence-test")
+        return [
+            impact_section(self.impact, self.headline, self.caps, self.influence_seen),
+            log_section(self.log),
+            ladder_section(self.validation),
+            tested,
+            interaction_section(self.model),
+        ]
 
     def __repr__(self) -> str:
         """Say the verdict in a line."""
-        return f"Diagnosis({self.verdict.splitlines()[0]!r})"
+        return f"Diagnosis({self.headline.splitlines()[0]!r})"
+
+    def __str__(self) -> str:
+        """Return the verdict."""
+        return self.verdict
+
+    def save(self, folder: str | Path, *, execution: Execution | int | None = None) -> None:
+        """Write what the command ``diagnose`` writes: report, summary, figures and model.
+
+        Parameters
+        ----------
+        folder : path
+            Is made if it is not there.
+        execution : Execution or int, optional
+            Where to fit what a plan needs beside the model.
+        """
+        out = Path(folder)
+        require_writable(out)
+        make_folder(out)
+        for section in self.sections:
+            make_folder(out / section.name)
+            draw_figures(section, out / section.name)
+        write_results(out, self.sections, TITLE, _open_report(self.headline), INTRODUCTION)
+        _save(self.model, self.adjusted, out / "model.json", execution)
 
 
-def diagnose_log(
+def diagnose(
     log: EventLog,
-    out: Path | None = None,
     *,
     fading: Fades | None = None,
     controls: Iterable[str] | None = None,
@@ -75,143 +140,63 @@ def diagnose_log(
     progress: bool | None = None,
     execution: Execution | int | None = None,
 ) -> Diagnosis:
-    """Look at a log in every way, and write report, summary and model into a folder.
+    """Say whether the past changes what comes next in a log, what it costs, and what to do.
 
-    Losses are first freed of what controls explain, by default all that the log allows. Models are
-    fitted by the execution; the test of influence runs on this computer. Of more than 40 arms each
-    is looked at on itself alone, unless all pairs are asked for.
+    Losses are first freed of what controls explain. Then models with and without influence predict
+    the last part of each history, influence is tested, its cost is measured, and caps are tried.
+
+    Parameters
+    ----------
+    log : EventLog
+        As :func:`read_log` returns it.
+    fading : float or Fading, optional
+        How influence fades: the share left after each event, or ``Fading(half_life=hours)``; by
+        default the data choose.
+    controls : iterable of str, optional
+        What else may move losses, see :func:`adjust_losses`; by default all that the log allows.
+    all_pairs : bool, optional
+        Whether to look at arms on each other too, or at each on itself alone; by default all pairs
+        of up to 40 arms.
+    permutations : int
+        Of :func:`influence_test`.
+    seed : int
+        Of everything that is drawn.
+    progress : bool, optional
+        Whether to show a progress bar; by default on terminals and in notebooks.
+    execution : Execution or int, optional
+        Where models are fitted; the test runs on this computer.
+
+    Returns
+    -------
+    Diagnosis
+        Print it, show it in a notebook, or ``save(folder)`` it.
+
+    Examples
+    --------
+    >>> import influential_bandits as ib
+    >>> log = ib.data.synthetic_log(60, 40, 2, drift=0.5, seed=0)
+    >>> print(ib.diagnose(log, permutations=99).headline)
+    no influence was seen beyond drift and controls ...
     """
-    if out is not None:
-        require_writable(out)
-    names = require_controls(log, controls)
-    bar = Progress("diagnosis", STEPS, progress)
-    bar.show()
-    adjusted = adjust_losses(log, controls)
-    bar.count_one()
-    every = covers_all_pairs(log, all_pairs)
-    base = InfluenceModel(
-        "symmetric" if every else "diagonal",
-        drift=True,
-        pooling="full",
+    examination = examine_log(
+        log,
+        fading=fading,
+        controls=controls,
+        all_pairs=all_pairs,
+        permutations=permutations,
         seed=seed,
+        progress=progress,
+        execution=execution,
     )
-    choosable = ["fading", "ridge"]
-    if fading is not None:
-        base.set_params(fading=require_one_fading(fading))
-        choosable.remove("fading")
-    ladder, found, chosen = ladder_section(
-        adjusted, base, choosable=choosable, execution=execution, chose=bar.count_one
+    return Diagnosis(
+        **{field.name: getattr(examination, field.name) for field in fields(examination)}
     )
-    bar.count_one()
-    test: InfluenceTest | None = None
-    how: dict[str, Any] = {"permutations": permutations, "seed": seed, "execution": execution}
-    try:
-        test = influence_test(log, fading=fading, controls=names, all_pairs=every, **how)
-        tested = test_section(test, "influence-test")
-        words = test.summary()
-    except NotApplicable as reason:
-        words = f"no test of influence: {reason}"
-        line = "Is there influence beyond drift, taste and chance?"
-        tested = Section("influence-test", line, {}, Analysis([], [], [words]))
-    bar.count_one()
-    measured = _refit(base, chosen, test).fit(adjusted, execution=execution)
-    impact = measure_impact(measured, log)
-    bar.count_one()
-    caps: CapAdvice | None = None
-    seen = test is not None and test.detected and not test.doubts
-    if seen and impact.direction in TIRING:
-        caps = advise_caps(measured, adjusted, impact, seed=seed, execution=execution)
-    bar.count_one()
-    interaction, model = interaction_section(adjusted, chosen, execution=execution)
-    bar.count_one()
-    headline = _headline(test, impact, found, words, caps)
-    first = impact_section(impact, headline, caps, seen)
-    sections = [first, log_section(log), ladder, tested, interaction]
-    gains = "; ".join(str(gain) for gain in found.gains())
-    verdict = f"{headline}\n{words}\nOne step ahead, squared error saved: {gains}."
-    if out is not None:
-        make_folder(out)
-        for section in sections:
-            make_folder(out / section.name)
-            draw_figures(section, out / section.name)
-        write_results(out, sections, TITLE, _open_report(headline), INTRODUCTION)
-        _save(model, adjusted, out / "model.json", execution)
-    bar.count_one()
-    bar.close()
-    return Diagnosis(verdict, found, test, impact, caps, model, sections)
 
 
 def _open_report(headline: str) -> Opening:
     """Say the verdict, what to do, and what would prove it; single arms are in the picture."""
     lines = [line for line in headline.splitlines() if not line.startswith(TIRED)][:3]
     return Opening([line[:1].upper() + line[1:] for line in lines], "impact", "arms")
-
-
-def _refit(
-    base: InfluenceModel, chosen: InfluenceModel, test: InfluenceTest | None
-) -> InfluenceModel:
-    """Return the model that impact is measured by, with the memory that showed most."""
-    fading = test.fading if test is not None and test.detected else chosen.fading
-    return InfluenceModel(**base.get_params() | {"ridge": chosen.ridge, "fading": fading})
-
-
-def _headline(
-    test: InfluenceTest | None,
-    impact: Impact,
-    found: Validation,
-    words: str,
-    caps: CapAdvice | None,
-) -> str:
-    """Say what was found, so that no part of the report says otherwise."""
-    if test is None:
-        return words.splitlines()[0]
-    if not test.detected:
-        gain = found.gain("self-fatigue", "drift")
-        lines = [f"no influence was seen beyond drift and controls (p = {test.p_value:.2g})"]
-        share = impact.share.scale(100.0)
-        value, low, high = tell_apart(share.value, share.low, share.high, ".2g")
-        lines.append(
-            f"Influence on {impact.outcome} by the fitted model: {value} % "
-            f"({low} … {high}), not beyond chance by the test."
-        )
-        if gain.low > 0.0:
-            lines.append(
-                f"Counts of past showings predict better ({gain}), but the test does not show that "
-                "this is influence: a trend along histories does the same."
-            )
-        return "\n".join(lines)
-    if test.doubts:
-        return (
-            f"not proof of influence: {test.doubts[0].name} seem to act on losses as well "
-            f"({test.doubts[0].meaning})"
-        )
-    lines = [f"{impact.headline()} (p = {test.p_value:.2g})"]
-    if impact.direction in TIRING:
-        lines += _advise(impact, caps)
-    return "\n".join(lines)
-
-
-def _advise(impact: Impact, caps: CapAdvice | None) -> list[str]:
-    """Say what to do about it, and how large an A/B test would have to be."""
-    tired = sorted(
-        ((name, cost) for name, cost in impact.arms.items() if cost.sign > 0),
-        key=lambda pair: -pair[1].value,
-    )
-    lines = []
-    if tired:
-        names = ", ".join(f"{name} ({cost})" for name, cost in tired[:3])
-        lines.append(f"{TIRED}: {names}; {impact.half_gone}.")
-    if caps is not None:
-        lines.append(str(caps))
-    gain, what = impact.lost.value / 2.0, "half of the loss saved"
-    if caps is not None and caps.caps:
-        gain, what = caps.gain.value, "that gain"
-    if gain > 0.0:
-        lines.append(
-            f"An A/B test that is to see {what} ({gain:.2g} per event) needs about "
-            f"{impact.users_needed(gain):,} instances on each side."
-        )
-    return lines
 
 
 def fit_log(

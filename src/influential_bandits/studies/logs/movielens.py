@@ -14,6 +14,7 @@ from influential_bandits.errors import InvalidInput
 from influential_bandits.execution.base import Execution
 from influential_bandits.execution.progress import Progress
 from influential_bandits.learning.controls import adjust_losses
+from influential_bandits.learning.examination import fit_definite, rank_models
 from influential_bandits.learning.influence_test import influence_test
 from influential_bandits.learning.models import InfluenceModel, StationaryModel
 from influential_bandits.learning.selection import RIDGES, Validation, choose, validate
@@ -102,17 +103,14 @@ def study_movielens(
     base = InfluenceModel("symmetric", drift=True, pooling="full")
     shared = draw_instances(shared, most_events, seed)
     drawn = draw_instances(drawn, most_events, seed)
-    by_share, shared_found, chosen = ladder_section(shared, base, execution=execution)
+    shared_found, chosen = rank_models(shared, base, execution)
     step()
-    by_draw, drawn_found, _ = ladder_section(
-        drawn, base, name="ladder-random-genre", execution=execution
-    )
-    sections += [_compared(by_share, shared_found, drawn_found), by_draw]
+    drawn_found, _ = rank_models(drawn, base, execution)
+    by_share = _compared(ladder_section(shared_found), shared_found, drawn_found)
+    sections += [by_share, ladder_section(drawn_found, "ladder-random-genre")]
     quality = adjust_losses(shared, ["item"])
-    by_quality, _, _ = ladder_section(
-        quality, base, name="ladder-item-quality", execution=execution
-    )
-    sections.append(by_quality)
+    by_quality, _ = rank_models(quality, base, execution)
+    sections.append(ladder_section(by_quality, "ladder-item-quality"))
     step()
     how: dict[str, Any] = {"permutations": permutations, "seed": seed, "execution": execution}
     plain: dict[str, Any] = {"controls": (), "memory": PLAIN_MEMORY, "placebo": False}
@@ -130,7 +128,7 @@ def study_movielens(
             )
         )
     step()
-    sections.append(interaction_section(shared, chosen, execution=execution)[0])
+    sections.append(interaction_section(fit_definite(shared, chosen, execution)))
     step()
     bar.close()
     make_folder(out)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from influential_bandits.checks import optional_module
-from influential_bandits.errors import InvalidLog, NotApplicable
-from influential_bandits.execution.base import Execution
+from influential_bandits.errors import NotApplicable
+from influential_bandits.learning.examination import LAST_PART
 from influential_bandits.learning.frequency_caps import CapAdvice
 from influential_bandits.learning.impact import Impact
 from influential_bandits.learning.influence_test_result import InfluenceTest
 from influential_bandits.learning.models import InfluenceModel
-from influential_bandits.learning.selection import Validation, choose, ladder, validate
+from influential_bandits.learning.selection import Validation
 from influential_bandits.learning.statistics.pooled_sums import arm_sums
 from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.remote_folder import describe_files
@@ -51,9 +51,7 @@ GLOSSARY = (
 )
 
 
-def impact_section(
-    impact: Impact, headline: str, caps: CapAdvice | None = None, seen: bool = True
-) -> Section:
+def impact_section(impact: Impact, headline: str, caps: CapAdvice, seen: bool) -> Section:
     """Say what was found in the log's own units, and show it arm by arm.
 
     Where the test has not ``seen`` influence, the table does not speak of fatigue either.
@@ -76,9 +74,9 @@ def impact_section(
             )
         ),
     ]
-    if caps is not None and caps.doubt:
+    if seen and caps.doubt:
         findings.append(Finding("what to do", str(caps)))
-    elif caps is not None and caps.caps:
+    elif caps.caps:
         findings += [Finding("what to do", str(cap)) for cap in caps.caps]
         gain = caps.gain
         what = "loss per event that these caps should save"
@@ -155,33 +153,9 @@ def _describe(about: dict[str, Any]) -> str:
     return "; ".join(parts)
 
 
-def ladder_section(
-    log: EventLog,
-    base: InfluenceModel,
-    last: float = 0.2,
-    name: str = "ladder",
-    choosable: Sequence[str] = ("fading", "ridge"),
-    execution: Execution | int | None = None,
-    chose: Callable[[], None] = lambda: None,
-) -> tuple[Section, Validation, InfluenceModel]:
-    """Compare the ladder of models on the last part of each history.
-
-    What is ``choosable`` is chosen on the first part alone; ``chose`` is called when that is done.
-    """
-    if log.lengths.max(initial=0) < 3:
-        raise InvalidLog(
-            f"no history is long enough: the longest of {log.n_instances} has "
-            f"{log.lengths.max(initial=0)} events, and to fit, choose and judge takes three"
-        )
-    first = log.without_last(last)
-    chosen, _ = choose(
-        first, base, settings=choosable, fit=False, progress=False, execution=execution
-    )
-    chose()
-    models = ladder(chosen.fading, chosen.ridge, chosen.pooling)
-    if base.interaction == "diagonal":
-        del models["full"]
-    found = validate(log, models, last=last, progress=False, execution=execution)
+def ladder_section(found: Validation, name: str = "ladder") -> Section:
+    """Show how models did on the last part of each history, each with one thing more."""
+    chosen = found.models["self-fatigue"]  # memory and ridge are the same for all
     findings = []
     for model in found.names:
         low, high = found.mse_interval(model)
@@ -210,7 +184,7 @@ def ladder_section(
         **asdict(require_fading(chosen.fading)),
         "ridge": chosen.ridge,
         "pooling": chosen.pooling,
-        "last_part": last,
+        "last_part": LAST_PART,
     }
     figure = Bars(
         "gains",
@@ -223,13 +197,13 @@ def ladder_section(
         f"95 % intervals, instances drawn anew. For comparison: {gains[0]}.",
     )
     note = (
-        f"The last {100 * last:.0f} % of each history were predicted one step ahead by models that "
-        "were fitted to the rest. Each rung has one thing more than the rung before, so that drift "
+        f"The last {100 * LAST_PART:.0f} % of each history were predicted one step ahead by models "
+        "that were fitted to the rest. Each has one thing more than the one before, so that drift "
         f"is not mistaken for influence. How influence fades ({require_fading(chosen.fading)}) and "
         f"ridge {chosen.ridge:g} were chosen by predicting the last part of the rest."
     )
     line = "A ladder of models, from constant losses to full influence"
-    return Section(name, line, settings, Analysis(findings, [figure], [note])), found, chosen
+    return Section(name, line, settings, Analysis(findings, [figure], [note]))
 
 
 def describe_gain(low: float, high: float) -> str:
@@ -299,29 +273,16 @@ def test_section(found: InfluenceTest, name: str) -> Section:
     )
 
 
-def interaction_section(
-    log: EventLog,
-    model: InfluenceModel,
-    name: str = "interaction",
-    execution: Execution | int | None = None,
-) -> tuple[Section, Any]:
-    """Fit the shared positive semi-definite matrix to the whole log, and show it.
-
-    That of a diagonal model stays diagonal, and is not held above zero.
-    """
-    clone = optional_module("sklearn.base").clone
-    own = model.interaction == "diagonal"
-    fitted = clone(model)
-    if not own:
-        fitted.set_params(interaction="psd")
-    fitted.fit(log, execution=execution)
-    settings = {**asdict(require_fading(model.fading)), "ridge": model.ridge}
+def interaction_section(fitted: InfluenceModel, name: str = "interaction") -> Section:
+    """Show the shared interaction, which is positive semi-definite unless it is diagonal."""
+    own, arms = fitted.interaction == "diagonal", fitted.arm_names_
+    settings = {**asdict(require_fading(fitted.fading)), "ridge": fitted.ridge}
     matrix = fitted.interaction_
     low, high = fitted.interval()["interaction"]
     order = np.argsort(-np.diag(matrix), kind="stable")[: SHOWN_PAIRS if own else 5]
     findings = [
         Finding(
-            f"fatigue of {log.arm_names[i]}: A[{log.arm_names[i]}, {log.arm_names[i]}]",
+            f"fatigue of {arms[i]}: A[{arms[i]}, {arms[i]}]",
             float(matrix[i, i]),
             low=float(low[i, i]),
             high=float(high[i, i]),
@@ -333,14 +294,14 @@ def interaction_section(
         figure = Bars(
             "matrix",
             "The arms that tire most of themselves",
-            [log.arm_names[i] for i in order],
+            [arms[i] for i in order],
             np.diag(matrix)[order],
             "change of the arm's loss right after a pull of it",
             np.diag(low)[order],
             np.diag(high)[order],
         )
         line = "What each arm does to itself, the same for all instances"
-        return Section(name, line, settings, Analysis(findings, [figure], [])), fitted
+        return Section(name, line, settings, Analysis(findings, [figure], []))
     off = matrix[~np.eye(len(matrix), dtype=bool)]
     if len(off):
         share = 100.0 * float((off < 0).mean())
@@ -354,7 +315,7 @@ def interaction_section(
     )
     eigenvalues = np.linalg.eigvalsh(matrix)[::-1]
     figures: list[Picture] = [
-        heat_map("matrix", "The shared interaction", log.arm_names, matrix),
+        heat_map("matrix", "The shared interaction", arms, matrix),
         Bars(
             "eigenvalues",
             "Eigenvalues of the shared interaction",
@@ -368,7 +329,7 @@ def interaction_section(
         "Entry (i, j) is what a pull of arm j adds to the loss of arm i right after it. Arms are "
         "ordered so that similar ones stand together."
     )
-    return Section(name, line, settings, Analysis(findings, figures, [note])), fitted
+    return Section(name, line, settings, Analysis(findings, figures, [note]))
 
 
 def explain_end(value: float, low: float, high: float) -> str:
