@@ -105,8 +105,8 @@ def test_intervals_worlds_and_plans_are_the_same(fitted, saved):
             continue
         one, other = (m.instance(instance, without_drift=True) for m in (fitted, again))
         assert one == other
-        assert plan(fitted, 20, instance=instance).to_json() == (
-            plan(again, 20, instance=instance).to_json()
+        assert plan(fitted, horizon=20, instance=instance).to_json() == (
+            plan(again, horizon=20, instance=instance).to_json()
         )
     assert again.noise() == fitted.noise()
 
@@ -349,7 +349,7 @@ def test_every_changed_entry_of_a_covariance_is_noticed_or_harmless(written, ref
                 path = write(population_covariance_=covariance.tolist())
                 if factor > 0.0 and row == column:  # a larger variance is one, too
                     model = LossModel.load(path)
-                    assert np.isrealobj(plan(model, 20).low)
+                    assert np.isrealobj(plan(model, horizon=20).low)
                 elif covariance[row, column] != 0.0:
                     with refused(InvalidInput, "damaged", "covariance"):
                         LossModel.load(path)
@@ -360,7 +360,7 @@ def test_a_plan_from_what_is_no_covariance_is_refused(refused):
     known = describe_support(model, log_of(instances=40))
     model.about_ = known
     half, judge = known["halves"][0], known["halves"][0]["judge"]
-    good = plan(model, 20)
+    good = plan(model, horizon=20)
     assert good.cross_fitted
     wrong = -np.eye(len(judge["population"]))
     for halves in (
@@ -378,11 +378,11 @@ def test_a_plan_from_what_is_no_covariance_is_refused(refused):
     ):
         with refused(InvalidInput, "halves", "covariance"):
             model.about_ = known | {"halves": halves}
-            plan(model, 20)
+            plan(model, horizon=20)
     model.about_ = {}
     model.population_covariance_ = wrong
     with refused(InvalidInput, "no covariance"):
-        plan(model, 20)
+        plan(model, horizon=20)
 
 
 def test_a_changed_number_is_noticed_by_the_checksum(fitted, saved, refused):

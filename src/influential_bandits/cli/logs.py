@@ -97,7 +97,8 @@ def diagnose(
 
         roles = (instance, arm, time, loss, rating, reward)
         how = (best, categories, separator, columns, key, merge_arms_below, drop_bad_rows, seed)
-        events = _read(log, roles, *how, beside=(item, control), all_pairs=all_pairs is True)
+        beside = (item, control)
+        events = _read(log, roles, *how, beside=beside, all_pairs=all_pairs is True, adjust=adjust)
         with choose_execution(engine, scheduler, jobs) as where:
             require_writable(out)
             diagnosis = make_diagnosis(
@@ -217,22 +218,30 @@ def fit(
             if by_partition:
                 from influential_bandits.learning.partitioned_fit import choose_and_fit_partitions
 
-                parts = _read(log, roles, *how, execution=where, temporary=temporary)
+                parts = _read(log, roles, *how, execution=where, temporary=temporary, adjust=False)
                 model, notes = choose_and_fit_partitions(model, parts, out, left_out, where)
                 typer.echo("\n".join(notes))
             else:
-                events = _read(Path(log), roles, *how, beside=(item, control))
-                controls = () if adjust is False else None
+                adjusting = adjust is not False
+                events = _read(Path(log), roles, *how, beside=(item, control), adjust=adjusting)
+                controls = None if adjusting else ()
                 model = fit_log(events, out, model, left_out, where, controls=controls)
                 about = model.about_["log"].get("adjusted_for", "nothing")
                 typer.echo(f"Adjusted for: {about}.")
         typer.echo(describe_model(model))
-    typer.echo(f"\nModel: {out}  (next: influential-bandits plan {out} --horizon 100)")
+    typer.echo(f"\nModel: {out}  (next: influential-bandits plan {out} --log {log})")
 
 
-@app.command(epilog="Example: influential-bandits plan model.json --horizon 100")
+@app.command(epilog="Example: influential-bandits plan model.json --log clicks.csv --horizon 100")
 def plan(
     model: Annotated[Path, typer.Argument(help="Model file, from fit or diagnose.")],
+    log: Annotated[
+        Path | None,
+        typer.Option(
+            help="The log that it was fitted to, read as it was then: two halves of it judge each "
+            "other's plans. Without it, nothing is promised."
+        ),
+    ] = None,
     horizon: Annotated[int, typer.Option(help="Number of rounds to plan for.")] = 100,
     instance: Annotated[
         str | None, typer.Option(help="For one instance of the log; by default for all.")
@@ -247,6 +256,7 @@ def plan(
         float | None, typer.Option(help="From the last round of a session to the next session.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="File for the plan, as JSON.")] = None,
+    jobs: Jobs = None,
 ) -> None:
     """Recommend a mix of arms, or a spaced schedule, and say what it should gain."""
     require_installed(Engine.local, "pyarrow", "sklearn")
@@ -257,10 +267,27 @@ def plan(
     how: dict[str, Any] = {"instance": instance, "days_between_rounds": days_between_rounds}
     how |= {"rounds_per_session": rounds_per_session}
     how |= {"days_between_sessions": days_between_sessions}
-    found = make_plan(InfluenceModel.load(model), horizon, **how)
+    fitted = InfluenceModel.load(model)
+    with explain_stop("nothing was written"):
+        events = None if log is None else _read_again(log, model, fitted.about_.get("reading"))
+        found = make_plan(fitted, events, horizon, execution=jobs, **how)
     if out is not None:
         write_json(out, found.to_json(), indent=2)
     typer.echo(str(found))
+
+
+def _read_again(path: Path, model: Path, reading: Any) -> Any:
+    """Read the log of a model as its file says that it was read, and adjust it as it was."""
+    from influential_bandits.learning.controls import adjust_losses
+    from influential_bandits.studies.logs.options import read_for_command
+
+    if not isinstance(reading, dict) or set(reading) != {"columns", "options", "adjust"}:
+        raise InvalidInput(
+            f"{model} does not say how its log was read, as it was not written by fit or "
+            "diagnose: leave out --log, or use ib.plan(model, log) in Python"
+        )
+    events = read_for_command(path, reading["columns"], **reading["options"])
+    return adjust_losses(events, None if reading["adjust"] else ())
 
 
 def _name_fading(memory: float | None, half_life_days: float | None) -> Any:
@@ -289,6 +316,7 @@ def _read(
     execution: Any = None,
     temporary: str | None = None,
     all_pairs: bool = True,
+    adjust: bool = True,
 ) -> Any:
     """Read a log for a command, or open its partitions, and say what was taken for what."""
     from influential_bandits.logs.controls import parse_control_options
@@ -313,10 +341,12 @@ def _read(
     }
     if beside != (None, None):
         options |= {"item": beside[0], "controls": parse_control_options(beside[1])}
+    reading = {"columns": named, "options": dict(options), "adjust": adjust}
     if isinstance(path, Path):
         log: Any = read_for_command(path, named, **options)
     else:
         log = open_for_command(path, named, execution, temporary, **options)
+    log.about["reading"] = reading  # for a plan, which reads it again
     told = [f"Read {log!r}: {log.about['columns']}"]
     if roles[3] is None and "conversion" in log.about:
         told.append(log.about["conversion"])
