@@ -9,17 +9,15 @@ import json
 import numpy as np
 import pytest
 import scipy.stats
-from sklearn.base import clone
 
 import influential_bandits as ib
 from influential_bandits.errors import InvalidInput, NotApplicable
 from influential_bandits.learning import plan_search
-from influential_bandits.learning import planning as module
+from influential_bandits.learning import plan_verdict as module
 from influential_bandits.learning.models import DriftModel, InfluenceModel, StationaryModel
-from influential_bandits.learning.plan_evidence import describe_support, fit_halves
+from influential_bandits.learning.plan_evidence import fit_halves
 from influential_bandits.learning.planning import plan
 from influential_bandits.optima.schedules import find_schedule, schedule_loss
-from influential_bandits.studies.logs.diagnosis import fit_log
 
 TIRING = [[0.5, 0.1, 0.0], [0.1, 0.2, 0.0], [0.0, 0.0, 0.05]]
 FLATTERED = "the gain is judged by the same data"
@@ -320,16 +318,6 @@ def test_halves_are_for_the_population_alone(own, fading):
     assert fit_halves(fading, log.take(np.arange(3))) == []
 
 
-@pytest.mark.long
-def test_a_plan_with_the_log_is_that_of_the_file_of_the_command(fading, tmp_path):
-    log = tiring_log()
-    fit_log(log, tmp_path / "m.json", clone(fading), [])
-    there = plan(InfluenceModel.load(tmp_path / "m.json"), horizon=30)
-    assert there.to_json() == plan(fading, log, 30).to_json()
-    assert there.cross_fitted
-    np.testing.assert_allclose(there.logged_mix, np.bincount(log.item) / len(log))
-
-
 def test_the_log_of_other_arms_is_refused(fading, refused):
     with refused(InvalidInput, "log must be the one"):
         plan(fading, ib.data.synthetic_log(5, 10, 2, seed=0), 10)
@@ -572,14 +560,9 @@ def test_a_log_of_few_instances_supports_nothing():
     assert warned(found, "too few instances")
 
 
-def test_a_model_file_of_an_earlier_version_is_planned_for_and_not_supported(fading):
-    old = {"population": [0.0] * fading.design_.size, "covariance": np.eye(9).tolist()}
-    model = clone(fading).fit(tiring_log())
-    model.about_ = {"logged_mix": [0.3, 0.3, 0.4], "halves": [old, old]}
-    found = plan(model, horizon=30)
-    assert not found.cross_fitted
-    assert not found.supported
-    assert found.calibrated is None
+def test_without_the_log_nothing_is_supported(fading):
+    found = plan(fading, horizon=30)
+    assert (found.cross_fitted, found.supported, found.calibrated) == (False, False, None)
     assert warned(found, "without the log")
 
 
@@ -596,38 +579,11 @@ def test_short_histories_that_do_not_rule_taste_out_support_nothing(seed, clear)
     """Of seed 2, users do not seem to meet early what they like, but nobody could tell it."""
     log = short_log(seed)
     model = InfluenceModel("symmetric", fading=0.8, pooling="full").fit(log)
-    assert [len(half["taste"]) for half in fit_halves(model, log)] == [2, 2]
+    assert [len(half.taste) for half in fit_halves(model, log)] == [2, 2]
     found = plan(model, log, 8)
     assert not found.supported
     assert warned(found, "follow taste") == clear
     assert warned(found, "taste is not ruled out") == (not clear)
-
-
-def look_once(half):
-    half["taste"] = half["taste"][0]
-
-
-def leave_out_the_fourth_regressor(half):
-    misfit = half["judge"]["misfit"]
-    for name, value in misfit.items():
-        table = np.asarray(value)
-        rows = table[:3] if name == "covariance" else table
-        misfit[name] = rows[..., :3].tolist()
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("forget", [look_once, leave_out_the_fourth_regressor])
-def test_a_model_file_that_knows_less_supports_nothing(fading, forget):
-    """It is read, as files of earlier versions are, and knows too little for support."""
-    log = tiring_log()
-    model = clone(fading).fit(log)
-    model.about_ = describe_support(model, log)
-    assert plan(model, horizon=40).supported
-    for half in model.about_["halves"]:
-        forget(half)
-    old = plan(model, horizon=40)
-    assert not old.cross_fitted
-    assert not old.supported
 
 
 @pytest.mark.long

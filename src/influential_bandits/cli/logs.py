@@ -110,7 +110,7 @@ def diagnose(
                 seed=seed,
                 execution=where,
             )
-            diagnosis.save(out, execution=where)
+            diagnosis.save(out)
         typer.echo(diagnosis.verdict)
     print_report_place(out)
 
