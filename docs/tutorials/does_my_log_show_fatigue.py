@@ -37,13 +37,16 @@ with Path("clicks.csv").open("w", newline="") as file:
 # ## Read the log
 #
 # A log needs a user, what was shown (the *arm*), and how good it was. A time and a finer *item*
-# help to rule other causes out. Bad rows are refused with their line numbers; nothing is dropped
-# without a word ([how to read a log](../how_to/read_a_log.md)).
+# help to rule other causes out. Columns of usual names are found; others are named, as in
+# `arm="banner"`. Bad rows are refused with their line numbers; nothing is dropped without a word
+# ([how to read a log](../how_to/read_a_log.md)).
 
 # %%
-roles = {"instance": "user", "arm": "ad", "item": "item", "time": "time", "reward": "click"}
-log = ib.read_log("clicks.csv", **roles)
+log = ib.read_log("clicks.csv")
 print(log)
+print(log.about["columns"])
+print(log.about["times"])
+print(log.head())
 
 # %% [markdown]
 # ## Look first
@@ -104,7 +107,7 @@ print(f"\nThe truth of this made-up log: fatigue took {truth:.0%} of all clicks.
 # %%
 hours = ib.data.ClickWorld(hours=0.9)
 harmless = ib.data.draw_click_events(400, 50, 4, hours, seed=2)
-harmless_log = ib.read_log({ours: harmless[name] for ours, name in columns.items()}, **roles)
+harmless_log = ib.read_log({ours: harmless[name] for ours, name in columns.items()})
 fooled = ib.influence_test(harmless_log, controls=(), permutations=199, seed=0, placebo=False)
 careful = ib.influence_test(harmless_log, permutations=199, seed=0)
 print(f"without controls: p = {fooled.p_value:.3f}, with controls: p = {careful.p_value:.3f}")

@@ -42,7 +42,7 @@ def play(draw, home):
 
 def read(draw, source, events_per_part=7):
     """Read in one go, or in parts; return the numbers of events and of rows left out."""
-    options = COLUMNS | {"bad_rows": "drop", "progress": False}
+    options = COLUMNS | {"time_unit": "s", "bad_rows": "drop", "progress": False}
     if draw.random() < 0.7:
         log = ib.read_log(source, **options)
         return len(log), sum(log.about["dropped"].values()), log

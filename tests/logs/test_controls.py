@@ -11,16 +11,15 @@ from influential_bandits.errors import InvalidInput, InvalidLog
 from influential_bandits.logs.controls import (
     Control,
     concatenate_controls,
-    parse_control_options,
 )
 from influential_bandits.logs.log import EventLog, concatenate_logs
-from influential_bandits.logs.options import ChunkSizes
+from influential_bandits.logs.options import ChunkSizes, parse_control_options
 from influential_bandits.logs.partitions import open_partitions
 from influential_bandits.logs.reading import read_log
 from influential_bandits.logs.repartition import repartition_log
 from influential_bandits.logs.streaming import stream_log
 
-READ = {"instance": "user", "arm": "genre", "loss": "loss", "time": "time"}
+READ = {"instance": "user", "arm": "genre", "loss": "loss", "time": "time", "item": None}
 WITH = READ | {"item": "film", "controls": ("device", "place")}
 
 
@@ -104,7 +103,7 @@ def test_frames_bring_controls_back(library, columns):
         str(number % 4) for number in range(200)
     ]  # text, though it looks like 0 … 3
     log = read_log(columns, **WITH)
-    again = read_log(log.to_frame(library))
+    again = read_log(log.to_frame(library), **log.about["reading"])
     assert list(again.controls) == list(log.controls)
     for name, control in log.controls.items():
         assert again.controls[name].names == control.names
@@ -202,7 +201,7 @@ def test_the_kind_of_a_control_can_be_said(tmp_path, columns):
     [
         ({"controls": "device"}, "must be a list of columns"),
         ({"controls": [3]}, "must be names of columns, got 3"),
-        ({"item": 3}, "must be names of columns, got 3"),
+        ({"item": 3}, "item must be the name of a column, got 3"),
         ({"controls": ["device", "device"]}, None),
         ({"controls": {"device": "texts"}}, "must be 'numbers' or 'categories', got 'texts'"),
         ({"item": "film", "controls": ["item"]}, "two controls have the name 'item'"),
@@ -210,10 +209,10 @@ def test_the_kind_of_a_control_can_be_said(tmp_path, columns):
 )
 def test_wrong_options_of_controls_are_refused(columns, options, message):
     if message is None:  # naming a column twice asks for it once
-        assert list(read_log(columns, **READ, **options).controls) == ["device"]
+        assert list(read_log(columns, **READ | options).controls) == ["device"]
         return
     with pytest.raises(InvalidInput, match=message):
-        read_log(columns, **READ, **options)
+        read_log(columns, **READ | options)
 
 
 def test_a_missing_control_column_is_named(columns):
@@ -222,7 +221,7 @@ def test_a_missing_control_column_is_named(columns):
 
 
 def test_controls_on_the_command_line():
-    assert parse_control_options(None) == {}
+    assert parse_control_options([]) == {}
     assert parse_control_options(["a:b", "hour:categories", "x:numbers"]) == {
         "a:b": None,
         "hour": "categories",

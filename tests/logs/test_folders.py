@@ -14,7 +14,6 @@ from influential_bandits.logs.reading import read_log
 from influential_bandits.logs.remote_folder import JOB, MARKER, RemoteFolder, describe_files
 from influential_bandits.logs.repartition import repartition_log
 from influential_bandits.logs.streaming import stream_log
-from influential_bandits.studies.logs.options import read_for_command
 from influential_bandits.studies.logs.sections import log_section
 
 OPTIONS = {"time": None, "loss": "loss"}
@@ -115,8 +114,7 @@ def test_all_readers_take_the_files_that_engines_take(tmp_path, elsewhere):
 def test_commands_and_reports_say_what_was_left(tmp_path):
     for name in ("a.parquet", "b.parquet", "_SUCCESS", "_metadata", ".a.parquet.crc", "c.tmp"):
         parquet(tmp_path / name, name)
-    named = dict.fromkeys(("instance", "arm", "time", "loss", "rating", "reward"))
-    log = read_for_command(tmp_path, named)
+    log = read_log(tmp_path)
     said = "2 files taken, 4 left: .a.parquet.crc, _SUCCESS, _metadata and 1 more"
     assert describe_files(log.about) == [said]
     assert said in log_section(log).analysis.notes[0]

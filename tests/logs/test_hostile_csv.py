@@ -102,7 +102,7 @@ def number_of_rows(data):
 def outcome_of(path, **options):
     """Return the log, or None where it was refused in words that can be printed."""
     try:
-        return read_log(path, loss="loss", **options)
+        return read_log(path, **dict(zip(NAMES, NAMES, strict=True)), **options)
     except InfluentialBanditsError as error:
         words = str(error)
     assert 10 < len(words.encode()) < 1500
@@ -375,9 +375,9 @@ def test_times_of_text_and_of_frames_are_the_same_to_the_bit(write):
 def test_numbers_of_seconds_that_no_calendar_has(write, reading):
     for time in (2**60, -(2**60), 1_700_000_000_000_000_000):
         with pytest.raises(InvalidLog, match=r"1 × time beyond 2\^53 seconds"):
-            read_log(write(f"{HEADER}u,a,{time},0\n"), loss="loss")
+            read_log(write(f"{HEADER}u,a,{time},0\n"), time_unit="s")
         with pytest.raises(InvalidLog, match=r"1 × time beyond 2\^53 seconds"):
-            reading(at([time]))
+            reading(at([time]), time_unit="s")
 
 
 def test_whole_numbers_beyond_all_doubles(write):

@@ -92,4 +92,8 @@ def test_commands_suggest_to_merge_many_arms_and_count_rows_that_repeat():
     )
     twice = {"user": [1, 1], "arm": ["a", "a"], "time": [2, 2], "loss": [0.5, 0.5]}
     told = describe_reading(read_log(twice, instance="user", loss="loss"))
-    assert told == ["1 rows repeat another, and are kept (--key refuses them)"]
+    assert told == [
+        f"Read {read_log(twice)!r}: instance = user, arm = arm, time = time, loss = loss",
+        "times: 2 to 2, which are no dates: taken for seconds from a start of their own",
+        "1 rows repeat another, and are kept (--key refuses them)",
+    ]

@@ -179,8 +179,17 @@ def test_what_is_said_about_a_file(write):
     about = read_log(write(GOOD.replace(",", ";")), loss="loss").about
     assert about == {
         "source": "log.csv",
+        "columns": "instance = instance, arm = arm, time = time, loss = loss",
+        "times": "1 to 2, which are no dates: taken for seconds from a start of their own",
         "conversion": "loss = loss",
         "dropped": {},
+        "reading": {
+            "instance": "instance",
+            "arm": "arm",
+            "time": "time",
+            "loss": "loss",
+            "time_unit": "s",
+        },
         "separator": ";",
         "repeated": 0,
     }
@@ -244,7 +253,7 @@ def test_a_csv_file_says_what_was_written(tmp_path_factory, table, separator, en
     path.write_bytes(text.getvalue().encode())
     who, what, time, loss = zip(*table, strict=True)
     expected = EventLog(who, what, loss, time)
-    assert rows(read_log(path, loss="loss")) == rows(expected)
+    assert rows(read_log(path, loss="loss", time_unit="s")) == rows(expected)
 
 
 # --- what columns mean -----------------------------------------------------------------------
@@ -487,9 +496,7 @@ def test_unknown_items_and_arms_of_items(refused):
 @pytest.mark.parametrize(
     ("options", "mentions"),
     [
-        ({"best": 5}, ["best="]),
         ({"loss": "loss", "reward": "loss"}, ["exactly one", "loss and reward"]),
-        ({"rating": "loss"}, ["best="]),
         ({"loss": "loss", "best": 5}, ["best="]),
         ({"rating": "loss", "best": "five"}, ["best", "'five'"]),
         ({"loss": "loss", "bad_rows": "ignore"}, ["'error' or 'drop'", "'ignore'"]),
@@ -521,7 +528,9 @@ def test_sizes_that_are_refused(refused):
 
 
 def test_a_table_without_losses_needs_a_column_of_outcomes(refused):
-    with refused(InvalidInput, "loss=", "rating=", "reward=", "none"):
+    with refused(InvalidLog, "says how good", "loss=", "rating=", "reward=", "there are instance"):
+        read_log({"instance": ["a"], "arm": ["x"], "seconds": [1]})
+    with refused(InvalidLog, "'stars' holds ratings", "best=5 (--best 5)"):
         read_log({"instance": ["a"], "arm": ["x"], "stars": [1]})
 
 
@@ -532,7 +541,7 @@ def test_missing_columns(write, refused):
         read_log(pd.DataFrame(COLUMNS), loss="loss", arm="arms")
     timeless = {name: column for name, column in COLUMNS.items() if name != "time"}
     with refused(InvalidLog, "no column 'time'", "pass time=None"):
-        read_log(timeless, loss="loss")
+        read_log(timeless, loss="loss", time="time")
     with refused(InvalidLog, "2 columns of the name 'loss'"):
         read_log(write("instance,arm,time,loss,loss\na,x,1,1,2\n"), loss="loss")
 

@@ -276,7 +276,7 @@ def test_memory_does_not_grow_with_the_file(grouped, tmp_path):
         columns = {
             "instance": np.arange(events) // 1000,
             "arm": random.integers(0, 20, events),
-            "time": random.integers(0, 10**9, events),
+            "time": random.integers(0, 10**8, events),
             "loss": random.integers(0, 10, events),
         }
         pa.csv.write_csv(pa.table(columns), tmp_path / f"{events}.csv")

@@ -6,13 +6,12 @@ import pytest
 
 from influential_bandits.errors import InvalidLog
 from influential_bandits.logs.options import ChunkSizes, CsvFormat
+from influential_bandits.logs.partitions import open_partitions
 from influential_bandits.logs.reading import read_log
 from influential_bandits.logs.sources import open_source
 from influential_bandits.logs.time_columns import find_time_columns
-from influential_bandits.studies.logs.options import open_for_command, read_for_command
 
 BASE = {"user": ["ann", "ann"], "arm": ["a", "b"], "click": [1, 0]}
-NOTHING = dict.fromkeys(("instance", "arm", "time", "loss", "rating", "reward"))
 
 
 @pytest.fixture
@@ -29,7 +28,7 @@ def write(tmp_path):
 
 @pytest.mark.parametrize("name", [" tstamp ", "eventTime", "Event Timestamp", "TS", "created-at"])
 def test_usual_names_are_found_however_they_are_written(write, name):
-    log = read_for_command(write(BASE | {name: [2, 1]}), NOTHING)
+    log = read_log(write(BASE | {name: [2, 1]}))
     assert log.time.tolist() == [1.0, 2.0]
     assert log.loss.tolist() == [0.0, -1.0]
     assert f"time = {name.strip()}" in log.about["columns"]
@@ -47,12 +46,12 @@ def test_usual_names_are_found_however_they_are_written(write, name):
 def test_what_looks_like_a_time_is_asked_for(write, values):
     path = write(BASE | {"shown": values})
     with pytest.raises(
-        InvalidLog, match=r"'shown' may be: name it with --time, or pass --time none"
+        InvalidLog, match=r"'shown' may be: name it with time= \(--time\), or pass time=None"
     ):
-        read_for_command(path, NOTHING)
-    named = read_for_command(path, NOTHING | {"time": "shown"})
+        read_log(path)
+    named = read_log(path, time="shown")
     assert "NO TIME" not in named.about["columns"]
-    in_file_order = read_for_command(path, NOTHING | {"time": "none"})
+    in_file_order = read_log(path, time="none")
     assert in_file_order.time is None
     assert "NO TIME: the order of rows is taken" in in_file_order.about["columns"]
 
@@ -60,11 +59,13 @@ def test_what_looks_like_a_time_is_asked_for(write, values):
 def test_two_columns_of_usual_names_are_asked_for(write):
     path = write(BASE | {"date": [1, 2], "timestamp": [2, 1]})
     with pytest.raises(InvalidLog, match="'date' and 'timestamp' may be"):
-        read_for_command(path, NOTHING)
+        read_log(path)
 
 
 def test_no_time_at_all_is_said(write):
-    log = read_for_command(write(BASE | {"bid": [3, 4], "place": ["x", "y"]}), NOTHING)
+    path = write(BASE | {"bid": [3, 4], "place": ["x", "y"]})
+    with pytest.warns(UserWarning, match="name one with time=, or pass time=None"):
+        log = read_log(path)
     assert log.time is None
     assert "NO TIME" in log.about["columns"]
 
@@ -75,8 +76,8 @@ def test_partitions_ask_too(tmp_path):
         tmp_path / "log.parquet"
     )
     with pytest.raises(InvalidLog, match="'shown' may be"):
-        open_for_command(str(tmp_path), NOTHING, None)
-    with open_for_command(str(tmp_path), NOTHING | {"time": "none"}, None) as log:
+        open_partitions(tmp_path)
+    with open_partitions(tmp_path, time=None) as log:
         assert "NO TIME" in log.about["columns"]
 
 
@@ -101,19 +102,21 @@ def test_what_looks_like_a_time(name, values, found):
 
 def test_a_frame_without_named_outcome_does_not_lose_its_time():
     events = {"instance": [1, 1], "arm": ["a", "b"], "loss": [0, 1], "timestamp": [2, 1]}
-    with pytest.raises(InvalidLog, match="pass time='timestamp', or time=None"):
-        read_log(events)
-    assert read_log(events, time="timestamp").loss.tolist() == [1, 0]
+    assert read_log(events).loss.tolist() == [1, 0]
+    with pytest.raises(InvalidLog, match="'shown' may be"):
+        read_log({**BASE, "shown": ["2024-05-02", "2024-05-01"]})
     assert read_log(events, time=None).loss.tolist() == [0, 1]
 
 
 def test_items_finer_than_arms_are_found_for_commands(write):
-    path = write({"userId": [1, 1], "movieId": [7, 8], "genre": ["a", "a"], "click": [0, 1]})
-    log = read_for_command(path, NOTHING)
-    assert log.item_control.names == ("7", "8")
+    path = write({"userId": [1], "movieId": [7], "genre": ["a"], "ts": [1], "click": [0]})
+    log = read_log(path)
+    assert log.item_control.names == ("7",)
     assert "item = movieId" in log.about["columns"]
-    assert read_for_command(path, NOTHING | {"item": "none"}).item_control is None
-    path = write({"user": [1, 1], "item": ["x", "y"], "ad": ["a", "a"], "click": [0, 1]})
-    log = read_for_command(path, NOTHING)
+    assert read_log(path, item=None).item_control is None
+    path = write(
+        {"user": [1, 1], "item": ["x", "y"], "ad": ["a", "a"], "ts": [1, 2], "click": [0, 1]}
+    )
+    log = read_log(path)
     assert log.arm_names == ("a",)
     assert log.item_control.names == ("x", "y")

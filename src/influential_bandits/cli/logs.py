@@ -3,35 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
 from influential_bandits.cli.options import (
-    ArmColumn,
-    Best,
-    Categories,
-    Columns,
-    Controls,
-    DropBadRows,
     Engine,
     EngineName,
     HalfLifeDays,
-    InstanceColumn,
-    ItemColumn,
     Jobs,
-    Key,
     Log,
-    LossColumn,
     MergeArms,
     Out,
-    RatingColumn,
-    RewardColumn,
     Scheduler,
     Seed,
-    Separator,
-    TimeColumn,
-    split_list,
+    reads_log,
 )
 from influential_bandits.cli.running import (
     REPORT,
@@ -43,28 +29,18 @@ from influential_bandits.cli.running import (
 from influential_bandits.errors import InvalidInput
 
 app = typer.Typer()
+Reading: TypeAlias = dict[str, Any]  # what read_log is told
 
 
 @app.command(
     epilog="Example: influential-bandits diagnose ratings.csv --instance userId --arm genre "
     "--rating rating --best 5 --out results/diagnosis"
 )
+@reads_log()
 def diagnose(
     log: Log,
-    instance: InstanceColumn = None,
-    arm: ArmColumn = None,
-    time: TimeColumn = None,
-    loss: LossColumn = None,
-    rating: RatingColumn = None,
-    reward: RewardColumn = None,
-    best: Best = None,
-    categories: Categories = None,
-    separator: Separator = None,
-    columns: Columns = None,
-    key: Key = None,
+    reading: Reading,
     merge_arms_below: MergeArms = None,
-    item: ItemColumn = None,
-    control: Controls = None,
     adjust: Annotated[
         bool,
         typer.Option(
@@ -72,7 +48,6 @@ def diagnose(
             "controls explain, as far as the log has them."
         ),
     ] = True,
-    drop_bad_rows: DropBadRows = False,
     half_life_days: HalfLifeDays = None,
     all_pairs: Annotated[
         bool | None,
@@ -95,10 +70,7 @@ def diagnose(
         from influential_bandits import diagnose as make_diagnosis
         from influential_bandits.piece_store import require_writable
 
-        roles = (instance, arm, time, loss, rating, reward)
-        how = (best, categories, separator, columns, key, merge_arms_below, drop_bad_rows, seed)
-        beside = (item, control)
-        events = _read(log, roles, *how, beside=beside, all_pairs=all_pairs is True, adjust=adjust)
+        events = _read(log, reading, merge_arms_below, all_pairs=all_pairs is True)
         with choose_execution(engine, scheduler, jobs) as where:
             require_writable(out)
             diagnosis = make_diagnosis(
@@ -110,7 +82,7 @@ def diagnose(
                 seed=seed,
                 execution=where,
             )
-            diagnosis.save(out)
+            diagnosis.save(out, execution=where)
         typer.echo(diagnosis.verdict)
     print_report_place(out)
 
@@ -120,6 +92,7 @@ def diagnose(
     "--out model.json; influential-bandits fit s3://logs/clicks --by-partition --engine dask "
     "--scheduler tcp://host:8786 --reward click --out fits/model.json"
 )
+@reads_log()
 def fit(
     log: Annotated[
         str,
@@ -128,20 +101,8 @@ def fit(
             "address such as s3://bucket/folder."
         ),
     ],
-    instance: InstanceColumn = None,
-    arm: ArmColumn = None,
-    time: TimeColumn = None,
-    loss: LossColumn = None,
-    rating: RatingColumn = None,
-    reward: RewardColumn = None,
-    best: Best = None,
-    categories: Categories = None,
-    separator: Separator = None,
-    columns: Columns = None,
-    key: Key = None,
+    reading: Reading,
     merge_arms_below: MergeArms = None,
-    item: ItemColumn = None,
-    control: Controls = None,
     adjust: Annotated[
         bool | None,
         typer.Option(
@@ -152,7 +113,6 @@ def fit(
             show_default="adjust, unless --by-partition",
         ),
     ] = None,
-    drop_bad_rows: DropBadRows = False,
     interaction: Annotated[str, typer.Option(help="psd, symmetric, diagonal or free.")] = "psd",
     memory: Annotated[
         float | None, typer.Option(help="Influence left after each event; chosen by validation.")
@@ -189,7 +149,7 @@ def fit(
     With --by-partition, run it again after an interruption, and it continues where it was.
     """
     kept = "nothing was written"
-    if by_partition and (adjust or item or control):
+    if by_partition and (adjust or "item" in reading or "controls" in reading):
         raise InvalidInput(
             "--by-partition does not adjust for controls: leave out --adjust, --item and --control"
         )
@@ -202,8 +162,6 @@ def fit(
         from influential_bandits.learning.models import InfluenceModel
         from influential_bandits.studies.logs.diagnosis import describe_model, fit_log
 
-        roles = (instance, arm, time, loss, rating, reward)
-        how = (best, categories, separator, columns, key, merge_arms_below, drop_bad_rows, seed)
         given = {"fading": _name_fading(memory, half_life_days), "ridge": ridge}
         settings: dict[str, Any] = {name: x for name, x in given.items() if x is not None}
         left_out = [name for name in given if name not in settings]
@@ -218,30 +176,22 @@ def fit(
             if by_partition:
                 from influential_bandits.learning.partitioned_fit import choose_and_fit_partitions
 
-                parts = _read(log, roles, *how, execution=where, temporary=temporary, adjust=False)
+                parts = _read(log, reading, merge_arms_below, True, where, temporary)
                 model, notes = choose_and_fit_partitions(model, parts, out, left_out, where)
                 typer.echo("\n".join(notes))
             else:
-                adjusting = adjust is not False
-                events = _read(Path(log), roles, *how, beside=(item, control), adjust=adjusting)
-                controls = None if adjusting else ()
+                events = _read(Path(log), reading, merge_arms_below)
+                controls = () if adjust is False else None
                 model = fit_log(events, out, model, left_out, where, controls=controls)
                 about = model.about_["log"].get("adjusted_for", "nothing")
                 typer.echo(f"Adjusted for: {about}.")
         typer.echo(describe_model(model))
-    typer.echo(f"\nModel: {out}  (next: influential-bandits plan {out} --log {log})")
+    typer.echo(f"\nModel: {out}  (next: influential-bandits plan {out} --horizon 100)")
 
 
-@app.command(epilog="Example: influential-bandits plan model.json --log clicks.csv --horizon 100")
+@app.command(epilog="Example: influential-bandits plan model.json --horizon 100")
 def plan(
     model: Annotated[Path, typer.Argument(help="Model file, from fit or diagnose.")],
-    log: Annotated[
-        Path | None,
-        typer.Option(
-            help="The log that it was fitted to, read as it was then: two halves of it judge each "
-            "other's plans. Without it, nothing is promised."
-        ),
-    ] = None,
     horizon: Annotated[int, typer.Option(help="Number of rounds to plan for.")] = 100,
     instance: Annotated[
         str | None, typer.Option(help="For one instance of the log; by default for all.")
@@ -256,7 +206,6 @@ def plan(
         float | None, typer.Option(help="From the last round of a session to the next session.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="File for the plan, as JSON.")] = None,
-    jobs: Jobs = None,
 ) -> None:
     """Recommend a mix of arms, or a spaced schedule, and say what it should gain."""
     require_installed(Engine.local, "pyarrow", "sklearn")
@@ -267,27 +216,10 @@ def plan(
     how: dict[str, Any] = {"instance": instance, "days_between_rounds": days_between_rounds}
     how |= {"rounds_per_session": rounds_per_session}
     how |= {"days_between_sessions": days_between_sessions}
-    fitted = InfluenceModel.load(model)
-    with explain_stop("nothing was written"):
-        events = None if log is None else _read_again(log, model, fitted.about_.get("reading"))
-        found = make_plan(fitted, events, horizon, execution=jobs, **how)
+    found = make_plan(InfluenceModel.load(model), horizon, **how)
     if out is not None:
         write_json(out, found.to_json(), indent=2)
     typer.echo(str(found))
-
-
-def _read_again(path: Path, model: Path, reading: Any) -> Any:
-    """Read the log of a model as its file says that it was read, and adjust it as it was."""
-    from influential_bandits.learning.controls import adjust_losses
-    from influential_bandits.studies.logs.options import read_for_command
-
-    if not isinstance(reading, dict) or set(reading) != {"columns", "options", "adjust"}:
-        raise InvalidInput(
-            f"{model} does not say how its log was read, as it was not written by fit or "
-            "diagnose: leave out --log, or use ib.plan(model, log) in Python"
-        )
-    events = read_for_command(path, reading["columns"], **reading["options"])
-    return adjust_losses(events, None if reading["adjust"] else ())
 
 
 def _name_fading(memory: float | None, half_life_days: float | None) -> Any:
@@ -303,55 +235,22 @@ def _name_fading(memory: float | None, half_life_days: float | None) -> Any:
 
 def _read(
     path: Path | str,
-    roles: tuple[str | None, ...],
-    best: float | None,
-    categories: str | None,
-    separator: str | None,
-    columns: str | None,
-    key: str | None,
+    reading: Reading,
     merge_below: float | None,
-    drop_bad_rows: bool,
-    seed: int,
-    beside: tuple[str | None, list[str] | None] = (None, None),
+    all_pairs: bool = True,
     execution: Any = None,
     temporary: str | None = None,
-    all_pairs: bool = True,
-    adjust: bool = True,
 ) -> Any:
     """Read a log for a command, or open its partitions, and say what was taken for what."""
-    from influential_bandits.logs.controls import parse_control_options
-    from influential_bandits.logs.remote_folder import describe_files
     from influential_bandits.studies.logs.options import (
         describe_reading,
         open_for_command,
         read_for_command,
     )
 
-    names = ("instance", "arm", "time", "loss", "rating", "reward")
-    named = dict(zip(names, roles, strict=True))
-    options: dict[str, Any] = {
-        "best": best,
-        "categories": categories,
-        "separator": separator,
-        "columns": None if columns is None else split_list([columns]),
-        "key": None if key is None else split_list([key]),
-        "merge_below": merge_below,
-        "bad_rows": "drop" if drop_bad_rows else "error",
-        "seed": seed,
-    }
-    if beside != (None, None):
-        options |= {"item": beside[0], "controls": parse_control_options(beside[1])}
-    reading = {"columns": named, "options": dict(options), "adjust": adjust}
     if isinstance(path, Path):
-        log: Any = read_for_command(path, named, **options)
+        log: Any = read_for_command(path, reading, merge_below)
     else:
-        log = open_for_command(path, named, execution, temporary, **options)
-    log.about["reading"] = reading  # for a plan, which reads it again
-    told = [f"Read {log!r}: {log.about['columns']}"]
-    if roles[3] is None and "conversion" in log.about:
-        told.append(log.about["conversion"])
-    told += describe_files(log.about)
-    told += describe_reading(log, all_pairs)
-    told += [f"{n:,} rows dropped: {why}" for why, n in log.about.get("dropped", {}).items()]
-    typer.echo("; ".join(part for part in told if part), err=True)
+        log = open_for_command(path, reading, execution, temporary, merge_below)
+    typer.echo("; ".join(describe_reading(log, all_pairs)), err=True)
     return log

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import Field, fields
 from enum import Enum
+from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
 from influential_bandits.errors import InvalidInput
+from influential_bandits.logs.options import ReadingOptions
+
+Command = TypeVar("Command", bound=Callable[..., None])
 
 Out = Annotated[Path, typer.Option(help="Folder for the results.")]
 Jobs = Annotated[
@@ -18,58 +24,11 @@ Jobs = Annotated[
 ]
 
 Log = Annotated[Path, typer.Argument(help="CSV (also gzip), Parquet, or a folder of Parquet.")]
-InstanceColumn = Annotated[
-    str | None,
-    typer.Option("--instance", help="Column: user, session, … Usual names are found."),
-]
-ArmColumn = Annotated[str | None, typer.Option("--arm", help="Column: what was shown or chosen.")]
-TimeColumn = Annotated[
-    str | None, typer.Option("--time", help="Column: seconds, or dates; 'none' for file order.")
-]
-LossColumn = Annotated[str | None, typer.Option("--loss", help="Column: how bad it was.")]
-RatingColumn = Annotated[
-    str | None,
-    typer.Option("--rating", help="Column: a rating; needs --best. loss = best − rating."),
-]
-RewardColumn = Annotated[str | None, typer.Option("--reward", help="Column: loss = −reward.")]
-Best = Annotated[float | None, typer.Option(help="The best rating there is.")]
-Categories = Annotated[
-    str | None, typer.Option(help="What separates several arms of one event, such as '|'.")
-]
-Separator = Annotated[
-    str | None, typer.Option(help="Of the CSV, such as '::'; usual ones are found by themselves.")
-]
-Columns = Annotated[
-    str | None,
-    typer.Option(help="Of CSV without a header: all columns, as in user,film,rating,time."),
-]
-Key = Annotated[
-    str | None,
-    typer.Option(
-        help="Columns that no two rows may share, as in user,time; without them, rows that repeat "
-        "another are kept and counted."
-    ),
-]
 MergeArms = Annotated[
     float | None,
     typer.Option(
         "--merge-arms-below", help="Arms with less than this share of the events become one."
     ),
-]
-ItemColumn = Annotated[
-    str | None,
-    typer.Option("--item", help="Column: which item of the arm it was; items differ in quality."),
-]
-Controls = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--control",
-        help="Column that may move losses: numbers or categories (COLUMN:categories says so). May "
-        "be given again.",
-    ),
-]
-DropBadRows = Annotated[
-    bool, typer.Option("--drop-bad-rows", help="Drop bad rows and count them, not refuse the file.")
 ]
 HalfLifeDays = Annotated[
     float | None, typer.Option(help="Days after which half of the influence is gone, by the clock.")
@@ -121,6 +80,60 @@ class DelayLaw(Enum):
     fixed = "fixed"
     uniform = "uniform"
     geometric = "geometric"
+
+
+def reads_log(*without: str) -> Callable[[Command], Command]:
+    """Give a command the options by which logs are read: it gets them as one mapping, ``reading``.
+
+    They are those of :class:`ReadingOptions`, in the place of the parameter ``reading``, except for
+    some that the command does without.
+    """
+    taken = [
+        option
+        for option in fields(ReadingOptions)
+        if option.metadata.get("help") and option.name not in without
+    ]
+    names = {option.name: option.metadata.get("name", option.name) for option in taken}
+
+    def give(command: Command) -> Command:
+        @wraps(command)
+        def run(**values: Any) -> None:
+            given = {option: values.pop(names[option.name]) for option in taken}
+            command(reading=_parse_reading(given), **values)
+
+        parameters: list[inspect.Parameter] = []
+        for one in inspect.signature(command, eval_str=True).parameters.values():
+            if one.name == "reading":
+                parameters += [_as_parameter(option) for option in taken]
+            else:
+                parameters.append(one.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {one.name: one.annotation for one in parameters}
+        del run.__wrapped__
+        return run  # type: ignore[return-value]
+
+    return give
+
+
+def _as_parameter(option: Field[Any]) -> inspect.Parameter:
+    """Return an option of reading as a parameter that typer makes an option of."""
+    name = option.metadata.get("name", option.name)
+    kind = option.metadata.get("type", str)
+    flag = f"--{name.replace('_', '-')}"
+    info = typer.Option(flag, help=option.metadata["help"])
+    annotation: Any = Annotated[kind if kind is bool else kind | None, info]
+    default = False if kind is bool else None
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, keyword, default=default, annotation=annotation)
+
+
+def _parse_reading(given: Mapping[Field[Any], Any]) -> dict[str, Any]:
+    """Return the options that were given, as Python takes them."""
+    return {
+        option.name: option.metadata.get("parse", lambda value: value)(value)
+        for option, value in given.items()
+        if value is not None and value is not False
+    }
 
 
 def split_list(texts: Iterable[str] | None) -> list[str]:

@@ -30,6 +30,7 @@ from influential_bandits.learning.instance_folder import InstanceFolder
 from influential_bandits.learning.loss_model import LossModel
 from influential_bandits.learning.model_files import plain_settings
 from influential_bandits.learning.models import InfluenceModel
+from influential_bandits.learning.plan_evidence import describe_support
 from influential_bandits.learning.selection import choose, list_choosable
 from influential_bandits.learning.solvers.estimates import (
     InstanceFits,
@@ -41,6 +42,7 @@ from influential_bandits.learning.statistics.design import interaction_entries
 from influential_bandits.learning.statistics.log_scan import LogScan, draw_instances, scan_log
 from influential_bandits.learning.statistics.reduction import (
     load_part,
+    local_threads,
     name_part,
     single_threaded_algebra,
     tree_sum,
@@ -138,7 +140,7 @@ def fit_partitions(
     _store_population(
         model, population, (folder.read(n, state[n], population.kept) for n in finished)
     )
-    model.about_ = _about(log, scan, failed)
+    model.about_ = _about(log, model, scan, failed, where)
     model.save(out)
     if failed:
         raise Unfinished(
@@ -239,11 +241,16 @@ def _settings(model: LossModel, log: Any) -> dict[str, Any]:
     }
 
 
-def _about(log: Any, scan: LogScan, failed: dict[int, str]) -> dict[str, Any]:
-    """Return where the log comes from, how often its arms were met, and where instances are."""
+def _about(
+    log: Any, model: LossModel, scan: LogScan, failed: dict[int, str], execution: Execution
+) -> dict[str, Any]:
+    """Return what a plan needs beside the model: of the sample, but for the mix.
+
+    The sample is here, and so are the fits of its halves: a cluster that dies need not begin anew.
+    """
     about = {
         "log": {key: value for key, value in log.about.items() if isinstance(value, PLAIN)},
-        "reading": log.about.get("reading"),
+        **describe_support(model, scan.sample, local_threads(execution)),
         "logged_mix": scan.sums.shares.tolist(),
         "instances": FOLDER,
     }

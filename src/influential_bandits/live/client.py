@@ -241,7 +241,9 @@ class Client(Closing):
         """Return all losses so far as a log, for models and tests."""
         answer = self._send("GET", f"{self._path()}/log?format=parquet")
         table = optional_module("pyarrow.parquet").read_table(io.BytesIO(answer.content))
-        return read_log(table, instance="instance", arm="arm", time="time", loss="loss")
+        return read_log(
+            table, instance="instance", arm="arm", time="time", time_unit="s", loss="loss"
+        )
 
     # How calls are made.
 

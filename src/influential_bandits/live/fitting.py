@@ -52,4 +52,4 @@ def _read(store: Connection, experiment: int, names: list[str]) -> EventLog:
     table = parquet.read_table(io.BytesIO(write_parquet(store, experiment, names)))
     if table.num_rows == 0:
         raise InvalidInput("a model needs losses, and there are none yet")
-    return read_log(table, instance="instance", arm="arm", time="time", loss="loss")
+    return read_log(table, time="time", time_unit="s", loss="loss")

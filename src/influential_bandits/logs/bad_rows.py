@@ -11,6 +11,11 @@ from influential_bandits.numerics.arrays import Ints
 
 __all__ = ["BadRows", "Found"]
 
+HINTS = {  # what to do about a reason that begins so, if rows are not to blame
+    "unreadable time": "dates that are not ISO 8601 need time_format= (--time-format), such as "
+    "'%d/%m/%Y %H:%M'",
+    "time that is no date": "if all times have one unit, pass time_unit= (--time-unit)",
+}
 SHOWN = 3  # places of bad rows that a message names, for each reason
 
 
@@ -67,8 +72,13 @@ class BadRows:
             return
         total = sum(found.count for found in self.found.values())
         counted = "" if self.source.place == "line" else ", counted from 0"
+        hints = [
+            f"; {hint}"
+            for start, hint in HINTS.items()
+            if any(reason.startswith(start) for reason in self.found)
+        ]
         raise InvalidLog(
             f"{self.source.name} has {total} bad row{'s' if total > 1 else ''}: {self.describe()}"
             f"{counted}. Fix them, or leave them out with bad_rows='drop' "
-            "(--drop-bad-rows on the command line)"
+            f"(--drop-bad-rows on the command line){''.join(hints)}"
         )

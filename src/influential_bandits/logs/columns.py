@@ -1,8 +1,7 @@
-"""Columns of a table as labels, numbers and seconds; what cannot be cast is pointed at."""
+"""Columns of a table as labels and numbers; what cannot be cast is pointed at."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,12 +11,19 @@ from influential_bandits.checks import make_printable, optional_module
 from influential_bandits.errors import InvalidLog
 from influential_bandits.numerics.arrays import Floats
 
-__all__ = ["Cast", "label_texts", "looks_numeric", "numbers", "seconds"]
+__all__ = [
+    "Cast",
+    "is_text",
+    "label_texts",
+    "looks_numeric",
+    "missing_texts",
+    "null_values",
+    "numbers",
+    "real_values",
+]
 
 Mask = npt.NDArray[np.bool_]
 
-LATEST = 2.0**53  # seconds; beyond, doubles skip some, and no calendar is meant
-UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6}  # in a second
 NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$|^[+-]?(?i:nan|inf|infinity)$"
 TRUTHS = {"1": r"^(?i:true|t|yes|y)$", "0": r"^(?i:false|f|no|n)$"}
 
@@ -46,7 +52,7 @@ def label_texts(column: Any) -> Cast:
         if kinds.is_nested(column.type):
             raise pa.ArrowInvalid(f"values of type {column.type}")
         column = column.cast(pa.string())
-    return Cast(column, _empty(column), np.zeros(len(column), bool))
+    return Cast(column, missing_texts(column), np.zeros(len(column), bool))
 
 
 def valid_texts(column: Any) -> tuple[Any, Mask]:
@@ -60,7 +66,7 @@ def valid_texts(column: Any) -> tuple[Any, Mask]:
     if kinds.is_string_view(column.type):
         column = column.cast(pa.large_string())
     texts = column.dictionary if kinds.is_dictionary(column.type) else column
-    if not (kinds.is_string(texts.type) or kinds.is_large_string(texts.type)):
+    if not is_text(texts.type):
         return column, broken
     try:
         texts.validate(full=True)
@@ -78,12 +84,18 @@ def valid_texts(column: Any) -> tuple[Any, Mask]:
     return column, broken
 
 
+def is_text(type_: Any) -> bool:
+    """Tell whether an Arrow type is that of text."""
+    kinds = arrow().types
+    return bool(kinds.is_string(type_) or kinds.is_large_string(type_))
+
+
 def contains(texts: Any, part: str) -> Mask:
     """Tell where texts contain a part, (rows,)."""
     return _mask(arrow().compute.match_substring(texts, part), null=False)
 
 
-def _empty(texts: Any) -> Mask:
+def missing_texts(texts: Any) -> Mask:
     """Tell where text is null or empty, (rows,)."""
     pc = arrow().compute
     return _mask(pc.equal(pc.binary_length(texts), 0), null=True)
@@ -99,7 +111,7 @@ def looks_numeric(texts: Any) -> bool:
     """Tell whether at least half of the texts that are not empty are numbers."""
     pc = arrow().compute
     trimmed = pc.utf8_trim_whitespace(texts)
-    filled = np.count_nonzero(~_empty(trimmed))
+    filled = np.count_nonzero(~missing_texts(trimmed))
     return bool(2 * np.count_nonzero(_is_number(trimmed)) >= filled)
 
 
@@ -116,99 +128,42 @@ def numbers(column: Any, *, truths: bool = False) -> Cast:
     kinds = pa.types
     if kinds.is_dictionary(column.type):
         column = column.dictionary_decode()
-    if kinds.is_string(column.type) or kinds.is_large_string(column.type):
+    if is_text(column.type):
         return _parsed_numbers(column, truths)
     if kinds.is_temporal(column.type) or kinds.is_nested(column.type):
         raise pa.ArrowInvalid(f"values of type {column.type}")
     nothing = np.zeros(len(column), bool)
-    return Cast(_floats(column.cast(pa.float64(), safe=False)), _nulls(column), nothing)
+    return Cast(real_values(column.cast(pa.float64(), safe=False)), null_values(column), nothing)
 
 
 def _parsed_numbers(texts: Any, truths: bool) -> Cast:
     pa = arrow()
     nothing = np.zeros(len(texts), bool)
     try:
-        return Cast(_floats(texts.cast(pa.float64())), _nulls(texts), nothing)
+        return Cast(real_values(texts.cast(pa.float64())), null_values(texts), nothing)
     except pa.ArrowInvalid:  # at least one is empty, padded or no number
         trimmed = pa.compute.utf8_trim_whitespace(texts)
-        missing = _empty(trimmed)
+        missing = missing_texts(trimmed)
         for digit, pattern in TRUTHS.items() if truths else ():
             trimmed = pa.compute.replace_substring_regex(trimmed, pattern, digit)
         number = _is_number(trimmed)
         kept = pa.compute.if_else(pa.array(number), trimmed, None)
-        return Cast(_floats(kept.cast(pa.float64())), missing, ~missing & ~number)
+        return Cast(real_values(kept.cast(pa.float64())), missing, ~missing & ~number)
 
 
-def _floats(column: Any) -> Floats:
+def real_values(column: Any) -> Floats:
+    """Return an Arrow column of float64 as an array, (rows,)."""
     values: Floats = column.to_numpy(zero_copy_only=False)
     return values
 
 
-def _nulls(column: Any) -> Mask:
+def null_values(column: Any) -> Mask:
+    """Tell where a column is null, (rows,)."""
     return (
         np.zeros(len(column), bool)
         if column.null_count == 0
         else _mask(column.is_null(), null=True)
     )
-
-
-def seconds(column: Any, *, numeric: bool) -> Cast:
-    """Return times in seconds since 1970 (UTC); wrong are those that cannot be read.
-
-    Parameters
-    ----------
-    column : Arrow array
-        Numbers, dates, timestamps (those without a zone count as UTC), or text.
-    numeric : bool
-        Whether text holds numbers of seconds, and not ISO 8601.
-    """
-    pa = arrow()
-    kinds = pa.types
-    if kinds.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    if kinds.is_timestamp(column.type) or kinds.is_date(column.type):
-        nothing = np.zeros(len(column), bool)
-        return Cast(_instants(column), _nulls(column), nothing)
-    if (kinds.is_string(column.type) or kinds.is_large_string(column.type)) and not numeric:
-        return _parsed_times(column)
-    return numbers(column)
-
-
-def _instants(column: Any) -> Floats:
-    """Return dates and timestamps in seconds; in doubles, since products of integers may wrap."""
-    pa = arrow()
-    if pa.types.is_date32(column.type):
-        return 86400.0 * _floats(column.cast(pa.int32()).cast(pa.float64()))
-    unit = "ms" if pa.types.is_date(column.type) else column.type.unit
-    whole = column.cast(pa.int64())
-    if unit == "ns":  # to whole microseconds, as text is read
-        rounded = whole.fill_null(0).to_numpy(zero_copy_only=False) // 1000
-        return np.asarray(rounded / 1e6)
-    return _floats(whole.cast(pa.float64(), safe=False)) / UNITS[unit]
-
-
-def _parsed_times(texts: Any) -> Cast:
-    pa = arrow()
-    nothing = np.zeros(len(texts), bool)
-    for kind in (pa.timestamp("us"), pa.timestamp("us", "UTC")):
-        try:
-            return Cast(_instants(texts.cast(kind)), _nulls(texts), nothing)
-        except pa.ArrowInvalid:
-            continue
-    # Some are empty, wrong, or have a zone where others have none: one by one, each text once.
-    coded = texts.dictionary_encode()
-    each = np.array([_moment(text) for text in coded.dictionary.to_pylist()] + [np.nan])
-    values = each[coded.indices.fill_null(len(each) - 1).to_numpy(zero_copy_only=False)]
-    missing = _empty(pa.compute.utf8_trim_whitespace(texts))
-    return Cast(values, missing, ~missing & np.isnan(values))
-
-
-def _moment(text: str) -> float:
-    try:
-        moment = datetime.fromisoformat(text.strip())
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, OverflowError):
-        return np.nan
 
 
 def make_column_error(column: str, error: Exception, expected: str) -> InvalidLog:

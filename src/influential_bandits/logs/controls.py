@@ -12,6 +12,7 @@ from influential_bandits.checks import Frozen, abbreviate
 from influential_bandits.errors import InvalidInput, InvalidLog
 from influential_bandits.logs.columns import arrow
 from influential_bandits.logs.label_codes import Codes, LabelCodes
+from influential_bandits.logs.options import AUTO, CATEGORIES, NONE, NUMBERS, ControlColumn
 
 __all__ = [
     "CATEGORIES",
@@ -20,15 +21,12 @@ __all__ = [
     "PREFIX",
     "Control",
     "ControlCodes",
-    "ControlColumn",
     "FinalCategories",
     "concatenate_controls",
     "kind_of_type",
     "make_control_columns",
-    "parse_control_options",
 ]
 
-CATEGORIES, NUMBERS = "categories", "numbers"  # the kinds of controls
 PREFIX = "control:"  # before the names of controls in frames and files of ours
 ITEM = "item"  # the control that an item column becomes
 
@@ -109,14 +107,6 @@ def concatenate_controls(controls: Sequence[Control]) -> Control:
     return Control.of_checked(np.concatenate([control.values for control in controls]), first.names)
 
 
-class ControlColumn(NamedTuple):
-    """A control to read: its name, the column that holds it, and its kind if that is known."""
-
-    name: str
-    column: str
-    kind: str | None = None
-
-
 def kind_of_type(type_: Any) -> str:
     """Return the kind of a control of an Arrow type: text is categories, all else numbers."""
     kinds = arrow().types
@@ -128,7 +118,7 @@ def make_control_columns(
     item: str | None, controls: Sequence[Any] | Mapping[str, str | None]
 ) -> tuple[ControlColumn, ...]:
     """Return the controls that options ask for, or say what is wrong with them."""
-    made = [] if item is None else [ControlColumn(ITEM, item, CATEGORIES)]
+    made = [] if item in (None, AUTO, NONE) else [ControlColumn(ITEM, str(item), CATEGORIES)]
     if isinstance(controls, str) or not isinstance(controls, Sequence | Mapping):
         raise InvalidInput(
             "controls must be a list of columns, or say numbers or categories for each column, got "
@@ -154,22 +144,6 @@ def make_control_columns(
         if names.count(name) > 1:
             raise InvalidInput(f"two controls have the name {name!r}")
     return tuple(made)
-
-
-def parse_control_options(texts: Sequence[str] | None) -> dict[str, str | None]:
-    """Return the controls that a command line names: COLUMN, or COLUMN:categories, :numbers.
-
-    Examples
-    --------
-    >>> parse_control_options(["device", "hour:categories"])
-    {'device': None, 'hour': 'categories'}
-    """
-    made: dict[str, str | None] = {}
-    for text in texts or ():
-        column, colon, kind = text.rpartition(":")
-        known = bool(colon) and kind in {CATEGORIES, NUMBERS}
-        made[column if known else text] = kind if known else None
-    return made
 
 
 class FinalCategories(NamedTuple):

@@ -15,7 +15,6 @@ from influential_bandits.checks import LARGEST_LOSS
 from influential_bandits.execution.progress import Progress
 from influential_bandits.logs.bad_rows import SHOWN, BadRows
 from influential_bandits.logs.columns import (
-    LATEST,
     Cast,
     Mask,
     arrow,
@@ -24,18 +23,23 @@ from influential_bandits.logs.columns import (
     looks_numeric,
     make_column_error,
     numbers,
-    seconds,
     valid_texts,
 )
-from influential_bandits.logs.controls import CATEGORIES, NUMBERS, ControlColumn, kind_of_type
+from influential_bandits.logs.controls import kind_of_type
 from influential_bandits.logs.csv_files import MARK, CsvFile
 from influential_bandits.logs.items import ItemCodes
 from influential_bandits.logs.label_codes import Codes, Hashes, hash_rows
-from influential_bandits.logs.options import ReadingOptions
+from influential_bandits.logs.options import (
+    CATEGORIES,
+    NUMBERS,
+    ControlColumn,
+    ReadingOptions,
+)
 from influential_bandits.logs.tables import Source
+from influential_bandits.logs.times import LATEST, Clock, require_fitting
 from influential_bandits.numerics.arrays import Floats, Ints
 
-__all__ = ["EventScan", "Events", "has_numeric_times"]
+__all__ = ["EventScan", "Events"]
 
 AHEAD = 2  # chunks that are parsed while the one before is checked
 
@@ -75,12 +79,16 @@ class EventScan:
         plan: ReadingOptions,
         codes: ItemCodes,
         progress: bool | None = None,
-        numeric_time: bool | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self.source, self.plan, self.codes = source, plan, codes
         self.progress = progress
         self.bad = BadRows(source)
-        self._numeric_time = numeric_time
+        self.clock = clock or plan.clock
+        self.span: tuple[float, float] = (
+            np.inf,
+            -np.inf,
+        )  # first and last time of good rows, in seconds
         self._controls = plan.control_columns
         self._kinds = {control.name: control.kind for control in self._controls}
         self._blank = _Blank()  # lines that may be the end of the file
@@ -88,12 +96,18 @@ class EventScan:
     def __iter__(self) -> Iterator[Events]:
         """Yield the good rows chunk by chunk."""
         bar = Progress(f"reading {self.source.name}", max(self.source.total, 1), self.progress)
-        first = 0
+        row = 0
         try:
-            for chunk in _read_ahead(self.source.chunks(self.plan.columns, self._wrong_fields)):
-                events = self._events(chunk, np.arange(first, first + chunk.num_rows))
-                first += chunk.num_rows
+            for chunk in _read_ahead(self.source.chunks(self.plan.wanted, self._wrong_fields)):
+                events = self._events(chunk, np.arange(row, row + chunk.num_rows))
+                row += chunk.num_rows
                 if events is not None and len(events.who):
+                    if events.time is not None:
+                        first, last = self.span
+                        self.span = (
+                            min(first, float(events.time.min())),
+                            max(last, float(events.time.max())),
+                        )
                     yield events
                 bar.done = self.source.done
                 bar.show()
@@ -110,7 +124,7 @@ class EventScan:
         if chunk.num_rows == 0:
             return None
         check = _Check(self.bad, rows)
-        columns = dict(zip(plan.columns, chunk.columns, strict=True))
+        columns = dict(zip(plan.wanted, chunk.columns, strict=True))
         self._check_texts(check, columns)
         texts = {
             name: self._cast(check, name, columns[name], "labels", label_texts)
@@ -182,17 +196,21 @@ class EventScan:
                 check.fail("invalid UTF-8", contains(column, MARK.decode()), name, column)
 
     def _times(self, check: _Check, name: str, column: Any) -> Floats:
-        pa = arrow()
-        if self._numeric_time is None:  # the first chunk decides for all
-            self._numeric_time = has_numeric_times(column)
         try:
-            done = seconds(column, numeric=self._numeric_time)
-        except pa.ArrowException as error:
+            if not self.clock.settled:
+                self.clock = self.clock.settle(column, name)
+            times = self.clock.seconds(column)
+        except arrow().ArrowException as error:
             raise make_column_error(name, error, "times") from None
-        check.fail("missing value", done.missing, name, column)
-        check.fail("unreadable time", done.wrong, name, column)
-        values: Floats = done.values
+        check.fail("missing value", times.missing, name, column)
+        check.fail("unreadable time", times.wrong, name, column)
+        values: Floats = times.values
         check.finite(name, values)
+        misfits = self.clock.misfits(values)
+        if self.clock.dated:
+            check.fail(self.clock.describe_misfit(), misfits, name, column)
+        else:
+            require_fitting(name, values, misfits)
         check.fail("time beyond 2^53 seconds", np.abs(values) > LATEST, name, values)
         return values
 
@@ -223,13 +241,6 @@ class EventScan:
             bad = [n for n, why in self.codes.unusable.items() if why == reason]
             check.fail(reason, np.isin(what, bad), self.plan.arm, items)
         return what
-
-
-def has_numeric_times(column: Any) -> bool:
-    """Tell whether times are numbers, or text that looks like them."""
-    kinds = arrow().types
-    text = kinds.is_string(column.type) or kinds.is_large_string(column.type)
-    return not text or looks_numeric(valid_texts(column)[0])
 
 
 class _Blank:

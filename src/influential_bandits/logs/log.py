@@ -20,10 +20,13 @@ from influential_bandits.checks import (
 from influential_bandits.errors import InvalidInput, InvalidLog
 from influential_bandits.logs.controls import ITEM, PREFIX, Control, concatenate_controls
 from influential_bandits.logs.membership import Membership, require_utf8
+from influential_bandits.logs.times import UNITS, are_dates
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
 
 __all__ = ["EventLog", "concatenate_logs", "make_sorted_log", "require_log", "sort_into_log"]
+
+LATEST_STAMP = 2.0**63 / 1e6  # seconds that timestamps of microseconds hold
 
 
 class _NoRows(InvalidInput, TypeError):
@@ -283,11 +286,35 @@ class EventLog(Frozen):
             {name: control.take(events) for name, control in self.controls.items()},
         )
 
-    def to_frame(self, library: str = "pandas") -> Any:
-        """Return the log as a data frame, which :func:`read_log` takes as it is.
+    @property
+    def dated(self) -> bool:
+        """Whether times are dates, from 1990 to 2100, or such as the log's source has them."""
+        if self.time is None or not len(self.time):
+            return False
+        reading = self.about.get("reading", {})
+        return "time_unit" not in reading if "time" in reading else bool(are_dates(self.time).all())
 
-        Its columns are instance, item, arms (a list of names, unless every item is an arm), time
-        (if it is known), loss, and for each control a column such as ``control:device``.
+    def head(self, events: int = 5, library: str = "pandas") -> Any:
+        """Return the first events as a data frame, as :meth:`to_frame` returns all.
+
+        Examples
+        --------
+        >>> EventLog(["ann", "bob"], ["news", "sport"], [0.5, 1.0]).head(1).to_dict("list")
+        {'instance': ['ann'], 'item': ['news'], 'loss': [0.5]}
+        """
+        many = min(whole_number("the number of events", events), len(self))
+        stop = int(np.searchsorted(self.offsets, many))
+        lengths = np.diff(np.minimum(self.offsets[: stop + 1], many))
+        return self._part(np.arange(stop), np.arange(many), lengths).to_frame(library)
+
+    def to_frame(self, library: str = "pandas") -> Any:
+        """Return the log as a data frame, in the words and units of its source.
+
+        A log that was read has the columns that it was read from: instances, arms (or items),
+        times, outcomes as ratings or rewards, items of arms and controls; dates are timestamps
+        (UTC). Other logs have instance, item, time (if it is known), loss, and for each control
+        one such as ``control:device``. Where items belong to several arms, the column ``arms``
+        lists their names. ``read_log(frame, **log.about.get("reading", {}))`` reads it again.
 
         Parameters
         ----------
@@ -299,21 +326,42 @@ class EventLog(Frozen):
         >>> log = EventLog(["ann", "bob"], ["news", "sport"], [0.5, 1.0])
         >>> log.to_frame().columns.tolist(), ib.read_log(log.to_frame())
         (['instance', 'item', 'loss'], EventLog(2 events, 2 instances, 2 arms))
+        >>> clicks = {"user": ["ann"], "ad": ["a"], "ts": [1714588200123], "click": [1]}
+        >>> ib.read_log(clicks).to_frame().to_dict("list")
+        {'user': ['ann'], 'ad': ['a'], 'ts': [Timestamp('2024-05-01 18:30:00.123000')], ...}
         """
+        names = self.about.get("reading", {})
         members, item = self.membership, self.item.tolist()
         who = np.repeat(np.array(self.instances, object), self.lengths).tolist()
-        columns: dict[str, Any] = {"instance": who}
-        columns["item"] = [members.items[n] for n in item]
+        columns: dict[str, Any] = {names.get("instance", "instance"): who}
+        columns[names.get("arm", "item")] = [members.items[n] for n in item]
         if not members.single or members.items != members.arm_names:
             arms = [list(members.weights(n)) for n in range(len(members.items))]
             columns["arms"] = [arms[n] for n in item]
         if self.time is not None:
-            columns["time"] = self.time
-        columns["loss"] = self.loss
+            columns[names.get("time") or "time"] = self._given_times(names.get("time_unit", "s"))
+        columns |= self._given_outcomes(names)
         for name, control in self.controls.items():
+            column = name if name in names.get("controls", {}) else f"{PREFIX}{name}"
+            column = names["item"] if name == ITEM and "item" in names else column
             values = control.values if control.names is None else control.labels().tolist()
-            columns[f"{PREFIX}{name}"] = values
+            columns[column] = values
         return make_frame(columns, library)
+
+    def _given_times(self, unit: str) -> Any:
+        """Return dates as timestamps, and other times in the unit in which they were read."""
+        time = np.asarray(self.time)
+        if self.dated and np.abs(time).max() < LATEST_STAMP:
+            return np.round(time * 1e6).astype("datetime64[us]")
+        return time if unit == "s" else time * UNITS[unit]
+
+    def _given_outcomes(self, names: Mapping[str, Any]) -> dict[str, Floats]:
+        """Return losses as the ratings or rewards that they were read from, (events,)."""
+        if "reward" in names:
+            return {names["reward"]: 0.0 - self.loss}
+        if "rating" in names:
+            return {names["rating"]: names["best"] - self.loss}
+        return {names.get("loss", "loss"): self.loss}
 
     def __repr__(self) -> str:
         """Say the size."""

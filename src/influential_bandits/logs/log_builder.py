@@ -13,11 +13,13 @@ from influential_bandits.logs.bad_rows import BadRows
 from influential_bandits.logs.columns import arrow
 from influential_bandits.logs.controls import Control, FinalCategories
 from influential_bandits.logs.event_scan import Events
+from influential_bandits.logs.find_columns import describe_columns
 from influential_bandits.logs.label_codes import Codes, LabelCodes, find_repeated_keys
 from influential_bandits.logs.log import EventLog, sort_into_log
 from influential_bandits.logs.membership import Membership
 from influential_bandits.logs.options import ReadingOptions
 from influential_bandits.logs.tables import Source
+from influential_bandits.logs.times import Clock, describe_times
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
 
@@ -152,13 +154,25 @@ def collect_events(scan: Iterable[Events]) -> tuple[LabelCodes, LogBuilder]:
 
 
 def describe_source(
-    source: Source, plan: ReadingOptions, bad: BadRows, kinds: Mapping[str, str]
+    source: Source,
+    plan: ReadingOptions,
+    bad: BadRows,
+    kinds: Mapping[str, str],
+    clock: Clock,
+    span: tuple[float, float],
 ) -> dict[str, Any]:
-    """Return where a log comes from and what was done to it; ``kinds`` are those of controls."""
-    made = {"source": source.name, "conversion": plan.conversion, "dropped": bad.counts}
-    made |= {"controls": dict(kinds)} if kinds else {}
-    made |= {} if source.listing is None else source.listing.about()
-    return made if source.separator is None else made | {"separator": source.separator}
+    """Return where a log comes from and what was done to it.
+
+    ``kinds`` are those of controls, ``span`` is from the first time to the last.
+    """
+    about: dict[str, Any] = {"source": source.name, "columns": describe_columns(plan)}
+    if span[0] <= span[1]:
+        about["times"] = describe_times(*span, bool(clock.dated), clock.unit)
+    about |= {"conversion": plan.conversion, "dropped": bad.counts}
+    about["reading"] = plan.keywords(bool(clock.dated), clock.unit)
+    about |= {"controls": dict(kinds)} if kinds else {}
+    about |= {} if source.listing is None else source.listing.about()
+    return about if source.separator is None else about | {"separator": source.separator}
 
 
 def require_rows(source: Source, bad: BadRows, events: int) -> None:

@@ -1,20 +1,45 @@
-"""Which columns a log is read from, and what they mean."""
+"""How a log is read: every option, declared once, for Python and for commands.
+
+Nothing heavy is imported here, for the help of commands is made from it.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+import difflib
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-import numpy as np
-
-from influential_bandits.checks import abbreviate, is_real, whole_number
 from influential_bandits.errors import InvalidInput
-from influential_bandits.logs.controls import ControlColumn, make_control_columns
-from influential_bandits.numerics.arrays import Floats
 
-__all__ = ["ChunkSizes", "CsvFormat", "ReadingOptions", "reading_options"]
+if TYPE_CHECKING:
+    from influential_bandits.logs.times import Clock
+    from influential_bandits.numerics.arrays import Floats
+
+__all__ = [
+    "AUTO",
+    "CATEGORIES",
+    "NONE",
+    "NUMBERS",
+    "OUTCOMES",
+    "ROLES",
+    "ChunkSizes",
+    "ControlColumn",
+    "CsvFormat",
+    "ReadingOptions",
+    "parse_control_options",
+    "show_options",
+    "take_options",
+]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+AUTO = "auto"  # the column of a usual name
+NONE = "none"  # no column
+OUTCOMES = ("loss", "rating", "reward")
+ROLES = ("instance", "arm", "time", *OUTCOMES, "item")  # options that name one column
+CATEGORIES, NUMBERS = "categories", "numbers"  # the kinds of controls
 
 
 @dataclass(frozen=True)
@@ -43,8 +68,9 @@ class ChunkSizes:
 
     def __post_init__(self) -> None:
         """Check that all sizes are whole numbers."""
-        for size in fields(self):
-            whole_number(f"{size.name} of ChunkSizes", getattr(self, size.name), 1)
+        from influential_bandits.logs.option_checks import check_sizes
+
+        check_sizes(self)
 
 
 @dataclass(frozen=True)
@@ -56,93 +82,138 @@ class CsvFormat:
 
     def __post_init__(self) -> None:
         """Check both."""
-        given, names = self.separator, self.columns
-        if given is not None and (not isinstance(given, str) or not given):
-            raise InvalidInput(f"separator must be a text such as ',' or '::', got {given!r}")
-        if given is not None and set(given) & {'"', "\r", "\n", "\0"}:
-            raise InvalidInput(
-                f"separator must hold neither quotes, line ends nor bytes of zero, got {given!r}"
-            )
-        if names is not None and (
-            isinstance(names, str)
-            or not isinstance(names, Sequence)
-            or not names
-            or not all(isinstance(name, str) for name in names)
-        ):
-            raise InvalidInput(
-                f"columns must be a list of names, one for each column, got {abbreviate(names)}"
-            )
+        from influential_bandits.logs.option_checks import check_format
+
+        check_format(self)
+
+
+class ControlColumn(NamedTuple):
+    """A control to read: its name, the column that holds it, and its kind if that is known."""
+
+    name: str
+    column: str
+    kind: str | None = None
+
+
+def parse_control_options(texts: Sequence[str]) -> dict[str, str | None]:
+    """Return the controls that a command line names: COLUMN, or COLUMN:categories, :numbers.
+
+    Examples
+    --------
+    >>> parse_control_options(["device", "hour:categories"])
+    {'device': None, 'hour': 'categories'}
+    """
+    kinds: dict[str, str | None] = {}
+    for text in texts:
+        column, colon, kind = text.rpartition(":")
+        known = bool(colon) and kind in {CATEGORIES, NUMBERS}
+        kinds[column if known else text] = kind if known else None
+    return kinds
+
+
+def _split(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _option(default: Any, words: str | None = None, **command: Any) -> Any:
+    """Return a field, and what a command line says of it; without words it has no such option."""
+    return field(default=default, metadata={"help": words, **command})
 
 
 @dataclass(frozen=True)
 class ReadingOptions:
-    """Which columns to read, and what they mean; checked when it is made."""
+    """How a log is read: every option of :func:`read_log`, partitions and commands.
 
-    instance: str = "instance"
-    arm: str = "arm"
-    time: str | None = "time"
-    loss: str | None = None
-    rating: str | None = None
-    reward: str | None = None
-    best: float | None = None
-    arm_names: Sequence[str] | None = None
-    items: Mapping[Any, Sequence[str] | str] | None = None
-    categories: str | None = None
-    choose: str = "fractional"
-    seed: int = 0
-    key: str | Sequence[str] | None = None
-    item: str | None = None
-    controls: Sequence[Any] | Mapping[str, str | None] = ()
-    bad_rows: str = "error"
-    sizes: ChunkSizes = ChunkSizes()
+    :func:`read_log` says what each means. Options are checked when they are made; columns that are
+    to be found by their names (``AUTO``) become known with the source, by :func:`find_columns`.
+    """
+
+    instance: str = _option(AUTO, "Column: user, session, … Usual names are found.")
+    arm: str = _option(AUTO, "Column: what was shown or chosen.")
+    time: str | None = _option(AUTO, "Column: dates, or numbers; 'none' for file order.")
+    time_unit: str | None = _option(
+        None,
+        "Of times that are numbers: s, ms, us, ns, min, h or d. Dates in s, ms, us or ns since "
+        "1970 are recognised.",
+    )
+    time_format: str | None = _option(
+        None, "Of dates that are not ISO 8601, such as '%d/%m/%Y %H:%M'."
+    )
+    loss: str | None = _option(None, "Column: how bad it was.")
+    rating: str | None = _option(None, "Column: a rating; needs --best. loss = best − rating.")
+    reward: str | None = _option(None, "Column: loss = −reward.")
+    best: float | None = _option(None, "The best rating there is.", type=float)
+    arm_names: Sequence[str] | None = _option(None)
+    items: Mapping[Any, Sequence[str] | str] | None = _option(None)
+    categories: str | None = _option(None, "What separates several arms of one event, such as '|'.")
+    choose: str = _option("fractional")
+    seed: int = _option(0)
+    separator: str | None = _option(
+        None, "Of the CSV, such as '::'; usual ones are found by themselves."
+    )
+    columns: Sequence[str] | None = _option(
+        None, "Of CSV without a header: all columns, as in user,film,rating,time.", parse=_split
+    )
+    key: str | Sequence[str] | None = _option(
+        None,
+        "Columns that no two rows may share, as in user,time; without them, rows that repeat "
+        "another are kept and counted.",
+        parse=_split,
+    )
+    item: str | None = _option(
+        AUTO, "Column: which item of the arm it was; items differ in quality. 'none' for none."
+    )
+    controls: Sequence[Any] | Mapping[str, str | None] = _option(
+        (),
+        "Column that may move losses: numbers or categories (COLUMN:categories says so). May be "
+        "given again.",
+        name="control",
+        type=list[str],
+        parse=parse_control_options,
+    )
+    bad_rows: str = _option(
+        "error",
+        "Drop bad rows and count them, not refuse the file.",
+        name="drop_bad_rows",
+        type=bool,
+        parse=lambda drop: "drop" if drop else "error",
+    )
+    sizes: ChunkSizes = field(default=None)  # type: ignore[assignment]  # those of ChunkSizes()
 
     def __post_init__(self) -> None:
         """Check the options that need no look at the data."""
-        self._check_outcome()
-        self._check_choices()
-        self._check_names()
-        make_control_columns(self.item, self.controls)
+        from influential_bandits.logs.option_checks import check_options
 
-    def _check_outcome(self) -> None:
-        given = [name for name in ("loss", "rating", "reward") if getattr(self, name) is not None]
-        if len(given) != 1:
-            raise InvalidInput(
-                "name exactly one column of outcomes: loss=, rating= (with best=) or reward=, got "
-                + (" and ".join(given) or "none")
-            )
-        if (self.rating is None) != (self.best is None):
-            raise InvalidInput(
-                "best= is the best rating there is: pass it with rating=, and with nothing else"
-            )
-        if self.best is not None and not (is_real(self.best) and math.isfinite(self.best)):
-            raise InvalidInput(f"best must be a finite number, got {abbreviate(self.best)}")
+        if self.sizes is None:
+            object.__setattr__(self, "sizes", ChunkSizes())
+        check_options(self)
 
-    def _check_choices(self) -> None:
-        if self.bad_rows not in {"error", "drop"}:
-            raise InvalidInput(
-                f"bad_rows must be 'error' or 'drop', got {abbreviate(self.bad_rows)}"
-            )
-        if not isinstance(self.sizes, ChunkSizes):
-            raise InvalidInput(f"sizes must be ChunkSizes, got {abbreviate(self.sizes)}")
-        if self.choose not in {"fractional", "random"}:
-            raise InvalidInput(f"choose must be 'fractional' or 'random', got {self.choose!r}")
-        if self.categories is not None and not (
-            isinstance(self.categories, str) and self.categories
-        ):
-            raise InvalidInput(f"categories must be a text such as '|', got {self.categories!r}")
+    @property
+    def form(self) -> CsvFormat:
+        """What is known of CSV."""
+        return CsvFormat(self.separator, self.columns)
 
-    def _check_names(self) -> None:
-        if not isinstance(self.items, Mapping | None):
-            raise InvalidInput(f"items must map each item to its arms, got {self.items!r:.60}")
-        for name, names in (("arm_names", self.arm_names), ("key", self.key)):
-            listed = isinstance(names, Sequence | np.ndarray | None)
-            if not listed or (isinstance(names, str) and name == "arm_names"):
-                raise InvalidInput(f"{name} must be a list of names, got {names!r:.60}")
-        for name in ("instance", "arm", "time", "loss", "rating", "reward"):
-            column = getattr(self, name)
-            optional = name not in {"instance", "arm"}
-            if not isinstance(column, str) and not (optional and column is None):
-                raise InvalidInput(f"{name} must be the name of a column, got {column!r}")
+    @property
+    def named(self) -> list[str]:
+        """The columns that were named, not those to be found, each once."""
+        roles = [getattr(self, role) for role in ROLES]
+        names = [name for name in roles if name not in {None, AUTO, NONE}]
+        beside = (control.column for control in self.control_columns)
+        return list(dict.fromkeys((*names, *self.keys, *beside)))
+
+    @property
+    def wanted(self) -> list[str]:
+        """All columns to read, each once."""
+        clock = () if self.time is None else (self.time,)
+        more = (*self.keys, *(control.column for control in self.control_columns))
+        return list(dict.fromkeys((self.instance, self.arm, *clock, self.outcome, *more)))
+
+    @property
+    def clock(self) -> Clock:
+        """What is known of times before any was read."""
+        from influential_bandits.logs.times import Clock
+
+        return Clock(self.time_unit, self.time_format, given=self.time_unit is not None)
 
     @property
     def outcome(self) -> str:
@@ -157,6 +228,8 @@ class ReadingOptions:
     @property
     def control_columns(self) -> tuple[ControlColumn, ...]:
         """The controls, the item before all others."""
+        from influential_bandits.logs.controls import make_control_columns
+
         return make_control_columns(self.item, self.controls)
 
     @property
@@ -170,18 +243,24 @@ class ReadingOptions:
         return list(dict.fromkeys((self.instance, self.arm, *self.keys)))
 
     @property
-    def columns(self) -> list[str]:
-        """All columns to read, each once."""
-        clock = () if self.time is None else (self.time,)
-        more = (*self.keys, *(control.column for control in self.control_columns))
-        return list(dict.fromkeys((self.instance, self.arm, *clock, self.outcome, *more)))
-
-    @property
     def conversion(self) -> str:
         """How losses come from the outcomes."""
         if self.rating is not None:
             return f"loss = {self.best:g} − {self.rating}"
         return f"loss = −{self.reward}" if self.reward is not None else f"loss = {self.loss}"
+
+    def keywords(self, dated: bool, unit: str | None) -> dict[str, Any]:
+        """Return what :func:`read_log` has to be told to read the frame of a log as that log."""
+        names: dict[str, Any] = {role: getattr(self, role) for role in ROLES}
+        names = {role: name for role, name in names.items() if name is not None}
+        names |= {"time": None} if self.time is None else {}
+        names |= {} if self.time is None or dated else {"time_unit": unit or "s"}
+        names |= {} if self.best is None else {"best": self.best}
+        names |= {} if self.categories is None else {"categories": self.categories}
+        controls = {one.name: one for one in self.control_columns}
+        names |= {"item": controls.pop("item").column} if "item" in controls else {}
+        own = {one.column: one.kind for one in controls.values() if one.column == one.name}
+        return names | ({"controls": own} if own else {})
 
     def losses(self, outcomes: Floats) -> Floats:
         """Return the losses of outcomes."""
@@ -190,9 +269,30 @@ class ReadingOptions:
         return 0.0 - outcomes if self.reward is not None else outcomes  # not −0.0
 
 
-def reading_options(function: str, options: Mapping[str, Any]) -> ReadingOptions:
-    """Return options that a function passes on, or say which of them do not exist."""
-    unknown = sorted(set(options) - set(ReadingOptions.__dataclass_fields__))
-    if unknown:
-        raise InvalidInput(f"{function} has no option {', '.join(unknown)}")
+def take_options(function: str, options: Mapping[str, Any], *without: str) -> ReadingOptions:
+    """Return options that a function was given, or say which of them do not exist."""
+    known = [name for name in ReadingOptions.__dataclass_fields__ if name not in without]
+    for name in sorted(set(options) - set(known)):
+        close = difflib.get_close_matches(name, known, 1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        raise InvalidInput(f"{function} has no option {name}{hint}")
     return ReadingOptions(**options)
+
+
+def show_options(*without: str) -> Callable[[Function], Function]:
+    """Show the options of reading in the signature of a function that takes them by keyword."""
+
+    def show(function: Function) -> Function:
+        signature = inspect.signature(function)
+        own = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
+        taken = [
+            inspect.Parameter(
+                one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default, annotation=one.type
+            )
+            for one in fields(ReadingOptions)
+            if one.name not in without
+        ]
+        function.__signature__ = signature.replace(parameters=[*own, *taken])  # type: ignore[attr-defined]
+        return function
+
+    return show

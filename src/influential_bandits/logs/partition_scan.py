@@ -15,19 +15,21 @@ from typing import Any
 
 import numpy as np
 
-from influential_bandits.errors import InvalidLog
 from influential_bandits.execution.base import Execution
 from influential_bandits.execution.progress import Progress
 from influential_bandits.logs.bad_rows import BadRows, Found
-from influential_bandits.logs.columns import arrow
+from influential_bandits.logs.columns import arrow, make_column_error
 from influential_bandits.logs.controls import kind_of_type
-from influential_bandits.logs.event_scan import EventScan, has_numeric_times
+from influential_bandits.logs.event_scan import EventScan
+from influential_bandits.logs.find_columns import find_columns
 from influential_bandits.logs.items import ItemCodes
 from influential_bandits.logs.label_codes import DistinctHashes, Hashes64, hash_labels
+from influential_bandits.logs.log_builder import describe_source
 from influential_bandits.logs.options import ChunkSizes, ReadingOptions
 from influential_bandits.logs.remote_folder import MARKER, RemoteFolder
 from influential_bandits.logs.sources import check_columns
 from influential_bandits.logs.tables import FileGroup, ParquetFiles, as_dataset, make_read_error
+from influential_bandits.logs.times import Clock
 
 __all__ = ["FolderFiles", "FolderScan", "GroupReader", "scan_partitions"]
 
@@ -103,12 +105,12 @@ class GroupReader:
     """How files are read: the same for each of them, whoever reads it."""
 
     plan: ReadingOptions
-    numeric_time: bool | None  # whether times that are text are numbers: the first rows decide
+    clock: Clock  # how times are read: the first rows decide
 
     def scan(self, group: FileGroup) -> EventScan:
         """Return the checked events of a group of files."""
         source = ParquetFiles(group, self.plan.sizes)
-        return EventScan(source, self.plan, ItemCodes(self.plan), False, self.numeric_time)
+        return EventScan(source, self.plan, ItemCodes(self.plan), False, self.clock)
 
     def __call__(self, group: FileGroup) -> GroupSummary:
         """Read a group of files through; hold one chunk of rows, and 8 bytes an instance."""
@@ -120,7 +122,8 @@ class GroupReader:
         rows = scan.source.rows if isinstance(scan.source, ParquetFiles) else []
         items = [] if scan.codes.fixed else list(scan.codes.members)
         categories = scan.codes.controls.labels()
-        return GroupSummary(rows, events, items, categories, scan.bad.found, met.values())
+        bad, span = scan.bad.found, scan.span
+        return GroupSummary(rows, events, items, categories, bad, met.values(), span)
 
 
 @dataclass
@@ -133,6 +136,7 @@ class GroupSummary:
     categories: dict[str, list[str]]  # of controls
     bad: dict[str, Found]
     instances: Hashes64  # ascending
+    span: tuple[float, float]  # first and last time of good rows
 
 
 class InstanceSets:
@@ -173,20 +177,30 @@ class FolderScan:
     bad: BadRows
     whole: bool  # whether no instance is in two groups
     instances: int  # how many there are, if so
+    span: tuple[float, float]  # first and last time of good rows
+
+    def describe(self) -> dict[str, Any]:
+        """Return where the events come from and what was done to them."""
+        plan = self.reader.plan
+        return describe_source(
+            self.source, plan, self.bad, plan.control_kinds, self.reader.clock, self.span
+        )
 
 
 def scan_partitions(
     folder: RemoteFolder, plan: ReadingOptions, execution: Execution, progress: bool | None
 ) -> FolderScan:
     """Read all files of a folder through, group by group."""
-    codes = ItemCodes(plan)
     source = FolderFiles.at(folder, plan.sizes, counted=False)
-    check_columns(source, plan.columns)
-    plan = settle_controls(plan, source.schema)
+    check_columns(source, plan.named)
+    plan = settle_controls(find_columns(plan, source, items=False), source.schema)
+    check_columns(source, plan.wanted)
+    codes = ItemCodes(plan)
     groups = source.groups()
-    reader = GroupReader(plan, _numeric_time(source, plan))
+    reader = GroupReader(plan, _settle_clock(source, plan))
     bar = Progress(f"scanning {source.name}", len(groups), progress)
     bad, instances, events = BadRows(source), InstanceSets(plan.sizes.hashes), []
+    span = (np.inf, -np.inf)
     for group, found in zip(groups, execution.map(reader, groups, bar), strict=True):
         _count_bad_rows(bad, found.bad, source.n_rows)
         source.count(group, found.rows)
@@ -195,8 +209,9 @@ def scan_partitions(
             codes.encode(arrow().array(found.items, arrow().string()))
         codes.controls.add(found.categories)
         instances.add(found.instances)
+        span = min(span[0], found.span[0]), max(span[1], found.span[1])
     total = instances.count()
-    return FolderScan(source, reader, groups, events, codes, bad, instances.disjoint, total)
+    return FolderScan(source, reader, groups, events, codes, bad, instances.disjoint, total, span)
 
 
 def settle_controls(plan: ReadingOptions, schema: Any) -> ReadingOptions:
@@ -215,14 +230,17 @@ def _count_bad_rows(bad: BadRows, more: dict[str, Found], start: int) -> None:
             bad.found[reason].example = found.example
 
 
-def _numeric_time(source: FolderFiles, plan: ReadingOptions) -> bool | None:
-    """Look at the first rows if times are text, as reading them all at once would."""
+def _settle_clock(source: FolderFiles, plan: ReadingOptions) -> Clock:
+    """Look at the first rows that have times, as reading them all at once would."""
+    clock = plan.clock
     if plan.time is None:
-        return None
+        return clock
     try:
         for chunk in source.chunks([plan.time], lambda *_: None):
-            if chunk.num_rows:
-                return has_numeric_times(chunk.column(0))
-    except InvalidLog:  # the scan says what is wrong, and with which file
-        return None
-    return None
+            if chunk.num_rows and not clock.settled:
+                clock = clock.settle(chunk.column(0), plan.time)
+            if clock.settled:
+                break
+    except arrow().ArrowException as error:
+        raise make_column_error(plan.time, error, "times") from None
+    return clock

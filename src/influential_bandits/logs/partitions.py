@@ -17,11 +17,10 @@ from influential_bandits.errors import InvalidInput, InvalidLog, MissingFile
 from influential_bandits.execution.base import Execution
 from influential_bandits.execution.local import resolve_execution
 from influential_bandits.logs.log import EventLog
-from influential_bandits.logs.log_builder import collect_events, describe_source
+from influential_bandits.logs.log_builder import collect_events
 from influential_bandits.logs.membership import Membership
-from influential_bandits.logs.options import ChunkSizes, reading_options
+from influential_bandits.logs.options import show_options, take_options
 from influential_bandits.logs.partition_scan import (
-    FolderFiles,
     FolderScan,
     GroupReader,
     scan_partitions,
@@ -41,9 +40,10 @@ from influential_bandits.logs.tables import FileGroup
 from influential_bandits.logs.temporary import PREFIX, TemporaryFolder
 from influential_bandits.numerics.arrays import Ints
 
-__all__ = ["Partition", "PartitionedLog", "open_folder", "open_partitions"]
+__all__ = ["Partition", "PartitionedLog", "open_partitions"]
 
 
+@show_options("separator", "columns")
 def open_partitions(
     address: str | Path,
     *,
@@ -83,7 +83,8 @@ def open_partitions(
     progress : bool, optional
         Whether to show progress bars; by default on terminals, if it takes long.
     **options
-        Everything else that :func:`read_log` takes, except ``separator`` and ``columns``.
+        Everything else that :func:`read_log` takes, except ``separator`` and ``columns``; items
+        are read if ``item`` names them.
 
     Returns
     -------
@@ -110,7 +111,7 @@ def open_partitions(
     EventLog(4 events, 3 instances, 2 arms) [-1.  0.]
     >>> home.cleanup()
     """
-    plan = reading_options("open_partitions", options)
+    plan = take_options("open_partitions", options, "separator", "columns")
     where = resolve_execution(execution)
     source = RemoteFolder.at(address)
     scan = scan_partitions(source, plan, where, progress)
@@ -132,11 +133,6 @@ def open_partitions(
         raise
     instances = sum(instances for _, _, instances in files)
     return PartitionedLog(_take_shuffled(scan, files, temporary), instances)
-
-
-def open_folder(address: str | Path) -> FolderFiles:
-    """Return the rows of a folder of Parquet files; names of folders are columns, too."""
-    return FolderFiles.at(RemoteFolder.at(address), ChunkSizes(), counted=False)
 
 
 def _is_usable(scan: FolderScan, repeated: Ints) -> bool:
@@ -285,7 +281,9 @@ def _take_shuffled(
 ) -> list[Partition]:
     """Return the files that were written as partitions."""
     folder, plan = temporary.made(""), scan.reader.plan
-    common = _Common(GroupReader(event_plan(plan), True), *_describe(scan), _job(scan), temporary)
+    written = event_plan(plan)
+    reader = GroupReader(written, written.clock)
+    common = _Common(reader, *_describe(scan), _job(scan), temporary)
     schema = event_schema(plan)
     return [
         Partition(FileGroup(folder, (name,), schema), events, common) for name, events, _ in files
@@ -296,9 +294,7 @@ def _describe(
     scan: FolderScan,
 ) -> tuple[Membership, dict[str, Any], dict[str, tuple[str, ...]]]:
     membership, _ = scan.codes.membership()
-    plan = scan.reader.plan
-    about = describe_source(scan.source, plan, scan.bad, plan.control_kinds)
-    return membership, about, scan.codes.controls.categories()
+    return membership, scan.describe(), scan.codes.controls.categories()
 
 
 def _job(scan: FolderScan) -> str:

@@ -2,49 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import warnings
 from pathlib import Path
 from typing import Any
 
-from influential_bandits.errors import InvalidLog
-from influential_bandits.logs.controls import PREFIX, ControlColumn
 from influential_bandits.logs.event_scan import EventScan
+from influential_bandits.logs.find_columns import find_columns, is_own_frame
 from influential_bandits.logs.items import ItemCodes
 from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.log_builder import collect_events, describe_source, require_rows
-from influential_bandits.logs.options import ChunkSizes, CsvFormat, ReadingOptions
-from influential_bandits.logs.sources import open_source
-from influential_bandits.logs.time_columns import find_time_columns
+from influential_bandits.logs.options import AUTO, show_options, take_options
+from influential_bandits.logs.sources import check_columns, open_source
 
 __all__ = ["read_log"]
 
-OF_FRAMES = {"instance", "item", "arms", "loss"}  # columns of frames of logs that are no times
+NO_TIME = (
+    "no column of {} looks like a time, so that the order of rows is taken for the order of time: "
+    "name one with time=, or pass time=None"
+)
 
 
-def read_log(
-    source: str | Path | Mapping[str, Any] | Any,
-    *,
-    instance: str = "instance",
-    arm: str = "arm",
-    time: str | None = "time",
-    loss: str | None = None,
-    rating: str | None = None,
-    reward: str | None = None,
-    best: float | None = None,
-    arm_names: Sequence[str] | None = None,
-    items: Mapping[Any, Sequence[str] | str] | None = None,
-    categories: str | None = None,
-    choose: str = "fractional",
-    seed: int = 0,
-    key: str | Sequence[str] | None = None,
-    item: str | None = None,
-    controls: Sequence[Any] | Mapping[str, str | None] = (),
-    separator: str | None = None,
-    columns: Sequence[str] | None = None,
-    bad_rows: str = "error",
-    progress: bool | None = None,
-    sizes: ChunkSizes | None = None,
-) -> EventLog:
+@show_options()
+def read_log(source: str | Path | Any, *, progress: bool | None = None, **options: Any) -> EventLog:
     """Read a log of events: one row each, with an instance, an arm, a time and an outcome.
 
     Parameters
@@ -54,14 +33,21 @@ def read_log(
         :func:`open_partitions` would take), or anything tabular: pandas, Polars, Arrow.
     instance, arm : str
         Columns of labels: whose event it is, and what was met (an arm, or an item of ``items``).
+        "auto": the column of a usual name, such as "user_id" and "ad"; so for ``time``, ``item``
+        and the outcome, if none is named.
     time : str or None
-        Column of times: numbers of seconds, ISO 8601 text (UTC unless it has a zone) or
-        timestamps. If half of the texts of the first rows are numbers, all must be. None: the
-        order of rows is the order of time.
+        Column of times: ISO 8601 text (UTC unless it has a zone), timestamps, or numbers. If half
+        of the texts of the first rows are numbers, all must be. None: the order of rows is the
+        order of time.
+    time_unit : "s", "ms", "us", "ns", "min", "h" or "d"
+        Of times that are numbers. By default numbers that are dates from 1990 to 2100, counted
+        since 1970 in s, ms, us or ns, are known by their size, and smaller ones, such as 0, 1, 2,
+        count seconds from a start of their own. What fits neither is refused.
+    time_format : str, optional
+        How dates are written that are not ISO 8601, as for :meth:`datetime.strptime`: "%d/%m/%Y".
     loss, rating, reward : str
-        Column of outcomes, exactly one of them: a loss; a rating, loss = ``best`` − rating; or a
-        reward, loss = −reward. If none is named, the columns are those of
-        :meth:`EventLog.to_frame`, and neither arm, time nor controls need be named.
+        Column of outcomes, one of them: a loss; a rating, loss = ``best`` − rating; or a reward,
+        loss = −reward.
     best : float
         The best rating there is; with ``rating`` only.
     arm_names : sequence of str, optional
@@ -78,9 +64,9 @@ def read_log(
         Columns whose combination must be unique; all rows but the first of the same key are bad.
         Without it, events that repeat instance, time, item and loss of another are kept and
         counted in ``about["repeated"]``.
-    item : str, optional
+    item : str or None
         Column of labels that say what was met more finely than the arm, such as the film where the
-        arm is its genre; read as the control "item".
+        arm is its genre; read as the control "item". None: there is no such column.
     controls : sequence of str, or mapping of str to "numbers" or "categories"
         Further columns to keep beside the events, in ``log.controls``. If their kind is not given,
         columns of text are categories and others numbers; in CSV, columns of which half of the
@@ -101,8 +87,10 @@ def read_log(
     Returns
     -------
     EventLog
-        With ``about``: source, conversion of losses, dropped, repeated, separator of CSV, kinds of
-        controls, and of a folder how many files were taken and which were left.
+        With ``about``: source, which column was taken for what, when the first and the last event
+        were, conversion of losses, dropped, repeated, separator of CSV, kinds of controls, and of a
+        folder how many files were taken and which were left. ``about["reading"]`` holds what
+        ``read_log(log.to_frame(), **log.about["reading"])`` needs to read the log again.
 
     Raises
     ------
@@ -131,74 +119,25 @@ def read_log(
     array([0., 3.])
     >>> log.about["conversion"]
     'loss = 5 − stars'
+    >>> clicks = {"user_id": [1, 1], "ad": ["a", "b"], "ts": [1714588200123, 1714588260123]}
+    >>> read_log(clicks | {"clicked": [True, False]}).about["columns"]
+    'instance = user_id, arm = ad, time = ts, reward = clicked'
     >>> events = {"instance": [1, 2], "arm": ["a", "b"], "loss": [0, 1], "device": ["pc", "tv"]}
-    >>> read_log(events, time=None, loss="loss", controls=["device"]).controls
+    >>> read_log(events, time=None, controls=["device"]).controls
     {'device': Control(2 events, 2 categories)}
     """
-    form = CsvFormat(separator, columns)
-    if loss is None and rating is None and reward is None and items is None:
-        loss, arm, time, items, found = _find_columns(source, form, arm, time)
-        controls = controls or found
-    plan = ReadingOptions(
-        instance=instance,
-        arm=arm,
-        time=time,
-        loss=loss,
-        rating=rating,
-        reward=reward,
-        best=best,
-        arm_names=arm_names,
-        items=items,
-        categories=categories,
-        choose=choose,
-        seed=seed,
-        key=key,
-        item=item,
-        controls=controls,
-        bad_rows=bad_rows,
-        sizes=sizes or ChunkSizes(),
-    )
+    plan = take_options("read_log", options)
+    opened = open_source(source, plan.named, plan.form, plan.sizes)
+    asked, plan = plan.time, find_columns(plan, opened)
+    check_columns(opened, plan.wanted)
+    if asked == AUTO and plan.time is None and not is_own_frame(opened.columns):
+        warnings.warn(NO_TIME.format(opened.name), stacklevel=2)
     codes = ItemCodes(plan)
-    opened = open_source(source, plan.columns, form, plan.sizes)
     scan = EventScan(opened, plan, codes, progress)
     instances, builder = collect_events(scan)
     builder.drop_repeated_keys(scan.bad)
-    scan.bad.check(bad_rows)
+    scan.bad.check(plan.bad_rows)
     require_rows(opened, scan.bad, builder.size)
     membership, final = codes.membership()
-    about = describe_source(opened, plan, scan.bad, scan.control_kinds)
+    about = describe_source(opened, plan, scan.bad, scan.control_kinds, scan.clock, scan.span)
     return builder.build(instances.labels, membership, final, about, codes.controls.final())
-
-
-def _find_columns(
-    source: Any, form: CsvFormat, arm: str, time: str | None
-) -> tuple[str | None, str, str | None, dict[str, list[str]] | None, tuple[ControlColumn, ...]]:
-    """Return loss, arm, time, items and controls of a source that is a log's frame."""
-    opened = open_source(source, (), form, ChunkSizes())
-    if "loss" not in opened.columns:
-        return None, arm, time, None, ()
-    if time is not None and time not in opened.columns:
-        taken = [name for name in opened.columns if name in OF_FRAMES or name == arm]
-        others = find_time_columns(opened, taken)
-        if others:
-            raise InvalidLog(
-                f"which column of {opened.name} is the time? There is no {time!r}, but "
-                f"{', '.join(map(repr, others))} may be: pass time={others[0]!r}, or time=None if "
-                "the order of rows is the order of time"
-            )
-        time = None
-    controls = tuple(
-        ControlColumn(column.removeprefix(PREFIX), column)
-        for column in opened.columns
-        if column.startswith(PREFIX)
-    )
-    if arm in opened.columns or "item" not in opened.columns:
-        return "loss", arm, time, None, controls
-    if "arms" not in opened.columns:
-        return "loss", "item", time, None, controls
-    members: dict[str, list[str]] = {}
-    for chunk in opened.chunks(["item", "arms"], lambda *_: None):
-        for item, arms in zip(*map(list, chunk.columns), strict=True):
-            if str(item) not in members:
-                members[str(item)] = arms.as_py()
-    return "loss", "item", time, members, controls

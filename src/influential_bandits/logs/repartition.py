@@ -18,12 +18,18 @@ from influential_bandits.execution.base import Execution
 from influential_bandits.execution.local import resolve_execution
 from influential_bandits.execution.progress import Progress
 from influential_bandits.logs.columns import arrow
-from influential_bandits.logs.controls import CATEGORIES, PREFIX
+from influential_bandits.logs.controls import PREFIX
 from influential_bandits.logs.event_scan import Events
 from influential_bandits.logs.items import ItemCodes
 from influential_bandits.logs.label_codes import Codes, DistinctHashes, hash_labels
-from influential_bandits.logs.log_builder import describe_source, require_rows
-from influential_bandits.logs.options import ChunkSizes, ReadingOptions, reading_options
+from influential_bandits.logs.log_builder import require_rows
+from influential_bandits.logs.options import (
+    CATEGORIES,
+    ChunkSizes,
+    ReadingOptions,
+    show_options,
+    take_options,
+)
 from influential_bandits.logs.partition_scan import FolderScan, GroupReader, scan_partitions
 from influential_bandits.logs.remote_folder import JOB, MARKER, FileEntry, RemoteFolder
 from influential_bandits.logs.shuffle import (
@@ -45,6 +51,7 @@ HASH_RULE = "upper half of 64 bits of FNV-1a with avalanche of the label in UTF-
 INSTANCES = b"influential_bandits.instances"  # the key of their number in a file's metadata
 
 
+@show_options("separator", "columns")
 def repartition_log(
     address: str | Path,
     out: str | Path,
@@ -96,7 +103,7 @@ def repartition_log(
     ...         print(made["instances"], log)
     2 PartitionedLog(3 events, 2 instances, 2 arms, 1 partition)
     """
-    plan = reading_options("repartition_log", options)
+    plan = take_options("repartition_log", options, "separator", "columns")
     source, target = RemoteFolder.at(address), RemoteFolder.at(out)
     if f"{target.address}/".startswith(f"{source.address}/"):
         raise InvalidInput(f"{target.address} lies within {source.address}; choose another folder")
@@ -113,7 +120,7 @@ def repartition_log(
     made = {
         "version": VERSION,
         "job": job,
-        **describe_source(scan.source, plan, scan.bad, scan.reader.plan.control_kinds),
+        **scan.describe(),
         "events": sum(events for _, events, _ in files),
         "instances": sum(instances for _, _, instances in files),
         "modulus": _number_of_partitions(sum(scan.events) - len(repeated), plan.sizes),
@@ -306,11 +313,11 @@ def _decode(labels: list[str], codes: Codes) -> Any:
 
 def event_plan(plan: ReadingOptions) -> ReadingOptions:
     """Return how the files that were written are read."""
-    clock = None if plan.time is None else "time"
     outcome: dict[str, Any] = {"loss": "loss", "rating": None, "reward": None, "best": None}
     controls = tuple(each._replace(column=f"{PREFIX}{each.name}") for each in plan.control_columns)
     outcome |= {"item": None, "controls": controls}
-    return replace(plan, instance="instance", arm="arm", time=clock, key=None, **outcome)
+    outcome |= {"time": plan.time and "time", "time_unit": "s", "time_format": None}
+    return replace(plan, instance="instance", arm="arm", key=None, **outcome)
 
 
 def event_schema(plan: ReadingOptions) -> Any:

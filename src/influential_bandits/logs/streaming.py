@@ -15,6 +15,7 @@ from influential_bandits.errors import InvalidInput, InvalidLog
 from influential_bandits.logs.columns import Mask, arrow
 from influential_bandits.logs.controls import PREFIX
 from influential_bandits.logs.event_scan import Events, EventScan
+from influential_bandits.logs.find_columns import find_columns
 from influential_bandits.logs.items import ItemCodes
 from influential_bandits.logs.label_codes import Codes, LabelCodes, hash_labels
 from influential_bandits.logs.log import EventLog
@@ -25,7 +26,7 @@ from influential_bandits.logs.log_builder import (
     require_rows,
 )
 from influential_bandits.logs.membership import Membership
-from influential_bandits.logs.options import CsvFormat, ReadingOptions, reading_options
+from influential_bandits.logs.options import ReadingOptions, show_options, take_options
 from influential_bandits.logs.remote_folder import RemoteFolder
 from influential_bandits.logs.shuffle import (
     ChunkWriter,
@@ -34,7 +35,7 @@ from influential_bandits.logs.shuffle import (
     find_repeated_rows,
     read_partitions,
 )
-from influential_bandits.logs.sources import open_source
+from influential_bandits.logs.sources import check_columns, open_source
 from influential_bandits.logs.tables import Source
 from influential_bandits.logs.temporary import TemporaryFolder
 from influential_bandits.numerics.arrays import Ints
@@ -45,14 +46,13 @@ FINER = 8  # partitions on disk for each part, so that parts can be filled up we
 MOST_PARTITIONS = 1 << 14
 
 
+@show_options()
 def stream_log(
     source: Any,
     *,
     events_per_part: int = 5_000_000,
     grouped: bool = False,
     folder: str | Path | None = None,
-    separator: str | None = None,
-    columns: Sequence[str] | None = None,
     progress: bool | None = None,
     **options: Any,
 ) -> LogStream:
@@ -78,11 +78,11 @@ def stream_log(
         Where to put temporary files, about 40 bytes an event; by default where the system puts
         them. They are removed when the stream is closed, is no longer used, or fails; those of a
         process that was killed, by the next that puts files there.
-    separator, columns, progress
+    progress : bool, optional
         As for :func:`read_log`.
     **options
-        Everything else that :func:`read_log` takes. With ``grouped``, ``key`` must contain the
-        column of instances.
+        Everything else that :func:`read_log` takes; items are read if ``item`` names them. With
+        ``grouped``, ``key`` must contain the column of instances.
 
     Returns
     -------
@@ -102,16 +102,17 @@ def stream_log(
     ('news', 'sport') 4 4
     """
     size = whole_number("events_per_part", events_per_part, 1)
-    plan = reading_options("stream_log", options)
+    plan = take_options("stream_log", options)
+    opened = open_source(source, plan.named, plan.form, plan.sizes)
+    plan = find_columns(plan, opened, items=False)
+    check_columns(opened, plan.wanted)
     if grouped and plan.keys and plan.instance not in plan.keys:
         raise InvalidInput(
             f"with grouped=True, key must contain the column of instances {plan.instance!r}, got "
             f"{', '.join(plan.keys)}; use grouped=False for keys across instances"
         )
     kind = _GroupedStream if grouped else _SortedStream
-    codes = ItemCodes(plan)
-    opened = open_source(source, plan.columns, CsvFormat(separator, columns), plan.sizes)
-    return kind(opened, plan, codes, size, progress, folder)
+    return kind(opened, plan, ItemCodes(plan), size, progress, folder)
 
 
 class LogInParts(Closing, ABC):
@@ -209,8 +210,8 @@ class LogStream(LogInParts):
         """Raise an error for bad rows, unless they are to be dropped, and for no rows at all."""
         scan.bad.check(self._plan.bad_rows)
         require_rows(self._source, scan.bad, events)
-        about = describe_source(self._source, self._plan, scan.bad, scan.control_kinds)
-        self.about |= about
+        kinds, clock = scan.control_kinds, scan.clock
+        self.about |= describe_source(self._source, self._plan, scan.bad, kinds, clock, scan.span)
 
     def _build(self, builder: LogBuilder, labels: list[str]) -> EventLog:
         about = dict(self.about)

@@ -11,20 +11,20 @@ import numpy as np
 from influential_bandits.logs.column_names import has_usual_name
 from influential_bandits.logs.columns import (
     arrow,
+    is_text,
     label_texts,
     looks_numeric,
     numbers,
-    seconds,
     valid_texts,
 )
 from influential_bandits.logs.tables import Source
+from influential_bandits.logs.times import SINCE_1970, UNITS, Clock
 from influential_bandits.numerics.arrays import Floats
 
 __all__ = ["find_time_columns"]
 
 ROWS = 1000  # that are looked at
 EPOCH = 946_684_800.0, 2_145_916_800.0  # the years 2000 to 2037, in seconds since 1970
-UNITS = 1.0, 1e3, 1e6, 1e9  # in which such times are counted
 WORDS = {"timestamp", "tstamp", "stamp", "datetime", "ts", "epoch"}  # of names of times
 
 
@@ -64,10 +64,8 @@ def _looks_like_times(name: str, column: Any) -> bool:
         return True
     try:
         column, _ = valid_texts(column)
-        text = kinds.is_string(column.type) or kinds.is_large_string(column.type)
-        if text and not looks_numeric(column):
-            texts = label_texts(column)
-            dates = seconds(texts.values, numeric=False)
+        if is_text(column.type) and not looks_numeric(column):
+            dates = Clock(numeric=False).seconds(label_texts(column).values)
             return bool(2 * np.count_nonzero(~dates.wrong & ~dates.missing) > len(column))
         found = numbers(column)
     except pa.ArrowException:
@@ -82,4 +80,5 @@ def _looks_like_times(name: str, column: Any) -> bool:
 
 def _counts_from_1970(values: Floats) -> bool:
     first, last = EPOCH
-    return any(bool(((values >= first * u) & (values <= last * u)).all()) for u in UNITS)
+    counts = (values / UNITS[unit] for unit in SINCE_1970)
+    return any(bool(((first <= seconds) & (seconds <= last)).all()) for seconds in counts)

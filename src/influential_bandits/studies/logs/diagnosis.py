@@ -11,6 +11,7 @@ from influential_bandits.execution.base import Execution
 from influential_bandits.learning.controls import adjust_losses
 from influential_bandits.learning.examination import Examination, examine_log
 from influential_bandits.learning.models import InfluenceModel
+from influential_bandits.learning.plan_evidence import describe_support
 from influential_bandits.learning.selection import choose, list_choosable
 from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.interval_text import tell_apart
@@ -108,13 +109,15 @@ class Diagnosis(Examination):
         """Return the verdict."""
         return self.verdict
 
-    def save(self, folder: str | Path) -> None:
+    def save(self, folder: str | Path, *, execution: Execution | int | None = None) -> None:
         """Write what the command ``diagnose`` writes: report, summary, figures and model.
 
         Parameters
         ----------
         folder : path
             Is made if it is not there.
+        execution : Execution or int, optional
+            Where to fit what a plan needs beside the model.
         """
         out = Path(folder)
         require_writable(out)
@@ -123,7 +126,7 @@ class Diagnosis(Examination):
             make_folder(out / section.name)
             draw_figures(section, out / section.name)
         write_results(out, self.sections, TITLE, _open_report(self.headline), INTRODUCTION)
-        _save(self.model, self.adjusted, out / "model.json")
+        _save(self.model, self.adjusted, out / "model.json", execution)
 
 
 def diagnose(
@@ -218,14 +221,16 @@ def fit_log(
     model.fit(log, execution=execution)
     if not out.parent.is_dir():
         make_folder(out.parent)
-    _save(model, log, out)
+    _save(model, log, out, execution)
     return model
 
 
-def _save(model: InfluenceModel, log: EventLog, out: Path) -> None:
-    """Write a model, with where its log comes from and how a plan can read it again."""
+def _save(
+    model: InfluenceModel, log: EventLog, out: Path, execution: Execution | int | None
+) -> None:
+    """Write a model with what a plan needs beside it."""
     kept = {key: value for key, value in log.about.items() if isinstance(value, SHORT)}
-    model.about_ = {"log": kept, "reading": log.about.get("reading")}
+    model.about_ = {"log": kept} | describe_support(model, log, execution)
     model.save(out)
 
 

@@ -19,6 +19,7 @@ from influential_bandits.learning.selection import Validation
 from influential_bandits.learning.statistics.pooled_sums import arm_sums
 from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.remote_folder import describe_files
+from influential_bandits.logs.times import format_time
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.studies.report.content import (
     Analysis,
@@ -115,6 +116,7 @@ def log_section(log: EventLog) -> Section:
                 Finding("events", len(log)),
                 Finding("instances", log.n_instances),
                 Finding("arms", log.n_arms),
+                *_date_events(log),
                 Finding("median events of an instance", float(np.median(lengths))),
                 Finding("mean loss", float(log.loss.mean())),
             ],
@@ -139,6 +141,15 @@ def log_section(log: EventLog) -> Section:
             [f"Where it comes from: {_describe(log.about).rstrip('.')}."] if log.about else [],
         ),
     )
+
+
+def _date_events(log: EventLog) -> list[Finding]:
+    """Say when the first and the last event were."""
+    if log.time is None or not len(log):
+        return []
+    ends = {"first event": log.time.min(), "last event": log.time.max()}
+    zone = " (UTC)" if log.dated else " (no date)"
+    return [Finding(name, format_time(at, log.dated) + zone) for name, at in ends.items()]
 
 
 def _describe(about: dict[str, Any]) -> str:
