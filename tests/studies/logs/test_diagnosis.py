@@ -319,7 +319,7 @@ def test_usual_names_are_found_and_told(command, strong, tmp_path):
     assert "3,200 events, 80 instances, 3 arms" in err
     for told in ("instance = user", "time = timestamp", "arm = ad", "loss = loss"):
         assert told in err
-    assert "psd interaction of 3 arms, memory 0.8 per event" in out
+    assert "psd interaction of 3 arms, half of it is gone after 3.1 events" in out
     assert out.rstrip().endswith("(next: influential-bandits plan model.json --horizon 100)")
 
 
