@@ -82,5 +82,7 @@ def check_report(out, sections):
         for figure in section.analysis.figures:
             assert f'id="{section.name}-{figure.name}"' in page
             assert figure.caption in text
+        assert (section.title or section.name) in text
     assert not re.search(ELSEWHERE, page)
+    assert "<script" not in page
     return page

@@ -201,7 +201,7 @@ def test_help_does_not_wait_for_heavy_imports(command):
     assert done.returncode == 0
     imported = {line.split("|")[-1].strip() for line in done.stderr.splitlines()}
     assert "typer" in imported
-    heavy = {"numba", "scipy", "matplotlib", "plotly", "pandas", "gymnasium", "pyarrow", "jinja2"}
+    heavy = {"numba", "scipy", "matplotlib", "pandas", "gymnasium", "pyarrow", "jinja2"}
     assert not imported & (heavy | {"numpy", "sklearn", "selenium"})
 
 
@@ -595,11 +595,11 @@ def test_warm_up_compiles_and_says_what(own_policy, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "missing"),
     [
-        (("reproduce",), "jinja2 plotly scikit-learn"),
-        (("compare", "--engine", "dask"), "jinja2 plotly scikit-learn dask distributed"),
-        (("diagnose", "nowhere.csv"), "jinja2 plotly scikit-learn"),
-        (("movielens", "--data", "nowhere"), "jinja2 plotly scikit-learn"),
-        (("leaderboard", "nowhere"), "jinja2 plotly scikit-learn"),
+        (("reproduce",), "jinja2 scikit-learn"),
+        (("compare", "--engine", "dask"), "jinja2 scikit-learn dask distributed"),
+        (("diagnose", "nowhere.csv"), "jinja2 scikit-learn"),
+        (("movielens", "--data", "nowhere"), "jinja2 scikit-learn"),
+        (("leaderboard", "nowhere"), "jinja2 scikit-learn"),
         (("fit", "s3://nowhere", "--by-partition"), "scikit-learn fsspec"),
         (("plan", "nowhere.json"), "scikit-learn"),
         (("simulate", "nowhere.json", "--engine", "dask"), "dask distributed"),
@@ -607,7 +607,7 @@ def test_warm_up_compiles_and_says_what(own_policy, tmp_path):
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )
 def test_what_is_missing_is_said_before_any_work_and_all_at_once(arguments, missing, tmp_path):
-    hidden = {"jinja2", "plotly", "sklearn", "dask", "distributed", "fsspec"}
+    hidden = {"jinja2", "sklearn", "dask", "distributed", "fsspec"}
     code = (
         "import sys\n"
         "class Absent:\n"

@@ -234,7 +234,7 @@ def test_the_plain_install_diagnoses_a_log(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert "influence" in done.stdout
-    assert (tmp_path / "out" / "report.html").stat().st_size > 10**6, "with its own copy of plotly"
+    assert "<svg" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
 
 
 def test_the_version_is_that_of_the_distribution():

@@ -13,7 +13,7 @@ import typer
 from influential_bandits.cli.options import Engine
 from influential_bandits.errors import ClusterLost, InvalidInput, Unfinished
 
-REPORT = ("jinja2", "matplotlib", "plotly", "pyarrow", "sklearn")
+REPORT = ("jinja2", "matplotlib", "pyarrow", "sklearn")
 CLUSTER = ("dask", "distributed")
 GRAPHICS = ("numba_cuda",)
 CONTINUES = "finished pieces are kept in {}: run the same command again to continue"

@@ -17,13 +17,14 @@ from influential_bandits.learning.influence_test import covers_all_pairs, influe
 from influential_bandits.learning.influence_test_result import InfluenceTest
 from influential_bandits.learning.models import InfluenceModel
 from influential_bandits.learning.selection import Validation, choose, ladder, validate
+from influential_bandits.learning.showing_curves import ShowingCurves, measure_showings
 from influential_bandits.logs.log import EventLog, require_log
-from influential_bandits.world.fading import Fades, require_one_fading
+from influential_bandits.world.fading import Fades, require_fading, require_one_fading
 
 __all__ = ["LAST_PART", "Examination", "examine_log", "fit_definite", "rank_models"]
 
 LAST_PART = 0.2  # of each history, which models predict
-STEPS = 7
+STEPS = 8
 TIRING = frozenset({"fatigue", "mixed"})
 
 
@@ -37,6 +38,7 @@ class Examination:
     untestable: str  # why there is no test; empty if there is one
     impact: Impact
     caps: CapAdvice
+    curves: ShowingCurves
     validation: Validation  # models, each with one thing more than the one before
     model: InfluenceModel  # one interaction for all instances
 
@@ -91,10 +93,12 @@ def examine_log(
     if test is not None and test.detected and not test.doubts and impact.direction in TIRING:
         caps = advise_caps(measured, adjusted, impact, seed=seed, execution=execution)
     bar.count_one()
+    curves = measure_showings(log, adjusted, require_fading(measured.fading), controls=names)
+    bar.count_one()
     model = fit_definite(adjusted, chosen, execution)
     bar.count_one()
     bar.close()
-    return Examination(log, adjusted, test, untestable, impact, caps, validation, model)
+    return Examination(log, adjusted, test, untestable, impact, caps, curves, validation, model)
 
 
 def rank_models(

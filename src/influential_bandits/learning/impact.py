@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -34,7 +34,7 @@ from influential_bandits.world.fading import require_fading
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Estimate", "Impact", "measure_impact"]
+__all__ = ["Estimate", "Impact", "Outcome", "find_outcome", "measure_impact"]
 
 NEGLIGIBLE = 0.01  # share of the outcome; what influence moves less than that is called negligible
 SHOWN = 5  # arms and pairs in the summary
@@ -150,11 +150,14 @@ class Impact:
         taken, share = ("takes", self.share)
         if self.share.value < 0.0:
             taken, share = "adds", self.share.scale(-1.0)
-        return (
-            f"{self.direction}: one more showing {verb} the next one of the same arm {size} "
-            f"{self.outcome}; {self.half_gone}; in all, influence {taken} {_percent(share)} of "
-            f"{self.outcome}"
-        )
+        parts = [
+            f"one more showing {verb} the next one of the same arm {size} {self.outcome}",
+            self.half_gone,
+            f"in all, influence {taken} {_percent(share)} of {self.outcome}",
+        ]
+        if not self.per_showing.sign:
+            parts = [parts[2], self.half_gone]
+        return f"{self.direction}: {'; '.join(parts)}"
 
     def users_needed(self, gain: float, power: float = 0.8, level: float = 0.05) -> int:
         """Return how many instances each side of an A/B test needs to see a gain per event.
@@ -304,19 +307,21 @@ def measure_impact(model: InfluenceModel, log: EventLog, *, confidence: float = 
             pairs[names[j], names[i]] = found
     lost = np.zeros(design.size)
     lost[design.start :] = mean_regressors(design, event_columns(log), design.size)[design.start :]
-    outcome, level = _outcome(log)
+    outcome = find_outcome(log)
+    mean = float((np.abs(log.loss) if outcome.sign > 0 else log.loss).mean())
+    level = outcome.offset + outcome.sign * mean
     line = estimate(lost)
     cost = _bend(line, theta, design, log)
     lengths = np.maximum(log.lengths, 1)
     owner = np.repeat(np.arange(log.n_instances), log.lengths)
     means = np.bincount(owner, log.loss, log.n_instances) / lengths
     return Impact(
-        outcome,
+        outcome.name,
         estimate(typical),
         arms,
         pairs,
         cost,
-        _find_share(cost, outcome, level),
+        _find_share(cost, outcome.name, level),
         str(require_fading(model.fading)),
         float(means[log.lengths > 0].std()),
         confidence,
@@ -355,18 +360,39 @@ def _find_share(cost: Estimate, outcome: str, level: float) -> Estimate:
     return Estimate(*shares)
 
 
-def _outcome(log: EventLog) -> tuple[str, float]:
-    """Return what the log's losses are made of, and its mean size."""
+class Outcome(NamedTuple):
+    """What losses are made of: an outcome is offset + sign·loss."""
+
+    name: str  # clicks, stars, points of a rating, or loss
+    offset: float
+    sign: int  # −1 where more is better
+
+    def of_loss(self, loss: Estimate) -> Estimate:
+        """Return a mean loss as outcome."""
+        low, high = sorted(self.offset + self.sign * end for end in (loss.low, loss.high))
+        return Estimate(self.offset + self.sign * loss.value, low, high)
+
+
+def find_outcome(log: EventLog) -> Outcome:
+    """Return what a log's losses are made of.
+
+    Examples
+    --------
+    >>> import influential_bandits as ib
+    >>> find_outcome(
+    ...     ib.read_log({"user": [1, 1], "ad": ["a", "b"], "clicked": [0, 1]}, reward="clicked")
+    ... )
+    Outcome(name='clicks', offset=0.0, sign=-1)
+    """
     conversion = str(log.about.get("conversion", ""))
-    mean = float(log.loss.mean())
     if conversion.startswith("loss = −"):
-        reward = conversion.removeprefix("loss = −")
-        return name_unit(reward), -mean
+        return Outcome(name_unit(conversion.removeprefix("loss = −")), 0.0, -1)
     if " − " in conversion:
         best, rating = conversion.removeprefix("loss = ").split(" − ", 1)
-        unit = "stars" if "star" in rating.lower() else f"points of {rating}"
-        return unit, float(best) - mean
-    return "loss", float(np.abs(log.loss).mean())
+        return Outcome(
+            "stars" if "star" in rating.lower() else f"points of {rating}", float(best), -1
+        )
+    return Outcome("loss", 0.0, 1)
 
 
 def _percent(share: Estimate) -> str:

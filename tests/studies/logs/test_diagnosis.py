@@ -6,20 +6,25 @@ with the stated probability.
 
 import gzip
 import json
+import re
 import sys
+from pathlib import Path
 
 import forked
+import jsonschema
 import numpy as np
 import pytest
-from report_files import check_pictures, check_report, check_summary
+from report_files import check_pictures, check_report
 
 import influential_bandits as ib
 from influential_bandits.cli import main
 from influential_bandits.learning import frequency_caps
 from influential_bandits.studies.logs.diagnosis import describe_model, fit_log
+from influential_bandits.studies.logs.verdict import open_report
 
 TIRING = np.diag([0.6, 0.3, 0.0])
-SECTIONS = ["impact", "log", "ladder", "influence-test", "interaction"]
+SECTIONS = ["arms", "cost", "how-sure", "what-else", "model", "log"]
+SCHEMA = Path(__file__).parents[3] / "docs" / "how_to" / "diagnosis.schema.json"
 HEADER = ("user", "timestamp", "ad", "loss")
 
 
@@ -45,6 +50,17 @@ def diagnose(log, out=None, permutations=99):
     if out is not None:
         found.save(out)
     return found
+
+
+def validate_summary(out):
+    """Demand a summary that is strict JSON and fits the schema of the docs; return it."""
+    text = (out / "summary.json").read_text(encoding="utf-8")
+    assert not re.search(r"\b(NaN|Infinity)\b", text)
+    summary = json.loads(text)
+    schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.validate(summary, schema, jsonschema.Draft202012Validator)
+    return summary
 
 
 @pytest.fixture(scope="module")
@@ -172,13 +188,91 @@ def test_a_diagnosis_writes_report_summary_figures_and_model(which, request):
     names = sorted([*SECTIONS, "model.json", "report.html", "summary.json"])
     assert sorted(path.name for path in out.iterdir()) == names
     check_report(out, found.sections)
-    check_summary(out, found.sections)
+    validate_summary(out)
     check_pictures(out, found.sections)
     model = ib.InfluenceModel.load(out / "model.json")
     about = model.about_
     np.testing.assert_array_equal(model.coefficients_, found.model.coefficients_)
     assert len(about["halves"]) == 2
     assert sum(about["logged_mix"]) == pytest.approx(1.0)
+
+
+def test_the_report_opens_with_verdict_numbers_and_what_to_do(found_strong, found_null):
+    """The truth: arms 0 and 1 tire, and half of it is gone after 3.1 events."""
+    _, found = found_strong
+    opening = open_report(found)
+    assert opening.badge.text == "Fatigue"
+    assert opening.sentences[0].startswith("Showing an arm again soon costs more, beyond drift")
+    lost, gain, half = opening.facts
+    assert float(lost.value.removesuffix(" %")) == pytest.approx(
+        100 * found.impact.share.value, 0.1
+    )
+    assert gain.value.startswith("+")
+    assert half.value == "3.1 events"
+    todo = {row[0]: row[1] for row in opening.table.rows}
+    caps = {cap.arm: str(cap).removeprefix(f"{cap.arm}: ") for cap in found.caps.caps}
+    assert caps
+    assert {arm: todo[arm] for arm in caps} == caps
+    assert todo["2"] == "leave as it is"
+    assert [row[0] for row in opening.table.rows][:2] == ["0", "1"], "the most affected first"
+    quiet = open_report(found_null[1])
+    assert quiet.badge.text == "No influence seen"
+    assert len(quiet.facts) == 1
+    assert quiet.facts[0].note.endswith("not shown")
+    assert {row[1] for row in quiet.table.rows} == {"nothing: no influence is shown"}
+
+
+def test_the_page_speaks_in_words_of_the_reader(found_strong):
+    out, _ = found_strong
+    text = re.sub(
+        r"<style.*?</style>|<svg.*?</svg>|<[^>]*>", " ", (out / "report.html").read_text()
+    )
+    for word in ("ladder", "influence-test", "ours", "claim"):
+        assert not re.search(rf"\b{word}\b", text), word
+
+
+def test_a_notebook_shows_the_report(found_strong):
+    _, found = found_strong
+    page = found._repr_html_()
+    for words in (
+        "Fatigue",
+        "What to do, arm by arm",
+        "How sure is this?",
+        "What else could it be?",
+    ):
+        assert words in page
+    assert page.count("<svg") > 3
+    assert "<script" not in page
+    assert "<body" not in page
+
+
+def test_results_of_a_diagnosis_are_data_frames(found_strong):
+    _, found = found_strong
+    assert found.test.to_frame().columns.tolist()[:3] == ["arm", "other", "estimate"]
+    own = found.impact.to_frame().query("arm == other")
+    assert own.value.tolist() == [found.impact.arms[arm].value for arm in own.arm]
+    assert found.caps.to_frame("polars")["arm"].to_list() == [cap.arm for cap in found.caps.caps]
+    curves = found.curves.to_frame()
+    assert set(curves.kind) == {"raw", "adjusted"}
+    assert set(curves.arm) == {"0", "1", "2"}
+
+
+def test_a_summary_has_the_numbers_of_the_objects(found_strong):
+    out, found = found_strong
+    summary = validate_summary(out)
+    assert summary["verdict"] == "fatigue"
+    assert summary["share_lost"]["value"] == found.impact.share.value
+    assert summary["test"]["p_value"] == found.test.p_value
+    arms = {arm["arm"]: arm for arm in summary["arms"]}
+    for cap in found.caps.caps:
+        assert arms[cap.arm]["cap"] == {
+            "times": cap.times,
+            "showings": cap.showings,
+            "days": cap.days,
+        }
+    schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(summary | {"paper": None}, schema)
 
 
 @pytest.mark.long
@@ -195,7 +289,7 @@ def test_arms_are_looked_at_one_by_one_where_they_are_many(tmp_path):
     assert set(strongest[:2]) == {0, 1}
     assert "arms on each other: not tested" in found.verdict
     check_report(tmp_path, found.sections)
-    check_summary(tmp_path, found.sections)
+    validate_summary(tmp_path)
     check_pictures(tmp_path, found.sections)
 
 
@@ -250,9 +344,10 @@ def test_what_stands_against_caps_is_said_in_verdict_report_and_result(
     assert f"No cap on how often an arm is shown is supported by this log: {said}" in found.verdict
     page = check_report(tmp_path, found.sections)
     assert f"supported by this log: {said}" in page
-    summary = (tmp_path / "summary.json").read_text(encoding="utf-8")
-    assert said in summary
-    assert "that these caps should save" not in summary
+    summary = validate_summary(tmp_path)
+    assert said in summary["doubt_about_caps"]
+    assert summary["gain_of_caps_per_event"] is None
+    assert "that caps should save" not in page
 
 
 # Too little data
@@ -271,7 +366,9 @@ def test_a_log_too_small_for_the_test_gets_a_report_that_says_why(shape, why, co
     assert out.startswith("no test of influence: ")
     assert why in out
     assert why in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
-    json.loads((tmp_path / "out" / "summary.json").read_text(encoding="utf-8"))
+    summary = validate_summary(tmp_path / "out")
+    assert (summary["verdict"], summary["test"]) == ("not testable", None)
+    assert why in summary["untestable"]
 
 
 def test_a_single_event_gets_a_sentence_that_is_true(refusal, tmp_path):

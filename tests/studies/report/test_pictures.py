@@ -1,18 +1,25 @@
-"""Bars and heat maps, drawn for print and for the browser, whatever the numbers and names."""
+"""Bars and heat maps, drawn for print and for a page, whatever the numbers and names."""
 
-import json
 import re
+import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
 from report_files import png_size, svg_texts
 
 from influential_bandits.studies.logs.sections import cluster_order, heat_map
-from influential_bandits.studies.report.content import Bars, Figure, Grid, HeatMap, Series
-from influential_bandits.studies.report.interactive import as_html
+from influential_bandits.studies.report.content import (
+    Bars,
+    Figure,
+    Grid,
+    HeatMap,
+    Panels,
+    Series,
+)
 from influential_bandits.studies.report.palette import BY_NAME, COLOURS, places
-from influential_bandits.studies.report.static import draw
+from influential_bandits.studies.report.static import draw, draw_inline
 
+SVG = "{http://www.w3.org/2000/svg}"
 MATRIX = np.array([[2.0, -1.0, 0.5], [-1.0, 1.0, 0.0], [0.5, 0.0, 3.0]])
 PICTURES = {
     "bars": Bars("p", "Title", ["a", "b", "c"], [1.0, -2.0, 0.5], "x", [0, -3, 0], [2, -1, 1]),
@@ -43,17 +50,14 @@ GRIDS = {
 }
 
 
-def traces_of(text):
-    """The data and the layout that a fragment gives to plotly."""
-    start = text.index("[", text.index("Plotly.newPlot("))
-    data, end = json.JSONDecoder().raw_decode(text[start:])
-    layout, _ = json.JSONDecoder().raw_decode(text[text.index("{", start + end) :])
-    return data, layout
+def svgs_of(text):
+    """The drawings of a part of a page, parsed."""
+    return [ET.fromstring(svg) for svg in re.findall(r"<svg.*?</svg>", text, re.DOTALL)]
 
 
-def matrix_of(trace):
-    """The cells of a heat map, row by row."""
-    return np.array(trace["z"], float)
+def texts_of(drawing):
+    """What is written in a drawing, in order."""
+    return [element.text for element in drawing.iter(SVG + "text")]
 
 
 @pytest.mark.long
@@ -68,50 +72,62 @@ def test_a_picture_is_drawn_for_print(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", PICTURES)
-def test_a_picture_is_drawn_for_the_browser(name):
+def test_a_picture_is_drawn_for_a_page(name):
     picture = PICTURES[name]
-    text = as_html(picture, "spot")
+    text = draw_inline(picture, "spot")
     assert 'id="spot"' in text
-    assert not re.search(r"(src|href)\s*=", text)
-    (trace,), layout = traces_of(text)
-    assert "title" not in layout, "the page has it, and breaks it into lines"
-    if isinstance(picture, Bars):
-        assert trace["type"] == "bar"
-        assert (trace["x"], trace["y"]) == (list(np.asarray(picture.values)), picture.labels)
-        assert ("error_x" in trace) == (picture.low is not None)
-    else:
-        assert trace["type"] == "heatmap"
-        assert trace["x"] == trace["y"] == picture.labels
-        np.testing.assert_array_equal(matrix_of(trace), picture.values)
-        assert trace["zmax"] == -trace["zmin"] > 0.0, "white is zero"
+    assert not re.search(r'(src|href)="(?!#|data:)', text)
+    (drawing,) = svgs_of(text)
+    told = texts_of(drawing)
+    assert picture.title not in told, "the page has it, and breaks it into lines"
+    assert [label for label in picture.labels if label not in told] == []
 
 
-def test_intervals_reach_from_low_to_high_in_the_browser():
-    bars = PICTURES["bars"]
-    (trace,), layout = traces_of(as_html(bars, "spot"))
-    error = trace["error_x"]
-    assert np.add(trace["x"], error["array"]).tolist() == bars.high
-    assert np.subtract(trace["x"], error["arrayminus"]).tolist() == bars.low
-    assert layout["yaxis"]["autorange"] == "reversed", "the first bar on top, as in print"
+def test_a_drawing_takes_the_colours_of_its_page():
+    """Black texts and lines could not be seen in the dark."""
+    text = draw_inline(PICTURES["bars"], "spot")
+    assert "currentColor" in text
+    assert not re.search(r"(fill|stroke): #(000000|333333|010203)", text)
 
 
-def test_the_first_row_of_a_heat_map_is_on_top_in_the_browser():
-    _, layout = traces_of(as_html(PICTURES["heat map"], "spot"))
-    assert layout["yaxis"]["autorange"] == "reversed"
+def test_figures_of_a_page_share_no_names_within():
+    """A name that two figures have would make one of them use the clip of the other."""
+    names = [set(re.findall(r'id="([^"]*)"', draw_inline(PICTURES["bars"], spot))) for spot in "ab"]
+    assert names[0]
+    assert not names[0] & names[1]
 
 
-def test_names_that_are_numbers_stay_names_in_the_browser():
+def test_a_drawing_shrinks_with_a_phone():
+    text = draw_inline(PICTURES["bars"], "spot")
+    assert "max-width:100%" in text
+    assert not re.search(r"<svg[^>]* width=", text)
+
+
+def test_names_that_are_numbers_stay_names_on_a_page():
     """Else arms 3, 20 and 100 would stand at these places of an axis of numbers."""
-    for name in ("bars of numbers", "heat map of numbers"):
-        _, layout = traces_of(as_html(PICTURES[name], "spot"))
-        strict = layout["template"]["layout"].get("autotypenumbers") == "strict"
-        assert strict or layout["yaxis"].get("type") == "category"
+    (drawing,) = svgs_of(draw_inline(PICTURES["bars of numbers"], "spot"))
+    names = [text for text in texts_of(drawing) if text in {"20", "3", "100"}]
+    assert names == ["20", "3", "100"]
 
 
-def test_markup_in_names_cannot_end_the_script():
-    text = as_html(HeatMap("p", "t", ["</script><img src=x>"], [[1.0]]), "spot")
-    assert text.count("</script>") == text.count("<script")
+def test_markup_in_names_stays_text():
+    text = draw_inline(HeatMap("p", "t", ["</svg><img src=x>"], [[1.0]]), "spot")
+    assert text.count("</svg>") == 1
     assert "<img" not in text
+
+
+def test_panels_have_a_figure_each_and_their_names(tmp_path):
+    lines = [Series("as logged", [0, 1], [1, 2], kind="dashed")]
+    figures = [
+        Figure(f"f{n}", name, "x", "y", lines, log_x=False, log_y=False)
+        for n, name in enumerate(["a", "<b>", "$c$", "d"])
+    ]
+    panels = Panels("p", "Title", figures)
+    text = draw_inline(panels, "spot")
+    assert len(svgs_of(text)) == 4
+    assert "&lt;b&gt;" in text
+    draw(panels, tmp_path, {})
+    assert png_size((tmp_path / "p.png").read_bytes())[0] > 600
 
 
 @pytest.mark.parametrize("label", [r"$\nonsense$", "$a_$"])
@@ -140,28 +156,13 @@ def test_a_grid_is_drawn_for_print(name, tmp_path):
     assert height > 200
 
 
-def test_a_grid_has_its_numbers_in_the_browser():
-    (trace,), layout = traces_of(as_html(GRIDS["ranks"], "spot"))
-    assert trace["z"] == [[1.0, 2.5], [2.0, None], [3.0, 10.0]]
-    assert trace["text"] == [["1", "2.5"], ["2", ""], ["3", "10"]]
-    assert (trace["x"], trace["y"]) == (["x", "y"], ["a", "b", "c"])
-    assert (trace["zmin"], trace["zmax"]) == (1.0, 10.0)
-    assert layout["yaxis"]["autorange"] == "reversed"
-    (trace,), layout = traces_of(as_html(GRIDS["shares"], "spot"))
-    assert (trace["zmin"], trace["zmax"]) == (0.0, 1.0)
-    assert layout["xaxis"]["type"] == layout["yaxis"]["type"] == "category"
-
-
-def test_what_is_good_is_blue_in_the_browser():
-    """Low ranks, but high shares."""
-    ends = []
-    for name in ("ranks", "shares"):
-        (trace,), _ = traces_of(as_html(GRIDS[name], "spot"))
-        ends.append(trace["colorscale"][0][1])
-    (heat,), _ = traces_of(as_html(HeatMap("p", "t", ["a"], [[1.0]]), "spot"))
-    blue = heat["colorscale"][0][1]
-    assert ends[0] == blue
-    assert ends[1] != blue
+def test_a_grid_has_its_numbers_on_a_page():
+    (drawing,) = svgs_of(draw_inline(GRIDS["ranks"], "spot"))
+    told = texts_of(drawing)
+    assert [text for text in told if text in {"1", "2", "2.5", "3", "10"}] == [
+        *("1", "2.5", "2", "3", "10"),
+    ]
+    assert {"a", "b", "c", "x", "y"} <= set(told)
 
 
 # Lines
@@ -173,11 +174,10 @@ def crowd():
     return Figure("p", "Title", "x", "y", [*shown, *faint])
 
 
-def test_faint_lines_are_thin_grey_and_keep_their_names_in_the_browser():
-    traces, _ = traces_of(as_html(crowd(), "spot"))
-    grey = [trace for trace in traces if trace["line"].get("width") == 1]
-    assert [trace["name"] for trace in grey] == [f"other {n}" for n in range(9)]
-    assert len({trace["line"]["color"] for trace in grey}) == 1
+def test_lines_have_their_names_where_a_mouse_is_over_them():
+    (drawing,) = svgs_of(draw_inline(crowd(), "spot"))
+    names = [title.text for title in drawing.iter(SVG + "title")]
+    assert names == [*(f"other {n}" for n in range(9)), "best", "LCB", "second"]
 
 
 def test_faint_lines_are_drawn_for_print_with_one_entry_in_the_legend(tmp_path):

@@ -18,25 +18,26 @@ from influential_bandits.numerics.interval_text import tell_apart
 from influential_bandits.piece_store import make_folder, require_writable
 from influential_bandits.studies.logs.sections import (
     SHORT,
+    cost_section,
+    curves_section,
+    doubts_section,
     explain_end,
-    impact_section,
+    influence_section,
     interaction_section,
-    ladder_section,
     log_section,
-    test_section,
 )
-from influential_bandits.studies.logs.verdict import TIRED, describe_verdict
-from influential_bandits.studies.report.content import Analysis, Opening, Section
+from influential_bandits.studies.logs.summary import summarise_diagnosis
+from influential_bandits.studies.logs.verdict import describe_verdict, open_report
+from influential_bandits.studies.report.content import Analysis, Section
+from influential_bandits.studies.report.html import render_inline
 from influential_bandits.studies.report.results import draw_figures, write_results
 from influential_bandits.world.fading import Fades, require_fading
 
 __all__ = ["Diagnosis", "describe_model", "diagnose", "fit_log"]
 
-TITLE = "Influential bandits: does the past change what comes next?"
-INTRODUCTION = (
-    "Below: what influence costs, what the log holds, whether models with influence predict "
-    "better, the test of influence with its placebo checks, and which arm changes which."
-)
+TITLE = "Does the past change what comes next?"
+INTRODUCTION = "Below: what all of this rests on."
+SURE = "How sure is this?"
 
 
 class Diagnosis(Examination):
@@ -88,17 +89,17 @@ class Diagnosis(Examination):
     def sections(self) -> list[Section]:
         """The report, part by part."""
         if self.test is None:
-            line = "Is there influence beyond drift, taste and chance?"
-            words = f"no test of influence: {self.untestable}"
-            tested = Section("influence-test", line, {}, Analysis([], [], [words]))
+            words = f"There is no test of influence: {self.untestable}"
+            tested = Section("how-sure", words, {}, Analysis([], []), SURE)
         else:
-            tested = test_section(self.test, "influence-test")
+            tested = influence_section(self.test, "how-sure", SURE)
         return [
-            impact_section(self.impact, self.headline, self.caps, self.influence_seen),
-            log_section(self.log),
-            ladder_section(self.validation),
+            curves_section(self.curves),
+            cost_section(self.impact, self.caps, self.influence_seen),
             tested,
-            interaction_section(self.model),
+            doubts_section(self.test, self.validation),
+            interaction_section(self.model, "model", "Which arm changes which?"),
+            log_section(self.log, "What the log holds"),
         ]
 
     def __repr__(self) -> str:
@@ -108,6 +109,14 @@ class Diagnosis(Examination):
     def __str__(self) -> str:
         """Return the verdict."""
         return self.verdict
+
+    def _repr_html_(self) -> str:
+        """Show the report."""
+        return render_inline(self.sections, open_report(self))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all numbers of the report, as ``summary.json`` has them."""
+        return summarise_diagnosis(self)
 
     def save(self, folder: str | Path, *, execution: Execution | int | None = None) -> None:
         """Write what the command ``diagnose`` writes: report, summary, figures and model.
@@ -122,10 +131,11 @@ class Diagnosis(Examination):
         out = Path(folder)
         require_writable(out)
         make_folder(out)
-        for section in self.sections:
+        sections = self.sections
+        for section in sections:
             make_folder(out / section.name)
             draw_figures(section, out / section.name)
-        write_results(out, self.sections, TITLE, _open_report(self.headline), INTRODUCTION)
+        write_results(out, sections, TITLE, open_report(self), INTRODUCTION, self.to_json())
         _save(self.model, self.adjusted, out / "model.json", execution)
 
 
@@ -191,12 +201,6 @@ def diagnose(
     return Diagnosis(
         **{field.name: getattr(examination, field.name) for field in fields(examination)}
     )
-
-
-def _open_report(headline: str) -> Opening:
-    """Say the verdict, what to do, and what would prove it; single arms are in the picture."""
-    lines = [line for line in headline.splitlines() if not line.startswith(TIRED)][:3]
-    return Opening([line[:1].upper() + line[1:] for line in lines], "impact", "arms")
 
 
 def fit_log(

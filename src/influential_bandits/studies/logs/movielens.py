@@ -28,10 +28,10 @@ from influential_bandits.piece_store import make_folder, require_writable
 from influential_bandits.studies.logs.sections import (
     describe_gain,
     heat_map,
+    influence_section,
     interaction_section,
     ladder_section,
     log_section,
-    test_section,
     try_section,
 )
 from influential_bandits.studies.report.content import (
@@ -120,7 +120,7 @@ def study_movielens(
     ):
         sections.append(
             try_section(
-                lambda name=name, settings=settings: test_section(  # type: ignore[misc]
+                lambda name=name, settings=settings: influence_section(  # type: ignore[misc]
                     influence_test(shared, **how, **settings), name
                 ),
                 name,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -12,10 +12,11 @@ from influential_bandits.checks import optional_module
 from influential_bandits.errors import NotApplicable
 from influential_bandits.learning.examination import LAST_PART
 from influential_bandits.learning.frequency_caps import CapAdvice
-from influential_bandits.learning.impact import Impact
+from influential_bandits.learning.impact import Estimate, Impact
 from influential_bandits.learning.influence_test_result import InfluenceTest
 from influential_bandits.learning.models import InfluenceModel
 from influential_bandits.learning.selection import Validation
+from influential_bandits.learning.showing_curves import ShowingCurves
 from influential_bandits.learning.statistics.pooled_sums import arm_sums
 from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.remote_folder import describe_files
@@ -27,9 +28,11 @@ from influential_bandits.studies.report.content import (
     Figure,
     Finding,
     HeatMap,
+    Panels,
     Picture,
     Section,
     Series,
+    Table,
 )
 from influential_bandits.world.fading import require_fading
 
@@ -50,17 +53,77 @@ GLOSSARY = (
     "shown, a pull is a showing, and loss is what you would rather avoid (minus the reward, or the "
     "best rating minus the rating)."
 )
+READING_CURVES = (
+    "Dashed: the mean as logged, where users who like an arm are often shown it again. Solid, with "
+    "its 95 % interval: the same user compared with other times, with the arm's mean as logged. A "
+    "recent showing counts less as it fades: {fading}."
+)
+NOT_TAKEN_OUT = (
+    "The solid lines know nothing of what users like, of the place in a history or a session, and "
+    "of what controls explain. An interest that comes and goes, while showings follow it, is not "
+    "taken out: see what else it could be."
+)
 
 
-def impact_section(impact: Impact, headline: str, caps: CapAdvice, seen: bool) -> Section:
-    """Say what was found in the log's own units, and show it arm by arm.
+def curves_section(curves: ShowingCurves) -> Section:
+    """Show what each arm brings by how often it was shown lately."""
+    title, line = "What each arm brings when it is shown again", NOT_TAKEN_OUT
+    if not curves.arms:
+        return Section("arms", f"No picture: {curves.missing}.", {}, Analysis([], []), title)
+    name = curves.outcome.name
+    figures = [
+        Figure(
+            f"showings-{n + 1}",
+            curve.arm,
+            "recent showings of it",
+            name,
+            [
+                Series("as logged", curve.recent, _values(curve.raw), kind="dashed"),
+                *(
+                    Series(
+                        "the same user, adjusted",
+                        curve.recent,
+                        _values(curve.adjusted),
+                        [estimate.low for estimate in curve.adjusted],
+                        [estimate.high for estimate in curve.adjusted],
+                    )
+                    for _ in curve.adjusted[:1]
+                ),
+            ],
+            log_x=False,
+            log_y=False,
+        )
+        for n, curve in enumerate(curves.arms[:SHOWN_PAIRS])
+    ]
+    panels = Panels(
+        "showings",
+        f"{name.capitalize()} against recent showings of the same arm",
+        figures,
+        READING_CURVES.format(fading=curves.fading),
+    )
+    rows = [
+        (curve.arm, f"{recent:g}", *(str(each[n]) if each else "" for each in both))
+        for curve in curves.arms
+        for both in [(curve.raw, curve.adjusted)]
+        for n, recent in enumerate(curve.recent)
+    ]
+    header = ("arm", "recent showings", "as logged", "the same user, adjusted")
+    table = Table("All numbers of the picture", header, rows, folded=True)
+    return Section("arms", line, {}, Analysis([], [panels], [], [table]), title)
+
+
+def _values(estimates: Sequence[Estimate]) -> list[float]:
+    return [estimate.value for estimate in estimates]
+
+
+def cost_section(impact: Impact, caps: CapAdvice, seen: bool) -> Section:
+    """Say what influence costs in the log's own units.
 
     Where the test has not ``seen`` influence, the table does not speak of fatigue either.
     """
     direction = impact.direction
     if not seen:
         direction = f"not shown; by the fitted model alone {direction}"
-    arms = sorted(impact.arms.items(), key=lambda pair: -abs(pair[1].value))[:SHOWN_PAIRS]
     findings = [
         Finding("direction", direction),
         *(
@@ -75,28 +138,20 @@ def impact_section(impact: Impact, headline: str, caps: CapAdvice, seen: bool) -
             )
         ),
     ]
-    if seen and caps.doubt:
-        findings.append(Finding("what to do", str(caps)))
-    elif caps.caps:
-        findings += [Finding("what to do", str(cap)) for cap in caps.caps]
-        gain = caps.gain
-        what = "loss per event that these caps should save"
-        findings.append(Finding(what, gain.value, low=gain.low, high=gain.high))
-    figure = Bars(
-        "arms",
-        "What one more showing costs the next of the same arm",
-        [name for name, _ in arms],
-        [found.value for _, found in arms],
-        f"loss, in {impact.outcome}",
-        [found.low for _, found in arms],
-        [found.high for _, found in arms],
-        "Above zero is fatigue, below zero boost; by the fitted model.",
+    notes = [GLOSSARY]
+    if caps.caps:
+        what = "loss per event that caps should save"
+        findings.append(Finding(what, caps.gain.value, low=caps.gain.low, high=caps.gain.high))
+    if caps.caps or (seen and caps.doubt):
+        notes.insert(0, str(caps))
+    line = (
+        "By one model for all users, which takes choices as they are: where users are shown what "
+        "they like, it finds too little"
     )
-    line = "What influence costs"
-    return Section("impact", line, {}, Analysis(findings, [figure], [headline, GLOSSARY]))
+    return Section("cost", line, {}, Analysis(findings, [], notes), "What does it cost?")
 
 
-def log_section(log: EventLog) -> Section:
+def log_section(log: EventLog, title: str = "") -> Section:
     """Tell what the log holds, and what was done to it."""
     lengths = log.lengths
     edges = np.unique(np.geomspace(1, lengths.max() + 1, 30).astype(int))
@@ -140,6 +195,7 @@ def log_section(log: EventLog) -> Section:
             ],
             [f"Where it comes from: {_describe(log.about).rstrip('.')}."] if log.about else [],
         ),
+        title,
     )
 
 
@@ -166,7 +222,6 @@ def _describe(about: dict[str, Any]) -> str:
 
 def ladder_section(found: Validation, name: str = "ladder") -> Section:
     """Show how models did on the last part of each history, each with one thing more."""
-    chosen = found.models["self-fatigue"]  # memory and ridge are the same for all
     findings = []
     for model in found.names:
         low, high = found.mse_interval(model)
@@ -179,9 +234,22 @@ def ladder_section(found: Validation, name: str = "ladder") -> Section:
                 reason=LADDER_LINES[model],
             )
         )
-    gains = found.gains()
-    beyond = [found.gain(b, a) for a, b in BEYOND_DRIFT if b in found.names]
-    findings += [
+    findings += list_gains(found)
+    chosen = found.models["self-fatigue"]  # fading and ridge are the same for all
+    settings = {
+        **asdict(require_fading(chosen.fading)),
+        "ridge": chosen.ridge,
+        "pooling": chosen.pooling,
+        "last_part": LAST_PART,
+    }
+    line = "A ladder of models, from constant losses to full influence"
+    analysis = Analysis(findings, [draw_gains(found)], [explain_validation(found)])
+    return Section(name, line, settings, analysis)
+
+
+def list_gains(found: Validation) -> list[Finding]:
+    """Return how much error each model saves over the one before it."""
+    return [
         Finding(
             f"error saved by {gain.model} over {gain.against}, in %",
             gain.percent,
@@ -189,15 +257,14 @@ def ladder_section(found: Validation, name: str = "ladder") -> Section:
             high=gain.high,
             reason=describe_gain(gain.low, gain.high),
         )
-        for gain in gains
+        for gain in found.gains()
     ]
-    settings = {
-        **asdict(require_fading(chosen.fading)),
-        "ridge": chosen.ridge,
-        "pooling": chosen.pooling,
-        "last_part": LAST_PART,
-    }
-    figure = Bars(
+
+
+def draw_gains(found: Validation) -> Bars:
+    """Return what influence adds beyond drift."""
+    beyond = [found.gain(b, a) for a, b in BEYOND_DRIFT if b in found.names]
+    return Bars(
         "gains",
         "What influence adds beyond drift",
         [f"{gain.model} over {gain.against}" for gain in beyond],
@@ -205,16 +272,19 @@ def ladder_section(found: Validation, name: str = "ladder") -> Section:
         "squared error saved, in %",
         [gain.low for gain in beyond],
         [gain.high for gain in beyond],
-        f"95 % intervals, instances drawn anew. For comparison: {gains[0]}.",
+        f"95 % intervals, instances drawn anew. For comparison: {found.gains()[0]}.",
     )
-    note = (
+
+
+def explain_validation(found: Validation) -> str:
+    """Say how models were compared."""
+    chosen = found.models["self-fatigue"]
+    return (
         f"The last {100 * LAST_PART:.0f} % of each history were predicted one step ahead by models "
         "that were fitted to the rest. Each has one thing more than the one before, so that drift "
         f"is not mistaken for influence. How influence fades ({require_fading(chosen.fading)}) and "
         f"ridge {chosen.ridge:g} were chosen by predicting the last part of the rest."
     )
-    line = "A ladder of models, from constant losses to full influence"
-    return Section(name, line, settings, Analysis(findings, [figure], [note]))
 
 
 def describe_gain(low: float, high: float) -> str:
@@ -224,27 +294,20 @@ def describe_gain(low: float, high: float) -> str:
     return "worse, beyond chance" if high < 0.0 else "no clear difference"
 
 
-def test_section(found: InfluenceTest, name: str) -> Section:
+def influence_section(found: InfluenceTest, name: str, title: str = "") -> Section:
     """Show the test of influence."""
     shown = found.pairs[:SHOWN_PAIRS]
     needed = found.events_needed(0.001)
     findings = [
         *(
             Finding(
-                f"p-value: {name}",
+                f"p-value: {family}",
                 test.p_value,
                 reason=f"Holm-adjusted for all tests: {test.p_adjusted:.3g}",
             )
-            for name, test in found.families.items()
+            for family, test in found.families.items()
         ),
-        *(
-            Finding(
-                f"placebo: p-value of {check.name}",
-                check.p_value,
-                reason=check.meaning if check.fires else "says nothing against influence",
-            )
-            for check in found.placebos
-        ),
+        *([] if title else list_placebos(found)),
         Finding(
             "share of the error that influence explains, in %",
             100.0 * found.effect,
@@ -256,6 +319,12 @@ def test_section(found: InfluenceTest, name: str) -> Section:
             "more than can be told" if needed is None else needed,
         ),
     ]
+    notes = [found.summary()]
+    if title:  # the table says the rest
+        notes = [
+            notes[0].splitlines()[0],
+            f"Controlled for: {', '.join(found.controls) or 'nothing'}.",
+        ]
     figure = Bars(
         "pairs",
         "The clearest pairs",
@@ -280,11 +349,41 @@ def test_section(found: InfluenceTest, name: str) -> Section:
             "controls": ", ".join(found.controls),
             "seed": found.seed,
         },
-        Analysis(findings, [figure] if shown else [], [found.summary()]),
+        Analysis(findings, [figure] if shown else [], notes),
+        title,
     )
 
 
-def interaction_section(fitted: InfluenceModel, name: str = "interaction") -> Section:
+def list_placebos(found: InfluenceTest) -> list[Finding]:
+    """Return what arms that cannot have acted seem to do."""
+    return [
+        Finding(
+            f"placebo: p-value of {check.name}",
+            check.p_value,
+            reason=check.meaning if check.fires else "says nothing against influence",
+        )
+        for check in found.placebos
+    ]
+
+
+def doubts_section(found: InfluenceTest | None, validation: Validation) -> Section:
+    """Say what else may move losses, and what speaks for and against it."""
+    findings, notes = list_gains(validation), [explain_validation(validation)]
+    if found is not None:
+        findings = list_placebos(found) + findings
+        notes = [f"This log cannot tell apart {spot}." for spot in found.blind_spots] + notes
+    line = (
+        "Drift, taste, the calendar and chance can look like influence. Arms that cannot have "
+        "acted on a loss are put in the place of those that can (placebo), and models without "
+        "influence predict what comes next"
+    )
+    analysis = Analysis(findings, [draw_gains(validation)], notes)
+    return Section("what-else", line, {}, analysis, "What else could it be?")
+
+
+def interaction_section(
+    fitted: InfluenceModel, name: str = "interaction", title: str = ""
+) -> Section:
     """Show the shared interaction, which is positive semi-definite unless it is diagonal."""
     own, arms = fitted.interaction == "diagonal", fitted.arm_names_
     settings = {**asdict(require_fading(fitted.fading)), "ridge": fitted.ridge}
@@ -312,7 +411,7 @@ def interaction_section(fitted: InfluenceModel, name: str = "interaction") -> Se
             np.diag(high)[order],
         )
         line = "What each arm does to itself, the same for all instances"
-        return Section(name, line, settings, Analysis(findings, [figure], []))
+        return Section(name, line, settings, Analysis(findings, [figure], []), title)
     off = matrix[~np.eye(len(matrix), dtype=bool)]
     if len(off):
         share = 100.0 * float((off < 0).mean())
@@ -340,7 +439,7 @@ def interaction_section(fitted: InfluenceModel, name: str = "interaction") -> Se
         "Entry (i, j) is what a pull of arm j adds to the loss of arm i right after it. Arms are "
         "ordered so that similar ones stand together."
     )
-    return Section(name, line, settings, Analysis(findings, figures, [note]))
+    return Section(name, line, settings, Analysis(findings, figures, [note]), title)
 
 
 def explain_end(value: float, low: float, high: float) -> str:

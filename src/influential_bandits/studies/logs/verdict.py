@@ -1,29 +1,50 @@
-"""The verdict of a diagnosis in words."""
+"""The verdict of a diagnosis: in a word, in sentences, in three numbers, and what to do by arm."""
 
 from __future__ import annotations
 
 from influential_bandits.learning.examination import TIRING, Examination
-from influential_bandits.numerics.interval_text import tell_apart
+from influential_bandits.learning.impact import Estimate
+from influential_bandits.learning.showing_curves import ShowingCurve
+from influential_bandits.learning.statistics.pooled_sums import arm_sums
+from influential_bandits.numerics.interval_text import round_to_interval, tell_apart
+from influential_bandits.studies.report.content import Badge, Fact, Opening, Table
 
-__all__ = ["TIRED", "describe_verdict"]
+__all__ = ["classify", "describe_verdict", "open_report"]
 
-TIRED = "Most tired of themselves"
+FIRST_ARMS = 12  # of the table and the picture; the others are folded
+BADGES = {
+    "fatigue": Badge("Fatigue", "bad"),
+    "boost": Badge("Boost", "good"),
+    "mixed": Badge("Fatigue and boost", "unsure"),
+    "negligible": Badge("Influence, but negligible", "quiet"),
+    "unclear": Badge("Influence, direction unclear", "unsure"),
+    "not seen": Badge("No influence seen", "quiet"),
+    "not proven": Badge("Not proven", "unsure"),
+    "not testable": Badge("Too little data", "quiet"),
+}
+
+
+def classify(found: Examination) -> str:
+    """Return the verdict in a word, a key of ``BADGES``."""
+    if found.test is None:
+        return "not testable"
+    if not found.test.detected:
+        return "not seen"
+    return "not proven" if found.test.doubts else found.impact.direction
 
 
 def describe_verdict(found: Examination) -> str:
-    """Say what was found, so that no part of the report says otherwise."""
+    """Say in a few lines what was found, so that no part of the report says otherwise."""
     test, impact = found.test, found.impact
     if test is None:
         return f"no test of influence: {found.untestable}"
     if not test.detected:
         gain = found.validation.gain("self-fatigue", "drift")
-        lines = [f"no influence was seen beyond drift and controls (p = {test.p_value:.2g})"]
-        share = impact.share.scale(100.0)
-        value, low, high = tell_apart(share.value, share.low, share.high, ".2g")
-        lines.append(
-            f"Influence on {impact.outcome} by the fitted model: {value} % "
-            f"({low} … {high}), not beyond chance by the test."
-        )
+        by_model = f"Influence on {impact.outcome} by the fitted model: {_percent(impact.share)}"
+        lines = [
+            f"no influence was seen beyond drift and controls (p = {test.p_value:.2g})",
+            f"{by_model}, not beyond chance by the test.",
+        ]
         if gain.low > 0.0:
             lines.append(
                 f"Counts of past showings predict better ({gain}), but the test does not show that "
@@ -36,23 +57,19 @@ def describe_verdict(found: Examination) -> str:
             f"({test.doubts[0].meaning})"
         )
     lines = [f"{impact.headline()} (p = {test.p_value:.2g})"]
-    if impact.direction in TIRING:
-        lines += _advise(found)
-    return "\n".join(lines)
+    tired = [curve for curve in found.curves.arms if tires(curve)]
+    if tired and impact.direction in TIRING:
+        names = ", ".join(f"{curve.arm} ({curve.lost})" for curve in tired[:3])
+        lines.append(f"Most is lost by repeating {names}, in {impact.outcome} for each showing.")
+    return "\n".join([*lines, *_advise(found)])
 
 
 def _advise(found: Examination) -> list[str]:
-    """Say what to do about it, and how large an A/B test would have to be."""
+    """Say what to do about fatigue, and how large an A/B test would have to be."""
     impact, caps = found.impact, found.caps
-    tired = sorted(
-        ((name, cost) for name, cost in impact.arms.items() if cost.sign > 0),
-        key=lambda pair: -pair[1].value,
-    )
-    lines = []
-    if tired:
-        names = ", ".join(f"{name} ({cost})" for name, cost in tired[:3])
-        lines.append(f"{TIRED}: {names}; {impact.half_gone}.")
-    lines.append(str(caps))
+    if impact.direction not in TIRING:
+        return []
+    lines = [str(caps)]
     gain, aim = impact.lost.value / 2.0, "half of the loss saved"
     if caps.caps:
         gain, aim = caps.gain.value, "that gain"
@@ -62,3 +79,117 @@ def _advise(found: Examination) -> list[str]:
             f"{impact.users_needed(gain):,} instances on each side."
         )
     return lines
+
+
+def open_report(found: Examination) -> Opening:
+    """Return what a report says first."""
+    verdict = classify(found)
+    return Opening(
+        [_say_first(found, verdict), *(_advise(found) if found.influence_seen else [])],
+        "arms",
+        "showings",
+        BADGES[verdict],
+        _list_facts(found),
+        _tabulate_arms(found),
+    )
+
+
+def _say_first(found: Examination, verdict: str) -> str:
+    """Say what was found in a sentence."""
+    test, name = found.test, found.impact.outcome
+    fewer, more = (f"brings fewer {name}", f"brings more {name}")
+    if found.curves.outcome.sign > 0:
+        fewer, more = "costs more", "costs less"
+    if test is None:
+        return f"Whether the past changes what comes next cannot be tested: {found.untestable}"
+    sure = f"beyond drift, taste and chance (p = {test.p_value:.2g})"
+    said = {
+        "fatigue": f"Showing an arm again soon {fewer}, {sure}",
+        "boost": f"Showing an arm again soon {more}, {sure}",
+        "mixed": f"Shown again soon, some arms do worse and some better, {sure}",
+        "not seen": f"Recent showings say nothing about what comes next, {sure}",
+        "not proven": f"Losses follow recent showings, but {describe_verdict(found)}",
+    }
+    return said.get(verdict, f"{found.impact.headline().capitalize()} (p = {test.p_value:.2g})")
+
+
+def _list_facts(found: Examination) -> list[Fact]:
+    """Return share lost, gain to be had, and how long it lasts."""
+    impact, caps, unit = found.impact, found.caps, found.impact.outcome
+    if found.test is None:
+        return []
+    share, lost = impact.share, "lost to past showings"
+    if share.value < 0.0:
+        share, lost = share.scale(-1.0), "won by past showings"
+    value, interval = _percent(share).split(" % ")
+    note = interval.strip("()") + " %"
+    facts = [Fact(f"{value} %", f"of {unit} {lost}", note)]
+    if not found.influence_seen:
+        return [Fact(f"{value} %", f"of {unit} {lost}, by the model", f"{note}: not shown")]
+    mean = abs(found.curves.outcome.of_loss(Estimate(*[float(found.log.loss.mean())] * 3)).value)
+    if caps.caps and mean > 0.0:
+        gain = caps.gain.scale(100.0 / mean)
+        value, low, high = round_to_interval(gain.value, gain.low, gain.high)
+        facts.append(Fact(f"+{value} %", f"{unit} to be had by caps", f"{low} … {high} %"))
+    else:
+        why = caps.doubt.partition(", so that")[0] or "no cap is clearly expected to help"
+        facts.append(Fact("None", "of it is surely to be had by caps", why))
+    _, after, span = impact.half_gone.partition("after ")
+    facts.append(
+        Fact(span if after else "Lasts", "until half of it is gone" if after else "for good")
+    )
+    return facts
+
+
+def _percent(share: Estimate) -> str:
+    """Return a share with its interval, "3.1 % (2.0 … 4.2)"."""
+    percent = share.scale(100.0)
+    value, low, high = tell_apart(percent.value, percent.low, percent.high, ".2g")
+    return f"{value} % ({low} … {high})"
+
+
+def tires(curve: ShowingCurve) -> bool:
+    """Return whether an arm clearly loses by being shown again."""
+    return curve.lost is not None and curve.lost.sign > 0
+
+
+def _tabulate_arms(found: Examination) -> Table | None:
+    """Return what each arm loses and what to do about it, the most affected first."""
+    curves, name = found.curves, found.impact.outcome
+    if not curves.arms:
+        return None
+    shares = dict(
+        zip(found.log.arm_names, arm_sums(found.log, found.log.n_arms).shares, strict=True)
+    )
+    rows = [
+        (
+            curve.arm,
+            _say_what_to_do(found, curve),
+            f"{100.0 * shares[curve.arm]:.1f} %",
+            "" if curve.if_rested is None else str(curves.outcome.of_loss(curve.if_rested)),
+            "" if curve.lost is None else str(curve.lost),
+        )
+        for curve in curves.arms
+    ]
+    return Table(
+        "What to do, arm by arm",
+        ("arm", "what to do", "of showings", f"{name} if rested", "lost by repeating it"),
+        rows,
+        f"{name.capitalize()} for each showing. Rested: no recent showings of the arm to the same "
+        "user. Lost: what recent showings of the arm take from that, with intervals that hold for "
+        "all arms at once.",
+        shown=FIRST_ARMS,
+        words=2,
+    )
+
+
+def _say_what_to_do(found: Examination, curve: ShowingCurve) -> str:
+    """Return an instruction for one arm."""
+    if not found.influence_seen:
+        return "nothing: no influence is shown"
+    for cap in found.caps.caps:
+        if cap.arm == curve.arm:
+            return str(cap).removeprefix(f"{cap.arm}: ")
+    if curve.lost is None or not curve.lost.sign:
+        return "leave as it is"
+    return "show less often, by an A/B test" if tires(curve) else "show in a row, by an A/B test"

@@ -1,1 +1,1 @@
-"""Reports: the same figures as data drawn for print (matplotlib) and for the browser (plotly)."""
+"""Reports: figures as data, drawn for print and into one page that needs nothing else."""

@@ -10,12 +10,15 @@ import numpy.typing as npt
 
 __all__ = [
     "Analysis",
+    "Badge",
     "Bars",
+    "Fact",
     "Figure",
     "Finding",
     "Grid",
     "HeatMap",
     "Opening",
+    "Panels",
     "Picture",
     "Section",
     "Series",
@@ -52,7 +55,7 @@ class Series:
 
 @dataclass(frozen=True, eq=False)
 class Figure:
-    """A picture as data, so that it can be drawn for print and for the browser alike."""
+    """A picture as data, so that results know nothing of how they are drawn."""
 
     name: str  # file name
     title: str
@@ -104,7 +107,17 @@ class Grid:
     caption: str = ""
 
 
-Picture: TypeAlias = Figure | Bars | HeatMap | Grid
+@dataclass(frozen=True, eq=False)
+class Panels:
+    """Small figures of one kind beside each other, to be compared; axes and legend are shared."""
+
+    name: str  # file name
+    title: str
+    figures: Sequence[Figure]
+    caption: str = ""
+
+
+Picture: TypeAlias = Figure | Bars | HeatMap | Grid | Panels
 
 
 @dataclass(frozen=True)
@@ -116,6 +129,8 @@ class Table:
     rows: Sequence[Sequence[str]]
     caption: str = ""
     folded: bool = False  # shown when asked for; long tables are anyway
+    shown: int = 0  # rows that stand before the fold
+    words: int = 1  # first columns that are words; the others are numbers, to the right
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,12 +144,32 @@ class Analysis:
 
 
 @dataclass(frozen=True)
+class Fact:
+    """A number that a reader takes home."""
+
+    value: str  # "19.6 %"
+    label: str  # "of clicks lost"
+    note: str = ""  # its interval, or why there is none
+
+
+@dataclass(frozen=True)
+class Badge:
+    """The verdict in a word or two."""
+
+    text: str
+    tone: str  # "bad", "good", "unsure" or "quiet"
+
+
+@dataclass(frozen=True)
 class Opening:
     """What a report says first: what was found, and the one picture that shows it."""
 
     sentences: Sequence[str]  # three at most
     section: str = ""  # whose picture it is; none by default
     figure: str = ""
+    badge: Badge | None = None
+    facts: Sequence[Fact] = ()  # three at most
+    table: Table | None = None  # what to do
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,3 +180,4 @@ class Section:
     description: str  # what it shows, in one line
     settings: Mapping[str, Any]
     analysis: Analysis
+    title: str = ""  # for readers; by default the name

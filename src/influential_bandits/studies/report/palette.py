@@ -2,7 +2,10 @@
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-BY_NAME = {"LCB": 1, "InfluentialLCB": 0, "Uniform": 2, "easy": 0, "hard": 1}
+BY_NAME = {"LCB": 1, "InfluentialLCB": 0, "Uniform": 2, "easy": 0, "hard": 1} | {
+    "the same user, adjusted": 0,
+    "as logged": 1,
+}
 FAINT = "#BBBBBB"
 
 
@@ -18,9 +21,3 @@ def places(names: list[str]) -> list[int]:
     queue = [*free, *range(len(COLOURS))]
     given = {name: queue[n % len(queue)] for n, name in enumerate(dict.fromkeys(others))}
     return [BY_NAME.get(name, given.get(name, 0)) for name in names]
-
-
-def rgba(colour: str, alpha: float) -> str:
-    """Return a colour with transparency for the browser."""
-    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
-    return f"rgba({red},{green},{blue},{alpha})"

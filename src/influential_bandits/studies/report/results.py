@@ -26,12 +26,12 @@ def write_results(
     title: str,
     opening: Opening,
     introduction: str,
-    rows: list[dict[str, Any]] | None = None,
+    numbers: Any = None,
 ) -> None:
-    """Write the report for readers, and the summary for programs: rows, by default the findings."""
+    """Write the report for readers, and the summary for programs: by default the findings."""
     about = collect_provenance()
     write_report(out / "report.html", sections, about, title, opening, introduction)
-    write_json(out / "summary.json", summarise(sections) if rows is None else rows, indent=2)
+    write_json(out / "summary.json", summarise(sections) if numbers is None else numbers, indent=2)
 
 
 def summarise(sections: list[Section]) -> list[dict[str, Any]]:

@@ -1,0 +1,98 @@
+"""A diagnosis as numbers for programs; docs/how_to/diagnosis.schema.json says what they are."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from influential_bandits.learning.examination import Examination
+from influential_bandits.learning.frequency_caps import Cap
+from influential_bandits.learning.impact import Estimate
+from influential_bandits.learning.influence_test_result import InfluenceTest
+from influential_bandits.learning.showing_curves import ShowingCurve
+from influential_bandits.studies.logs.verdict import classify, describe_verdict
+
+__all__ = ["summarise_diagnosis"]
+
+
+def summarise_diagnosis(found: Examination) -> dict[str, Any]:
+    """Return the numbers of a diagnosis."""
+    impact, outcome, log = found.impact, found.curves.outcome, found.log
+    mean = float(log.loss.mean())
+    caps = {cap.arm: cap for cap in found.caps.caps}
+    curves = {curve.arm: curve for curve in found.curves.arms}
+    return {
+        "verdict": classify(found),
+        "words": describe_verdict(found),
+        "log": {
+            "events": len(log),
+            "instances": log.n_instances,
+            "arms": log.n_arms,
+            "mean_loss": mean,
+        },
+        "outcome": outcome._asdict(),
+        "fading": asdict(found.curves.fading),
+        "share_lost": asdict(impact.share),
+        "lost_per_event": asdict(impact.lost),
+        "lost_per_showing": asdict(impact.per_showing),
+        "gain_of_caps_per_event": asdict(found.caps.gain) if caps else None,
+        "events_moved_by_caps": found.caps.moved,
+        "doubt_about_caps": found.caps.doubt,
+        "arms": [
+            {"arm": arm, **_describe_arm(curves.get(arm), caps.get(arm))} for arm in log.arm_names
+        ],
+        "test": None if found.test is None else _describe_test(found.test),
+        "untestable": found.untestable,
+        "models": [
+            {"model": name, "mse": found.validation.mse(name), "low": low, "high": high}
+            for name in found.validation.names
+            for low, high in [found.validation.mse_interval(name)]
+        ],
+    }
+
+
+def _describe_arm(curve: ShowingCurve | None, cap: Cap | None) -> dict[str, Any]:
+    """Return what is known of one arm."""
+    cap_data = None if cap is None else {key: asdict(cap)[key] for key in CAP}
+    if curve is None:
+        return {"events": None, "lost_per_event": None, "curve": [], "cap": cap_data}
+    return {
+        "events": curve.n_events,
+        "lost_per_event": _or_none(curve.lost),
+        "curve": [
+            {
+                "recent_showings": recent,
+                "raw": asdict(curve.raw[n]) if curve.raw else None,
+                "adjusted": asdict(curve.adjusted[n]) if curve.adjusted else None,
+            }
+            for n, recent in enumerate(curve.recent)
+        ],
+        "cap": cap_data,
+    }
+
+
+CAP = ("times", "showings", "days")
+
+
+def _or_none(estimate: Estimate | None) -> dict[str, Any] | None:
+    return None if estimate is None else asdict(estimate)
+
+
+def _describe_test(test: InfluenceTest) -> dict[str, Any]:
+    """Return p-values, effect and pairs of a test."""
+    return {
+        "detected": test.detected,
+        "p_value": test.p_value,
+        "clearest": test.clearest,
+        "families": {name: asdict(family) for name, family in test.families.items()},
+        "effect": {"value": test.effect, "low": test.effect_low, "high": test.effect_high},
+        "events_needed": test.events_needed(),
+        "pairs": [asdict(pair) for pair in test.pairs],
+        "placebos": [
+            {key: getattr(check, key) for key in ("name", "p_value", "share", "fires")}
+            for check in test.placebos
+        ],
+        "controls": list(test.controls),
+        "permutations": test.permutations,
+        "seed": test.seed,
+    }
