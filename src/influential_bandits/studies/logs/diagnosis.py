@@ -89,8 +89,9 @@ class Diagnosis(Examination):
     def sections(self) -> list[Section]:
         """The report, part by part."""
         if self.test is None:
-            words = f"There is no test of influence: {self.untestable}"
-            tested = Section("how-sure", words, {}, Analysis([], []), SURE)
+            none = Analysis([], [], [f"There is no test of influence: {self.untestable}."])
+            line = "Is there influence beyond drift, taste and chance?"
+            tested = Section("how-sure", line, {}, none, SURE)
         else:
             tested = influence_section(self.test, "how-sure", SURE)
         return [

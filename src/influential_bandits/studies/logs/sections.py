@@ -69,7 +69,8 @@ def curves_section(curves: ShowingCurves) -> Section:
     """Show what each arm brings by how often it was shown lately."""
     title, line = "What each arm brings when it is shown again", NOT_TAKEN_OUT
     if not curves.arms:
-        return Section("arms", f"No picture: {curves.missing}.", {}, Analysis([], []), title)
+        none = f"There is no picture: {curves.missing}."
+        return Section("arms", line, {}, Analysis([], [], [none]), title)
     name = curves.outcome.name
     figures = [
         Figure(
