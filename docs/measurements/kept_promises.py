@@ -203,7 +203,7 @@ def keep_promise(world: World, seed: tuple[int, ...]) -> list[float]:
     logged = play(world, others, random).expected.mean()
     kind = KINDS[seed[-1] % len(KINDS)]
     model = ib.InfluenceModel(kind, pooling="full", fading=fading).fit(log, execution=1)
-    found = ib.plan(model, world.rounds, log=log, days_between_rounds=days, execution=1)
+    found = ib.plan(model, log, world.rounds, days_between_rounds=days, execution=1)
     random = np.random.default_rng((*seed, 1))
     mine = play(world, others, random, rounds_of(found, world.rounds)).expected.mean()
     promised = [found.gain, found.low, found.high, found.promise, float(found.supported)]

@@ -136,7 +136,7 @@ def use_model(model, log):
     if isinstance(model, ib.InfluenceModel):
         for instance in (None, log.instances[0]):
             if instance is None or instance in model.instances_:
-                found = ib.plan(model, 20, instance=instance, days_between_rounds=1.0)
+                found = ib.plan(model, horizon=20, instance=instance, days_between_rounds=1.0)
                 demand(np.isfinite(found.mix).all(), OTHER, "the plan is not finite")
                 str(found)
                 model.interval(instance=instance)

@@ -52,21 +52,21 @@ def test_where_every_arm_is_capped_the_log_stays_as_it_was():
     assert set(item.tolist()) <= {0, 1}
 
 
-def advise(log, **fading):
-    model = ib.InfluenceModel("symmetric", pooling="full", **fading).fit(log)
+def advise(log, **settings):
+    model = ib.InfluenceModel("symmetric", pooling="full", **settings).fit(log)
     return ib.advise_caps(model, log, ib.measure_impact(model, log))
 
 
 def test_the_tired_arm_is_capped_and_no_arm_where_nothing_tires():
     tired = np.diag([0.4, 0.0, 0.0])
     log = ib.data.synthetic_log(300, 60, 3, interaction=tired, memory=0.8, bursts=0.3, seed=4)
-    advice = advise(log, memory=0.8)
+    advice = advise(log, fading=0.8)
     assert [cap.arm for cap in advice.caps] == ["0"]
     assert 0.0 < advice.gain.low < advice.gain.value < advice.gain.high
     assert "at least" in str(advice)
     assert "Expected gain" in str(advice)
     assert advice.to_json()["caps"][0]["arm"] == "0"
-    calm = advise(ib.data.synthetic_log(300, 60, 3, memory=0.8, seed=5), memory=0.8)
+    calm = advise(ib.data.synthetic_log(300, 60, 3, memory=0.8, seed=5), fading=0.8)
     assert calm.caps == ()
     assert "No cap" in str(calm)
 
@@ -85,7 +85,7 @@ def test_no_cap_is_advised_where_choices_follow_taste():
         world = ib.data.ClickWorld(fatigue=0.25, personalised=personalised)
         events = ib.data.draw_click_events(600, 60, 6, world, seed=360_003)
         log = ib.read_log(events, instance="user", arm="arm", time="time", reward="click")
-        advice = advise(log, memory=0.8, drift=True)
+        advice = advise(log, fading=0.8, drift=True)
         if personalised == 0.0:
             assert advice.caps
             assert advice.doubt == advice.to_json()["doubt"] == ""
@@ -115,7 +115,7 @@ def test_caps_deliver_what_they_promise():
     for seed in range(8):
         events = ib.data.draw_click_events(400, 60, 5, world, seed=seed)
         log = ib.read_log(events, instance="user", arm="arm", time="time", reward="click")
-        advice = advise(log, memory=0.8, drift=True)
+        advice = advise(log, fading=0.8, drift=True)
         chances = [
             ib.data.draw_click_events(2000, 60, 5, world, seed=seed, caps=caps)["chance"].mean()
             for caps in ((), advice.caps)

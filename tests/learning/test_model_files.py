@@ -12,7 +12,6 @@ from influential_bandits.errors import InfluentialBanditsError, InvalidInput, Mi
 from influential_bandits.learning import model_files as module
 from influential_bandits.learning.loss_model import LossModel
 from influential_bandits.learning.models import DriftModel, InfluenceModel, StationaryModel
-from influential_bandits.learning.plan_evidence import describe_support
 from influential_bandits.learning.planning import plan
 
 TRUTH = [[0.4, 0.1], [0.1, 0.2]]
@@ -105,8 +104,8 @@ def test_intervals_worlds_and_plans_are_the_same(fitted, saved):
             continue
         one, other = (m.instance(instance, without_drift=True) for m in (fitted, again))
         assert one == other
-        assert plan(fitted, 20, instance=instance).to_json() == (
-            plan(again, 20, instance=instance).to_json()
+        assert plan(fitted, horizon=20, instance=instance).to_json() == (
+            plan(again, horizon=20, instance=instance).to_json()
         )
     assert again.noise() == fitted.noise()
 
@@ -349,7 +348,7 @@ def test_every_changed_entry_of_a_covariance_is_noticed_or_harmless(written, ref
                 path = write(population_covariance_=covariance.tolist())
                 if factor > 0.0 and row == column:  # a larger variance is one, too
                     model = LossModel.load(path)
-                    assert np.isrealobj(plan(model, 20).low)
+                    assert np.isrealobj(plan(model, horizon=20).low)
                 elif covariance[row, column] != 0.0:
                     with refused(InvalidInput, "damaged", "covariance"):
                         LossModel.load(path)
@@ -357,32 +356,42 @@ def test_every_changed_entry_of_a_covariance_is_noticed_or_harmless(written, ref
 
 def test_a_plan_from_what_is_no_covariance_is_refused(refused):
     model = InfluenceModel(fading=0.8, pooling="full").fit(log_of())
-    known = describe_support(model, log_of(instances=40))
-    model.about_ = known
-    half, judge = known["halves"][0], known["halves"][0]["judge"]
-    good = plan(model, 20)
-    assert good.cross_fitted
-    wrong = -np.eye(len(judge["population"]))
-    for halves in (
-        [half],
-        [half, {}],
-        [half, half | {"judge": judge | {"covariance": wrong}}],
-        [half | {"judge": judge | {"covariance": np.triu(np.ones_like(wrong))}}, half],
-        [half, half | {"population": [np.nan] * model.design_.size}],
-        [half, half | {"judge": judge | {"covariance": None}}],
-        [half, half | {"judge": judge | {"interaction": "free"}}],
-        [half, half | {"logged": None}],
-        [half, half | {"taste": [half["taste"][0] | {"gap_error": -1.0}]}],
-        [half, half | {"taste": []}],
-        [half, half | {"forward": half["forward"] | {"unmet": [0.0]}}],
-    ):
-        with refused(InvalidInput, "halves", "covariance"):
-            model.about_ = known | {"halves": halves}
-            plan(model, 20)
-    model.about_ = {}
-    model.population_covariance_ = wrong
+    model.population_covariance_ = -np.eye(model.design_.size)
     with refused(InvalidInput, "no covariance"):
-        plan(model, 20)
+        plan(model, horizon=20)
+
+
+def test_a_pooled_file_holds_what_differs_between_instances_alone(tmp_path):
+    """Of 12 arms and 91 coefficients the initial losses; a plan's fits are not in it either."""
+    log = ib.data.synthetic_log(100, 20, 12, seed=0)
+    model = InfluenceModel(fading=0.8, pooling="full", drift=True).fit(log)
+    model.save(tmp_path / "m.json")
+    numbers = 100 * 12 * 2 + 91**2 + 3 * 91
+    assert (tmp_path / "m.json").stat().st_size < 24 * numbers
+    again = LossModel.load(tmp_path / "m.json")
+    for name in module.ARRAYS:
+        np.testing.assert_array_equal(getattr(again, name), getattr(model, name), err_msg=name)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"coefficients_": [[1.0]] * 12},
+        {"standard_errors_": [[1.0] * 5] * 12},
+        {"coefficients_": [1.0] * 12},
+        {"noise_": []},
+        {"population_covariance_": [[-1.0] * 5] * 5},
+    ],
+    ids=str,
+)
+def test_a_damaged_pooled_file_is_refused(changes, tmp_path, refused):
+    path = tmp_path / "m.json"
+    InfluenceModel(fading=0.8, pooling="full").fit(log_of()).save(path)
+    data = json.loads(path.read_text(encoding="utf-8"))
+    del data["checksum"]
+    path.write_text(json.dumps(data | changes), encoding="utf-8")
+    with refused(InvalidInput, "damaged"):
+        LossModel.load(path)
 
 
 def test_a_changed_number_is_noticed_by_the_checksum(fitted, saved, refused):

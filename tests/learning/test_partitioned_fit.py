@@ -376,8 +376,7 @@ def test_the_population_alone_can_do_what_a_population_can(partitioned, whole, t
     one, other = model.prior(), memory.prior()
     np.testing.assert_allclose(one.mean, other.mean, atol=1e-12)
     np.testing.assert_allclose(one.covariance, other.covariance, atol=1e-12)
-    memory.about_ = about
-    plans = [ib.plan(each, 50) for each in (model, memory)]
+    plans = [ib.plan(each, horizon=50) for each in (model, memory)]
     np.testing.assert_allclose(plans[0].mix, plans[1].mix, atol=1e-9)
     new = partitioned.partitions[0].load()
     if pooling == "none":

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import influential_bandits as ib
-from influential_bandits.learning.impact import find_outcome
 from influential_bandits.learning.showing_curves import LEAST_INSTANCES, measure_showings
+from influential_bandits.logs.outcome import read_outcome
 from influential_bandits.world.fading import Fading
 
 TRUTH = (0.3, 0.0)
@@ -93,7 +93,7 @@ def test_curves_stand_in_the_units_of_the_log():
     roles = {"instance": "user", "arm": "arm", "time": "time", "reward": "click"}
     log = ib.read_log(columns, **roles)
     found = measure_showings(log, log, Fading(half_life=48.0), controls=["position"])
-    assert found.outcome == ("clicks", 0.0, -1)
+    assert found.outcome == ("clicks", 0.0)
     curve = found.arms[0]
     share = events["click"][events["arm"] == curve.arm].mean()
     assert curve.mean_loss == pytest.approx(-share)
@@ -111,7 +111,7 @@ def test_ratings_are_told_as_they_were_given():
         rating="stars",
         best=5,
     )
-    assert find_outcome(log) == ("stars", 5.0, -1)
+    assert read_outcome(log.about) == ("stars", 5.0)
 
 
 def test_arms_that_lose_most_come_first():

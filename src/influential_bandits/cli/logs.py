@@ -70,7 +70,7 @@ def diagnose(
         from influential_bandits import diagnose as make_diagnosis
         from influential_bandits.piece_store import require_writable
 
-        events = _read(log, reading, merge_arms_below, all_pairs=all_pairs is True)
+        events = _read(log, reading, merge_arms_below, adjust, all_pairs=all_pairs is True)
         with choose_execution(engine, scheduler, jobs) as where:
             require_writable(out)
             diagnosis = make_diagnosis(
@@ -82,7 +82,7 @@ def diagnose(
                 seed=seed,
                 execution=where,
             )
-            diagnosis.save(out, execution=where)
+            diagnosis.save(out)
         typer.echo(diagnosis.verdict)
     print_report_place(out)
 
@@ -176,23 +176,38 @@ def fit(
             if by_partition:
                 from influential_bandits.learning.partitioned_fit import choose_and_fit_partitions
 
-                parts = _read(log, reading, merge_arms_below, True, where, temporary)
+                parts = _read(log, reading, merge_arms_below, False, True, where, temporary)
                 model, notes = choose_and_fit_partitions(model, parts, out, left_out, where)
                 typer.echo("\n".join(notes))
             else:
-                events = _read(Path(log), reading, merge_arms_below)
-                controls = () if adjust is False else None
+                adjusting = adjust is not False
+                events = _read(Path(log), reading, merge_arms_below, adjusting)
+                controls = None if adjusting else ()
                 model = fit_log(events, out, model, left_out, where, controls=controls)
                 about = model.about_["log"].get("adjusted_for", "nothing")
                 typer.echo(f"Adjusted for: {about}.")
         typer.echo(describe_model(model))
-    typer.echo(f"\nModel: {out}  (next: influential-bandits plan {out} --horizon 100)")
+    typer.echo(f"\nModel: {out}  (next: influential-bandits plan {out} --log {log})")
 
 
-@app.command(epilog="Example: influential-bandits plan model.json --horizon 100")
+@app.command(epilog="Example: influential-bandits plan model.json --log clicks.csv --horizon 100")
 def plan(
     model: Annotated[Path, typer.Argument(help="Model file, from fit or diagnose.")],
+    log: Annotated[
+        Path | None,
+        typer.Option(
+            help="The log that it was fitted to, read as it was then: two halves of it judge each "
+            "other's plans. Without it, nothing is promised."
+        ),
+    ] = None,
     horizon: Annotated[int, typer.Option(help="Number of rounds to plan for.")] = 100,
+    share: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Least and most share of an arm, as in hat=0.1:0.3, hat=:0.3 or hat=0.1: for one "
+            "end alone; again for another arm."
+        ),
+    ] = None,
     instance: Annotated[
         str | None, typer.Option(help="For one instance of the log; by default for all.")
     ] = None,
@@ -206,6 +221,7 @@ def plan(
         float | None, typer.Option(help="From the last round of a session to the next session.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="File for the plan, as JSON.")] = None,
+    jobs: Jobs = None,
 ) -> None:
     """Recommend a mix of arms, or a spaced schedule, and say what it should gain."""
     require_installed(Engine.local, "pyarrow", "sklearn")
@@ -214,12 +230,49 @@ def plan(
     from influential_bandits.learning.planning import plan as make_plan
 
     how: dict[str, Any] = {"instance": instance, "days_between_rounds": days_between_rounds}
-    how |= {"rounds_per_session": rounds_per_session}
+    how |= {"rounds_per_session": rounds_per_session, "shares": _parse_shares(share)}
     how |= {"days_between_sessions": days_between_sessions}
-    found = make_plan(InfluenceModel.load(model), horizon, **how)
+    fitted = InfluenceModel.load(model)
+    with explain_stop("nothing was written"):
+        events = None if log is None else _read_again(log, model, fitted.about_.get("command"))
+        found = make_plan(fitted, events, horizon, execution=jobs, **how)
     if out is not None:
         write_json(out, found.to_json(), indent=2)
     typer.echo(str(found))
+
+
+def _parse_shares(texts: list[str] | None) -> dict[str, tuple[float, float]] | None:
+    """Return the least and most shares that options name."""
+    if texts is None:
+        return None
+    shares = {}
+    for text in texts:
+        name, equals, ends = text.rpartition("=")
+        least, colon, most = ends.partition(":")
+        try:
+            sides = (float(least or 0.0), float(most or 1.0)) if equals and colon else None
+        except ValueError:
+            sides = None
+        if sides is None:
+            raise InvalidInput(
+                f"--share takes an arm with its least and most share, as in hat=0.1:0.3, got {text}"
+            )
+        shares[name] = sides
+    return shares
+
+
+def _read_again(path: Path, model: Path, command: Any) -> Any:
+    """Read the log of a model as its file says that it was read, and adjust it as it was."""
+    from influential_bandits.learning.controls import adjust_losses
+    from influential_bandits.studies.logs.options import read_for_command
+
+    if not isinstance(command, dict) or set(command) != {"reading", "merge_below", "adjust"}:
+        raise InvalidInput(
+            f"{model} does not say how its log was read, as it was not written by fit or "
+            "diagnose: leave out --log, or use ib.plan(model, log) in Python"
+        )
+    events = read_for_command(path, command["reading"], command["merge_below"])
+    return adjust_losses(events, None if command["adjust"] else ())
 
 
 def _name_fading(memory: float | None, half_life_days: float | None) -> Any:
@@ -237,6 +290,7 @@ def _read(
     path: Path | str,
     reading: Reading,
     merge_below: float | None,
+    adjust: bool,
     all_pairs: bool = True,
     execution: Any = None,
     temporary: str | None = None,
@@ -252,5 +306,7 @@ def _read(
         log: Any = read_for_command(path, reading, merge_below)
     else:
         log = open_for_command(path, reading, execution, temporary, merge_below)
+    # For a plan, which reads it again.
+    log.about["command"] = {"reading": reading, "merge_below": merge_below, "adjust": adjust}
     typer.echo("; ".join(describe_reading(log, all_pairs)), err=True)
     return log

@@ -58,10 +58,6 @@ class ForwardEstimate(NamedTuple):
     interaction: Floats  # (1 + groups, arms, arms)
     unmet: Floats  # (arms,): how much of the initial loss is a guess for those that never met it
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON data."""
-        return {name: value.tolist() for name, value in self._asdict().items()}
-
 
 class _Sums(NamedTuple):
     equations: Floats  # (groups, entries, entries)

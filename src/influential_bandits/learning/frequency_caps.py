@@ -330,12 +330,14 @@ def replay(
         for n in range(first, last):
             habit[events.arm[events.item[n]]] += 1.0
         for n in range(first, last):
+            if is_allowed(events, rule, item, first, n, events.arm[events.item[n]]):
+                continue
             total = 0.0
             for j in range(arms):
                 allowed[j] = is_allowed(events, rule, item, first, n, j)
                 if allowed[j]:
                     total += habit[j]
-            if allowed[events.arm[events.item[n]]] or total == 0.0:
+            if total == 0.0:
                 continue
             left = total * uniform(stream_at(one, two, n - first + 1), 0)
             instead = -1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,8 +24,8 @@ from influential_bandits.learning.statistics.design import (
     take_event,
 )
 from influential_bandits.learning.statistics.pooled_sums import arm_sums
-from influential_bandits.logs.column_names import name_unit
 from influential_bandits.logs.log import EventLog, require_log
+from influential_bandits.logs.outcome import Outcome, read_outcome
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.numerics.interval_text import round_to_interval
@@ -34,7 +34,7 @@ from influential_bandits.world.fading import require_fading
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Estimate", "Impact", "Outcome", "find_outcome", "measure_impact"]
+__all__ = ["Estimate", "Impact", "as_outcome", "measure_impact"]
 
 NEGLIGIBLE = 0.01  # share of the outcome; what influence moves less than that is called negligible
 SHOWN = 5  # arms and pairs in the summary
@@ -307,21 +307,21 @@ def measure_impact(model: InfluenceModel, log: EventLog, *, confidence: float = 
             pairs[names[j], names[i]] = found
     lost = np.zeros(design.size)
     lost[design.start :] = mean_regressors(design, event_columns(log), design.size)[design.start :]
-    outcome = find_outcome(log)
-    mean = float((np.abs(log.loss) if outcome.sign > 0 else log.loss).mean())
-    level = outcome.offset + outcome.sign * mean
+    outcome = read_outcome(log.about)
+    mean = float(log.loss.mean())
+    level = outcome.of_loss(mean) if outcome.more_is_better else float(np.abs(log.loss).mean())
     line = estimate(lost)
     cost = _bend(line, theta, design, log)
     lengths = np.maximum(log.lengths, 1)
     owner = np.repeat(np.arange(log.n_instances), log.lengths)
     means = np.bincount(owner, log.loss, log.n_instances) / lengths
     return Impact(
-        outcome.name,
+        outcome.unit,
         estimate(typical),
         arms,
         pairs,
         cost,
-        _find_share(cost, outcome.name, level),
+        _find_share(cost, outcome.more_is_better, level),
         str(require_fading(model.fading)),
         float(means[log.lengths > 0].std()),
         confidence,
@@ -349,50 +349,21 @@ def _bend(line: Estimate, theta: Floats, design: Design, log: EventLog) -> Estim
     return Estimate(float(value), float(low), float(high))
 
 
-def _find_share(cost: Estimate, outcome: str, level: float) -> Estimate:
+def _find_share(cost: Estimate, more_is_better: bool, level: float) -> Estimate:
     """Return the cost relative to the outcome there would be without it, or to the mean loss."""
     if not level > 0.0:
         return Estimate(0.0, 0.0, 0.0)
-    if outcome == "loss":
+    if not more_is_better:
         return cost.scale(1.0 / level)
     least = NEGLIGIBLE * level  # a line may say that there would be nothing at all without a boost
     shares = [each / max(level + each, least) for each in (cost.value, cost.low, cost.high)]
     return Estimate(*shares)
 
 
-class Outcome(NamedTuple):
-    """What losses are made of: an outcome is offset + sign·loss."""
-
-    name: str  # clicks, stars, points of a rating, or loss
-    offset: float
-    sign: int  # −1 where more is better
-
-    def of_loss(self, loss: Estimate) -> Estimate:
-        """Return a mean loss as outcome."""
-        low, high = sorted(self.offset + self.sign * end for end in (loss.low, loss.high))
-        return Estimate(self.offset + self.sign * loss.value, low, high)
-
-
-def find_outcome(log: EventLog) -> Outcome:
-    """Return what a log's losses are made of.
-
-    Examples
-    --------
-    >>> import influential_bandits as ib
-    >>> find_outcome(
-    ...     ib.read_log({"user": [1, 1], "ad": ["a", "b"], "clicked": [0, 1]}, reward="clicked")
-    ... )
-    Outcome(name='clicks', offset=0.0, sign=-1)
-    """
-    conversion = str(log.about.get("conversion", ""))
-    if conversion.startswith("loss = −"):
-        return Outcome(name_unit(conversion.removeprefix("loss = −")), 0.0, -1)
-    if " − " in conversion:
-        best, rating = conversion.removeprefix("loss = ").split(" − ", 1)
-        return Outcome(
-            "stars" if "star" in rating.lower() else f"points of {rating}", float(best), -1
-        )
-    return Outcome("loss", 0.0, 1)
+def as_outcome(loss: Estimate, outcome: Outcome) -> Estimate:
+    """Return a mean loss as an outcome, with its interval."""
+    low, high = sorted(outcome.of_loss(end) for end in (loss.low, loss.high))
+    return Estimate(outcome.of_loss(loss.value), low, high)
 
 
 def _percent(share: Estimate) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from influential_bandits.errors import InvalidInput
 from influential_bandits.learning.statistics.design import (
     Design,
     Events,
@@ -25,7 +24,6 @@ __all__ = [
     "TasteSigns",
     "describe_logged",
     "measure_taste",
-    "read_logged",
     "see_taste",
     "suspect_taste",
 ]
@@ -69,10 +67,6 @@ class LoggedRounds(NamedTuple):
     def calibrated(self) -> bool:
         """Tell whether the model's loss of what was logged is the log's, but for chance."""
         return abs(self.gap) <= CALIBRATED * self.error
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON data."""
-        return {name: np.asarray(value).tolist() for name, value in self._asdict().items()}
 
 
 class TasteSigns(NamedTuple):
@@ -164,27 +158,6 @@ def describe_logged(design: Design, population: Floats, log: EventLog) -> Logged
     loss = float(log.loss.sum()) / number
     parts = (pairs / number, shuffled / number, squares / number)
     return LoggedRounds(loss, loss - gap, float(np.sqrt(sums @ sums)) / number, mix, *parts)
-
-
-def read_logged(data: Any, arms: int) -> LoggedRounds | None:
-    """Return what a model file says of the log; nothing if it says nothing."""
-    if data is None:
-        return None
-    try:
-        numbers = [float(data[name]) for name in LoggedRounds._fields[:3]]
-        tables = [np.asarray(data[name], np.float64) for name in LoggedRounds._fields[3:]]
-        found = LoggedRounds._make([*numbers, *tables])
-        sound = isinstance(data, Mapping) and found.mix.shape == (arms,) and found.error >= 0.0
-        sound = sound and all(table.shape == (arms, arms) for table in found[4:])
-        sound = sound and all(np.isfinite(each).all() for each in found)
-    except (KeyError, TypeError, ValueError, OverflowError):
-        sound = False
-    if not sound:
-        raise InvalidInput(
-            f"what the model says of the logged rounds is damaged: it must be losses, {arms} "
-            f"shares and three tables of {arms} × {arms} numbers; fit the model again"
-        )
-    return found
 
 
 @kernel

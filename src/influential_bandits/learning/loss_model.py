@@ -24,6 +24,7 @@ from influential_bandits.learning.statistics.random_effects import RandomEffects
 from influential_bandits.learning.statistics.reduction import HasPartitions
 from influential_bandits.logs.log import EventLog, require_log, sort_into_log
 from influential_bandits.logs.membership import Membership
+from influential_bandits.logs.outcome import Outcome, read_outcome
 from influential_bandits.logs.streaming import LogStream
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.world.fading import Fades
@@ -84,6 +85,7 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
     status_: str
     days_between_events_: float | None
     n_features_in_: int
+    outcome_: Outcome  # what the losses of the log were made of
     about_: dict[str, Any]  # kept with the model in its file: the source of the log, its mix
     design_: Design
     effects_: RandomEffects
@@ -120,6 +122,7 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
         require_memory_for([self], len(arm_names), getattr(log, "n_instances", None) or 0, where)
         if isinstance(log, LogStream) and self.pooling == "none":
             raise InvalidInput(WHOLE)
+        self.outcome_ = read_outcome(log.about)
         if isinstance(log, EventLog) and (log.lengths == 0).any():
             log = log.take(np.flatnonzero(log.lengths))
         fit_scan(self, scan_log(log, self.seed, where), arm_names, where, errors)

@@ -17,6 +17,7 @@ from influential_bandits.learning.solvers.partial import Prior
 from influential_bandits.learning.solvers.psd import is_covariance
 from influential_bandits.learning.statistics.design import Design
 from influential_bandits.learning.statistics.random_effects import RandomEffects
+from influential_bandits.logs.outcome import Outcome
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.world.fading import Fading
 
@@ -56,13 +57,44 @@ def write_model(model: Any, path: str | Path) -> None:
         "baseline": model.design_.baseline.tolist(),
         "effects": plain(model.effects_),
         "prior": plain(model.prior_),
+        "outcome": plain(model.outcome_),
         **{name: plain(getattr(model, name)) for name in ARRAYS},
+        **_leave_out_shared(model),
         **{name: getattr(model, name) for name in PLAIN},
         "about": model.about_,
     }
     if model.instance_summary_ is not None:
         data["instance_summary"] = plain(model.instance_summary_)
     write_json(path, data, sealed=True)
+
+
+def _leave_out_shared(model: Any) -> dict[str, Any]:
+    """Return what differs between instances that share all but their initial losses."""
+    if model.pooling != "full":
+        return {}
+    arms = model.design_.n_arms
+    return {
+        "coefficients_": model.coefficients_[:, :arms].tolist(),
+        "unconstrained_": None,
+        "standard_errors_": model.standard_errors_[:, :arms].tolist(),
+        "noise_": model.noise_[:1].tolist(),
+    }
+
+
+def _fill_in_shared(model: Any, instances: int) -> None:
+    """Give instances beside their initial losses what they share."""
+    own, errors, arms = model.coefficients_, model.standard_errors_, model.design_.n_arms
+    with np.errstate(invalid="ignore"):  # what is no covariance is refused below
+        shared_errors = np.sqrt(np.diag(model.population_covariance_))
+    if own.shape != (instances, arms) or own.shape != errors.shape:
+        raise ValueError(f"coefficients_ and standard_errors_ must be {instances} × {arms} numbers")
+    for name, first, shared in (
+        ("coefficients_", own, model.population_),
+        ("unconstrained_", own, model.unconstrained_population_),
+        ("standard_errors_", errors, shared_errors),
+    ):
+        setattr(model, name, np.hstack([first, np.tile(shared[arms:], (instances, 1))]))
+    model.noise_ = np.full(instances, model.noise_[0])
 
 
 def read_model(
@@ -96,13 +128,16 @@ def _restore(model: Any, data: dict[str, Any], design_of: Callable[[Any, Floats]
     model.arm_names_, model.instances_ = tuple(data["arm_names"]), tuple(data["instances"])
     model.effects_ = RandomEffects(*data["effects"])
     model.prior_ = _tuple_of(Prior, data["prior"])
+    model.outcome_ = Outcome(*data["outcome"])
     model.instance_summary_ = _tuple_of(InstanceSummary, data.get("instance_summary"))
     model.design_ = design_of(model, np.array(data["baseline"], np.float64))
     model.about_ = dict(data["about"].items())
     instances, size = len(model.instances_), model.design_.size
-    for name in ARRAYS[:3]:
-        if instances == 0 and getattr(model, name).size == 0:
+    if instances == 0:
+        for name in ARRAYS[:3]:
             setattr(model, name, np.zeros((0, size)))
+    elif model.pooling == "full":
+        _fill_in_shared(model, instances)
     shapes = dict.fromkeys(ARRAYS[:3], (instances, size)) | {
         "noise_": (instances,),
         "population_": (size,),
@@ -137,6 +172,9 @@ def _check_ranges(model: Any) -> None:
         raise ValueError("effects and gap_ must be numbers that are not negative")
     if not isinstance(model.determined_, bool) or model.n_features_in_ != len(model.arm_names_):
         raise ValueError("determined_ must be true or false, n_features_in_ the number of arms")
+    unit, best = model.outcome_
+    if not isinstance(unit, str) or not (best is None or (is_real(best) and np.isfinite(best))):
+        raise ValueError("outcome must be a unit and a number or null")
     prior, summary = model.prior_, model.instance_summary_
     if prior is not None and not (
         np.shape(prior.mean) == (size,)

@@ -68,10 +68,6 @@ class Misfit(NamedTuple):
     logged: Floats  # (4,): means over the log
     totals: Floats  # (4,): of all arms together, before a power is taken
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON data."""
-        return {name: value.tolist() for name, value in self._asdict().items()}
-
 
 def change_memory(keep: Any) -> tuple[Any, Any]:
     """Return what a longer and a shorter memory keep where this one keeps so much."""

@@ -30,7 +30,6 @@ from influential_bandits.learning.instance_folder import InstanceFolder
 from influential_bandits.learning.loss_model import LossModel
 from influential_bandits.learning.model_files import plain_settings
 from influential_bandits.learning.models import InfluenceModel
-from influential_bandits.learning.plan_evidence import describe_support
 from influential_bandits.learning.selection import choose, list_choosable
 from influential_bandits.learning.solvers.estimates import (
     InstanceFits,
@@ -42,12 +41,12 @@ from influential_bandits.learning.statistics.design import interaction_entries
 from influential_bandits.learning.statistics.log_scan import LogScan, draw_instances, scan_log
 from influential_bandits.learning.statistics.reduction import (
     load_part,
-    local_threads,
     name_part,
     single_threaded_algebra,
     tree_sum,
 )
 from influential_bandits.learning.unfinished_fit import UnfinishedFit
+from influential_bandits.logs.outcome import read_outcome
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.fingerprints import package_digest
 from influential_bandits.piece_store import require_writable
@@ -140,7 +139,8 @@ def fit_partitions(
     _store_population(
         model, population, (folder.read(n, state[n], population.kept) for n in finished)
     )
-    model.about_ = _about(log, model, scan, failed, where)
+    model.outcome_ = read_outcome(log.about)
+    model.about_ = _about(log, scan, failed)
     model.save(out)
     if failed:
         raise Unfinished(
@@ -241,16 +241,11 @@ def _settings(model: LossModel, log: Any) -> dict[str, Any]:
     }
 
 
-def _about(
-    log: Any, model: LossModel, scan: LogScan, failed: dict[int, str], execution: Execution
-) -> dict[str, Any]:
-    """Return what a plan needs beside the model: of the sample, but for the mix.
-
-    The sample is here, and so are the fits of its halves: a cluster that dies need not begin anew.
-    """
+def _about(log: Any, scan: LogScan, failed: dict[int, str]) -> dict[str, Any]:
+    """Return where the log comes from, how often its arms were met, and where instances are."""
     about = {
         "log": {key: value for key, value in log.about.items() if isinstance(value, PLAIN)},
-        **describe_support(model, scan.sample, local_threads(execution)),
+        "command": log.about.get("command"),
         "logged_mix": scan.sums.shares.tolist(),
         "instances": FOLDER,
     }

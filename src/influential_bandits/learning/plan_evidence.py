@@ -11,10 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from influential_bandits.errors import InvalidInput
 from influential_bandits.execution.base import Execution
 from influential_bandits.learning.forward_deviations import (
-    GROUPS,
     MANY_ARMS,
     ForwardEstimate,
     estimate_forward,
@@ -25,24 +23,18 @@ from influential_bandits.learning.logging_policy import (
     LoggedRounds,
     TasteSigns,
     describe_logged,
-    read_logged,
     see_taste,
 )
-from influential_bandits.learning.loss_model import LossModel
-from influential_bandits.learning.model_misfit import EXTRA, POWERS, Misfit, measure_misfit
+from influential_bandits.learning.model_misfit import POWERS, Misfit, measure_misfit
 from influential_bandits.learning.models import InfluenceModel
-from influential_bandits.learning.solvers.psd import is_covariance
 from influential_bandits.learning.statistics.design import (
-    KINDS,
     SYMMETRIC,
-    Design,
     as_matrix,
     interaction_entries,
-    interaction_matrices,
     interaction_size,
 )
 from influential_bandits.learning.taste_check import look_for_taste
-from influential_bandits.logs.log import EventLog, require_log
+from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.arrays import Floats
 
 __all__ = [
@@ -51,20 +43,14 @@ __all__ = [
     "Half",
     "ModelJudge",
     "Verdict",
-    "describe_support",
     "fit_halves",
     "follows_taste",
     "pair_looks",
-    "read_halves",
     "shrink_forward",
 ]
 
 ENOUGH = 2  # instances for each coefficient of a judge
 WEAKEST_RIDGE = 1.0  # of a judge: a stronger one pulls what it says of influence towards zero
-DAMAGED = (
-    "halves must be estimates of the same model: population, a covariance that is symmetric and "
-    "positive semi-definite, what was logged and its forward estimate; fit the model again"
-)
 
 
 class Comparison(NamedTuple):
@@ -235,27 +221,9 @@ def shrink_forward(halves: list[ForwardJudge]) -> tuple[Floats, Floats]:
     return initial, matrix * max(0.0, 1.0 - (int(sure.sum()) - 2.0) / max(ratio, 1e-300))
 
 
-def describe_support(
-    model: LossModel,
-    log: EventLog,
-    execution: Execution | int | None = None,
-    with_halves: bool = True,
-) -> dict[str, Any]:
-    """Return what a plan needs beside the model: what was logged, and what two halves of it say."""
-    log = require_log(log)
-    if log.arm_names != model.arm_names_:
-        raise InvalidInput(
-            f"log must be the one that the model was fitted to, of the arms "
-            f"{', '.join(model.arm_names_[:5])}, got {log!r}"
-        )
-    logged = describe_logged(model.design_, model.population_, log)
-    halves = fit_halves(model, log, execution) if with_halves else []
-    return {"logged_mix": logged.mix.tolist(), "logged": logged.to_json(), "halves": halves}
-
-
 def fit_halves(
-    model: LossModel, log: EventLog, execution: Execution | int | None = None
-) -> list[dict[str, Any]]:
+    model: InfluenceModel, log: EventLog, execution: Execution | int | None = None
+) -> list[Half]:
     """Return the population as each half of the instances sees it; nothing if nothing is shared.
 
     Nor if a half has no more instances than a judge has coefficients: its errors are not known.
@@ -263,43 +231,50 @@ def fit_halves(
     enough: a plan is to be as good as it is in the world, not as in one without influence on other
     arms.
     """
-    if log.n_instances < 4 or model.pooling == "none" or not isinstance(model, InfluenceModel):
+    if log.n_instances < 4 or model.pooling == "none":
         return []
     halves = []
-    for half in (0, 1):
-        part = log.take(np.arange(half, log.n_instances, 2))
-        settings = model.get_params()
-        fitted = judge = InfluenceModel(**settings).fit(part, execution=execution)
-        kind = _choose_judge(model, part)
-        diagonal = (kind == "diagonal") != (model.interaction == "diagonal")
-        if diagonal or model.ridge > WEAKEST_RIDGE:
-            settings |= {"interaction": kind, "ridge": min(float(model.ridge), WEAKEST_RIDGE)}
-            judge = InfluenceModel(**settings).fit(part, execution=execution)
-        free, number = judge.unconstrained_population_, part.n_instances
-        if number <= judge.design_.size:
+    for first in (0, 1):
+        half = _fit_half(model, log.take(np.arange(first, log.n_instances, 2)), execution)
+        if half is None:
             return []
-        # The sandwich is too small by about as much, where coefficients are many.
-        covariance = judge.population_covariance_ * number / (number - judge.design_.size)
-        logged = describe_logged(judge.design_, free, part)
-        estimate = estimate_forward(part, judge.design_, float(logged.shuffled.sum()))
-        misfit = measure_misfit(part, judge.design_, free)
-        taste = look_for_taste(part, judge.design_, estimate, execution)
-        halves.append(
-            {
-                "population": fitted.population_.tolist(),
-                "judge": {
-                    "interaction": judge.interaction,
-                    "population": free.tolist(),
-                    "covariance": covariance.tolist(),
-                    "freedom": number - judge.design_.size,
-                    "misfit": None if misfit is None else misfit.to_json(),
-                },
-                "logged": logged.to_json(),
-                "taste": [signs._asdict() for signs in taste],
-                "forward": None if estimate is None else estimate.to_json(),
-            }
-        )
+        halves.append(half)
     return halves
+
+
+def _fit_half(
+    model: InfluenceModel, part: EventLog, execution: Execution | int | None
+) -> Half | None:
+    """Return what one half says; nothing if it is too small for the errors of its judge."""
+    settings = model.get_params()
+    fitted = judge = InfluenceModel(**settings).fit(part, execution=execution)
+    kind = _choose_judge(model, part)
+    diagonal = (kind == "diagonal") != (model.interaction == "diagonal")
+    if diagonal or model.ridge > WEAKEST_RIDGE:
+        settings |= {"interaction": kind, "ridge": min(float(model.ridge), WEAKEST_RIDGE)}
+        judge = InfluenceModel(**settings).fit(part, execution=execution)
+    design, free, number = judge.design_, judge.unconstrained_population_, part.n_instances
+    if number <= design.size:
+        return None
+    # The sandwich is too small by about as much, where coefficients are many.
+    covariance = judge.population_covariance_ * number / (number - design.size)
+    logged = describe_logged(design, free, part)
+    estimate = estimate_forward(part, design, float(logged.shuffled.sum()))
+    return Half(
+        fitted.initial_loss_,
+        fitted.interaction_,
+        ModelJudge(
+            design.kind,
+            design.n_arms,
+            free,
+            covariance,
+            logged,
+            measure_misfit(part, design, free),
+            number - design.size,
+        ),
+        None if estimate is None else ForwardJudge(estimate, logged),
+        look_for_taste(part, design, estimate, execution),
+    )
 
 
 def _choose_judge(model: InfluenceModel, part: EventLog) -> str:
@@ -307,88 +282,3 @@ def _choose_judge(model: InfluenceModel, part: EventLog) -> str:
     size = model.design_.start + interaction_size(SYMMETRIC, part.n_arms)
     many = part.n_arms > MANY_ARMS and model.interaction == "diagonal"
     return "diagonal" if many or part.n_instances < ENOUGH * size else "symmetric"
-
-
-def read_halves(data: Any, model: InfluenceModel) -> list[Half]:
-    """Return the halves that a model file brings along; none if it does not say what was logged."""
-    try:
-        if all(half["population"] and _knows_less(half) for half in data):
-            return []
-        one, other = data
-        return [_read_half(one, model.design_), _read_half(other, model.design_)]
-    except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
-        raise InvalidInput(DAMAGED) from None
-
-
-def _knows_less(half: Any) -> bool:
-    """Tell whether a half is of an earlier version.
-
-    Without degrees of freedom, of one look, or with a richer model of three regressors.
-    """
-    judge = half.get("judge", {})
-    misfit = judge.get("misfit") or {}
-    fewer = len(misfit.get("coefficients", ())) == EXTRA - 1
-    return "freedom" not in judge or isinstance(half.get("taste"), dict) or fewer
-
-
-def _read_half(half: Any, design: Design) -> Half:
-    """Return one half, checked."""
-    arms = design.n_arms
-    population, judge = np.asarray(half["population"], np.float64), half["judge"]
-    kind = KINDS[judge["interaction"]]
-    centre = np.asarray(judge["population"], np.float64)
-    covariance = np.asarray(judge["covariance"], np.float64)
-    wanted = design.start + interaction_size(kind, arms)
-    if (
-        population.shape != (design.size,)
-        or centre.shape != (wanted,)
-        or not (np.isfinite(population).all() and np.isfinite(centre).all())
-        or not is_covariance(covariance, wanted)
-    ):
-        raise ValueError(DAMAGED)
-    logged = read_logged(half["logged"], arms)
-    if logged is None:
-        raise ValueError(DAMAGED)
-    taste = [
-        TasteSigns(*(float(look[name]) for name in TasteSigns._fields)) for look in half["taste"]
-    ]
-    for signs in taste:
-        if not np.isfinite(signs).all() or min(signs.slope_error, signs.gap_error) < 0.0:
-            raise ValueError(DAMAGED)
-    if not taste:
-        raise ValueError(DAMAGED)
-    forward = None
-    if half["forward"] is not None:
-        found = ForwardEstimate(
-            *(np.asarray(half["forward"][name], np.float64) for name in ForwardEstimate._fields)
-        )
-        shapes = [(1 + GROUPS,), (1 + GROUPS, arms), (1 + GROUPS, arms, arms), (arms,)]
-        for table, shape in zip(found, shapes, strict=True):
-            if table.shape != shape or not np.isfinite(table).all():
-                raise ValueError(DAMAGED)
-        forward = ForwardJudge(found, logged)
-    misfit, freedom = _read_misfit(judge, kind, arms), float(judge["freedom"])
-    if not freedom > 0.0:
-        raise ValueError(DAMAGED)
-    return Half(
-        population[:arms],
-        interaction_matrices(design, population),
-        ModelJudge(kind, arms, centre, covariance, logged, misfit, freedom),
-        forward,
-        taste,
-    )
-
-
-def _read_misfit(judge: Any, kind: int, arms: int) -> Misfit | None:
-    """Return what a richer model says, checked; nothing if a file does not know."""
-    if judge.get("misfit") is None:
-        return None
-    found = Misfit(*(np.asarray(judge["misfit"][name], np.float64) for name in Misfit._fields))
-    size = arms + interaction_size(kind, arms)
-    shapes = [(EXTRA,), (EXTRA, EXTRA), (size, EXTRA), (EXTRA,), (EXTRA,)]
-    for table, shape in zip(found, shapes, strict=True):
-        if table.shape != shape or not np.isfinite(table).all():
-            raise ValueError(DAMAGED)
-    if not is_covariance(found.covariance, EXTRA):
-        raise ValueError(DAMAGED)
-    return found

@@ -13,6 +13,9 @@ from influential_bandits.learning.models import InfluenceModel
 from influential_bandits.learning.plan_evidence import Comparison
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
+from influential_bandits.optima.bounded import Shares, bounded_optimum
+from influential_bandits.optima.bounded_schedules import count_rounds, search_bounded_schedule
+from influential_bandits.optima.fading import fading_lower_bound
 from influential_bandits.optima.path import optimum
 from influential_bandits.optima.schedules import search_schedule
 from influential_bandits.world.fading import require_fading
@@ -76,13 +79,15 @@ class Search(NamedTuple):
     longest: int
     other_mix: Floats  # to compare with
     as_logged: bool  # the log as it was, instead
+    arm_names: tuple[str, ...] = ()
+    shares: Shares | None = None  # that arms may have
 
     def best(self, initial_loss: Floats, interaction: Floats) -> Found:
         """Return the best shares, and a schedule where the order matters, to be judged."""
         matrix = self._admissible(interaction)
         if self.pace.lasting:
             world = Instance(matrix, initial_loss, definite=self.kind == "psd")
-            mix = optimum(world, self.horizon).counts / self.horizon
+            mix = self._best_counts(world) / self.horizon
             # Prop. 2.1: ½·xᵀAx − ½·diag(A)·x, whatever the order; half of a mix drawn at random
             # lies before a round.
             pairs = 0.5 * self.horizon * np.outer(mix, mix) - 0.5 * np.diag(mix)
@@ -92,9 +97,41 @@ class Search(NamedTuple):
         length, repeats = self._length()
         strength = self.pace.scale * matrix
         schedule = search_schedule(strength, initial_loss, keep, length, repeats=repeats)
+        if self.shares is not None:
+            ends = count_rounds(self.shares, length, self.arm_names)
+            schedule = search_bounded_schedule(
+                strength, initial_loss, keep, schedule, *ends, repeats=repeats
+            )
         pairs, past = _add_pairs(schedule, keep, rounds, len(initial_loss))
         mix, scale = np.bincount(schedule, minlength=len(initial_loss)) / length, self.pace.scale
         return Found(schedule, self._compare(schedule, mix, scale * pairs, scale * past))
+
+    def _best_counts(self, world: Instance) -> Floats:
+        """Return the best counts where the order does not matter."""
+        if self.shares is None:
+            return optimum(world, self.horizon).counts
+        return bounded_optimum(world, self.horizon, self.shares).counts
+
+    def bound_regret(self, found: Found, initial_loss: Floats, interaction: Floats) -> float | None:
+        """Return by how much another plan could be better in this world, per round, at most.
+
+        None where no proof is known: for indefinite worlds and sessions.
+        """
+        if found.schedule is None:
+            return 0.0
+        keep, matrix = float(self.pace.keep[0]), self._admissible(interaction)
+        scale = keep * self.pace.scale
+        world = Instance(scale * matrix, initial_loss, memory=keep, definite=False)
+        if len(self.pace.keep) > 1 or not world.definite:
+            return None
+        rounds = min(self.horizon, LONG_RUN)
+        played = np.bincount(np.resize(found.schedule, rounds), minlength=len(matrix)) / rounds
+        shares = self.shares
+        if shares is not None:  # repeats that are cut off in the end may miss them by a little
+            shares = Shares(np.minimum(shares.least, played), np.maximum(shares.most, played))
+        met = (found.comparison.pairs * matrix).sum()
+        loss = float(initial_loss @ played + met)
+        return max(loss - fading_lower_bound(world, rounds, shares=shares), 0.0)
 
     def choose(self, plans: list[Found], initial_loss: Floats, interaction: Floats) -> Found:
         """Return the best of several plans; the first, unless another is better.

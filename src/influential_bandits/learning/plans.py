@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from influential_bandits.display import draw_bars, make_html
+from influential_bandits.logs.outcome import Outcome
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.interval_text import tell_apart
+from influential_bandits.optima.bounded import Shares
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,12 +29,16 @@ class Plan:
     Attributes
     ----------
     arm_names : tuple of str
+    outcome : Outcome
+        What losses were made of; words and files are in its ``unit``: clicks, stars or loss.
     mix : array (arms,)
         Share of the rounds for each arm.
     schedule : array (rounds,) of int, or None
         Where memory fades, an order to repeat; without fading the order does not matter.
     logged_mix : array (arms,)
         Shares of the arms in the log.
+    shares : Shares or None
+        The least and the most share that each arm was to have, if that was asked for.
     loss, logged_loss : float
         Expected loss per round of the plan, and of what it is compared with: the log as it was,
         or, where no log is known or ``logged_mix`` is given, arms drawn at random by the model.
@@ -58,6 +64,10 @@ class Plan:
     supported : bool
         Whether the halves of the log judged the plan, nothing in the log contradicts the model, and
         the promise is positive.
+    room : float or None
+        By how much another plan with these shares could be better per round in the learned world,
+        at most: 0 is a proved optimum. None where no proof is known (indefinite interactions and
+        sessions).
     rounds_per_session : int or None
     warnings : tuple of str
 
@@ -72,11 +82,13 @@ class Plan:
     """
 
     arm_names: tuple[str, ...]
+    outcome: Outcome
     horizon: int
     mix: Floats
     schedule: Ints | None
     rounds_per_session: int | None
     logged_mix: Floats
+    shares: Shares | None
     loss: float
     logged_loss: float
     as_logged: bool
@@ -90,6 +102,7 @@ class Plan:
     gain_from_spacing: float
     cross_fitted: bool
     promise: float
+    room: float | None
     supported: bool
     warnings: tuple[str, ...]
 
@@ -98,13 +111,18 @@ class Plan:
         """What the gain is over, in words."""
         return "the log as it was" if self.as_logged else "random draws of the logged mix"
 
+    @property
+    def relative_gain(self) -> float | None:
+        """The gain as a share of what it is over, in the user's unit: 0.05 is 5 % more clicks."""
+        return self.outcome.relative(self.gain, self.logged_loss)
+
     def __repr__(self) -> str:
         """Say the size and the gain."""
-        how = ", cross-fitted" if self.cross_fitted else ""
+        judges = ", cross-fitted" if self.cross_fitted else ""
         gain, low, high = tell_apart(self.gain, self.low, self.high)
         return (
             f"Plan({self.horizon:,} rounds of {len(self.arm_names)} arms, gain {gain} "
-            f"({low} … {high}){how})"
+            f"({low} … {high}) {self.outcome.unit}{judges})"
         )
 
     def __str__(self) -> str:
@@ -113,35 +131,70 @@ class Plan:
         lines = [f"Recommended mix for {self.horizon:,} rounds (logged mix in brackets):"]
         lines += [
             f"  {name:24} {100 * self.mix[i]:5.1f} %  ({100 * self.logged_mix[i]:.1f} %)"
+            + self._share_in_words(i)
             for i, name in ((i, self.arm_names[i]) for i in order)
             if self.mix[i] >= SMALLEST_SHARE
         ]
         lines += self._order_in_words()
-        how = "judged across two halves of the log" if self.cross_fitted else "by the model itself"
-        what = self.compared_with
-        gain, low, high = tell_apart(self.gain, self.low, self.high, ".4g")
-        lines.append(
-            f"Expected gain over {what}, {how}: {gain} loss per round "
-            f"(95 % interval {low} … {high}; "
-            f"{what} {self.logged_loss:.4g}, plan {self.loss:.4g})"
+        lines += self._gain_in_words()
+        lines += [f"Warning: {warning}" for warning in self.warnings]
+        return "\n".join(lines)
+
+    def _gain_in_words(self) -> list[str]:
+        """Say what it gains, in the user's unit, and what that rests on."""
+        unit, per_round = self.outcome.unit, self.outcome.of_loss
+        judges = (
+            "judged across two halves of the log" if self.cross_fitted else "by the model itself"
         )
+        gain, low, high = tell_apart(self.gain, self.low, self.high, ".4g")
+        planned, logged = per_round(self.loss), per_round(self.logged_loss)
+        expected = (
+            f"Expected gain over {self.compared_with}, {judges}: {gain} {unit} per round"
+            f"{self._relatively(self.gain)} (95 % interval {low} … {high}; {self.compared_with} "
+            f"{logged:.4g}, plan {planned:.4g})"
+        )
+        lines = [expected]
         if self.supported:
-            lines.append(f"Promised: at least {self.promise:.4g} loss per round less.")
+            more = "more" if self.outcome.more_is_better else "less"
+            lines.append(
+                f"Promised: at least {self.promise:.4g} {unit} per round {more}"
+                f"{self._relatively(self.promise)}."
+            )
         if self.schedule is not None:
             lines.append(
                 f"Of the gain, {self.gain_from_arms:.4g} comes from better arms, and "
                 f"{self.gain_from_spacing:.4g} from better spacing."
             )
-        if self.calibrated is not None:
-            word = (
-                "the same but for chance" if self.calibrated else "not the same: choices know more"
-            )
+        if self.room is not None:
+            others = "other plan" if self.shares is None else "other plan with these shares"
+            beyond = f"by more than {self.room:.2g} {unit} per round" if self.room > 0.0 else ""
+            lines.append(f"By the model, no {others} is better {beyond}".rstrip() + " (proved).")
+        if self.mean_loss is not None and self.modelled_loss is not None:
+            verdict = "not the same: choices know more"
+            if self.calibrated:
+                verdict = "the same but for chance"
             lines.append(
-                f"Check: the log lost {self.mean_loss:.4g} per round; by the model, its rounds "
-                f"lose {self.modelled_loss:.4g} if all are alike ({word})."
+                f"Check: the log had {per_round(self.mean_loss):.4g} {unit} per round; by the "
+                f"model, its rounds have {per_round(self.modelled_loss):.4g} if all are alike "
+                f"({verdict})."
             )
-        lines += [f"Warning: {warning}" for warning in self.warnings]
-        return "\n".join(lines)
+        return lines
+
+    def _share_in_words(self, arm: int) -> str:
+        """Say what share an arm was to have, if not any."""
+        if self.shares is None:
+            return ""
+        least, most = float(self.shares.least[arm]), float(self.shares.most[arm])
+        parts = [f"at least {100 * least:g} %"] if least > 0.0 else []
+        parts += [f"at most {100 * most:g} %"] if most < 1.0 else []
+        return f"  {', '.join(parts)}" if parts else ""
+
+    def _relatively(self, gain: float) -> str:
+        """Say a gain in percent of what it is over, if that is positive: more clicks, less loss."""
+        share = self.outcome.relative(gain, self.logged_loss)
+        if share is None:
+            return ""
+        return f", {100.0 * share * (1 if self.outcome.more_is_better else -1):+.2g} %"
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the share of each arm: bars are the plan, lines mark the log.
@@ -187,15 +240,24 @@ class Plan:
         text = f"In this order, session by session of {size} rounds, repeating after "
         return [f"{text}{len(self.schedule)}: {'; '.join(parts)}, …"]
 
+    def _shares_by_name(self) -> dict[str, list[float]] | None:
+        """Return the shares that were asked for; arms that may have any are left out."""
+        if self.shares is None:
+            return None
+        ends = zip(self.arm_names, *(side.tolist() for side in self.shares), strict=True)
+        return {name: [least, most] for name, least, most in ends if (least, most) != (0.0, 1.0)}
+
     def to_json(self) -> dict[str, Any]:
         """Return the plan as JSON data."""
         return {
             "horizon": self.horizon,
+            "unit": self.outcome.unit,
             "mix": dict(zip(self.arm_names, self.mix.tolist(), strict=True)),
             "schedule": None
             if self.schedule is None
             else [self.arm_names[i] for i in self.schedule.tolist()],
             "rounds_per_session": self.rounds_per_session,
+            "shares": self._shares_by_name(),
             "logged_mix": dict(zip(self.arm_names, self.logged_mix.tolist(), strict=True)),
             "loss": self.loss,
             "logged_loss": self.logged_loss,
@@ -203,13 +265,17 @@ class Plan:
             "mean_loss": self.mean_loss,
             "modelled_loss": self.modelled_loss,
             "calibrated": self.calibrated,
+            "outcome": self.outcome.of_loss(self.loss),
+            "logged_outcome": self.outcome.of_loss(self.logged_loss),
             "gain": self.gain,
+            "relative_gain": self.relative_gain,
             "low": self.low,
             "high": self.high,
             "gain_from_arms": self.gain_from_arms,
             "gain_from_spacing": self.gain_from_spacing,
             "cross_fitted": self.cross_fitted,
             "promise": self.promise,
+            "room": self.room,
             "supported": self.supported,
             "warnings": list(self.warnings),
         }

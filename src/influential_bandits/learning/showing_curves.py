@@ -26,7 +26,7 @@ import numpy as np
 
 from influential_bandits.checks import make_frame, optional_module
 from influential_bandits.learning.controls import make_hats, place_in_session
-from influential_bandits.learning.impact import Estimate, Outcome, find_outcome
+from influential_bandits.learning.impact import Estimate, as_outcome
 from influential_bandits.learning.statistics.design import (
     NONE,
     Design,
@@ -36,6 +36,7 @@ from influential_bandits.learning.statistics.design import (
     fade_counts,
 )
 from influential_bandits.logs.log import EventLog
+from influential_bandits.logs.outcome import Outcome, read_outcome
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.world.fading import Fading
@@ -171,7 +172,7 @@ def measure_showings(
     >>> print(tired.arm, tired.lost)
     0 0.59 (0.40 … 0.78)
     """
-    outcome = find_outcome(log)
+    outcome = read_outcome(log.about)
     if not log.membership.single:
         return ShowingCurves(outcome, fading, (), SEVERAL_ARMS)
     step = -(-len(log) // EVENTS)
@@ -288,8 +289,8 @@ def _draw_curve(
         len(rows.loss),
         mean,
         tuple(knots.tolist()),
-        tuple(map(outcome.of_loss, raw)),
-        tuple(map(outcome.of_loss, adjusted)),
+        tuple(as_outcome(loss, outcome) for loss in raw),
+        tuple(as_outcome(loss, outcome) for loss in adjusted),
         lost,
     )
 

@@ -78,7 +78,7 @@ def _sample(log: EventLog) -> EventLog:
 
 def _measure(log: EventLog, execution: Execution | int | None) -> TasteSigns:
     """Return the signs by a model without influence."""
-    alike = StationaryModel(pooling="full").fit(log, execution=execution)
+    alike = StationaryModel(pooling="full").fit_to_predict(log, execution=execution)
     return measure_taste(log, alike.design_, alike.population_, alike.initial_losses_)
 
 

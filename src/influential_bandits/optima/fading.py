@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from influential_bandits.checks import require_horizon
 from influential_bandits.errors import NotApplicable
+from influential_bandits.optima.bounded import Shares, bounded_optimum, require_shares
 from influential_bandits.optima.path import optimal_path
 from influential_bandits.world.instance import (
     Instance,
@@ -15,7 +18,12 @@ from influential_bandits.world.instance import (
 __all__ = ["fading_lower_bound"]
 
 
-def fading_lower_bound(instance: Instance, horizon: int | None = None) -> float:
+def fading_lower_bound(
+    instance: Instance,
+    horizon: int | None = None,
+    *,
+    shares: Mapping[str, Sequence[float]] | Shares | None = None,
+) -> float:
     """Return a loss per round that no schedule can go below, with memory γ < 1.
 
     The minimum over p in the simplex of l1·p + 2·pᵀAp/(1 − γ²) − diag(A)·p/(1 + γ).
@@ -28,6 +36,8 @@ def fading_lower_bound(instance: Instance, horizon: int | None = None) -> float:
         Bound schedules of so many rounds from a fresh start, whose first rounds are spared the
         influence that has built up later. By default the long run: the average loss of any infinite
         schedule comes, in the limit, not below the bound.
+    shares : mapping of str to (least, most), optional
+        Bound schedules alone whose arms keep to these shares of the rounds.
 
     Returns
     -------
@@ -61,6 +71,10 @@ def fading_lower_bound(instance: Instance, horizon: int | None = None) -> float:
         raise NotApplicable("fading_lower_bound needs a positive semi-definite interaction")
     lasting = remember(instance, "lasting_counterpart", lambda: _lasting(instance))
     rounds = _lasting_rounds(memory, None if horizon is None else require_horizon(horizon))
+    if not isinstance(shares, Shares):
+        shares = require_shares(shares, instance.arm_names)
+    if shares is not None:
+        return bounded_optimum(lasting, rounds, shares).loss / rounds
     return optimal_path(lasting).optimum(rounds).loss / rounds
 
 

@@ -193,8 +193,7 @@ def test_a_diagnosis_writes_report_summary_figures_and_model(which, request):
     model = ib.InfluenceModel.load(out / "model.json")
     about = model.about_
     np.testing.assert_array_equal(model.coefficients_, found.model.coefficients_)
-    assert len(about["halves"]) == 2
-    assert sum(about["logged_mix"]) == pytest.approx(1.0)
+    assert set(about) == {"log", "command"}, "a plan's own fits are made when it is asked for"
 
 
 def test_the_report_opens_with_verdict_numbers_and_what_to_do(found_strong, found_null):
@@ -583,7 +582,9 @@ def test_every_kind_and_pooling_can_be_fitted_and_planned(
     if kind == "free":
         assert "symmetric" in refusal("plan", "model.json")
         return
-    status, out, _ = command("plan", "model.json", "--horizon", 20, "--out", "plan.json")
+    status, out, _ = command(
+        "plan", "model.json", "--log", "log.csv", "--horizon", 20, "--out", "plan.json"
+    )
     assert status == 0
     data = json.loads((tmp_path / "plan.json").read_text(encoding="utf-8"))
     assert data["cross_fitted"] == (pooling != "none")
@@ -657,7 +658,9 @@ def test_a_plan_for_a_strong_log_is_supported_and_compares_with_the_log(
     model_file, command, tmp_path, strong
 ):
     """Its gain lies ten standard errors above zero."""
-    status, out, err = command("plan", model_file, "--horizon", 60, "--out", "plan.json")
+    status, out, err = command(
+        "plan", model_file, "--log", "log.csv", "--horizon", 60, "--out", "plan.json"
+    )
     assert (status, err) == (0, "")
     data = json.loads((tmp_path / "plan.json").read_text(encoding="utf-8"))
     assert data["supported"]
@@ -673,10 +676,21 @@ def test_a_plan_for_a_strong_log_is_supported_and_compares_with_the_log(
 def test_a_plan_for_a_log_without_influence_is_not_supported(null, tmp_path, command):
     write(tmp_path / "log.csv", rows_of(null))
     assert command("fit", "log.csv")[0] == 0
-    status, out, _ = command("plan", "model.json")
+    status, out, _ = command("plan", "model.json", "--log", "log.csv")
     assert status == 0
     assert "Warning: the log does not support this plan" in out
     assert "Promised" not in out
+
+
+def test_a_plan_keeps_to_shares(model_file, command, tmp_path):
+    options = ("--share", "ad2=0.1:0.3", "--share", "ad0=:0.5")
+    status, out, _ = command("plan", model_file, *options, "--horizon", 20, "--out", "plan.json")
+    assert status == 0
+    data = json.loads((tmp_path / "plan.json").read_text(encoding="utf-8"))
+    assert 0.1 <= data["mix"]["ad2"] <= 0.3
+    assert data["mix"]["ad0"] <= 0.5
+    assert data["shares"] == {"ad0": [0.0, 0.5], "ad2": [0.1, 0.3]}
+    assert "at least 10 %, at most 30 %" in out
 
 
 def test_a_plan_for_one_user(model_file, command):
@@ -690,6 +704,10 @@ def test_a_plan_for_one_user(model_file, command):
     [
         (["--horizon", "0"], ["horizon", "0"]),
         (["--instance", "nobody"], ["'nobody'", "80 instances"]),
+        (["--share", "ad0"], ["ad0", "hat=0.1:0.3"]),
+        (["--share", "ad0=x:1"], ["ad0=x:1", "hat=0.1:0.3"]),
+        (["--share", "hat=0.1:0.3"], ["'hat'", "'ad0'"]),
+        (["--share", "ad0=0.6:", "--share", "ad1=0.5:"], ["least shares", "110%"]),
         (["--out", "nowhere/plan.json"], ["cannot write", "nowhere"]),
         (["--out", "log.csv/plan.json"], ["cannot write", "log.csv"]),
     ],
@@ -717,13 +735,26 @@ def test_a_file_that_is_no_model_gets_one_sentence(content, mention, refusal, tm
     assert mention in refusal("plan", "m.json")
 
 
-@pytest.mark.parametrize(
-    "about", [None, {"halves": [1, 2]}, {"halves": [{}, {}]}, {"logged_mix": "abc"}], ids=str
-)
+@pytest.mark.parametrize("about", [None, {"command": 1}], ids=str)
 def test_a_damaged_model_file_gets_one_sentence(about, model_file, refusal, tmp_path):
     data = json.loads((tmp_path / model_file).read_text(encoding="utf-8"))
     (tmp_path / model_file).write_text(json.dumps(data | {"about": about}))
     refusal("plan", model_file)
+
+
+def test_a_plan_reads_the_log_as_the_fit_did(model_file, strong, tmp_path, command):
+    """Columns, options and what was adjusted for are in the model's file."""
+    model = ib.InfluenceModel.load(tmp_path / model_file)
+    command("plan", model_file, "--log", "log.csv", "--horizon", 30, "--out", "plan.json")
+    names = {"instance": "user", "arm": "ad", "time": "timestamp", "loss": "loss"}
+    log = ib.read_log(tmp_path / "log.csv", **names)
+    expected = ib.plan(model, ib.adjust_losses(log), 30).to_json()
+    assert json.loads((tmp_path / "plan.json").read_text(encoding="utf-8")) == expected
+
+
+def test_a_model_of_python_is_planned_for_in_python(refusal, strong, tmp_path, log_file):
+    ib.InfluenceModel(fading=0.8, pooling="full").fit(strong).save(tmp_path / "m.json")
+    assert "ib.plan(model, log)" in refusal("plan", "m.json", "--log", log_file)
 
 
 # diagnose and movielens on the command line
@@ -736,8 +767,9 @@ def test_diagnose_prints_the_verdict_and_where_the_report_is(command, log_file, 
     assert err.count("\n") == 1, "quiet when not a terminal"
     assert out.startswith("fatigue: one more showing costs the next one of the same arm")
     assert "Report: out/report.html  (numbers for programs: out/summary.json)" in out
-    status, out, _ = command("plan", "out/model.json")
+    status, out, _ = command("plan", "out/model.json", "--log", log_file)
     assert status == 0, "the model of a diagnosis can be planned for"
+    assert "judged across two halves of the log" in out
 
 
 @pytest.mark.parametrize(

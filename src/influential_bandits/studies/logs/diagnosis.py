@@ -11,7 +11,6 @@ from influential_bandits.execution.base import Execution
 from influential_bandits.learning.controls import adjust_losses
 from influential_bandits.learning.examination import Examination, examine_log
 from influential_bandits.learning.models import InfluenceModel
-from influential_bandits.learning.plan_evidence import describe_support
 from influential_bandits.learning.selection import choose, list_choosable
 from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.interval_text import tell_apart
@@ -119,15 +118,13 @@ class Diagnosis(Examination):
         """Return all numbers of the report, as ``summary.json`` has them."""
         return summarise_diagnosis(self)
 
-    def save(self, folder: str | Path, *, execution: Execution | int | None = None) -> None:
+    def save(self, folder: str | Path) -> None:
         """Write what the command ``diagnose`` writes: report, summary, figures and model.
 
         Parameters
         ----------
         folder : path
             Is made if it is not there.
-        execution : Execution or int, optional
-            Where to fit what a plan needs beside the model.
         """
         out = Path(folder)
         require_writable(out)
@@ -137,7 +134,7 @@ class Diagnosis(Examination):
             make_folder(out / section.name)
             draw_figures(section, out / section.name)
         write_results(out, sections, TITLE, open_report(self), INTRODUCTION, self.to_json())
-        _save(self.model, self.adjusted, out / "model.json", execution)
+        _save(self.model, self.adjusted, out / "model.json")
 
 
 def diagnose(
@@ -226,16 +223,14 @@ def fit_log(
     model.fit(log, execution=execution)
     if not out.parent.is_dir():
         make_folder(out.parent)
-    _save(model, log, out, execution)
+    _save(model, log, out)
     return model
 
 
-def _save(
-    model: InfluenceModel, log: EventLog, out: Path, execution: Execution | int | None
-) -> None:
-    """Write a model with what a plan needs beside it."""
+def _save(model: InfluenceModel, log: EventLog, out: Path) -> None:
+    """Write a model, with where its log comes from and how a plan can read it again."""
     kept = {key: value for key, value in log.about.items() if isinstance(value, SHORT)}
-    model.about_ = {"log": kept} | describe_support(model, log, execution)
+    model.about_ = {"log": kept, "command": log.about.get("command")}
     model.save(out)
 
 

@@ -71,7 +71,7 @@ def curves_section(curves: ShowingCurves) -> Section:
     if not curves.arms:
         none = f"There is no picture: {curves.missing}."
         return Section("arms", line, {}, Analysis([], [], [none]), title)
-    name = curves.outcome.name
+    name = curves.outcome.unit
     figures = [
         Figure(
             f"showings-{n + 1}",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from influential_bandits.learning.examination import TIRING, Examination
-from influential_bandits.learning.impact import Estimate
+from influential_bandits.learning.impact import Estimate, as_outcome
 from influential_bandits.learning.showing_curves import ShowingCurve
 from influential_bandits.learning.statistics.pooled_sums import arm_sums
 from influential_bandits.numerics.interval_text import round_to_interval, tell_apart
@@ -98,7 +98,7 @@ def _say_first(found: Examination, verdict: str) -> str:
     """Say what was found in a sentence."""
     test, name = found.test, found.impact.outcome
     fewer, more = (f"brings fewer {name}", f"brings more {name}")
-    if found.curves.outcome.sign > 0:
+    if not found.curves.outcome.more_is_better:
         fewer, more = "costs more", "costs less"
     if test is None:
         return f"Whether the past changes what comes next cannot be tested: {found.untestable}"
@@ -126,7 +126,7 @@ def _list_facts(found: Examination) -> list[Fact]:
     facts = [Fact(f"{value} %", f"of {unit} {lost}", note)]
     if not found.influence_seen:
         return [Fact(f"{value} %", f"of {unit} {lost}, by the model", f"{note}: not shown")]
-    mean = abs(found.curves.outcome.of_loss(Estimate(*[float(found.log.loss.mean())] * 3)).value)
+    mean = abs(found.curves.outcome.of_loss(float(found.log.loss.mean())))
     if caps.caps and mean > 0.0:
         gain = caps.gain.scale(100.0 / mean)
         value, low, high = round_to_interval(gain.value, gain.low, gain.high)
@@ -166,7 +166,7 @@ def _tabulate_arms(found: Examination) -> Table | None:
             curve.arm,
             _say_what_to_do(found, curve),
             f"{100.0 * shares[curve.arm]:.1f} %",
-            "" if curve.if_rested is None else str(curves.outcome.of_loss(curve.if_rested)),
+            "" if curve.if_rested is None else str(as_outcome(curve.if_rested, curves.outcome)),
             "" if curve.lost is None else str(curve.lost),
         )
         for curve in curves.arms
