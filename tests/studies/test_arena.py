@@ -1,5 +1,7 @@
 """The arena: pairs, families, standings, resuming, the command and its leaderboard."""
 
+import dataclasses
+import io
 import json
 import os
 import re
@@ -8,6 +10,7 @@ from pathlib import Path
 
 import forked
 import numpy as np
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from matplotlib import pyplot as plt
@@ -15,6 +18,7 @@ from report_files import ELSEWHERE, check_pictures, png_size
 
 import influential_bandits as ib
 from influential_bandits.cli import main
+from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.interval_text import round_to_interval
 from influential_bandits.numerics.resampling import draw_resamples
 from influential_bandits.policies.registry import policy_from_text
@@ -30,6 +34,7 @@ from influential_bandits.studies.arena.families import (
     describe_families,
 )
 from influential_bandits.studies.arena.leaderboard import write_leaderboard
+from influential_bandits.studies.arena.report_sections import make_family_section
 from influential_bandits.studies.arena.runs import choose_checkpoints, list_default_policies
 from influential_bandits.studies.arena.standings import compute_standings, count_wins
 
@@ -880,3 +885,116 @@ def test_bad_input_gets_one_sentence(options, parts, tmp_path, monkeypatch, caps
     assert line.startswith("error: ")
     assert all(part in line for part in parts), line
     assert not (tmp_path / "out").exists()
+
+
+# --- for a paper -----------------------------------------------------------------------------
+
+OWN_POLICY = """
+import influential_bandits as ib
+
+class Plain_Greedy(ib.Uniform):
+    '''One of the user's own.'''
+"""
+
+
+@pytest.fixture(scope="module")
+def with_own(tmp_path_factory):
+    """Six policies, of which the last of all is the user's own."""
+    home = tmp_path_factory.mktemp("own")
+    (home / "mine.py").write_text(OWN_POLICY)
+    policies = ["LCB", "InfluentialLCB", "MOSS", "DiscountedLCB", "UCBV", "EachArmOnceOracle"]
+    mine = f"{home / 'mine.py'}:Plain_Greedy"
+    return compare([*policies, mine], ["random-3", "hard"], [30, 100], n_instances=3)
+
+
+def test_the_users_own_policy_stands_out(with_own, tmp_path):
+    assert str(with_own).count("| Plain_Greedy (own) |") == 2  # though five others do better
+    assert "LCB (own)" not in str(with_own)
+    assert "Plain_Greedy (own)" in with_own._repr_html_()
+    frame = with_own.to_frame()
+    assert set(frame[frame["own"]]["policy"]) == {"Plain_Greedy"}
+    for section in with_own.sections[1:]:
+        strong = {s.name for s in section.analysis.figures[0].series if s.strong}
+        assert strong == {"Plain_Greedy (own)"}
+        shown = {s.name: s.kind for s in section.analysis.figures[0].series}
+        assert shown["Plain_Greedy (own)"] == "line"
+        for table in section.analysis.tables:
+            (place,) = (n for n, row in enumerate(table.rows) if row[0] == "Plain_Greedy (own)")
+            assert (place, 0) in table.strong
+    ranks, _, wins = with_own.sections[0].analysis.figures
+    assert "Plain_Greedy (own)" in ranks.rows
+    assert "Plain_Greedy (own)" in wins.columns
+    ax = with_own.plot(family="hard")
+    widths = {line.get_label(): line.get_linewidth() for line in ax.get_lines()}
+    assert widths["Plain_Greedy (own)"] > max(
+        width for name, width in widths.items() if name != "Plain_Greedy (own)"
+    )
+    plt.close(ax.figure)
+
+
+def test_a_comparison_becomes_latex(with_own, refused):
+    text = with_own.to_latex()
+    assert text.count(r"\begin{table}") == text.count(r"\bottomrule") == 2
+    assert r"\textbf{Plain\_Greedy (own)}" in text
+    assert not re.search(r"(?<!\\)[_%&#](?![&\s])", text.replace(" & ", " "))
+    assert "…" not in text
+    assert text.isascii()
+    one = with_own.to_latex(family="hard")
+    assert r"\label{tab:hard}" in one
+    assert one in text
+    rows = [line.split(" & ") for line in one.splitlines() if line.endswith(r"\\")]
+    assert {len(row) for row in rows} == {3}
+    bold = [row[0].strip() for row in rows[1:] if row[2].startswith(r"\textbf")]
+    best = [r["policy"] for r in with_own.rows if r["family"] == "hard" and r["rank"] == 1.0]
+    assert set(bold) <= set(best)
+    assert bold
+    with refused(InvalidInput, "no family 'easy'", "random-3, hard"):
+        with_own.to_latex(family="easy")
+
+
+def test_a_comparison_becomes_csv(with_own, tmp_path):
+    text = with_own.to_csv()
+    with_own.to_csv(tmp_path / "standings.csv")
+    assert (tmp_path / "standings.csv").read_text() == text
+    frame = pd.read_csv(io.StringIO(text))
+    assert frame["mean_regret"].tolist() == [row["mean_regret"] for row in with_own.rows]
+
+
+def test_figures_and_tables_for_a_paper(with_own, tmp_path, refused):
+    with_own.export(tmp_path / "paper")
+    names = {path.name for path in (tmp_path / "paper").iterdir()}
+    figures = [f"{name}-regret" for name in ("random-3", "hard")]
+    figures += [f"overview-{name}" for name in ("ranks", "ranks-by-horizon", "wins")]
+    assert names == {"standings.csv", "random-3.tex", "hard.tex"} | {
+        f"{figure}.{suffix}" for figure in figures for suffix in ("pdf", "svg")
+    }
+    assert (tmp_path / "paper" / "hard-regret.pdf").read_bytes().startswith(b"%PDF")
+    before = (tmp_path / "paper" / "hard-regret.pdf").read_bytes()
+    with_own.export(tmp_path / "paper", formats=["pdf"])
+    assert (tmp_path / "paper" / "hard-regret.pdf").read_bytes() == before
+    for formats in ("pdf", ["eps"], []):
+        with refused(InvalidInput, "formats must be several of png, svg, pdf"):
+            with_own.export(tmp_path / "paper", formats=formats)
+
+
+def test_slopes_below_zero_are_explained(with_own, monkeypatch):
+    result = with_own.results[0]
+    standings = dataclasses.replace(
+        result.standings, slope=np.full_like(result.standings.slope, -0.25)
+    )
+    falling = dataclasses.replace(result, standings=standings)
+    (_, details) = make_family_section(falling).analysis.tables
+    assert "slope below zero says that mean regret shrinks" in details.caption
+    (_, details) = make_family_section(result).analysis.tables
+    assert "below zero" not in details.caption
+
+
+def test_the_command_exports(monkeypatch, tmp_path, capsys):
+    words = ["compare", "--policies=LCB,Uniform", "--families=random-3", "--horizons=30"]
+    words += ["--instances=2", f"--out={tmp_path / 'out'}", f"--export={tmp_path / 'paper'}"]
+    monkeypatch.setattr("sys.argv", ["influential-bandits", *words])
+    with pytest.raises(SystemExit, match="0"):
+        main()
+    assert "LaTeX" in capsys.readouterr().out
+    assert (tmp_path / "paper" / "random-3.tex").exists()
+    assert (tmp_path / "paper" / "random-3-regret.pdf").exists()

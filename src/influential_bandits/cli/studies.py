@@ -12,6 +12,7 @@ import typer
 from influential_bandits.cli.options import (
     Engine,
     EngineName,
+    Export,
     Jobs,
     MovieLensData,
     Out,
@@ -132,6 +133,7 @@ def compare(
     ] = False,
     data: MovieLensData = None,
     out: Out = Path("results/compare"),
+    export: Export = None,
     jobs: Jobs = None,
     processes: Processes = 1,
     engine: EngineName = Engine.local,
@@ -158,6 +160,14 @@ def compare(
             execution=execution,
         )
     print_results(str(found), out)
+    _export(found, export)
+
+
+def _export(comparison: Any, folder: Path | None) -> None:
+    """Write tables and figures for a paper, if a folder was named."""
+    if folder is not None:
+        comparison.export(folder)
+        typer.echo(f"For a paper: {folder} (LaTeX tables, standings.csv, figures as PDF and SVG)")
 
 
 @contextmanager
@@ -228,6 +238,7 @@ def compare_fleets(
     ] = False,
     data: MovieLensData = None,
     out: Out = Path("results/fleets"),
+    export: Export = None,
     jobs: Jobs = None,
     processes: Processes = 1,
     engine: EngineName = Engine.local,
@@ -253,6 +264,7 @@ def compare_fleets(
             execution=execution,
         )
     print_results(str(found), out)
+    _export(found, export)
 
 
 @app.command(name="populations")

@@ -24,6 +24,7 @@ from influential_bandits.references import find_object, split_reference
 
 __all__ = [
     "code_digest",
+    "is_own",
     "known_policies",
     "policy_from_json",
     "policy_from_text",
@@ -40,6 +41,17 @@ def known_policies() -> dict[str, type[Policy]]:
         _all_policies(), key=lambda code: (code.__name__, code.__module__.startswith(PACKAGE))
     )
     return {code.__name__: code for code in known}  # of equal names, the package's is the last
+
+
+def is_own(policy: Policy) -> bool:
+    """Tell whether a policy is a user's own, not one of the package.
+
+    Examples
+    --------
+    >>> is_own(policy_from_text("LCB"))
+    False
+    """
+    return not type(policy).__module__.startswith("influential_bandits.")
 
 
 def policy_from_text(text: str) -> Policy:

@@ -22,6 +22,7 @@ from influential_bandits.studies.arena.results import FamilyResult, share_wins
 from influential_bandits.studies.arena.standings import summary_rows
 from influential_bandits.studies.provenance import collect_provenance
 from influential_bandits.studies.report.content import Picture, Section
+from influential_bandits.studies.report.export import Exportable
 from influential_bandits.studies.report.results import draw_figures, write_results
 from influential_bandits.studies.report.static import draw_named, draw_panels
 from influential_bandits.studies.runner.rows import concatenate
@@ -51,7 +52,7 @@ def describe_settings(family: Family) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Comparison:
+class Comparison(Exportable):
     """Policies compared on families of instances; made by :func:`influential_bandits.compare`.
 
     It prints as one table a family, in notebooks too.
@@ -91,7 +92,7 @@ class Comparison:
     def rows(self) -> list[dict[str, Any]]:
         """The standings as data: one row for each family, policy and horizon."""
         return [
-            row
+            row | {"own": row["policy"] in r.own}
             for r in self.results
             for row in summary_rows(r.family.name, r.standings, r.n_instances, r.benchmark)
         ]

@@ -33,6 +33,10 @@ from influential_bandits.studies.report.text import estimate, format_table, roun
 
 SHOWN = 4  # lines of a figure that have a colour, and rows of a printed table
 ALWAYS_SHOWN = ("InfluentialLCB",)  # the paper's own
+BELOW_ZERO = (
+    "A slope below zero says that mean regret shrinks as T grows. It can: the optimum is another "
+    "one for each T, and pulls that were too many for a short game are needed in a longer one."
+)
 
 
 def make_family_section(result: FamilyResult) -> Section:
@@ -103,11 +107,24 @@ def _mean_table(result: FamilyResult) -> Table:
         [_name(result, p), *(_cell(result, p, h) for h in range(len(result.horizons)))]
         for p in result.order
     ]
-    return Table("Mean regret with 95 % intervals", header, rows, _against(result))
+    title, ranks = "Mean regret with 95 % intervals", result.standings.rank
+    strong = {
+        (row, h + 1)
+        for row, p in enumerate(result.order)
+        for h in range(len(result.horizons))
+        if ranks[p, h] == np.nanmin(ranks[:, h], initial=np.inf)
+    }
+    return Table(title, header, rows, _against(result), strong=strong | _mark_own(result))
+
+
+def _mark_own(result: FamilyResult) -> set[tuple[int, int]]:
+    """Return the cells with the names of the user's own policies, in the order of the tables."""
+    names = result.standings.policies
+    return {(row, 0) for row, p in enumerate(result.order) if names[p] in result.own}
 
 
 def _name(result: FamilyResult, p: int) -> str:
-    name = result.standings.policies[p]
+    name = result.name(result.standings.policies[p])
     return name if result.standings.contender[p] else f"{name} (reference)"
 
 
@@ -150,7 +167,9 @@ def _detail_table(result: FamilyResult) -> Table:
         )
     title = f"At T = {result.horizons[last]:,}"
     caption = "Ratios of mean regrets are paired: the same instances are drawn for both."
-    return Table(title, header, rows, caption)
+    if (found.slope[:, last] < 0.0).any() or (found.own_slope[:, last] < 0.0).any():
+        caption += f" {BELOW_ZERO}"
+    return Table(title, header, rows, caption, strong=_mark_own(result))
 
 
 def _list_notes(result: FamilyResult) -> list[str]:
@@ -169,12 +188,13 @@ def _draw_curves(result: FamilyResult) -> Figure:
     fading = result.benchmark != "relaxation"
     order = result.order
     best = [p for p in order if found.contender[p]][:SHOWN]
-    best += [p for p in order if found.policies[p] in ALWAYS_SHOWN and p not in best]
+    shown = {*ALWAYS_SHOWN, *result.own}
+    best += [p for p in order if found.policies[p] in shown and p not in best]
     series = []
     for p in order:
         name = found.policies[p]
         kind = "dashed" if not found.contender[p] else "line" if p in best else "faint"
-        banded = p in best[:1] or name in ALWAYS_SHOWN
+        banded = p in best[:1] or name in shown
         series.append(_series(result, name, kind, fading, banded))
     what = f"loss per round beyond the {result.benchmark}" if fading else "regret"
     return Figure(
@@ -184,8 +204,9 @@ def _draw_curves(result: FamilyResult) -> Figure:
         f"mean {what}",
         series,
         caption=f"{result.family.description}. In colour: the lowest at the largest horizon, and "
-        f"{', '.join(ALWAYS_SHOWN)}; dashed: references; grey: the others. Bands: 95 % intervals "
-        "of the mean, of the lowest and of the paper's policy.",
+        f"{', '.join([*ALWAYS_SHOWN, *sorted(result.own)])}; dashed: references; grey: the "
+        f"others{'; thick: your own' if result.own else ''}. Bands: 95 % intervals of the mean, of "
+        "the lowest and of the policies named.",
     )
 
 
@@ -195,10 +216,8 @@ def _series(result: FamilyResult, name: str, kind: str, per_round: bool, banded:
         values = values / marks
     mean = values.mean(axis=0)
     mean = np.where(mean > 0.0, mean, np.nan)  # a log scale has no zero
-    if not banded or len(values) < 2:
-        return Series(name, marks, mean, kind=kind)
-    low, high = bootstrap_mean_interval(values)
-    return Series(name, marks, mean, low, high, kind)
+    low, high = bootstrap_mean_interval(values) if banded and len(values) > 1 else (None, None)
+    return Series(result.name(name), marks, mean, low, high, kind, strong=name in result.own)
 
 
 def open_report(results: Sequence[FamilyResult]) -> Opening:
@@ -287,7 +306,7 @@ def _rank_grids(results: Sequence[FamilyResult]) -> list[Picture]:
     order = np.argsort(mean, kind="stable")
 
     def draw(name: str, title: str, columns: list[str], values: Floats, caption: str) -> Grid:
-        rows, worst = [names[p] for p in order], float(len(names))
+        rows, worst = [results[0].name(names[p]) for p in order], float(len(names))
         return Grid(name, title, rows, columns, values[order], 1.0, worst, 1, caption)
 
     horizons, by_horizon = rank_by_horizon(results)
@@ -312,7 +331,7 @@ def _rank_grids(results: Sequence[FamilyResult]) -> list[Picture]:
 def _win_grid(results: Sequence[FamilyResult]) -> Picture:
     found = share_wins(results)
     order = np.argsort(rank_at_largest_horizon(results).mean(axis=1), kind="stable")
-    names = [found["policies"][p] for p in order]
+    names = [results[0].name(found["policies"][p]) for p in order]
     shares = np.array(found["shares"])[np.ix_(order, order)]
     np.fill_diagonal(shares, np.nan)
     return Grid(
@@ -334,7 +353,10 @@ def format_results(results: Sequence[FamilyResult], notes: Sequence[str]) -> str
         found = result.standings
         header = ["mean regret", *(f"T = {horizon:,}" for horizon in result.horizons), "slope"]
         ranked = [p for p in result.order if found.contender[p]]
-        shown = ranked[: SHOWN + 1] + [p for p in result.order if not found.contender[p]]
+        own = [p for p in ranked[SHOWN + 1 :] if found.policies[p] in result.own]
+        shown = ranked[: SHOWN + 1] + own
+        left = len(ranked) - len(shown)
+        shown += [p for p in result.order if not found.contender[p]]
         rows = []
         for p in shown:
             slope = found.slope[p, -1]
@@ -343,8 +365,8 @@ def format_results(results: Sequence[FamilyResult], notes: Sequence[str]) -> str
             rows.append([_name(result, p), *means, f"{slope:.2f}" if np.isfinite(slope) else ""])
         title = f"{result.family.name}: {result.family.description} ({result.size})"
         parts.append(f"{title}\n\n{format_table(header, rows)}")
-        if len(ranked) > SHOWN + 1:
-            parts[-1] += f"\n… and {len(ranked) - SHOWN - 1} more"
+        if left:
+            parts[-1] += f"\n… and {left} more"
     return "\n\n".join([*parts, "\n".join(notes)]).rstrip()
 
 

@@ -13,6 +13,7 @@ from influential_bandits.errors import NotCertified
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.policies.contract import Policy
 from influential_bandits.policies.oracles import EachArmOnceOracle
+from influential_bandits.policies.registry import is_own
 from influential_bandits.studies.arena.families import Family
 from influential_bandits.studies.arena.runs import BOUND, SCHEDULE
 from influential_bandits.studies.arena.standings import Standings, compute_standings, count_wins
@@ -44,6 +45,7 @@ class FamilyResult:
     regrets: dict[str, Floats]  # (instances, horizons)
     curves: dict[str, Curve]
     standings: Standings
+    own: frozenset[str]  # policies that are the user's
     absent: list[str]  # oracles that have no answer here
     failures: list[str]  # instances that failed, in words
 
@@ -62,6 +64,10 @@ class FamilyResult:
         number, seed = np.divmod(self.rows["instance"], self.family.seeds)
         family = np.array([self.family.name] * len(number), object)
         return {"family": family} | self.rows | {"instance": number, "seed": seed}
+
+    def name(self, policy: str) -> str:
+        """Return what a policy is called for readers, who look for their own."""
+        return f"{policy} (own)" if policy in self.own else policy
 
     @property
     def order(self) -> list[int]:
@@ -112,6 +118,7 @@ def measure_family(
         values,
         {name: (marks, table[proved]) for name, (marks, table) in tables.items()},
         compute_standings(values, horizons, references, EachArmOnceOracle().label),
+        frozenset(policy.label for policy in policies if is_own(policy)),
         absent,
         failures,
     )

@@ -30,6 +30,7 @@ from influential_bandits.studies.report.content import (
     Series,
     Table,
 )
+from influential_bandits.studies.report.export import Exportable
 from influential_bandits.studies.report.results import draw_figures, write_results
 from influential_bandits.studies.report.static import draw_named, draw_panels
 from influential_bandits.studies.report.text import (
@@ -71,7 +72,7 @@ def describe_family(family: PopulationFamily) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class FleetComparison:
+class FleetComparison(Exportable):
     """Fleets compared on families of populations; made by :func:`compare_fleets`.
 
     It prints as one table a family.

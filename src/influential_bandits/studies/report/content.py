@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -51,6 +51,7 @@ class Series:
     low: npt.ArrayLike | None = None  # band
     high: npt.ArrayLike | None = None
     kind: str = "line"  # "line", "dashed", "faint" (in the background), "points" or "bars"
+    strong: bool = False  # stands out among the others
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,6 +132,7 @@ class Table:
     folded: bool = False  # shown when asked for; long tables are anyway
     shown: int = 0  # rows that stand before the fold
     words: int = 1  # first columns that are words; the others are numbers, to the right
+    strong: Collection[tuple[int, int]] = ()  # cells that stand out, by row and column
 
 
 @dataclass(frozen=True, eq=False)

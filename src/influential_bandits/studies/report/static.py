@@ -31,7 +31,7 @@ from influential_bandits.studies.report.content import (
 from influential_bandits.studies.report.palette import COLOURS, FAINT, MARKERS, places
 from influential_bandits.studies.report.text import grid_text
 
-FORMATS = ("png", "svg")
+FORMATS = ("png", "svg", "pdf")
 PANEL = (3.0, 2.3)  # inches
 POINTS = 72.0  # an inch
 LARGEST, SMALLEST = 1.45, 0.85  # pixels of a page for a point, where it is wide and where narrow
@@ -44,17 +44,25 @@ INKED = (
 NAMED = "series: "
 
 
-def draw(figure: Picture, folder: Path, settings: Mapping[str, Any]) -> None:
-    """Write a figure as PNG and SVG; version and settings are in their metadata."""
+def draw(
+    figure: Picture,
+    folder: Path,
+    settings: Mapping[str, Any],
+    formats: Sequence[str] = ("png", "svg"),
+    name: str | None = None,
+) -> None:
+    """Write a figure in some formats; version and settings are in their metadata."""
     with _quietly({"svg.hashsalt": figure.name, "font.size": 10}):
         canvas = _make_canvas(figure)
         made_by = f"influential-bandits {__version__}, {settings}"
-        for suffix in FORMATS:
-            metadata = (
-                {"Date": None, "Creator": made_by} if suffix == "svg" else {"Software": made_by}
-            )
+        undated = {"svg": "Date", "pdf": "CreationDate"}
+        for suffix in formats:
+            metadata: dict[str, str | None] = {
+                "Software" if suffix == "png" else "Creator": made_by
+            }
+            metadata |= {undated[suffix]: None} if suffix in undated else {}
             save = partial(canvas.savefig, format=suffix, dpi=160, metadata=metadata)
-            write_atomically(folder / f"{figure.name}.{suffix}", save)
+            write_atomically(folder / f"{name or figure.name}.{suffix}", save)
 
 
 def draw_inline(figure: Picture, name: str) -> str:
@@ -227,6 +235,7 @@ def _series(ax: Any, series: Series, number: int, bottom: Any, named: str | None
     style = "--" if series.kind == "dashed" else "-"
     few = marker if len(x) <= 40 and series.kind == "line" else None
     (line,) = ax.plot(x, y, style, color=colour, marker=few, markersize=4, label=series.name)
+    line.set_linewidth(3.0 if series.strong else 1.5)
     line.set_gid(named and named + series.name)
     if series.low is not None:
         ax.fill_between(x, series.low, series.high, color=colour, alpha=0.2, linewidth=0)
