@@ -6,6 +6,8 @@ import time
 import pytest
 from browser import start_browser, until
 
+import influential_bandits as ib
+
 pytestmark = pytest.mark.long
 
 
@@ -146,3 +148,20 @@ def test_links_within_the_page_lead_somewhere(opened):
     for target in targets:
         assert target.startswith("#")
         assert browser.execute_script("return !!document.getElementById(arguments[0])", target[1:])
+
+
+def test_no_table_of_a_comparison_is_cut_on_a_laptop(browser, tmp_path):
+    policies = ["LCB", "InfluentialLCB", "Uniform", "EachArmOnceOracle"]
+    horizons = [30, 100, 1000, 10_000, 100_000]
+    ib.compare(policies, ["random-3", "fading-0.9"], horizons, n_instances=3, out=tmp_path)
+    before = browser.get_window_size()
+    browser.set_window_size(1280, 900)
+    browser.get((tmp_path / "report.html").as_uri())
+    widths = browser.execute_script(
+        "document.querySelectorAll('details').forEach(each => each.open = true);"
+        "return [...document.querySelectorAll('.wide')].map(each => [each.scrollWidth, "
+        "each.clientWidth])"
+    )
+    browser.set_window_size(before["width"], before["height"])
+    assert len(widths) >= 4
+    assert all(table <= page for table, page in widths)
