@@ -71,6 +71,17 @@ def test_the_tired_arm_is_capped_and_no_arm_where_nothing_tires():
     assert "No cap" in str(calm)
 
 
+def test_gains_are_told_in_percent_of_what_the_log_had():
+    events = ib.data.draw_click_events(200, 60, 3, ib.data.ClickWorld(fatigue=0.4), seed=0)
+    names = {"instance": "user", "arm": "arm", "time": "time", "reward": "click"}
+    log = ib.read_log(events, item=None, **names)
+    model = ib.InfluenceModel("symmetric", fading=0.8, pooling="full").fit(log)
+    advice = ib.advise_caps(model, log, ib.measure_impact(model, log))
+    assert advice.caps
+    share = 100.0 * advice.gain.value / np.mean(events["click"])
+    assert f" clicks, {share:+.2g} % clicks; " in str(advice)
+
+
 def test_caps_in_words():
     assert str(Cap("a", 1, 2, None)) == "a: at least 1 other showing before the next one"
     assert str(Cap("a", 1, None, 0.5)) == "a: at most 1 showing within 12 hours"

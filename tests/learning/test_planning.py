@@ -277,7 +277,7 @@ def test_a_plan_speaks_the_unit_of_the_log():
     assert data["outcome"] == pytest.approx(data["logged_outcome"] + found.gain, rel=1e-9)
     assert found.relative_gain == pytest.approx(found.gain / events["click"].mean(), rel=1e-9)
     text = str(found)
-    assert f"clicks per round, {100 * found.relative_gain:+.2g} % (95 %" in text
+    assert f"clicks per round, {100 * found.relative_gain:+.2g} % clicks (95 %" in text
     assert f"the log had {events['click'].mean():.4g} clicks per round" in text
     assert "loss" not in text
     assert repr(found).endswith("clicks, cross-fitted)")

@@ -33,6 +33,7 @@ from influential_bandits.learning.statistics.design import (
 )
 from influential_bandits.learning.taste_check import describe_taste
 from influential_bandits.logs.log import EventLog, require_log
+from influential_bandits.logs.outcome import read_outcome
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.numerics.streams import RESAMPLING, stream_at, stream_keys, uniform
@@ -103,6 +104,8 @@ class CapAdvice:
         Share of the showings that another arm would get.
     doubt : str
         Why no cap is advised, though a model expects one to help; empty if none stands against it.
+    in_percent : str
+        The gain in percent of what the log had, as in ", +6.8 % clicks".
     """
 
     outcome: str
@@ -110,6 +113,7 @@ class CapAdvice:
     gain: Estimate
     moved: float
     doubt: str = ""
+    in_percent: str = ""
 
     def __str__(self) -> str:
         """Say caps and gain in a line, or why there are none."""
@@ -120,7 +124,8 @@ class CapAdvice:
         words = "; ".join(map(str, self.caps))
         return (
             f"Show less often: {words}. Expected gain for each showing of the log: {self.gain} "
-            f"{self.outcome}; {100 * self.moved:.0f} % of the showings go to other arms."
+            f"{self.outcome}{self.in_percent}; {100 * self.moved:.0f} % of the showings go to "
+            "other arms."
         )
 
     def to_frame(self, library: str = "pandas") -> Any:
@@ -227,7 +232,8 @@ def advise_caps(
     if taste:
         return advise_nothing(impact, f"{taste}, {CONFUSED}")
     caps = [whole.name_cap(rule, arm) for arm in np.flatnonzero(rule.times < FREE).tolist()]
-    return CapAdvice(impact.outcome, tuple(caps), gain, flattered.moved)
+    percent = read_outcome(log.about).in_percent(gain.value, float(log.loss.mean()))
+    return CapAdvice(impact.outcome, tuple(caps), gain, flattered.moved, in_percent=percent)
 
 
 def advise_nothing(impact: Impact, doubt: str = "") -> CapAdvice:

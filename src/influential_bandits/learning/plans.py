@@ -150,15 +150,15 @@ class Plan:
         planned, logged = per_round(self.loss), per_round(self.logged_loss)
         expected = (
             f"Expected gain over {self.compared_with}, {judges}: {gain} {unit} per round"
-            f"{self._relatively(self.gain)} (95 % interval {low} … {high}; {self.compared_with} "
-            f"{logged:.4g}, plan {planned:.4g})"
+            f"{self.outcome.in_percent(self.gain, self.logged_loss)} (95 % interval {low} … "
+            f"{high}; {self.compared_with} {logged:.4g}, plan {planned:.4g})"
         )
         lines = [expected]
         if self.supported:
             more = "more" if self.outcome.more_is_better else "less"
             lines.append(
                 f"Promised: at least {self.promise:.4g} {unit} per round {more}"
-                f"{self._relatively(self.promise)}."
+                f"{self.outcome.in_percent(self.promise, self.logged_loss)}."
             )
         if self.schedule is not None:
             lines.append(
@@ -188,13 +188,6 @@ class Plan:
         parts = [f"at least {100 * least:g} %"] if least > 0.0 else []
         parts += [f"at most {100 * most:g} %"] if most < 1.0 else []
         return f"  {', '.join(parts)}" if parts else ""
-
-    def _relatively(self, gain: float) -> str:
-        """Say a gain in percent of what it is over, if that is positive: more clicks, less loss."""
-        share = self.outcome.relative(gain, self.logged_loss)
-        if share is None:
-            return ""
-        return f", {100.0 * share * (1 if self.outcome.more_is_better else -1):+.2g} %"
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the share of each arm: bars are the plan, lines mark the log.

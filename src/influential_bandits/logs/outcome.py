@@ -38,6 +38,19 @@ class Outcome(NamedTuple):
         level = self.of_loss(loss)
         return gain / level if level > 0.0 else None
 
+    def in_percent(self, gain: float, loss: float) -> str:
+        """Say a gain in percent of what it is over: more clicks, less loss; nothing if unknown.
+
+        Examples
+        --------
+        >>> Outcome("clicks", 0.0).in_percent(0.017, -0.25), Outcome().in_percent(0.25, 2.0)
+        (', +6.8 % clicks', ', -12 % loss')
+        """
+        share = self.relative(gain, loss)
+        if share is None:
+            return ""
+        return f", {100.0 * share * (1 if self.more_is_better else -1):+.2g} % {self.unit}"
+
 
 def read_outcome(about: Mapping[str, Any]) -> Outcome:
     """Return what the losses of a log were made of, from what is kept beside it.

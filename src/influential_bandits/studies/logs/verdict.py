@@ -74,8 +74,9 @@ def _advise(found: Examination) -> list[str]:
     if caps.caps:
         gain, aim = caps.gain.value, "that gain"
     if gain > 0.0:
+        percent = found.curves.outcome.in_percent(gain, float(found.log.loss.mean()))
         lines.append(
-            f"An A/B test that is to see {aim} ({gain:.2g} per event) needs about "
+            f"An A/B test that is to see {aim} ({gain:.2g} per event{percent}) needs about "
             f"{impact.users_needed(gain):,} instances on each side."
         )
     return lines
