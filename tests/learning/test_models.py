@@ -764,3 +764,39 @@ def test_an_event_of_no_arm_is_predicted_as_nothing(kind, pooling):
     predicted = model.predict(X)
     assert np.isfinite(predicted).all()
     assert not predicted[[2, 4]].any()
+
+
+# What a model says of itself
+
+
+def test_a_fitted_model_says_what_it_found_in_the_unit_of_its_log():
+    world = ib.data.ClickWorld(fatigue=0.6, tiring=1)
+    events = ib.data.draw_click_events(300, 40, 3, world, seed=0)
+    log = ib.read_log(events, instance="user", arm="arm", time="time", reward="click")
+    model = InfluenceModel("symmetric", fading=0.8, pooling="full")
+    assert "fitted" not in repr(model)
+    settings = repr(model)
+    model.fit(log)
+    assert repr(model).startswith(f"{settings}: 300 instances, 3 arms of 0.")
+    assert "arm 0 on itself: one more showing costs the next +0." in repr(model)
+    assert repr(model).endswith("clicks; half of it is gone after 3.1 events")
+    assert "\n" not in repr(model)
+    first = next(line for line in str(model).splitlines() if line.startswith("  "))
+    low, high = model.interval()["interaction"]
+    assert first.split()[:4] == ["arm", "0", "on", "itself"]
+    assert f"({low[0, 0]:+.2g} … {high[0, 0]:+.2g})" in first
+    page = model._repr_html_()
+    assert "<th>clicks at first</th><th>clicks after arm 0</th>" in page
+    assert (
+        f"<td>{-model.initial_loss_[0]:.4g}</td><td>{-model.interaction_[0, 0]:+.3g}</td>" in page
+    )
+
+
+def test_every_model_says_something_once_fitted(log):
+    for model in MODELS:
+        fitted = clone(model).fit(log)
+        assert f"{log.n_instances} instances" in repr(fitted)
+        assert str(fitted)
+        assert fitted.settings == " ".join(repr(model).split())
+    lean = InfluenceModel("symmetric", pooling="full").fit_to_predict(log)
+    assert "nan" not in str(lean), "without errors there is no interval"

@@ -160,7 +160,7 @@ def fit(
     require_installed(engine, "pyarrow", "sklearn", *(["fsspec"] if "://" in log else []))
     with explain_stop(kept):
         from influential_bandits.learning.models import InfluenceModel
-        from influential_bandits.studies.logs.diagnosis import describe_model, fit_log
+        from influential_bandits.studies.logs.diagnosis import fit_log
 
         given = {"fading": _name_fading(memory, half_life_days), "ridge": ridge}
         settings: dict[str, Any] = {name: x for name, x in given.items() if x is not None}
@@ -186,7 +186,7 @@ def fit(
                 model = fit_log(events, out, model, left_out, where, controls=controls)
                 about = model.about_["log"].get("adjusted_for", "nothing")
                 typer.echo(f"Adjusted for: {about}.")
-        typer.echo(describe_model(model))
+        typer.echo(str(model))
     typer.echo(f"\nModel: {out}  (next: influential-bandits plan {out} --log {log})")
 
 

@@ -16,6 +16,7 @@ from influential_bandits.learning.event_frames import event_frame, holds_text
 from influential_bandits.learning.fit_memory import require_memory_for
 from influential_bandits.learning.fitting import design_of, fit_scan
 from influential_bandits.learning.model_files import read_model, write_model
+from influential_bandits.learning.model_words import describe_levels
 from influential_bandits.learning.solvers.estimates import InstanceSummary
 from influential_bandits.learning.solvers.partial import Prior
 from influential_bandits.learning.statistics.design import Design, predict_losses
@@ -258,18 +259,38 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
         title = "Initial losses"
         return draw_bars(ax, self.arm_names_, self.initial_loss_, x="loss", title=title)
 
+    @property
+    def settings(self) -> str:
+        """The model as it was made, whether it is fitted or not."""
+        return " ".join(str(super().__repr__()).split())
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        """Write it as it was made and, once fitted, say what it found in a line."""
+        if not self.__sklearn_is_fitted__():
+            return str(super().__repr__(N_CHAR_MAX))
+        return f"{self.settings}: {self._find_most()}"
+
+    def __str__(self) -> str:
+        """Say what was found, in the unit of the log; the settings before that."""
+        return repr(self)
+
+    def _find_most(self) -> str:
+        """Return what was found, in a line."""
+        return describe_levels(self)
+
     def _repr_html_(self) -> str:
-        """Show the settings and, once fitted, the population's initial losses."""
+        """Show the settings and, once fitted, what was found arm by arm, in the log's unit."""
         if not self.__sklearn_is_fitted__():
             return make_html(f"{self!r}, not fitted")
-        facts = {"instances": f"{len(self.instances_):,}", "fit": self.status_}
+        facts = {"found": self._find_most(), "fit": self.status_}
         header, rows = self._tabulate()
-        return make_html(repr(self), facts, header, rows[:SHOWN_ARMS])
+        return make_html(self.settings, facts, header, rows[:SHOWN_ARMS])
 
     def _tabulate(self) -> tuple[list[str], list[list[str]]]:
         """Return header and rows of the table of a notebook: what was fitted, arm by arm."""
-        losses = [f"{loss:.4g}" for loss in self.initial_loss_]
-        return ["arm", "initial loss"], [list(r) for r in zip(self.arm_names_, losses, strict=True)]
+        levels = [f"{self.outcome_.of_loss(float(loss)):.4g}" for loss in self.initial_loss_]
+        header = ["arm", f"{self.outcome_.unit} at first"]
+        return header, [list(row) for row in zip(self.arm_names_, levels, strict=True)]
 
     def check_settings(self) -> None:
         """Raise unless all settings are what they may be."""

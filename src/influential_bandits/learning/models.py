@@ -17,6 +17,11 @@ from influential_bandits.learning.loss_model import (
     check_share,
     require_fitted,
 )
+from influential_bandits.learning.model_words import (
+    describe_influence,
+    describe_levels,
+    list_influences,
+)
 from influential_bandits.learning.statistics.design import (
     KINDS,
     interaction_entries,
@@ -218,11 +223,22 @@ class InfluenceModel(LossModel):
         ax.set(xlabel="arm that was pulled", ylabel="arm whose loss changes")
         return ax
 
+    def __str__(self) -> str:
+        """Say what was found, in the unit of the log."""
+        return describe_influence(self) if self.__sklearn_is_fitted__() else repr(self)
+
+    def _find_most(self) -> str:
+        ((arms, value, interval),) = list_influences(self, 1)
+        return (
+            f"{describe_levels(self)}; {arms}: one more showing costs the next {value} "
+            f"{interval} {self.outcome_.unit}; {require_fading(self.fading)}"
+        )
+
     def _tabulate(self) -> tuple[list[str], list[list[str]]]:
         header, rows = super()._tabulate()
         many = min(len(rows), SHOWN_COLUMNS)
-        after = [f"after {name}" for name in self.arm_names_[:many]]
-        matrix = self.interaction_[:, :many]
+        after = [f"{self.outcome_.unit} after {name}" for name in self.arm_names_[:many]]
+        matrix = self.interaction_[:, :many] * (-1.0 if self.outcome_.more_is_better else 1.0)
         both = zip(rows, matrix, strict=True)
         return header + after, [row + [f"{entry:+.3g}" for entry in line] for row, line in both]
 

@@ -355,7 +355,7 @@ def choose(
         ours = [model for model in several if isinstance(model, LossModel)]
         for model in ours:
             require_memory_for([model], log.n_arms, log.n_instances, execution)
-        named = {" ".join(repr(model).split()): model for model in several}
+        named = {_name(model): model for model in several}
         if not named:
             raise InvalidInput("choose needs at least one candidate")
         bar = Progress("validation", len(named), progress)
@@ -409,6 +409,11 @@ def _choose_settings(
     if "ridge" in wanted:
         model = best_of([_clone(model).set_params(ridge=ridge) for ridge in RIDGES])
     return model
+
+
+def _name(model: Any) -> str:
+    """Return a candidate's settings as its name."""
+    return model.settings if isinstance(model, LossModel) else " ".join(repr(model).split())
 
 
 def _clone(model: Any) -> Any:

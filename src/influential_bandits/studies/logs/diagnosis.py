@@ -13,14 +13,12 @@ from influential_bandits.learning.examination import Examination, examine_log
 from influential_bandits.learning.models import InfluenceModel
 from influential_bandits.learning.selection import choose, list_choosable
 from influential_bandits.logs.log import EventLog
-from influential_bandits.numerics.interval_text import tell_apart
 from influential_bandits.piece_store import make_folder, require_writable
 from influential_bandits.studies.logs.sections import (
     SHORT,
     cost_section,
     curves_section,
     doubts_section,
-    explain_end,
     influence_section,
     interaction_section,
     log_section,
@@ -30,9 +28,9 @@ from influential_bandits.studies.logs.verdict import describe_verdict, open_repo
 from influential_bandits.studies.report.content import Analysis, Section
 from influential_bandits.studies.report.html import render_inline
 from influential_bandits.studies.report.results import draw_figures, write_results
-from influential_bandits.world.fading import Fades, require_fading
+from influential_bandits.world.fading import Fades
 
-__all__ = ["Diagnosis", "describe_model", "diagnose", "fit_log"]
+__all__ = ["Diagnosis", "diagnose", "fit_log"]
 
 TITLE = "Does the past change what comes next?"
 INTRODUCTION = "Below: what all of this rests on."
@@ -232,26 +230,3 @@ def _save(model: InfluenceModel, log: EventLog, out: Path) -> None:
     kept = {key: value for key, value in log.about.items() if isinstance(value, SHORT)}
     model.about_ = {"log": kept, "command": log.about.get("command")}
     model.save(out)
-
-
-def describe_model(model: InfluenceModel) -> str:
-    """Say what was fitted, and the strongest influences."""
-    fading = require_fading(model.fading)
-    noise = model.noise().sigma
-    drift = "on" if model.drift else "off"
-    kind = f"{model.interaction} interaction of {len(model.arm_names_)} arms, {fading}"
-    lines = [f"{kind}, ridge {model.ridge:g}, drift {drift}, noise {noise:.3g}; {model.status_}"]
-    matrix = model.interaction_
-    low, high = model.interval()["interaction"]
-    pairs = [(i, j) for i in range(len(matrix)) for j in range(len(matrix)) if i >= j]
-    if model.interaction == "free":
-        pairs = [(i, j) for i in range(len(matrix)) for j in range(len(matrix))]
-    pairs.sort(key=lambda pair: -abs(matrix[pair]))
-    lines.append("Strongest entries of the interaction (loss of one after a pull of the other):")
-    for i, j in pairs[:8]:
-        who = model.arm_names_[i] if i == j else f"{model.arm_names_[i]} – {model.arm_names_[j]}"
-        entry = (float(matrix[i, j]), float(low[i, j]), float(high[i, j]))
-        value, below, above = tell_apart(*entry, "+.2g")
-        note = explain_end(*entry)
-        lines.append(f"  {who:40} {value}  ({below} … {above}{note and '; ' + note})")
-    return "\n".join(lines)

@@ -14,6 +14,7 @@ from influential_bandits.learning.examination import LAST_PART
 from influential_bandits.learning.frequency_caps import CapAdvice
 from influential_bandits.learning.impact import Estimate, Impact
 from influential_bandits.learning.influence_test_result import InfluenceTest
+from influential_bandits.learning.model_words import explain_end
 from influential_bandits.learning.models import InfluenceModel
 from influential_bandits.learning.selection import Validation
 from influential_bandits.learning.showing_curves import ShowingCurves
@@ -441,19 +442,6 @@ def interaction_section(
         "ordered so that similar ones stand together."
     )
     return Section(name, line, settings, Analysis(findings, figures, [note]), title)
-
-
-def explain_end(value: float, low: float, high: float) -> str:
-    """Say why an entry of a fitted interaction is an end of its own interval; nothing if it is not.
-
-    Intervals of a positive semi-definite fit are those of the symmetric one, as far as the
-    condition allows: the estimate may be the most that it allows.
-    """
-    if low == high:
-        return "no interval"
-    if value in (low, high):
-        return "held at an end by the condition that the matrix is positive semi-definite"
-    return ""
 
 
 def heat_map(name: str, title: str, arms: tuple[str, ...], matrix: Floats) -> HeatMap:
