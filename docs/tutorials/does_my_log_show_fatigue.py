@@ -13,8 +13,9 @@
 # influential-bandits diagnose clicks.csv --instance user --arm ad --reward click
 # ```
 #
-# It prints a verdict in words and writes `results/diagnosis/report.html`. The rest of this page
-# does the same in Python, on a made-up `clicks.csv` whose truth is known.
+# It prints a verdict in words and writes `results/diagnosis/report.html`. In Python, or in a
+# notebook, `ib.diagnose(log)` gives the same report. The rest of this page goes through it step by
+# step, on a made-up `clicks.csv` whose truth is known.
 
 # %%
 import csv

@@ -81,7 +81,8 @@ def test_every_series_has_its_name_in_its_figure(opened, tiny):
             ".map(t => t.textContent)",
             name,
         )
-        assert [series.name for series in figure.series if series.name not in told] == [], name
+        names = [series.name for series in figure.series if len(figure.series) > 1]
+        assert [name for name in names if name not in told] == [], name
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

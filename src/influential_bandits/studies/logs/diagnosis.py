@@ -76,11 +76,11 @@ class Diagnosis(Examination):
     @property
     def verdict(self) -> str:
         """The headline, and what it rests on."""
-        words = f"no test of influence: {self.untestable}"
-        if self.test is not None:
-            words = self.test.summary()
         gains = "; ".join(str(gain) for gain in self.validation.gains())
-        return f"{self.headline}\n{words}\nOne step ahead, squared error saved: {gains}."
+        lines = [self.headline, f"One step ahead, squared error saved: {gains}."]
+        if self.test is not None:
+            lines.insert(1, self.test.summary())
+        return "\n".join(lines)
 
     @property
     def sections(self) -> list[Section]:

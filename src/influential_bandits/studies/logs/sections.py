@@ -71,7 +71,9 @@ def curves_section(curves: ShowingCurves) -> Section:
     title, line = "What each arm brings when it is shown again", NOT_TAKEN_OUT
     if not curves.arms:
         none = f"There is no picture: {curves.missing}."
-        return Section("arms", line, {}, Analysis([], [], [none]), title)
+        return Section(
+            "arms", "Outcome against recent showings", {}, Analysis([], [], [none]), title
+        )
     name = curves.outcome.unit
     figures = [
         Figure(

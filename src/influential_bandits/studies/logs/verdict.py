@@ -156,38 +156,42 @@ def tires(curve: ShowingCurve) -> bool:
 
 def _tabulate_arms(found: Examination) -> Table | None:
     """Return what each arm loses and what to do about it, the most affected first."""
-    curves, name = found.curves, found.impact.outcome
+    curves, name, arms = found.curves, found.impact.outcome, found.log.arm_names
     if not curves.arms:
         return None
-    shares = dict(
-        zip(found.log.arm_names, arm_sums(found.log, found.log.n_arms).shares, strict=True)
-    )
+    shares = dict(zip(arms, arm_sums(found.log, len(arms)).shares, strict=True))
+    title, header = "What repeating costs, arm by arm", ["arm"]
+    if found.influence_seen:
+        title, header = "What to do, arm by arm", ["arm", "what to do"]
     rows = [
         (
-            curve.arm,
-            _say_what_to_do(found, curve),
+            *(curve.arm, _say_what_to_do(found, curve))[: len(header)],
             f"{100.0 * shares[curve.arm]:.1f} %",
             "" if curve.if_rested is None else str(as_outcome(curve.if_rested, curves.outcome)),
             "" if curve.lost is None else str(curve.lost),
         )
         for curve in curves.arms
     ]
-    return Table(
-        "What to do, arm by arm",
-        ("arm", "what to do", "of showings", f"{name} if rested", "lost by repeating it"),
-        rows,
+    caption = (
         f"{name.capitalize()} for each showing. Rested: no recent showings of the arm to the same "
         "user. Lost: what recent showings of the arm take from that, with intervals that hold for "
-        "all arms at once.",
+        "all arms at once."
+    )
+    rare = len(arms) - len(rows)
+    if rare:
+        caption += f" {rare:,} other arms were repeated too rarely to tell."
+    return Table(
+        title,
+        [*header, "of showings", f"{name} if rested", "lost by repeating it"],
+        rows,
+        caption,
         shown=FIRST_ARMS,
-        words=2,
+        words=len(header),
     )
 
 
 def _say_what_to_do(found: Examination, curve: ShowingCurve) -> str:
     """Return an instruction for one arm."""
-    if not found.influence_seen:
-        return "nothing: no influence is shown"
     for cap in found.caps.caps:
         if cap.arm == curve.arm:
             return str(cap).removeprefix(f"{cap.arm}: ")
