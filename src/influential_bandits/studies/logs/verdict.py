@@ -64,12 +64,19 @@ def describe_verdict(found: Examination) -> str:
     return "\n".join([*lines, *_advise(found)])
 
 
-def _advise(found: Examination) -> list[str]:
-    """Say what to do about fatigue, and how large an A/B test would have to be."""
+def _advise(found: Examination, by_table: bool = False) -> list[str]:
+    """Say what to do about fatigue, and how large an A/B test would have to be.
+
+    Single caps are left out where a table has them.
+    """
     impact, caps = found.impact, found.caps
     if impact.direction not in TIRING:
         return []
     lines = [str(caps)]
+    if by_table and caps.caps:
+        moved = f"{100.0 * caps.moved:.0f} % of the showings go to other arms"
+        gained = f"should gain {caps.gain} {impact.outcome} for each showing"
+        lines = [f"Showing tired arms less often, as below, {gained}; {moved}"]
     gain, aim = impact.lost.value / 2.0, "half of the loss saved"
     if caps.caps:
         gain, aim = caps.gain.value, "that gain"
@@ -86,7 +93,10 @@ def open_report(found: Examination) -> Opening:
     """Return what a report says first."""
     verdict = classify(found)
     return Opening(
-        [_say_first(found, verdict), *(_advise(found) if found.influence_seen else [])],
+        [
+            _say_first(found, verdict),
+            *(_advise(found, by_table=True) if found.influence_seen else []),
+        ],
         "arms",
         "showings",
         BADGES[verdict],
@@ -116,30 +126,37 @@ def _say_first(found: Examination, verdict: str) -> str:
 
 def _list_facts(found: Examination) -> list[Fact]:
     """Return share lost, gain to be had, and how long it lasts."""
-    impact, caps, unit = found.impact, found.caps, found.impact.outcome
+    impact, outcome = found.impact, found.curves.outcome
     if found.test is None:
         return []
-    share, lost = impact.share, "lost to past showings"
+    share, verb = impact.share, "taken" if outcome.more_is_better else "added"
     if share.value < 0.0:
-        share, lost = share.scale(-1.0), "won by past showings"
+        share, verb = share.scale(-1.0), "added" if outcome.more_is_better else "taken"
     value, interval = _percent(share).split(" % ")
-    note = interval.strip("()") + " %"
-    facts = [Fact(f"{value} %", f"of {unit} {lost}", note)]
-    if not found.influence_seen:
-        return [Fact(f"{value} %", f"of {unit} {lost}, by the model", f"{note}: not shown")]
-    mean = abs(found.curves.outcome.of_loss(float(found.log.loss.mean())))
-    if caps.caps and mean > 0.0:
-        gain = caps.gain.scale(100.0 / mean)
-        value, low, high = round_to_interval(gain.value, gain.low, gain.high)
-        facts.append(Fact(f"+{value} %", f"{unit} to be had by caps", f"{low} … {high} %"))
-    else:
-        why = caps.doubt.partition(", so that")[0] or "no cap is clearly expected to help"
-        facts.append(Fact("None", "of it is surely to be had by caps", why))
-    _, after, span = impact.half_gone.partition("after ")
-    facts.append(
-        Fact(span if after else "Lasts", "until half of it is gone" if after else "for good")
+    label, note = (
+        f"of {outcome.unit} {verb} by past showings of all arms",
+        interval.strip("()") + " %",
     )
-    return facts
+    if not found.influence_seen:
+        return [Fact(f"{value} %", f"{label}, by the model", f"{note}: not shown")]
+    _, after, span = impact.half_gone.partition("after ")
+    lasts = Fact(span, "until half of it is gone") if after else Fact("Lasts", "for good")
+    return [Fact(f"{value} %", label, note), _tell_gain(found), lasts]
+
+
+def _tell_gain(found: Examination) -> Fact:
+    """Return the gain to be had by caps: of what one wants more of in percent, else as it is."""
+    caps, outcome = found.caps, found.curves.outcome
+    if not caps.caps:
+        why = caps.doubt.partition(", so that")[0] or "no cap is clearly expected to help"
+        return Fact("None", "of it is surely to be had by caps", why)
+    relative = outcome.relative(1.0, float(found.log.loss.mean()))
+    if not outcome.more_is_better or relative is None:
+        value, low, high = round_to_interval(caps.gain.value, caps.gain.low, caps.gain.high)
+        return Fact(value, f"less {outcome.unit} for each showing by caps", f"{low} … {high}")
+    gain = caps.gain.scale(100.0 * relative)
+    value, low, high = round_to_interval(gain.value, gain.low, gain.high)
+    return Fact(f"+{value} %", f"{outcome.unit} to be had by caps", f"{low} … {high} %")
 
 
 def _percent(share: Estimate) -> str:
