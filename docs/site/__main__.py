@@ -57,7 +57,7 @@ def main() -> int:
 
 def gather_pages(folder: Path) -> None:
     """Copy what lies in docs/ as it is: pages, pictures, and the files of formulas and looks."""
-    for page in DOCS.rglob("*.md"):
+    for page in (*DOCS.rglob("*.md"), *DOCS.rglob("*.schema.json")):
         target = folder / page.relative_to(DOCS)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(page.read_text(encoding="utf-8"), encoding="utf-8")

@@ -30,9 +30,10 @@ from influential_bandits.learning.statistics.design import (
 from influential_bandits.logs.log import EventLog, make_sorted_log
 from influential_bandits.numerics.arrays import Floats
 
-__all__ = ["describe_taste", "find_taste", "look_for_taste"]
+__all__ = ["FOLLOW_TASTE", "describe_taste", "find_taste", "look_for_taste"]
 
 EVENTS = 200_000  # instances of so many are enough
+FOLLOW_TASTE = "choices in it follow taste"
 
 
 def describe_taste(
@@ -41,7 +42,7 @@ def describe_taste(
     """Say what choices have to do with taste: they follow it, may follow it, or nothing."""
     found = find_taste(model, _sample(log), execution)
     if any(see_taste([signs], TWICE) for signs in found):
-        return "choices in it follow taste"
+        return FOLLOW_TASTE
     if any(suspect_taste([signs]) for signs in found):
         return "it is not ruled out that choices in it follow taste"
     return ""

@@ -339,6 +339,8 @@ def test_what_stands_against_caps_is_said_in_verdict_report_and_result(
     found = diagnose(strong, tmp_path)
     assert found.caps.caps == ()
     assert found.caps.doubt.startswith(said)
+    assert "more in truth" in open_report(found).facts[0].note
+    assert "more in truth" not in open_report(advised).facts[0].note
     assert "Show less often" not in found.verdict
     assert f"No cap on how often an arm is shown is supported by this log: {said}" in found.verdict
     page = check_report(tmp_path, found.sections)

@@ -6,6 +6,7 @@ from influential_bandits.learning.examination import TIRING, Examination
 from influential_bandits.learning.impact import Estimate, as_outcome
 from influential_bandits.learning.showing_curves import ShowingCurve
 from influential_bandits.learning.statistics.pooled_sums import arm_sums
+from influential_bandits.learning.taste_check import FOLLOW_TASTE
 from influential_bandits.numerics.interval_text import round_to_interval, tell_apart
 from influential_bandits.studies.report.content import Badge, Fact, Opening, Table
 
@@ -139,6 +140,8 @@ def _list_facts(found: Examination) -> list[Fact]:
     )
     if not found.influence_seen:
         return [Fact(f"{value} %", f"{label}, by the model", f"{note}: not shown")]
+    if found.caps.doubt.startswith(FOLLOW_TASTE):
+        note += "; more in truth, as users are shown what they like: see the picture"
     _, after, span = impact.half_gone.partition("after ")
     lasts = Fact(span, "until half of it is gone") if after else Fact("Lasts", "for good")
     return [Fact(f"{value} %", label, note), _tell_gain(found), lasts]
