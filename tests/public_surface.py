@@ -38,10 +38,10 @@ NOT_PROMISED = {
     "logs.Partition.identity",
     # What the general model has a setting for and these fix.
     "DriftModel.drift", "DriftModel.fading", "DriftModel.interaction",
-    "DriftModel.ridge", "DriftModel.seed", "DriftModel.solver", "StationaryModel.drift",
+    "DriftModel.ridge", "DriftModel.seed", "StationaryModel.drift",
     "StationaryModel.fading", "StationaryModel.interaction",
     "StationaryModel.level_memory", "StationaryModel.ridge",
-    "StationaryModel.seed", "StationaryModel.solver",
+    "StationaryModel.seed",
 }  # fmt: skip
 INSIDE = {  # of executions, models and interactions
     "check_settings", "columns", "cut", "fit_to_predict", "kind", "map", "offsets", "outcomes",

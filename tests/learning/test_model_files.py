@@ -24,7 +24,6 @@ MODELS = {
     "psd, pooled": InfluenceModel(fading=0.8, pooling="full", drift=True),
     "psd, partial": InfluenceModel(fading=0.8, pooling="partial", seed=3),
     "psd, memory 1": InfluenceModel(pooling="full"),
-    "psd, gradient": InfluenceModel(fading=0.8, solver="gradient", max_iter=10),
     "symmetric": InfluenceModel("symmetric", fading=0.8, ridge=0.0),
     "diagonal": InfluenceModel("diagonal", fading=0.8, pooling="full"),
     "free": InfluenceModel("free", fading=0.8, pooling="full"),

@@ -45,7 +45,6 @@ def fitted(log):
 
 ORDER = "rows are one history in the order of time: a prediction depends on the rows before it"
 PAST_LOSSES = "predictions follow the recent level, so that predict needs the past losses y"
-N_ITER = "max_iter is the gradient solver's alone; the convex one has no iterations to report"
 
 NEEDS_Y = (
     "check_estimators_dtypes",
@@ -63,7 +62,6 @@ NEEDS_Y = (
 )
 DRIFTING = dict.fromkeys(NEEDS_Y, PAST_LOSSES)
 INFLUENCE = {
-    "check_non_transformer_estimators_n_iter": N_ITER,
     "check_methods_sample_order_invariance": ORDER,
     "check_methods_subset_invariance": ORDER,
 }
@@ -675,10 +673,6 @@ BAD = [
     ("level_memory", 1.0),
     ("level_memory", -0.1),
     ("level_memory", "x"),
-    ("solver", "newton"),
-    ("solver", None),
-    ("max_iter", 0),
-    ("max_iter", 1.5),
     ("seed", -1),
     ("seed", "x"),
 ]
@@ -690,9 +684,7 @@ def test_bad_parameters_are_refused(name, value, log, refused):
         InfluenceModel(**{name: value}).fit(log)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("interaction", ["psd"]), ("solver", ["x"]), ("drift", "no")]
-)
+@pytest.mark.parametrize(("name", "value"), [("interaction", ["psd"]), ("drift", "no")])
 def test_parameters_of_a_wrong_type_are_refused(name, value, log, refused):
     with refused(InvalidInput, name):
         InfluenceModel(**{name: value}).fit(log)
@@ -702,8 +694,6 @@ def test_parameters_of_a_wrong_type_are_refused(name, value, log, refused):
     ("model", "mentions"),
     [
         (InfluenceModel(fading=ib.Fading(0.5, half_life=24)), ["events", "clock", "not by both"]),
-        (InfluenceModel(solver="gradient", pooling="full"), ["gradient", "pooling='none'"]),
-        (InfluenceModel("free", solver="gradient"), ["gradient", "'psd'"]),
         (DriftModel(level_memory=1.0), ["level_memory"]),
         (DriftModel(pooling="some"), ["pooling"]),
         (StationaryModel(shrinkage=-1), ["shrinkage"]),

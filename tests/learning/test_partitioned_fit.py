@@ -307,13 +307,6 @@ def test_separate_fits_of_partitions_are_exact_where_nothing_is_shared(whole, pa
     assert model.fit(partitioned).coefficients_.tobytes() == one
 
 
-def test_the_descent_gives_the_same_bits_on_a_cluster(whole, cluster):
-    model = ib.InfluenceModel(fading=0.8, solver="gradient", max_iter=20)
-    some = whole.take(np.arange(5))
-    here = bits(model.fit(some))
-    assert bits(model.fit(some, execution=cluster)) == here
-
-
 @pytest.mark.long
 def test_validation_gives_the_same_bits_on_a_cluster(whole, cluster):
     models = ib.ladder()

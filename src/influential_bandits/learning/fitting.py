@@ -19,7 +19,6 @@ from influential_bandits.learning.solvers.estimates import (
     average_fits,
     join_fits,
 )
-from influential_bandits.learning.solvers.gradient import fit_by_descent
 from influential_bandits.learning.solvers.partial import estimate_population, posterior_work
 from influential_bandits.learning.solvers.penalised import Penalty
 from influential_bandits.learning.solvers.pooled import fit_pooled_instances, fit_pooled_population
@@ -157,10 +156,7 @@ def fit_population(
     except np.linalg.LinAlgError:
         raise NotApplicable(TOO_LITTLE) from None
     how: dict[str, Any] = {"design": design, "penalty": Penalty(ridge, float(model.shrinkage))}
-    if model.solver == "gradient":
-        work = partial(fit_by_descent, **how, steps=model.max_iter, seed=model.seed)
-    else:
-        work = partial(fit_separately, **how, definite=definite)
+    work = partial(fit_separately, **how, definite=definite)
     return PopulationFit(work, None, design.size)
 
 
@@ -192,7 +188,7 @@ def fit_instances(
 def _mean_population(model: LossModel, scan: LogScan, fits: InstanceFits) -> PopulationEstimate:
     """Return the mean of instances that share nothing."""
     covariance = None
-    if len(fits.noise) == 1 and model.solver == "convex":
+    if len(fits.noise) == 1:
         penalty = Penalty(float(model.ridge), float(model.shrinkage))
         covariance = estimate_lone_covariance(scan.sample, model.design_, penalty, fits)
     return average_fits(fits, covariance)

@@ -67,8 +67,6 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
     ridge: float = 0.0
     shrinkage: float = 1.0
     pooling: str = "none"
-    solver: str = "convex"
-    max_iter: int  # of the descent; other solvers have none
     seed: int = 0
 
     # What a fit finds.

@@ -133,14 +133,8 @@ class InfluenceModel(LossModel):
         and ``ridge`` is not used.
     level_memory, shrinkage
         As in :class:`DriftModel`.
-    solver : "convex" or "gradient"
-        "gradient" is the paper's descent on A = BBᵀ with momentum, for comparison: it is not
-        certified and stops after ``max_iter`` steps.
-    max_iter : int
-        Steps of the gradient solver.
     seed : int
-        Of the gradient solver's start, and of the instances that a partial pool's prior is
-        estimated from.
+        Of the instances that a partial pool's prior is estimated from.
 
     Examples
     --------
@@ -164,8 +158,6 @@ class InfluenceModel(LossModel):
         pooling: str = "none",
         level_memory: float = 0.9,
         shrinkage: float = 1.0,
-        solver: str = "convex",
-        max_iter: int = 5000,
         seed: int = 0,
     ) -> None:
         self.interaction = interaction
@@ -175,8 +167,6 @@ class InfluenceModel(LossModel):
         self.pooling = pooling
         self.level_memory = level_memory
         self.shrinkage = shrinkage
-        self.solver = solver
-        self.max_iter = max_iter
         self.seed = seed
 
     def check_settings(self) -> None:
@@ -193,11 +183,6 @@ class InfluenceModel(LossModel):
         check_share("level_memory", self.level_memory)
         if not isinstance(self.drift, (bool, np.bool_)):
             raise InvalidInput(f"drift must be True or False, got {self.drift!r}")
-        if self.solver not in ("convex", "gradient"):
-            raise InvalidInput(f"solver must be 'convex' or 'gradient', got {self.solver!r}")
-        if self.solver == "gradient" and (self.interaction != "psd" or self.pooling != "none"):
-            raise InvalidInput("solver='gradient' is for interaction='psd' and pooling='none'")
-        whole_number("max_iter", self.max_iter, 1)
         whole_number("seed", self.seed)
 
     @property
