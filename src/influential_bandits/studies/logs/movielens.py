@@ -113,7 +113,7 @@ def study_movielens(
     sections.append(ladder_section(by_quality, "ladder-item-quality"))
     step()
     how: dict[str, Any] = {"permutations": permutations, "seed": seed, "execution": execution}
-    plain: dict[str, Any] = {"controls": (), "memory": PLAIN_MEMORY, "placebo": False}
+    plain: dict[str, Any] = {"controls": (), "fading": PLAIN_MEMORY, "placebo": False}
     for name, settings in (
         ("influence-test", {}),
         ("influence-test-without-controls", plain),
