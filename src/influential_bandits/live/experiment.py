@@ -63,6 +63,7 @@ class Experiment:
     arms_since: list[tuple[int, Arms]] = field(default_factory=list)  # from which event on
     applied: int = 0  # number of the latest event that is known here
     models: dict[int, dict[str, Any]] = field(default_factory=dict)
+    arms_of_models: dict[int, tuple[str, ...]] = field(default_factory=dict)  # when it was staged
     model: int = 0  # the one that is active; 0: the policy of the settings
     activated: int = 0  # number of the event by which it became so; 0: it always was
     members: dict[int, Member] = field(default_factory=dict)
@@ -87,6 +88,7 @@ class Experiment:
             self.arms = Arms(self.arms.names, self.arms.retired | {event.arm})
         elif event.kind == MODEL_STAGED:
             self.models[data["version"]] = data["policy"]
+            self.arms_of_models[data["version"]] = self.arms.names
         elif event.kind == MODEL_ACTIVATED:
             self.model, self.activated = data["version"], event.number
             self.__dict__.pop("policy", None)
@@ -104,12 +106,16 @@ class Experiment:
         place = bisect_right(self.arms_since, number, key=lambda entry: entry[0])
         return self.arms_since[max(place - 1, 0)][1]
 
+    def make_policy(self, version: int) -> Any:
+        """Return the policy of a model; 0 is that of the settings."""
+        given = self.models[version] if version else self.settings.policy
+        shared, half_life = self.settings.state == "shared", self.settings.half_life_hours
+        return make_policy(given, shared=shared, half_life=half_life)
+
     @cached_property
     def policy(self) -> Any:
         """The policy that is served: of the active model, or of the settings."""
-        given = self.models[self.model] if self.model else self.settings.policy
-        shared, half_life = self.settings.state == "shared", self.settings.half_life_hours
-        return make_policy(given, shared=shared, half_life=half_life)
+        return self.make_policy(self.model)
 
     @cached_property
     def control(self) -> Any:
@@ -204,14 +210,24 @@ class Experiment:
             state = AgentState.unpack(kept[0], policy, self.arms.names, *place)
         after = 0 if kept is None or state is None else kept[1]
         for event in self.source.events(member.number, after, self.applied):
+            arms = self.arms_at(event.number)
             if state is None:
-                state = AgentState.start(policy, self.arms_at(event.number), *place)
-            state.follow(self.arms_at(event.number))
+                state = AgentState.start(policy, self._with_arms_of_model(member, arms), *place)
+            state.follow(arms)
             self._move(member, state, event)
         if state is None:
             self._start(member)
         else:
             member.state, member.model, member.applied = state, self.model, self.applied
+
+    def _with_arms_of_model(self, member: Member, arms: Arms) -> Arms:
+        """Return the arms at an event, and those that came before the model of a group was made.
+
+        A model may know as many arms as there were then, and no fewer; whoever came earlier begins
+        with all of them.
+        """
+        known = self.arms_of_models.get(self.model, ()) if member.group == "policy" else ()
+        return Arms(max(arms.names, known, key=len), arms.retired)
 
     def _start(self, member: Member) -> None:
         """Give an instance of which there are no events its first state."""

@@ -36,6 +36,7 @@ __all__ = [
     "FleetState",
     "InstanceState",
     "count_arms",
+    "require_servable",
     "state_fingerprint",
     "try_out",
 ]
@@ -298,15 +299,21 @@ def state_fingerprint(policy: Policy | FleetLCB, seed: int) -> str:
     return hashlib.sha256(text).hexdigest()[:32]
 
 
-def try_out(policy: Policy | FleetLCB, arms: Arms) -> None:
-    """Raise unless a policy can serve these arms; compile all that it needs to."""
+def require_servable(policy: Policy | FleetLCB, arms: Arms) -> InstanceState:
+    """Raise unless a policy can choose among these arms; return the state of somebody new."""
     if isinstance(policy, FleetLCB):
         state: InstanceState = FleetState(policy, arms).of(1)
     else:
         state = AgentState.start(policy, arms, 0, 0)
-    some = arms.mask()
-    offers = (some, np.arange(len(some)) == np.flatnonzero(some)[0])
-    for at, eligible in enumerate(offers):
+    state.choose(arms.mask(), 0.0)
+    return state
+
+
+def try_out(policy: Policy | FleetLCB, arms: Arms) -> None:
+    """Raise unless a policy can serve these arms; compile all that it needs to."""
+    state = require_servable(policy, arms)
+    one = np.arange(len(arms.names)) == np.flatnonzero(arms.mask())[0]
+    for at, eligible in enumerate((arms.mask(), one)):
         arm = state.choose(eligible, float(at))
         state.expected_losses(float(at))
         state.observe(state.pull(arm, float(at)), 0.0)

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from influential_bandits.errors import InvalidInput
+from influential_bandits.errors import InfluentialBanditsError, InvalidInput
 from influential_bandits.live.events import (
     ARM_ADDED,
     ARM_RETIRED,
@@ -18,7 +18,7 @@ from influential_bandits.live.events import (
 )
 from influential_bandits.live.requests import AddArm, ChangeSettings, Refused, StageModel
 from influential_bandits.live.settings import Settings, make_policy, require_label
-from influential_bandits.live.states import try_out
+from influential_bandits.live.states import Arms, require_servable
 from influential_bandits.live.transactions.base import TransactionBase
 from influential_bandits.policies.fleet.estimate import SharedEstimate
 
@@ -57,22 +57,24 @@ class ExperimentRequests(TransactionBase):
             return {"arm": name, "number": arms.names.index(name)}
         settings = msgspec.structs.replace(self._experiment.settings, arms=(*arms.names, name))
         settings.check()
-        if self._experiment.model or self._experiment.models:
-            self._require_model_without_arms()
+        self._require_servable(self._experiment.model, Arms(settings.arms, arms.retired))
         self._concern_all(ARM_ADDED, at, {"name": name})
         return {"arm": name, "number": len(arms.names)}
 
-    def _require_model_without_arms(self) -> None:
-        """Raise if a model that is staged or active knows a number of arms."""
-        for version, policy in self._experiment.models.items():
-            made = make_policy(policy, shared=self._experiment.settings.state == "shared")
-            if getattr(made, "prior", None) is not None:
+    def _require_servable(self, version: int, arms: Arms) -> None:
+        """Raise unless a model and the control can serve these arms: some know a number of arms."""
+        experiment = self._experiment
+        served = {"control": experiment.control, f"model {version}": experiment.make_policy(version)}
+        for name, policy in served.items():
+            try:
+                require_servable(policy, arms)
+            except InfluentialBanditsError as error:
                 raise Refused(
                     409,
                     "model_knows_arms",
-                    f"model {version} was learned for {len(self._experiment.arms.names)} arms; "
-                    "stage one for the new number first, in a new experiment",
-                )
+                    f"{name} cannot serve {len(arms.names)} arms: {error}. Activate a model that "
+                    "can (0 is the policy of the settings), or fit one to the arms that there are",
+                ) from None
 
     def retire_arm(self, name: str, at: float) -> dict[str, Any]:
         """Never choose an arm again."""
@@ -92,11 +94,11 @@ class ExperimentRequests(TransactionBase):
         latest = max(self._experiment.models, default=0)
         if latest and self._experiment.models[latest] == request.policy:
             return {"version": latest}
-        shared = self._experiment.settings.state == "shared"
-        half_life = self._experiment.settings.half_life_hours
+        settings = self._experiment.settings
+        shared, half_life = settings.state == "shared", settings.half_life_hours
         assert request.policy is not None
         policy = make_policy(request.policy, shared=shared, half_life=half_life)
-        try_out(policy, self._experiment.arms)
+        require_servable(policy, self._experiment.arms)
         self._concern_all(MODEL_STAGED, at, {"version": latest + 1, "policy": request.policy})
         return {"version": latest + 1}
 
@@ -105,6 +107,7 @@ class ExperimentRequests(TransactionBase):
         if version and version not in self._experiment.models:
             raise Refused(404, "unknown_model", f"there is no model {version}; stage it first")
         if version != self._experiment.model:
+            self._require_servable(version, self._experiment.arms)
             self._store.write(self._changes)  # states are computed anew from the store
             self._concern_all(MODEL_ACTIVATED, at, {"version": version})
         return {"version": version}

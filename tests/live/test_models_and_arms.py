@@ -1,0 +1,115 @@
+"""Arms are added and retired while models are fitted, activated and taken back: nobody is lost."""
+
+import random
+
+import pytest
+from live.driver import Driver, make_settings
+
+from influential_bandits.live.fitting import fit_policy
+from influential_bandits.live.requests import FitModel, Refused
+
+STATES = {
+    "own": {"policy": "ModelLCB"},
+    "shared": {"policy": "FleetLCB", "state": "shared"},
+}
+EVERY_STATE = pytest.mark.parametrize("state", STATES)
+
+
+def fit(shop):
+    described = shop.describe()
+    return shop.read(lambda store: fit_policy(store, 1, described, FitModel()))
+
+
+def learn(shop, users, draw):
+    """Let each of these users decide, and tell the loss."""
+    for user in users:
+        name = f"d{shop.describe()['events']}"
+        arm = shop.decide(user, decision_id=name)["arm"]
+        shop.feed_back(name, draw.gauss(len(arm) / 10, 0.3))
+
+
+@EVERY_STATE
+def test_a_learned_model_serves_those_who_came_before_an_arm(tmp_path, state):
+    settings = make_settings(["a", "b"], explore=0.3, **STATES[state])
+    with Driver(tmp_path / "shop.db", settings) as shop:
+        draw = random.Random(0)
+        shop.decide("old", decision_id="before")
+        shop.add_arm("c")
+        learn(shop, [f"user {n % 6}" for n in range(60)], draw)
+        shop.activate_model(shop.stage_model(fit(shop))["version"])
+        assert shop.decide("old")["arm"] in "abc"
+        shop.feed_back("before", 0.5)
+        assert shop.explain("old")["expected_losses"]
+        shop.restart()
+        assert shop.decide("old")["model"] == 1
+        assert shop.audit().differences == 0
+
+
+@EVERY_STATE
+@pytest.mark.parametrize("seed", range(4))
+def test_in_every_order_everybody_is_served_or_the_step_is_refused(tmp_path, state, seed):
+    settings = make_settings(["a", "b"], explore=0.3, control_share=0.2, **STATES[state])
+    draw, done = random.Random(seed), set()
+    with Driver(tmp_path / "shop.db", settings, events_per_snapshot=5) as shop:
+        users = [f"user {n}" for n in range(6)]
+        learn(shop, users * 3, draw)
+        for step in range(30):
+            described = shop.describe()
+            there = [arm for arm in described["arms"] if arm not in described["retired"]]
+            kind = draw.choice(["add", "retire", "fit", "activate", "activate", "restart", "new"])
+            try:
+                if kind == "add":
+                    shop.add_arm(f"arm {step}")
+                elif kind == "retire" and len(there) > 2:
+                    shop.retire_arm(draw.choice(there))
+                elif kind == "fit" and len(described["models"]) < 4:
+                    learn(shop, users, draw)
+                    shop.stage_model(fit(shop))
+                elif kind == "activate":
+                    shop.activate_model(draw.randint(0, len(described["models"])))
+                elif kind == "restart":
+                    shop.restart()
+                elif kind == "new":
+                    users.append(f"user {len(users)}")
+            except Refused as refused:
+                # Of few losses a fit may say nothing certain enough for a policy to start from.
+                expected = "invalid" if kind == "fit" else "model_knows_arms"
+                assert refused.code == expected, f"{kind}: {refused}"
+                now = shop.describe()
+                assert [now[of] for of in ("arms", "model")] == [
+                    described[of] for of in ("arms", "model")
+                ]
+                kind = f"{kind} refused"
+            done.add(kind)
+            learn(shop, draw.sample(users, 3), draw)
+        for user in users:
+            shop.decide(user)
+            shop.explain(user)
+        assert shop.audit().differences == 0
+    assert {"add", "fit", "activate"} <= done
+
+
+def test_an_arm_that_the_active_model_does_not_know_is_refused_until_another_one_serves(tmp_path):
+    with Driver(tmp_path / "shop.db", make_settings(["a", "b"], **STATES["own"])) as shop:
+        learn(shop, ["ann", "bob"] * 10, random.Random(1))
+        shop.stage_model(fit(shop))
+        shop.activate_model(1)
+        with pytest.raises(Refused, match="Activate a model that can") as told:
+            shop.add_arm("c")
+        assert (told.value.status, told.value.code) == (409, "model_knows_arms")
+        shop.activate_model(0)
+        shop.add_arm("c")  # the model that knows two arms is there, and is not active
+        with pytest.raises(Refused, match="model 1 cannot serve 3 arms"):
+            shop.activate_model(1)
+        assert shop.decide("ann")["model"] == 0
+
+
+@pytest.mark.parametrize("role", ["policy", "control"])
+def test_settings_that_know_arms_take_no_more_of_them(tmp_path, role):
+    with Driver(tmp_path / "first.db", make_settings(["a", "b"])) as shop:
+        learn(shop, ["ann", "bob"] * 10, random.Random(1))
+        learned = fit(shop)
+    with Driver(tmp_path / "second.db", make_settings(["a", "b"], **{role: learned})) as shop:
+        with pytest.raises(Refused, match="cannot serve 3 arms"):
+            shop.add_arm("c")
+        assert shop.describe()["arms"] == ["a", "b"]
