@@ -42,7 +42,7 @@ def fill(path, decisions):
     store.add_key(row)
     groups = [rng.choice(("policy", "control")) for _ in range(INSTANCES)]
     store.run_many(
-        "INSERT INTO instances VALUES (1, ?, ?, ?, ?)",
+        "INSERT INTO instances VALUES (1, ?, ?, ?, ?, 0.5)",
         [(n + 1, f"user {n}", groups[n], start) for n in range(INSTANCES)],
     )
     pulls = [0] * INSTANCES
@@ -53,12 +53,16 @@ def fill(path, decisions):
         pulls[user] += 1
         number, name = 2 * k + 2, f"{k:024x}"
         data = '{"p":1.0,"expected":0.5}'
-        events.append((1, number, user + 1, "decided", at, name, pulls[user], arm, None, data))
-        events.append((1, number + 1, user + 1, "observed", at, name, pulls[user], arm, loss, None))
+        events.append(
+            (1, number, user + 1, "decided", at, name, pulls[user], arm, None, data, None)
+        )
+        events.append(
+            (1, number + 1, user + 1, "observed", at, name, pulls[user], arm, loss, None, None)
+        )
         told = (1.0, 0.5, 0, None, number, pulls[user], "observed", loss, None)
         rows.append((1, name, user + 1, "0" * 16, at, groups[user], arm, *told))
         if len(rows) == 50_000 or k == decisions - 1:
-            store.run_many(f"INSERT INTO events VALUES ({', '.join('?' * 10)})", events)
+            store.run_many(f"INSERT INTO events VALUES ({', '.join('?' * 11)})", events)
             store.run_many(f"INSERT INTO decisions VALUES ({', '.join('?' * 16)})", rows)
             events, rows = [], []
     store.run("UPDATE experiments SET events = ?, instances = ?", (2 * decisions + 1, INSTANCES))

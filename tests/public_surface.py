@@ -136,7 +136,7 @@ def list_commands():
 
 def list_calls():
     """Every call with its role and what its body may have."""
-    from influential_bandits.live.calls import CALLS
+    from influential_bandits.live.handlers import CALLS
 
     for call in CALLS:
         fields = getattr(call.body, "__struct_fields__", ())

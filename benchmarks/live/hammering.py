@@ -106,28 +106,28 @@ class Crowd:
             if answer is None:
                 continue
             self.record.decided[key] = answer
-            path, query = f"/v1/decisions/{name}", f"?experiment={experiment}"
+            path = f"/v1/experiments/{experiment}/decisions/{name}"
             if later:
                 if draw.random() < 0.3:
-                    if await self._ask(clients, draw, f"{path}/cancel", None, query):
+                    if await self._ask(clients, draw, f"{path}/cancel", None):
                         self.record.cancelled.add(key)
                     continue
-                if await self._ask(clients, draw, f"{path}/activate", None, query):
+                if await self._ask(clients, draw, f"{path}/activate", None):
                     self.record.shown.add(key)
             if draw.random() < 0.9:
                 loss = draw.gauss(0.5, 0.3)
-                if await self._ask(clients, draw, f"{path}/feedback", {"loss": loss}, query):
+                if await self._ask(clients, draw, f"{path}/feedback", {"loss": loss}):
                     self.record.observed[key] = loss
         for client in clients:
             client.close()
 
-    async def _ask(self, clients, draw, path, body, query=""):
+    async def _ask(self, clients, draw, path, body):
         """Ask until there is an answer; None if it is a refusal."""
         first = None
         place = draw.randrange(len(clients))
         while True:
             try:
-                status, head, content = await clients[place].ask(path, body, query=query)
+                status, head, content = await clients[place].ask(path, body)
             except Lost:
                 self.record.lost += 1
                 status = 0

@@ -50,7 +50,7 @@ def fill(store, kind, instances):
             changes = Changes()
             for instance in range(start, min(start + AT_ONCE, instances + 1)):
                 label = f"instance {instance}"
-                changes.instances.append(InstanceRow(number, instance, label, "policy", 0.0))
+                changes.instances.append(InstanceRow(number, instance, label, "policy", 0.0, 0.0))
                 event = Event(
                     number, experiment.applied + 1, instance, DECIDED, 0.0, f"d{instance}", arm=0
                 )

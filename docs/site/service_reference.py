@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+from influential_bandits.live.handlers import CALLS
 from influential_bandits.live.openapi import describe_calls
-from influential_bandits.live.service import CALLS
 
 INTRODUCTION = """\
 # Interface of the service

@@ -1,6 +1,5 @@
 """A service in a thread, and a browser without a screen: what tests of the page share."""
 
-import re
 import threading
 import time
 from html.parser import HTMLParser
@@ -10,6 +9,7 @@ import uvicorn
 
 from influential_bandits.live.keys import make_key
 from influential_bandits.live.service import Service
+from influential_bandits.live.serving import protocol_options
 from influential_bandits.live.store.opening import open_store
 from influential_bandits.live.writer import Writer
 
@@ -32,7 +32,7 @@ class Server:
         self.writer = Writer(store)
         self.service = Service(self.writer)
         config = uvicorn.Config(
-            self.service.app, port=port, log_level="warning", access_log=False, lifespan="off"
+            self.service, port=port, access_log=False, lifespan="off", **protocol_options()
         )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, daemon=True)
@@ -45,7 +45,7 @@ class Server:
     def close(self):
         self._server.should_exit = True
         self._thread.join()
-        self.writer.close()
+        self.service.close()
 
     def restart(self):
         """Stop, and start again on the same store and port."""
@@ -78,7 +78,10 @@ class Server:
         ]
         tell = loss if callable(loss) else lambda _: loss
         calls = [
-            {"path": f"/decisions/{one['decision_id']}/feedback", "body": {"loss": tell(one)}}
+            {
+                "path": f"/experiments/{experiment}/decisions/{one['decision_id']}/feedback",
+                "body": {"loss": tell(one)},
+            }
             for one in made
         ]
         self.call("POST", "/batch", {"requests": calls})
@@ -93,7 +96,7 @@ class Server:
 
 
 class Visitor:
-    """Somebody with a browser: cookies, forms and their tokens."""
+    """Somebody with a browser: cookies and forms."""
 
     def __init__(self, address):
         self.address, self.session = address, requests.Session()
@@ -114,9 +117,6 @@ class Visitor:
             time.sleep(0.1)
         return news
 
-    def token(self, path="/login"):
-        return re.search(r'name="token" value="([0-9a-f]{64})"', self.get(path).text)[1]
-
     def post(self, path, fields, headers=None, *, follow=True):
         sent = {"Origin": self.address, **(headers or {})}
         sent = {name: value for name, value in sent.items() if value is not None}
@@ -124,12 +124,8 @@ class Visitor:
             self.address + path, data=fields, headers=sent, allow_redirects=follow
         )
 
-    def submit(self, page, path, **fields):
-        """Send a form of a page, as a browser does."""
-        return self.post(path, {"token": self.token(page), **fields})
-
     def log_in(self, key, target="/"):
-        return self.post("/login", {"token": self.token(), "key": key, "next": target})
+        return self.post("/login", {"key": key, "next": target})
 
 
 class Outline(HTMLParser):

@@ -39,8 +39,9 @@ def serve(shop, rounds=60, seed=2, user="ann"):
 
 
 def export(shop):
-    table = pq.read_table(io.BytesIO(shop.read(lambda store: write_parquet(store, 1, ARMS))))
-    return read_log(table, instance="instance", arm="arm", time="time", loss="loss")
+    file = io.BytesIO()
+    shop.read(lambda store: write_parquet(store, 1, ARMS, file))
+    return read_log(pq.read_table(file), instance="instance", arm="arm", time="time", loss="loss")
 
 
 def test_the_service_decides_as_an_agent_that_is_told_the_times(tmp_path):

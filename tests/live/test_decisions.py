@@ -397,7 +397,6 @@ def test_what_cannot_be_an_experiment_is_refused():
         {"control_share": 1.5},
         {"explore": -0.1},
         {"window_hours": 0.0},
-        {"missing_loss": 1.0},
         {"half_life_hours": 0.0},
         {"half_life_hours": float("nan")},
         {"policy": "FleetLCB"},

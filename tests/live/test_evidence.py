@@ -2,7 +2,14 @@ import numpy as np
 import pytest
 from live.driver import Driver, make_settings
 
-from influential_bandits.live.evidence import GroupTotals, compare_groups, read_totals
+from influential_bandits.live.evidence import (
+    GroupTotals,
+    Stratum,
+    compare_groups,
+    judge,
+    sum_totals,
+)
+from influential_bandits.live.page.tally import Tally
 
 SHOPS, USERS, LOOKS = 100, 600, 120
 ALLOWED = 12  # of 100 at a rate of 5 %: exceeded with probability 0.002
@@ -36,7 +43,7 @@ def look_often(seed, effect=0.0):
     user, group, loss = draw_shop(seed, effect)
     for end in np.linspace(50, user.size, LOOKS).astype(int):
         both = totals(user[:end], group, loss[:end])
-        yield compare_groups(both["policy"], both["control"])
+        yield compare_groups([(both["policy"], both["control"])])
 
 
 @pytest.mark.long
@@ -89,8 +96,21 @@ def test_the_variance_is_that_of_instances_and_not_of_decisions():
 def test_without_any_variance_there_is_no_doubt():
     same = GroupTotals(40, 40, 40.0, 40.0, 40.0, 40.0)
     more = GroupTotals(40, 40, 80.0, 160.0, 80.0, 40.0)
-    assert compare_groups(same, more).verdict == "the policy loses less than the control"
-    assert compare_groups(same, same).verdict == "no difference has been shown yet"
+    assert compare_groups([(same, more)]).verdict == "the policy loses less than the control"
+    assert compare_groups([(same, same)]).verdict == "no difference has been shown yet"
+
+
+def read_evidence(shop):
+    """Return what the report and the page say of an experiment."""
+
+    def count(store):
+        row = store.experiments()[0]
+        tally = Tally(row, shop.clock.now, shop.clock.now)
+        while not tally.is_complete:
+            tally.read(store, row, shop.clock.now)
+        return tally.evidence()
+
+    return shop.read(count)
 
 
 def test_totals_come_from_the_store(tmp_path):
@@ -102,11 +122,91 @@ def test_totals_come_from_the_store(tmp_path):
             if n % 4:
                 shop.feed_back(str(n), n / 10)
                 expected[group].setdefault(user, []).append(n / 10)
-        found = shop.read(lambda store: read_totals(store, 1))
+        evidence = read_evidence(shop)
     for group, losses in expected.items():
         N = np.array([len(own) for own in losses.values()], float)
         L = np.array([sum(own) for own in losses.values()])
-        assert found[group].instances == len(N)
-        assert found[group].decisions == N.sum()
-        sums = [found[group].loss, found[group].squares, found[group].products, found[group].counts]
+        found = getattr(evidence, group)
+        assert found.instances == len(N)
+        assert found.decisions == N.sum()
+        sums = [found.loss, found.squares, found.products, found.counts]
         assert sums == pytest.approx([L.sum(), (L * L).sum(), (L * N).sum(), (N * N).sum()])
+
+
+def draw_strata(seed, shares, effect=0.0, users=2000, answers=(1.0, 1.0), kept=1.0):
+    """Draw a test whose share of the control changes, while losses rise for everybody.
+
+    ``answers``: shares of decisions of policy and control that have feedback; ``kept``: the share
+    of instances of the control that are not lost.
+    """
+    random = np.random.default_rng(seed)
+    strata = []
+    for period, share in enumerate(shares):
+        is_policy = random.random(users) >= share
+        there = is_policy | (random.random(users) < kept)
+        shown = random.geometric(0.2, users) * there
+        heard = random.binomial(shown, np.where(is_policy, *answers))
+        level = random.normal(float(period), 0.5, users) + effect * is_policy
+        lost = level * heard + random.normal(0.0, 1.0, users) * np.sqrt(heard)
+        groups = (is_policy, ~is_policy)
+        losses = [total_up(heard[group], lost[group]) for group in groups]
+        feedback = [total_up(shown[group], heard[group].astype(float)) for group in groups]
+        strata.append(Stratum(share, *losses, *feedback))
+    return strata
+
+
+def total_up(n, values):
+    sums = (values.sum(), values @ values, values @ n, float(n @ n))
+    return GroupTotals(int((n > 0).sum()), int(n.sum()), *map(float, sums))
+
+
+def pool(strata):
+    """Return the groups as they are without strata."""
+    return [sum_totals(getattr(s, group) for s in strata) for group in ("policy", "control")]
+
+
+def test_equal_groups_stay_equal_when_the_share_is_changed():
+    named = [judge(draw_strata(seed, (0.5, 0.1))) for seed in range(40)]
+    assert not any(evidence.doubts for evidence in named)
+    assert sum(evidence.is_clear for evidence in named) <= 6  # of 40 at 5 %: beyond by 0.3 %
+    assert all(
+        compare_groups([tuple(pool(draw_strata(s, (0.5, 0.1))))]).is_clear for s in range(15)
+    )
+
+
+def test_a_difference_is_found_within_strata_and_its_interval_holds_it():
+    for seed in range(20):
+        evidence = judge(draw_strata(seed, (0.5, 0.1, 0.0, 1.0), effect=-0.5))
+        assert evidence.low < -0.5 < evidence.high < 0.0
+        alone = judge(draw_strata(seed, (0.5,), effect=-0.5))
+        assert evidence.high - evidence.low < alone.high - alone.low  # both strata count
+
+
+def test_a_test_whose_groups_lost_somebody_or_do_not_answer_alike_is_withheld():
+    lost = judge(draw_strata(1, (0.5,), effect=-0.5, kept=0.8))
+    assert "some are missing from one group" in lost.verdict
+    silent = judge(draw_strata(1, (0.5, 0.2), effect=-0.5, answers=(0.9, 0.7)))
+    assert "feedback has come for" in silent.verdict
+    for evidence in (lost, silent):
+        assert evidence.verdict.startswith("withheld: ")
+        assert (evidence.difference, evidence.low, evidence.high) == (None, None, None)
+        assert not evidence.is_clear
+
+
+def test_sound_tests_are_hardly_ever_doubted():
+    doubted = [judge(draw_strata(s, (0.3, 0.1), answers=(0.8, 0.8))).doubts for s in range(300)]
+    assert sum(map(bool, doubted)) <= 13  # two checks of 1 % each: beyond 13 of 300 by 0.4 %
+
+
+def test_a_changed_share_makes_strata_in_the_store(tmp_path):
+    """All lose the same at a time, and later ones lose more: no group is better."""
+    with Driver(tmp_path / "shop.db", make_settings(control_share=0.5)) as shop:
+        for n in range(600):
+            if n == 300:
+                shop.change(control_share=0.1)
+            shop.decide(f"user {n}", decision_id=str(n))
+            shop.feed_back(str(n), float(n >= 300) + (n % 7) / 10)
+        evidence = read_evidence(shop)
+    assert evidence.difference is not None
+    assert not evidence.is_clear
+    assert compare_groups([(evidence.policy, evidence.control)]).is_clear  # so it was

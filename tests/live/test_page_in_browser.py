@@ -15,7 +15,6 @@ PAGES = (
     "/experiments/shop?span=all",
     "/experiments/shop/instances/user%207",
     "/experiments/shop/settings",
-    "/keys",
 )
 LONG = "w" * 200
 RED = "<img src=x onerror=document.title='red'>"
@@ -230,21 +229,6 @@ def test_the_interaction_is_a_table_with_its_doubt(browser, server):
     for row in cells:
         assert len(row) == 4
         assert all(re.fullmatch(r"\(?−?\d+\.?\d*\)?± (below )?\d+\.?\d*", cell) for cell in row[1:])
-
-
-def test_a_setting_is_changed_and_a_key_made_by_hand(browser, server):
-    open_page(browser, server, "/experiments/shop/settings")
-    field = browser.find_element("id", "explore")
-    field.clear()
-    field.send_keys("0.05\n")
-    until(lambda: "done=settings" in browser.current_url, "saved")
-    assert "5 % of decisions" in browser.find_element("id", "explore-now").text
-    assert server.call("GET", "/experiments/shop")["settings"]["explore"] == 0.05
-    open_page(browser, server, "/keys")
-    browser.find_element("id", "label").send_keys(RED + "\n")
-    until(lambda: browser.find_elements("id", "made"), "the key is there")
-    key = browser.find_element("id", "made").get_attribute("value")
-    assert server.call("GET", "/experiments", key=key)["experiments"]
 
 
 def test_a_session_that_has_ended_leads_back_to_the_login(browser, server):

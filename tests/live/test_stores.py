@@ -1,17 +1,19 @@
 """Both stores keep the same promises."""
 
 import math
+import shutil
 import socket
 from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from live.driver import Driver, make_settings
 
 import influential_bandits as ib
-from influential_bandits.errors import InvalidInput
+from influential_bandits.errors import InvalidInput, MissingFile
 from influential_bandits.live.events import DECIDED, PENDING, Decision, Event
-from influential_bandits.live.store.opening import open_store, open_to_read
+from influential_bandits.live.store.opening import back_up, open_store, open_to_read
 from influential_bandits.live.store.sql import Changes, InstanceRow, KeyRow, Snapshot, StoreError
 
 FLOATS = [0.1, -0.2, 5e-324, 1.7976931348623157e308, 1 / 3, math.pi, 123456789.123456789]
@@ -28,10 +30,12 @@ def make_decision(name, **other):
 
 def make_changes(names=("d",)):
     changes = Changes()
-    changes.instances.append(InstanceRow(1, 1, "ann", "policy", 0.1))
+    changes.instances.append(InstanceRow(1, 1, "ann", "policy", 0.1, 0.5))
     for number, name in enumerate(names, start=1):
         changes.events.append(
-            Event(1, number, 1, DECIDED, FLOATS[number % 7], name, 1, 2, FLOATS[number % 7], "{}")
+            Event(
+                1, number, 1, DECIDED, FLOATS[number % 7], name, 1, 2, FLOATS[number % 7], "{}", 1
+            )
         )
         changes.decisions[1, name] = make_decision(name, loss=FLOATS[number % 7])
     changes.snapshots[1, 1] = Snapshot(1, 1, 1, "f", bytes(range(256)))
@@ -161,9 +165,9 @@ def test_a_full_disk_works_again_when_there_is_room(tmp_path):
         store.begin()
         with pytest.raises(StoreError, match="full"):
             store.run_many("INSERT INTO sessions VALUES (?, ?, 0)", [(n, n) for n in names])
-        assert (tmp_path / "s.db").stat().st_size < pages * 4096  # the rest is in the log
+        assert b"ann" not in (tmp_path / "s.db").read_bytes()  # it is in the log
         store.roll_back()
-        assert (tmp_path / "s.db").stat().st_size == pages * 4096  # which was written back
+        assert b"ann" in (tmp_path / "s.db").read_bytes()  # which was written back
         store.run("PRAGMA max_page_count = 1000000")
         store.begin()
         store.add_key(KeyRow("digest", "label", "reader", None, 0.0))
@@ -180,3 +184,81 @@ def test_the_log_takes_a_small_share_of_a_small_disk(tmp_path, monkeypatch, free
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=free))
     with open_store(tmp_path / "s.db") as store:
         assert store.run("PRAGMA wal_autocheckpoint") == [(pages,)]
+
+
+def count_events(path):
+    with open_to_read(path) as reader:
+        return reader.run("SELECT COUNT(*) FROM events")[0][0]
+
+
+def fill(path, n=201):
+    """Write events as a service does, with somebody reading beside; return the open store."""
+    store = open_store(path)
+    reader = store.open_reader()
+    write(store, make_changes([f"d{number}" for number in range(n)]))
+    reader.experiments()
+    return store
+
+
+def test_a_store_that_was_stopped_is_whole_without_its_log(tmp_path):
+    with ib.live.serve_in_background(tmp_path / "s.db") as (address, key):
+        client = ib.live.Client(address, key, "shop")
+        client.create(["tea", "coffee"], policy="LCB")
+        client.decide_many(f"user {n}" for n in range(200))
+        client.report()
+    (tmp_path / "alone").mkdir()
+    alone = shutil.copy(tmp_path / "s.db", tmp_path / "alone" / "s.db")
+    assert count_events(alone) == 201
+    open_store(alone).close()
+
+
+def test_a_store_is_whole_though_somebody_reads_when_it_is_closed(tmp_path):
+    fill(tmp_path / "s.db").close()
+    (tmp_path / "s.db-wal").unlink(missing_ok=True)
+    assert count_events(tmp_path / "s.db") == 201
+    open_store(tmp_path / "s.db").close()
+
+
+def test_a_store_whose_log_is_missing_is_refused(tmp_path, refused):
+    store = fill(tmp_path / "s.db")
+    alone = shutil.copy(tmp_path / "s.db", tmp_path / "alone.db")
+    with refused(StoreError, r"its log alone.db-wal is missing, with the latest events"):
+        open_store(alone)
+    shutil.copy(tmp_path / "s.db-wal", tmp_path / "alone.db-wal")
+    open_store(alone).close()
+    assert count_events(alone) == 201
+    store.close()
+
+
+def test_a_copy_made_meanwhile_is_whole(tmp_path, refused):
+    store = fill(tmp_path / "s.db")
+    back_up(tmp_path / "s.db", tmp_path / "copy.db")
+    store.close()
+    assert count_events(tmp_path / "copy.db") == 201
+    assert sorted(path.name for path in tmp_path.iterdir() if "copy" in path.name) == ["copy.db"]
+    open_store(tmp_path / "copy.db").close()
+    with refused(InvalidInput, "give the copy another name"):
+        back_up(tmp_path / "s.db", tmp_path / "copy.db")
+    with refused(InvalidInput, "pg_dump"):
+        back_up("postgresql://here/shop", tmp_path / "other.db")
+    with refused(MissingFile, "there is no store"):
+        back_up(tmp_path / "none.db", tmp_path / "other.db")
+
+
+def test_nobody_else_may_read_a_store(tmp_path):
+    store = fill(tmp_path / "s.db")
+    back_up(tmp_path / "s.db", tmp_path / "copy.db")
+    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    store.close()
+    assert set(modes.values()) == {0o600}, modes
+
+
+def test_what_was_erased_is_nowhere_in_the_files(tmp_path):
+    with Driver(tmp_path / "s.db", make_settings()) as shop:
+        for n in range(30):
+            shop.decide("somebody remarkable", decision_id=f"a remarkable visit {n}")
+        shop.decide("bob")
+        shop.erase("somebody remarkable")
+        shop.decide("bob")
+        for path in tmp_path.iterdir():
+            assert b"remarkable" not in path.read_bytes(), path

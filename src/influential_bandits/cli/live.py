@@ -11,7 +11,10 @@ app = typer.Typer()
 
 Store = Annotated[
     str,
-    typer.Option(help="Where events are kept: the path of an SQLite file, or postgresql://…"),
+    typer.Option(
+        envvar="INFLUENTIAL_BANDITS_STORE",  # others can read a password on the command line
+        help="Where events are kept: the path of an SQLite file, or postgresql://…",
+    ),
 ]
 
 
@@ -21,11 +24,14 @@ def serve(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on.")] = 8000,
     workers: Annotated[int, typer.Option(help="Processes; more than one take PostgreSQL.")] = 1,
+    keep_alive: Annotated[
+        int, typer.Option(help="Seconds that a connection may be idle; longer than a proxy's.")
+    ] = 75,
 ) -> None:
     """Decide live, over HTTP: every decision is on disk before it is answered."""
     from influential_bandits.live.serving import serve
 
-    serve(store, host=host, port=port, workers=workers, tell=typer.echo)
+    serve(store, host=host, port=port, workers=workers, keep_alive=keep_alive, tell=typer.echo)
 
 
 @app.command(name="shop", epilog="Example: influential-bandits shop --users 2000 --speed 0")
@@ -68,9 +74,26 @@ def run_made_up_shop(
     serve(store, port=port, tell=typer.echo, meanwhile=visit)
 
 
+@app.command(epilog="Example: influential-bandits backup shop.db shop-monday.db")
+def backup(
+    store: Annotated[str, typer.Argument(help="An SQLite file.")],
+    file: Annotated[Path, typer.Argument(help="The copy, a new file.")],
+) -> None:
+    """Copy a store, also while it is served; to restore it, serve the copy."""
+    from influential_bandits.live.store.opening import back_up
+
+    back_up(store, file)
+    typer.echo(f"Copied {store} to {file}")
+
+
 @app.command(epilog="Example: influential-bandits replay shop.db")
 def replay(
-    store: Annotated[str, typer.Argument(help="An SQLite file, or postgresql://…")],
+    store: Annotated[
+        str,
+        typer.Argument(
+            envvar="INFLUENTIAL_BANDITS_STORE", help="An SQLite file, or postgresql://…"
+        ),
+    ],
 ) -> None:
     """Compute every decision of a store again from its events; the first that differs is named."""
     from influential_bandits.live.replay import replay_store

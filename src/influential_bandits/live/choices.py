@@ -50,7 +50,7 @@ def describe_choice(
     if later:
         data["later"] = True
     if choice.proposed is not None:
-        data["baseline"], data["proposed"] = choice.arm, choice.proposed
+        data["baseline"] = choice.arm
     if model:
         data["model"] = model
     if at is not None:

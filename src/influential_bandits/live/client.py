@@ -166,10 +166,10 @@ class Client(Closing):
 
     def feed_back_many(self, losses: Iterable[tuple[LiveDecision, float]]) -> None:
         """Tell the losses of several decisions, in one request."""
-        of = f"?experiment={self.experiment}" if self.experiment else ""
+        decisions = f"/experiments/{self.experiment}/decisions"
         self._batch(
             [
-                {"path": f"/decisions/{decision.decision_id}/feedback{of}", "body": {"loss": loss}}
+                {"path": f"{decisions}/{decision.decision_id}/feedback", "body": {"loss": loss}}
                 for decision, loss in losses
             ]
         )
@@ -252,8 +252,7 @@ class Client(Closing):
 
     def _settle(self, decision: LiveDecision | str, what: str, body: dict[str, Any]) -> None:
         name = decision if isinstance(decision, str) else decision.decision_id
-        query = f"?experiment={quote(self.experiment, safe='')}" if self.experiment else ""
-        self._post(f"/v1/decisions/{quote(name, safe='')}/{what}{query}", body)
+        self._post(f"{self._path()}/decisions/{quote(name, safe='')}/{what}", body)
 
     def _batch(self, calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
         answers = self._post("/v1/batch", {"requests": calls})["answers"]

@@ -1,57 +1,39 @@
-"""A connection that serves decisions and feedback itself, and hands everything else on.
+"""A connection that takes in no more than it may: limits on bytes, headers and time.
 
-These two are most requests. What is asked, checked and answered is the same as on the long way,
-through the framework; but no task, no scope and no future is made for them, which would cost more
-than the decision does. Requests of these two kinds that are out of the ordinary (sent before the
-answer to the one before, or that expect a word before they send their body) take the long way.
+uvicorn parses, and calls the application; it bounds neither headers nor the number of chunks. Here
+a request is parsed in slices, so that nobody waits for a large one: the application, which looks at
+keys first, can refuse it after the first slice, and then nothing more of it is read.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable
+from asyncio import TimerHandle, Transport
+from collections import deque
+from enum import Enum, auto
 from typing import Any
-from urllib.parse import parse_qsl, unquote
 
-import msgspec
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from influential_bandits.errors import InfluentialBanditsError
 from influential_bandits.live.answers import refuse
-from influential_bandits.live.bodies import MOST_BYTES
-from influential_bandits.live.events import encode
-from influential_bandits.live.requests import Decide, Feedback, Refused
-from influential_bandits.live.writer import Job
+from influential_bandits.live.requests import Refused
 
-__all__ = ["Connection"]
+__all__ = ["MOST_BODY_BYTES", "Connection"]
 
-log = logging.getLogger("influential_bandits.live")
-
-EXPERIMENTS, DECISIONS, FEEDBACK = b"/v1/experiments/", b"/decisions", b"/feedback"
-OF_DECISION = b"/v1/decisions/"
-JSON = b"content-type: application/json\r\ncontent-length: %d\r\n"
-CLOSE = b"connection: close\r\n"
-
-decode_decide = msgspec.json.Decoder(Decide).decode
-decode_feedback = msgspec.json.Decoder(Feedback).decode
+SLICE = 1 << 14  # bytes that are parsed before others have their turn
+MOST_HEAD_BYTES = 1 << 16  # from the method to the empty line after the headers
+MOST_HEADERS = 100
+MOST_BODY_BYTES = 1 << 20
+MOST_SENT_BYTES = MOST_BODY_BYTES + (1 << 16)  # of a body with the frames of its chunks
+SECONDS_TO_READ = 30.0  # a request from its first byte to its last
+ONLY_ONCE = {b"authorization", b"host"}  # two of them mean two things to two readers
 
 
-class _Nobody:
-    """Who waits for the body of a request that is served here: nobody."""
+class Stage(Enum):
+    """What of a request comes next."""
 
-    def set(self) -> None:
-        """Do nothing."""
-
-
-class Exchange:
-    """A request that is served here, as far as the server asks about one under way."""
-
-    message_event = _Nobody()
-
-    def __init__(self) -> None:
-        self.response_complete = True
-        self.disconnected = False
-        self.keep_alive = True
+    START = auto()
+    HEAD = auto()
+    BODY = auto()
 
 
 class Connection(HttpToolsProtocol):
@@ -59,173 +41,152 @@ class Connection(HttpToolsProtocol):
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        app: Any = self.app
-        while not hasattr(app, "state"):
-            app = app.app
-        self._service = app.state.service
-        self._service.loop = self.loop
-        self._exchange = Exchange()
-        self._served: Any = None  # the counter of what is served now
-        self._serve: Callable[[bytes], None] | None = None  # for the request that is read now
-        self._name = ""  # of its experiment or decision, as in the path
-        self._query = b""
-        self._authorization = b""
-        self._body = b""
+        self._stage = Stage.START
+        self._bytes = 0  # of this stage, in slices that held nothing else
+        self._slices: deque[bytes] = deque()  # received, and not parsed yet
+        self._body: list[bytes] = []
+        self._body_bytes = 0
+        self._once: set[bytes] = set()
+        self._refusal = Refused(400, "no_request", "this is no HTTP request")
+        self._timer: TimerHandle | None = None
 
-    # The server's parser calls these.
+    # What arrives.
+
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
+        """Begin to listen, but not for ever."""
+        super().connection_made(transport)
+        self._timer = self.loop.call_later(SECONDS_TO_READ, self._give_up)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget what was not parsed."""
+        self._slices.clear()
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what has come, a slice at a time."""
+        if len(data) <= SLICE and not self._slices:
+            self._parse(data)
+            return
+        is_first = not self._slices
+        self._slices.extend(data[at : at + SLICE] for at in range(0, len(data), SLICE))
+        self.flow.pause_reading()
+        if is_first:
+            self._parse_next()
+
+    def _parse_next(self) -> None:
+        if not self._slices:
+            return
+        self._parse(self._slices.popleft())
+        if self._slices:
+            self.loop.call_soon(self._parse_next)  # the application comes first
+        elif not self.pipeline:
+            self.flow.resume_reading()
+
+    def _parse(self, part: bytes) -> None:
+        if self.transport.is_closing():  # it was answered, and nobody listens any more
+            self._slices.clear()
+            return
+        before = self._stage
+        super().data_received(part)
+        if self._stage is Stage.START:
+            self._stop_timer()
+            return
+        if self._stage is before:
+            self._bytes += len(part)
+            if before is Stage.HEAD and self._bytes > MOST_HEAD_BYTES:
+                self._refuse(431, "head_too_large", f"headers may have {MOST_HEAD_BYTES:,} bytes")
+            elif self._bytes > MOST_SENT_BYTES:
+                self._refuse_body()
+        if self._timer is None and not self.transport.is_closing():
+            self._timer = self.loop.call_later(SECONDS_TO_READ, self._give_up)
+
+    # What the parser finds.
 
     def on_message_begin(self) -> None:
-        """Begin a request; what the framework needs to know of it is gathered if it gets it."""
-        self.url = b""
-        self.headers = []
-        self.expect_100_continue = False
-        self._serve = None
-        self._authorization = b""
+        """Begin a request."""
+        super().on_message_begin()
+        self._stage, self._bytes = Stage.HEAD, 0
+        self._body, self._body_bytes = [], 0
+        self._once.clear()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep a header."""
-        name = name.lower()
-        if name == b"authorization":
-            self._authorization = value
-        elif name == b"expect" and value.lower() == b"100-continue":
-            self.expect_100_continue = True
-        self.headers.append((name, value))
+        """Keep a header; what comes after the body is none, and is dropped."""
+        if self._stage is not Stage.HEAD:
+            return
+        super().on_header(name, value)
+        name = self.headers[-1][0]
+        if len(self.headers) > MOST_HEADERS:
+            self._fail(431, "too_many_headers", f"a request may have {MOST_HEADERS} headers")
+        if name in ONLY_ONCE:
+            if name in self._once:
+                self._fail(400, "header_twice", f"there are two headers {name.decode()}; send one")
+            self._once.add(name)
 
     def on_headers_complete(self) -> None:
-        """Serve a request here or hand it on, now that it is known which one it is."""
-        parser, before = self.parser, self.cycle
-        if (
-            parser.get_method() == b"POST"
-            and not self.expect_100_continue
-            and (before is None or before.response_complete)
-            and not parser.should_upgrade()
-            and self._is_for_me()
-        ):
-            exchange = self._exchange
-            exchange.response_complete = exchange.disconnected = False
-            exchange.keep_alive = parser.should_keep_alive() and parser.get_http_version() != "1.0"
-            self.cycle = exchange  # type: ignore[assignment]
-            self._body = b""
-            return
-        self._serve = None
-        url, headers, expects = self.url, self.headers, self.expect_100_continue
-        super().on_message_begin()
-        self.url, self.expect_100_continue = url, expects
-        self.headers.extend(headers)
+        """Call the application."""
+        self._stage, self._bytes = Stage.BODY, 0
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        """Take a part of the body."""
-        if self._serve is None:
-            super().on_body(body)
-        elif len(self._body) + len(body) <= MOST_BYTES:
-            self._body += body
-        else:  # and what is still to come is not listened to
-            self._serve, self._exchange.keep_alive = None, False
-            self.take(Refused(413, "too_large", f"a body may have {MOST_BYTES:,} bytes"))
+        """Keep a part of the body: the application is given all of it at once."""
+        self._body_bytes += len(body)
+        if self._body_bytes > MOST_BODY_BYTES:
+            self._fail(413, "too_large", f"a body may have {MOST_BODY_BYTES:,} bytes")
+        self._body.append(body)
 
     def on_message_complete(self) -> None:
-        """Serve a request that has come as a whole."""
-        serve = self._serve
-        if serve is None:
-            super().on_message_complete()
-            return
-        self._serve = None
-        try:
-            serve(self._body)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the client is told
-            self.take(error)
+        """Hand the body over."""
+        self._stage, self._bytes = Stage.START, 0
+        if self._body:
+            super().on_body(b"".join(self._body))
+            self._body = []
+        super().on_message_complete()
 
-    # What is served here.
+    # What ends it.
 
-    def _is_for_me(self) -> bool:
-        url = self.url
-        path, _, self._query = url.partition(b"?")
-        if path.startswith(EXPERIMENTS) and path.endswith(DECISIONS):
-            name, self._serve = path[len(EXPERIMENTS) : -len(DECISIONS)], self._decide
-        elif path.startswith(OF_DECISION) and path.endswith(FEEDBACK):
-            name, self._serve = path[len(OF_DECISION) : -len(FEEDBACK)], self._feed_back
-        else:
-            return False
-        if not name or self.root_path or b"#" in url or not url.isascii():
-            return False
-        self._name = name.decode("ascii")
-        if "%" in self._name:
-            self._name = unquote(self._name)
-        return "/" not in self._name or self._serve != self._decide
-
-    def _decide(self, data: bytes) -> None:
-        service = self._service
-        visitor = service.admit(self._authorization.decode("latin-1"), "writer")
-        body = decode_decide(data)
-        row = service.find(self._name, visitor)
-        service.writer.submit(
-            Job(
-                row.name,
-                lambda work, at: work.decide(body, at),
-                self._hand_over,
-                body.decision_id,
-                body.instance,
-            )
-        )
-        self._served = service.metrics.decisions
-
-    def _feed_back(self, data: bytes) -> None:
-        service, name = self._service, self._name
-        visitor = service.admit(self._authorization.decode("latin-1"), "writer")
-        body = decode_feedback(data)
-        named = None
-        if self._query:
-            given = parse_qsl(self._query.decode("ascii"), keep_blank_values=True)
-            named = dict(given).get("experiment")
-        row = service.find_by_decision(name, visitor, named)
-        service.writer.submit(
-            Job(row.name, lambda work, at: work.feed_back(name, body, at), self._hand_over, name)
-        )
-        self._served = service.metrics.feedback
-
-    # Answers.
-
-    def _hand_over(self, answer: Any) -> None:
-        """Take an answer in the writer's thread; the loop is told of all of a batch at once."""
-        self._service.delivered.append((self.take, answer))
-
-    def take(self, answer: Any) -> None:
-        """Send an answer, or why there is none."""
-        exchange = self._exchange
-        if exchange.disconnected or self.transport.is_closing():
-            exchange.response_complete = True
-            return
-        extra = b""
-        if isinstance(answer, Exception):
-            content, status, extra = self._refuse(answer)
-        else:
-            content, status = encode(answer), 200
-            self._served.inc()
-        parts = [STATUS_LINE[status]]
-        for name, value in self.server_state.default_headers:
-            parts += (name, b": ", value, b"\r\n")
-        parts += (JSON % len(content), extra)
-        if not exchange.keep_alive:
-            parts.append(CLOSE)
-        parts += (b"\r\n", content)
-        self.transport.write(b"".join(parts))
-        exchange.response_complete = True
-        if not exchange.keep_alive:
+    def on_response_complete(self) -> None:
+        """Listen to the next request; after an answer before the end of this one, to nothing."""
+        if self._stage is Stage.BODY and not self.pipeline:
             self.transport.close()
-        self.on_response_complete()
+        super().on_response_complete()
 
-    def _refuse(self, error: Exception) -> tuple[bytes, int, bytes]:
-        service = self._service
-        if not isinstance(error, (InfluentialBanditsError, msgspec.DecodeError)):
-            log.error("a request failed", exc_info=error)
-            service.metrics.errors.inc()
-            error = Refused(500, "internal", "the service failed; see its log")
-        refusal = refuse(error)
-        known = (b"content-type", b"content-length")
-        lines = [
-            name + b": " + value + b"\r\n"
-            for name, value in refusal.raw_headers
-            if name not in known
-        ]
-        return bytes(refusal.body), refusal.status_code, b"".join(lines)
+    def shutdown(self) -> None:
+        """End at once if the request has not come in whole, else after its answer."""
+        if self._stage is Stage.START:
+            super().shutdown()
+        else:
+            self.transport.close()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _give_up(self) -> None:
+        self._timer = None
+        if self._stage is Stage.START:
+            self.transport.close()
+        else:
+            self._refuse(408, "too_slow", f"a request must come within {SECONDS_TO_READ:.0f} s")
+
+    def _refuse_body(self) -> None:
+        self._refuse(413, "too_large", f"a body may have {MOST_BODY_BYTES:,} bytes")
+
+    def _fail(self, status: int, code: str, message: str) -> None:
+        """Stop the parser; uvicorn then sends what it takes for a refusal of what is no HTTP."""
+        self._refusal = Refused(status, code, message)
+        raise self._refusal
+
+    def _refuse(self, status: int, code: str, message: str) -> None:
+        self._refusal = Refused(status, code, message)
+        self.send_400_response("")
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer a request that cannot be read, and close."""
+        answer = refuse(self._refusal)
+        lines = [STATUS_LINE[answer.status_code]]
+        for name, value in (*answer.raw_headers, (b"connection", b"close")):
+            lines.append(b"%b: %b\r\n" % (name, value))
+        self.transport.write(b"".join([*lines, b"\r\n", answer.body]))
+        self.transport.close()

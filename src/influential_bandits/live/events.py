@@ -51,6 +51,7 @@ class Event(NamedTuple):
     arm: int | None = None
     loss: float | None = None
     data: str | None = None  # JSON
+    proposed: int | None = None  # in shadow mode, the arm that we would have served
 
     def when(self) -> float:
         """Return when it happened, in seconds: as the client said, or when it was taken."""

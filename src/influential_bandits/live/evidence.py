@@ -11,18 +11,22 @@ Robbins holds for all looks together, in large samples (Waudby-Smith et al., 202
     |θ̂ − θ| ≤ √((I + 1/ρ²)·2·log(√(1 + I·ρ²)/α)) / I,    for all looks, with probability 1 − α.
 
 ρ² says where the bound is narrowest; here at ten times the information of the first look.
+
+Where the share of the control was changed, groups differ in age. Instances are then compared within
+the strata that were drawn with the same share. Weighted by their information, the differences of
+strata sum up to Brownian motion at the time ΣI, and the bound holds as before.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import astuple, dataclass, replace
 
-from influential_bandits.live.store.sql import Connection
-
-__all__ = ["Evidence", "GroupTotals", "compare_groups", "read_totals"]
+__all__ = ["Evidence", "GroupTotals", "Stratum", "compare_groups", "judge"]
 
 LEVEL = 0.05
+DOUBT = 0.01  # probability that a sound test is ever doubted, by each of two checks
 FEWEST = 30  # instances of each group before the first look
 NARROWEST = 10.0  # times the information of the first look
 
@@ -53,6 +57,23 @@ class GroupTotals:
         return max(rest, 0.0) * correction / self.decisions**2
 
 
+def sum_totals(totals: Iterable[GroupTotals]) -> GroupTotals:
+    """Return the totals of several strata together."""
+    columns = zip(*map(astuple, totals), strict=True)
+    return GroupTotals(*map(sum, columns))
+
+
+@dataclass(frozen=True)
+class Stratum:
+    """Instances whose groups were drawn with the same share of the control."""
+
+    share: float
+    policy: GroupTotals
+    control: GroupTotals
+    policy_feedback: GroupTotals  # decisions shown, and in place of losses how many have one
+    control_feedback: GroupTotals
+
+
 @dataclass(frozen=True)
 class Evidence:
     """What the A/B test says now."""
@@ -63,6 +84,7 @@ class Evidence:
     low: float | None
     high: float | None
     verdict: str
+    doubts: tuple[str, ...] = ()  # for which the verdict is withheld
 
     @property
     def is_clear(self) -> bool:
@@ -70,33 +92,47 @@ class Evidence:
         return self.low is not None and self.high is not None and not self.low <= 0 <= self.high
 
 
-def compare_groups(policy: GroupTotals, control: GroupTotals, level: float = LEVEL) -> Evidence:
-    """Return the difference of two groups with its any-time interval.
+def judge(strata: Sequence[Stratum]) -> Evidence:
+    """Return what the A/B test says, unless what it rests on is in doubt.
+
+    Instances are compared with those of the same stratum alone. When the share of the control is
+    changed, its groups differ in age from then on; within a stratum they are drawn alike.
+    """
+    evidence = compare_groups([(s.policy, s.control) for s in strata])
+    doubts = (*_doubt_sizes(strata), *_doubt_feedback(strata))
+    if not doubts:
+        return evidence
+    return replace(
+        evidence,
+        difference=None,
+        low=None,
+        high=None,
+        verdict=f"withheld: {'; '.join(doubts)}",
+        doubts=doubts,
+    )
+
+
+def compare_groups(
+    pairs: Sequence[tuple[GroupTotals, GroupTotals]], level: float = LEVEL
+) -> Evidence:
+    """Return the difference of policy and control with its any-time interval.
+
+    Of several pairs (policy, control) the differences are weighted by their information.
 
     Examples
     --------
     >>> many = GroupTotals(1000, 10_000, 3000.0, 9900.0, 30_000.0, 100_000.0)
     >>> few = GroupTotals(3, 30, 9.0, 29.7, 90.0, 300.0)
-    >>> compare_groups(few, many).verdict
+    >>> compare_groups([(few, many)]).verdict
     'too early to tell: each group needs 30 instances with feedback'
     """
-    fewest = min(policy.instances, control.instances)
-    if fewest < FEWEST or policy.mean is None or control.mean is None:
+    policy = sum_totals(pair[0] for pair in pairs)
+    control = sum_totals(pair[1] for pair in pairs)
+    usable = [pair for pair in pairs if min(of.instances for of in pair) >= FEWEST]
+    if not usable:
         verdict = f"too early to tell: each group needs {FEWEST} instances with feedback"
         return Evidence(policy, control, None, None, None, verdict)
-    difference = policy.mean - control.mean
-    variance = policy.variance() + control.variance()
-    if variance == 0.0:
-        radius = 0.0
-    else:
-        information = 1.0 / variance
-        # The information per instance settles down; that of the first look follows from it.
-        first = information * FEWEST / fewest
-        rho = _best_rho(NARROWEST * first, level)
-        spread = (
-            (information + 1.0 / rho) * 2.0 * math.log(math.sqrt(1 + information * rho) / level)
-        )
-        radius = math.sqrt(spread) / information
+    difference, radius = _estimate(usable, level)
     low, high = difference - radius, difference + radius
     if low > 0.0:
         verdict = "the policy loses more than the control"
@@ -107,26 +143,60 @@ def compare_groups(policy: GroupTotals, control: GroupTotals, level: float = LEV
     return Evidence(policy, control, difference, low, high, verdict)
 
 
+def _estimate(
+    pairs: Sequence[tuple[GroupTotals, GroupTotals]], level: float
+) -> tuple[float, float]:
+    """Return the difference of means and the radius of its interval."""
+    differences = [p.loss / p.decisions - c.loss / c.decisions for p, c in pairs]
+    variances = [policy.variance() + control.variance() for policy, control in pairs]
+    fewest = [min(policy.instances, control.instances) for policy, control in pairs]
+    if not any(variances):
+        return sum(d * n for d, n in zip(differences, fewest, strict=True)) / sum(fewest), 0.0
+    weights = [1.0 / v if v else 0.0 for v in variances]  # one that never varied says too little
+    information = sum(weights)
+    difference = sum(d * w for d, w in zip(differences, weights, strict=True)) / information
+    # The information per instance settles down; that of the first look follows from it.
+    instances = sum(n for n, w in zip(fewest, weights, strict=True) if w)
+    rho = _best_rho(NARROWEST * information * FEWEST / instances, level)
+    spread = (information + 1.0 / rho) * 2.0 * math.log(math.sqrt(1 + information * rho) / level)
+    return difference, math.sqrt(spread) / information
+
+
 def _best_rho(information: float, level: float) -> float:
     """Return ρ² for which the bound is about narrowest at an information."""
     log_level = -2.0 * math.log(level)
     return (log_level + math.log(log_level) + 1.0) / information
 
 
-def read_totals(store: Connection, experiment: int) -> dict[str, GroupTotals]:
-    """Return the totals of both groups, of all decisions whose loss counts.
+def _doubt_sizes(strata: Sequence[Stratum]) -> Iterator[str]:
+    """Doubt groups whose sizes are not those that were drawn.
 
-    In shadow mode the caller decides for both groups: these decisions tell nothing.
+    The binomial likelihood averaged over all shares, divided by that of the stated share, is a
+    martingale if the share is true. By Ville's inequality it ever exceeds 1/α with probability α.
     """
-    rows = store.run(
-        "SELECT served, COUNT(*), SUM(n), SUM(l), SUM(l * l), SUM(l * n), SUM(n * n) FROM ("
-        "SELECT served, instance, COUNT(*) AS n, SUM(loss) AS l FROM decisions "
-        "WHERE experiment = ? AND loss IS NOT NULL AND proposed IS NULL "
-        "GROUP BY served, instance) AS instances "
-        "GROUP BY served",
-        (experiment,),
-    )
-    totals = {"policy": GroupTotals(), "control": GroupTotals()}
-    for group, instances, decisions, *sums in rows:
-        totals[group] = GroupTotals(int(instances), int(decisions), *map(float, sums))
-    return totals
+    evidence, sizes = 0.0, [0, 0]
+    for stratum in strata:
+        policy, control = stratum.policy_feedback.instances, stratum.control_feedback.instances
+        if 0.0 < stratum.share < 1.0:
+            evidence += math.lgamma(control + 1) + math.lgamma(policy + 1)
+            evidence -= math.lgamma(policy + control + 2)
+            evidence -= control * math.log(stratum.share) + policy * math.log1p(-stratum.share)
+            sizes[0] += policy
+            sizes[1] += control
+    if evidence > -math.log(DOUBT):
+        yield (
+            f"{sizes[0]:,} instances of the policy and {sizes[1]:,} of the control were shown "
+            "something, which are not the shares that were drawn: some are missing from one group"
+        )
+
+
+def _doubt_feedback(strata: Sequence[Stratum]) -> Iterator[str]:
+    """Doubt groups of which one answers less often: what is missing may be what differs."""
+    feedback = compare_groups([(s.policy_feedback, s.control_feedback) for s in strata], DOUBT)
+    if feedback.is_clear:
+        shares = [100.0 * (of.mean or 0.0) for of in (feedback.policy, feedback.control)]
+        yield (
+            f"feedback has come for {shares[0]:.3g} % of the policy's decisions and "
+            f"{shares[1]:.3g} % of the control's, and what is missing may be what differs. If no "
+            "answer means something, say what by window_hours and missing_loss"
+        )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -68,12 +68,44 @@ class Experiment:
     activated: int = 0  # number of the event by which it became so; 0: it always was
     members: dict[int, Member] = field(default_factory=dict)
     by_label: OrderedDict[str, Member] = field(default_factory=OrderedDict)  # last used, last
-    shared: FleetState | None = None
+    _shared: FleetState | None = None
     touched: dict[int, Member] = field(default_factory=dict)  # since they were last looked at
     noted: int = 0  # events since then
     _fingerprints: dict[tuple[str, int], str] = field(default_factory=dict)  # by group and model
 
     # Settings, arms and models.
+
+    @classmethod
+    def load(cls, number: int, name: str, source: Source, events: Iterable[Event]) -> Experiment:
+        """Return an experiment as its own events have made it; its instances have none yet."""
+        experiment = cls(number, name, source)
+        for event in events:
+            if event.kind in OF_EXPERIMENT:
+                experiment.apply_to_experiment(event)
+        return experiment
+
+    def describe(self, events: int, instances: int) -> dict[str, Any]:
+        """Return settings, arms and models, and how many events and instances there are."""
+        settings = msgspec.to_builtins(self.settings)
+        del settings["arms"]
+        return {
+            "name": self.name,
+            "arms": list(self.arms.names),
+            "retired": [self.arms.names[arm] for arm in sorted(self.arms.retired)],
+            "settings": settings,
+            "model": self.model,
+            "models": [{"version": v, "policy": policy} for v, policy in self.models.items()],
+            "events": events,
+            "instances": instances,
+        }
+
+    @property
+    def shared(self) -> FleetState | None:
+        """The fleet of an experiment with shared state, made when it is first needed."""
+        if self._shared is None and self.settings.state == "shared":
+            self._shared = FleetState(self.policy, self.arms_at(self.activated))
+            self._shared.follow(self.arms)
+        return self._shared
 
     def apply_to_experiment(self, event: Event) -> None:
         """Follow an event that concerns all instances."""
@@ -92,13 +124,11 @@ class Experiment:
         elif event.kind == MODEL_ACTIVATED:
             self.model, self.activated = data["version"], event.number
             self.__dict__.pop("policy", None)
-            self.shared = None
+            self._shared = None
         if not self.arms_since or self.arms_since[-1][1] != self.arms:
             self.arms_since.append((event.number, self.arms))
-        if self.settings.state == "shared":
-            if self.shared is None:
-                self.shared = FleetState(self.policy, self.arms)
-            self.shared.follow(self.arms)
+        if self._shared is not None:
+            self._shared.follow(self.arms)
         self.applied = event.number
 
     def arms_at(self, number: int) -> Arms:
@@ -352,12 +382,12 @@ class Experiment:
                 self.dismiss(erased)
         elif member is not None and (member.state is not None or self._is_of_fleet(member)):
             if event.kind == DECIDED:
+                # Numbers are drawn for that of the event, also where others before it were erased.
+                self.applied = event.number - 1
                 data = event.read()
                 eligible, baseline = data.get("eligible"), data.get("baseline")
                 choice = self.decide(member, eligible, baseline, event.when())
-                recorded = Choice(
-                    _arm(event), data.get("p"), data.get("expected"), data.get("proposed")
-                )
+                recorded = Choice(_arm(event), data.get("p"), data.get("expected"), event.proposed)
                 found = None if choice == recorded else Difference(event, choice)
             state = self.state_of(member)
             self._move(member, state, event)

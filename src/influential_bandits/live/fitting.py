@@ -49,7 +49,9 @@ def fit_policy(
 
 def _read(store: Connection, experiment: int, names: list[str]) -> EventLog:
     parquet = optional_module("pyarrow.parquet")
-    table = parquet.read_table(io.BytesIO(write_parquet(store, experiment, names)))
+    file = io.BytesIO()
+    write_parquet(store, experiment, names, file)
+    table = parquet.read_table(file)
     if table.num_rows == 0:
         raise InvalidInput("a model needs losses, and there are none yet")
     return read_log(table, time="time", time_unit="s", loss="loss")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Literal, NamedTuple
 
 from influential_bandits.live.store.sql import KeyRow
@@ -47,36 +48,41 @@ def make_key(
 
 
 class KeyRing:
-    """The keys of a store, read anew every few seconds."""
+    """The keys of a store, read anew every few seconds, beside whatever else is done.
 
-    def __init__(self, read: Callable[[], list[KeyRow]]) -> None:
+    Parameters
+    ----------
+    read : coroutine function
+        Returns the keys of the store.
+    """
+
+    def __init__(self, read: Callable[[], Awaitable[list[KeyRow]]]) -> None:
         self._read = read
         self._visitors: dict[str, Visitor] = {}  # by digest
         self._seen: dict[str, Visitor] = {}  # by key, those that asked since keys were read
         self._until = 0.0
+        self._reading: asyncio.Task[None] | None = None
 
-    def find(self, key: str) -> Visitor | None:
+    async def find(self, key: str) -> Visitor | None:
         """Return who has a key."""
-        if self._is_fresh() and key in self._seen:
+        if time.monotonic() < self._until and key in self._seen:
             return self._seen[key]
-        visitor = self.find_digest(digest_key(key))
+        visitor = await self.find_digest(digest_key(key))
         if visitor is not None:
             self._seen[key] = visitor
         return visitor
 
-    def find_digest(self, digest: str) -> Visitor | None:
+    async def find_digest(self, digest: str) -> Visitor | None:
         """Return who has the key of a digest."""
-        if not self._is_fresh():
-            self.renew()
-            self._until = time.monotonic() + SECONDS_FRESH
+        if time.monotonic() >= self._until:
+            if self._reading is None or self._reading.done():  # one for all who wait
+                self._reading = asyncio.create_task(self.renew())
+            await asyncio.shield(self._reading)
         return self._visitors.get(digest)
 
-    def _is_fresh(self) -> bool:
-        return time.monotonic() < self._until
-
-    def renew(self) -> None:
+    async def renew(self) -> None:
         """Read the keys again."""
-        self._visitors = {
-            row.digest: Visitor(row.digest, row.role, row.experiment) for row in self._read()
-        }
+        rows = await self._read()
+        self._visitors = {row.digest: Visitor(row.digest, row.role, row.experiment) for row in rows}
         self._seen = {}
+        self._until = time.monotonic() + SECONDS_FRESH

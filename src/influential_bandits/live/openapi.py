@@ -11,7 +11,7 @@ import msgspec
 from influential_bandits import __version__
 
 if TYPE_CHECKING:
-    from influential_bandits.live.calls import Call
+    from influential_bandits.live.api import Call
 
 __all__ = ["describe_calls"]
 
@@ -49,7 +49,7 @@ def describe_calls(calls: Iterable[Call]) -> dict[str, Any]:
     for call in calls:
         path = re.sub(r":\w+}", "}", call.path)
         operation: dict[str, Any] = {
-            "operationId": call.handler,
+            "operationId": call.name,
             "summary": call.summary,
             "parameters": [
                 {

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from influential_bandits.live.events import OF_EXPERIMENT, Event
+from influential_bandits.live.events import Event
 from influential_bandits.live.experiment import Experiment
 from influential_bandits.live.members import NoSource
 from influential_bandits.live.settings import Settings, make_policy
@@ -33,10 +33,7 @@ def prepare_model(described: dict[str, Any], policy: str | dict[str, Any]) -> No
 
 def prepare_stored(events: Iterable[Event]) -> None:
     """Compile what an experiment of a store needs as it stands: its events are given."""
-    experiment = Experiment(0, "", NoSource())
-    for event in events:
-        if event.kind in OF_EXPERIMENT:
-            experiment.apply_to_experiment(event)
+    experiment = Experiment.load(0, "", NoSource(), events)
     model = experiment.models.get(experiment.model, experiment.settings.policy)
     _prepare(experiment.settings, model, experiment.arms)
 

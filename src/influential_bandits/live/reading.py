@@ -5,54 +5,39 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Sequence
-from typing import Any
+from itertools import islice
+from typing import IO, Any
 
 from influential_bandits.checks import optional_module
 from influential_bandits.live.events import Event
+from influential_bandits.live.experiment import Experiment
+from influential_bandits.live.members import NoSource
 from influential_bandits.live.store.sql import Connection
 
-__all__ = ["read_agreement", "read_arms", "write_csv", "write_parquet"]
+__all__ = ["describe_experiment", "write_csv", "write_parquet"]
 
 COLUMNS = ("instance", "arm", "time", "loss", "group", "probability")
 ROWS_AT_A_TIME = 50_000
+FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 
 
-def read_arms(store: Connection, experiment: int) -> list[dict[str, Any]]:
-    """Return decisions, losses and mean loss by arm and group."""
-    rows = store.run(
-        "SELECT arm, served, COUNT(*), COUNT(loss), AVG(loss) FROM decisions "
-        "WHERE experiment = ? AND status <> 'exposed' GROUP BY arm, served ORDER BY arm, served",
-        (experiment,),
-    )
-    return [
-        {"arm": arm, "group": group, "decisions": n, "losses": heard, "mean_loss": mean}
-        for arm, group, n, heard, mean in rows
-    ]
-
-
-def read_agreement(store: Connection, experiment: int) -> dict[str, int]:
-    """Return how often the policy would have chosen what was served in shadow mode."""
-    decisions, agreed = store.run(
-        "SELECT COUNT(*), COALESCE(SUM(CASE WHEN proposed = arm THEN 1 ELSE 0 END), 0) "
-        "FROM decisions WHERE experiment = ? AND served = 'policy' AND proposed IS NOT NULL",
-        (experiment,),
-    )[0]
-    return {"decisions": int(decisions), "agreed": int(agreed)}
+def describe_experiment(store: Connection, number: int) -> dict[str, Any]:
+    """Return settings, arms and models of an experiment, from its events."""
+    (row,) = (row for row in store.experiments() if row.id == number)
+    events = store.events_of_experiment(number)
+    experiment = Experiment.load(number, row.name, NoSource(), events)
+    return experiment.describe(row.events, row.instances)
 
 
 def read_events(
     store: Connection, experiment: int, names: Sequence[str]
 ) -> Iterator[tuple[Any, ...]]:
-    """Yield the columns of the log, in the order in which the service heard of arms shown.
-
-    Arms whose loss is missing, and those met elsewhere, are there without a loss: they moved the
-    losses of the others all the same.
-    """
+    """Yield the columns of the log, in the order in which the service heard of arms shown."""
     rows = store.stream(
         "SELECT i.label, e.arm, e.at, d.loss, i.served, d.probability, e.data FROM events AS e "
         "JOIN instances AS i ON i.experiment = e.experiment AND i.number = e.instance "
-        "LEFT JOIN decisions AS d ON d.experiment = e.experiment AND d.id = e.decision "
-        "WHERE e.experiment = ? AND (e.kind = 'shown' OR e.kind = 'exposed' OR "
+        "JOIN decisions AS d ON d.experiment = e.experiment AND d.id = e.decision "
+        "WHERE e.experiment = ? AND d.loss IS NOT NULL AND (e.kind = 'shown' OR "
         "(e.kind = 'decided' AND e.ticket IS NOT NULL)) ORDER BY e.number",
         (experiment,),
     )
@@ -61,37 +46,36 @@ def read_events(
         yield label, names[arm], event.when(), loss, group, probability
 
 
-def write_csv(store: Connection, experiment: int, names: Sequence[str]) -> bytes:
-    """Return the log as CSV."""
-    out = io.StringIO(newline="")
-    writer = csv.writer(out)
+def write_csv(store: Connection, experiment: int, names: Sequence[str], file: IO[bytes]) -> None:
+    """Write the log as CSV."""
+    text = io.TextIOWrapper(file, "utf-8", newline="")
+    writer = csv.writer(text)
     writer.writerow(COLUMNS)
-    for row in read_events(store, experiment, names):
-        if row[3] is not None:
-            writer.writerow(row)
-    return out.getvalue().encode()
+    for label, arm, *rest in read_events(store, experiment, names):
+        writer.writerow((_disarm(label), _disarm(arm), *rest))
+    text.detach()
 
 
-def write_parquet(store: Connection, experiment: int, names: Sequence[str]) -> bytes:
-    """Return the log as a Parquet file."""
+def _disarm(text: str) -> str:
+    """Return a text that no spreadsheet takes for a formula."""
+    return f"'{text}" if text.startswith(FORMULAS) else text
+
+
+def write_parquet(
+    store: Connection, experiment: int, names: Sequence[str], file: IO[bytes]
+) -> None:
+    """Write the log as a Parquet file."""
     arrow, parquet = optional_module("pyarrow"), optional_module("pyarrow.parquet")
     text, number = arrow.string(), arrow.float64()
     kinds = (text, text, number, number, text, number)
     schema = arrow.schema(list(zip(COLUMNS, kinds, strict=True)))
-    out = io.BytesIO()
-    with parquet.ParquetWriter(out, schema) as writer:
-        rows: list[tuple[Any, ...]] = []
-        for row in read_events(store, experiment, names):
-            if row[3] is not None:
-                rows.append(row)
-            if len(rows) >= ROWS_AT_A_TIME:
-                writer.write_table(_table(arrow, schema, rows))
-                rows = []
-        writer.write_table(_table(arrow, schema, rows))
-    return out.getvalue()
+    events = read_events(store, experiment, names)
+    with parquet.ParquetWriter(file, schema) as writer:
+        while rows := list(islice(events, ROWS_AT_A_TIME)):
+            writer.write_table(_table(arrow, schema, rows))
 
 
 def _table(arrow: Any, schema: Any, rows: list[tuple[Any, ...]]) -> Any:
-    columns = list(zip(*rows, strict=True)) if rows else [()] * len(COLUMNS)
+    columns = zip(*rows, strict=True)
     arrays = [arrow.array(list(c), f.type) for c, f in zip(columns, schema, strict=True)]
     return arrow.table(arrays, schema=schema)

@@ -9,7 +9,7 @@ from influential_bandits.live.choices import Difference
 from influential_bandits.live.events import DECIDED, Event
 from influential_bandits.live.experiment import Experiment
 from influential_bandits.live.store.opening import open_to_read
-from influential_bandits.live.store.sql import Connection, ExperimentRow
+from influential_bandits.live.store.sql import Connection, ExperimentRow, InstanceRow
 
 __all__ = ["Audit", "replay_experiment", "replay_store"]
 
@@ -39,14 +39,12 @@ def replay_experiment(store: Connection, row: ExperimentRow) -> Audit:
     first_event = next(iter(store.events_of_experiment(row.id)), None)
     shared = first_event is not None and first_event.read().get("state") == "shared"
     events = decisions = differences = 0
-    found: Difference | None = None
-    step = max(row.instances, 1) if shared else INSTANCES_AT_A_TIME
-    for start in range(0, max(row.instances, 1), step):
+    first: Difference | None = None
+    for at, rows in enumerate(_gather_instances(store, row.id, all_at_once=shared)):
         experiment = Experiment(row.id, row.name, StoredEvents(store, row.id))
-        numbers = range(start + 1, min(start + step, row.instances) + 1)
-        rows = {found.number: found for found in store.instances_by_number(row.id, numbers)}
-        for event in _read_events(store, row.id, start, start + step):
-            if event.instance or start == 0:
+        numbers = min(rows, default=1), max(rows, default=0)
+        for event in _read_events(store, row.id, *numbers):
+            if event.instance or at == 0:
                 events += 1
             decisions += event.kind == DECIDED
             if event.instance in rows and event.instance not in experiment.members:
@@ -55,18 +53,32 @@ def replay_experiment(store: Connection, row: ExperimentRow) -> Audit:
             difference = experiment.apply(experiment.members.get(event.instance), event)
             if difference is not None:
                 differences += 1
-                if found is None or event.number < found.event.number:
-                    found = difference
-    return Audit(row.name, events, decisions, differences, found)
+                if first is None or event.number < first.event.number:
+                    first = difference
+    return Audit(row.name, events, decisions, differences, first)
 
 
-def _read_events(store: Connection, experiment: int, above: int, most: int) -> Iterator[Event]:
+def _gather_instances(
+    store: Connection, experiment: int, *, all_at_once: bool
+) -> Iterator[dict[int, InstanceRow]]:
+    """Yield instances by number, so many as are to be in memory at a time; an empty one at last."""
+    rows: dict[int, InstanceRow] = {}
+    sql = "SELECT * FROM instances WHERE experiment = ? ORDER BY number"
+    for values in store.run(sql, (experiment,)):
+        rows[values[1]] = InstanceRow(*values)
+        if len(rows) == INSTANCES_AT_A_TIME and not all_at_once:
+            yield rows
+            rows = {}
+    yield rows
+
+
+def _read_events(store: Connection, experiment: int, first: int, last: int) -> Iterator[Event]:
     """Yield the events of the experiment itself, and of some of its instances, in order."""
     sql = (
-        "SELECT * FROM events WHERE experiment = ? AND (instance = 0 OR (instance > ? AND "
+        "SELECT * FROM events WHERE experiment = ? AND (instance = 0 OR (instance >= ? AND "
         "instance <= ?)) ORDER BY number"
     )
-    return (Event(*values) for values in store.stream(sql, (experiment, above, most)))
+    return (Event(*values) for values in store.stream(sql, (experiment, first, last)))
 
 
 class StoredEvents:

@@ -13,6 +13,7 @@ from influential_bandits.live.settings import Settings, require_loss
 
 __all__ = [
     "AddArm",
+    "Batch",
     "Cancel",
     "ChangeSettings",
     "CreateExperiment",
@@ -20,6 +21,8 @@ __all__ = [
     "Expose",
     "Feedback",
     "FitModel",
+    "Item",
+    "NewKey",
     "Refused",
     "Show",
     "StageModel",
@@ -124,7 +127,7 @@ class ChangeSettings(Request, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     control_share: float | msgspec.UnsetType = msgspec.UNSET
     explore: float | msgspec.UnsetType = msgspec.UNSET
-    window_hours: float | msgspec.UnsetType | None = msgspec.UNSET
+    window_hours: float | msgspec.UnsetType = msgspec.UNSET
     missing_loss: float | msgspec.UnsetType | None = msgspec.UNSET
     best_rating: float | msgspec.UnsetType | None = msgspec.UNSET
     mode: Literal["live", "shadow", "paused"] | msgspec.UnsetType = msgspec.UNSET
@@ -154,3 +157,27 @@ class StageModel(Request, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     policy: str | dict[str, Any] | None = None
     fit: FitModel | None = None
+
+
+class Item(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One request of a batch: its path below /v1, and its body.
+
+    Names stand in the path as they are, without %-escapes.
+    """
+
+    path: str
+    body: dict[str, Any] = {}
+
+
+class Batch(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Requests that are answered one by one."""
+
+    requests: list[Item]
+
+
+class NewKey(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A key to be made."""
+
+    label: str
+    role: Literal["reader", "writer", "admin"] = "writer"
+    experiment: str | None = None

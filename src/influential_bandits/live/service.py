@@ -1,52 +1,34 @@
-"""The service: HTTP in front of the writer. ``calls.py`` lists all calls, ``handlers/`` do them."""
+"""The service, as an ASGI application: from a request to a call or a page, and to the writer."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 import msgspec
-from starlette.applications import Starlette
-from starlette.convertors import Convertor, register_url_convertor
+from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
-from starlette.responses import Response
-from starlette.routing import Route
 
 from influential_bandits.errors import InfluentialBanditsError
 from influential_bandits.live.answers import Answer, refuse
-from influential_bandits.live.bodies import read_body
-from influential_bandits.live.calls import CALLS, Call
-from influential_bandits.live.handlers import HANDLERS
+from influential_bandits.live.api import Call, Router
+from influential_bandits.live.handlers import CALLS
 from influential_bandits.live.keys import KeyRing, Role, Visitor
 from influential_bandits.live.metrics import Metrics
 from influential_bandits.live.page.page import Page
+from influential_bandits.live.reading import describe_experiment
 from influential_bandits.live.requests import Refused
-from influential_bandits.live.settings import require_label
-from influential_bandits.live.store.sql import Connection, ExperimentRow
+from influential_bandits.live.store.sql import Connection, ExperimentRow, StoreError
 from influential_bandits.live.writer import Job, Writer
 
 __all__ = ["Service"]
 
 log = logging.getLogger("influential_bandits.live")
 
-
-class LabelConvertor(Convertor[str]):
-    """Any text in a path, with slashes and line ends."""
-
-    regex = "(?s:.*)"
-
-    def convert(self, value: str) -> str:
-        """Return the text."""
-        return value
-
-    def to_string(self, value: str) -> str:
-        """Return the text."""
-        return value
-
-
-register_url_convertor("label", LabelConvertor())
+SECONDS_TO_READ = 10.0  # for an answer of the store that a request waits for
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class Service:
@@ -61,85 +43,109 @@ class Service:
         self.writer = writer
         self.metrics = Metrics(writer)
         self._readers: list[Connection] = []
-        self.keys = KeyRing(lambda: self.read(lambda store: store.keys()))
+        self.keys = KeyRing(lambda: self.read_soon(lambda store: store.keys()))
         self._experiments: dict[str, ExperimentRow] = {}
-        self.delivered: list[tuple[Callable[[Any], None], Any]] = []  # answers, and who takes them
+        self._delivered: list[tuple[asyncio.Future[Any], Any]] = []  # answers, and who waits
         self.after_compiling: Callable[[], None] = lambda: None
-        self.loop: asyncio.AbstractEventLoop | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         writer.after_batch = self._deliver_all
-        self.page = Page(self.read, self.ask, self.keys, writer.now)
-        self.app = Starlette(
-            routes=[
-                *(Route(call.path, self._endpoint(call), methods=[call.method]) for call in CALLS),
+        self.page = Page(self)
+        self._router = Router(
+            [
+                *((call.method, call.path, self._endpoint(call)) for call in CALLS),
                 *self.page.routes(),
-            ],
-            exception_handlers={404: self._miss, 405: self._miss},
+            ]
         )
-        self.app.state.service = self  # where connections find it
 
     # From a request to an answer.
 
-    async def _miss(self, request: HttpRequest, error: Exception) -> Response:
-        """Answer a request for what is not there, to a browser by a page."""
-        if "text/html" in request.headers.get("accept", ""):
-            return self.page.miss(request)
-        return await _no_such_page(request, error)
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+        """Serve a request, or the start and the end of the server."""
+        if scope["type"] != "http":
+            await self._live(receive, send)
+            return
+        request = HttpRequest(scope, receive)
+        try:
+            response = await self._respond(request)
+        except ClientDisconnect:  # nobody is left to be answered
+            return
+        await response(scope, receive, send)
 
-    def _endpoint(self, call: Call) -> Callable[[HttpRequest], Awaitable[Response]]:
-        handler = HANDLERS[call.handler]
-        decoder: msgspec.json.Decoder[Any] | None = None
+    async def _live(self, receive: Any, send: Any) -> None:
+        """Tell the server that we are ready; stop the writer when the server ends."""
+        await receive()
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await asyncio.to_thread(self.close)
+        await send({"type": "lifespan.shutdown.complete"})
+
+    def close(self) -> None:
+        """Finish what was accepted, and close the store."""
+        for reader in self._readers:
+            reader.close()
+        self.writer.close()
+
+    async def _respond(self, request: HttpRequest) -> Any:
+        scope = request.scope
+        method = "GET" if scope["method"] == "HEAD" else scope["method"]
+        try:
+            endpoint, scope["path_params"] = self._router.find(method, scope["path"])
+        except Refused as refused:
+            if "text/html" in request.headers.get("accept", ""):
+                return self.page.miss(request)
+            return refuse(refused)
+        return await endpoint(request)
+
+    def _endpoint(self, call: Call) -> Callable[[HttpRequest], Awaitable[Any]]:
+        decode: Callable[[bytes], Any] | None = None
         if call.body is not None:
-            decoder = msgspec.json.Decoder(call.body)
+            decode = msgspec.json.Decoder(call.body).decode
 
-        async def serve(request: HttpRequest) -> Response:
+        async def serve(request: HttpRequest) -> Any:
             try:
-                if call.role is not None:
-                    request.scope["visitor"] = self._admit(request, call.role)
-                body = None
-                if decoder is not None:
-                    body = decoder.decode(await read_body(request))
-                elif call.method == "POST":
-                    await read_body(request)
-                answer = await handler(self, request, body)
-            except (Refused, InfluentialBanditsError, msgspec.DecodeError) as error:
+                if call.role is not None:  # before the body is looked at
+                    request.scope["visitor"] = await self._admit(request, call.role)
+                data = b"" if call.method == "GET" else await request.body()
+                body = None if decode is None else decode(data)
+                answer = await call.handle(self, request, body)
+            except UNREADABLE as error:
+                return refuse(Refused(422, "invalid", f"the body cannot be read: {error}"))
+            except InfluentialBanditsError as error:
                 return refuse(error)
+            except ClientDisconnect:
+                raise
             except Exception:
                 log.exception("a request failed")
                 self.metrics.errors.inc()
                 return refuse(Refused(500, "internal", "the service failed; see its log"))
-            return answer if isinstance(answer, Response) else Answer(answer)
+            return Answer(answer) if isinstance(answer, dict) else answer
 
         return serve
 
-    def _admit(self, request: HttpRequest, role: Role) -> Visitor:
+    async def _admit(self, request: HttpRequest, role: Role) -> Visitor:
         """Return who asks: by a key, or a look (GET) by the session of the page."""
         given = request.headers.get("authorization")
-        if given is None and request.method == "GET":
-            visitor = self.page.find_visitor(request)
-            if visitor is not None:
-                return _require_role(visitor, role)
-        return self.admit(given or "", role)
-
-    def admit(self, authorization: str, role: Role) -> Visitor:
-        """Return who has a key, or refuse."""
-        kind, _, key = authorization.partition(" ")
-        visitor = self.keys.find(key.strip()) if kind.lower() == "bearer" else None
+        visitor = None
+        if given is None and request.method in ("GET", "HEAD"):
+            visitor = await self.page.find_visitor(request)
+        elif given is not None:
+            kind, _, key = given.partition(" ")
+            visitor = await self.keys.find(key.strip()) if kind.lower() == "bearer" else None
         if visitor is None:
             raise Refused(
                 401, "no_key", "send a key of this service, as in: Authorization: Bearer ib_…"
             )
-        return _require_role(visitor, role)
+        if not visitor.may(role):
+            raise Refused(403, "not_allowed", f"this takes a key of the role {role}")
+        return visitor
+
+    # The writer, and the store.
 
     async def ask(self, experiment: str, act: Callable[[Any, float], Any], **names: Any) -> Any:
         """Hand a request to the writer, and wait until its events are on disk."""
-        self.loop = asyncio.get_running_loop()
-        future: asyncio.Future[Any] = self.loop.create_future()
-
-        def take(answer: Any) -> None:
-            if not future.done():  # a client that has gone waits for nothing
-                future.set_result(answer)
-
-        job = Job(experiment, act, lambda answer: self.delivered.append((take, answer)), **names)
+        loop = self._loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        job = Job(experiment, act, lambda answer: self._delivered.append((future, answer)), **names)
         self.writer.submit(job)
         answer = await future
         if isinstance(answer, Exception):
@@ -148,12 +154,12 @@ class Service:
 
     def _deliver_all(self) -> None:
         """Hand the answers of a batch over to the loop; called by the writer's thread."""
-        delivered, self.delivered = self.delivered, []
-        if delivered and self.loop is not None and not self.loop.is_closed():
-            self.loop.call_soon_threadsafe(_deliver, delivered)
+        delivered, self._delivered = self._delivered, []
+        if delivered and self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(_deliver, delivered)
 
     def read(self, question: Callable[[Connection], Any]) -> Any:
-        """Ask the store over a connection that reads alone."""
+        """Ask the store over a connection that reads alone; not in the thread of the loop."""
         try:  # and not a look first: several threads ask at once
             reader = self._readers.pop()
         except IndexError:
@@ -170,65 +176,39 @@ class Service:
         """Ask a question that may take long, without holding up decisions."""
         return await asyncio.to_thread(self.read, question)
 
+    async def read_soon(self, question: Callable[[Connection], Any]) -> Any:
+        """Ask a question that is answered at once, unless the store hangs."""
+        try:
+            return await asyncio.wait_for(self.read_aside(question), SECONDS_TO_READ)
+        except TimeoutError:
+            raise StoreError(f"the store has not answered for {SECONDS_TO_READ:.0f} s") from None
+
     # Experiments, as far as a visitor sees them.
 
-    def find_asked(self, request: HttpRequest) -> ExperimentRow:
+    async def find_asked(self, request: HttpRequest) -> ExperimentRow:
         """Return the experiment of a path; one that the visitor may not see is not there."""
-        return self.find(request.path_params["experiment"], request.scope["visitor"])
+        return await self.find(request.path_params["experiment"], request.scope["visitor"])
 
-    def find(self, name: str, visitor: Visitor) -> ExperimentRow:
-        """Return an experiment; one that the visitor may not see is not there."""
+    async def find(self, name: str, visitor: Visitor) -> ExperimentRow:
+        """Return an experiment; one that the visitor may not see is not there, and as slowly."""
         row = self._experiments.get(name)
-        if row is None:
-            rows = self.read(lambda store: store.experiments())
+        if row is None or not visitor.sees(row.id):
+            rows = await self.read_soon(lambda store: store.experiments())
             self._experiments = {row.name: row for row in rows}
             row = self._experiments.get(name)
         if row is None or not visitor.sees(row.id):
             raise Refused(404, "unknown_experiment", f"there is no experiment {name!r:.80}")
         return row
 
-    def forget_experiments(self) -> None:
-        """Look them up again: there is a new one."""
-        self._experiments = {}
-
-    def find_by_decision(self, decision: str, visitor: Visitor, named: str | None) -> ExperimentRow:
-        """Return the experiment of a decision: the one named, the key's, or the one that has it."""
-        require_label("the id of a decision", decision)
-        if named is not None:
-            return self.find(named, visitor)
-        rows = {row.id: row for row in self._experiments.values()}
-        if visitor.experiment is not None and visitor.experiment in rows:
-            return rows[visitor.experiment]
-        if len(rows) != 1 or visitor.experiment is not None:
-            rows = {row.id: row for row in self.read(lambda store: store.experiments())}
-            if visitor.experiment is not None:
-                rows = {visitor.experiment: rows[visitor.experiment]}
-        if len(rows) > 1:
-            found = self.read(lambda store: store.experiments_of_decision(decision))
-            rows = {number: rows[number] for number in found}
-        if len(rows) > 1:
-            raise Refused(
-                409,
-                "ambiguous",
-                f"several experiments have a decision {decision!r:.80}; add ?experiment=NAME",
-            )
-        if not rows:
-            raise Refused(404, "unknown_decision", f"there is no decision {decision!r:.80}")
-        return next(iter(rows.values()))
+    async def describe(self, row: ExperimentRow) -> dict[str, Any]:
+        """Return settings, arms and models; without the writer."""
+        description: dict[str, Any] = await self.read_soon(
+            lambda store: describe_experiment(store, row.id)
+        )
+        return description
 
 
-def _require_role(visitor: Visitor, role: Role) -> Visitor:
-    if not visitor.may(role):
-        raise Refused(403, "not_allowed", f"this takes a key of the role {role}")
-    return visitor
-
-
-def _deliver(delivered: list[tuple[Callable[[Any], None], Any]]) -> None:
-    for take, answer in delivered:
-        take(answer)
-
-
-async def _no_such_page(request: HttpRequest, error: Exception) -> Response:
-    status = getattr(error, "status_code", 404)
-    words = "there is no such page" if status == 404 else "this page does not know that method"
-    return Answer({"error": {"code": "unknown_path", "message": words}}, status)
+def _deliver(delivered: list[tuple[asyncio.Future[Any], Any]]) -> None:
+    for future, answer in delivered:
+        if not future.done():  # a client that has gone waits for nothing
+            future.set_result(answer)

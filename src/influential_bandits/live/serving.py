@@ -9,7 +9,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.request import urlopen
@@ -48,19 +48,15 @@ def make_application(address: str, **limits: Any) -> Any:
     from influential_bandits.live.writer import Writer
 
     store = open_store(address)
-    for row in store.experiments():
+    rows = store.experiments()
+    for row in rows:
         prepare_stored(store.events_of_experiment(row.id))
     service = Service(Writer(store, **limits))
+    for row in rows:  # a fleet is computed now, and not when the first request waits for it
+        service.writer.ask(row.name, lambda work, at: None)
     service.after_compiling = spare_collections
     spare_collections()
-
-    @asynccontextmanager
-    async def lifespan(_: Any) -> Any:
-        yield
-        service.writer.close()
-
-    service.app.router.lifespan_context = lifespan
-    return service.app
+    return service
 
 
 def spare_collections() -> None:
@@ -95,6 +91,7 @@ def serve(
     host: str = "127.0.0.1",
     port: int = 8000,
     workers: int = 1,
+    keep_alive: int = 75,
     tell: Callable[[str], None] = print,
     meanwhile: Callable[[str], None] | None = None,
     **limits: Any,
@@ -106,6 +103,8 @@ def serve(
     store : path of an SQLite file, or postgresql://…
     workers : int
         Processes; more than one take PostgreSQL.
+    keep_alive : int
+        Seconds for which a connection may be idle. A proxy in front should end it earlier.
     tell : callable
         Given the lines to print.
     meanwhile : callable, optional
@@ -127,8 +126,6 @@ def serve(
         )
     _require_free_port(host, port)  # before a store is made, and its key shown
     import uvicorn
-
-    from influential_bandits.live.connection import Connection
 
     with open_store(address) as opened:
         key = add_key(opened, "first key", time.time(), only_first=True)
@@ -155,11 +152,18 @@ def serve(
         host=host,
         port=port,
         workers=workers if workers > 1 else None,
-        log_level="warning",
         access_log=False,
-        http=Connection,
+        timeout_keep_alive=keep_alive,
         timeout_graceful_shutdown=30,
+        **protocol_options(),
     )
+
+
+def protocol_options() -> dict[str, Any]:
+    """Return how connections are served, as uvicorn takes it."""
+    from influential_bandits.live.connection import Connection
+
+    return {"http": Connection, "ws": "none", "log_level": "warning"}
 
 
 def _require_free_port(host: str, port: int) -> None:
@@ -206,34 +210,19 @@ def serve_in_background(store: str | Path, **options: Any) -> Iterator[RunningSe
     require_packages(*PACKAGES)
     import uvicorn
 
-    from influential_bandits.live.connection import Connection
-    from influential_bandits.live.service import Service
-    from influential_bandits.live.writer import Writer
-
     with open_store(store) as opened:
         key = add_key(opened, "background", time.time()) or ""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    writer = Writer(open_store(store), **options)
-    app = Service(writer).app
-    server = uvicorn.Server(
-        uvicorn.Config(
-            app,
-            host="127.0.0.1",
-            port=port,
-            log_level="warning",
-            lifespan="off",
-            http=Connection,
-        )
-    )
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    try:
-        while not server.started:
-            time.sleep(0.01)
-        yield RunningService(f"http://127.0.0.1:{port}", key)
-    finally:
-        server.should_exit = True
-        thread.join()
-        writer.close()
+    application = make_application(str(store), **options)
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        port = listening.getsockname()[1]
+        server = uvicorn.Server(uvicorn.Config(application, lifespan="on", **protocol_options()))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+        thread.start()
+        try:
+            while not server.started:
+                time.sleep(0.01)
+            yield RunningService(f"http://127.0.0.1:{port}", key)
+        finally:
+            server.should_exit = True
+            thread.join()

@@ -44,8 +44,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         The policy of the control group, and the share of instances that it serves.
     explore : float
         Share of decisions taken at random, for the sake of evaluation; its probability is told.
-    window_hours : float, optional
-        Feedback that has not come within the window is given up.
+    window_hours : float
+        Feedback that has not come within the window is given up; by default a week.
     missing_loss : float, optional
         What counts then; by default nothing.
     best_rating : float, optional
@@ -70,7 +70,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     control: str | dict[str, Any] = "Uniform"
     control_share: float = 0.0
     explore: float = 0.0
-    window_hours: float | None = None
+    window_hours: float = 168.0
     missing_loss: float | None = None
     best_rating: float | None = None
     half_life_hours: float | None = None
@@ -90,7 +90,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         for name in ("control_share", "explore"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise InvalidInput(f"{name} must be a share in 0 … 1, got {getattr(self, name)}")
-        if self.window_hours is not None and not 0.0 < self.window_hours <= LONGEST_WINDOW:
+        if not 0.0 < self.window_hours <= LONGEST_WINDOW:
             raise InvalidInput(
                 f"window_hours must be above 0, and {LONGEST_WINDOW:g} at most, "
                 f"got {self.window_hours}"
@@ -98,8 +98,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         for name in ("missing_loss", "best_rating"):
             if getattr(self, name) is not None:
                 require_loss(name, getattr(self, name))
-        if self.missing_loss is not None and self.window_hours is None:
-            raise InvalidInput("missing_loss needs window_hours: after how long is a loss missing?")
         if self.half_life_hours is not None and not 0.0 < self.half_life_hours <= LONGEST_WINDOW:
             raise InvalidInput(
                 f"half_life_hours must be above 0, and {LONGEST_WINDOW:g} at most, "
@@ -171,6 +169,8 @@ def require_label(what: str, text: object) -> str:
         raise InvalidInput(
             f"{what} must be a text of 1 to {LONGEST_LABEL} characters, got {abbreviate(text)}"
         )
+    if text in (".", ".."):  # an address cannot hold them
+        raise InvalidInput(f"{what} must not be {text!r}, which addresses take for a folder")
     if "\0" in text or not (text.isascii() or _is_unicode(text)):
         raise InvalidInput(f"{what} must be text without null characters, got {abbreviate(text)}")
     return text

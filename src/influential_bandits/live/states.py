@@ -204,6 +204,10 @@ class FleetState:
         self._changed.add(user)
         return FleetUser(self.fleet, user)
 
+    def count_pending(self) -> int:
+        """Return how many pulls wait for a loss."""
+        return len(self.fleet.pending)
+
     def knows(self, instance: int) -> bool:
         """Tell whether an instance has been met."""
         return str(instance) in self.fleet

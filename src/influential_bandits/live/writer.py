@@ -17,7 +17,7 @@ from typing import Any
 
 from influential_bandits.checks import Closing
 from influential_bandits.errors import InfluentialBanditsError
-from influential_bandits.live.events import OF_EXPERIMENT, Decision, Event
+from influential_bandits.live.events import Decision, Event
 from influential_bandits.live.experiment import Experiment
 from influential_bandits.live.requests import Refused
 from influential_bandits.live.states import AgentState
@@ -38,6 +38,7 @@ MEMBERS_HELD = 100_000  # instances without a state of their own in memory
 STATE_BYTES = 1 << 29  # of states in memory
 SWEEP_SECONDS = 1.0  # between two looks for losses that are overdue
 MOST_OVERDUE = 200  # given up at a time
+MOST_PENDING = 200_000  # decisions of a fleet that wait for a loss: half a gigabyte
 GATHER_SECONDS = 0.002  # at most, for those who were answered together to come again
 PAUSE_SECONDS = 0.0003
 
@@ -85,6 +86,7 @@ class Writer(Closing):
         most_waiting: int = MOST_WAITING,
         state_bytes: int = STATE_BYTES,
         members_held: int = MEMBERS_HELD,
+        most_pending: int = MOST_PENDING,
         events_per_snapshot: int = EVENTS_PER_SNAPSHOT,
         events_per_shared_snapshot: int = EVENTS_PER_SHARED_SNAPSHOT,
         clock: Callable[[], float] = time.time,
@@ -93,6 +95,7 @@ class Writer(Closing):
         self._most_waiting = most_waiting
         self._state_bytes = state_bytes
         self._members_held = members_held
+        self._most_pending = most_pending
         self._events_per_snapshot = events_per_snapshot
         self._events_per_shared_snapshot = events_per_shared_snapshot
         self._clock = clock
@@ -171,8 +174,8 @@ class Writer(Closing):
             if jobs:
                 self._latest = len(jobs)
                 self._serve(jobs)
-            if self._clock() >= self._next_sweep:
-                self._next_sweep = self._clock() + SWEEP_SECONDS
+            if time.monotonic() >= self._next_sweep:  # clocks are set forth and back
+                self._next_sweep = time.monotonic() + SWEEP_SECONDS
                 self._expire()
         self._keep_all()
 
@@ -231,6 +234,7 @@ class Writer(Closing):
             self._roll_back()
             raise
         self.batches += 1
+        self.store.tidy()
         for experiment, (_, instances) in changes.counts.items():
             for loaded in self._loaded.values():
                 if loaded.experiment.number == experiment:
@@ -277,10 +281,12 @@ class Writer(Closing):
 
     def _load(self, row: ExperimentRow) -> Loaded:
         """Read an experiment; of a fleet, the latest snapshot and what came after."""
-        experiment = Experiment(row.id, row.name, StoreSource(self.store, row.id))
-        for event in self.store.events_of_experiment(row.id):
-            if event.kind in OF_EXPERIMENT:
-                experiment.apply_to_experiment(event)
+        experiment = Experiment.load(
+            row.id,
+            row.name,
+            StoreSource(self.store, row.id),
+            self.store.events_of_experiment(row.id),
+        )
         loaded = Loaded(experiment, row.instances)
         if experiment.settings.state == "shared":
             self._load_fleet(loaded, row)
@@ -321,7 +327,8 @@ class Writer(Closing):
 
     def _apply(self, experiment: Experiment, events: list[Event], shared: bool) -> None:
         if shared:
-            missing = {e.instance for e in events if e.instance} - set(experiment.members)
+            members = experiment.members
+            missing = {e.instance for e in events if e.instance and e.instance not in members}
             for row in self.store.instances_by_number(experiment.number, missing):
                 experiment.admit(row.number, row.label, row.group)
         for event in events:
@@ -377,6 +384,7 @@ class Writer(Closing):
         """Give up losses whose window has ended."""
         try:
             late = self.store.late_decisions(self._clock(), MOST_OVERDUE)
+            late += self._find_excess()
             names = {row.id: row.name for row in self.store.experiments()} if late else {}
         except StoreError as error:
             log.warning("%s", error)
@@ -393,8 +401,19 @@ class Writer(Closing):
         ]
         if jobs:
             self._serve(jobs)
-            if len(jobs) == MOST_OVERDUE:
+            if len(jobs) >= MOST_OVERDUE:
                 self._next_sweep = 0.0
+
+    def _find_excess(self) -> list[Decision]:
+        """Return the oldest decisions of fleets that wait for more losses than memory is for."""
+        excess = []
+        for loaded in self._loaded.values():
+            fleet = loaded.experiment.shared
+            many = 0 if fleet is None else fleet.count_pending() - self._most_pending
+            if many > 0:
+                number = loaded.experiment.number
+                excess += self.store.oldest_decisions(number, min(many, MOST_OVERDUE))
+        return excess
 
 
 class StoreSource:

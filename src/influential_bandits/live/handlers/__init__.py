@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any
-
-from influential_bandits.live.handlers import (
+from influential_bandits.live.api import DECLARED
+from influential_bandits.live.handlers import (  # noqa: F401 - calls are declared when imported
     decisions,
     experiments,
     health,
@@ -15,10 +13,4 @@ from influential_bandits.live.handlers import (
     reports,
 )
 
-__all__ = ["HANDLERS"]
-
-HANDLERS: dict[str, Callable[..., Awaitable[Any]]] = {
-    name: getattr(module, name)
-    for module in (health, decisions, experiments, models, instances, reports, keys)
-    for name in module.__all__
-}
+CALLS = tuple(DECLARED)

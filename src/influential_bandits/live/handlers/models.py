@@ -10,20 +10,20 @@ from starlette.requests import Request as HttpRequest
 from influential_bandits.errors import InvalidInput
 from influential_bandits.live import requests
 from influential_bandits.live.answers import Answer
+from influential_bandits.live.api import EXPERIMENT, call
 from influential_bandits.live.preparing import prepare_model
 
 if TYPE_CHECKING:
     from influential_bandits.live.service import Service
 
-__all__ = ["activate_model", "list_models", "stage_model"]
 
-
+@call("POST", EXPERIMENT + "/models", "admin", requests.StageModel)
 async def stage_model(service: Service, request: HttpRequest, body: requests.StageModel) -> Any:
-    """Stage a model."""
-    row = service.find_asked(request)
+    """Stage a model: a policy, or one fitted to the events."""
+    row = await service.find_asked(request)
     if (body.policy is None) == (body.fit is None):
         raise InvalidInput("give a policy, or say fit to learn one from the events; not both")
-    described = await service.ask(row.name, lambda work, at: work.describe())
+    described = await service.describe(row)
     policy = body.policy
     if body.fit is not None:
         from influential_bandits.live.fitting import fit_policy
@@ -40,14 +40,15 @@ async def stage_model(service: Service, request: HttpRequest, body: requests.Sta
     return Answer(staged, 201)
 
 
+@call("GET", EXPERIMENT + "/models", "reader")
 async def list_models(service: Service, request: HttpRequest, body: None) -> Any:
     """List models."""
-    name = service.find_asked(request).name
-    described = await service.ask(name, lambda work, at: work.describe())
+    described = await service.describe(await service.find_asked(request))
     return {"active": described["model"], "models": described["models"]}
 
 
+@call("POST", EXPERIMENT + "/models/{version:int}/activate", "admin")
 async def activate_model(service: Service, request: HttpRequest, body: None) -> Any:
-    """Activate a model."""
-    name, version = service.find_asked(request).name, request.path_params["version"]
+    """Activate a model, or go back to an earlier one."""
+    name, version = (await service.find_asked(request)).name, int(request.path_params["version"])
     return await service.ask(name, lambda work, at: work.activate_model(version, at))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from influential_bandits.live.page.series import Series, Sums
 from influential_bandits.live.page.tally import GROUPS, SECONDS_RECENT, SPANS, Tally
 
-__all__ = ["busiest_arms", "describe_course", "draw_experiment", "recent_rate"]
+__all__ = ["busiest_arms", "describe_tally", "draw_experiment", "recent_rate"]
 
 MOST_LINES = 7  # that can be told apart
 LOSSES_OF_A_MEAN = 30  # on average, so that noise does not hide what is to be seen
@@ -52,14 +53,40 @@ def draw_experiment(
     }
 
 
-def describe_course(tally: Tally, names: Sequence[str]) -> list[dict[str, Any]] | None:
-    """Return decisions, feedback and mean losses by group and arm over time; None while counting.
+def describe_tally(tally: Tally, names: Sequence[str]) -> dict[str, Any]:
+    """Return the report: the A/B test, sums by arm and group, shadow mode, and all over time."""
+    course = describe_course(tally, names)
+    with tally.lock:
+        sums = tally.arms.values()
+        return {
+            **asdict(tally.evidence()),
+            "arms": [
+                {
+                    "arm": names[number],
+                    "group": group,
+                    "decisions": of.decisions,
+                    "losses": of.losses,
+                    "mean_loss": of.mean,
+                }
+                for number, arm in sorted(tally.arms.items())
+                for group, of in arm.by_group.items()
+                if of.decisions or of.losses
+            ],
+            "shadow": {
+                "decisions": sum(arm.shadowed for arm in sums),
+                "agreed": sum(arm.agreed for arm in sums),
+            },
+            "silent_since": tally.find_silence(),
+            "over_time": course,
+        }
+
+
+def describe_course(tally: Tally, names: Sequence[str]) -> list[dict[str, Any]]:
+    """Return decisions, feedback and mean losses by group and arm over time.
 
     Spans are as wide as they must be so that there are not too many.
     """
     with tally.lock:
-        if not tally.is_complete:
-            return None
         series = tally.whole
         together = max(1, -(-sum(1 for _ in series.over_time()) // SPANS_TOLD))
         columns = {of: [s.mean for _, s in series.over_time(of, together)] for of in GROUPS}

@@ -5,30 +5,27 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-import time
 from collections.abc import Awaitable, Callable
-from functools import cache, partial
+from functools import cache
 from importlib import resources
-from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import jinja2
+from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
 from starlette.responses import RedirectResponse, Response
-from starlette.routing import Route
 
 from influential_bandits import __version__
 from influential_bandits.errors import InfluentialBanditsError
-from influential_bandits.live.events import CHANGED, CREATED, decode, encode
-from influential_bandits.live.keys import KeyRing, Role, Visitor
-from influential_bandits.live.page import forms, pictures, words
+from influential_bandits.live.events import encode
+from influential_bandits.live.keys import Visitor
+from influential_bandits.live.page import pictures, words
 from influential_bandits.live.page.estimates import Estimates
 from influential_bandits.live.page.sessions import (
     COOKIE,
     HOURS,
     digest_secret,
-    form_token,
     give_secret,
     make_secret,
     read_form,
@@ -39,6 +36,9 @@ from influential_bandits.live.page.tallies import Tallies
 from influential_bandits.live.page.views import ExperimentView, HomeView, InstanceView
 from influential_bandits.live.requests import Refused
 from influential_bandits.live.store.sql import Connection, ExperimentRow, SessionRow, StoreError
+
+if TYPE_CHECKING:
+    from influential_bandits.live.service import Service
 
 __all__ = ["Page"]
 
@@ -62,9 +62,7 @@ STATIC = {
     "uPlot.iife.min.js": "text/javascript",
     "icon.svg": "image/svg+xml",
 }
-SECONDS_KEPT = 2.0  # of answers of the writer
 
-Ask = Callable[..., Awaitable[Any]]
 Handler = Callable[[HttpRequest], Awaitable[Response]]
 
 
@@ -73,65 +71,51 @@ class Page:
 
     Parameters
     ----------
-    read : callable
-        Asks a question of the store.
-    ask : coroutine function
-        Hands a request to the writer, and waits until it is on disk.
-    keys : KeyRing
-    now : callable
-        Seconds since 1970.
+    service : Service
     """
 
-    def __init__(
-        self,
-        read: Callable[[Callable[[Connection], Any]], Any],
-        ask: Ask,
-        keys: KeyRing,
-        now: Callable[[], float],
-    ) -> None:
-        self.read, self.ask, self.keys, self.now = read, ask, keys, now
-        self.tallies = Tallies(read, now)
-        self.estimates = Estimates(ask)
-        self._described: dict[str, tuple[float, dict[str, Any]]] = {}
+    def __init__(self, service: Service) -> None:
+        self.service, self.keys = service, service.keys
+        self.read, self.ask, self.now = service.read_soon, service.ask, service.writer.now
+        self.tallies = Tallies(service.read, self.now)
+        self.estimates = Estimates(self.ask)
         self._environment = _make_environment()
 
-    def routes(self) -> list[Route]:
-        """Return the routes of all pages."""
+    def routes(self) -> list[tuple[str, str, Handler]]:
+        """Return methods and paths of all pages, and what answers them."""
         one = "/experiments/{experiment}"
-        table: list[tuple[str, str, Role | None, Any]] = [
-            ("GET", "/", "reader", self.show_home),
-            ("GET", one, "reader", self.show_experiment),
-            ("GET", f"{one}/settings", "reader", self.show_settings),
-            ("GET", f"{one}/instances", "reader", self.show_instance),
-            ("GET", f"{one}/instances/{{instance:path}}", "reader", self.show_instance),
-            ("GET", "/keys", "admin", self.show_keys),
-            ("POST", f"{one}/settings", "admin", partial(forms.change_settings, self)),
-            ("POST", f"{one}/arms", "admin", partial(forms.add_arm, self)),
-            ("POST", f"{one}/arms/retire", "admin", partial(forms.retire_arm, self)),
-            ("POST", f"{one}/models", "admin", partial(forms.activate_model, self)),
-            ("POST", "/keys", "admin", partial(forms.add_key, self)),
-            ("POST", "/keys/drop", "admin", partial(forms.drop_key, self)),
-            ("GET", "/login", None, self.show_login),
-            ("POST", "/login", None, self.log_in),
-            ("POST", "/logout", None, self.log_out),
+        table = [
+            ("/", self.show_home),
+            (one, self.show_experiment),
+            (f"{one}/settings", self.show_settings),
+            (f"{one}/instances", self.show_instance),
+            (f"{one}/instances/{{instance:label}}", self.show_instance),
         ]
         return [
-            Route("/static/{file}", send_static, methods=["GET"]),
-            Route("/favicon.ico", send_icon, methods=["GET"]),
-            *(
-                Route(path, self._endpoint(method, role, handler), methods=[method])
-                for method, path, role, handler in table
-            ),
+            ("GET", "/static/{file}", send_static),
+            ("GET", "/favicon.ico", send_icon),
+            ("GET", "/login", self._endpoint(self.show_login, is_open=True)),
+            ("POST", "/login", self._endpoint(self.log_in, is_open=True)),
+            ("POST", "/logout", self._endpoint(self.log_out, is_open=True)),
+            *(("GET", path, self._endpoint(handler)) for path, handler in table),
         ]
 
     # From a request to an answer.
 
-    def _endpoint(self, method: str, role: Role | None, handler: Any) -> Handler:
+    def _endpoint(self, handler: Handler, *, is_open: bool = False) -> Handler:
+        """Return what serves a page, to those who are logged in unless it is open."""
+
         async def serve(request: HttpRequest) -> Response:
             try:
-                response = await self._serve(request, method, role, handler)
-            except (Refused, InfluentialBanditsError) as error:
+                visitor = request.scope["visitor"] = await self.find_visitor(request)
+                if visitor is None and not is_open:
+                    response = self._send_to_login(request)
+                else:
+                    response = await handler(request)
+            except InfluentialBanditsError as error:
                 response = self.refuse(request, error)
+            except ClientDisconnect:
+                raise
             except Exception:
                 log.exception("a page failed")
                 response = self.refuse(
@@ -146,33 +130,15 @@ class Page:
             response.headers.setdefault(name, value)
         return response
 
-    async def _serve(
-        self, request: HttpRequest, method: str, role: Role | None, handler: Any
-    ) -> Response:
-        visitor, secret = self.find_visitor(request), read_secret(request)
-        request.scope["visitor"], request.scope["secret"] = visitor, secret
-        form = {}
-        if method == "POST":
-            form = await read_form(request)
-            require_own_form(request, form, secret)
-        if role is not None:
-            if visitor is None:
-                return self._send_to_login(request)
-            if not visitor.may(role):
-                raise Refused(403, "not_allowed", f"this takes a key of the role {role}")
-        if method == "POST":
-            return await handler(request, form)
-        return await handler(request)
-
-    def find_visitor(self, request: HttpRequest) -> Visitor | None:
+    async def find_visitor(self, request: HttpRequest) -> Visitor | None:
         """Return who is logged in; a key that was dropped is nobody's."""
         secret = read_secret(request)
         if secret is None:
             return None
-        session = self.read(lambda store: store.session(digest_secret(secret)))
+        session = await self.read(lambda store: store.session(digest_secret(secret)))
         if session is None or session.until <= self.now():
             return None
-        return self.keys.find_digest(session.key)
+        return await self.keys.find_digest(session.key)
 
     def _send_to_login(self, request: HttpRequest) -> Response:
         if wants_live(request):
@@ -202,11 +168,8 @@ class Page:
     ) -> Response:
         """Return a page."""
         visitor: Visitor | None = request.scope.get("visitor")
-        secret = request.scope.get("secret")
         page = self._environment.get_template(template).render(
             visitor=visitor,
-            is_admin=visitor is not None and visitor.may("admin"),
-            token=form_token(secret) if secret else "",
             version=__version__,
             **values,
         )
@@ -235,99 +198,86 @@ class Page:
 
     # What pages need.
 
-    def rows(self, request: HttpRequest) -> list[ExperimentRow]:
+    async def rows(self, request: HttpRequest) -> list[ExperimentRow]:
         """Return the experiments that the visitor sees."""
         visitor: Visitor = request.scope["visitor"]
-        rows: list[ExperimentRow] = self.read(lambda store: store.experiments())
+        rows: list[ExperimentRow] = await self.read(lambda store: store.experiments())
         return [row for row in rows if visitor.sees(row.id)]
-
-    def find(self, request: HttpRequest) -> ExperimentRow:
-        """Return the experiment of a path; one that the visitor may not see is not there."""
-        name = request.path_params["experiment"]
-        for row in self.rows(request):
-            if row.name == name:
-                return row
-        raise Refused(404, "unknown_experiment", f"there is no experiment {name!r:.80}")
-
-    async def describe(self, row: ExperimentRow) -> dict[str, Any]:
-        """Return settings, arms and models."""
-        until, answer = self._described.get(row.name, (0.0, {}))
-        if time.monotonic() >= until:
-            answer = await self.ask(row.name, lambda work, at: work.describe())
-            self._described[row.name] = time.monotonic() + SECONDS_KEPT, answer
-        return answer
-
-    def forget(self, name: str) -> None:
-        """Ask anew for what has been changed."""
-        self._described.pop(name, None)
 
     # Pages.
 
     async def show_home(self, request: HttpRequest) -> Response:
         """Show experiments at a glance."""
-        rows = self.rows(request)
+        rows = await self.rows(request)
         view = HomeView(rows, request.query_params.get("page", "1"), self.now())
         view.tallies = await self.tallies.look(view.rows)
-        view.described = [await self.describe(row) for row in view.rows]
+        view.described = [await self.service.describe(row) for row in view.rows]
         return await self._render_aside(request, "home.html.j2", view.draw)
 
     async def show_experiment(self, request: HttpRequest) -> Response:
         """Show an experiment."""
-        row = self.find(request)
-        described = await self.describe(row)
+        row = await self.service.find_asked(request)
+        described = await self.service.describe(row)
         (tally,) = await self.tallies.look([row])
         estimate = None
         if described["settings"]["state"] == "shared":
             estimate = await self.estimates.look(row.name)
-        labels = self.read(lambda store: read_labels(store, row))
-        shares = self.read(lambda store: read_control_shares(store, row))
+        labels = await self.read(lambda store: read_labels(store, row))
         span = "all" if request.query_params.get("span") == "all" else "hour"
-        view = ExperimentView(row, described, tally, estimate, labels, shares, span, self.now())
+        view = ExperimentView(row, described, tally, estimate, labels, span, self.now())
         return await self._render_aside(request, "experiment.html.j2", view.draw)
 
     async def show_instance(self, request: HttpRequest) -> Response:
         """Show an instance."""
-        row = self.find(request)
+        row = await self.service.find_asked(request)
         label = request.path_params.get("instance") or request.query_params.get("label", "")
-        described = await self.describe(row)
+        described = await self.service.describe(row)
         explained = await self.ask(row.name, lambda work, at: work.explain(label, at), label=label)
-        view = InstanceView(row, described, explained, self.read)
+        view = InstanceView(row, described, explained, self.service.read)
         return await self._render_aside(request, "instance.html.j2", view.draw)
 
     async def show_settings(self, request: HttpRequest) -> Response:
-        """Show settings and what follows from them."""
-        return await forms.render_settings(self, request, self.find(request))
-
-    async def show_keys(self, request: HttpRequest) -> Response:
-        """Show keys."""
-        return forms.render_keys(self, request)
+        """Show settings, what follows from them, and how they are changed."""
+        row = await self.service.find_asked(request)
+        described = await self.service.describe(row)
+        settings = described["settings"]
+        shared = settings["state"] == "shared"
+        return self.render(
+            request,
+            "settings.html.j2",
+            name=row.name,
+            path=f"/experiments/{quote(row.name, safe='')}",
+            address=str(request.base_url).rstrip("/"),
+            described=described,
+            settings=settings,
+            words=words.describe_settings(settings),
+            policy=words.describe_policy(settings["policy"], shared=shared),
+            control=words.describe_policy(settings["control"]),
+            memory=words.describe_memory(settings),
+            models=[
+                (model["version"], words.describe_policy(model["policy"], shared=shared))
+                for model in described["models"]
+            ],
+        )
 
     # Logging in and out.
 
     async def show_login(self, request: HttpRequest) -> Response:
         """Show the form that takes a key."""
+        target = _own_path(request.query_params.get("next", "/"))
         if request.scope["visitor"] is not None:
-            return RedirectResponse(_own_path(request.query_params.get("next", "/")), 303)
-        return self._render_login(request, _own_path(request.query_params.get("next", "/")))
+            return RedirectResponse(target, 303)
+        return self.render(request, "login.html.j2", target=target, error="")
 
-    def _render_login(
-        self, request: HttpRequest, target: str, status: int = 200, error: str = ""
-    ) -> Response:
-        fresh = request.scope["secret"] is None
-        if fresh:
-            request.scope["secret"] = make_secret()
-        response = self.render(request, "login.html.j2", status, target=target, error=error)
-        if fresh:
-            give_secret(request, response, request.scope["secret"])
-        return response
-
-    async def log_in(self, request: HttpRequest, form: dict[str, str]) -> Response:
-        """Take a key, and give the browser a new secret: an old one may be known to others."""
-        visitor = self.keys.find(form.get("key", "").strip())
+    async def log_in(self, request: HttpRequest) -> Response:
+        """Take a key, and give the browser a secret."""
+        require_own_form(request)
+        form = await read_form(request)
+        visitor = await self.keys.find(form.get("key", "").strip())
         target = _own_path(form.get("next", "/"))
         if visitor is None:
-            words = "There is no such key. A key begins with ib_; it was shown once when made."
-            return self._render_login(request, target, 401, words)
+            error = "There is no such key. A key begins with ib_; it was shown once when made."
+            return self.render(request, "login.html.j2", 401, target=target, error=error)
         secret = make_secret()
         session = SessionRow(digest_secret(secret), visitor.digest, self.now() + HOURS * 3600.0)
         await self.ask("", lambda work, at: work.add_session(session, at))
@@ -335,9 +285,10 @@ class Page:
         give_secret(request, response, secret)
         return response
 
-    async def log_out(self, request: HttpRequest, form: dict[str, str]) -> Response:
+    async def log_out(self, request: HttpRequest) -> Response:
         """End the session, here and for everybody who may know its secret."""
-        digest = digest_secret(request.scope["secret"])
+        require_own_form(request)
+        digest = digest_secret(read_secret(request) or "")
         await self.ask("", lambda work, at: work.drop_session(digest))
         response = RedirectResponse("/login", 303)
         response.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
@@ -353,17 +304,6 @@ def read_labels(store: Connection, row: ExperimentRow) -> list[tuple[str, str]]:
     """Return the newest instances, and their groups."""
     sql = "SELECT label, served FROM instances WHERE experiment = ? ORDER BY number DESC LIMIT 12"
     return [(label, group) for label, group in store.run(sql, (row.id,))]
-
-
-def read_control_shares(store: Connection, row: ExperimentRow) -> list[float]:
-    """Return the shares that the control group had, one after another."""
-    sql = (
-        "SELECT data FROM events WHERE experiment = ? AND instance = 0 AND kind IN (?, ?) "
-        "ORDER BY number"
-    )
-    found = [decode(data) for (data,) in store.run(sql, (row.id, CREATED, CHANGED))]
-    shares = [settings.get("control_share", 0.0) for settings in found]
-    return [share for share, _ in groupby(shares)]
 
 
 def _own_path(target: str) -> str:
@@ -407,7 +347,6 @@ def _make_environment() -> jinja2.Environment:
     environment.filters |= {
         "number": words.write_number,
         "decimal": words.write_decimal,
-        "plain": words.write_plain,
         "share": words.write_share,
         "time": words.write_time,
         "span": words.write_span,

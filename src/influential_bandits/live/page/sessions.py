@@ -1,25 +1,22 @@
-"""Logging in to the page: a key once, then a cookie; and forms that only our own pages can send.
+"""Logging in to the page: a key once, then a cookie.
 
 The browser holds a random text, and the store its digest: all services of a store know who is
-logged in, and whoever reads a copy of the store cannot log in with it. A form carries another
-digest of the same text, which no other site can know. Beside it the browser must say that the form
-comes from here.
+logged in, and whoever reads a copy of the store cannot log in with it. The page only shows; what
+it takes are logging in and out, if the browser says that they come from here.
 """
 
 from __future__ import annotations
 
 import hashlib
-import hmac
 import secrets
 from urllib.parse import parse_qsl
 
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
-from influential_bandits.live.bodies import read_body
 from influential_bandits.live.requests import Refused
 
-__all__ = ["COOKIE", "form_token", "read_form", "require_own_form"]
+__all__ = ["COOKIE", "read_form", "require_own_form"]
 
 COOKIE = "ib_session"
 HOURS = 12.0
@@ -36,11 +33,6 @@ def make_secret() -> str:
 def digest_secret(secret: str) -> str:
     """Return what the store holds."""
     return hashlib.sha256(b"session:" + secret.encode()).hexdigest()
-
-
-def form_token(secret: str) -> str:
-    """Return what forms of a session carry."""
-    return hashlib.sha256(b"form:" + secret.encode()).hexdigest()
 
 
 def read_secret(request: HttpRequest) -> str | None:
@@ -67,7 +59,9 @@ async def read_form(request: HttpRequest) -> dict[str, str]:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
         raise Refused(415, "no_form", "this takes a form of its own page")
-    body = await read_body(request, MOST_BYTES)
+    body = await request.body()
+    if len(body) > MOST_BYTES:
+        raise Refused(413, "too_large", f"a form may have {MOST_BYTES:,} bytes")
     try:
         fields = parse_qsl(
             body.decode("ascii"),
@@ -80,12 +74,9 @@ async def read_form(request: HttpRequest) -> dict[str, str]:
     return dict(fields)
 
 
-def require_own_form(request: HttpRequest, form: dict[str, str], secret: str | None) -> None:
-    """Raise unless a form comes from a page that this browser got from us."""
-    origin, host = request.headers.get("origin"), request.headers.get("host", "")
-    elsewhere = origin is not None and origin.partition("://")[2] != host
-    if elsewhere or request.headers.get("sec-fetch-site", "same-origin") != "same-origin":
+def require_own_form(request: HttpRequest) -> None:
+    """Raise unless the browser says that a form comes from a page of ours."""
+    origin, host = request.headers.get("origin", ""), request.headers.get("host", "")
+    is_ours = origin.partition("://")[2] == host != ""
+    if not is_ours or request.headers.get("sec-fetch-site", "same-origin") != "same-origin":
         raise Refused(403, "forged", "this form was sent by another site")
-    given = form.get("token", "").encode("utf-8", "replace")
-    if secret is None or not hmac.compare_digest(given, form_token(secret).encode()):
-        raise Refused(403, "forged", "this form is out of date; go back and reload the page")

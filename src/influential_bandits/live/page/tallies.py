@@ -51,6 +51,19 @@ class Tallies:
             await asyncio.wait(working, timeout=SECONDS_TO_WAIT)
         return [self._held.get(row.id) for row in rows]
 
+    async def bring_up_to_date(self, row: ExperimentRow) -> Tally:
+        """Return a tally of all events that there are by now."""
+        while (task := self._work.get(row.id)) is not None:
+            await asyncio.wait([task])
+        self._until.pop(row.id, None)
+        task = self._start(row)
+        assert task is not None
+        await asyncio.wait([task])
+        tally = self._held.get(row.id)
+        if tally is None or not tally.is_complete:
+            raise StoreError("the events could not be counted; ask again")
+        return tally
+
     def _start(self, row: ExperimentRow) -> asyncio.Task[None] | None:
         """See to it that somebody reads what is new."""
         task = self._work.get(row.id)

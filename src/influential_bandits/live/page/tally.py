@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -23,9 +24,10 @@ from influential_bandits.live.events import (
     OBSERVED,
     SHOWN,
 )
-from influential_bandits.live.evidence import Evidence, GroupTotals, compare_groups
+from influential_bandits.live.evidence import Evidence, GroupTotals, Stratum, judge
 from influential_bandits.live.page.series import Series, Sums
 from influential_bandits.live.store.sql import Connection, ExperimentRow
+from influential_bandits.numerics.arrays import Floats
 
 __all__ = ["ArmSums", "Look", "Tally"]
 
@@ -47,25 +49,19 @@ BY_SPAN = (
     "(e.decision IS NOT NULL OR e.kind = 'exposed') GROUP BY 1, 2, 3, 4, 5"
 )
 BY_INSTANCE = (
-    "SELECT e.instance, i.served, COUNT(*), SUM(e.loss) "
+    "SELECT e.instance, i.share, i.served, "
+    "SUM(CASE WHEN e.ticket IS NOT NULL AND e.kind IN ('decided', 'shown') THEN 1 ELSE 0 END), "
+    "COUNT(e.loss), COALESCE(SUM(e.loss), 0) "
     "FROM events AS e JOIN instances AS i ON i.experiment = e.experiment AND i.number = e.instance "
-    "WHERE e.experiment = ? AND e.number > ? AND e.number <= ? AND e.loss IS NOT NULL "
-    "AND e.decision IS NOT NULL AND (e.data IS NULL OR e.data NOT LIKE ?) "
-    "GROUP BY e.instance, i.served"
+    "WHERE e.experiment = ? AND e.number > ? AND e.number <= ? AND e.decision IS NOT NULL "
+    "AND e.kind <> 'exposed' AND e.proposed IS NULL GROUP BY e.instance, i.share, i.served"
 )
-IN_SHADOW = '%"shadow":%'
-
-# In shadow mode an event of a decision keeps the arm that the policy would have chosen; its data
-# hold numbers alone, and no text of users.
 BY_PROPOSAL = (
-    "SELECT e.arm, COUNT(*), SUM(CASE WHEN e.data LIKE CAST(? AS TEXT) || CAST(e.arm AS TEXT) || "
-    "'}' OR e.data LIKE CAST(? AS TEXT) || CAST(e.arm AS TEXT) || CAST(? AS TEXT) THEN 1 ELSE 0 "
-    "END) FROM events AS e JOIN instances AS i ON i.experiment = e.experiment AND "
-    "i.number = e.instance WHERE e.experiment = ? AND e.number > ? AND e.number <= ? AND "
-    "e.kind = 'decided' AND e.decision IS NOT NULL AND i.served = 'policy' AND e.data LIKE ? "
-    "GROUP BY e.arm"
+    "SELECT e.arm, COUNT(*), SUM(CASE WHEN e.proposed = e.arm THEN 1 ELSE 0 END) "
+    "FROM events AS e JOIN instances AS i ON i.experiment = e.experiment AND i.number = e.instance "
+    "WHERE e.experiment = ? AND e.number > ? AND e.number <= ? AND e.kind = 'decided' AND "
+    "e.decision IS NOT NULL AND i.served = 'policy' AND e.proposed IS NOT NULL GROUP BY e.arm"
 )
-PROPOSED = '%"proposed":'
 
 
 class Look(NamedTuple):
@@ -124,8 +120,9 @@ class Tally:
         self.whole = Series(seconds, SPANS, widen=True)
         self.arms: dict[int, ArmSums] = {}
         self.looks: list[Look] = []
-        self._counts = np.zeros((2, 1024))  # (groups, instances): decisions whose loss counts
-        self._losses = np.zeros((2, 1024))  # sums of these losses
+        self._sums = np.zeros((3, 1024))  # by instance: decisions shown, with a loss, their losses
+        self._place = np.zeros(1024, np.int64)  # by instance: of its stratum and group, from 1 on
+        self._places: dict[tuple[float, str], int] = {}
         self.latest = since  # time of the latest span with an event
 
     @property
@@ -149,8 +146,8 @@ class Tally:
         is_recent = not ends or ends[0][0] > now - SECONDS_RECENT * SPANS
         seconds = SECONDS_RECENT if is_recent else self.whole.seconds
         spans = store.run(BY_SPAN.format(seconds=repr(seconds)), where)
-        instances = store.run(BY_INSTANCE, (*where, IN_SHADOW))
-        proposals = store.run(BY_PROPOSAL, (PROPOSED, PROPOSED, ",%", *where, f"{PROPOSED}%"))
+        instances = store.run(BY_INSTANCE, where)
+        proposals = store.run(BY_PROPOSAL, where)
         erased = store.run(
             "SELECT MAX(number) FROM events WHERE experiment = ? AND instance = 0 AND number > ? "
             "AND number <= ? AND kind = ?",
@@ -210,17 +207,18 @@ class Tally:
         if is_recent:
             self.recent.add(at, group, arm, sums)
 
-    def _compare(self, rows: list[tuple[int, str, int, float]], at: float) -> None:
-        """Add losses to those of their instances, and note what the A/B test says now."""
-        numbers, groups, many, losses = zip(*rows, strict=True)
-        size = self._counts.shape[1]
-        if max(numbers) >= size:
-            room = np.zeros((2, max(max(numbers) + 1 - size, size)))
-            self._counts = np.hstack([self._counts, room])
-            self._losses = np.hstack([self._losses, room])
-        place = [GROUPS.index(group) for group in groups], list(numbers)
-        self._counts[place] += many
-        self._losses[place] += losses
+    def _compare(self, rows: Sequence[tuple[int, float, str, int, int, float]], at: float) -> None:
+        """Add what instances were shown and lost, and note what the A/B test says now."""
+        numbers = [row[0] for row in rows]
+        missing = max(numbers) + 1 - self._place.size
+        if missing > 0:
+            room = max(missing, self._place.size)
+            self._sums = np.pad(self._sums, ((0, 0), (0, room)))
+            self._place = np.pad(self._place, (0, room))
+        for number, share, group, *_ in rows:
+            place = self._places.setdefault((share, group), len(self._places) + 1)
+            self._place[number] = place
+        self._sums[:, numbers] += np.array([row[3:] for row in rows], float).T
         evidence = self.evidence()
         if evidence.difference is not None:
             assert evidence.low is not None
@@ -229,17 +227,53 @@ class Tally:
         if len(self.looks) > MOST_LOOKS:
             self.looks = [*self.looks[:-1:2], self.looks[-1]]
 
+    def find_silence(self) -> float | None:
+        """Return since when no feedback has come, if none came for an hour of decisions."""
+        recent = self.recent.total()
+        if not recent.decisions or recent.feedback:
+            return None
+        spans = list(self.whole.over_time())
+        heard = [at + self.whole.seconds for at, sums in spans if sums.feedback]
+        since = heard[-1] if heard else spans[0][0]
+        lasted = self.latest - since
+        return since if lasted >= SECONDS_RECENT * SPANS else None
+
     def evidence(self) -> Evidence:
         """Return what the A/B test says now."""
-        return compare_groups(self._totals(0), self._totals(1))
-
-    def _totals(self, group: int) -> GroupTotals:
-        counts, losses = self._counts[group], self._losses[group]
-        return GroupTotals(
-            int(np.count_nonzero(counts)),
-            int(counts.sum()),
-            float(losses.sum()),
-            float(losses @ losses),
-            float(losses @ counts),
-            float(counts @ counts),
+        shown, heard, lost = self._sums
+        losses = self._totals(heard, lost)
+        feedback = self._totals(shown, heard)
+        none = GroupTotals()
+        return judge(
+            [
+                Stratum(
+                    share,
+                    losses.get((share, "policy"), none),
+                    losses.get((share, "control"), none),
+                    feedback.get((share, "policy"), none),
+                    feedback.get((share, "control"), none),
+                )
+                for share in sorted({share for share, _ in self._places})
+            ]
         )
+
+    def _totals(self, counts: Floats, values: Floats) -> dict[tuple[float, str], GroupTotals]:
+        """Return the totals of some values, and of how many there are, by stratum and group."""
+        size = len(self._places) + 1
+
+        def add_up(weights: Floats) -> list[float]:
+            return np.bincount(self._place, weights, size).tolist()
+
+        columns = (
+            add_up((counts > 0).astype(float)),
+            add_up(counts),
+            add_up(values),
+            add_up(values * values),
+            add_up(values * counts),
+            add_up(counts * counts),
+        )
+        rows = list(zip(*columns, strict=True))
+        return {
+            key: GroupTotals(int(rows[place][0]), int(rows[place][1]), *rows[place][2:])
+            for key, place in self._places.items()
+        }

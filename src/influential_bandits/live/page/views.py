@@ -20,6 +20,7 @@ from influential_bandits.live.page.words import (
     count_digits,
     describe_evidence,
     describe_policy,
+    describe_silence,
     find_boldness,
     served_policy,
     write_number,
@@ -121,7 +122,6 @@ class ExperimentView:
     tally: Tally | None
     estimate: SharedEstimate | None
     labels: list[tuple[str, str]]
-    shares: list[float]
     span: str
     now: float
 
@@ -136,7 +136,6 @@ class ExperimentView:
             "settings": settings,
             "instances": self.row.instances,
             "labels": self.labels,
-            "shares": self.shares,
             "policy": describe_policy(
                 served_policy(self.described), shared=settings["state"] == "shared"
             ),
@@ -190,6 +189,7 @@ class ExperimentView:
             "exposures": sum(arm.exposures for arm in totals),
             "shadowed": sum(arm.shadowed for arm in totals),
             "agreed": sum(arm.agreed for arm in totals),
+            "silent_since": describe_silence(tally.find_silence()),
             "heard": heard,
             "heard_share": heard / decisions if decisions else None,
             "rate": recent.decisions / 5.0,

@@ -19,6 +19,7 @@ __all__ = [
     "describe_memory",
     "describe_policy",
     "describe_settings",
+    "describe_silence",
     "find_boldness",
     "instance_path",
     "served_policy",
@@ -43,10 +44,8 @@ class SettingWords(NamedTuple):
     """A setting that can be changed: what it is now, and what follows from it."""
 
     name: str
-    label: str
     value: Any
     consequence: str
-    hint: str
 
 
 def write_number(value: float | None, digits: int = 3) -> str:
@@ -95,11 +94,6 @@ def write_decimal(value: float | None, decimals: int) -> str:
     return f"{round(value, decimals) + 0.0:,.{decimals}f}".replace("-", MINUS)
 
 
-def write_plain(value: Any) -> str:
-    """Return a value as it can be typed in again."""
-    return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
-
-
 def write_share(value: float) -> str:
     """Return a share in per cent: at least one digit, and never 100 % of what is less."""
     text = f"{100.0 * value:.3g}"
@@ -127,11 +121,10 @@ def write_span(seconds: float) -> str:
 def instance_path(experiment: str, label: str) -> str:
     """Return where the page of an instance is.
 
-    Browsers take dots for folders, and the router takes no line ends in a path: such labels go into
-    the query.
+    What cannot be printed goes into the query: browsers change it in a path.
     """
     base = f"/experiments/{quote(experiment, safe='')}/instances"
-    if label in (".", "..") or not label.isprintable():
+    if not label.isprintable():
         return f"{base}?label={quote(label, safe='')}"
     return f"{base}/{quote(label, safe='')}"
 
@@ -169,17 +162,8 @@ def describe_evidence(evidence: Evidence, settings: dict[str, Any]) -> str:
     """Return what the A/B test says, in a sentence or two."""
     if settings["mode"] == "shadow":
         return _describe_shadow(evidence, settings)
-    policy, control = evidence.policy.instances, evidence.control.instances
     if evidence.difference is None or evidence.low is None or evidence.high is None:
-        if not settings["control_share"] and not control:
-            return (
-                "There is no control group, so that nobody can say what the policy is worth. "
-                "Give a share of new instances to the control in the settings."
-            )
-        return (
-            f"Too early to tell: each group needs {FEWEST} instances with feedback. "
-            f"The policy has {policy:,}, the control {control:,}."
-        )
+        return _describe_lack(evidence, settings)
     digits = count_digits((evidence.difference, evidence.low, evidence.high))
     size = write_decimal(abs(evidence.difference), digits)
     ends = sorted((abs(evidence.low), abs(evidence.high)))
@@ -193,6 +177,32 @@ def describe_evidence(evidence: Evidence, settings: dict[str, Any]) -> str:
         f"No difference has been shown yet. So far the policy has lost {size} a decision {less}; "
         f"all from {write_decimal(evidence.low, digits)} to {write_decimal(evidence.high, digits)} "
         "is still possible."
+    )
+
+
+def describe_silence(since: float | None) -> str:
+    """Return that no feedback comes any more, if so."""
+    if since is None:
+        return ""
+    return (
+        f"No feedback has come since {write_time(since)} UTC, though decisions have been made for "
+        "an hour. Nothing is learned; see whether losses are still sent."
+    )
+
+
+def _describe_lack(evidence: Evidence, settings: dict[str, Any]) -> str:
+    """Return why the A/B test says nothing."""
+    if evidence.doubts:
+        return f"No verdict: {'. Also, '.join(evidence.doubts)}."
+    policy, control = evidence.policy.instances, evidence.control.instances
+    if not settings["control_share"] and not control:
+        return (
+            "There is no control group, so that nobody can say what the policy is worth. "
+            "Give a share of new instances to the control in the settings."
+        )
+    return (
+        f"Too early to tell: each group needs {FEWEST} instances with feedback. "
+        f"The policy has {policy:,}, the control {control:,}."
     )
 
 
@@ -243,80 +253,38 @@ def describe_memory(settings: dict[str, Any]) -> str:
 def describe_settings(settings: dict[str, Any]) -> list[SettingWords]:
     """Return the settings that can be changed, with their consequences."""
     share, explore = settings["control_share"], settings["explore"]
-    window, missing = settings["window_hours"], settings["missing_loss"]
-    best = settings["best_rating"]
+    missing, best = settings["missing_loss"], settings["best_rating"]
     control = describe_policy(settings["control"]).name
-    return [
-        SettingWords(
-            "mode",
-            "Mode",
-            settings["mode"],
-            MODES[settings["mode"]],
-            "live, shadow or paused",
+    consequences = {
+        "mode": MODES[settings["mode"]],
+        "control_share": (
+            f"{write_share(share)} of new instances are served by the control, {control}. They "
+            "pay for the proof: each of their decisions loses what the policy would save."
+            if share
+            else "There is no control group: nobody will know what the policy is worth."
         ),
-        SettingWords(
-            "control_share",
-            "Share of the control group",
-            share,
-            (
-                f"{write_share(share)} of new instances are served by the control, {control}. They "
-                "pay for the proof: each of their decisions loses what the policy would save."
-                if share
-                else "There is no control group: nobody will know what the policy is worth."
-            ),
-            "0 to 1. Instances keep their group for good, so that a change concerns those who come "
-            "from now on; then the groups differ in age, and the A/B test is not fair any more. "
-            "Set it before the first decision.",
+        "explore": (
+            f"{write_share(explore)} of decisions draw one of the eligible arms at random. "
+            "They lose as much as a random arm does; their exact probability is in the log, so "
+            "that other policies can be judged by it."
+            if explore
+            else "No decision is left to chance. What other arms would have lost cannot be told "
+            "from the log alone."
         ),
-        SettingWords(
-            "explore",
-            "Share of decisions left to chance",
-            explore,
-            (
-                f"{write_share(explore)} of decisions draw one of the eligible arms at random. "
-                "They lose as much as a random arm does; their exact probability is in the log, so "
-                "that other policies can be judged by it."
-                if explore
-                else "No decision is left to chance. What other arms would have lost cannot be "
-                "told from the log alone."
-            ),
-            "0 to 1.",
+        "window_hours": (
+            f"Feedback that has not come after {write_span(settings['window_hours'] * 3600.0)} is "
+            "given up, and later feedback is refused."
         ),
-        SettingWords(
-            "window_hours",
-            "Hours to wait for feedback",
-            window,
-            (
-                f"Feedback that has not come after {write_span(window * 3600.0)} is given up, and "
-                "later feedback is refused."
-                if window
-                else "Feedback may come at any time. A decision whose feedback never comes waits "
-                "for ever, and teaches nothing."
-            ),
-            "Above 0; empty: no end.",
+        "missing_loss": (
+            f"A decision whose feedback was given up counts as a loss of {write_number(missing)}."
+            if missing is not None
+            else "A decision without feedback counts for nothing. If people who dislike what they "
+            "see answer less often, all means look better than they are."
         ),
-        SettingWords(
-            "missing_loss",
-            "Loss of missing feedback",
-            missing,
-            (
-                f"A decision whose feedback was given up counts as a loss of "
-                f"{write_number(missing)}."
-                if missing is not None
-                else "A decision without feedback counts for nothing. If people who dislike what "
-                "they see answer less often, all means look better than they are."
-            ),
-            "A number, which needs hours to wait; empty: it counts for nothing.",
+        "best_rating": (
+            f"Feedback may come as a rating: loss = {write_number(best)} {MINUS} rating."
+            if best is not None
+            else "Feedback comes as losses or rewards (loss = −reward); ratings are refused."
         ),
-        SettingWords(
-            "best_rating",
-            "Best rating",
-            best,
-            (
-                f"Feedback may come as a rating: loss = {write_number(best)} {MINUS} rating."
-                if best is not None
-                else "Feedback comes as losses or rewards (loss = −reward); ratings are refused."
-            ),
-            "A number; empty: no ratings.",
-        ),
-    ]
+    }
+    return [SettingWords(name, settings[name], text) for name, text in consequences.items()]

@@ -8,9 +8,9 @@ from influential_bandits.checks import abbreviate
 from influential_bandits.errors import InvalidInput, MissingFile
 from influential_bandits.live.store.postgres import PostgresConnection, PostgresStore
 from influential_bandits.live.store.sql import Connection, Store
-from influential_bandits.live.store.sqlite import SqliteConnection, SqliteStore
+from influential_bandits.live.store.sqlite import SqliteConnection, SqliteStore, copy_store
 
-__all__ = ["is_shared", "open_store", "open_to_read"]
+__all__ = ["back_up", "is_shared", "open_store", "open_to_read"]
 
 
 def is_shared(address: str) -> bool:
@@ -36,6 +36,17 @@ def open_to_read(address: str | Path) -> Connection:
     if not Path(text).is_file():
         raise MissingFile(f"there is no store {text}")
     return SqliteConnection(Path(text), read_only=True)
+
+
+def back_up(address: str | Path, target: Path) -> None:
+    """Copy a store into a file, also while a service works on it."""
+    text = str(address)
+    if is_shared(text):
+        raise InvalidInput("PostgreSQL has programs of its own for this: pg_dump and pg_restore")
+    _require_path(text)
+    if not Path(text).is_file():
+        raise MissingFile(f"there is no store {text}")
+    copy_store(Path(text), target)
 
 
 def _require_path(text: str) -> None:

@@ -55,6 +55,7 @@ class InstanceRow(NamedTuple):
     label: str
     group: str
     since: float
+    share: float  # of the control group, when the group was drawn
 
 
 class Snapshot(NamedTuple):
@@ -172,6 +173,14 @@ class Connection(Closing):
         sql = "SELECT * FROM decisions WHERE deadline <= ? ORDER BY deadline LIMIT ?"
         return [Decision(*row) for row in self.run(sql, (now, most))]
 
+    def oldest_decisions(self, experiment: int, most: int) -> list[Decision]:
+        """Return decisions that wait for a loss, those whose window ends first."""
+        sql = (
+            "SELECT * FROM decisions WHERE deadline IS NOT NULL AND experiment = ? "
+            "ORDER BY deadline LIMIT ?"
+        )
+        return [Decision(*row) for row in self.run(sql, (experiment, most))]
+
     def snapshots(self, experiment: int, instances: Iterable[int]) -> list[Snapshot]:
         """Return snapshots of these instances, as far as there are any."""
         return [
@@ -230,6 +239,9 @@ class Store(Connection):
     @abstractmethod
     def roll_back(self) -> None:
         """Undo the transaction."""
+
+    def tidy(self) -> None:
+        """Do what is due after a commit."""
 
     @abstractmethod
     def run_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:

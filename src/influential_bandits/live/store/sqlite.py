@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import fcntl
+import logging
+import os
 import shutil
 import sqlite3
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import IO, Any
 
+from influential_bandits.errors import InvalidInput
 from influential_bandits.live.store.sql import (
     CHUNK,
     Connection,
@@ -17,7 +21,12 @@ from influential_bandits.live.store.sql import (
     StoreError,
 )
 
-__all__ = ["SqliteStore"]
+__all__ = ["SqliteStore", "copy_store"]
+
+log = logging.getLogger("influential_bandits.live")
+
+HEADER, USER_VERSION = 64, slice(60, 64)  # bytes of the file's header
+IN_USE = 1
 
 PAGE = 4096  # bytes
 MOST_LOG_PAGES = 4000  # of the write-ahead log before it is written back, 16 MB
@@ -61,6 +70,13 @@ class SqliteConnection(Connection):
         except sqlite3.Error as error:
             raise StoreError(f"the store failed: {error}") from error
 
+    def copy(self, target: Path) -> None:
+        """Copy everything into an empty file."""
+        with closing(sqlite3.connect(target, isolation_level=None)) as writer:
+            self._connection.backup(writer)
+            writer.execute("PRAGMA user_version = 0")
+            writer.execute("PRAGMA journal_mode = DELETE")
+
     def _failed(self, error: sqlite3.Error) -> StoreError:
         self._was_full = error.sqlite_errorcode == sqlite3.SQLITE_FULL
         return StoreError(f"the store failed: {error}")
@@ -81,7 +97,17 @@ class SqliteStore(SqliteConnection, Store):
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self._lock = _take_lock(self.path)
-        super().__init__(self.path, read_only=False)
+        self._erased = False  # something was, and may still be read in the log
+        try:
+            _require_log(self.path)
+            os.close(_open_private(self.path, os.O_RDWR | os.O_CREAT))
+            super().__init__(self.path, read_only=False)
+        except OSError as error:
+            self._lock.close()
+            raise StoreError(f"cannot open {path}: {error.strerror or error}") from None
+        except BaseException:
+            self._lock.close()
+            raise
         try:
             self._require_store()
             for pragma in (
@@ -89,13 +115,17 @@ class SqliteStore(SqliteConnection, Store):
                 "synchronous = FULL",
                 f"wal_autocheckpoint = {_log_pages(self.path)}",
                 "cache_size = -65536",
+                "secure_delete = ON",
+                f"user_version = {IN_USE}",
             ):
                 self.run(f"PRAGMA {pragma}")
             self.begin()
             self.migrate()
             self.commit()
+            self.write_back()
         except BaseException:
-            self.close()
+            super().close()
+            self._lock.close()
             raise
 
     def _require_store(self) -> None:
@@ -136,6 +166,27 @@ class SqliteStore(SqliteConnection, Store):
             self._was_full = False
             self.run("PRAGMA wal_checkpoint(PASSIVE)")
 
+    def write_back(self) -> bool:
+        """Write the whole log back into the file, and empty it; False if somebody reads there."""
+        return not self.run("PRAGMA wal_checkpoint(TRUNCATE)")[0][0]
+
+    def erase(self, experiment: int, instance: int) -> None:
+        """Delete all that there is of an instance."""
+        super().erase(experiment, instance)
+        self._erased = True
+
+    def unlink(self, experiment: int, instance: int, label: str) -> None:
+        """Take from an instance all that tells who it was."""
+        super().unlink(experiment, instance, label)
+        self._erased = True
+
+    def tidy(self) -> None:
+        """Write the log back if it may hold what was erased, unless somebody reads there now."""
+        if self._erased:
+            self.run("PRAGMA busy_timeout = 0")
+            self._erased = not self.write_back()
+            self.run(f"PRAGMA busy_timeout = {int(1000 * BUSY_SECONDS)}")
+
     def run_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
         """Run a statement for each row."""
         try:
@@ -144,7 +195,12 @@ class SqliteStore(SqliteConnection, Store):
             raise self._failed(error) from error
 
     def close(self) -> None:
-        """Close the file, and let another service have it."""
+        """Write the log back, close the file, and let another service have it."""
+        try:
+            self.run("PRAGMA user_version = 0")
+            self.write_back()
+        except StoreError as error:  # the log stays, with all that is in it
+            log.warning("the log of %s was not written back: %s", self.path, error)
         super().close()
         self._lock.close()
 
@@ -155,11 +211,52 @@ def _log_pages(path: Path) -> int:
     return min(max(pages, FEWEST_LOG_PAGES), MOST_LOG_PAGES)
 
 
+def _require_log(path: Path) -> None:
+    """Raise if a file was in use, and the log of what was written last is not beside it.
+
+    While a service works on a file, the number for users in its header is ``IN_USE``.
+    """
+    try:
+        with path.open("rb") as file:
+            header = file.read(HEADER)
+    except OSError:  # there is none yet, or opening it will say why not
+        return
+    in_use = int.from_bytes(header[USER_VERSION], "big") == IN_USE
+    if len(header) == HEADER and in_use and not path.with_name(f"{path.name}-wal").exists():
+        raise StoreError(
+            f"{path.name} was in use, and its log {path.name}-wal is missing, with the latest "
+            "events. Put it beside the file, or take a copy by influential-bandits backup. If "
+            "another program has written the log back, nothing is missing: say so by "
+            f'sqlite3 {path.name} "PRAGMA user_version = 0"'
+        )
+
+
+def _open_private(path: str | Path, flags: int) -> int:
+    """Open a file that nobody else may read."""
+    return os.open(path, flags, 0o600)
+
+
+def copy_store(source: Path, target: Path) -> None:
+    """Copy a store, also one that a service works on, into a new file that is whole by itself."""
+    if target.exists():
+        raise InvalidInput(f"there is a file {target} already; give the copy another name")
+    try:
+        os.close(_open_private(target, os.O_RDWR | os.O_CREAT | os.O_EXCL))
+    except OSError as error:
+        raise StoreError(f"cannot write {target}: {error.strerror or error}") from None
+    try:
+        with SqliteConnection(source, read_only=True) as reader:
+            reader.copy(target)
+    except (sqlite3.Error, StoreError) as error:
+        target.unlink()
+        raise StoreError(f"cannot copy {source} to {target}: {error}") from error
+
+
 def _take_lock(path: Path) -> IO[bytes]:
     """Return an open file that nobody else holds, or say that somebody does."""
     beside = path.with_name(f"{path.name}.lock")
     try:
-        file = beside.open("wb")
+        file = open(beside, "wb", opener=_open_private)  # noqa: SIM115 - held until the end
     except OSError as error:
         raise StoreError(f"cannot write beside {path}: {error.strerror or error}") from None
     try:

@@ -53,7 +53,8 @@ class TransactionBase:
                 self._labels[label] = member
         for row in self._store.instances_by_label(number, missing):
             self._labels[row.label] = self._experiment.admit(row.number, row.label, row.group)
-        unknown = {d.instance for d in self._decisions.values()} - set(self._experiment.members)
+        members = self._experiment.members
+        unknown = {d.instance for d in self._decisions.values() if d.instance not in members}
         for row in self._store.instances_by_number(number, unknown):
             self._experiment.admit(row.number, row.label, row.group)
 
@@ -75,7 +76,8 @@ class TransactionBase:
             group = self._experiment.draw_group(self._instances)
             member = self._experiment.admit(self._instances, label, group, new=True)
             self._labels[label] = member
-            row = InstanceRow(self._experiment.number, self._instances, label, group, at)
+            share = self._experiment.settings.control_share
+            row = InstanceRow(self._experiment.number, self._instances, label, group, at, share)
             self._changes.instances.append(row)
         return member
 

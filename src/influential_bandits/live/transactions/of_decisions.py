@@ -70,7 +70,15 @@ class DecisionRequests(TransactionBase):
         if name is None:
             name = f"{int(at * 1e6):013x}{secrets.token_hex(8)}"
         data = describe_choice(choice, eligible, later, experiment.model, happens)
-        event = self._event(DECIDED, at, member.number, decision=name, arm=choice.arm, data=data)
+        event = self._event(
+            DECIDED,
+            at,
+            member.number,
+            decision=name,
+            arm=choice.arm,
+            data=data,
+            proposed=choice.proposed,
+        )
         event = experiment.note(member, event, shown=not later)
         self._keep(event)
         decision = Decision(
@@ -94,9 +102,8 @@ class DecisionRequests(TransactionBase):
         self._changes.decisions[experiment.number, name] = decision
         return self._answer(decision)
 
-    def _deadline(self, at: float) -> float | None:
-        window = self._experiment.settings.window_hours
-        return None if window is None else at + window * HOUR
+    def _deadline(self, at: float) -> float:
+        return at + self._experiment.settings.window_hours * HOUR
 
     def _answer(self, decision: Decision) -> dict[str, Any]:
         names = self._experiment.arms.names
@@ -123,7 +130,9 @@ class DecisionRequests(TransactionBase):
         if decision.status != OPEN:
             raise Refused(409, "settled", f"decision {name!r:.80} was cancelled")
         member = self._experiment.members[decision.instance]
-        event = self._event(SHOWN, at, member.number, decision=name, arm=decision.arm)
+        event = self._event(
+            SHOWN, at, member.number, decision=name, arm=decision.arm, proposed=decision.proposed
+        )
         event = self._experiment.note(member, event, shown=True)
         self._keep(event)
         self._changes.keep(
@@ -167,11 +176,9 @@ class DecisionRequests(TransactionBase):
         return {"decision_id": name, "status": OBSERVED, "loss": loss}
 
     def expire(self, decision: Decision, at: float) -> None:
-        """Give up a loss whose window has ended; one that was never shown is cancelled."""
+        """Give up a loss that is overdue or too many; one that was never shown is cancelled."""
         current = self._find(decision.id) or decision
-        if current.status not in (OPEN, PENDING) or current.deadline is None:
-            return
-        if current.deadline > at:
+        if current.status not in (OPEN, PENDING) or current.deadline != decision.deadline:
             return
         if current.status == OPEN:
             self._settle(current, CANCELLED, at)
@@ -194,8 +201,6 @@ class DecisionRequests(TransactionBase):
             data["decided"] = decision.number
         if happened is not None:
             data["at"] = happened
-        if decision.proposed is not None:
-            data["shadow"] = True  # the caller's choice, which is no evidence for any group
         event = self._event(
             kind,
             at,
@@ -205,6 +210,7 @@ class DecisionRequests(TransactionBase):
             arm=decision.arm,
             loss=loss,
             data=encode(data).decode() if data else None,
+            proposed=decision.proposed,
         )
         self._keep(self._experiment.note(member, event))
         self._changes.keep(decision._replace(status=kind, loss=loss, deadline=None))

@@ -64,8 +64,8 @@ class ExperimentRequests(TransactionBase):
     def _require_servable(self, version: int, arms: Arms) -> None:
         """Raise unless a model and the control can serve these arms: some know a number of arms."""
         experiment = self._experiment
-        served = {"control": experiment.control, f"model {version}": experiment.make_policy(version)}
-        for name, policy in served.items():
+        model = experiment.make_policy(version)
+        for name, policy in (("control", experiment.control), (f"model {version}", model)):
             try:
                 require_servable(policy, arms)
             except InfluentialBanditsError as error:
@@ -119,19 +119,4 @@ class ExperimentRequests(TransactionBase):
 
     def describe(self) -> dict[str, Any]:
         """Return settings, arms and models."""
-        experiment = self._experiment
-        settings = msgspec.to_builtins(experiment.settings)
-        del settings["arms"]
-        return {
-            "name": experiment.name,
-            "arms": list(experiment.arms.names),
-            "retired": [experiment.arms.names[arm] for arm in sorted(experiment.arms.retired)],
-            "settings": settings,
-            "model": experiment.model,
-            "models": [
-                {"version": version, "policy": policy}
-                for version, policy in experiment.models.items()
-            ],
-            "events": experiment.applied,
-            "instances": self._instances,
-        }
+        return self._experiment.describe(self._experiment.applied, self._instances)

@@ -50,8 +50,23 @@ class StoreTransaction:
         self._store.add_key(key)
 
     def drop_key(self, digest: str) -> None:
-        """Forget a key."""
+        """Forget a key, but not the last one that opens everything: nobody could make another."""
+        rulers = [
+            key.digest
+            for key in self._store.keys()  # noqa: SIM118 - of a store, not of a dictionary
+            if key.role == "admin" and key.experiment is None
+        ]
+        if rulers == [digest]:
+            raise Refused(
+                409, "last_key", "this is the last admin key of all experiments; make another first"
+            )
         self._store.drop_key(digest)
+
+    def write_nothing(self) -> None:
+        """Write something and take it back, to see whether the store can be written."""
+        probe = KeyRow("probe", "", "reader", None, 0.0)
+        self._store.add_key(probe)
+        self._store.drop_key(probe.digest)
 
     def add_session(self, session: SessionRow, at: float) -> None:
         """Keep a session of the page."""

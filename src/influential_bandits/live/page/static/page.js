@@ -25,7 +25,9 @@
     font: "12px system-ui, sans-serif",
     ...more,
   });
-  const numbers = () => axis({ size: 58, values: (_, ticks) => ticks.map(write) });
+  const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
+  const tick = (value) => (Math.abs(value) >= 10000 ? compact.format(value).replace("-", "−") : write(value));
+  const numbers = () => axis({ size: 58, values: (_, ticks) => ticks.map(tick) });
   const line = (label, place, more) => ({
     label, stroke: colour(`--c${place % 7}`), width: 2, spanGaps: true,
     value: (_, value) => write(value), points: { size: 5 }, ...more,

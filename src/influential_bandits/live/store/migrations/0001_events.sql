@@ -13,6 +13,7 @@ CREATE TABLE instances (
     label TEXT NOT NULL,
     served TEXT NOT NULL,          -- policy or control
     since DOUBLE PRECISION NOT NULL,
+    share DOUBLE PRECISION NOT NULL,  -- of the control group, when the group was drawn
     PRIMARY KEY (experiment, number)
 );
 CREATE UNIQUE INDEX instances_by_label ON instances (experiment, label);
@@ -28,6 +29,7 @@ CREATE TABLE events (
     arm BIGINT,
     loss DOUBLE PRECISION,
     data TEXT,
+    proposed BIGINT,               -- in shadow mode, the arm that we would have served
     PRIMARY KEY (experiment, number)
 );
 CREATE INDEX events_by_instance ON events (experiment, instance, number);

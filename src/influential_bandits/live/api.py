@@ -1,0 +1,96 @@
+"""How a call of the interface is declared, and how a path is led to what answers it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from influential_bandits.live.keys import Role
+from influential_bandits.live.requests import Refused
+
+__all__ = ["DECISION", "EXPERIMENT", "Call", "Router", "call"]
+
+EXPERIMENT = "/v1/experiments/{experiment}"
+DECISION = EXPERIMENT + "/decisions/{decision:label}"
+PARTS = {"": "[^/]+", "label": ".*", "int": "[0-9]{1,9}"}  # of paths; a label is any text
+
+Handler = Callable[..., Awaitable[Any]]
+Target = TypeVar("Target")
+CallHandler = TypeVar("CallHandler", bound=Handler)
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of the interface: what it takes, and who may make it."""
+
+    method: str
+    path: str
+    role: Role | None  # None: everybody
+    handle: Handler  # given the service, the request and its body
+    body: type | None = None
+    in_batch: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name of the call."""
+        return self.handle.__name__
+
+    @property
+    def summary(self) -> str:
+        """What it does, in a line."""
+        return (self.handle.__doc__ or "").partition("\n")[0].rstrip(".")
+
+
+DECLARED: list[Call] = []
+
+
+def call(
+    method: str,
+    path: str,
+    role: Role | None,
+    body: type | None = None,
+    *,
+    in_batch: bool = False,
+) -> Callable[[CallHandler], CallHandler]:
+    """Declare that a function answers a call; the first line of its docstring describes it."""
+
+    def declare(handle: CallHandler) -> CallHandler:
+        DECLARED.append(Call(method, path, role, handle, body, in_batch))
+        return handle
+
+    return declare
+
+
+class Router:
+    """From a method and a path to what answers it: the first entry that fits.
+
+    Examples
+    --------
+    >>> Router([("GET", "/cups/{cup}", "a cup")]).find("GET", "/cups/blue")
+    ('a cup', {'cup': 'blue'})
+    """
+
+    def __init__(self, entries: Iterable[tuple[str, str, Target]]) -> None:
+        self._entries: dict[str, list[tuple[re.Pattern[str], Any]]] = {}
+        for method, path, target in entries:
+            self._entries.setdefault(method, []).append((_compile(path), target))
+
+    def find(self, method: str, path: str) -> tuple[Any, dict[str, str]]:
+        """Return what answers, and the names in the path."""
+        for pattern, target in self._entries.get(method, ()):
+            match = pattern.fullmatch(path)
+            if match is not None:
+                return target, match.groupdict()
+        for other, entries in self._entries.items():
+            if any(pattern.fullmatch(path) for pattern, _ in entries):
+                raise Refused(405, "unknown_path", f"this path takes {other}, and not {method:.20}")
+        raise Refused(404, "unknown_path", "there is no such page")
+
+
+def _compile(path: str) -> re.Pattern[str]:
+    pattern = ""
+    for text, name, kind in re.findall(r"([^{]*)(?:{(\w+):?(\w*)})?", path):
+        pattern += re.escape(text) + (f"(?P<{name}>{PARTS[kind]})" if name else "")
+    return re.compile(pattern, re.DOTALL)

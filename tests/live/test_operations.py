@@ -1,0 +1,227 @@
+"""What operators meet: clocks that jump, stores that hang, feedback that stops, keys, exports."""
+
+import threading
+import time
+
+import pytest
+import requests
+from live.driver import Driver, make_settings
+from live.page_server import Server
+
+import influential_bandits as ib
+from influential_bandits.errors import ServiceError
+from influential_bandits.live import replay
+from influential_bandits.live.page.tally import Tally
+from influential_bandits.live.requests import Refused
+from influential_bandits.live.settings import Settings
+
+SHARED = {"policy": "FleetLCB", "state": "shared"}
+
+
+@pytest.fixture
+def server(tmp_path):
+    running = Server(tmp_path / "shop.db")
+    running.create("shop")
+    yield running
+    running.close()
+
+
+def ask(server, method, path, key=None, **rest):
+    headers = {"Authorization": f"Bearer {key or server.key}"}
+    return requests.request(method, server.address + path, headers=headers, timeout=20, **rest)
+
+
+# Replay.
+
+
+def test_a_replay_agrees_after_an_erasure_and_in_parts(tmp_path, monkeypatch):
+    monkeypatch.setattr(replay, "INSTANCES_AT_A_TIME", 3)
+    settings = make_settings(explore=0.5, control_share=0.3)
+    with Driver(tmp_path / "shop.db", settings) as shop:
+        for n in range(200):
+            shop.decide(f"user {n % 11}", decision_id=str(n))
+            shop.feed_back(str(n), n % 5 / 10)
+            if n == 100:
+                shop.erase("user 4")
+        audit = shop.audit()
+    assert (audit.differences, audit.first) == (0, None)
+    assert audit.decisions > 180
+
+
+def test_a_replay_of_a_forged_store_ends(tmp_path):
+    with Driver(tmp_path / "shop.db", make_settings()) as shop:
+        shop.decide("ann")
+        shop.writer.ask(
+            "", lambda work, at: work._store.run("UPDATE experiments SET instances = 1")
+        )
+        shop.writer.ask(
+            "", lambda work, at: work._store.run(f"UPDATE experiments SET instances = {2**62}")
+        )
+        assert shop.audit().decisions == 1
+
+
+# Clocks and missing feedback.
+
+
+def test_losses_are_given_up_though_the_clock_jumped_ahead_and_returned(tmp_path):
+    with Driver(tmp_path / "shop.db", make_settings(window_hours=1.0)) as shop:
+        shop.clock.now += 1e9
+        time.sleep(1.5)  # somebody looks for what is overdue meanwhile
+        shop.clock.now -= 1e9
+        shop.decide("ann", decision_id="one")
+        shop.clock.now += 3601.0
+        deadline = time.monotonic() + 10.0
+        while shop.describe()["events"] < 3:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+
+def test_a_decision_waits_for_a_week_by_default(tmp_path):
+    assert Settings(arms=("a",)).window_hours == 24 * 7
+    with Driver(tmp_path / "shop.db", make_settings()) as shop:
+        shop.decide("ann", decision_id="one")
+        shop.clock.now += 24 * 7 * 3600 - 10
+        shop.sweep()
+        assert shop.describe()["events"] == 2
+        shop.clock.now += 20
+        shop.sweep()
+        assert shop.describe()["events"] == 3
+
+
+def test_a_fleet_waits_for_no_more_losses_than_memory_is_for(tmp_path):
+    with Driver(tmp_path / "shop.db", make_settings(**SHARED), most_pending=10) as shop:
+        for n in range(40):
+            shop.decide(f"user {n % 3}", decision_id=str(n))
+        shop.sweep()
+        experiment = shop.writer._loaded["shop"].experiment
+        assert experiment.shared.count_pending() == 10
+        with pytest.raises(Refused, match="has expired"):
+            shop.feed_back("0", 0.5)
+        shop.feed_back("39", 0.5)
+        assert shop.audit().differences == 0
+
+
+def silence(shop):
+    def count(store):
+        row = store.experiments()[0]
+        tally = Tally(row, 1_700_000_000.0, shop.clock.now)
+        tally.read(store, row, shop.clock.now)
+        return tally.find_silence()
+
+    return shop.read(count)
+
+
+def test_feedback_that_stops_is_said(tmp_path):
+    with Driver(tmp_path / "shop.db", make_settings()) as shop:
+        start = shop.clock.now
+        for n in range(30):
+            shop.clock.now = start + 300.0 * n
+            shop.decide("ann", decision_id=str(n))
+            if n < 10:
+                shop.feed_back(str(n), 0.5)
+            if n == 15:
+                assert silence(shop) is None  # half an hour may be chance
+        since = silence(shop)
+        assert start + 2700.0 <= since <= start + 3300.0
+        shop.feed_back("29", 0.5)
+        assert silence(shop) is None
+
+
+# Stores that hang or fail.
+
+
+def test_a_store_that_hangs_holds_up_no_health_check(server, monkeypatch):
+    stuck = threading.Event()
+    monkeypatch.setattr("influential_bandits.live.service.SECONDS_TO_READ", 0.5)
+    monkeypatch.setattr("influential_bandits.live.keys.SECONDS_FRESH", 0.0)
+    ask(server, "GET", "/v1/experiments")
+    server.service.keys._until = 0.0
+    monkeypatch.setattr(server.service, "read", lambda question: stuck.wait(5.0) and [])
+    asked = threading.Thread(target=ask, args=(server, "GET", "/v1/experiments"))
+    asked.start()
+    time.sleep(0.1)
+    start = time.monotonic()
+    assert requests.get(f"{server.address}/health", timeout=5).status_code == 200
+    assert time.monotonic() - start < 0.4
+    answer = ask(server, "GET", "/v1/experiments")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "store")
+    stuck.set()
+    asked.join()
+
+
+def test_a_service_that_cannot_write_is_not_ready(server):
+    assert ask(server, "GET", "/ready").status_code == 200
+    store = server.writer.store
+    server.writer.ask("", lambda work, at: store.run("PRAGMA max_page_count = 1"))
+    store.run("PRAGMA query_only = ON")
+    assert ask(server, "GET", "/ready").status_code == 503
+    store.run("PRAGMA query_only = OFF")
+    assert ask(server, "GET", "/ready").status_code == 200
+
+
+def test_a_batch_looks_at_no_instance_that_it_does_not_name(tmp_path):
+    class Members(dict):
+        def __iter__(self):
+            raise AssertionError("all members were looked at")
+
+    with Driver(tmp_path / "shop.db", make_settings()) as shop:
+        shop.decide("ann", decision_id="one")
+        experiment = shop.writer._loaded["shop"].experiment
+        experiment.members = Members(experiment.members)
+        shop.decide("bob", decision_id="two")
+        shop.feed_back("one", 0.5)
+
+
+def test_what_one_service_creates_another_one_serves(postgres):
+    store = postgres.new_database()
+    background = ib.live.serve_in_background
+    with background(store) as first, background(store) as second:
+        one, other = (ib.live.Client(*running, "shop") for running in (first, second))
+        for name in ("shop", "second shop"):
+            ib.live.Client(*first, name).create(["tea", "coffee"], policy="LCB")
+        ib.live.Client(*first, "second shop").decide("bob", decision_id="same")
+        one.decide("ann", decision_id="same")
+        other.feed_back("same", loss=0.5)
+        assert one.read_log().loss.tolist() == [0.5]
+        with pytest.raises(ServiceError, match="there is no decision"):
+            ib.live.Client(*second, "second shop").feed_back("other", loss=0.5)
+
+
+# Keys and names.
+
+
+def test_the_last_key_that_opens_everything_stays(server):
+    digest = ask(server, "GET", "/v1/keys").json()["keys"][0]["digest"]
+    answer = ask(server, "DELETE", f"/v1/keys/{digest}")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "last_key")
+    server.make_key("admin", "shop")  # which cannot make keys for other experiments
+    assert ask(server, "DELETE", f"/v1/keys/{digest}").status_code == 409
+    other = server.make_key("admin")
+    assert ask(server, "DELETE", f"/v1/keys/{digest}", other).status_code == 200
+
+
+def test_metrics_are_for_keys_of_everything_and_say_which_process(server):
+    assert ask(server, "GET", "/metrics", server.make_key("reader", "shop")).status_code == 403
+    server.play("shop", ["ann"])
+    text = ask(server, "GET", "/metrics", server.make_key("reader")).text
+    assert 'influential_bandits_decisions_total{process="' in text
+
+
+@pytest.mark.parametrize("name", [".", ".."])
+def test_what_an_address_cannot_hold_is_no_name(server, name):
+    body = {"name": name, "settings": {"arms": ["a"]}}
+    assert ask(server, "POST", "/v1/experiments", json=body).status_code == 422
+    for body in ({"instance": name}, {"instance": "ann", "decision_id": name}):
+        answer = ask(server, "POST", "/v1/experiments/shop/decisions", json=body)
+        assert answer.status_code == 422
+
+
+def test_an_exported_table_holds_no_formulas(server):
+    hostile = ['=HYPERLINK("http://evil")', "+1", "-1", "@x", "\tx", "plain"]
+    server.play("shop", hostile)
+    answer = ask(server, "GET", "/v1/experiments/shop/log?format=csv")
+    lines = answer.text.splitlines()[1:]
+    assert len(lines) == len(hostile)
+    assert not any(line.lstrip('"').startswith(("=", "+", "-", "@", "\t")) for line in lines)
+    client = ib.live.Client(server.address, server.key, "shop")
+    assert sorted(client.read_log().instances) == sorted(hostile)  # Parquet has names as they are
