@@ -39,8 +39,6 @@ from influential_bandits.logs.tables import Source
 from influential_bandits.logs.times import LATEST, Clock, require_fitting
 from influential_bandits.numerics.arrays import Floats, Ints
 
-__all__ = ["EventScan", "Events"]
-
 AHEAD = 2  # chunks that are parsed while the one before is checked
 
 
@@ -84,6 +82,7 @@ class EventScan:
         self.source, self.plan, self.codes = source, plan, codes
         self.progress = progress
         self.bad = BadRows(source)
+        self.rows = 0  # that were read so far
         self.clock = clock or plan.clock
         self.span: tuple[float, float] = (
             np.inf,
@@ -96,11 +95,12 @@ class EventScan:
     def __iter__(self) -> Iterator[Events]:
         """Yield the good rows chunk by chunk."""
         bar = Progress(f"reading {self.source.name}", max(self.source.total, 1), self.progress)
-        row = 0
+        self.rows = 0
         try:
             for chunk in _read_ahead(self.source.chunks(self.plan.wanted, self._wrong_fields)):
-                events = self._events(chunk, np.arange(row, row + chunk.num_rows))
-                row += chunk.num_rows
+                numbers = np.arange(self.rows, self.rows + chunk.num_rows)
+                self.rows += chunk.num_rows
+                events = self._events(chunk, numbers)
                 if events is not None and len(events.who):
                     if events.time is not None:
                         first, last = self.span

@@ -18,10 +18,9 @@ from influential_bandits.logs.options import (
     ControlColumn,
     ReadingOptions,
 )
+from influential_bandits.logs.sources import check_columns
 from influential_bandits.logs.tables import Source
 from influential_bandits.logs.time_columns import find_time_columns
-
-__all__ = ["describe_columns", "find_columns", "is_own_frame"]
 
 ARMS = "arms"  # the column of frames of logs that lists the arms of items
 OF_FRAMES = {"instance", "arm", "item", ARMS, "time", "loss"}
@@ -32,6 +31,7 @@ def find_columns(options: ReadingOptions, source: Source, *, items: bool = True)
 
     With ``items``, a column that says which item of its arm an event was is looked for, too.
     """
+    check_columns(source, options.named)
     columns = source.columns
     named = {role: getattr(options, role) for role in ROLES}
     named |= {role: None for role, name in named.items() if name == NONE and NONE not in columns}
@@ -59,7 +59,9 @@ def find_columns(options: ReadingOptions, source: Source, *, items: bool = True)
     if ARMS in columns and named["arm"] != ARMS and not (options.items or options.categories):
         found["items"] = _list_members(source, named["arm"])
         found["item"] = None if options.item == AUTO else named["item"]
-    return replace(options, **found)
+    done = replace(options, **found)
+    check_columns(source, done.wanted)
+    return done
 
 
 def _require_columns(

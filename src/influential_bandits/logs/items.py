@@ -78,8 +78,9 @@ class ItemCodes:
         """Return the numbers of items, an Arrow column of text, (rows,)."""
         before = len(self.known)
         codes = self.known.encode(items)
-        for number in range(before, len(self.known)):
-            item = self.known.labels[number]
+        if len(self.known) == before:
+            return codes
+        for number, item in enumerate(self.known.labels[before:], before):
             if self.fixed:
                 self.unusable[number] = "unknown arm" if self.plan.items is None else "unknown item"
             else:

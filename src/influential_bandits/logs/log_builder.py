@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -23,10 +23,8 @@ from influential_bandits.logs.times import Clock, describe_times
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
 
-__all__ = ["GrowingColumn", "LogBuilder", "collect_events", "describe_source", "require_rows"]
-
-
 CONTROL = "control "  # before the name of a control among the columns of a builder
+LABELS = 1 << 19  # rows whose instances are numbered at once: a label met often is looked up rarely
 
 
 class GrowingColumn:
@@ -57,25 +55,33 @@ class LogBuilder:
 
     def __init__(self) -> None:
         self.size = 0
+        self._instances = LabelCodes()
+        self._labels: list[Any] = []  # Arrow columns of instances that have no codes yet
         self._columns: dict[str, GrowingColumn] = {}
 
-    def append(self, who: Codes, events: Events) -> None:
-        """Add events whose instances have these codes, (events,)."""
-        self.size += len(who)
-        columns: dict[str, Any] = {
-            "who": who,
-            "what": events.what,
-            "loss": events.loss,
-            "time": events.time,
-        }
+    def append(self, events: Events) -> None:
+        """Add events."""
+        self.size += len(events.who)
+        self._labels.append(events.who)
+        if sum(map(len, self._labels)) >= LABELS:
+            self._number_instances()
+        columns: dict[str, Any] = {"what": events.what, "loss": events.loss, "time": events.time}
         columns |= {f"{CONTROL}{name}": values for name, values in events.controls.items()}
         if events.key is not None:
             columns |= {"row": events.row, "key": events.key}
         for name, values in columns.items():
-            if values is not None and name in self._columns:
-                self._columns[name].extend(values)
-            elif values is not None:
-                self._columns[name] = GrowingColumn(values)
+            self._extend(name, values)
+
+    def _extend(self, name: str, values: Any) -> None:
+        if values is not None and name in self._columns:
+            self._columns[name].extend(values)
+        elif values is not None:
+            self._columns[name] = GrowingColumn(values)
+
+    def _number_instances(self) -> None:
+        if self._labels:
+            self._extend("who", self._instances.encode(arrow().concat_arrays(self._labels)))
+            self._labels = []
 
     def _take(self, name: str) -> Any:
         """Return a column and forget it, for there may be much of it."""
@@ -85,6 +91,7 @@ class LogBuilder:
         """Leave out events whose key came before, and note their rows as bad."""
         if "key" not in self._columns:
             return
+        self._number_instances()
         again = find_repeated_keys(self._take("key"))
         rows: Ints = self._take("row")
         if len(again):
@@ -96,23 +103,22 @@ class LogBuilder:
 
     def build(
         self,
-        labels: Sequence[str],
         membership: Membership,
         final: Codes,
         about: dict[str, Any],
         categories: Mapping[str, FinalCategories],
     ) -> EventLog:
-        """Return the log and forget the columns.
+        """Return the log, of instances that have events, and forget the columns.
 
         Parameters
         ----------
-        labels : sequence of str
-            Instances by code; those that have no events are left out.
         final : array of int32
             The number in ``membership`` of each code of an item.
         categories : mapping of names to FinalCategories
             Of each control that is no number.
         """
+        self._number_instances()
+        labels = self._instances.labels
         who: Ints = self._take("who").astype(np.int64)
         present = np.bincount(who, minlength=len(labels)) > 0
         if not present.all():
@@ -145,12 +151,12 @@ class LogBuilder:
         return controls
 
 
-def collect_events(scan: Iterable[Events]) -> tuple[LabelCodes, LogBuilder]:
-    """Read all events of a scan; return the codes of instances, and the events."""
-    instances, builder = LabelCodes(), LogBuilder()
+def collect_events(scan: Iterable[Events]) -> LogBuilder:
+    """Read all events of a scan."""
+    builder = LogBuilder()
     for events in scan:
-        builder.append(instances.encode(events.who), events)
-    return instances, builder
+        builder.append(events)
+    return builder
 
 
 def describe_source(

@@ -64,13 +64,17 @@ class ChunkSizes:
     group: int = 8 << 20  # bytes up to which small files are read as one
     split: int = 32 << 20  # bytes beyond which a file may be read by several workers
     partition: int = 1_000_000  # events, about
-    largest_partition: int = 4_000_000  # events; larger files are repartitioned
+    largest_partition: int = 4_000_000  # events; larger files are sorted into partitions
 
     def __post_init__(self) -> None:
         """Check that all sizes are whole numbers."""
         from influential_bandits.logs.option_checks import check_sizes
 
         check_sizes(self)
+
+    def count_partitions(self, events: int) -> int:
+        """Return how many partitions so many events need, whoever reads them."""
+        return max(1, -(-events // self.partition))
 
 
 @dataclass(frozen=True)

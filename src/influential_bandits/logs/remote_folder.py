@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import stat
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -15,19 +13,7 @@ from typing import Any, NamedTuple
 
 from influential_bandits.checks import make_printable, optional_module
 from influential_bandits.errors import InvalidInput, MissingExtra, MissingFile
-from influential_bandits.files import parse_json
 
-__all__ = [
-    "FileEntry",
-    "FileListing",
-    "RemoteFolder",
-    "describe_files",
-    "join_names",
-    "require_file_or_folder",
-]
-
-MARKER = "_partitioned.json"  # in a folder whose files have whole instances, as they should be
-JOB = "_job.json"  # in a folder that is not yet so: what is being written
 ENDINGS = (".parquet", ".parq", ".pq")
 TABLES = {"_delta_log": "Delta", ".hoodie": "Hudi"}  # folders that say which files are valid
 LOCAL = {"file", "local"}  # what fsspec calls the files of this computer
@@ -95,11 +81,6 @@ class _Listing:
 
     def finished(self) -> FileListing:
         """Return all that was found, in order."""
-        if JOB in self.left and MARKER not in self.left:
-            raise InvalidInput(
-                f"{self.address} is not complete: repartition_log was interrupted; call it again"
-            )
-        self.left -= {JOB, MARKER}
         if not self.files:
             some = f" (but {join_names(sorted(self.left))})" if self.left else ""
             raise InvalidInput(
@@ -252,12 +233,12 @@ class RemoteFolder:
         """Return a folder in this one."""
         return RemoteFolder(f"{self.address}/{name}")
 
-    def exists(self, name: str = "") -> bool:
-        """Tell whether there is such a file, or the folder itself."""
+    def exists(self) -> bool:
+        """Tell whether there is such a folder, or file."""
         kinds = optional_module("pyarrow.fs").FileType
         self._forget_listings()
         with _reaching(self.address):
-            return bool(self.system.get_file_info(self.path(name)).type != kinds.NotFound)
+            return bool(self.system.get_file_info(self.path()).type != kinds.NotFound)
 
     def _forget_listings(self) -> None:
         """See what another process wrote a moment ago."""
@@ -308,43 +289,6 @@ class RemoteFolder:
         """Remove the folder and all that is in it, if it is there."""
         if self.exists():
             self.system.delete_dir(self.path())
-
-    def is_empty(self) -> bool:
-        """Tell whether there is nothing in the folder."""
-        systems = optional_module("pyarrow.fs")
-        return not self.system.get_file_info(systems.FileSelector(self.path()))
-
-    @contextmanager
-    def writing(self, name: str, meanwhile: str = "", *, synced: bool = True) -> Iterator[Any]:
-        """Open a file for writing that gets its name when it is complete.
-
-        Until then it is in the folder ``meanwhile`` of this one. If ``synced``, it is on disk then.
-        """
-        where = f"{meanwhile}/" if meanwhile else ""
-        unfinished = self.path(f"{where}{name}.{uuid.uuid4().hex}.unfinished")
-        try:
-            with self.system.open_output_stream(unfinished) as file:
-                yield file
-            if self.local and synced:
-                with Path(unfinished).open("rb+") as written:
-                    os.fsync(written.fileno())
-            self.system.move(unfinished, self.path(name))
-        except BaseException:
-            with suppress(OSError):  # what went wrong before is what the user should hear
-                self.system.delete_file(unfinished)
-            raise
-
-    def write_json(self, name: str, values: Any) -> None:
-        """Write a small file of JSON."""
-        with self.writing(name) as file:
-            file.write(json.dumps(values, indent=1, ensure_ascii=False).encode())
-
-    def read_json(self, name: str) -> Any:
-        """Return what such a file holds, or None if there is none."""
-        if not self.exists(name):
-            return None
-        with self.system.open_input_stream(self.path(name)) as file:
-            return parse_json(file.read(), self.path(name))
 
 
 def _entry(name: str, info: Any) -> FileEntry:
