@@ -86,7 +86,6 @@ class PlantedTruth:
         return len(self.initial_loss)
 
     def __repr__(self) -> str:
-        """Say the size, and the settings that are not the usual ones."""
         others = [
             f", {field.name}={getattr(self, field.name)}"
             for field in dataclasses.fields(self)[3:-2]

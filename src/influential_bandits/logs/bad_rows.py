@@ -9,8 +9,6 @@ from influential_bandits.errors import InvalidLog
 from influential_bandits.logs.tables import Source
 from influential_bandits.numerics.arrays import Ints
 
-__all__ = ["BadRows", "Found"]
-
 HINTS = {  # what to do about a reason that begins so, if rows are not to blame
     "unreadable time": "dates that are not ISO 8601 need time_format= (--time-format), such as "
     "'%d/%m/%Y %H:%M'",

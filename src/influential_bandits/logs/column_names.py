@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-__all__ = ["USUAL_NAMES", "guess_column", "has_usual_name", "list_words", "name_unit"]
-
 # Each role's words, the likeliest first. Case and what separates words do not matter. Finer things
 # stand last among the arms: beside a coarser column they are what was shown of that arm.
 PEOPLE = (

@@ -11,17 +11,6 @@ from influential_bandits.checks import make_printable, optional_module
 from influential_bandits.errors import InvalidLog
 from influential_bandits.numerics.arrays import Floats
 
-__all__ = [
-    "Cast",
-    "is_text",
-    "label_texts",
-    "looks_numeric",
-    "missing_texts",
-    "null_values",
-    "numbers",
-    "real_values",
-]
-
 Mask = npt.NDArray[np.bool_]
 
 NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$|^[+-]?(?i:nan|inf|infinity)$"

@@ -14,18 +14,7 @@ from influential_bandits.logs.columns import arrow
 from influential_bandits.logs.label_codes import Codes, LabelCodes
 from influential_bandits.logs.options import AUTO, CATEGORIES, NONE, NUMBERS, ControlColumn
 
-__all__ = [
-    "CATEGORIES",
-    "ITEM",
-    "NUMBERS",
-    "PREFIX",
-    "Control",
-    "ControlCodes",
-    "FinalCategories",
-    "concatenate_controls",
-    "kind_of_type",
-    "make_control_columns",
-]
+__all__ = ["Control"]
 
 PREFIX = "control:"  # before the names of controls in frames and files of ours
 ITEM = "item"  # the control that an item column becomes
@@ -90,11 +79,9 @@ class Control(Frozen):
         return self.values if self.names is None else np.array(self.names, object)[self.values]
 
     def __len__(self) -> int:
-        """Return the number of events."""
         return len(self.values)
 
     def __repr__(self) -> str:
-        """Say the size."""
         kind = "numbers" if self.names is None else f"{len(self.names):,} categories"
         return f"Control({len(self.values):,} events, {kind})"
 

@@ -22,8 +22,6 @@ from influential_bandits.logs.tables import Source, make_read_error, trim_names
 from influential_bandits.numerics.arrays import Ints
 from influential_bandits.numerics.compiling import kernel
 
-__all__ = ["MARK", "CsvFile"]
-
 LONGEST_HEADER = 1 << 20  # bytes
 SEPARATORS = {",": "','", ";": "';'", "\t": "'\\t'", "|": "'|'", "::": "'::'"}
 UNIT = "\x1f"  # ASCII's own separator; it stands for those that are no single byte

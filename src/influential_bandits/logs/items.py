@@ -13,8 +13,6 @@ from influential_bandits.logs.label_codes import Codes, LabelCodes
 from influential_bandits.logs.membership import Membership, require_utf8
 from influential_bandits.logs.options import ReadingOptions
 
-__all__ = ["ItemCodes"]
-
 
 class ItemCodes:
     """Numbers of items, and whether an item can be used at all.

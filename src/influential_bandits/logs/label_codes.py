@@ -43,7 +43,6 @@ class LabelCodes:
         return list(self._codes)
 
     def __len__(self) -> int:
-        """Return the number of different labels."""
         return len(self._codes)
 
     def encode(self, texts: Any) -> Codes:

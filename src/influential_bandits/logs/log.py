@@ -24,7 +24,7 @@ from influential_bandits.logs.times import UNITS, are_dates
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
 
-__all__ = ["EventLog", "concatenate_logs", "make_sorted_log", "require_log", "sort_into_log"]
+__all__ = ["EventLog"]
 
 LATEST_STAMP = 2.0**63 / 1e6  # seconds that timestamps of microseconds hold
 
@@ -176,7 +176,6 @@ class EventLog(Frozen):
         return len(self.item)
 
     def __len__(self) -> int:
-        """Return the number of events."""
         return len(self.item)
 
     @cached_property
@@ -364,7 +363,6 @@ class EventLog(Frozen):
         return {names.get("loss", "loss"): self.loss}
 
     def __repr__(self) -> str:
-        """Say the size."""
         several = "" if self.membership.single else ", items of several arms"
         return (
             f"EventLog({self.n_events:,} events, {self.n_instances:,} instances, "

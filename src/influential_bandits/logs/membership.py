@@ -156,7 +156,6 @@ class Membership(Frozen):
         return {self.arm_names[self.arm[p]]: float(self.weight[p]) for p in places}
 
     def __repr__(self) -> str:
-        """Say the size."""
         several = int((np.diff(self.offsets) > 1).sum())
         more = f", {several} item{'' if several == 1 else 's'} belong" if several else ""
         more = more.replace("item belong", "item belongs") + (" to several" if several else "")

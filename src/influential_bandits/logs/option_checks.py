@@ -15,8 +15,6 @@ from influential_bandits.logs.controls import make_control_columns
 from influential_bandits.logs.options import OUTCOMES, ROLES, ChunkSizes, CsvFormat, ReadingOptions
 from influential_bandits.logs.times import UNITS
 
-__all__ = ["check_format", "check_options", "check_sizes"]
-
 
 def check_sizes(sizes: ChunkSizes) -> None:
     """Check that all sizes are whole numbers."""

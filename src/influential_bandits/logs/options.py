@@ -17,21 +17,7 @@ if TYPE_CHECKING:
     from influential_bandits.logs.times import Clock
     from influential_bandits.numerics.arrays import Floats
 
-__all__ = [
-    "AUTO",
-    "CATEGORIES",
-    "NONE",
-    "NUMBERS",
-    "OUTCOMES",
-    "ROLES",
-    "ChunkSizes",
-    "ControlColumn",
-    "CsvFormat",
-    "ReadingOptions",
-    "parse_control_options",
-    "show_options",
-    "take_options",
-]
+__all__ = ["ChunkSizes"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -286,7 +286,6 @@ class Partition:
     common: CommonParts
 
     def __repr__(self) -> str:
-        """Say how many events there are, and in which files."""
         if isinstance(self.group, ShuffledPartition):
             return f"Partition({self.n_events:,} events of {self.common.about['source']})"
         names = [name or self.group.folder.name for name in self.group.files]
@@ -393,7 +392,6 @@ class PartitionedLog(Closing):
             self._common.temporary.remove()
 
     def __repr__(self) -> str:
-        """Say the size."""
         parts = len(self.partitions)
         return (
             f"PartitionedLog({self.n_events:,} events, {self.n_instances:,} instances, "

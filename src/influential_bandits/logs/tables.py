@@ -15,16 +15,6 @@ from influential_bandits.logs.options import ChunkSizes
 from influential_bandits.logs.remote_folder import FileListing, RemoteFolder
 from influential_bandits.numerics.arrays import Ints
 
-__all__ = [
-    "FileGroup",
-    "ParquetFiles",
-    "Source",
-    "TableSource",
-    "as_dataset",
-    "make_read_error",
-    "trim_names",
-]
-
 
 class Source(ABC):
     """Rows that can be read several times, in chunks.

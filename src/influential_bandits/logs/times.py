@@ -24,8 +24,6 @@ from influential_bandits.logs.columns import (
 )
 from influential_bandits.numerics.arrays import Floats
 
-__all__ = ["SINCE_1970", "UNITS", "Clock", "are_dates", "describe_times", "format_time"]
-
 UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9, "min": 1 / 60, "h": 1 / 3600, "d": 1 / 86_400}
 SINCE_1970 = ("s", "ms", "us", "ns")  # units in which computers count dates
 DATES = 631_152_000.0, 4_102_444_800.0  # 1990 to 2100: in each unit another range of numbers
