@@ -16,7 +16,7 @@ from influential_bandits.errors import InvalidInput
 from influential_bandits.execution.base import Execution
 from influential_bandits.execution.local import resolve_execution
 from influential_bandits.execution.progress import Progress
-from influential_bandits.logs.log import EventLog, make_sorted_log
+from influential_bandits.logs.log import EventLog, cut_histories, make_sorted_log
 from influential_bandits.logs.membership import Membership
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.world.generators import random_instance
@@ -238,7 +238,7 @@ def synthetic_parts(
     offsets = check_offsets(n_instances, events, truth.seed)
     return (
         draw_log(truth, start, offsets[start : stop + 1] - offsets[start], execution)
-        for start, stop in _ranges(offsets, size)
+        for start, stop in cut_histories(offsets, size)
     )
 
 
@@ -328,7 +328,7 @@ def draw_log(
     losses = np.empty((count if count * arms <= largest_truth else 0, arms))
     matrices = np.empty((count if count * arms**2 <= largest_truth else 0, arms, arms))
     model, tasks = _as_model(truth), []
-    for start, stop in _ranges(offsets, events_per_task):
+    for start, stop in cut_histories(offsets, events_per_task):
         mine = slice(offsets[start], offsets[stop])
         columns = (arm[mine], loss[mine], time[mine], losses[start:stop], matrices[start:stop])
         local = offsets[start : stop + 1] - offsets[start]
@@ -358,36 +358,18 @@ def _as_model(truth: PlantedTruth) -> Model:
     """Return the truth as compiled code sees it."""
     with np.errstate(divide="ignore"):  # log 0 = −∞: an arm that is never drawn
         log_popularity = np.log(truth.popularity)
+    plain = {name: getattr(truth, name) for name in Model._fields if hasattr(truth, name)}
     return Model(
-        seed=np.uint64(truth.seed),
-        interaction=truth.interaction,
-        initial_loss=truth.initial_loss,
-        log_popularity=log_popularity,
-        memory=truth.memory,
-        half_life=SECONDS_PER_DAY * (truth.half_life_days or 0.0),
-        noise=truth.noise,
-        spread=truth.spread,
-        interaction_spread=truth.interaction_spread,
-        drift=truth.drift,
-        drift_memory=truth.drift_memory,
-        grid=truth.grid or 0.0,
-        lowest=truth.grid_range[0],
-        highest=truth.grid_range[1],
-        bursts=truth.bursts,
-        steering=truth.steering,
-        taste=truth.taste,
-        gap=truth.gap,
+        **plain
+        | {
+            "seed": np.uint64(truth.seed),
+            "log_popularity": log_popularity,
+            "half_life": SECONDS_PER_DAY * (truth.half_life_days or 0.0),
+            "grid": truth.grid or 0.0,
+            "lowest": truth.grid_range[0],
+            "highest": truth.grid_range[1],
+        }
     )
-
-
-def _ranges(offsets: Ints, events: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges of instances that have at most so many events, or are a single instance."""
-    start = 0
-    while start < len(offsets) - 1:
-        aim = int(offsets[start]) + events
-        stop = max(start + 1, int(np.searchsorted(offsets, aim, "right")) - 1)
-        yield start, stop
-        start = stop
 
 
 def check_offsets(n_instances: object, events: int | str | npt.ArrayLike, seed: int) -> Ints:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from influential_bandits.checks import make_printable, optional_module
 from influential_bandits.errors import InvalidLog
 from influential_bandits.logs.columns import arrow
-from influential_bandits.logs.options import ChunkSizes, CsvFormat
+from influential_bandits.logs.options import ReadingOptions
 from influential_bandits.logs.tables import Source, make_read_error, trim_names
 from influential_bandits.numerics.arrays import Ints
 from influential_bandits.numerics.compiling import kernel
@@ -37,18 +37,16 @@ class CsvFile(Source):
     place = "line"
     separator: str
 
-    def __init__(
-        self, path: Path, wanted: Sequence[str], form: CsvFormat, sizes: ChunkSizes
-    ) -> None:
-        self.path, self.name, self.sizes = path, make_printable(path.name), sizes
+    def __init__(self, path: Path, options: ReadingOptions) -> None:
+        self.path, self.name, self.sizes = path, make_printable(path.name), options.sizes
         self.total = path.stat().st_size
         start = _start_of(path)
-        self.separator = _separator(self.name, start, wanted, form)
+        self.separator = _separator(self.name, start, options)
         self._delimiter = self.separator if _is_one_byte(self.separator) else UNIT
         first, unended = _header(start, self.separator)
-        self._headed = form.columns is None
-        names = first if form.columns is None else form.columns
-        self.columns = trim_names(names, wanted)
+        self._headed = options.columns is None
+        names = first if options.columns is None else options.columns
+        self.columns = trim_names(names, options.named)
         self._only_header = unended and self._headed
         _check_header(self.name, start, first, unended)
         self.wrong = array("q")  # places of rows of the wrong number of fields, ascending
@@ -339,12 +337,12 @@ def _is_one_byte(separator: str) -> bool:
     return len(separator.encode()) == 1
 
 
-def _separator(name: str, start: str, wanted: Sequence[str], form: CsvFormat) -> str:
+def _separator(name: str, start: str, options: ReadingOptions) -> str:
     """Return the separator of the first line: the one given if it fits, else the one that does."""
-    given = form.separator
+    given, wanted = options.separator, options.named
     fields = {s: _header(start, s)[0] for s in (*SEPARATORS, given or ",")}
-    if form.columns is not None:
-        return _separator_of_columns(name, start, fields, form.columns, given)
+    if options.columns is not None:
+        return _separator_of_columns(name, start, fields, options.columns, given)
     present = {
         s: len(set(wanted) & {name for field in found for name in (field, field.strip())})
         for s, found in fields.items()

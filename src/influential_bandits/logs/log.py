@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -96,9 +96,8 @@ class EventLog(Frozen):
                     f"{name} must have one entry for each of the {len(who)} events of instance, "
                     f"got shape {column.shape}"
                 )
-        offsets, what, numbers, clock, beside = _sort(labels, who, what, numbers, clock, beside)
-        about = dict(about or {})
-        self._keep(labels, offsets, what, numbers, clock, membership, about, beside)
+        sorted_columns = _sort(labels, who, what, numbers, clock, beside)
+        self._keep(labels, *sorted_columns, membership, dict(about or {}))
 
     def _keep(
         self,
@@ -107,24 +106,16 @@ class EventLog(Frozen):
         item: npt.NDArray[np.int32],
         loss: Floats,
         time: Floats | None,
+        controls: Mapping[str, Control],
         membership: Membership,
         about: dict[str, Any],
-        controls: dict[str, Control],
     ) -> None:
         """Hold columns that are in order, read-only from now on."""
         for column in (offsets, item, loss, time):
             if column is not None:
                 column.flags.writeable = False
-        self._set(
-            instances=instances,
-            offsets=offsets,
-            item=item,
-            loss=loss,
-            time=time,
-            membership=membership,
-            about=about,
-            controls=controls,
-        )
+        self._set(instances=instances, offsets=offsets, item=item, loss=loss, time=time)
+        self._set(controls=dict(controls), membership=membership, about=about)
 
     instances: tuple[str, ...]
     offsets: Ints  # (instances + 1,): where each history begins
@@ -224,7 +215,8 @@ class EventLog(Frozen):
         """Return the log of these instances, by number, in this order."""
         chosen = np.asarray(numbers, np.int64)
         events = _ranges(self.offsets[chosen], self.lengths[chosen])
-        return self._part(chosen, events, self.lengths[chosen])
+        instances = tuple(self.instances[number] for number in chosen)
+        return self._part(instances, events, self.lengths[chosen])
 
     def at_least(self, events: int) -> EventLog:
         """Return the log of the instances that have at least this many events."""
@@ -237,8 +229,7 @@ class EventLog(Frozen):
         Every instance keeps its place, if need be with an empty history.
         """
         kept = self.lengths - self.last(share, events)
-        everyone = np.arange(self.n_instances)
-        return self._part(everyone, _ranges(self.offsets[:-1], kept), kept)
+        return self._part(self.instances, _ranges(self.offsets[:-1], kept), kept)
 
     def last(self, share: float | None = None, events: int | None = None) -> Ints:
         """Return how many events the last part of each history has, (instances,)."""
@@ -256,26 +247,14 @@ class EventLog(Frozen):
     def parts(self, events: int) -> Iterable[EventLog]:
         """Yield the log in parts of whole instances, of about so many events."""
         many = min(whole_number("the number of events", events, 1), len(self))
-        start = 0
-        while start < self.n_instances:
-            aim = int(self.offsets[start]) + many
-            stop = max(start + 1, int(np.searchsorted(self.offsets, aim, "right")) - 1)
-            low, high = self.offsets[start], self.offsets[stop]
-            yield make_sorted_log(
-                self.instances[start:stop],
-                self.offsets[start : stop + 1] - low,
-                self.item[low:high],
-                self.loss[low:high],
-                None if self.time is None else self.time[low:high],
-                self.membership,
-                self.about,
-                {name: each.take(slice(low, high)) for name, each in self.controls.items()},
-            )
-            start = stop
+        for start, stop in cut_histories(self.offsets, many):
+            mine = slice(self.offsets[start], self.offsets[stop])
+            yield self._part(self.instances[start:stop], mine, self.lengths[start:stop])
 
-    def _part(self, chosen: Ints, events: Ints, lengths: Ints) -> EventLog:
+    def _part(self, instances: tuple[str, ...], events: Ints | slice, lengths: Ints) -> EventLog:
+        """Return the log of these events, which are in order, so many of each instance."""
         return make_sorted_log(
-            tuple(self.instances[number] for number in chosen),
+            instances,
             np.concatenate([[0], np.cumsum(lengths)]),
             self.item[events],
             self.loss[events],
@@ -304,7 +283,7 @@ class EventLog(Frozen):
         many = min(whole_number("the number of events", events), len(self))
         stop = int(np.searchsorted(self.offsets, many))
         lengths = np.diff(np.minimum(self.offsets[: stop + 1], many))
-        return self._part(np.arange(stop), np.arange(many), lengths).to_frame(library)
+        return self._part(self.instances[:stop], slice(many), lengths).to_frame(library)
 
     def to_frame(self, library: str = "pandas") -> Any:
         """Return the log as a data frame, in the words and units of its source.
@@ -370,6 +349,16 @@ class EventLog(Frozen):
         )
 
 
+def cut_histories(offsets: Ints, events: int) -> Iterator[tuple[int, int]]:
+    """Yield ranges of instances that have at most so many events, or are a single instance."""
+    start = 0
+    while start < len(offsets) - 1:
+        aim = int(offsets[start]) + events
+        stop = max(start + 1, int(np.searchsorted(offsets, aim, "right")) - 1)
+        yield start, stop
+        start = stop
+
+
 def concatenate_logs(logs: Sequence[EventLog]) -> EventLog:
     """Return several logs of the same arms as one; their instances follow each other."""
     first = logs[0]
@@ -403,7 +392,7 @@ def make_sorted_log(
 ) -> EventLog:
     """Return a log of columns that were checked, and are in the order of a log, as they are."""
     log = EventLog.__new__(EventLog)
-    log._keep(instances, offsets, item, loss, time, membership, about, dict(controls or {}))
+    log._keep(instances, offsets, item, loss, time, controls or {}, membership, about)
     return log
 
 
@@ -429,10 +418,10 @@ def sort_into_log(
         Numbers of items of ``membership``.
     """
     labels = tuple(instances)
-    given = dict(controls or {})
-    offsets, item, loss, time, given = _sort(labels, who, item, loss, time, given)
-    about = dict(about or {})
-    return make_sorted_log(labels, offsets, item, loss, time, membership, about, given)
+    sorted_columns = _sort(labels, who, item, loss, time, controls or {})
+    log = EventLog.__new__(EventLog)
+    log._keep(labels, *sorted_columns, membership, dict(about or {}))
+    return log
 
 
 def _sort(
@@ -441,8 +430,8 @@ def _sort(
     what: npt.NDArray[np.int32],
     loss: Floats,
     time: Floats | None,
-    controls: dict[str, Control],
-) -> tuple[Ints, npt.NDArray[np.int32], Floats, Floats | None, dict[str, Control]]:
+    controls: Mapping[str, Control],
+) -> tuple[Ints, npt.NDArray[np.int32], Floats, Floats | None, Mapping[str, Control]]:
     """Return where each history begins, and all columns by instance, then by time."""
     offsets = np.zeros(len(labels) + 1, np.int64)
     np.cumsum(np.bincount(who, minlength=len(labels)), out=offsets[1:])

@@ -63,20 +63,6 @@ class ChunkSizes:
         return max(1, -(-events // self.partition))
 
 
-@dataclass(frozen=True)
-class CsvFormat:
-    """What separates the values of CSV, if that is known, and its columns, if it has no header."""
-
-    separator: str | None = None
-    columns: Sequence[str] | None = None
-
-    def __post_init__(self) -> None:
-        """Check both."""
-        from influential_bandits.logs.option_checks import check_format
-
-        check_format(self)
-
-
 class ControlColumn(NamedTuple):
     """A control to read: its name, the column that holds it, and its kind if that is known."""
 
@@ -177,11 +163,6 @@ class ReadingOptions:
         if self.sizes is None:
             object.__setattr__(self, "sizes", ChunkSizes())
         check_options(self)
-
-    @property
-    def form(self) -> CsvFormat:
-        """What is known of CSV."""
-        return CsvFormat(self.separator, self.columns)
 
     @property
     def named(self) -> list[str]:

@@ -79,7 +79,7 @@ def _open_path(path: Path, options: ReadingOptions) -> Source:
     if magic.startswith((PARQUET, ARROW_FILE)):
         kind = "parquet" if magic.startswith(PARQUET) else "ipc"
         return ParquetFiles.at(RemoteFolder.at(path), options.sizes, kind, counted=True)
-    return CsvFile(path, options.named, options.form, options.sizes)
+    return CsvFile(path, options)
 
 
 def check_columns(source: Source, wanted: Sequence[str]) -> None:
