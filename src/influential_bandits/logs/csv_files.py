@@ -181,15 +181,15 @@ def _find_rows(
     at the start of a value, 1 inside, 2 inside quotes, 3 after a quote inside quotes), rows and
     lines that ended, how many of the wanted were found, and whether a carriage return came last.
     """
-    mode, rows, ends, found, returned = state
+    mode, rows, ends, located, returned = state
     for n in range(data.size):
         byte = data[n]
         if byte == 10 and returned:  # the second half of one end
             returned = 0
             continue
-        while found < wanted.size and wanted[found] == rows + 1:
-            lines[found] = ends + 1
-            found += 1
+        while located < wanted.size and wanted[located] == rows + 1:
+            lines[located] = ends + 1
+            located += 1
         returned = 1 if byte == 13 else 0
         end = byte in (10, 13)
         ends += end
@@ -202,7 +202,7 @@ def _find_rows(
             rows += end
         else:
             mode = 1
-    state[:] = mode, rows, ends, found, returned
+    state[:] = mode, rows, ends, located, returned
 
 
 class MarkedText:
@@ -215,7 +215,7 @@ class MarkedText:
 
     def __init__(self, file: Any) -> None:
         self.file = file
-        self.found = False  # whether there was anything to replace
+        self.replaced = False  # whether there was anything to replace
         self._decoder = codecs.getincrementaldecoder("utf-8")(MARKING)
 
     def read(self, size: int) -> bytes:
@@ -225,7 +225,7 @@ class MarkedText:
             if block.isascii() and not self._decoder.getstate()[0]:
                 return block
             text = self._decoder.decode(block, final=not block).encode()
-            self.found |= text.count(MARK) > block.count(MARK)
+            self.replaced |= text.count(MARK) > block.count(MARK)
             if text or not block:
                 return text
 
@@ -311,12 +311,12 @@ def _header(start: str, separator: str) -> tuple[list[str], bool]:
     field = re.compile(rf'("(?:[^"]|"")*+")?([^{here}\r\n]*)({here}|\r\n?|\n|\Z)')
     fields, place, end = [], 0, separator
     while end == separator:
-        found = field.match(start, place)
-        if found is None:  # cannot be: the pattern matches anything
+        match = field.match(start, place)
+        if match is None:  # cannot be: the pattern matches anything
             raise AssertionError(start[place : place + 40])
-        quoted, plain, end = found[1] or "", found[2], found[3]
+        quoted, plain, end = match[1] or "", match[2], match[3]
         fields.append(quoted[1:-1].replace('""', '"') + plain)
-        place = found.end()
+        place = match.end()
     return fields, end == ""
 
 
@@ -344,8 +344,8 @@ def _separator(name: str, start: str, options: ReadingOptions) -> str:
     if options.columns is not None:
         return _separator_of_columns(name, start, fields, options.columns, given)
     present = {
-        s: len(set(wanted) & {name for field in found for name in (field, field.strip())})
-        for s, found in fields.items()
+        s: len(set(wanted) & {name for field in names for name in (field, field.strip())})
+        for s, names in fields.items()
     }
     best = max(SEPARATORS, key=lambda s: (present[s], len(fields[s])))
     if given is None:
@@ -363,9 +363,9 @@ def _separator_of_columns(
     name: str, start: str, fields: dict[str, list[str]], columns: Sequence[str], given: str | None
 ) -> str:
     """Return the separator under which the first line has a value for each column."""
-    found = [s for s in fields if len(fields[s]) == len(columns) and given in {None, s}]
-    if found:
-        return found[0]
+    fitting = [s for s in fields if len(fields[s]) == len(columns) and given in {None, s}]
+    if fitting:
+        return fitting[0]
     tried = "" if given is None else f" separated by {SEPARATORS.get(given, repr(given))}"
     raise InvalidLog(
         f"the first line of {name} does not have {len(columns)} values{tried}, one for each of the "

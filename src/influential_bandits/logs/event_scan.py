@@ -46,8 +46,8 @@ AHEAD = 2  # chunks that are parsed while the one before is checked
 class Events:
     """Checked events of one chunk, in file order."""
 
-    who: Any  # Arrow text, (events,): labels of instances
-    what: Codes  # (events,): numbers of ItemCodes
+    instance: Any  # Arrow text, (events,): labels of instances
+    item: Codes  # (events,): numbers of ItemCodes
     loss: Floats
     time: Floats | None
     row: Ints  # (events,): numbers of rows among those that the source yielded
@@ -56,10 +56,10 @@ class Events:
 
     def take(self, wanted: slice | Mask) -> Events:
         """Return the events of a range, or those for which this is true."""
-        who = self.who[wanted] if isinstance(wanted, slice) else _filter(self.who, wanted)
+        labels = self.instance
         return Events(
-            who,
-            self.what[wanted],
+            labels[wanted] if isinstance(wanted, slice) else _filter(labels, wanted),
+            self.item[wanted],
             self.loss[wanted],
             None if self.time is None else self.time[wanted],
             self.row[wanted],
@@ -101,7 +101,7 @@ class EventScan:
                 numbers = np.arange(self.rows, self.rows + chunk.num_rows)
                 self.rows += chunk.num_rows
                 events = self._events(chunk, numbers)
-                if events is not None and len(events.who):
+                if events is not None and len(events.instance):
                     if events.time is not None:
                         first, last = self.span
                         self.span = (
@@ -141,13 +141,13 @@ class EventScan:
             control.name: self._control(check, control, columns[control.column])
             for control in self._controls
         }
-        what = self._item_numbers(check, texts[plan.arm])
+        items = self._item_numbers(check, texts[plan.arm])
         good = check.good
         key = hash_rows([texts[name] for name in plan.keys]) if plan.keys else None
         for name, values in beside.items():
             if self._kinds[name] == CATEGORIES:
                 beside[name] = _encode_good(self.codes.controls.encoder(name), values, good)
-        events = Events(texts[plan.instance], what, plan.losses(outcome), time, rows, key, beside)
+        events = Events(texts[plan.instance], items, plan.losses(outcome), time, rows, key, beside)
         return events if good.all() else events.take(good)
 
     def _without_blanks(self, chunk: Any, rows: Ints) -> tuple[Any, Ints]:
@@ -191,7 +191,7 @@ class EventScan:
                 valid, broken = valid_texts(column)
                 check.fail("invalid UTF-8", broken, name, valid)
                 columns[name] = valid
-        elif self.source.marked and self.source.marked.found:
+        elif self.source.marked and self.source.marked.replaced:
             for name, column in columns.items():
                 check.fail("invalid UTF-8", contains(column, MARK.decode()), name, column)
 
@@ -236,11 +236,11 @@ class EventScan:
 
     def _item_numbers(self, check: _Check, items: Any) -> Codes:
         """Return numbers of the items of good rows; arms of bad rows are no arms."""
-        what = _encode_good(self.codes.encode, items, check.good)
+        numbers = _encode_good(self.codes.encode, items, check.good)
         for reason in sorted(set(self.codes.unusable.values())):
             bad = [n for n, why in self.codes.unusable.items() if why == reason]
-            check.fail(reason, np.isin(what, bad), self.plan.arm, items)
-        return what
+            check.fail(reason, np.isin(numbers, bad), self.plan.arm, items)
+        return numbers
 
 
 class _Blank:

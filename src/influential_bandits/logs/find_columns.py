@@ -49,19 +49,19 @@ def find_columns(options: ReadingOptions, source: Source, *, items: bool = True)
     _require_columns(source, named, options.best, value_named)
     if named["time"] == AUTO:
         named["time"] = _find_time(source, known)
-    found: dict[str, Any] = dict(named)
+    columns_of: dict[str, Any] = dict(named)
     if not options.controls:
-        found["controls"] = tuple(
+        columns_of["controls"] = tuple(
             ControlColumn(name.removeprefix(PREFIX), name)
             for name in columns
             if name.startswith(PREFIX)
         )
     if ARMS in columns and named["arm"] != ARMS and not (options.items or options.categories):
-        found["items"] = _list_members(source, named["arm"])
-        found["item"] = None if options.item == AUTO else named["item"]
-    done = replace(options, **found)
-    check_columns(source, done.wanted)
-    return done
+        columns_of["items"] = _list_members(source, named["arm"])
+        columns_of["item"] = None if options.item == AUTO else named["item"]
+    settled = replace(options, **columns_of)
+    check_columns(source, settled.wanted)
+    return settled
 
 
 def _require_columns(

@@ -17,8 +17,8 @@ from influential_bandits.logs.options import ReadingOptions
 class ItemCodes:
     """Numbers of items, and whether an item can be used at all.
 
-    Lists that are fixed (arms given, or items given) keep their order; others grow while rows are
-    read, and are sorted by name in the end, so that the result does not depend on file order.
+    Arms or items that were named keep their order; others are numbered while rows are read, and
+    are sorted by name in the end, so that the result does not depend on the order of rows.
     """
 
     def __init__(self, plan: ReadingOptions) -> None:
@@ -30,14 +30,14 @@ class ItemCodes:
         self.members: dict[str, list[str]] = {}
         self.unusable: dict[int, str] = {}  # number of an item → reason
         if plan.items is not None:
-            given = {str(item): self._arms_of(item, arms) for item, arms in plan.items.items()}
+            listed = {str(item): self._arms_of(item, arms) for item, arms in plan.items.items()}
         elif self.arm_names is not None and plan.categories is None:
-            given = {arm: [arm] for arm in self.arm_names}
+            listed = {arm: [arm] for arm in self.arm_names}
         else:
-            given = {}
-        require_utf8("item", given)
-        self.known = LabelCodes(given)
-        for number, (item, names) in enumerate(given.items()):
+            listed = {}
+        require_utf8("item", listed)
+        self.known = LabelCodes(listed)
+        for number, (item, names) in enumerate(listed.items()):
             self._admit(number, item, names)
 
     @property

@@ -1,4 +1,4 @@
-"""EventLog: who met which arm when, and how bad it was; sorted, checked, immutable."""
+"""EventLog: which instance met which arm when, at what loss; sorted, checked, immutable."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LATEST_STAMP = 2.0**63 / 1e6  # seconds that timestamps of microseconds hold
 
 
 class _NoRows(InvalidInput, TypeError):
-    """What a log says to those who ask for its rows; a TypeError, as of all that has none."""
+    """For ``log[…]``: a TypeError too, as Python raises for all that has no rows."""
 
 
 class EventLog(Frozen):
@@ -82,21 +82,21 @@ class EventLog(Frozen):
         about: Mapping[str, Any] | None = None,
         controls: Mapping[str, npt.ArrayLike | Control] | None = None,
     ) -> None:
-        who, labels = _codes("instance", instance)
-        numbers = _numbers("loss", loss)
-        require_losses("loss", numbers, InvalidLog)
-        clock = None if time is None else _numbers("time", time)
-        what, membership = _items(item, membership)
+        codes, labels = _codes("instance", instance)
+        losses = _numbers("loss", loss)
+        require_losses("loss", losses, InvalidLog)
+        times = None if time is None else _numbers("time", time)
+        items, membership = _items(item, membership)
         beside = {str(name): _control(str(name), c) for name, c in (controls or {}).items()}
-        columns: dict[str, Any] = {"item": what, "loss": numbers, "time": clock}
+        columns: dict[str, Any] = {"item": items, "loss": losses, "time": times}
         columns |= {f"control {name!r}": control.values for name, control in beside.items()}
         for name, column in columns.items():
-            if column is not None and column.shape != who.shape:
+            if column is not None and column.shape != codes.shape:
                 raise InvalidLog(
-                    f"{name} must have one entry for each of the {len(who)} events of instance, "
+                    f"{name} must have one entry for each of the {len(codes)} events of instance, "
                     f"got shape {column.shape}"
                 )
-        sorted_columns = _sort(labels, who, what, numbers, clock, beside)
+        sorted_columns = _sort(labels, codes, items, losses, times, beside)
         self._keep(labels, *sorted_columns, membership, dict(about or {}))
 
     def _keep(
@@ -194,9 +194,9 @@ class EventLog(Frozen):
         try:
             return self.numbers[str(instance)]
         except KeyError:
-            some = ", ".join(self.instances[:3])
+            first = ", ".join(self.instances[:3])
             raise InvalidInput(
-                f"the log has no instance {instance!r}; it has {self.n_instances}: {some}, …"
+                f"the log has no instance {instance!r}; it has {self.n_instances}: {first}, …"
             ) from None
 
     def __getitem__(self, key: object) -> Any:
@@ -310,8 +310,8 @@ class EventLog(Frozen):
         """
         names = self.about.get("reading", {})
         members, item = self.membership, self.item.tolist()
-        who = np.repeat(np.array(self.instances, object), self.lengths).tolist()
-        columns: dict[str, Any] = {names.get("instance", "instance"): who}
+        labels = np.repeat(np.array(self.instances, object), self.lengths).tolist()
+        columns: dict[str, Any] = {names.get("instance", "instance"): labels}
         columns[names.get("arm", "item")] = [members.items[n] for n in item]
         if not members.single or members.items != members.arm_names:
             arms = [list(members.weights(n)) for n in range(len(members.items))]
@@ -398,7 +398,7 @@ def make_sorted_log(
 
 def sort_into_log(
     instances: Sequence[str],
-    who: Ints,
+    codes: Ints,
     item: npt.NDArray[np.int32],
     loss: Floats,
     time: Floats | None,
@@ -412,13 +412,13 @@ def sort_into_log(
     ----------
     instances : sequence of str
         Labels, unique.
-    who : array (events,) of int64
+    codes : array (events,) of int64
         Numbers of instances.
     item : array (events,) of int32
         Numbers of items of ``membership``.
     """
     labels = tuple(instances)
-    sorted_columns = _sort(labels, who, item, loss, time, controls or {})
+    sorted_columns = _sort(labels, codes, item, loss, time, controls or {})
     log = EventLog.__new__(EventLog)
     log._keep(labels, *sorted_columns, membership, dict(about or {}))
     return log
@@ -426,34 +426,34 @@ def sort_into_log(
 
 def _sort(
     labels: tuple[str, ...],
-    who: Ints,
-    what: npt.NDArray[np.int32],
+    codes: Ints,
+    items: npt.NDArray[np.int32],
     loss: Floats,
     time: Floats | None,
     controls: Mapping[str, Control],
 ) -> tuple[Ints, npt.NDArray[np.int32], Floats, Floats | None, Mapping[str, Control]]:
     """Return where each history begins, and all columns by instance, then by time."""
     offsets = np.zeros(len(labels) + 1, np.int64)
-    np.cumsum(np.bincount(who, minlength=len(labels)), out=offsets[1:])
-    if time is None and bool((who[1:] >= who[:-1]).all()):
-        return offsets, what, loss, time, controls
-    clock = np.zeros(0) if time is None else time
+    np.cumsum(np.bincount(codes, minlength=len(labels)), out=offsets[1:])
+    if time is None and bool((codes[1:] >= codes[:-1]).all()):
+        return offsets, items, loss, time, controls
+    times = np.zeros(0) if time is None else time
     if controls:  # sort numbers of events in the place of items, then take everything by them
-        order, loss, clock = _sort_events(who, np.arange(len(who)), loss, clock, offsets)
-        what = what[order]
+        order, loss, times = _sort_events(codes, np.arange(len(codes)), loss, times, offsets)
+        items = items[order]
         controls = {name: control.take(order) for name, control in controls.items()}
     else:
-        what, loss, clock = _sort_events(who, what, loss, clock, offsets)
-    return offsets, what, loss, None if time is None else clock, controls
+        items, loss, times = _sort_events(codes, items, loss, times, offsets)
+    return offsets, items, loss, None if time is None else times, controls
 
 
-def require_log(given: object) -> EventLog:
+def require_log(log: object) -> EventLog:
     """Return a log that has events, or say that this is none."""
-    if not isinstance(given, EventLog):
-        raise InvalidInput(f"expected an EventLog, got {given!r:.80}")
-    if len(given) == 0:
+    if not isinstance(log, EventLog):
+        raise InvalidInput(f"expected an EventLog, got {log!r:.80}")
+    if len(log) == 0:
         raise InvalidLog("the log has no events")
-    return given
+    return log
 
 
 def _codes(name: str, labels: npt.ArrayLike) -> tuple[Ints, tuple[str, ...]]:
@@ -530,15 +530,15 @@ def _ranges(starts: Ints, lengths: Ints) -> Ints:
 
 @kernel
 def _sort_events(
-    who: Ints, what: npt.NDArray[Any], loss: Floats, time: Floats, offsets: Ints
+    codes: Ints, item: npt.NDArray[Any], loss: Floats, time: Floats, offsets: Ints
 ) -> tuple[npt.NDArray[Any], Floats, Floats]:
     """Return items, losses and times by instance, then time (if there is any), then as given."""
-    items, losses, times = np.empty_like(what), np.empty_like(loss), np.empty_like(time)
+    items, losses, times = np.empty_like(item), np.empty_like(loss), np.empty_like(time)
     cursor = offsets[:-1].copy()
-    for n in range(who.size):
-        place = cursor[who[n]]
-        cursor[who[n]] += 1
-        items[place] = what[n]
+    for n in range(codes.size):
+        place = cursor[codes[n]]
+        cursor[codes[n]] += 1
+        items[place] = item[n]
         losses[place] = loss[n]
         if time.size > 0:
             times[place] = time[n]

@@ -61,11 +61,11 @@ class LogBuilder:
 
     def append(self, events: Events) -> None:
         """Add events."""
-        self.size += len(events.who)
-        self._labels.append(events.who)
+        self.size += len(events.instance)
+        self._labels.append(events.instance)
         if sum(map(len, self._labels)) >= LABELS:
             self._number_instances()
-        columns: dict[str, Any] = {"what": events.what, "loss": events.loss, "time": events.time}
+        columns: dict[str, Any] = {"item": events.item, "loss": events.loss, "time": events.time}
         columns |= {f"{CONTROL}{name}": values for name, values in events.controls.items()}
         if events.key is not None:
             columns |= {"row": events.row, "key": events.key}
@@ -80,7 +80,7 @@ class LogBuilder:
 
     def _number_instances(self) -> None:
         if self._labels:
-            self._extend("who", self._instances.encode(arrow().concat_arrays(self._labels)))
+            self._extend("instance", self._instances.encode(arrow().concat_arrays(self._labels)))
             self._labels = []
 
     def _take(self, name: str) -> Any:
@@ -92,11 +92,11 @@ class LogBuilder:
         if "key" not in self._columns:
             return
         self._number_instances()
-        again = find_repeated_keys(self._take("key"))
+        repeated = find_repeated_keys(self._take("key"))
         rows: Ints = self._take("row")
-        if len(again):
-            bad.add("duplicate key", rows[again])
-            kept = np.delete(np.arange(self.size), again)
+        if len(repeated):
+            bad.add("duplicate key", rows[repeated])
+            kept = np.delete(np.arange(self.size), repeated)
             self.size = len(kept)
             for name in list(self._columns):
                 self._columns[name] = GrowingColumn(self._take(name)[kept])
@@ -119,19 +119,19 @@ class LogBuilder:
         """
         self._number_instances()
         labels = self._instances.labels
-        who: Ints = self._take("who").astype(np.int64)
-        present = np.bincount(who, minlength=len(labels)) > 0
+        codes: Ints = self._take("instance").astype(np.int64)
+        present = np.bincount(codes, minlength=len(labels)) > 0
         if not present.all():
-            who = (np.cumsum(present) - 1)[who]
-            labels = [label for label, there in zip(labels, present, strict=True) if there]
-        what: Codes = final[self._take("what")]
+            codes = (np.cumsum(present) - 1)[codes]
+            labels = [labels[code] for code in np.flatnonzero(present)]
+        items: Codes = final[self._take("item")]
         loss: Floats = self._take("loss")
         time: Floats | None = self._take("time") if "time" in self._columns else None
         controls = self._take_controls(categories)
         self.size = 0
         # What was read is in Arrow's memory, which it would keep while the log is sorted.
         arrow().default_memory_pool().release_unused()
-        log = sort_into_log(labels, who, what, loss, time, membership, about, controls)
+        log = sort_into_log(labels, codes, items, loss, time, membership, about, controls)
         log.about["repeated"] = (
             0
             if log.time is None
@@ -185,7 +185,7 @@ def require_rows(source: Source, bad: BadRows, events: int) -> None:
     """Raise an error if no event is left."""
     if events:
         return
-    if bad.found:
+    if bad.faults:
         raise InvalidLog(f"all rows of {source.name} are bad: {bad.describe()}")
     raise InvalidLog(f"{source.name} has columns, but no rows")
 

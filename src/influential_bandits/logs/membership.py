@@ -117,9 +117,9 @@ class Membership(Frozen):
         weight: Floats,
     ) -> Membership:
         """Return the membership of these arrays, which are what its attributes of the names are."""
-        made = cls.__new__(cls)
-        made._fill(items, arms, offsets, arm, weight)
-        return made
+        membership = cls.__new__(cls)
+        membership._fill(items, arms, offsets, arm, weight)
+        return membership
 
     @classmethod
     def of_weights(cls, arms: Sequence[str], weights: Floats) -> Membership:

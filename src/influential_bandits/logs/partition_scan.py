@@ -17,7 +17,7 @@ import numpy as np
 
 from influential_bandits.execution.base import Execution
 from influential_bandits.execution.progress import Progress
-from influential_bandits.logs.bad_rows import BadRows, Found
+from influential_bandits.logs.bad_rows import BadRows, Fault
 from influential_bandits.logs.columns import arrow, make_column_error
 from influential_bandits.logs.controls import kind_of_type
 from influential_bandits.logs.event_scan import EventScan
@@ -113,12 +113,12 @@ class GroupReader:
         scan = self.scan(group)
         met, events = DistinctHashes(self.plan.sizes.hashes), 0
         for chunk in scan:
-            events += len(chunk.who)
-            met.add(hash_labels(chunk.who))
+            events += len(chunk.instance)
+            met.add(hash_labels(chunk.instance))
         rows = scan.source.rows if isinstance(scan.source, ParquetFiles) else []
         items = [] if scan.codes.fixed else list(scan.codes.members)
         categories = scan.codes.controls.labels()
-        bad, span = scan.bad.found, scan.span
+        bad, span = scan.bad.faults, scan.span
         return GroupSummary(rows, events, items, categories, bad, met.values(), span)
 
 
@@ -130,7 +130,7 @@ class GroupSummary:
     events: int  # good rows
     items: list[str]
     categories: dict[str, list[str]]  # of controls
-    bad: dict[str, Found]
+    bad: dict[str, Fault]
     instances: Hashes64  # ascending
     span: tuple[float, float]  # first and last time of good rows
 
@@ -194,11 +194,11 @@ def settle_controls(plan: ReadingOptions, schema: Any) -> ReadingOptions:
     return replace(plan, item=None, controls=controls) if controls else plan
 
 
-def _count_bad_rows(bad: BadRows, more: dict[str, Found], start: int) -> None:
-    for reason, found in more.items():
-        bad.add_places(reason, [start + place for place in found.places], found.count)
-        if bad.found[reason].count == found.count:
-            bad.found[reason].example = found.example
+def _count_bad_rows(bad: BadRows, more: dict[str, Fault], start: int) -> None:
+    for reason, fault in more.items():
+        bad.add_places(reason, [start + place for place in fault.places], fault.count)
+        if bad.faults[reason].count == fault.count:
+            bad.faults[reason].example = fault.example
 
 
 def _settle_clock(source: FolderFiles, plan: ReadingOptions) -> Clock:

@@ -112,7 +112,7 @@ def describe_files(about: Mapping[str, Any]) -> list[str]:
     return [f"{about['files']:,} file{'' if about['files'] == 1 else 's'} taken{others}"]
 
 
-def _walk(top: Path, found: _Listing) -> None:
+def _walk(top: Path, listing: _Listing) -> None:
     """Go through a folder of this computer.
 
     Links are followed. One that leads nowhere, or to what is there anyway, is an error: events
@@ -123,7 +123,7 @@ def _walk(top: Path, found: _Listing) -> None:
     def note(path: str, name: str) -> None:
         if path in real:
             raise InvalidInput(
-                f"{name} of {found.address} is a link to {real[path]}: events would count twice; "
+                f"{name} of {listing.address} is a link to {real[path]}: events would count twice; "
                 "remove it"
             )
         real[path] = name
@@ -133,16 +133,16 @@ def _walk(top: Path, found: _Listing) -> None:
         folder, prefix = waiting.pop()
         for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
             name = prefix + entry.name
-            if found.leaves_out(entry.name):
-                found.leave(name + "/" * entry.is_dir(follow_symlinks=False))
+            if listing.leaves_out(entry.name):
+                listing.leave(name + "/" * entry.is_dir(follow_symlinks=False))
                 continue
             path = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
             try:
                 status = entry.stat()
             except FileNotFoundError:
                 raise InvalidInput(
-                    f"{name} of {found.address} is a link that leads nowhere: its events would be "
-                    "missing; fix it, or remove it"
+                    f"{name} of {listing.address} is a link that leads nowhere: its events would "
+                    "be missing; fix it, or remove it"
                 ) from None
             if stat.S_ISDIR(status.st_mode):
                 note(path, name)
@@ -151,7 +151,7 @@ def _walk(top: Path, found: _Listing) -> None:
                 if name.lower().endswith(ENDINGS):
                     note(path, name)
                 file = FileEntry(name, status.st_size, str(status.st_mtime_ns))
-                found.take(file, stat.S_ISREG(status.st_mode))
+                listing.take(file, stat.S_ISREG(status.st_mode))
 
 
 def require_file_or_folder(path: Path) -> None:
@@ -257,28 +257,28 @@ class RemoteFolder:
             raise MissingFile(f"there is no file or folder {self.address}")
         if here.type == kinds.File:
             return FileListing([_entry("", here)], [])
-        found = _Listing(self.address)
+        listing = _Listing(self.address)
         with _reaching(self.address):
             if self.local:
-                _walk(Path(self.address), found)
+                _walk(Path(self.address), listing)
             else:
-                self._list(found)
-        return found.finished()
+                self._list(listing)
+        return listing.finished()
 
-    def _list(self, found: _Listing) -> None:
+    def _list(self, listing: _Listing) -> None:
         """Go through a folder that is elsewhere: one listing holds all depths."""
         systems = optional_module("pyarrow.fs")
         selector = systems.FileSelector(self.path(), recursive=True)
         for info in self.system.get_file_info(selector):
             name = info.path[len(self.path()) + 1 :].rstrip("/")
             parts = name.split("/")
-            hidden = [n for n, part in enumerate(parts) if found.leaves_out(part)]
+            hidden = [n for n, part in enumerate(parts) if listing.leaves_out(part)]
             folder = info.type == systems.FileType.Directory
             if hidden:
                 inside = folder or hidden[0] < len(parts) - 1
-                found.leave("/".join(parts[: hidden[0] + 1]) + "/" * inside)
+                listing.leave("/".join(parts[: hidden[0] + 1]) + "/" * inside)
             elif not folder:
-                found.take(_entry(name, info), info.type == systems.FileType.File)
+                listing.take(_entry(name, info), info.type == systems.FileType.File)
 
     def make(self) -> None:
         """Make the folder unless it is there."""

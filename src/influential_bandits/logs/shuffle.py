@@ -146,8 +146,8 @@ def write_events(scan: EventScan, writer: ChunkWriter, repeated: Ints) -> tuple[
     instances = DistinctHashes(scan.plan.sizes.hashes)
     for every in scan:
         events = every.take(~np.isin(every.row, repeated)) if len(repeated) else every
-        if len(events.who):
-            hashes = hash_labels(events.who)
+        if len(events.instance):
+            hashes = hash_labels(events.instance)
             instances.add(hashes)
             writer.add(hashes, _as_columns(events, scan.codes))
     return writer.finish(), instances.values()
@@ -156,8 +156,8 @@ def write_events(scan: EventScan, writer: ChunkWriter, repeated: Ints) -> tuple[
 def _as_columns(events: Events, codes: ItemCodes) -> dict[str, Any]:
     """Return columns without codes, since every reader numbers items and categories by itself."""
     columns = {
-        "instance": events.who,
-        "item": _decode(codes.known.labels, events.what),
+        "instance": events.instance,
+        "item": _decode(codes.known.labels, events.item),
         "loss": events.loss,
     }
     columns |= {} if events.time is None else {"time": events.time}

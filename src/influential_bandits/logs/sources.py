@@ -93,9 +93,9 @@ def check_columns(source: Source, wanted: Sequence[str]) -> None:
 
 
 def _missing(source: Source, column: str) -> str:
-    there = ", ".join(source.columns) or "none"
-    there = there if len(there) < 120 else there[:120] + " …"
-    message = f"{source.name} has no column {column!r}; it has: {there}"
+    names = ", ".join(source.columns) or "none"
+    names = names if len(names) < 120 else names[:120] + " …"
+    message = f"{source.name} has no column {column!r}; it has: {names}"
     lower = {name.lower(): name for name in source.columns}
     close = difflib.get_close_matches(column.lower(), lower, 1)
     if close:

@@ -65,10 +65,10 @@ def _looks_like_times(name: str, column: Any) -> bool:
         if is_text(column.type) and not looks_numeric(column):
             dates = Clock(numeric=False).seconds(label_texts(column).values)
             return bool(2 * np.count_nonzero(~dates.wrong & ~dates.missing) > len(column))
-        found = numbers(column)
+        parsed = numbers(column)
     except pa.ArrowException:
         return False
-    values = found.values[~found.missing & ~found.wrong]
+    values = parsed.values[~parsed.missing & ~parsed.wrong]
     values = values[np.isfinite(values)]
     if not len(values):
         return False

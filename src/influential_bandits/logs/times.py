@@ -189,8 +189,8 @@ def describe_times(first: float, last: float, dated: bool, unit: str | None = No
     if not dated:
         factor = UNITS[unit or "s"]
         span = f"{format_time(first * factor, False)} to {format_time(last * factor, False)}"
-        what = "seconds" if unit in {None, "s"} else unit
-        return f"{span}, which are no dates: taken for {what} from a start of their own"
+        counted = "seconds" if unit in {None, "s"} else unit
+        return f"{span}, which are no dates: taken for {counted} from a start of their own"
     source = "" if unit is None else f", from numbers of {unit}"
     return f"{format_time(first, True)} to {format_time(last, True)} (UTC){source}"
 
