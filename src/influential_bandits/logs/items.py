@@ -74,10 +74,8 @@ class ItemCodes:
 
     def encode(self, items: Any) -> Codes:
         """Return the numbers of items, an Arrow column of text, (rows,)."""
-        before = len(self.known)
+        before = len(self.known.labels)
         codes = self.known.encode(items)
-        if len(self.known) == before:
-            return codes
         for number, item in enumerate(self.known.labels[before:], before):
             if self.fixed:
                 self.unusable[number] = "unknown arm" if self.plan.items is None else "unknown item"

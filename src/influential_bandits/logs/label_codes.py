@@ -35,20 +35,15 @@ class LabelCodes:
     """
 
     def __init__(self, labels: Iterable[str] = ()) -> None:
-        self._codes: dict[str, int] = {label: code for code, label in enumerate(labels)}
-
-    @property
-    def labels(self) -> list[str]:
-        """All labels, in the order of their codes."""
-        return list(self._codes)
-
-    def __len__(self) -> int:
-        return len(self._codes)
+        self.labels = list(labels)
+        self._codes = {label: code for code, label in enumerate(self.labels)}
 
     def encode(self, texts: Any) -> Codes:
         """Return the code of each text of an Arrow column without nulls, (rows,)."""
-        coded, codes = texts.dictionary_encode(), self._codes
-        each = [codes.setdefault(label, len(codes)) for label in coded.dictionary.to_pylist()]
+        coded, codes, known = texts.dictionary_encode(), self._codes, len(self._codes)
+        labels = coded.dictionary.to_pylist()
+        each = [codes.setdefault(label, len(codes)) for label in labels]
+        self.labels += [label for label, code in zip(labels, each, strict=True) if code >= known]
         return np.array(each, np.int32)[coded.indices.to_numpy()]
 
 

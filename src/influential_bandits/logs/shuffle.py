@@ -169,7 +169,9 @@ def _as_columns(events: Events, codes: ItemCodes) -> dict[str, Any]:
 
 def _decode(labels: list[str], codes: Codes) -> Any:
     pa = arrow()
-    return pa.array(labels, pa.string()).take(pa.array(codes))
+    coded = pa.array(codes).dictionary_encode()  # there may be many more labels than rows
+    used = [labels[code] for code in coded.dictionary.to_pylist()]
+    return pa.array(used, pa.string()).take(coded.indices)
 
 
 def read_events(partition: ShuffledPartition, codes: ItemCodes) -> Iterator[Events]:
