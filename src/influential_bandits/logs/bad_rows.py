@@ -64,9 +64,13 @@ class BadRows:
         example = f": {fault.example}" if fault.example else ""
         return f"{fault.count} × {reason} ({self.source.place}{several} {places}{more}{example})"
 
-    def check(self, policy: str) -> None:
-        """Raise an error for bad rows unless they are to be dropped."""
+    def check(self, policy: str, left: int) -> None:
+        """Raise an error for bad rows unless they are to be dropped, and if no rows are left."""
         if not self.faults or policy == "drop":
+            if not left and self.faults:
+                raise InvalidLog(f"all rows of {self.source.name} are bad: {self.describe()}")
+            if not left:
+                raise InvalidLog(f"{self.source.name} has columns, but no rows")
             return
         total = sum(fault.count for fault in self.faults.values())
         counted = "" if self.source.place == "line" else ", counted from 0"

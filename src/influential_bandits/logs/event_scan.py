@@ -54,11 +54,10 @@ class Events:
     key: Hashes | None  # (events, 2)
     controls: dict[str, Any] = field(default_factory=dict)  # (events,): numbers, or codes
 
-    def take(self, wanted: slice | Mask) -> Events:
-        """Return the events of a range, or those for which this is true."""
-        labels = self.instance
+    def take(self, wanted: Mask) -> Events:
+        """Return the events for which this is true."""
         return Events(
-            labels[wanted] if isinstance(wanted, slice) else _filter(labels, wanted),
+            _filter(self.instance, wanted),
             self.item[wanted],
             self.loss[wanted],
             None if self.time is None else self.time[wanted],
@@ -84,10 +83,8 @@ class EventScan:
         self.bad = BadRows(source)
         self.rows = 0  # that were read so far
         self.clock = clock or plan.clock
-        self.span: tuple[float, float] = (
-            np.inf,
-            -np.inf,
-        )  # first and last time of good rows, in seconds
+        # First and last time of good rows, in seconds.
+        self.span: tuple[float, float] = (np.inf, -np.inf)
         self._controls = plan.control_columns
         self._kinds = {control.name: control.kind for control in self._controls}
         self._blank = _Blank()  # lines that may be the end of the file

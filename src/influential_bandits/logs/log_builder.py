@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.errors import InvalidLog
 from influential_bandits.logs.bad_rows import BadRows
 from influential_bandits.logs.columns import arrow
 from influential_bandits.logs.controls import Control, FinalCategories
@@ -179,15 +178,6 @@ def describe_source(
     about |= {"controls": dict(kinds)} if kinds else {}
     about |= {} if source.listing is None else source.listing.about()
     return about if source.separator is None else about | {"separator": source.separator}
-
-
-def require_rows(source: Source, bad: BadRows, events: int) -> None:
-    """Raise an error if no event is left."""
-    if events:
-        return
-    if bad.faults:
-        raise InvalidLog(f"all rows of {source.name} are bad: {bad.describe()}")
-    raise InvalidLog(f"{source.name} has columns, but no rows")
 
 
 @kernel

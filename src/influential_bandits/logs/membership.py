@@ -74,7 +74,7 @@ class Membership(Frozen):
                 many = [many[int(_draw(key, _digest(item)) * len(many))]]
             chosen.append([number[name] for name in many])
         counts = np.array([len(many) for many in chosen], np.int64)
-        self._fill(
+        self._keep(
             tuple(items),
             tuple(known),
             np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
@@ -82,16 +82,10 @@ class Membership(Frozen):
             np.repeat(1.0 / np.maximum(counts, 1), counts),
         )
 
-    def _fill(
-        self,
-        items: tuple[str, ...],
-        arms: tuple[str, ...],
-        offsets: Ints,
-        arm: npt.NDArray[np.int32],
-        weight: Floats,
-    ) -> None:
+    def _keep(self, items: tuple[str, ...], arms: tuple[str, ...], *columns: Any) -> None:
         require_utf8("item", items)
         require_utf8("arm", arms)
+        offsets, arm, weight = columns
         self._set(items=items, arm_names=arms, offsets=offsets, arm=arm, weight=weight)
 
     items: tuple[str, ...]
@@ -118,7 +112,7 @@ class Membership(Frozen):
     ) -> Membership:
         """Return the membership of these arrays, which are what its attributes of the names are."""
         membership = cls.__new__(cls)
-        membership._fill(items, arms, offsets, arm, weight)
+        membership._keep(items, arms, offsets, arm, weight)
         return membership
 
     @classmethod

@@ -142,6 +142,7 @@ class FolderScan:
     source: FolderFiles
     reader: GroupReader
     groups: list[FileGroup]
+    starts: list[int]  # rows of the folder before each group
     events: list[int]  # good rows of each group
     codes: ItemCodes
     bad: BadRows
@@ -167,9 +168,10 @@ def scan_partitions(
     groups = source.groups()
     reader = GroupReader(plan, _settle_clock(source, plan))
     bar = Progress(f"scanning {source.name}", len(groups), progress)
-    bad, events, met = BadRows(source), [], 0
+    bad, starts, events, met = BadRows(source), [], [], 0
     instances, span = DistinctHashes(plan.sizes.hashes), (np.inf, -np.inf)
     for group, summary in zip(groups, execution.map(reader, groups, bar), strict=True):
+        starts.append(source.n_rows)
         _count_bad_rows(bad, summary.bad, source.n_rows)
         source.count(group, summary.rows)
         events.append(summary.events)
@@ -182,7 +184,8 @@ def scan_partitions(
     # Two instances of the same hash are taken for one that is in two groups: among 100 million
     # that happens in one of 4,000 logs, and costs no more than sorting what need not be sorted.
     distinct = len(instances.values())
-    return FolderScan(source, reader, groups, events, codes, bad, distinct, distinct == met, span)
+    whole = distinct == met
+    return FolderScan(source, reader, groups, starts, events, codes, bad, distinct, whole, span)
 
 
 def settle_controls(plan: ReadingOptions, schema: Any) -> ReadingOptions:

@@ -19,7 +19,7 @@ from influential_bandits.logs.event_scan import Events
 from influential_bandits.logs.items import ItemCodes
 from influential_bandits.logs.label_codes import DistinctHashes
 from influential_bandits.logs.log import EventLog
-from influential_bandits.logs.log_builder import collect_events, require_rows
+from influential_bandits.logs.log_builder import collect_events
 from influential_bandits.logs.membership import Membership
 from influential_bandits.logs.options import show_options, take_options
 from influential_bandits.logs.partition_scan import FolderScan, GroupReader, scan_partitions
@@ -118,8 +118,7 @@ def open_partitions(
     repeated = work.find_repeated() if plan.keys else NOTHING
     if len(repeated):
         scan.bad.add("duplicate key", repeated)
-    scan.bad.check(plan.bad_rows)
-    require_rows(scan.source, scan.bad, sum(scan.events) - len(repeated))
+    scan.bad.check(plan.bad_rows, sum(scan.events) - len(repeated))
     membership, _ = scan.codes.membership()
     categories = scan.codes.controls.categories()
     common = CommonParts(scan.reader, membership, scan.describe(), categories, _identify(scan))
@@ -194,15 +193,11 @@ class _FolderWork:
 
     def _tasks(self, repeated: Ints) -> Iterator[_GroupTask]:
         """Yield each group with its first row in the folder, and its rows that are left out."""
-        files = start = 0
-        source = self.scan.source
-        ends = [*(first for first, _, _ in source.spans[1:]), source.n_rows]
-        for group in self.scan.groups:
-            files += len(group.files)
-            end = ends[files - 1]
-            some = repeated[np.searchsorted(repeated, start) : np.searchsorted(repeated, end)]
-            yield _GroupTask(group, start, some - start)
-            start = end
+        starts = self.scan.starts
+        bounds = np.searchsorted(repeated, [*starts, self.scan.source.n_rows])
+        for n, group in enumerate(self.scan.groups):
+            rows = repeated[bounds[n] : bounds[n + 1]]
+            yield _GroupTask(group, starts[n], rows - starts[n])
 
 
 class _GroupTask(NamedTuple):

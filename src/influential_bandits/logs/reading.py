@@ -10,7 +10,7 @@ from influential_bandits.logs.event_scan import EventScan
 from influential_bandits.logs.find_columns import find_columns, is_own_frame
 from influential_bandits.logs.items import ItemCodes
 from influential_bandits.logs.log import EventLog
-from influential_bandits.logs.log_builder import collect_events, describe_source, require_rows
+from influential_bandits.logs.log_builder import collect_events, describe_source
 from influential_bandits.logs.options import AUTO, show_options, take_options
 from influential_bandits.logs.sources import open_source
 
@@ -135,8 +135,7 @@ def read_log(source: str | Path | Any, *, progress: bool | None = None, **option
     scan = EventScan(opened, plan, codes, progress)
     builder = collect_events(scan)
     builder.drop_repeated_keys(scan.bad)
-    scan.bad.check(plan.bad_rows)
-    require_rows(opened, scan.bad, builder.size)
+    scan.bad.check(plan.bad_rows, builder.size)
     membership, final = codes.membership()
     about = describe_source(opened, plan, scan.bad, scan.control_kinds, scan.clock, scan.span)
     return builder.build(membership, final, about, codes.controls.final())

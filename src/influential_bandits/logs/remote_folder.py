@@ -27,9 +27,8 @@ class FileEntry(NamedTuple):
     changed: str  # when, in words; "" where the file system does not say
 
 
-@dataclass(frozen=True)
 class FileListing:
-    """The data of a folder, and what else is in it.
+    """The data of a folder, sorted by path, and what else is in it.
 
     What counts as data is what the engines that write such folders agree on: names that begin with
     an underscore (unless they are partitions, ``_day=1``) or a dot are theirs, not data, whole
@@ -37,23 +36,10 @@ class FileListing:
     capitals or not. So neither checksums nor unfinished uploads nor logs of a job are data.
     """
 
-    taken: list[FileEntry]  # sorted by path
-    left: list[str]  # names of files and, with a slash at the end, folders
-
-    def about(self) -> dict[str, Any]:
-        """Return what to keep beside a log: how many files were taken, and what was left."""
-        if [file.name for file in self.taken] == [""]:
-            return {}
-        return {"files": len(self.taken), "left": [make_printable(name) for name in self.left]}
-
-
-class _Listing:
-    """What is found in a folder, entry by entry."""
-
     def __init__(self, address: str) -> None:
         self.address = address
-        self.files: list[FileEntry] = []
-        self.left: set[str] = set()
+        self.taken: list[FileEntry] = []
+        self.left: set[str] = set()  # names of files and, with a slash at the end, folders
 
     def leaves_out(self, name: str) -> bool:
         """Tell whether a name says that this is no data; refuse what is no plain folder."""
@@ -64,31 +50,34 @@ class _Listing:
             )
         return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
-    def leave(self, name: str) -> None:
-        """Note what is no data."""
-        self.left.add(name)
-
-    def take(self, file: FileEntry, regular: bool) -> None:
+    def add(self, file: FileEntry, regular: bool) -> None:
         """Note a file: as data if its name says so."""
         if not file.name.lower().endswith(ENDINGS):
-            self.leave(file.name)
+            self.left.add(file.name)
         elif not regular:
             raise InvalidInput(
                 f"{file.name} of {self.address} is no regular file; remove it, or copy it there"
             )
         else:
-            self.files.append(file)
+            self.taken.append(file)
 
-    def finished(self) -> FileListing:
-        """Return all that was found, in order."""
-        if not self.files:
-            some = f" (but {join_names(sorted(self.left))})" if self.left else ""
+    def finish(self) -> FileListing:
+        """Sort the files, or say that there are none."""
+        if not self.taken:
+            others = f" (but {join_names(sorted(self.left))})" if self.left else ""
             raise InvalidInput(
-                f"{self.address} is a folder without Parquet files{some}; name the file to read, "
+                f"{self.address} is a folder without Parquet files{others}; name the file to read, "
                 "or a folder with files that end in .parquet"
             )
-        taken = sorted(self.files, key=lambda file: PurePosixPath(file.name).parts)
-        return FileListing(taken, sorted(self.left))
+        self.taken.sort(key=lambda file: PurePosixPath(file.name).parts)
+        return self
+
+    def about(self) -> dict[str, Any]:
+        """Return what to keep beside a log: how many files were taken, and what was left."""
+        if [file.name for file in self.taken] == [""]:
+            return {}
+        left = [make_printable(name) for name in sorted(self.left)]
+        return {"files": len(self.taken), "left": left}
 
 
 def join_names(names: Sequence[str]) -> str:
@@ -112,7 +101,7 @@ def describe_files(about: Mapping[str, Any]) -> list[str]:
     return [f"{about['files']:,} file{'' if about['files'] == 1 else 's'} taken{others}"]
 
 
-def _walk(top: Path, listing: _Listing) -> None:
+def _walk(top: Path, listing: FileListing) -> None:
     """Go through a folder of this computer.
 
     Links are followed. One that leads nowhere, or to what is there anyway, is an error: events
@@ -134,7 +123,7 @@ def _walk(top: Path, listing: _Listing) -> None:
         for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
             name = prefix + entry.name
             if listing.leaves_out(entry.name):
-                listing.leave(name + "/" * entry.is_dir(follow_symlinks=False))
+                listing.left.add(name + "/" * entry.is_dir(follow_symlinks=False))
                 continue
             path = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
             try:
@@ -151,7 +140,7 @@ def _walk(top: Path, listing: _Listing) -> None:
                 if name.lower().endswith(ENDINGS):
                     note(path, name)
                 file = FileEntry(name, status.st_size, str(status.st_mtime_ns))
-                listing.take(file, stat.S_ISREG(status.st_mode))
+                listing.add(file, stat.S_ISREG(status.st_mode))
 
 
 def require_file_or_folder(path: Path) -> None:
@@ -255,17 +244,17 @@ class RemoteFolder:
             here = self.system.get_file_info(self.path())
         if here.type == kinds.NotFound:
             raise MissingFile(f"there is no file or folder {self.address}")
-        if here.type == kinds.File:
-            return FileListing([_entry("", here)], [])
-        listing = _Listing(self.address)
+        listing = FileListing(self.address)
         with _reaching(self.address):
-            if self.local:
+            if here.type == kinds.File:
+                listing.taken.append(_entry("", here))
+            elif self.local:
                 _walk(Path(self.address), listing)
             else:
                 self._list(listing)
-        return listing.finished()
+        return listing.finish()
 
-    def _list(self, listing: _Listing) -> None:
+    def _list(self, listing: FileListing) -> None:
         """Go through a folder that is elsewhere: one listing holds all depths."""
         systems = optional_module("pyarrow.fs")
         selector = systems.FileSelector(self.path(), recursive=True)
@@ -276,9 +265,9 @@ class RemoteFolder:
             folder = info.type == systems.FileType.Directory
             if hidden:
                 inside = folder or hidden[0] < len(parts) - 1
-                listing.leave("/".join(parts[: hidden[0] + 1]) + "/" * inside)
+                listing.left.add("/".join(parts[: hidden[0] + 1]) + "/" * inside)
             elif not folder:
-                listing.take(_entry(name, info), info.type == systems.FileType.File)
+                listing.add(_entry(name, info), info.type == systems.FileType.File)
 
     def make(self) -> None:
         """Make the folder unless it is there."""

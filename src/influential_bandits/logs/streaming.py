@@ -11,7 +11,7 @@ import numpy as np
 from influential_bandits.logs.event_scan import EventScan
 from influential_bandits.logs.find_columns import find_columns
 from influential_bandits.logs.items import ItemCodes
-from influential_bandits.logs.log_builder import describe_source, require_rows
+from influential_bandits.logs.log_builder import describe_source
 from influential_bandits.logs.options import ReadingOptions, show_options, take_options
 from influential_bandits.logs.partition_scan import GroupReader
 from influential_bandits.logs.partitions import NOTHING, CommonParts, PartitionedLog
@@ -91,8 +91,7 @@ def stream_log(
         partitions = find_partitions(temporary.folder, [written], plan.sizes.partition)
         if len(repeated):
             scan.bad.add("duplicate key", repeated)
-        scan.bad.check(plan.bad_rows)
-        require_rows(opened, scan.bad, sum(each.rows for each in partitions))
+        scan.bad.check(plan.bad_rows, sum(each.rows for each in partitions))
     except BaseException:
         temporary.remove()
         raise
