@@ -1,4 +1,4 @@
-"""What names of columns say: who, when, what and how good; and in which words outcomes are told."""
+"""What names of columns say about their role, and the words for what outcomes count."""
 
 from __future__ import annotations
 

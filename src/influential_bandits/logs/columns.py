@@ -1,4 +1,4 @@
-"""Columns of a table as labels and numbers; what cannot be cast is pointed at."""
+"""Columns of a table as labels and numbers, and the rows that cannot be cast."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _is_number(texts: Any) -> Mask:
 
 
 def numbers(column: Any, *, truths: bool = False) -> Cast:
-    """Return numbers as float64; wrong are those that are none.
+    """Return numbers as float64; ``wrong`` marks what is no number.
 
     Truth values are 1 and 0, and so are, with ``truths``, texts such as True, yes, false and n.
     """

@@ -147,7 +147,7 @@ class ControlCodes:
         self.known: dict[str, LabelCodes] = {}
 
     def encoder(self, name: str) -> Callable[[Any], Codes]:
-        """Return what gives codes of the categories of a control, an Arrow column of text."""
+        """Return the function that numbers the categories of a control, an Arrow column of text."""
         return self.known.setdefault(name, LabelCodes()).encode
 
     def labels(self) -> dict[str, list[str]]:

@@ -24,9 +24,9 @@ from influential_bandits.numerics.compiling import kernel
 
 LONGEST_HEADER = 1 << 20  # bytes
 SEPARATORS = {",": "','", ";": "';'", "\t": "'\\t'", "|": "'|'", "::": "'::'"}
-UNIT = "\x1f"  # ASCII's own separator; it stands for those that are no single byte
-MARK = b"\x1a"  # ASCII's own character for what could not be read
-MARKING = "influential-bandits.mark"  # the name of the way to replace it
+UNIT = "\x1f"  # ASCII's unit separator, put in the place of separators of several bytes
+MARK = b"\x1a"  # ASCII's substitute, put in the place of bytes that are not UTF-8
+MARKING = "influential-bandits.mark"  # the name of the error handler that does so
 LINE_END = re.compile(r"\r\n?|\n")
 GZIP = b"\x1f\x8b"
 
@@ -58,7 +58,7 @@ class CsvFile(Source):
         """Yield columns as text; quoted values may contain separators and line ends."""
         pa = arrow()
         self.done, self.wrong, self._unclosed = 0, array("q"), array("q")
-        if self._only_header:  # which Arrow would take for the start of a line that is too long
+        if self._only_header:  # Arrow would take it for the start of a line that is too long
             return
         try:
             with self.path.open("rb") as file:
@@ -88,7 +88,7 @@ class CsvFile(Source):
             raise InvalidLog(f"{self.name} has a quoted value without an end in line {line}")
 
     def _check_unit(self) -> None:
-        """Raise an error if the byte that stands for the separator was there before."""
+        """Raise an error if the file itself holds the byte that stands for the separator."""
         if self._unified is not None and self._unified.met:
             raise InvalidLog(
                 f"{self.name} holds bytes 0x1F, which stand for its separator {self.separator!r} "
@@ -96,7 +96,7 @@ class CsvFile(Source):
             )
 
     def _restore(self, batch: Any) -> Any:
-        """Return a batch in whose values separators of several characters are what they were."""
+        """Put separators of several characters back into the values of a batch."""
         if self._delimiter == self.separator:
             return batch
         pa = arrow()
@@ -151,7 +151,7 @@ class CsvFile(Source):
 
     def places(self, rows: Ints) -> list[int]:
         """Return rows of the file from 1 on, the header being one; rows left out count."""
-        if not len(rows):  # asked for with every batch, however many rows were left out so far
+        if not len(rows):  # a shortcut: called for every batch, and many rows may be left out
             return []
         first = 1 + self._headed
         good_before = np.array(self.wrong, np.int64) - np.arange(len(self.wrong)) - first
@@ -237,7 +237,7 @@ class OneByteSeparator:
 
     def __init__(self, file: Any, separator: str) -> None:
         self.file, self.separator = file, separator.encode()
-        self.met = False  # whether the byte was in the file before
+        self.met = False  # whether the file itself holds the byte
         self._held = b""  # which may be the beginning of a separator
 
     def read(self, size: int) -> bytes:

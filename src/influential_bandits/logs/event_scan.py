@@ -1,4 +1,4 @@
-"""From chunks of raw columns to checked events: one way for logs read at once or in parts."""
+"""EventScan: from chunks of raw columns to checked events, for every reader of logs."""
 
 from __future__ import annotations
 
@@ -87,7 +87,9 @@ class EventScan:
         self.span: tuple[float, float] = (np.inf, -np.inf)
         self._controls = plan.control_columns
         self._kinds = {control.name: control.kind for control in self._controls}
-        self._blank = _Blank()  # lines that may be the end of the file
+        self._blank = (
+            _Blank()
+        )  # lines at the end of what was read, which is no fault at the end of the file
 
     def __iter__(self) -> Iterator[Events]:
         """Yield the good rows chunk by chunk."""
@@ -182,7 +184,7 @@ class EventScan:
         return done.values
 
     def _check_texts(self, check: _Check, columns: dict[str, Any]) -> None:
-        """Note rows with bytes that are not UTF-8: replaced in CSV, as they are in tables."""
+        """Note rows with bytes that are not UTF-8; in CSV, marks stand in their place."""
         if not isinstance(self.source, CsvFile):
             for name, column in list(columns.items()):
                 valid, broken = valid_texts(column)
@@ -232,7 +234,7 @@ class EventScan:
         return {name: kind for name, kind in self._kinds.items() if kind is not None}
 
     def _item_numbers(self, check: _Check, items: Any) -> Codes:
-        """Return numbers of the items of good rows; arms of bad rows are no arms."""
+        """Return numbers of the items of good rows; what bad rows alone name gets none."""
         numbers = _encode_good(self.codes.encode, items, check.good)
         for reason in sorted(set(self.codes.unusable.values())):
             bad = [n for n, why in self.codes.unusable.items() if why == reason]

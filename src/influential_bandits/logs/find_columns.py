@@ -1,4 +1,4 @@
-"""find_columns: which columns of a source are who, what, when and how good, as far as unnamed."""
+"""find_columns: which columns hold instance, arm, time and outcome, if they were not named."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _list_members(source: Source, arm: str | None) -> dict[str, list[str]] | Non
 
 
 def is_own_frame(columns: Sequence[str]) -> bool:
-    """Tell whether columns are those that :meth:`EventLog.to_frame` gives without others' names."""
+    """Tell whether columns are those of :meth:`EventLog.to_frame` for a log that was not read."""
     return all(name in OF_FRAMES or name.startswith(PREFIX) for name in columns)
 
 

@@ -1,4 +1,4 @@
-"""ItemCodes: numbers of the items that rows name, the arms they belong to, and of categories."""
+"""ItemCodes: numbers of the items that rows name, the arms they belong to, and controls."""
 
 from __future__ import annotations
 
@@ -84,12 +84,12 @@ class ItemCodes:
         return codes
 
     def places(self, membership: Membership) -> Codes:
-        """Return the number of each of our numbers in a membership made elsewhere, or −1."""
+        """Return the number in another membership of each item numbered here, or −1."""
         position = {item: place for place, item in enumerate(membership.items)}
         return np.array([position.get(item, -1) for item in self.known.labels], np.int32)
 
     def membership(self) -> tuple[Membership, Codes]:
-        """Return the membership of all items met, and the number in it of each of our numbers."""
+        """Return the membership of all items met, and the number in it of each numbered here."""
         ordered = list(self.members) if self.fixed else sorted(self.members)
         position = {item: place for place, item in enumerate(ordered)}
         final = np.array([position.get(item, -1) for item in self.known.labels], np.int32)

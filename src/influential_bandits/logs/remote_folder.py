@@ -200,7 +200,7 @@ class RemoteFolder:
         return systems.PyFileSystem(systems.FSSpecHandler(fs)), path.rstrip("/")
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the opened file system at home."""
+        """Send the address alone: every process opens the file system itself."""
         return {"address": self.address}
 
     @property

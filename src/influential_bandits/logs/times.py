@@ -60,7 +60,7 @@ class Clock:
 
     @property
     def settled(self) -> bool:
-        """Whether rows have said all there is to know."""
+        """Whether enough rows were seen to read all others alike."""
         return self.dated is not None
 
     def settle(self, column: Any, name: str) -> Clock:
