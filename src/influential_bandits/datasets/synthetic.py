@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -267,38 +268,6 @@ def planted_interaction(n_arms: int, strength: float, seed: int = 0) -> Floats:
     return scale * random_instance(n_arms, seed).interaction.to_dense()
 
 
-@dataclasses.dataclass(eq=False)
-class _Histories:
-    """Neighbouring instances, drawn in one step into the columns that they are given."""
-
-    model: Model
-    first: int
-    offsets: Ints
-    columns: tuple[npt.NDArray[Any], ...]
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Send no empty columns to other processes."""
-        return self.__dict__ | {"columns": [(part.shape, part.dtype) for part in self.columns]}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Make columns of the same shape."""
-        self.__dict__.update(state, columns=tuple(np.empty(*part) for part in state["columns"]))
-
-    def steps(self) -> Iterable[int]:
-        """Draw all events, and say how many."""
-        write_histories(self.model, self.first, self.offsets, *self.columns)
-        yield int(self.offsets[-1])
-
-    def results(self) -> tuple[npt.NDArray[Any], ...]:
-        """Return the columns."""
-        return self.columns
-
-    def accept(self, results: tuple[npt.NDArray[Any], ...]) -> None:
-        """Take columns that were drawn elsewhere."""
-        for mine, theirs in zip(self.columns, results, strict=True):
-            mine[:] = theirs
-
-
 def draw_log(
     truth: PlantedTruth,
     first: int,
@@ -327,13 +296,14 @@ def draw_log(
         ) from None
     losses = np.empty((count if count * arms <= largest_truth else 0, arms))
     matrices = np.empty((count if count * arms**2 <= largest_truth else 0, arms, arms))
-    model, tasks = _as_model(truth), []
-    for start, stop in cut_histories(offsets, events_per_task):
-        mine = slice(offsets[start], offsets[stop])
-        columns = (arm[mine], loss[mine], time[mine], losses[start:stop], matrices[start:stop])
-        local = offsets[start : stop + 1] - offsets[start]
-        tasks.append(_Histories(model, first + start, local, columns))
-    resolve_execution(execution).run(tasks, Progress("synthetic log", total))
+    ranges = list(cut_histories(offsets, events_per_task))
+    tasks = [(first + start, offsets[start : stop + 1] - offsets[start]) for start, stop in ranges]
+    draw = partial(_draw_histories, _as_model(truth), len(losses) > 0, len(matrices) > 0)
+    drawn = resolve_execution(execution).map(draw, tasks, Progress("synthetic log", len(tasks)))
+    for (start, stop), columns in zip(ranges, drawn, strict=True):
+        events, instances = slice(offsets[start], offsets[stop]), slice(start, stop)
+        arm[events], loss[events], time[events] = columns[:3]
+        losses[instances], matrices[instances] = columns[3:]
     planted = dataclasses.replace(
         truth,
         first_instance=first,
@@ -352,6 +322,23 @@ def draw_log(
         Membership.of_arms([str(number) for number in range(arms)]),
         {"source": "synthetic", "truth": planted},
     )
+
+
+def _draw_histories(
+    model: Model, with_losses: bool, with_matrices: bool, task: tuple[int, Ints]
+) -> tuple[npt.NDArray[Any], ...]:
+    """Draw neighbouring instances: the number of the first, and where their histories begin."""
+    first, offsets = task
+    count, total, arms = len(offsets) - 1, int(offsets[-1]), len(model.initial_loss)
+    columns = (
+        np.empty(total, np.int32),
+        np.empty(total),
+        np.empty(total),
+        np.empty((count * with_losses, arms)),
+        np.empty((count * with_matrices, arms, arms)),
+    )
+    write_histories(model, first, offsets, *columns)
+    return columns
 
 
 def _as_model(truth: PlantedTruth) -> Model:
