@@ -117,8 +117,11 @@ def solve_upper(factor: Floats, size: int, vector: Floats) -> None:
 
 
 @inlined
-def begin_common(precision: Floats, moment: Floats, scale: float) -> float:
-    """Write what is known of the common means beforehand; return its share of the residual."""
+def begin_common(precision: Floats, moment: Floats, scale: float, noise: float) -> float:
+    """Write what is known of the common means beforehand; return its share of the residual.
+
+    ``noise`` is σ as it was last estimated: s is in units of it.
+    """
     for k in range(precision.size):
         precision[k] = 0.0
     for k in range(MEANS):
@@ -126,8 +129,8 @@ def begin_common(precision: Floats, moment: Floats, scale: float) -> float:
     known = 1.0 / (SPREAD * scale * SPREAD * scale)
     precision[4] = known
     precision[8] = known
-    moment[1] = scale * known
-    return scale * moment[1]
+    moment[1] = scale * noise * known
+    return scale * noise * moment[1]
 
 
 @inlined
@@ -163,6 +166,7 @@ def weigh_scale(
     memories: int,
     memory: int,
     scale: float,
+    noise: float,
     weights: Floats,
 ) -> None:
     """Write the log likelihood for one memory and scale s, and each spread of levels τ.
@@ -179,7 +183,7 @@ def weigh_scale(
     tight = 1.0 / (SPREAD * scale * SPREAD * scale)
     n_losses = 0
     for t in range(weights.size):
-        rest[t] = squares + begin_common(precision[t], moment[t], scale)
+        rest[t] = squares + begin_common(precision[t], moment[t], scale, noise)
         weights[t] = 2.0 * log(tight)
     last = np.empty(MEANS)
     for arm in range(n_arms):
@@ -255,7 +259,8 @@ def weigh(c: Any, s: Any, weights: Floats) -> float:
         for m in range(c.memories):
             row = weights[k, m]
             scale = spread_of(FIRST_SCALE, k)
-            weigh_scale(products, moments, s.seen, s.squares[0], c.memories, m, scale, row)
+            squares, noise = s.squares[0], s.noise[0]
+            weigh_scale(products, moments, s.seen, squares, c.memories, m, scale, noise, row)
             for t in range(LEVEL_SPREADS):
                 best = max(best, row[t])
     total = 0.0

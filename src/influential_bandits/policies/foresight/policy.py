@@ -127,6 +127,7 @@ class Foresight(Policy):
             "next_choice": ("int64", 1),
             "memory": ("int64", HYPOTHESES),
             "squares": ("float64", 1),
+            "noise": ("float64", 1),  # σ, when hypotheses were last chosen
             "counts": ("float64", n_arms * memories),  # faded pulls
             "total": ("float64", memories),
             "products": ("float64", (few, (few + 1) * (few + 2) // 2 * memories)),
@@ -157,7 +158,16 @@ class Foresight(Policy):
         require_sum({"observations": state["seen"]}, "observations", int(state["observations"][0]))
         require_range(state, "memory", 0, self._memories() - 1)
         require_losses(state, "moments", "coarse_moments", of=float(max(rounds, 1)) ** 2)
-        for name in ("weight", "squares", "rest", "level_spread", "scale", "counts", "total"):
+        for name in (
+            "weight",
+            "squares",
+            "noise",
+            "rest",
+            "level_spread",
+            "scale",
+            "counts",
+            "total",
+        ):
             require_range(state, name, 0.0, np.inf)
 
     @staticmethod

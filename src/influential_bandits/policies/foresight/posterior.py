@@ -11,6 +11,7 @@ For a hypothesis h and an arm i, row h·K + i of the state holds
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,7 @@ def choose_hypotheses(c: Any, s: Any) -> None:
     """Weigh all hypotheses by the losses so far, and keep those at even steps of their weight."""
     weights = np.empty((SCALES, c.memories, LEVEL_SPREADS))
     total = weigh(c, s, weights)
-    below, taken = 0.0, 0
+    below, taken, noise = 0.0, 0, 0.0
     for k in range(SCALES):
         for m in range(c.memories):
             for t in range(LEVEL_SPREADS):
@@ -64,6 +65,8 @@ def choose_hypotheses(c: Any, s: Any) -> None:
                     s.level_spread[first] = spread_of(FIRST_LEVEL_SPREAD, t)
                     s.scale[first] = spread_of(FIRST_SCALE, k)
                     fit(c, s, first)
+                    noise += s.weight[first] / HYPOTHESES * s.rest[first]
+    s.noise[0] = math.sqrt(noise / max(s.observations[0] - 1, 1))
 
 
 @kernel
@@ -72,7 +75,7 @@ def fit(c: Any, s: Any, h: int) -> None:
     size = s.response.shape[1] // MEANS
     matrix, more = np.empty((size, size)), np.zeros((c.n_arms, 2 * size))
     precision, moment = s.common_precision[h], s.common_moment[h]
-    rest = s.squares[0] + begin_common(precision, moment, s.scale[h])
+    rest = s.squares[0] + begin_common(precision, moment, s.scale[h], s.noise[0])
     for arm in range(c.n_arms):
         regress(c, s, h, arm, matrix, more)
         if s.seen[arm] > 0:
