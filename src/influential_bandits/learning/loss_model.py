@@ -43,7 +43,7 @@ POOLINGS = ("none", "partial", "full")
 ONE_HISTORY = "0"  # the instance of events that were given as an array
 WHOLE = (
     "a stream of parts can be fitted with pooling='full' or 'partial'; fitting each instance on "
-    "its own keeps all of them, so read the log whole (read_log), or open_partitions"
+    "its own keeps all of them: pass keep_instances=False, or read the log whole (read_log)"
 )
 
 
@@ -89,9 +89,16 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
     design_: Design
     effects_: RandomEffects
     prior_: Prior | None
-    instance_summary_: InstanceSummary | None  # if their coefficients are in files beside the model
+    instance_summary_: InstanceSummary | None  # if the coefficients of each are not kept
 
-    def fit(self, X: Any, y: Any = None, execution: Execution | int | None = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        execution: Execution | int | None = None,
+        *,
+        keep_instances: bool = True,
+    ) -> Self:
         """Fit to a log, to a table of events, or to an array of one history and its losses.
 
         Parameters
@@ -102,29 +109,43 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
         execution : int, LocalExecution or DaskExecution, optional
             Where to compute, or on how many threads; by default on all cores of this computer.
             Changes no bit.
+        keep_instances : bool
+            Whether to keep the coefficients of each instance. Without them memory does not grow
+            with the log: the model holds the population, and ``instance_summary_`` says how many
+            instances there are, their noise, and the covariance of their coefficients.
 
         Returns
         -------
         The model itself.
         """
-        return self._fit(X, y, execution, errors=True)
+        return self._fit(X, y, execution, keep_instances=keep_instances)
 
     def fit_to_predict(self, log: EventLog, execution: Execution | int | None = None) -> Self:
         """Fit to a log for predictions alone: a full pool has no standard errors then."""
         return self._fit(log, None, execution, errors=False)
 
-    def _fit(self, X: Any, y: Any, execution: Execution | int | None, errors: bool) -> Self:
+    def _fit(
+        self,
+        X: Any,
+        y: Any,
+        execution: Execution | int | None,
+        *,
+        errors: bool = True,
+        keep_instances: bool = True,
+    ) -> Self:
         where = resolve_execution(execution)
         log, _ = self._log(X, y, fitting=True)
         self.check_settings()
         arm_names = tuple(log.arm_names)
-        require_memory_for([self], len(arm_names), getattr(log, "n_instances", None) or 0, where)
-        if isinstance(log, LogStream) and self.pooling == "none":
+        kept = getattr(log, "n_instances", None) if keep_instances else 0
+        require_memory_for([self], len(arm_names), kept or 0, where)
+        if isinstance(log, LogStream) and self.pooling == "none" and keep_instances:
             raise InvalidInput(WHOLE)
         self.outcome_ = read_outcome(log.about)
         if isinstance(log, EventLog) and (log.lengths == 0).any():
             log = log.take(np.flatnonzero(log.lengths))
-        fit_scan(self, scan_log(log, self.seed, where), arm_names, where, errors)
+        scan = scan_log(log, self.seed, where)
+        fit_scan(self, scan, arm_names, where, errors=errors, keep_instances=keep_instances)
         return self
 
     def save(self, path: str | Path) -> None:
@@ -164,8 +185,8 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
         X : EventLog, table, or array (events, arms)
             Of the arms that the model was fitted to; predictions of a table are in the order of
             its rows. Instances that were not in the fit, or whose
-            coefficients are in files beside the model, get the population's if the model is
-            pooled; else they are an error.
+            coefficients were not kept, get the population's if the model is pooled; else they are
+            an error.
         y : array (events,), optional
             Losses, if X is an array or a table and the model follows the recent level.
 
@@ -228,8 +249,8 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
         except ValueError:
             if self.instance_summary_ is not None:
                 raise InvalidInput(
-                    f"this model holds the population alone; the coefficients of instance "
-                    f"{instance!r} are in the files beside it, if it was in the fit"
+                    f"this model holds the population alone, and not the coefficients of instance "
+                    f"{instance!r}: fit with keep_instances=True"
                 ) from None
             raise InvalidInput(
                 f"instance {instance!r} was not in the fit of {len(self.instances_)} instances"

@@ -10,13 +10,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.errors import ClusterError, Unfinished
-from influential_bandits.execution.base import Execution, Outcome
+from influential_bandits.execution.base import Execution
 from influential_bandits.learning.statistics.pooled_sums import ArmSums, arm_sums
 from influential_bandits.learning.statistics.reduction import (
     CHUNK,
@@ -24,7 +23,6 @@ from influential_bandits.learning.statistics.reduction import (
     add_over_parts,
     load_part,
     local_threads,
-    name_part,
     require_events,
     split_in_chunks,
     tree_sum,
@@ -34,12 +32,9 @@ from influential_bandits.numerics.arrays import Ints
 
 __all__ = [
     "HistorySample",
-    "KnownScans",
     "LogScan",
-    "PartScan",
     "SampleSize",
     "choose_lowest",
-    "digest_log",
     "draw_instances",
     "rank_labels",
     "sample_instances",
@@ -47,7 +42,6 @@ __all__ = [
 ]
 
 Ranks = npt.NDArray[np.uint64]
-PartScan: TypeAlias = "tuple[ArmSums, Ranks, EventLog, str]"
 
 
 class SampleSize(NamedTuple):
@@ -68,24 +62,12 @@ class SampleSize(NamedTuple):
         return np.uint64(int(most / instances * 2**64))
 
 
-class KnownScans(Protocol):
-    """What an earlier attempt has found out about single parts, for a scan that goes on."""
-
-    def find(self, number: int, part: Any) -> PartScan | None:
-        """Return what is known of a part, if anything is."""
-
-    def keep(self, number: int, part: Any, found: PartScan) -> None:
-        """Keep it for the next attempt."""
-
-
 class LogScan(NamedTuple):
     """What one pass over a log has found."""
 
     parts: Any  # what can be worked on, again and again
     sums: ArmSums
     sample: EventLog  # of all instances, if they are few enough
-    digests: dict[int, str]  # of the contents of parts, by number; of a log in memory none
-    failed: dict[int, str]  # numbers of parts that cannot be used, their names and why
     chunk: int = CHUNK  # events that later passes work on at a time
 
 
@@ -172,70 +154,28 @@ def scan_log(
     log: Any,
     seed: int,
     execution: Execution,
-    known: KnownScans | None = None,
     *,
     chunk: int = CHUNK,
     size: SampleSize = SampleSize(),  # noqa: B008 - immutable
 ) -> LogScan:
-    """Scan a log: in memory, a stream, or partitions, of which some may be known already."""
+    """Scan a log: in memory, a stream, or partitions."""
     if isinstance(log, EventLog):
         return _scan_memory(log, seed, execution, chunk, size)
     parts: Any = getattr(log, "partitions", log)
     threshold = size.threshold(getattr(log, "n_instances", None))
     how: dict[str, Any] = {"seed": seed, "threshold": threshold, "chunk": chunk, "size": size}
     work = partial(_scan_part, arms=len(log.arm_names), **how)
-    tasks = enumerate(split_in_chunks(parts, chunk))
-    digests: dict[int, str] = {}
-    failed: dict[int, str] = {}
     drawn = HistorySample(size)
 
     def in_order() -> Iterator[ArmSums]:
-        early: dict[int, ArmSums | None] = {}  # of parts that were finished before their turn
-        turn = 0
-        for outcome in _outcomes(work, tasks, execution, known):
-            number, part = outcome.task
-            if outcome.error is not None:
-                if isinstance(part, EventLog) or isinstance(outcome.error, ClusterError):
-                    raise outcome.error
-                failed[number] = f"{name_part(part, number)}: {outcome.error}"
-                early[number] = None
-            else:
-                early[number], ranks, histories, digests[number] = outcome.result
-                drawn.add(number, ranks, histories)
-            while turn in early:
-                sums = early.pop(turn)
-                turn += 1
-                if sums is not None:
-                    yield sums
+        results = execution.map(work, split_in_chunks(parts, chunk))
+        for number, (sums, ranks, histories) in enumerate(results):
+            drawn.add(number, ranks, histories)
+            yield sums
 
     sums = tree_sum(in_order())
-    if sums is None and failed:
-        raise Unfinished(f"no partition can be used: {next(iter(failed.values()))}")
     require_events(0 if sums is None else sums.events)
-    if failed:
-        parts = [part for number, part in enumerate(parts) if number not in failed]
-    return LogScan(parts, sums, drawn.log(), digests, failed, chunk)
-
-
-def _outcomes(
-    work: Any, tasks: Iterable[tuple[int, Any]], execution: Execution, known: KnownScans | None
-) -> Iterator[Outcome]:
-    """Yield what is known first, then what has to be found out, which is kept as it comes."""
-    if known is None:
-        yield from execution.outcomes(work, tasks)
-        return
-    missing = []
-    for task in tasks:
-        found = known.find(*task)
-        if found is None:
-            missing.append(task)
-        else:
-            yield Outcome(task, found)
-    for outcome in execution.outcomes(work, missing):
-        if outcome.error is None:
-            number, part = outcome.task
-            known.keep(number, part, outcome.result)
-        yield outcome
+    return LogScan(parts, sums, drawn.log(), chunk)
 
 
 def _scan_memory(
@@ -247,33 +187,16 @@ def _scan_memory(
     drawn = log
     if log.n_instances > size.instances or len(log) > size.events:
         drawn = log.take(choose_lowest(rank_labels(log.instances, seed), log.lengths, size))
-    return LogScan([log], sums, drawn, {}, {}, chunk)
+    return LogScan([log], sums, drawn, chunk)
 
 
 def _scan_part(
-    task: tuple[int, Any],
-    threads: int | None,
-    arms: int,
-    seed: int,
-    threshold: np.uint64,
-    chunk: int,
-    size: SampleSize,
-) -> PartScan:
-    """Return the sums of a part, its candidates for the sample, and a digest of its contents."""
-    log = load_part(task[1])
+    part: Any, *, arms: int, seed: int, threshold: np.uint64, chunk: int, size: SampleSize
+) -> tuple[ArmSums, Ranks, EventLog]:
+    """Return the sums of a part, and its candidates for the sample with their ranks."""
+    log = load_part(part)
     sums = add_over_chunks(partial(arm_sums, arms=arms), log, chunk)
     ranks = rank_labels(log.instances, seed)
     low = np.flatnonzero(ranks <= threshold)
     chosen = low[choose_lowest(ranks[low], log.lengths[low], size)]
-    return sums, ranks[chosen], log.take(chosen), digest_log(log)
-
-
-def digest_log(log: EventLog) -> str:
-    """Return a number for all events of a log, in order."""
-    digest = hashlib.blake2b(
-        "\0".join(log.instances).encode("utf-8", "surrogatepass"), digest_size=8
-    )
-    controls = [log.controls[name].values for name in sorted(log.controls)]
-    for column in (log.offsets, log.item, log.loss, log.time, *controls):
-        digest.update(b";" if column is None else np.ascontiguousarray(column).tobytes())
-    return digest.hexdigest()
+    return sums, ranks[chosen], log.take(chosen)

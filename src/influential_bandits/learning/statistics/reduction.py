@@ -17,7 +17,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from influential_bandits.checks import optional_module
-from influential_bandits.errors import InvalidLog
+from influential_bandits.errors import InfluentialBanditsError, InvalidLog, Unfinished
 from influential_bandits.execution.base import Execution
 from influential_bandits.execution.local import LocalExecution, resolve_execution
 from influential_bandits.logs.log import EventLog, make_sorted_log
@@ -29,7 +29,6 @@ __all__ = [
     "apply_to_part",
     "load_part",
     "local_threads",
-    "name_part",
     "single_threaded_algebra",
     "split_evenly",
     "split_in_chunks",
@@ -99,14 +98,17 @@ def load_part(part: Any) -> EventLog:
     """Return the log of a part; instances without events are left out of partitions."""
     if isinstance(part, EventLog):
         return part
-    log: EventLog = part.load()
+    try:
+        log: EventLog = part.load()
+    except InfluentialBanditsError as error:
+        raise Unfinished(f"{_name_part(part)}: {error}") from error
     return log.take(np.flatnonzero(log.lengths)) if (log.lengths == 0).any() else log
 
 
-def name_part(part: Any, number: int) -> str:
-    """Return what to call a part in a message."""
+def _name_part(part: Any) -> str:
+    """Return what to call a partition in a message."""
     files = getattr(getattr(part, "group", None), "files", ())
-    return str(getattr(part, "name", None) or ", ".join(files[:3]) or f"partition {number}")
+    return str(getattr(part, "name", None) or ", ".join(files[:3]) or "a partition")
 
 
 def split_in_chunks(parts: Iterable[Any], chunk: int) -> Iterator[Any]:
