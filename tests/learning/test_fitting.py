@@ -23,8 +23,7 @@ from influential_bandits.learning.statistics.log_scan import (
     sample_instances,
     scan_log,
 )
-from influential_bandits.learning.statistics.pooled_sums import arm_sums
-from influential_bandits.learning.statistics.reduction import add_over_parts, tree_sum
+from influential_bandits.learning.statistics.reduction import tree_sum
 from influential_bandits.logs.log import concatenate_logs
 from influential_bandits.logs.options import ChunkSizes
 
@@ -137,13 +136,6 @@ def test_a_tree_sum_adds_neighbours_first(values):
     assert tree_sum((value,) for value in values) == (halved(values),)
 
 
-@given(numbers, st.sampled_from([1, 2, 4, 8, 16]))
-def test_parts_that_travel_together_change_no_bit(values, size):
-    blocks = [values[n : n + size] for n in range(0, len(values), size)]
-    inner = (tree_sum((value,) for value in block) for block in blocks)
-    assert tree_sum(inner) == tree_sum((value,) for value in values)
-
-
 def test_a_tree_sum_holds_few_sums():
     held = []
 
@@ -171,22 +163,6 @@ def test_a_tree_sum_holds_few_sums():
 
 def test_nothing_has_no_sum():
     assert tree_sum([]) is None
-
-
-def test_many_partitions_travel_in_groups(partitioned, monkeypatch):
-    work = partial(arm_sums, arms=3)
-    one = add_over_parts(work, partitioned.partitions, chunk=70)
-    asked = []
-    here = ib.LocalExecution(1)
-    monkeypatch.setattr(
-        here, "map", lambda work, tasks: (asked.append(len(t)) or work(t) for t in tasks)
-    )
-    grouped = add_over_parts(work, partitioned.partitions, here, chunk=70, most_tasks=2)
-    assert asked == [4, 3]
-    for name in one._fields:
-        assert (
-            np.asarray(getattr(one, name)).tobytes() == np.asarray(getattr(grouped, name)).tobytes()
-        )
 
 
 # Samples

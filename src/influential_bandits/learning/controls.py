@@ -286,6 +286,15 @@ def make_hats(numbers: Floats, knots: int) -> tuple[Ints, Floats, int]:
     return np.stack([left, left + 1], 1), np.stack([1.0 - share, share], 1), len(marks)
 
 
+def spread_hats(numbers: Floats, knots: int) -> Floats:
+    """Return hat functions in a column each but the first, which the others differ from."""
+    index, share, size = make_hats(numbers, knots)
+    out = np.zeros((len(numbers), size))
+    for column in range(index.shape[1]):
+        out[np.arange(len(numbers)), index[:, column]] += share[:, column]
+    return out[:, 1:]
+
+
 def _daily_hats(seconds: Floats, knots: int) -> tuple[Ints, Floats, int]:
     """Return hat functions around the clock."""
     place = seconds % DAY / DAY * knots

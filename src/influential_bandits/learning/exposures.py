@@ -44,7 +44,6 @@ __all__ = [
     "Units",
     "add_self_effects",
     "drop_repeats",
-    "find_nearby_exposures",
     "find_partner_exposures",
     "find_self_exposures",
     "total_exposures",
@@ -303,26 +302,10 @@ def add_scores(
 
 
 @kernel
-def find_self_exposures(design: Design, popularity: Floats, events: Events, widest: int) -> Floats:
-    """Return x_i of every event of arm i, less its mean over the past events of i."""
-    out = np.zeros((events.item.size, widest))
-    past = remember_nothing(design.n_arms, DIAGONAL)
-    for u in range(events.offsets.size - 1):
-        forget(past)
-        first = events.offsets[u]
-        for n in range(first, events.offsets[u + 1]):
-            fade_counts(design, events, n, first, past.counts)
-            fill_contrast(popularity, past.counts, past.met, n - first, past.contrast)
-            write_own(events, n, past, out)
-            meet(design, events, n, past)
-    return out
-
-
-@kernel
-def find_nearby_exposures(
-    design: Design, popularity: Floats, events: Events, widest: int
+def find_self_exposures(
+    design: Design, popularity: Floats, events: Events, widest: int, centred: bool
 ) -> Floats:
-    """Return x_i of every event of arm i as it is: nothing is taken off."""
+    """Return x_i of every event of arm i, if centred less its mean over the past events of i."""
     out = np.zeros((events.item.size, widest))
     past = remember_nothing(design.n_arms, DIAGONAL)
     for u in range(events.offsets.size - 1):
@@ -331,9 +314,12 @@ def find_nearby_exposures(
         for n in range(first, events.offsets[u + 1]):
             fade_counts(design, events, n, first, past.counts)
             fill_contrast(popularity, past.counts, past.met, n - first, past.contrast)
-            low = events.members[events.item[n]]
-            for p in range(low, events.members[events.item[n] + 1]):
-                out[n, p - low] = past.contrast[events.arm[p]]
+            if centred:
+                write_own(events, n, past, out)
+            else:
+                low = events.members[events.item[n]]
+                for p in range(low, events.members[events.item[n] + 1]):
+                    out[n, p - low] = past.contrast[events.arm[p]]
             meet(design, events, n, past)
     return out
 

@@ -33,6 +33,7 @@ from influential_bandits.learning.statistics.design import (
     interaction_size,
     place,
 )
+from influential_bandits.learning.statistics.log_scan import thin_out
 from influential_bandits.learning.statistics.pooled_sums import arm_sums
 from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.arrays import Floats, Ints
@@ -74,8 +75,7 @@ def estimate_forward(log: EventLog, design: Design, past: float) -> ForwardEstim
     """
     if not log.membership.single or log.n_instances < 2 * GROUPS:
         return None
-    step = -(-len(log) // EVENTS)
-    log = log.take(np.arange(0, log.n_instances, step)) if step > 1 else log
+    log = thin_out(log, EVENTS)
     arms, kind = design.n_arms, DIAGONAL if design.n_arms > MANY_ARMS else design.kind
     size = interaction_size(kind, arms)
     sums = _Sums(

@@ -179,7 +179,7 @@ def _join_memories(
 def _find_own(x: Regressors, fading: Fading) -> Floats:
     """Return what arms met of themselves lately, relative to the habits of the history."""
     design = fade(x, NONE, fading).design
-    return find_self_exposures(design, x.popularity, x.events, _widest(x.events))
+    return find_self_exposures(design, x.popularity, x.events, _widest(x.events), True)
 
 
 def _widest(events: Events) -> int:

@@ -27,6 +27,7 @@ from influential_bandits.learning.statistics.design import (
     interaction_entries,
     predict_losses,
 )
+from influential_bandits.learning.statistics.log_scan import thin_out
 from influential_bandits.logs.log import EventLog, make_sorted_log
 from influential_bandits.numerics.arrays import Floats
 
@@ -40,7 +41,7 @@ def describe_taste(
     model: InfluenceModel, log: EventLog, execution: Execution | int | None = None
 ) -> str:
     """Say what choices have to do with taste: they follow it, may follow it, or nothing."""
-    found = find_taste(model, _sample(log), execution)
+    found = find_taste(model, thin_out(log, EVENTS), execution)
     if any(see_taste([signs], TWICE) for signs in found):
         return FOLLOW_TASTE
     if any(suspect_taste([signs]) for signs in found):
@@ -67,14 +68,8 @@ def look_for_taste(
     found = [_measure(log, execution)]
     if estimate is not None:
         plain = design._replace(controls=0)
-        found.append(_measure_freed(_sample(log), plain, estimate, execution))
+        found.append(_measure_freed(thin_out(log, EVENTS), plain, estimate, execution))
     return found
-
-
-def _sample(log: EventLog) -> EventLog:
-    """Return instances of at most so many events as are enough."""
-    step = -(-len(log) // EVENTS)
-    return log.take(np.arange(0, log.n_instances, step)) if step > 1 else log
 
 
 def _measure(log: EventLog, execution: Execution | int | None) -> TasteSigns:

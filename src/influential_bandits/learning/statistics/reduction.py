@@ -3,15 +3,14 @@
 A *part* is a log in memory, or a *partition*: anything small and picklable with ``load()``, of a
 log that nobody has room for. A *chunk* is a part of a log in memory, of about so many events.
 Results are added along a binary tree over their numbers, so that the order of additions depends on
-the data alone: neither on threads or workers, nor on how many partitions travel together.
+the data alone, and not on threads or workers.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import islice
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -36,7 +35,6 @@ __all__ = [
 ]
 
 CHUNK = 500_000  # events
-MOST_TASKS = 1024  # of one pass; beyond, partitions travel together
 EVEN_CHUNKS = 128  # of a log in memory whose instances are fitted one by one
 
 
@@ -147,26 +145,16 @@ def add_over_parts(
     parts: Iterable[Any],
     execution: Execution | int | None = None,
     chunk: int = CHUNK,
-    most_tasks: int = MOST_TASKS,
 ) -> Any:
     """Return the sum of ``work(log)`` over chunks of all parts, or None if there are no parts."""
-    number = len(parts) if isinstance(parts, Sized) else 1
-    together = 1  # partitions of one task: a power of two, so that no sum changes
-    while number > most_tasks * together:
-        together *= 2
-    tasks = _batches(split_in_chunks(parts, chunk), together)
+    tasks = split_in_chunks(parts, chunk)
     with single_threaded_algebra():
-        return tree_sum(resolve_execution(execution).map(partial(_add_parts, work, chunk), tasks))
+        return tree_sum(resolve_execution(execution).map(partial(_add_part, work, chunk), tasks))
 
 
-def _batches(items: Iterator[Any], size: int) -> Iterator[list[Any]]:
-    while batch := list(islice(items, size)):
-        yield batch
-
-
-def _add_parts(work: Callable[[EventLog], Any], chunk: int, parts: list[Any]) -> Any:
+def _add_part(work: Callable[[EventLog], Any], chunk: int, part: Any) -> Any:
     with single_threaded_algebra():
-        return tree_sum(add_over_chunks(work, load_part(part), chunk) for part in parts)
+        return add_over_chunks(work, load_part(part), chunk)
 
 
 def add_over_chunks(work: Callable[[EventLog], Any], log: EventLog, chunk: int) -> Any:
@@ -179,8 +167,7 @@ def tree_sum(results: Iterable[Any]) -> Any:
     """Return the sum of tuples of numbers and arrays along a binary tree; None if there are none.
 
     Neighbours are added first, then sums of two, of four, and so on, as a binary counter carries:
-    only about log₂(number) sums are held at a time. Adding up blocks of 2ᵏ neighbours beforehand
-    gives the same bits.
+    only about log₂(number) sums are held at a time.
 
     Examples
     --------
