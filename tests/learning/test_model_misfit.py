@@ -12,7 +12,7 @@ from influential_bandits.learning.model_misfit import (
     own_exposures,
 )
 from influential_bandits.learning.models import InfluenceModel
-from influential_bandits.learning.plan_evidence import Comparison, ModelJudge
+from influential_bandits.learning.plan_judges import Comparison, ModelJudge
 from influential_bandits.learning.statistics.random_effects import estimate_random_effects
 
 TIRING = np.array([[0.5, 0.1], [0.1, 0.2]])

@@ -12,10 +12,10 @@ import scipy.stats
 
 import influential_bandits as ib
 from influential_bandits.errors import InvalidInput, NotApplicable
+from influential_bandits.learning import plan_evidence as module
 from influential_bandits.learning import plan_search
-from influential_bandits.learning import plan_verdict as module
 from influential_bandits.learning.models import DriftModel, InfluenceModel, StationaryModel
-from influential_bandits.learning.plan_evidence import fit_halves
+from influential_bandits.learning.plan_judges import fit_halves
 from influential_bandits.learning.planning import plan
 from influential_bandits.optima.schedules import find_schedule, schedule_loss
 

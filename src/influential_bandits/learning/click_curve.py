@@ -29,8 +29,8 @@ def count_lost_clicks(clicked: Floats, arm: Ints, cost: Floats, sizes: Floats) -
     ``clicked`` is 0 or 1, ``cost`` what the linear model says, (events,); ``sizes`` (several,).
     """
     if len(clicked) > MOST_EVENTS:
-        kept = np.arange(0, len(clicked), -(-len(clicked) // MOST_EVENTS))
-        clicked, arm, cost = clicked[kept], arm[kept], cost[kept]
+        thinned = np.arange(0, len(clicked), -(-len(clicked) // MOST_EVENTS))
+        clicked, arm, cost = clicked[thinned], arm[thinned], cost[thinned]
     _, arm = np.unique(arm, return_inverse=True)
     times = np.bincount(arm)
     mean = (np.bincount(arm, clicked) + 0.5) / (times + 1.0)

@@ -58,20 +58,20 @@ def list_controls(log: EventLog) -> tuple[str, ...]:
     >>> list_controls(ib.data.synthetic_log(20, 30, 3))
     ('trend', 'hour', 'weekday', 'position')
     """
-    found = []
+    names = []
     if log.time is not None and len(log):
         span = float(log.time.max() - log.time.min()) / DAY
         if span >= SHORTEST_TREND:
-            found += ["trend", "hour"]
+            names += ["trend", "hour"]
         if span >= SHORTEST_WEEKS:
-            found.append("weekday")
+            names.append("weekday")
         positions = place_in_session(log)
         sessions = int((positions == 1).sum())
         if positions.max() > 2 and sessions >= FEWEST_SESSIONS * (log.lengths > 0).sum():
-            found.append("position")
+            names.append("position")
     if log.item_control is not None and len(log):
-        found.append("item")
-    return tuple(dict.fromkeys([*found, *log.controls]))
+        names.append("item")
+    return tuple(dict.fromkeys([*names, *log.controls]))
 
 
 def require_controls(log: EventLog, controls: Iterable[str] | None) -> tuple[str, ...]:

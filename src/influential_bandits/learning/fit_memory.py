@@ -79,6 +79,6 @@ def require_memory_for(
 def describe_fit(model: LossModel, arms: int, instances: int) -> tuple[str, str]:
     """Return what a fit is, and what to do if it is too large."""
     size = interaction_size(KINDS[model.interaction], arms)
-    what = f"the fit of {arms:,} arms" + (f" with {size:,} interactions" if size else "")
-    what += f" to {instances:,} instances" if instances > 1 else ""
-    return what, TOO_LARGE if size > arms else MERGE
+    words = f"the fit of {arms:,} arms" + (f" with {size:,} interactions" if size else "")
+    words += f" to {instances:,} instances" if instances > 1 else ""
+    return words, TOO_LARGE if size > arms else MERGE

@@ -35,8 +35,8 @@ def make_units(log: EventLog, events: Events, labels: Any) -> tuple[Units, Any, 
     """Return whose signs are flipped together, the key of each unit, and what units are."""
     usable = np.zeros(log.n_instances, np.int64)
     usable_events(events, log.n_arms, usable)
-    found = np.flatnonzero(usable)
-    order = found[np.argsort(labels[found], kind="stable")]
+    instances = np.flatnonzero(usable)
+    order = instances[np.argsort(labels[instances], kind="stable")]
     lengths = log.lengths[order]
     ranks = np.arange(len(order))
     if len(order) >= ENOUGH_INSTANCES:

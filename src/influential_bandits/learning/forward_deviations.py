@@ -103,10 +103,10 @@ def _solve(sums: _Sums, kind: int, arms: int) -> ForwardEstimate | None:
     for g in range(GROUPS):
         rest = _Sums(*(total - table[g] for total, table in zip(whole, sums, strict=True)))
         rows.append(_solve_one(rest, kind, arms))
-    found = [row for row in rows if row is not None]
-    if len(found) < len(rows):
+    solved = [row for row in rows if row is not None]
+    if len(solved) < len(rows):
         return None
-    loss, initial, matrix, unmet = (np.array(column) for column in zip(*found, strict=True))
+    loss, initial, matrix, unmet = (np.array(column) for column in zip(*solved, strict=True))
     return ForwardEstimate(loss, initial, matrix, unmet[0])
 
 

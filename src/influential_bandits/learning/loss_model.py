@@ -204,11 +204,11 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
                 f"log has {', '.join(log.arm_names[:5])}, …"
             )
         own = self._coefficients_of(log.instances)
-        found = predict_losses(log, self.design_, own, self.population_)
+        predictions = predict_losses(log, self.design_, own, self.population_)
         if rows is None:
-            return found
-        in_order = np.empty_like(found)
-        in_order[rows] = found
+            return predictions
+        in_order = np.empty_like(predictions)
+        in_order[rows] = predictions
         return in_order
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:

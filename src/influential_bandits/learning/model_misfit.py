@@ -109,12 +109,12 @@ def measure_misfit(log: EventLog, design: Design, population: Floats) -> Misfit 
     sizes = np.sqrt(np.maximum(np.diag(gram), 1e-300))
     if np.linalg.matrix_rank(gram / np.outer(sizes, sizes), hermitian=True) < EXTRA:
         return None
-    found = np.linalg.solve(gram, extra.T @ loss)
-    scores = np.add.reduceat(extra * (loss - extra @ found)[:, None], log.offsets[:-1])
+    solution = np.linalg.solve(gram, extra.T @ loss)
+    scores = np.add.reduceat(extra * (loss - extra @ solution)[:, None], log.offsets[:-1])
     half = np.linalg.solve(gram, scores.T)
     # The sandwich is too small by about as much, where coefficients are many.
     covariance = half @ half.T * (log.n_instances / (log.n_instances - size - EXTRA))
-    return Misfit(found, covariance, explained, *(sums / max(len(log), 1)))
+    return Misfit(solution, covariance, explained, *(sums / max(len(log), 1)))
 
 
 @kernel

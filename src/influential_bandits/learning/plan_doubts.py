@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from influential_bandits.learning.plan_verdict import Evidence
+from influential_bandits.learning.plan_evidence import Evidence
 
 __all__ = ["Doubt", "list_doubts"]
 

@@ -81,14 +81,14 @@ def search_cross(
     labels = np.array(interaction_entries(SYMMETRIC, x.design.n_arms))
     different = np.flatnonzero(labels[:, 0] != labels[:, 1])
     exposures = _find_own(x, own)
-    found = []
+    tried = []
     for fading in fadings:
         faded = fade(x, SYMMETRIC, fading)
         if fading != own:
             faded = faded._replace(per_arm=exposures)
-        found.append((fading, ScoreRegression(faded, passes, x.design.start + different)))
+        tried.append((fading, ScoreRegression(faded, passes, x.design.start + different)))
     try:
-        return _join_memories(found, labels[different], signs)
+        return _join_memories(tried, labels[different], signs)
     except NotApplicable:
         return None
 

@@ -255,9 +255,9 @@ class _HeldOut:
         if not len(known):
             raise InvalidInput("no history is long enough to predict its last part from the first")
         self.log, self.first, self.lasts = log.take(known), first.take(known), lasts[known]
-        self.who = np.repeat(np.arange(self.log.n_instances), self.log.lengths)
-        position = np.arange(len(self.log)) - self.log.offsets[:-1][self.who]
-        self.predicted = position >= (self.log.lengths - self.lasts)[self.who]
+        self.owner = np.repeat(np.arange(self.log.n_instances), self.log.lengths)
+        position = np.arange(len(self.log)) - self.log.offsets[:-1][self.owner]
+        self.predicted = position >= (self.log.lengths - self.lasts)[self.owner]
         self.options = {} if execution is None else {"execution": execution}  # others know none
 
     def predict(self, model: Any, *, errors: bool = True) -> tuple[Any, Floats]:
@@ -269,8 +269,8 @@ class _HeldOut:
         lean = not errors and isinstance(copy, LossModel)
         fitted = (copy.fit_to_predict if lean else copy.fit)(self.first, **self.options)
         error = (self.log.loss - fitted.predict(self.log))[self.predicted]
-        who = self.who[self.predicted]
-        squares = np.bincount(who, error**2, minlength=self.log.n_instances)
+        owner = self.owner[self.predicted]
+        squares = np.bincount(owner, error**2, minlength=self.log.n_instances)
         return fitted, squares.astype(np.float64)
 
     def validation(self, squares: Sequence[Any], models: dict[str, Any]) -> Validation:

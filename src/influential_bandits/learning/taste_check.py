@@ -41,10 +41,10 @@ def describe_taste(
     model: InfluenceModel, log: EventLog, execution: Execution | int | None = None
 ) -> str:
     """Say what choices have to do with taste: they follow it, may follow it, or nothing."""
-    found = find_taste(model, thin_out(log, EVENTS), execution)
-    if any(see_taste([signs], TWICE) for signs in found):
+    signs_of_taste = find_taste(model, thin_out(log, EVENTS), execution)
+    if any(see_taste([signs], TWICE) for signs in signs_of_taste):
         return FOLLOW_TASTE
-    if any(suspect_taste([signs]) for signs in found):
+    if any(suspect_taste([signs]) for signs in signs_of_taste):
         return "it is not ruled out that choices in it follow taste"
     return ""
 
@@ -65,11 +65,11 @@ def look_for_taste(
     execution: Execution | int | None = None,
 ) -> list[TasteSigns]:
     """Return the signs in losses as they are and, with an estimate of influence, free of it."""
-    found = [_measure(log, execution)]
+    signs = [_measure(log, execution)]
     if estimate is not None:
         plain = design._replace(controls=0)
-        found.append(_measure_freed(thin_out(log, EVENTS), plain, estimate, execution))
-    return found
+        signs.append(_measure_freed(thin_out(log, EVENTS), plain, estimate, execution))
+    return signs
 
 
 def _measure(log: EventLog, execution: Execution | int | None) -> TasteSigns:

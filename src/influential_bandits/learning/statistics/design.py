@@ -156,7 +156,7 @@ def list_arms(events: Events, arms: int, low: int, high: int) -> tuple[Ints, npt
                 latest[i] = u
                 number += 1
         spans[u - low + 1] = spans[u - low] + number
-    found = np.empty(spans[high - low], np.int32)
+    met_arms = np.empty(spans[high - low], np.int32)
     met = np.zeros(arms, np.bool_)
     for u in range(low, high):
         met[:] = False
@@ -167,9 +167,9 @@ def list_arms(events: Events, arms: int, low: int, high: int) -> tuple[Ints, npt
         spot = spans[u - low]
         for i in range(arms):
             if met[i]:
-                found[spot] = i
+                met_arms[spot] = i
                 spot += 1
-    return spans, found
+    return spans, met_arms
 
 
 @inlined

@@ -144,11 +144,11 @@ class HistorySample:
         held = sorted(self._held, key=lambda each: each[0])
         ranks = np.concatenate([ranks for _, ranks, _ in held])
         lengths = np.concatenate([log.lengths for _, _, log in held])
-        kept = np.zeros(len(ranks), bool)
-        kept[choose_lowest(ranks, lengths, self._size)] = True
+        drawn = np.zeros(len(ranks), bool)
+        drawn[choose_lowest(ranks, lengths, self._size)] = True
         self._held, start = [], 0
         for number, mine, log in held:
-            chosen = np.flatnonzero(kept[start : start + len(mine)])
+            chosen = np.flatnonzero(drawn[start : start + len(mine)])
             start += len(mine)
             if len(chosen) or not self._held:
                 left = log if len(chosen) == len(mine) else log.take(chosen)
@@ -170,8 +170,8 @@ def scan_log(
         return _scan_memory(log, seed, execution, chunk, size)
     parts: Any = getattr(log, "partitions", log)
     threshold = size.threshold(getattr(log, "n_instances", None))
-    how: dict[str, Any] = {"seed": seed, "threshold": threshold, "chunk": chunk, "size": size}
-    work = partial(_scan_part, arms=len(log.arm_names), **how)
+    settings: dict[str, Any] = {"seed": seed, "threshold": threshold, "chunk": chunk, "size": size}
+    work = partial(_scan_part, arms=len(log.arm_names), **settings)
     drawn = HistorySample(size)
 
     def in_order() -> Iterator[ArmSums]:

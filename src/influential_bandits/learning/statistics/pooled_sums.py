@@ -97,11 +97,11 @@ def pooled_gram(
     Coefficients are those of :class:`Design`: mean initial losses μ, controls, interaction.
     """
     work = partial(_gram_of, design=design, effects=effects)
-    found = add_over_parts(work, parts, execution, chunk)
-    if found is None:
+    sums = add_over_parts(work, parts, execution, chunk)
+    if sums is None:
         return np.zeros((design.size + 1, design.size + 1))
-    mirror_upper(found[0])
-    return found[0]
+    mirror_upper(sums[0])
+    return sums[0]
 
 
 def _gram_of(log: EventLog, design: Design, effects: RandomEffects) -> tuple[Floats]:

@@ -46,15 +46,15 @@ def estimate_random_effects(
         arms counts for the first of them here.
     """
     if residuals is None:
-        found = [_gather_cells(event_columns(log), log.loss, baseline) for log in parts]
+        gathered = [_gather_cells(event_columns(log), log.loss, baseline) for log in parts]
     else:
         centre = np.zeros_like(baseline)
         pairs = zip(parts, residuals, strict=True)
-        found = [_gather_cells(event_columns(log), left, centre) for log, left in pairs]
-    if not found:
+        gathered = [_gather_cells(event_columns(log), left, centre) for log, left in pairs]
+    if not gathered:
         return RandomEffects(1e-6, 0.0, 0.0)
-    cells, arms = _join([table for table, _ in found]), baseline.size
-    squares = float(sum(part for _, part in found))
+    cells, arms = _join([table for table, _ in gathered]), baseline.size
+    squares = float(sum(part for _, part in gathered))
     events = max(float(cells.size.sum()), 1.0)
     scale = squares / events
     if scale == 0.0:

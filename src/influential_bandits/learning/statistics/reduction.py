@@ -175,8 +175,8 @@ def tree_sum(results: Iterable[Any]) -> Any:
     (10.0,)
     """
     waiting: list[tuple[int, Any]] = []
-    for one in results:
-        size, total = 1, one
+    for result in results:
+        size, total = 1, result
         while waiting and waiting[-1][0] == size:
             total = _add(waiting.pop()[1], total)
             size *= 2
@@ -189,9 +189,9 @@ def tree_sum(results: Iterable[Any]) -> Any:
     return total
 
 
-def _add(one: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...]:
-    total = [a + b for a, b in zip(one, other, strict=True)]
-    return type(one)(*total) if hasattr(one, "_fields") else tuple(total)
+def _add(first: tuple[Any, ...], second: tuple[Any, ...]) -> tuple[Any, ...]:
+    total = [a + b for a, b in zip(first, second, strict=True)]
+    return type(first)(*total) if hasattr(first, "_fields") else tuple(total)
 
 
 def require_events(events: float) -> None:
