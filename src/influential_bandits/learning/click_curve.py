@@ -16,8 +16,6 @@ import numpy as np
 
 from influential_bandits.numerics.arrays import Floats, Ints
 
-__all__ = ["count_lost_clicks"]
-
 MOST_EVENTS = 50_000  # more are thinned out
 STEPS = 50
 STEEPEST = 200.0  # k at most; a chance moves by a quarter of it for each unit of c

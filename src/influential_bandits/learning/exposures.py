@@ -39,16 +39,6 @@ from influential_bandits.learning.statistics.design import (
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import inlined, kernel
 
-__all__ = [
-    "Regressors",
-    "Units",
-    "add_self_effects",
-    "drop_repeats",
-    "find_partner_exposures",
-    "find_self_exposures",
-    "total_exposures",
-]
-
 ROUNDING = 1e-9  # relative to what was there before something was taken out
 SMOOTHING = 20.0  # events of average taste that every history is credited with
 

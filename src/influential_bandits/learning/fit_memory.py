@@ -18,8 +18,6 @@ from influential_bandits.memory import require_memory
 if TYPE_CHECKING:
     from influential_bandits.learning.loss_model import LossModel
 
-__all__ = ["describe_fit", "measure_fit", "require_memory_for"]
-
 # Matrices held by a solution: the statistics, the same with penalty and without, the inverse and
 # its factors, what is left after eliminating initial losses and the product that it comes from;
 # with the cone, the same in its coordinates, two factors of it, and three of every Newton step.

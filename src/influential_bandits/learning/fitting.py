@@ -43,8 +43,6 @@ from influential_bandits.world.fading import NO_CLOCK, require_fading
 if TYPE_CHECKING:
     from influential_bandits.learning.loss_model import LossModel
 
-__all__ = ["design_of", "fit_scan"]
-
 TOO_LITTLE = (
     "the log says too little for this model: its equations cannot be solved; set ridge > 0, fit "
     "interaction='diagonal', or gather more events"

@@ -39,8 +39,6 @@ from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
 
-__all__ = ["GROUPS", "MANY_ARMS", "ForwardEstimate", "estimate_forward"]
-
 GROUPS = 10
 MANY_ARMS = 30  # beyond, influence on other arms takes too much memory, and is left out
 EVENTS = 2_000_000  # instances of so many are enough

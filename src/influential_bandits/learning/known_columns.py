@@ -16,8 +16,6 @@ from influential_bandits.learning.controls import spread_hats
 from influential_bandits.learning.exposures import Regressors
 from influential_bandits.learning.kalman import KNOWN
 
-__all__ = ["add_known_columns"]
-
 PLACES = 8  # hat functions over the logarithm of the place in a history
 COARSE_PLACES = 5  # the same, for each prediction
 

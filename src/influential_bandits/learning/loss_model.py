@@ -33,8 +33,6 @@ from influential_bandits.world.fading import Fades
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["LossModel", "check_at_least", "check_share", "require_fitted"]
-
 _base: Any = optional_module("sklearn.base")
 _validation: Any = optional_module("sklearn.utils.validation")
 

@@ -21,8 +21,6 @@ from influential_bandits.logs.outcome import Outcome
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.world.fading import Fading
 
-__all__ = ["read_model", "write_model"]
-
 FORMAT = "influential-bandits/model/1"
 NotNegative: TypeAlias = Annotated[float, msgspec.Meta(ge=0.0, le=sys.float_info.max)]
 

@@ -41,16 +41,6 @@ from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
 
-__all__ = [
-    "EXTRA",
-    "POWERS",
-    "Misfit",
-    "change_memory",
-    "count_roots",
-    "measure_misfit",
-    "own_exposures",
-]
-
 EXTRA = 4  # regressors beside the model's own
 POWERS = np.array([1.0, 1.0, 2.0, 0.5])  # of exposure, of which they are sums
 LONGER, SHORTER = 0.25, 4.0  # powers of what is left from one event to the next

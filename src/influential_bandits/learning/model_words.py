@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from influential_bandits.learning.loss_model import LossModel
     from influential_bandits.learning.models import InfluenceModel
 
-__all__ = ["describe_influence", "describe_levels", "explain_end", "list_influences"]
-
 SHOWN = 8  # influences
 
 

@@ -12,8 +12,6 @@ from influential_bandits.learning.score_families import Family
 from influential_bandits.learning.score_regression import NEGLIGIBLE, ScoreRegression
 from influential_bandits.numerics.arrays import Floats, Ints
 
-__all__ = ["estimate_pairs", "measure_effect"]
-
 NEARLY_ONE = 0.999
 
 

@@ -27,8 +27,6 @@ from influential_bandits.learning.score_regression import (
 from influential_bandits.learning.statistics.design import Events
 from influential_bandits.numerics.arrays import Floats, Ints
 
-__all__ = ["Placebo", "check_placebos", "find_first_exposures", "find_later_exposures"]
-
 PASSES = 8  # over all events
 SAME_DIRECTION = 0.2  # of the influence seen: what a placebo must explain to speak against it
 

@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 from influential_bandits.learning.plan_evidence import Evidence
 
-__all__ = ["Doubt", "list_doubts"]
-
 FAULTS = (
     "influence seems to last longer than the model's memory",
     "influence seems to fade faster than the model's memory",

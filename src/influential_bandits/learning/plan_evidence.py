@@ -33,8 +33,6 @@ from influential_bandits.learning.statistics.design import SYMMETRIC
 from influential_bandits.logs.log import EventLog, require_log
 from influential_bandits.numerics.arrays import Floats
 
-__all__ = ["Evidence", "gather_evidence"]
-
 COVERAGE = 0.975  # the upper end of an interval
 # How often a plan delivers less than the lower end by chance, which is what it promises: of 200
 # plans 0.2 are expected to, and with a probability of 82 % none does. At the end of a 95 % interval

@@ -37,18 +37,6 @@ from influential_bandits.learning.taste_check import look_for_taste
 from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.arrays import Floats
 
-__all__ = [
-    "Comparison",
-    "ForwardJudge",
-    "Half",
-    "ModelJudge",
-    "Verdict",
-    "fit_halves",
-    "follows_taste",
-    "pair_looks",
-    "shrink_forward",
-]
-
 ENOUGH = 2  # instances for each coefficient of a judge
 WEAKEST_RIDGE = 1.0  # of a judge: a stronger one pulls what it says of influence towards zero
 

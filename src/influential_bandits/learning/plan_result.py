@@ -16,8 +16,6 @@ from influential_bandits.optima.bounded import Shares
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Plan"]
-
 SMALLEST_SHARE = 0.001  # of the rounds, that is told
 MOST_DRAWN = 40  # arms
 

@@ -21,8 +21,6 @@ from influential_bandits.optima.schedules import search_schedule
 from influential_bandits.world.fading import require_fading
 from influential_bandits.world.instance import Instance
 
-__all__ = ["Candidate", "Pace", "Search", "find_pace"]
-
 LONG_RUN = 100_000  # rounds after which the start no longer shows
 
 

@@ -35,8 +35,6 @@ from influential_bandits.learning.statistics.design import (
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.world.fading import Fading
 
-__all__ = ["Family", "fade", "search_common", "search_cross", "search_own"]
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Family:

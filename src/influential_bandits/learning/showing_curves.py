@@ -41,8 +41,6 @@ from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.world.fading import Fading
 
-__all__ = ["ShowingCurve", "ShowingCurves", "measure_showings"]
-
 KNOTS = np.array([0.0, *2.0 ** np.arange(-1, 21)])  # of f, in recent showings
 LEAST_INSTANCES = 30  # near a knot, else it is left out: means of fewer are far from normal
 EVENTS = 1_000_000  # instances of so many are enough

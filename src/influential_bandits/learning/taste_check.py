@@ -31,8 +31,6 @@ from influential_bandits.learning.statistics.log_scan import thin_out
 from influential_bandits.logs.log import EventLog, make_sorted_log
 from influential_bandits.numerics.arrays import Floats
 
-__all__ = ["FOLLOW_TASTE", "describe_taste", "find_taste", "look_for_taste"]
-
 EVENTS = 200_000  # instances of so many are enough
 FOLLOW_TASTE = "choices in it follow taste"
 

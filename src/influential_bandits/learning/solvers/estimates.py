@@ -9,18 +9,6 @@ import numpy as np
 
 from influential_bandits.numerics.arrays import Floats
 
-__all__ = [
-    "InstanceFits",
-    "InstanceSummary",
-    "Moments",
-    "PopulationEstimate",
-    "allocate_fits",
-    "average_fits",
-    "average_moments",
-    "join_fits",
-    "measure_moments",
-]
-
 
 class InstanceFits(NamedTuple):
     """Coefficients of instances, and how sure they are."""

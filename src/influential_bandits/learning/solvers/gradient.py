@@ -30,8 +30,6 @@ from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
 
-__all__ = ["Descent", "trace_descent"]
-
 MOMENTUM = 0.9
 
 

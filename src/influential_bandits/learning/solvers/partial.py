@@ -46,8 +46,6 @@ from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
 
-__all__ = ["Prior", "estimate_population", "estimate_prior", "posterior_work"]
-
 ROUNDS = 25
 SETTLED = 2e-3  # relative change of every variance in one step of EM, when the rounds end
 VARIANCES = ("arm", "common", "level", "diagonal", "off_diagonal", "noise")

@@ -41,8 +41,6 @@ from influential_bandits.learning.statistics.reduction import (
 from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.arrays import Floats
 
-__all__ = ["fit_pooled_instances", "fit_pooled_population"]
-
 REFINEMENTS = 3  # of the variances, at most: each brings them ten times as close
 SETTLED = 1e-3  # change of the variances that needs no other fit
 

@@ -22,21 +22,6 @@ from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import inlined, kernel
 
-__all__ = [
-    "DIAGONAL",
-    "FREE",
-    "KINDS",
-    "NONE",
-    "SYMMETRIC",
-    "Design",
-    "Events",
-    "event_columns",
-    "interaction_entries",
-    "interaction_matrices",
-    "interaction_size",
-    "predict_losses",
-]
-
 DAY = 86400.0
 
 

@@ -30,18 +30,6 @@ from influential_bandits.learning.statistics.reduction import (
 from influential_bandits.logs.log import EventLog, concatenate_logs
 from influential_bandits.numerics.arrays import Ints
 
-__all__ = [
-    "HistorySample",
-    "LogScan",
-    "SampleSize",
-    "choose_lowest",
-    "draw_instances",
-    "rank_labels",
-    "sample_instances",
-    "scan_log",
-    "thin_out",
-]
-
 Ranks = npt.NDArray[np.uint64]
 
 

@@ -39,8 +39,6 @@ from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
 
-__all__ = ["CHUNK", "ArmSums", "arm_sums", "pooled_gram"]
-
 WAITING = 128  # vectors that one matrix product sums up the squares of
 SPARSE = 0.2  # share of entries up to which a vector's square is added entry by entry
 

@@ -20,8 +20,6 @@ from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
 
-__all__ = ["RandomEffects", "estimate_random_effects"]
-
 
 class RandomEffects(NamedTuple):
     """How much the initial losses of instances differ, as variances relative to the noise's."""

@@ -21,19 +21,6 @@ from influential_bandits.execution.base import Execution
 from influential_bandits.execution.local import LocalExecution, resolve_execution
 from influential_bandits.logs.log import EventLog, make_sorted_log
 
-__all__ = [
-    "CHUNK",
-    "HasPartitions",
-    "add_over_parts",
-    "apply_to_part",
-    "load_part",
-    "local_threads",
-    "single_threaded_algebra",
-    "split_evenly",
-    "split_in_chunks",
-    "tree_sum",
-]
-
 CHUNK = 500_000  # events
 EVEN_CHUNKS = 128  # of a log in memory whose instances are fitted one by one
 
