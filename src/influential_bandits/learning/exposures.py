@@ -359,7 +359,7 @@ def write_own(events: Events, n: int, past: Past, out: Floats) -> None:
 def find_partner_exposures(
     design: Design, popularity: Floats, events: Events, partner: Ints, widest: int
 ) -> Floats:
-    """Return the same for arms that another instance met before the same times; -1 for nobody."""
+    """Return x_i of events of arm i, of what another instance met before them; −1 for no other."""
     arms = design.n_arms
     out = np.zeros((events.item.size, widest))
     past = remember_nothing(arms, DIAGONAL)

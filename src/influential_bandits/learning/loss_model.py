@@ -285,13 +285,13 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
         """Write it as it was made and, once fitted, say what it found in a line."""
         if not self.__sklearn_is_fitted__():
             return str(super().__repr__(N_CHAR_MAX))
-        return f"{self.settings}: {self._find_most()}"
+        return f"{self.settings}: {self._say_in_a_line()}"
 
     def __str__(self) -> str:
         """Say what was found, in the unit of the log; the settings before that."""
         return repr(self)
 
-    def _find_most(self) -> str:
+    def _say_in_a_line(self) -> str:
         """Return what was found, in a line."""
         return describe_levels(self)
 
@@ -299,7 +299,7 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
         """Show the settings and, once fitted, what was found arm by arm, in the log's unit."""
         if not self.__sklearn_is_fitted__():
             return make_html(f"{self!r}, not fitted")
-        facts = {"found": self._find_most(), "fit": self.status_}
+        facts = {"found": self._say_in_a_line(), "fit": self.status_}
         header, rows = self._tabulate()
         return make_html(self.settings, facts, header, rows[:SHOWN_ARMS])
 

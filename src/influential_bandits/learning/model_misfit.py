@@ -39,7 +39,7 @@ from influential_bandits.learning.statistics.design import (
 from influential_bandits.learning.statistics.random_effects import estimate_random_effects
 from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.arrays import Floats, Ints
-from influential_bandits.numerics.compiling import kernel
+from influential_bandits.numerics.compiling import inlined, kernel
 
 EXTRA = 4  # regressors beside the model's own
 POWERS = np.array([1.0, 1.0, 2.0, 0.5])  # of exposure, of which they are sums
@@ -144,7 +144,6 @@ def _write_regressors(
             fade_counts(shorter, events, n, first, short)
             row = table[n]
             gain[:] = 0.0
-            spread = 1.0
             begin, end = events.members[events.item[n]], events.members[events.item[n] + 1]
             for p in range(begin, end):
                 i, weight = events.arm[p], events.weight[p]
@@ -164,20 +163,30 @@ def _write_regressors(
             sums[1, 1] += short.sum()
             sums[1, 2] += counts.sum()
             sums[1, 3] += counts.sum()
-            for p in range(begin, end):
-                spread += events.weight[p] * gain[events.arm[p]]
-            for c in range(columns):
-                for p in range(begin, end):
-                    row[c] -= events.weight[p] * means[c, events.arm[p]]
-                for j in range(arms):
-                    means[c, j] += gain[j] / spread * row[c]
-                row[c] /= np.sqrt(spread)
-            for i in range(arms):
-                for j in range(arms):
-                    covariance[i, j] -= gain[i] * gain[j] / spread
+            subtract_past(events, n, gain, row, means, covariance)
             count_event(design, events, n, counts)
             count_event(longer, events, n, long)
             count_event(shorter, events, n, short)
+
+
+@inlined
+def subtract_past(
+    events: Events, n: int, gain: Floats, row: Floats, means: Floats, covariance: Floats
+) -> None:
+    """Take off event n what the past says of it, and take the rest into what the past says."""
+    begin, end = events.members[events.item[n]], events.members[events.item[n] + 1]
+    spread = 1.0
+    for p in range(begin, end):
+        spread += events.weight[p] * gain[events.arm[p]]
+    for c in range(row.size):
+        for p in range(begin, end):
+            row[c] -= events.weight[p] * means[c, events.arm[p]]
+        for j in range(gain.size):
+            means[c, j] += gain[j] / spread * row[c]
+        row[c] /= np.sqrt(spread)
+    for i in range(gain.size):
+        for j in range(gain.size):
+            covariance[i, j] -= gain[i] * gain[j] / spread
 
 
 def own_exposures(

@@ -212,7 +212,7 @@ class InfluenceModel(LossModel):
         """Say what was found, in the unit of the log."""
         return describe_influence(self) if self.__sklearn_is_fitted__() else repr(self)
 
-    def _find_most(self) -> str:
+    def _say_in_a_line(self) -> str:
         ((arms, value, interval),) = list_influences(self, 1)
         return (
             f"{describe_levels(self)}; {arms}: one more showing costs the next {value} "

@@ -57,7 +57,7 @@ def fit_pooled_population(
     chunk: int = CHUNK,
     errors: bool = True,
 ) -> tuple[PopulationEstimate, RandomEffects]:
-    """Fit one interaction and one level for all; without errors, their covariance is unknown.
+    """Fit what instances share; without errors, its covariance is not computed.
 
     The variances of the initial losses are estimated again from what each fit leaves of the sample,
     until they stay: influence and tastes explain each other where past losses steer choices.
@@ -119,7 +119,7 @@ def fit_pooled_instances(
     shared: PopulationEstimate,
     errors: bool = True,
 ) -> InstanceFits:
-    """Return each instance's own initial losses beside what is shared; alone, without errors."""
+    """Return each instance's coefficients; without errors, its own initial losses alone."""
     number, arms = log.n_instances, design.n_arms
     own = _own_effects(log, design, effects, shared.population)[0]
     own += shared.population[:arms]

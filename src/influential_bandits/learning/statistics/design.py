@@ -7,8 +7,8 @@ The loss of event n, of an item with weights w over the arms, is modelled as
 where d counts the pulls so far, old ones discounted. By events (the paper has memory γ = 1):
 d ← γ·d + w after each event. By the clock: d ← 2^(−gap / half-life)·(d + w) between two events.
 
-The one control, optional, is the recent *level*: an exponential average of the past surprises
-(loss − baseline·w) of the same history.
+The one control of a model, optional, is the recent *level*: an exponential average of the past
+surprises (loss − baseline·w) of the same history.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ class Design(NamedTuple):
     kind: int
     memory: float  # γ, by events
     half_life: float  # seconds; 0: memory is by events
-    controls: int  # 1 if the recent level is a regressor, else 0
+    # Columns between initial losses and interaction: in a model, 1 if the recent level is one, else
+    # 0; in the test of influence, all hundreds that are fitted beside pairs of arms.
+    controls: int
     level_memory: float  # ρ of the recent level
     baseline: Floats  # (arms,): typical losses, from which surprises are measured
 

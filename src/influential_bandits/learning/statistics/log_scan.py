@@ -1,8 +1,8 @@
 """One pass over a log: what every fit has to know beforehand, and a sample of whole histories.
 
-The sample holds the instances of the smallest ranks, a rank being a seeded hash of the label. So a
-sample of parts is made of samples of each, in any order, and an instance is drawn or not whatever
-the parts are.
+The sample holds the instances of the smallest ranks, where a rank is a seeded hash of the label. So
+whether an instance is drawn does not depend on how the log is cut into parts: each part sends its
+candidates, and the smallest ranks of all are kept.
 """
 
 from __future__ import annotations
