@@ -187,11 +187,11 @@ def test_samples_of_parts_make_the_sample_of_all(seed, most, cuts, order):
 
 
 def test_a_sample_depends_on_the_seed_and_on_labels_alone(whole):
-    one, other = (set(sample_instances([whole], seed, 10).instances) for seed in (0, 1))
+    one, other = (set(sample_instances(whole, seed, 10).instances) for seed in (0, 1))
     assert len(one) == len(other) == 10
     assert one != other
     turned = whole.take(np.arange(40)[::-1])
-    assert set(sample_instances([turned], 0, 10).instances) == one
+    assert set(sample_instances(turned, 0, 10).instances) == one
 
 
 def test_ranks_look_uniform():

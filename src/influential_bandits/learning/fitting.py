@@ -109,7 +109,7 @@ def fit_population(
     model.prior_ = None
     work: Any
     sample = _sample_for_variances(scan.sample, len(arm_names), model.seed)
-    effects = estimate_random_effects([sample], design.baseline)
+    effects = estimate_random_effects(sample, design.baseline)
     if model.pooling == "full":
         shared, effects = fit_pooled_population(
             scan.parts,
@@ -129,7 +129,7 @@ def fit_population(
         return PopulationFit(work, shared, design.n_arms)
     model.effects_ = effects
     if model.pooling == "partial":
-        some = sample_instances([scan.sample], model.seed)
+        some = sample_instances(scan.sample, model.seed)
         shared, prior = estimate_population(some, design, definite, effects, execution)
         model.prior_ = prior
         return PopulationFit(posterior_work(design, definite, prior), shared, design.size)
@@ -141,7 +141,7 @@ def fit_population(
 def _sample_for_variances(sample: EventLog, arms: int, seed: int) -> EventLog:
     """Return fewer instances where there are many arms, by whose number squared the time grows."""
     most = max(FEWEST_FOR_VARIANCES, PAIRS_FOR_VARIANCES // arms**2)
-    return sample if sample.n_instances <= most else sample_instances([sample], seed, most)
+    return sample if sample.n_instances <= most else sample_instances(sample, seed, most)
 
 
 def fit_instances(

@@ -250,7 +250,7 @@ def fit_components(log: EventLog, model: Model, events: Events, chosen: Ints) ->
     """
     from scipy.optimize import minimize
 
-    start = estimate_random_effects([log.take(chosen)], model.baseline)
+    start = estimate_random_effects(log.take(chosen), model.baseline)
     work = workspace(model.baseline.size)
 
     def at(point: Floats) -> Components:

@@ -76,7 +76,7 @@ def measure_misfit(log: EventLog, design: Design, population: Floats) -> Misfit 
         return None
     coefficients = np.concatenate([population[: plain.n_arms], population[design.start :]])
     left = log.loss - predict_losses(log, plain, coefficients)
-    effects = estimate_random_effects([log], design.baseline, [left])
+    effects = estimate_random_effects(log, design.baseline, left)
     if effects.noise == 0.0:
         return None
     if design.half_life > 0.0:

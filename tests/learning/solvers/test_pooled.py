@@ -98,7 +98,7 @@ def test_the_pooled_errors_are_the_sandwich():
 
 def test_variance_components_are_found():
     log = synthetic_log(4000, 40, 3, initial_loss=LOSSES, spread=0.5, noise=2.0, seed=3)
-    found = estimate_random_effects([log], LOSSES)
+    found = estimate_random_effects(log, LOSSES)
     assert found.noise == pytest.approx(4.0, rel=4.4 * np.sqrt(2 / (160_000 - 12_000)))
     # A cell mean has variance 0.25 + 4 / 13; 8000 of them.
     assert found.arm * found.noise == pytest.approx(

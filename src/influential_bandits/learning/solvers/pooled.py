@@ -73,7 +73,7 @@ def fit_pooled_population(
             if not again:
                 break
             left = sample.loss - predict_losses(sample, design, shared)
-            revised = estimate_random_effects([sample], design.baseline, [left])
+            revised = estimate_random_effects(sample, design.baseline, left)
             if abs(np.subtract(revised, effects)[:2]).max() < SETTLED:
                 break
             effects = revised

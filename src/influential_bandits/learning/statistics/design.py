@@ -127,45 +127,6 @@ def place(kind: int, arms: int, i: int, j: int) -> int:
     return i * arms + j
 
 
-@kernel
-def list_arms(events: Events, arms: int, low: int, high: int) -> tuple[Ints, npt.NDArray[np.int32]]:
-    """Return the arms that instances low … high − 1 have met, in order, and where each begins.
-
-    An event of several arms counts for the first of them, and one of no arm for none.
-    """
-    spans = np.zeros(high - low + 1, np.int64)
-    latest = np.full(arms, -1)
-    for u in range(low, high):
-        number = 0
-        for n in range(events.offsets[u], events.offsets[u + 1]):
-            i = first_arm(events, n)
-            if i >= 0 and latest[i] != u:
-                latest[i] = u
-                number += 1
-        spans[u - low + 1] = spans[u - low] + number
-    met_arms = np.empty(spans[high - low], np.int32)
-    met = np.zeros(arms, np.bool_)
-    for u in range(low, high):
-        met[:] = False
-        for n in range(events.offsets[u], events.offsets[u + 1]):
-            i = first_arm(events, n)
-            if i >= 0:
-                met[i] = True
-        spot = spans[u - low]
-        for i in range(arms):
-            if met[i]:
-                met_arms[spot] = i
-                spot += 1
-    return spans, met_arms
-
-
-@inlined
-def first_arm(events: Events, n: int) -> int:
-    """Return the first arm of event n, or −1."""
-    place = events.members[events.item[n]]
-    return events.arm[place] if place < events.members[events.item[n] + 1] else -1
-
-
 @inlined
 def fade_counts(design: Design, events: Events, n: int, first: int, counts: Floats) -> None:
     """Let the past fade between the event before n and event n, if memory goes by the clock."""

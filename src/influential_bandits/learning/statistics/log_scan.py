@@ -80,15 +80,11 @@ def choose_lowest(ranks: Ranks, lengths: Ints, size: SampleSize) -> Ints:
     return np.sort(order[within])
 
 
-def sample_instances(
-    parts: Iterable[EventLog], seed: int, instances: int = SampleSize().fewest
-) -> EventLog:
-    """Return the log of some instances, those of the smallest ranks, of logs in memory."""
-    drawn = HistorySample(SampleSize(instances))
-    for number, log in enumerate(parts):
-        met = log.take(np.flatnonzero(log.lengths))
-        drawn.add(number, rank_labels(met.instances, seed), met)
-    return drawn.log()
+def sample_instances(log: EventLog, seed: int, instances: int = SampleSize().fewest) -> EventLog:
+    """Return the log of so many instances that met anything, those of the smallest ranks."""
+    met = log.take(np.flatnonzero(log.lengths))
+    ranks = rank_labels(met.instances, seed)
+    return met.take(choose_lowest(ranks, met.lengths, SampleSize(instances)))
 
 
 def draw_instances(log: EventLog, events: int, seed: int) -> EventLog:
