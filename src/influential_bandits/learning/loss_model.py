@@ -41,7 +41,7 @@ POOLINGS = ("none", "partial", "full")
 ONE_HISTORY = "0"  # the instance of events that were given as an array
 WHOLE = (
     "a stream of parts can be fitted with pooling='full' or 'partial'; fitting each instance on "
-    "its own keeps all of them: pass keep_instances=False, or read the log whole (read_log)"
+    "its own keeps all of them, so read the log whole (read_log), or open_partitions"
 )
 
 
@@ -137,7 +137,7 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
         arm_names = tuple(log.arm_names)
         kept = getattr(log, "n_instances", None) if keep_instances else 0
         require_memory_for([self], len(arm_names), kept or 0, where)
-        if isinstance(log, LogStream) and self.pooling == "none" and keep_instances:
+        if isinstance(log, LogStream) and self.pooling == "none":
             raise InvalidInput(WHOLE)
         self.outcome_ = read_outcome(log.about)
         if isinstance(log, EventLog) and (log.lengths == 0).any():

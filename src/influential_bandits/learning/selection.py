@@ -27,7 +27,6 @@ from influential_bandits.learning.models import DriftModel, InfluenceModel, Stat
 from influential_bandits.learning.statistics.log_scan import draw_instances, scan_log
 from influential_bandits.learning.statistics.reduction import HasPartitions
 from influential_bandits.logs.log import EventLog, require_log
-from influential_bandits.logs.streaming import LogStream
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.interval_text import round_to_interval, tell_apart
 from influential_bandits.numerics.resampling import bootstrap_interval
@@ -233,8 +232,7 @@ def validate(
     for name, model in models.items():
         fitted[name], errors = held_out.predict(model)
         squares.append(errors)
-        bar.done += 1
-        bar.show()
+        bar.count_one()
     bar.close()
     return held_out.validation(squares, fitted)
 
@@ -306,7 +304,7 @@ def ladder(
 
 
 def choose(
-    log: EventLog | LogStream | HasPartitions,
+    log: EventLog | HasPartitions,
     candidates: InfluenceModel | Iterable[Any],
     *,
     settings: Sequence[str] = ("fading", "ridge"),
@@ -319,8 +317,8 @@ def choose(
 
     Parameters
     ----------
-    log : EventLog, LogStream or PartitionedLog
-        Of one in parts, whole histories of at most a million events choose.
+    log : EventLog or PartitionedLog
+        Of one in partitions, whole histories of at most a million events choose.
     candidates : sequence of models, or one InfluenceModel
         For example the same model with several values of ``fading`` and ``ridge``. One model alone
         stands for itself with usual values of ``settings``, first of one, then of the other.
@@ -365,8 +363,7 @@ def choose(
         for name, model in named.items():
             if name not in errors:
                 errors[name] = held_out.predict(model, errors=False)[1]
-            bar.done += 1
-            bar.show()
+            bar.count_one()
         bar.close()
         models.update(named)
         return named[min(named, key=lambda name: float(np.sum(errors[name])))]
@@ -382,7 +379,7 @@ def choose(
 
 def _draw_sample(log: Any, candidates: Any, execution: Execution | int | None) -> EventLog:
     """Return the log that models are compared on: of a log in parts, some of its instances."""
-    if isinstance(log, EventLog) or not isinstance(log, (LogStream, HasPartitions)):
+    if isinstance(log, EventLog) or not isinstance(log, HasPartitions):
         return require_log(log)
     seed = candidates.seed if isinstance(candidates, InfluenceModel) else 0
     scan = scan_log(log, seed, resolve_execution(execution))
