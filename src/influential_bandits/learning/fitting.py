@@ -112,16 +112,7 @@ def fit_population(
     effects = estimate_random_effects(sample, design.baseline)
     if model.pooling == "full":
         shared, effects = fit_pooled_population(
-            scan.parts,
-            design,
-            definite,
-            ridge,
-            effects,
-            sample,
-            scan.sums.events,
-            execution,
-            scan.chunk,
-            errors,
+            scan, sample, design, definite, ridge, effects, execution, errors
         )
         model.effects_ = effects
         how: dict[str, Any] = {"design": design, "effects": effects, "shared": shared}

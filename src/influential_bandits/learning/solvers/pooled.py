@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from influential_bandits.learning.statistics.design import (
     event_columns,
     predict_losses,
 )
+from influential_bandits.learning.statistics.log_scan import LogScan
 from influential_bandits.learning.statistics.pooled_sums import (
     add_score_squares,
     effect_variances,
@@ -34,7 +34,6 @@ from influential_bandits.learning.statistics.random_effects import (
     estimate_random_effects,
 )
 from influential_bandits.learning.statistics.reduction import (
-    CHUNK,
     add_over_parts,
     single_threaded_algebra,
 )
@@ -46,15 +45,13 @@ SETTLED = 1e-3  # change of the variances that needs no other fit
 
 
 def fit_pooled_population(
-    parts: Iterable[Any],
+    scan: LogScan,
+    sample: EventLog,
     design: Design,
     definite: bool,
     ridge: float,
     effects: RandomEffects,
-    sample: EventLog,
-    events: int,
     execution: Execution,
-    chunk: int = CHUNK,
     errors: bool = True,
 ) -> tuple[PopulationEstimate, RandomEffects]:
     """Fit what instances share; without errors, its covariance is not computed.
@@ -64,10 +61,10 @@ def fit_pooled_population(
     Standard errors of what is shared hold up when the errors of one instance depend on each other
     (the sandwich over instances).
     """
-    gap = np.zeros(1)
+    gap, events = np.zeros(1), scan.sums.events
     with single_threaded_algebra():
         for again in (*[design.size > design.n_arms] * REFINEMENTS, False):
-            gram = pooled_gram(parts, design, effects, execution, chunk)
+            gram = pooled_gram(scan.parts, design, effects, execution, scan.chunk)
             weights = penalty_weights(design, np.diag(gram)[:-1].copy(), events, ridge, 1e-9)
             shared, free, determined = _solve(design, gram, weights, definite, ridge, gap)
             if not again:
@@ -78,7 +75,7 @@ def fit_pooled_population(
                 break
             effects = revised
         work = partial(_sandwich, design=design, effects=effects, shared=shared, errors=errors)
-        sums = add_over_parts(work, parts, execution, chunk)
+        sums = add_over_parts(work, scan.parts, execution, scan.chunk)
         covariance = np.full((1, 1), np.nan)
         if errors:
             covariance = _sandwich_covariance(gram, weights, sums.meat)
