@@ -315,23 +315,6 @@ def find_self_exposures(
 
 
 @kernel
-def add_self_effects(design: Design, events: Events, effect: Floats) -> Floats:
-    """Return what past showings of the arms of each event add to its loss, effect_i·d_i."""
-    out = np.zeros(events.item.size)
-    counts = np.zeros(design.n_arms)
-    for u in range(events.offsets.size - 1):
-        counts[:] = 0.0
-        first = events.offsets[u]
-        for n in range(first, events.offsets[u + 1]):
-            fade_counts(design, events, n, first, counts)
-            item = events.item[n]
-            for p in range(events.members[item], events.members[item + 1]):
-                out[n] += events.weight[p] * effect[events.arm[p]] * counts[events.arm[p]]
-            count_event(design, events, n, counts)
-    return out
-
-
-@kernel
 def drop_repeats(events: Events, arms: int, out: Floats) -> None:
     """Set to zero what belongs to an arm that the same history has met before."""
     met = np.zeros(arms, np.bool_)

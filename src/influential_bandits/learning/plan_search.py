@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from influential_bandits.checks import abbreviate, is_real, whole_number
+from influential_bandits.checks import whole_number
 from influential_bandits.errors import InvalidInput, NotApplicable
+from influential_bandits.learning.loss_model import check_at_least
 from influential_bandits.learning.model_misfit import count_roots, own_exposures
 from influential_bandits.learning.models import InfluenceModel
 from influential_bandits.learning.plan_judges import Comparison
@@ -52,10 +53,7 @@ def find_pace(model: InfluenceModel, memory: float, rounds: object, days: object
     if rounds is None or days is None:
         raise InvalidInput("give rounds_per_session and days_between_sessions, both or none")
     size = whole_number("rounds_per_session", rounds, 1, LONG_RUN)
-    if not is_real(days) or not 0.0 <= float(days) < np.inf:  # type: ignore[arg-type]
-        raise InvalidInput(
-            f"days_between_sessions must be a number of days, got {abbreviate(days)}"
-        )
+    check_at_least("days_between_sessions", days, 0.0)
     keep = np.full(size, memory)
     keep[-1] = fading.left_after(float(days))  # type: ignore[arg-type]
     return Pace(keep, 1.0, True)

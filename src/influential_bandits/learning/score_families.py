@@ -13,7 +13,6 @@ import numpy as np
 from influential_bandits.errors import NotApplicable
 from influential_bandits.learning.exposures import (
     Regressors,
-    add_self_effects,
     find_self_exposures,
     total_exposures,
 )
@@ -31,6 +30,7 @@ from influential_bandits.learning.statistics.design import (
     SYMMETRIC,
     Events,
     interaction_entries,
+    predict_histories,
 )
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.world.fading import Fading
@@ -135,7 +135,10 @@ def _predict_own(
     """
     effect = np.zeros(x.design.n_arms)
     effect[regression.usable[regression.tested]] = regression.estimate()
-    fatigue = add_self_effects(fade(x, NONE, fading).design, x.events, effect)
+    design = fade(x, DIAGONAL, fading).design._replace(controls=0)
+    fatigue, nothing = np.empty(len(x.events.item)), np.zeros(x.design.n_arms)
+    own = np.zeros((len(x.events.offsets) - 1, 0))
+    predict_histories(design, x.events, own, np.append(nothing, effect), fatigue)
     plain = model._replace(baseline=np.zeros_like(model.baseline))
     traces = passes.predict(plain, x.events._replace(loss=fatigue)).known[:, :2]
     return np.column_stack([fatigue, traces])
