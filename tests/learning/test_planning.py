@@ -455,8 +455,10 @@ def test_an_unknown_instance_is_refused(fading, refused):
 
 @pytest.mark.parametrize(
     "mix",
-    [[1, 2], [1, 2, 3, 4], [[1, 2, 3]], [1, 1, -1], [0, 0, 0], [np.nan, 1, 1], [1, 1, np.inf]]
-    + ["abc", [[1], [2, 3], [4]]],
+    [
+        *([1, 2], [1, 2, 3, 4], [[1, 2, 3]], [[1], [2, 3], [4]], "abc"),
+        *([1, 1, -1], [0, 0, 0], [np.nan, 1, 1], [1, 1, np.inf]),
+    ],
 )
 def test_a_logged_mix_that_is_none_is_refused(mix, fading, refused):
     with refused(InvalidInput, "logged_mix", "3 shares"):
