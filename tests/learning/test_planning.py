@@ -11,7 +11,7 @@ import pytest
 import scipy.stats
 
 import influential_bandits as ib
-from influential_bandits.errors import InvalidInput, NotApplicable
+from influential_bandits.errors import InvalidInput, NotApplicable, NotCertified
 from influential_bandits.learning import plan_evidence as module
 from influential_bandits.learning import plan_search
 from influential_bandits.learning.models import DriftModel, InfluenceModel, StationaryModel
@@ -252,6 +252,14 @@ def test_sessions_keep_to_shares(clocked):
     found = plan(clocked, horizon=40, shares={"0": (0.5, 0.5)}, **how)
     assert found.mix[0] == 0.5
     assert found.room is None, "no proof is known"
+
+
+def test_a_plan_that_cannot_be_proved_is_still_a_plan(fading, monkeypatch):
+    def fail(*_, **__):
+        raise NotCertified("too ill-conditioned")
+
+    monkeypatch.setattr(plan_search, "fading_lower_bound", fail)
+    assert plan(fading, horizon=20).room is None
 
 
 def test_shares_of_unknown_arms_and_that_cannot_be_kept_are_refused(fading, refused):

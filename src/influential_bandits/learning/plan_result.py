@@ -64,8 +64,8 @@ class Plan:
         the promise is positive.
     room : float or None
         By how much another plan with these shares could be better per round in the learned world,
-        at most: 0 is a proved optimum. None where no proof is known (indefinite interactions and
-        sessions).
+        at most: 0 is a proved optimum. None where no proof is known (indefinite interactions,
+        sessions, equations that are too ill-conditioned).
     rounds_per_session : int or None
     warnings : tuple of str
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from influential_bandits.checks import whole_number
-from influential_bandits.errors import InvalidInput, NotApplicable
+from influential_bandits.errors import InvalidInput, NotApplicable, NotCertified
 from influential_bandits.learning.loss_model import check_at_least
 from influential_bandits.learning.model_misfit import count_roots, own_exposures
 from influential_bandits.learning.models import InfluenceModel
@@ -113,7 +113,8 @@ class Search(NamedTuple):
     ) -> float | None:
         """Return by how much another plan could be better in this world, per round, at most.
 
-        None where no proof is known: for indefinite worlds and sessions.
+        None where no proof is known: for indefinite worlds, sessions, and where equations are too
+        ill-conditioned.
         """
         if best.schedule is None:
             return 0.0
@@ -129,7 +130,10 @@ class Search(NamedTuple):
             shares = Shares(np.minimum(shares.least, played), np.maximum(shares.most, played))
         met = (best.comparison.pairs * matrix).sum()
         loss = float(initial_loss @ played + met)
-        return max(loss - fading_lower_bound(world, rounds, shares=shares), 0.0)
+        try:
+            return max(loss - fading_lower_bound(world, rounds, shares=shares), 0.0)
+        except NotCertified:  # equations too ill-conditioned for a proof, not for a plan
+            return None
 
     def choose(
         self, plans: list[Candidate], initial_loss: Floats, interaction: Floats
