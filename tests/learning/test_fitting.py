@@ -168,18 +168,17 @@ def test_nothing_has_no_sum():
 # Samples
 
 
-@given(st.integers(0, 99), st.integers(1, 60), st.integers(1, 7), st.permutations(range(7)))
-def test_samples_of_parts_make_the_sample_of_all(seed, most, cuts, order):
+@given(st.integers(0, 99), st.integers(1, 60), st.integers(1, 7))
+def test_samples_of_parts_make_the_sample_of_all(seed, most, cuts):
     size = SampleSize(most, 200, 3)
     log = ib.data.synthetic_log(50, 9, 2, seed=seed)
     expected = log.take(choose_lowest(rank_labels(log.instances, seed), log.lengths, size))
     drawn = HistorySample(size)
-    parts = np.array_split(np.arange(50), cuts)
-    for number in [n for n in order if n < cuts]:
-        part = log.take(parts[number])
+    for numbers in np.array_split(np.arange(50), cuts):
+        part = log.take(numbers)
         ranks = rank_labels(part.instances, seed)
         few = choose_lowest(ranks, part.lengths, size)
-        drawn.add(number, ranks[few], part.take(few))
+        drawn.add(ranks[few], part.take(few))
     found = drawn.log()
     assert found.instances == expected.instances
     assert found.loss.tobytes() == expected.loss.tobytes()
@@ -215,7 +214,7 @@ def test_few_of_many_instances_are_sent(partitioned, monkeypatch):
     monkeypatch.setattr(SampleSize, "threshold", lambda *_: np.uint64(2**62))
     sent = []
     add = HistorySample.add
-    monkeypatch.setattr(HistorySample, "add", lambda *a: (sent.append(a[3].n_instances), add(*a)))
+    monkeypatch.setattr(HistorySample, "add", lambda *a: (sent.append(a[2].n_instances), add(*a)))
     found = scan_log(partitioned, 0, ib.LocalExecution(1), size=size)
     everyone = concatenate_logs([part.load() for part in partitioned.partitions])
     ranks = rank_labels(everyone.instances, 0)

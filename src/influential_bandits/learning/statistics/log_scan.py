@@ -103,42 +103,42 @@ def thin_out(log: EventLog, events: int) -> EventLog:
 
 
 class HistorySample:
-    """A sample that grows part by part, in any order, and is cut back when it is too large."""
+    """A sample that grows part by part, and is cut back when it is too large."""
 
     def __init__(self, size: SampleSize) -> None:
         self._size = size
-        self._held: list[tuple[int, Ranks, EventLog]] = []
+        self._held: list[tuple[Ranks, EventLog]] = []
         self._instances = self._events = 0
 
-    def add(self, number: int, ranks: Ranks, log: EventLog) -> None:
-        """Take candidates of part ``number``."""
-        self._held.append((number, ranks, log))
+    def add(self, ranks: Ranks, log: EventLog) -> None:
+        """Take the candidates of a part."""
+        self._held.append((ranks, log))
         self._instances += log.n_instances
         self._events += len(log)
         if self._instances > 2 * self._size.instances or self._events > 2 * self._size.events:
             self._cut()
 
     def log(self) -> EventLog:
-        """Return the sample, instances in the order of the parts."""
+        """Return the sample, instances in their order."""
         self._cut()
-        logs = [log for _, _, log in self._held]
+        logs = [log for _, log in self._held]
         return logs[0] if len(logs) == 1 else concatenate_logs(logs)
 
     def _cut(self) -> None:
-        held = sorted(self._held, key=lambda each: each[0])
-        ranks = np.concatenate([ranks for _, ranks, _ in held])
-        lengths = np.concatenate([log.lengths for _, _, log in held])
+        held, start = self._held, 0
+        ranks = np.concatenate([ranks for ranks, _ in held])
+        lengths = np.concatenate([log.lengths for _, log in held])
         drawn = np.zeros(len(ranks), bool)
         drawn[choose_lowest(ranks, lengths, self._size)] = True
-        self._held, start = [], 0
-        for number, mine, log in held:
+        self._held = []
+        for mine, log in held:
             chosen = np.flatnonzero(drawn[start : start + len(mine)])
             start += len(mine)
             if len(chosen) or not self._held:
                 left = log if len(chosen) == len(mine) else log.take(chosen)
-                self._held.append((number, mine[chosen], left))
-        self._instances = sum(log.n_instances for _, _, log in self._held)
-        self._events = sum(len(log) for _, _, log in self._held)
+                self._held.append((mine[chosen], left))
+        self._instances = sum(log.n_instances for _, log in self._held)
+        self._events = sum(len(log) for _, log in self._held)
 
 
 def scan_log(
@@ -160,8 +160,8 @@ def scan_log(
 
     def in_order() -> Iterator[ArmSums]:
         results = execution.map(work, split_in_chunks(parts, chunk))
-        for number, (sums, ranks, histories) in enumerate(results):
-            drawn.add(number, ranks, histories)
+        for sums, ranks, histories in results:
+            drawn.add(ranks, histories)
             yield sums
 
     sums = tree_sum(in_order())
