@@ -234,8 +234,8 @@ def test_residuals_take_the_place_of_losses(log, seed):
     assume(len(log) > 0)
     left = np.random.default_rng(seed).normal(size=len(log))
     found = estimate_random_effects(log, np.ones(log.n_arms), left)
-    who = np.repeat(np.arange(log.n_instances), log.lengths)
-    same = EventLog(who, log.item, left, membership=log.membership)
+    columns = (log.instances, log.offsets, log.item, left, None, log.membership)
+    same = make_sorted_log(*columns, {})
     expected = estimate_random_effects(same, np.zeros(log.n_arms))
     assert found == expected
 
