@@ -1,5 +1,6 @@
 """Model files: what is loaded predicts to the last bit, and what is damaged is refused."""
 
+import contextlib
 import json
 import pickle
 import zipfile
@@ -276,18 +277,6 @@ def test_every_missing_entry_is_named(written, refused):
         {"effects_": [1.0]},
         {"effects_": None},
         {"prior_": [1.0, 2.0]},
-    ],
-    ids=str,
-)
-def test_a_damaged_file_is_refused(changes, written, refused):
-    _, write = written
-    with refused(InvalidInput, "m", "damaged"):
-        LossModel.load(write(**changes))
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
         {"prior_": []},
         {"about_": None},
         {"about_": [1]},
@@ -314,7 +303,7 @@ def test_a_damaged_file_is_refused(changes, written, refused):
 )
 def test_a_damaged_file_is_refused_and_not_only_met_later(changes, written, refused):
     _, write = written
-    with refused(InvalidInput, "damaged"):
+    with refused(InvalidInput, "m", "damaged"):
         LossModel.load(write(**changes))
 
 
@@ -324,15 +313,8 @@ def test_nothing_that_is_not_ours_comes_out_of_loading(written):
     strange = (None, True, 3, -1.5, "text", [1], [[]], {}, {"a": 1})
     for name in data:
         for value in strange:
-            path = write(**{name: value})
-            try:
-                LossModel.load(path)
-            except InfluentialBanditsError:
-                continue
-            except (IndexError, AttributeError) as error:
-                if name == "prior_":
-                    continue  # known, see above
-                raise AssertionError(f"{name} = {value!r}: {error!r}") from error
+            with contextlib.suppress(InfluentialBanditsError):
+                LossModel.load(write(**{name: value}))
 
 
 def test_every_changed_entry_of_a_covariance_is_noticed_or_harmless(written, refused):

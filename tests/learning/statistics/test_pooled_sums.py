@@ -433,15 +433,6 @@ def test_threads_do_not_change_a_bit(single):
     assert one == two == three
 
 
-@given(logs(max_arms=1), st.integers(1, 15))
-@settings(max_examples=30)
-def test_chunks_cover_all_instances(log, size):
-    parts = list(log.parts(size))
-    assert [label for part in parts for label in part.instances] == list(log.instances)
-    for part in parts:
-        assert part.n_instances == 1 or len(part) <= size
-
-
 def test_chunks_are_as_large_as_they_may_be():
     log = random_log(0, 2, [5, 5, 0, 6, 5, 11, 1, 0])
     assert [part.n_instances for part in log.parts(10)] == [3, 1, 1, 1, 2]
