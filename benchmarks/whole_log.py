@@ -32,7 +32,7 @@ ARMS = 20
 MEMORY = 0.8
 SETTINGS = {
     "events": "movielens",
-    "arms": ARMS,
+    "n_arms": ARMS,
     "interaction": ib.data.planted_interaction(ARMS, 0.05, seed=1),
     "memory": MEMORY,
     "noise": 0.9,
