@@ -168,7 +168,7 @@ def test_own_later_and_others_exposures_are_those_of_the_formulas(half_life):
     log = random_log(2, instances=3, several=False)
     x = regressors_of(log, half_life)
     common = (x.design, x.popularity)
-    own = exposures.find_self_exposures(*common, x.events, 1)[:, 0]
+    own = exposures.find_self_exposures(*common, x.events, 1, True)[:, 0]
     np.testing.assert_allclose(own, slow_own(log, log.time, x.popularity, half_life), atol=1e-12)
     partner = np.array([1, 2, 0])
     others = exposures.find_partner_exposures(*common, x.events, partner, 1)[:, 0]
