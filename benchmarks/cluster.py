@@ -499,9 +499,9 @@ def posterior_seconds():
     """Return seconds on one core that the posterior of one user takes in a partially pooled fit."""
     log = ib.data.synthetic_log(128, **whole_log.SETTINGS)
     baseline = arm_sums(log, whole_log.ARMS).means
-    plan, effects = whole_log.design(baseline, 0), estimate_random_effects([log], baseline)
+    plan, effects = whole_log.design(baseline, 0), estimate_random_effects(log, baseline)
     with single_threaded_algebra():
-        prior = estimate_prior(sample_instances([log], 0), plan, effects)
+        prior = estimate_prior(sample_instances(log, 0), plan, effects)
         work = posterior_work(plan, True, prior)
         times, _ = fastest({"all": lambda: work(log)}, 2)
     return times["all"] / log.n_instances

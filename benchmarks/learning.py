@@ -245,13 +245,13 @@ def partial_pooling(users):
     """Extrapolate the time of the whole log: one prior, and a posterior for each user."""
     log = ib.data.synthetic_log(users, **SETTINGS)
     baseline = arm_sums(log, ARMS).means
-    plan, effects = design(baseline, 0), estimate_random_effects([log], baseline)
+    plan, effects = design(baseline, 0), estimate_random_effects(log, baseline)
     with single_threaded_algebra():
         few = ib.data.synthetic_log(8, **SETTINGS)
-        prior = estimate_prior(sample_instances([few], 0), plan, effects)
+        prior = estimate_prior(sample_instances(few, 0), plan, effects)
         posterior_work(plan, True, prior)(few)  # may compile
         start, before = time.perf_counter(), time.process_time()
-        prior = estimate_prior(sample_instances([log], 0), plan, effects)
+        prior = estimate_prior(sample_instances(log, 0), plan, effects)
         middle, between = time.perf_counter(), time.process_time()
         list(LocalExecution().map(posterior_work(plan, True, prior), split_evenly([log], 10**6)))
         end, after = time.perf_counter(), time.process_time()

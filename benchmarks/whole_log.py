@@ -15,17 +15,13 @@ import influential_bandits as ib
 from benchmarks.memory import status
 from influential_bandits.learning.solvers.partial import estimate_population, posterior_work
 from influential_bandits.learning.statistics.design import SYMMETRIC, Design
-from influential_bandits.learning.statistics.log_scan import sample_instances
-from influential_bandits.learning.statistics.pooled_sums import (
-    arm_sums,
-    pooled_gram,
-)
+from influential_bandits.learning.statistics.log_scan import sample_instances, scan_log
+from influential_bandits.learning.statistics.pooled_sums import pooled_gram
 from influential_bandits.learning.statistics.random_effects import (
     RandomEffects,
     estimate_random_effects,
 )
 from influential_bandits.learning.statistics.reduction import (
-    add_over_parts,
     apply_to_part,
     single_threaded_algebra,
     split_evenly,
@@ -36,7 +32,7 @@ ARMS = 20
 MEMORY = 0.8
 SETTINGS = {
     "events": "movielens",
-    "arms": ARMS,
+    "n_arms": ARMS,
     "interaction": ib.data.planted_interaction(ARMS, 0.05, seed=1),
     "memory": MEMORY,
     "noise": 0.9,
@@ -49,6 +45,8 @@ EFFECTS = RandomEffects(0.3, 0.1, 0.8)
 
 class Parts:
     """The log in parts, as often as it is read; counts rows, and seconds that drawing them took."""
+
+    arm_names = tuple(map(str, range(ARMS)))
 
     def __init__(self, users):
         self.users, self.rows, self.seconds = users, 0, 0.0
@@ -79,10 +77,11 @@ def main(what, users):
         if what == "statistics":
             pooled_gram(parts, design(np.zeros(ARMS)), EFFECTS)
         else:
-            baseline = add_over_parts(partial(arm_sums, arms=ARMS), parts).means
-            effects = estimate_random_effects(parts, baseline)
-            plan, here = design(baseline, 0), ib.LocalExecution()
-            prior = estimate_population(sample_instances(parts, 0), plan, True, effects, here)[1]
+            here = ib.LocalExecution()
+            scan = scan_log(parts, 0, here)
+            effects = estimate_random_effects(scan.sample, scan.sums.means)
+            plan, some = design(scan.sums.means, 0), sample_instances(scan.sample, 0)
+            prior = estimate_population(some, plan, True, effects, here)[1]
             work = partial(apply_to_part, posterior_work(plan, True, prior))
             list(here.map(work, split_evenly(parts)))
     seconds = time.perf_counter() - start - parts.seconds

@@ -40,13 +40,13 @@ class PieceStore:
         make_folder(path)
         files.sweep(path)
 
-    def has(self, name: str, state: str = "") -> bool:
-        """Tell whether a piece is finished; one of another state is out of date."""
-        return self._read_about(name, state) is not None
+    def has(self, name: str) -> bool:
+        """Tell whether a piece is finished."""
+        return self._read_about(name) is not None
 
-    def read(self, name: str, state: str = "") -> tuple[Any, dict[str, Any]] | None:
+    def read(self, name: str) -> tuple[Any, dict[str, Any]] | None:
         """Return a finished piece as an Arrow table, and its metadata."""
-        about = self._read_about(name, state)
+        about = self._read_about(name)
         if about is None:
             return None
         try:
@@ -54,12 +54,12 @@ class PieceStore:
         except (OSError, MemoryError) as error:
             raise _cannot_read(self._file(name), error) from None
 
-    def write(self, name: str, table: Any, about: Mapping[str, Any], state: str = "") -> None:
+    def write(self, name: str, table: Any, about: Mapping[str, Any]) -> None:
         """Write a finished piece; ``about`` is kept in its metadata."""
-        metadata = {**about, **self._settings, "piece": name, "state": state}
+        metadata = {**about, **self._settings, "piece": name}
         files.write_table(self._file(name), table, metadata)
 
-    def _read_about(self, name: str, state: str) -> dict[str, Any] | None:
+    def _read_about(self, name: str) -> dict[str, Any] | None:
         path = self._file(name)
         try:
             whole = files.seal_holds(path)
@@ -75,7 +75,7 @@ class PieceStore:
         if any(about.get(key) != value for key, value in {**self._settings, "piece": name}.items()):
             self._set_aside(path, "belongs elsewhere: to other settings, or another name")
             return None
-        return about if about.get("state") == state else None
+        return about
 
     def _set_aside(self, path: Path, why: str) -> None:
         """Rename a file, so that it neither counts nor is lost."""

@@ -1,4 +1,4 @@
-"""Finished pieces of studies, arenas and fits, and trajectories, spoilt and read again."""
+"""Finished pieces of studies and arenas, and trajectories, spoilt and read again."""
 
 import os
 import shutil
@@ -25,28 +25,6 @@ def save_nothing(self, target, **_):
 
 matplotlib.figure.Figure.savefig = save_nothing
 WAYS = ("bytes", "bytes", "bytes", "rows", "rows", "swap", "copy", "foreign", "side", "folder")
-COLUMNS = {"instance": "instance", "arm": "item", "time": "time", "loss": "loss"}
-
-
-class Part:
-    """A partition that is a log in memory."""
-
-    def __init__(self, seed):
-        log = ib.data.synthetic_log(4, 12, 2, seed=seed).to_frame()
-        log["instance"] = [f"{name} of {seed}" for name in log["instance"]]
-        self.name, self.log = f"part {seed}", ib.read_log(log, **COLUMNS)
-
-    def load(self):
-        return self.log
-
-
-class Parts:
-    """A log in partitions, as fits take it."""
-
-    def __init__(self, seeds):
-        self.partitions = tuple(map(Part, seeds))
-        self.arm_names, self.about = self.partitions[0].log.arm_names, {"source": "hostile"}
-        self.n_instances = sum(part.log.n_instances for part in self.partitions)
 
 
 def run_study(out, other=False):
@@ -58,12 +36,7 @@ def run_arena(out, other=False):
     compare(["LCB", "Uniform"], families, [30], out=out, n_instances=12)
 
 
-def run_fit(out, other=False):
-    model = ib.InfluenceModel("symmetric", ridge=3.0 if other else 1.0)
-    ib.fit_partitions(model, Parts((4, 5, 6) if other else (1, 2, 3)), out / "model.json")
-
-
-RUNS = {"study": run_study, "arena": run_arena, "fit": run_fit}
+RUNS = {"study": run_study, "arena": run_arena}
 
 
 @prepared
@@ -83,7 +56,7 @@ def finished(kind, other=False):
 def piece_files(out):
     """Return the finished pieces of a folder."""
     files = out.rglob("[!.]*.parquet")
-    return sorted(path for path in files if path.parent.name in {"pieces", "instances"})
+    return sorted(path for path in files if path.parent.name == "pieces")
 
 
 def contents(out):
@@ -112,7 +85,6 @@ def play_folder(kind, draw, home):
 
 play_study = partial(play_folder, "study")
 play_arena = partial(play_folder, "arena")
-play_fit = partial(play_folder, "fit")
 
 
 def run_again(kind, out, expected, good):

@@ -168,7 +168,7 @@ def test_own_later_and_others_exposures_are_those_of_the_formulas(half_life):
     log = random_log(2, instances=3, several=False)
     x = regressors_of(log, half_life)
     common = (x.design, x.popularity)
-    own = exposures.find_self_exposures(*common, x.events, 1)[:, 0]
+    own = exposures.find_self_exposures(*common, x.events, 1, True)[:, 0]
     np.testing.assert_allclose(own, slow_own(log, log.time, x.popularity, half_life), atol=1e-12)
     partner = np.array([1, 2, 0])
     others = exposures.find_partner_exposures(*common, x.events, partner, 1)[:, 0]
@@ -190,21 +190,6 @@ def test_own_later_and_others_exposures_are_those_of_the_formulas(half_life):
     later = np.empty(len(log))
     later[backwards] = slow_own(turned, turned.time, x.popularity, half_life)
     np.testing.assert_allclose(find_later_exposures(x, 1)[:, 0], later, atol=1e-12)
-
-
-@pytest.mark.parametrize("half_life", [0.0, 4e4])
-def test_what_arms_do_to_themselves_is_their_effect_times_their_faded_count(half_life):
-    log = random_log(4, instances=3)
-    x = regressors_of(log, half_life)
-    effect = np.linspace(-0.3, 0.5, log.n_arms)
-    w, expected = weights_of(log), np.zeros(len(log))
-    for low, high in zip(log.offsets[:-1], log.offsets[1:], strict=True):
-        for n in range(low, high):
-            passed = log.time[n] - log.time[low:n] if half_life else np.arange(n - low, 0, -1) - 1
-            left = 0.5 ** (passed / half_life) if half_life else 0.8**passed
-            expected[n] = (effect * w[n]) @ (left @ w[low:n])
-    found = exposures.add_self_effects(x.design, x.events, effect)
-    np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
 def test_all_showings_together_fade_by_the_clock():

@@ -10,7 +10,7 @@ import pytest
 from influential_bandits import memory
 from influential_bandits.errors import NotApplicable
 from influential_bandits.execution.local import LocalExecution
-from influential_bandits.learning.fit_memory import fit_memory, memory_of_fit, require_memory_for
+from influential_bandits.learning.fit_memory import measure_fit, require_memory_for
 from influential_bandits.learning.influence_test import influence_test
 from influential_bandits.learning.models import DriftModel, InfluenceModel, StationaryModel
 from influential_bandits.learning.selection import choose, ladder, validate
@@ -22,7 +22,7 @@ import ctypes, json, sys
 from pathlib import Path
 from influential_bandits import InfluenceModel, LocalExecution
 from influential_bandits.data import synthetic_log
-from influential_bandits.learning.fit_memory import memory_of_fit
+from influential_bandits.learning.fit_memory import measure_fit
 
 def peak():
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
@@ -31,9 +31,9 @@ def peak():
 log, small = (synthetic_log(2, 60, arms, seed=0) for arms in (int(sys.argv[1]), 3))
 where = LocalExecution(threads=2)
 for kind, pooling in (("psd", "full"), ("symmetric", "full"), ("psd", "none")):
-    model = InfluenceModel(kind, memory=0.8, pooling=pooling)
+    model = InfluenceModel(kind, fading=0.8, pooling=pooling)
     model.fit(small, execution=where)
-    need = memory_of_fit(model, log.n_arms, log.n_instances, where).work
+    need = measure_fit(model, log.n_arms, log.n_instances, where).work
     ctypes.CDLL(None).malloc_trim(0)  # what earlier fits left would not be taken anew
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
     before = peak()["VmRSS"]
@@ -54,17 +54,17 @@ def test_the_formula_is_near_what_is_measured():
 
 
 def test_the_formula_grows_as_the_equations_do():
-    def work(arms, **options):
-        size = arms + arms * (arms + 1) // 2
-        return fit_memory(size, 1, 1, **({"definite": True, "pooling": "full"} | options)).work
+    def measure(arms, instances=1, threads=1, kind="psd", pooling="full"):
+        model = InfluenceModel(kind, pooling=pooling)
+        return measure_fit(model, arms, instances, LocalExecution(threads))
 
-    assert work(200) / work(100) == pytest.approx(16, rel=0.1)
-    assert work(240) > 70 * 2**30
-    assert work(100, definite=False) < work(100)
-    many = fit_memory(100, 10_000, 4, definite=False, pooling="none")
+    assert measure(200).work / measure(100).work == pytest.approx(16, rel=0.1)
+    assert measure(240).work > 70 * 2**30
+    assert measure(100, kind="symmetric").work < measure(100).work
+    many = measure(50, 10_000, 4, "diagonal", "none")
     assert many.kept == pytest.approx(8 * (101**2 + 3 * 100 * 10_000))
-    assert fit_memory(100, 500, 1, definite=False, pooling="partial").work > 300 * 8 * 101**2
-    workers = [fit_memory(500, 8, n, definite=True, pooling="none").work for n in (1, 2, 8, 16)]
+    assert measure(50, 500, 1, "diagonal", "partial").work > 300 * 8 * 101**2
+    workers = [measure(30, 8, n, pooling="none").work for n in (1, 2, 8, 16)]
     assert workers[0] < workers[1] < workers[2] == workers[3]
 
 
@@ -106,7 +106,7 @@ def test_comparisons_are_refused_before_the_first_fit(many_arms, no_fits):
 def test_models_that_are_kept_count(monkeypatch):
     log = EventLog(["ann"] * 200, [f"{n % 100}" for n in range(200)], np.arange(200.0) % 3)
     model = InfluenceModel("symmetric", pooling="full")
-    one = memory_of_fit(model, 100, 1, LocalExecution(1))
+    one = measure_fit(model, 100, 1, LocalExecution(1))
     monkeypatch.setattr(memory, "available_memory", lambda: 1.01 * one.work / memory.SHARE)
     require_memory_for([model], 100, 1, LocalExecution(1))
     several = {

@@ -1,5 +1,6 @@
 """Model files: what is loaded predicts to the last bit, and what is damaged is refused."""
 
+import contextlib
 import json
 import pickle
 import zipfile
@@ -83,7 +84,7 @@ def test_everything_that_was_learned_is_kept(fitted, saved):
     again = LossModel.load(saved)
     for name in module.ARRAYS:
         np.testing.assert_array_equal(getattr(again, name), getattr(fitted, name), err_msg=name)
-    for name in (*module.PLAIN, "arm_names_", "instances_", "effects_"):
+    for name in set(module.FITTED) - {*module.ARRAYS, "prior_", "instance_summary_"}:
         assert getattr(again, name) == getattr(fitted, name), name
     for one, other in zip(again.prior_ or (), fitted.prior_ or (), strict=True):
         np.testing.assert_array_equal(one, other)
@@ -271,26 +272,14 @@ def test_every_missing_entry_is_named(written, refused):
         {"coefficients_": [[1.0, 2.0]]},
         {"coefficients_": "many"},
         {"coefficients_": [[1.0], [2.0, 3.0]]},
-        {"arm_names": ["one"]},
-        {"instances": ["0"]},
-        {"effects": [1.0]},
-        {"effects": None},
-        {"prior": [1.0, 2.0]},
-    ],
-    ids=str,
-)
-def test_a_damaged_file_is_refused(changes, written, refused):
-    _, write = written
-    with refused(InvalidInput, "m", "damaged"):
-        LossModel.load(write(**changes))
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"prior": []},
-        {"about": None},
-        {"about": [1]},
+        {"arm_names_": ["one"]},
+        {"instances_": ["0"]},
+        {"effects_": [1.0]},
+        {"effects_": None},
+        {"prior_": [1.0, 2.0]},
+        {"prior_": []},
+        {"about_": None},
+        {"about_": [1]},
         {"population_": [1.0]},
         {"population_covariance_": [[1.0]]},
         {"standard_errors_": [[1.0]]},
@@ -301,20 +290,20 @@ def test_a_damaged_file_is_refused(changes, written, refused):
         {"population_": [1e999] * 5},
         {"noise_": [-1.0] * 12},
         {"standard_errors_": [[-1.0] * 5] * 12},
-        {"effects": [-1.0, 0.0, 1.0]},
+        {"effects_": [-1.0, 0.0, 1.0]},
         {"gap_": "none"},
         {"determined_": 1},
         {"n_features_in_": 3},
-        {"arm_names": [1, 2]},
+        {"arm_names_": [1, 2]},
         {"days_between_events_": -1.0},
-        {"instance_summary": [0, 1.0, [[0.0] * 5] * 5]},
-        {"instance_summary": [1, 1.0, [[0.0]]]},
+        {"instance_summary_": [0, 1.0, [[0.0] * 5] * 5]},
+        {"instance_summary_": [1, 1.0, [[0.0]]]},
     ],
     ids=str,
 )
 def test_a_damaged_file_is_refused_and_not_only_met_later(changes, written, refused):
     _, write = written
-    with refused(InvalidInput, "damaged"):
+    with refused(InvalidInput, "m", "damaged"):
         LossModel.load(write(**changes))
 
 
@@ -324,15 +313,8 @@ def test_nothing_that_is_not_ours_comes_out_of_loading(written):
     strange = (None, True, 3, -1.5, "text", [1], [[]], {}, {"a": 1})
     for name in data:
         for value in strange:
-            path = write(**{name: value})
-            try:
-                LossModel.load(path)
-            except InfluentialBanditsError:
-                continue
-            except (IndexError, AttributeError) as error:
-                if name == "prior":
-                    continue  # known, see above
-                raise AssertionError(f"{name} = {value!r}: {error!r}") from error
+            with contextlib.suppress(InfluentialBanditsError):
+                LossModel.load(write(**{name: value}))
 
 
 def test_every_changed_entry_of_a_covariance_is_noticed_or_harmless(written, refused):

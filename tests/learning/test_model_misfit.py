@@ -12,7 +12,7 @@ from influential_bandits.learning.model_misfit import (
     own_exposures,
 )
 from influential_bandits.learning.models import InfluenceModel
-from influential_bandits.learning.plan_evidence import Comparison, ModelJudge
+from influential_bandits.learning.plan_judges import Comparison, ModelJudge
 from influential_bandits.learning.statistics.random_effects import estimate_random_effects
 
 TIRING = np.array([[0.5, 0.1], [0.1, 0.2]])
@@ -74,7 +74,7 @@ def test_the_coefficients_are_those_of_generalised_least_squares(half_life):
     matrix = np.array([[free[2], free[3]], [free[3], free[4]]])
     regressors = list(dense_regressors(log, 0.8, half_life, matrix))
     left = log.loss - np.concatenate([x @ free for _, x, _, _ in regressors])
-    effects = estimate_random_effects([log], model.design_.baseline, [left])
+    effects = estimate_random_effects(log, model.design_.baseline, left)
     gram, right, parts = np.zeros((9, 9)), np.zeros(9), []
     for one, x, z, y in regressors:
         inverse = np.linalg.inv(np.eye(len(y)) + effects.arm * one @ one.T + effects.common)

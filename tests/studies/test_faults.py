@@ -1,9 +1,7 @@
 """Studies on a cluster whose parts are killed: what was finished stays, and no bit changes."""
 
-import contextlib
 import datetime as dt
 import ipaddress
-import json
 import os
 import subprocess
 import sys
@@ -259,63 +257,6 @@ def compared_here(tmp_path_factory):
 @pytest.mark.parametrize("options", [["--processes", 2], ["--engine", "dask"]])
 def test_compare_gives_the_same_bits_everywhere(options, tmp_path, compared_here):
     assert compared(tmp_path, *options) == compared_here
-
-
-# --- fits ---
-
-
-@pytest.fixture(scope="module")
-def events(tmp_path_factory):
-    """A log of 12,000 events in a file, so that a model takes a while to try."""
-    path = tmp_path_factory.mktemp("log")
-    truth = [[0.4, 0.1], [0.1, 0.2]]
-    log = ib.data.synthetic_log(600, 20, 2, interaction=truth, memory=0.8, drift=0.3, seed=1)
-    log.to_frame().to_parquet(path / "events.parquet")
-    return path
-
-
-@pytest.mark.long
-def test_a_fit_goes_on_with_what_it_knew_when_its_scheduler_died(tmp_path, events):
-    here, out = tmp_path / "here" / "model.json", tmp_path / "fit" / "model.json"
-    options = ("fit", events, "--by-partition", "--memory", 0.8, "--out")
-    status, _, err = run_command(*options, here, "--jobs", 1)
-    assert status == 0, err
-    kept = out.parent / "unfinished"
-    options = (*options, out)
-    with Cluster(tmp_path) as first:
-        first.add_worker()
-        process = command(*options, "--engine", "dask", "--scheduler", first.file)
-        until((kept / "errors.json").exists, "the first model that was tried")
-        first.scheduler.kill()
-        _, err = process.communicate(timeout=60)
-    assert process.returncode == 1, err
-    assert "went away; finished instances are kept" in err
-    assert "Traceback" not in err
-    scans = {path.name: path.stat().st_mtime_ns for path in kept.glob("scan-*.parquet")}
-    tried = json.loads((kept / "errors.json").read_text(encoding="utf-8"))["errors"]
-    assert scans
-    assert 1 <= len(tried) < 4, "the kill came too late to test anything"
-    with Cluster(tmp_path) as second:
-        second.add_worker()
-        process = command(*options, "--engine", "dask", "--scheduler", second.file)
-        seen = {}
-
-        def later():
-            with contextlib.suppress(OSError, ValueError):
-                seen.update(json.loads((kept / "errors.json").read_text(encoding="utf-8")))
-                return len(seen["errors"]) > len(tried)
-            return process.poll() is not None
-
-        until(later, "another model")
-        assert tried.items() <= seen["errors"].items()
-        assert (
-            scans.items()
-            <= {path.name: path.stat().st_mtime_ns for path in kept.glob("scan-*.parquet")}.items()
-        )
-        _, err = process.communicate(timeout=120)
-    assert process.returncode == 0, err
-    assert not kept.exists()
-    assert out.read_bytes() == here.read_bytes()
 
 
 # --- TLS ---

@@ -128,8 +128,8 @@ def fit(
         bool,
         typer.Option(
             "--by-partition",
-            help="Of a folder of Parquet: read and fit file by file where the workers are, and "
-            "write the instances into the folder instances beside the model.",
+            help="Of a folder of Parquet: read and fit file by file where the workers are. The "
+            "model holds the population, and not the coefficients of each instance.",
         ),
     ] = False,
     temporary: Annotated[
@@ -144,21 +144,15 @@ def fit(
     engine: EngineName = Engine.local,
     scheduler: Scheduler = None,
 ) -> None:
-    """Fit an influence model to a log, and write it as JSON.
-
-    With --by-partition, run it again after an interruption, and it continues where it was.
-    """
-    kept = "nothing was written"
+    """Fit an influence model to a log, and write it as JSON."""
     if by_partition and (adjust or "item" in reading or "controls" in reading):
         raise InvalidInput(
             "--by-partition does not adjust for controls: leave out --adjust, --item and --control"
         )
     if not by_partition and "://" in log:
         raise InvalidInput(f"{log} is an address: add --by-partition, or name a file")
-    if by_partition:
-        kept = f"finished instances are kept beside {out}: run the same command again to continue"
     require_installed(engine, "pyarrow", "sklearn", *(["fsspec"] if "://" in log else []))
-    with explain_stop(kept):
+    with explain_stop("nothing was written"):
         from influential_bandits.learning.models import InfluenceModel
         from influential_bandits.studies.logs.diagnosis import fit_log
 
@@ -173,19 +167,15 @@ def fit(
         model = InfluenceModel(interaction, **settings)
         model.check_settings()
         with choose_execution(engine, scheduler, jobs) as where:
+            adjusting = not by_partition and adjust is not False
             if by_partition:
-                from influential_bandits.learning.partitioned_fit import choose_and_fit_partitions
-
-                parts = _read(log, reading, merge_arms_below, False, True, where, temporary)
-                model, notes = choose_and_fit_partitions(model, parts, out, left_out, where)
-                typer.echo("\n".join(notes))
+                events = _read(log, reading, merge_arms_below, False, True, where, temporary)
             else:
-                adjusting = adjust is not False
                 events = _read(Path(log), reading, merge_arms_below, adjusting)
-                controls = None if adjusting else ()
-                model = fit_log(events, out, model, left_out, where, controls=controls)
-                about = model.about_["log"].get("adjusted_for", "nothing")
-                typer.echo(f"Adjusted for: {about}.")
+            controls = None if adjusting else ()
+            model = fit_log(events, out, model, left_out, where, controls=controls)
+        if not by_partition:
+            typer.echo(f"Adjusted for: {model.about_['log'].get('adjusted_for', 'nothing')}.")
         typer.echo(str(model))
     typer.echo(f"\nModel: {out}  (next: influential-bandits plan {out} --log {log})")
 

@@ -16,8 +16,6 @@ import numpy as np
 
 from influential_bandits.numerics.arrays import Floats, Ints
 
-__all__ = ["count_lost_clicks"]
-
 MOST_EVENTS = 50_000  # more are thinned out
 STEPS = 50
 STEEPEST = 200.0  # k at most; a chance moves by a quarter of it for each unit of c
@@ -29,8 +27,8 @@ def count_lost_clicks(clicked: Floats, arm: Ints, cost: Floats, sizes: Floats) -
     ``clicked`` is 0 or 1, ``cost`` what the linear model says, (events,); ``sizes`` (several,).
     """
     if len(clicked) > MOST_EVENTS:
-        kept = np.arange(0, len(clicked), -(-len(clicked) // MOST_EVENTS))
-        clicked, arm, cost = clicked[kept], arm[kept], cost[kept]
+        thinned = np.arange(0, len(clicked), -(-len(clicked) // MOST_EVENTS))
+        clicked, arm, cost = clicked[thinned], arm[thinned], cost[thinned]
     _, arm = np.unique(arm, return_inverse=True)
     times = np.bincount(arm)
     mean = (np.bincount(arm, clicked) + 0.5) / (times + 1.0)

@@ -58,20 +58,20 @@ def list_controls(log: EventLog) -> tuple[str, ...]:
     >>> list_controls(ib.data.synthetic_log(20, 30, 3))
     ('trend', 'hour', 'weekday', 'position')
     """
-    found = []
+    names = []
     if log.time is not None and len(log):
         span = float(log.time.max() - log.time.min()) / DAY
         if span >= SHORTEST_TREND:
-            found += ["trend", "hour"]
+            names += ["trend", "hour"]
         if span >= SHORTEST_WEEKS:
-            found.append("weekday")
+            names.append("weekday")
         positions = place_in_session(log)
         sessions = int((positions == 1).sum())
         if positions.max() > 2 and sessions >= FEWEST_SESSIONS * (log.lengths > 0).sum():
-            found.append("position")
+            names.append("position")
     if log.item_control is not None and len(log):
-        found.append("item")
-    return tuple(dict.fromkeys([*found, *log.controls]))
+        names.append("item")
+    return tuple(dict.fromkeys([*names, *log.controls]))
 
 
 def require_controls(log: EventLog, controls: Iterable[str] | None) -> tuple[str, ...]:
@@ -284,6 +284,15 @@ def make_hats(numbers: Floats, knots: int) -> tuple[Ints, Floats, int]:
     share = (numbers - marks[left]) / (marks[left + 1] - marks[left])
     share = np.clip(share, 0.0, 1.0)
     return np.stack([left, left + 1], 1), np.stack([1.0 - share, share], 1), len(marks)
+
+
+def spread_hats(numbers: Floats, knots: int) -> Floats:
+    """Return hat functions in a column each but the first, which the others differ from."""
+    index, share, size = make_hats(numbers, knots)
+    out = np.zeros((len(numbers), size))
+    for column in range(index.shape[1]):
+        out[np.arange(len(numbers)), index[:, column]] += share[:, column]
+    return out[:, 1:]
 
 
 def _daily_hats(seconds: Floats, knots: int) -> tuple[Ints, Floats, int]:

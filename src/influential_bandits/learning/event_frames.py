@@ -18,8 +18,6 @@ from influential_bandits.logs.log import EventLog, make_sorted_log
 from influential_bandits.logs.reading import read_log
 from influential_bandits.numerics.arrays import Floats, Ints
 
-__all__ = ["EventFrame", "event_frame", "holds_text"]
-
 ROW = "number of the row"
 READ_IT = (
     "pass a table with a column of instances (such as 'instance' or 'user') and one of arms (such "

@@ -21,8 +21,6 @@ from influential_bandits.learning.showing_curves import ShowingCurves, measure_s
 from influential_bandits.logs.log import EventLog, require_log
 from influential_bandits.world.fading import Fades, require_fading, require_one_fading
 
-__all__ = ["LAST_PART", "Examination", "examine_log", "fit_definite", "rank_models"]
-
 LAST_PART = 0.2  # of each history, which models predict
 STEPS = 8
 TIRING = frozenset({"fatigue", "mixed"})

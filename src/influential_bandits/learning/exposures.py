@@ -39,17 +39,6 @@ from influential_bandits.learning.statistics.design import (
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import inlined, kernel
 
-__all__ = [
-    "Regressors",
-    "Units",
-    "add_self_effects",
-    "drop_repeats",
-    "find_nearby_exposures",
-    "find_partner_exposures",
-    "find_self_exposures",
-    "total_exposures",
-]
-
 ROUNDING = 1e-9  # relative to what was there before something was taken out
 SMOOTHING = 20.0  # events of average taste that every history is credited with
 
@@ -303,26 +292,10 @@ def add_scores(
 
 
 @kernel
-def find_self_exposures(design: Design, popularity: Floats, events: Events, widest: int) -> Floats:
-    """Return x_i of every event of arm i, less its mean over the past events of i."""
-    out = np.zeros((events.item.size, widest))
-    past = remember_nothing(design.n_arms, DIAGONAL)
-    for u in range(events.offsets.size - 1):
-        forget(past)
-        first = events.offsets[u]
-        for n in range(first, events.offsets[u + 1]):
-            fade_counts(design, events, n, first, past.counts)
-            fill_contrast(popularity, past.counts, past.met, n - first, past.contrast)
-            write_own(events, n, past, out)
-            meet(design, events, n, past)
-    return out
-
-
-@kernel
-def find_nearby_exposures(
-    design: Design, popularity: Floats, events: Events, widest: int
+def find_self_exposures(
+    design: Design, popularity: Floats, events: Events, widest: int, centred: bool
 ) -> Floats:
-    """Return x_i of every event of arm i as it is: nothing is taken off."""
+    """Return x_i of every event of arm i, if centred less its mean over the past events of i."""
     out = np.zeros((events.item.size, widest))
     past = remember_nothing(design.n_arms, DIAGONAL)
     for u in range(events.offsets.size - 1):
@@ -331,27 +304,13 @@ def find_nearby_exposures(
         for n in range(first, events.offsets[u + 1]):
             fade_counts(design, events, n, first, past.counts)
             fill_contrast(popularity, past.counts, past.met, n - first, past.contrast)
-            low = events.members[events.item[n]]
-            for p in range(low, events.members[events.item[n] + 1]):
-                out[n, p - low] = past.contrast[events.arm[p]]
+            if centred:
+                write_own(events, n, past, out)
+            else:
+                low = events.members[events.item[n]]
+                for p in range(low, events.members[events.item[n] + 1]):
+                    out[n, p - low] = past.contrast[events.arm[p]]
             meet(design, events, n, past)
-    return out
-
-
-@kernel
-def add_self_effects(design: Design, events: Events, effect: Floats) -> Floats:
-    """Return what past showings of the arms of each event add to its loss, effect_i·d_i."""
-    out = np.zeros(events.item.size)
-    counts = np.zeros(design.n_arms)
-    for u in range(events.offsets.size - 1):
-        counts[:] = 0.0
-        first = events.offsets[u]
-        for n in range(first, events.offsets[u + 1]):
-            fade_counts(design, events, n, first, counts)
-            item = events.item[n]
-            for p in range(events.members[item], events.members[item + 1]):
-                out[n] += events.weight[p] * effect[events.arm[p]] * counts[events.arm[p]]
-            count_event(design, events, n, counts)
     return out
 
 
@@ -383,7 +342,7 @@ def write_own(events: Events, n: int, past: Past, out: Floats) -> None:
 def find_partner_exposures(
     design: Design, popularity: Floats, events: Events, partner: Ints, widest: int
 ) -> Floats:
-    """Return the same for arms that another instance met before the same times; -1 for nobody."""
+    """Return x_i of events of arm i, of what another instance met before them; −1 for no other."""
     arms = design.n_arms
     out = np.zeros((events.item.size, widest))
     past = remember_nothing(arms, DIAGONAL)

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from influential_bandits.errors import InvalidInput, NotApplicable, Unfinished
+from influential_bandits.errors import InvalidInput, NotApplicable
 from influential_bandits.execution.base import Execution
 from influential_bandits.learning.fit_memory import describe_fit
 from influential_bandits.learning.solvers.estimates import (
     InstanceFits,
     InstanceSummary,
+    Moments,
     PopulationEstimate,
+    allocate_fits,
     average_fits,
+    average_moments,
     join_fits,
+    measure_moments,
 )
 from influential_bandits.learning.solvers.partial import estimate_population, posterior_work
 from influential_bandits.learning.solvers.penalised import Penalty
@@ -25,15 +28,13 @@ from influential_bandits.learning.solvers.pooled import fit_pooled_instances, fi
 from influential_bandits.learning.solvers.separate import estimate_lone_covariance, fit_separately
 from influential_bandits.learning.statistics.design import DAY, KINDS, Design
 from influential_bandits.learning.statistics.log_scan import LogScan, sample_instances
-from influential_bandits.learning.statistics.random_effects import (
-    RandomEffects,
-    estimate_random_effects,
-)
+from influential_bandits.learning.statistics.random_effects import estimate_random_effects
 from influential_bandits.learning.statistics.reduction import (
-    CHUNK,
     apply_to_part,
+    load_part,
     single_threaded_algebra,
     split_evenly,
+    tree_sum,
 )
 from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.arrays import Floats
@@ -41,15 +42,6 @@ from influential_bandits.world.fading import NO_CLOCK, require_fading
 
 if TYPE_CHECKING:
     from influential_bandits.learning.loss_model import LossModel
-
-__all__ = [
-    "PopulationFit",
-    "design_of",
-    "fit_instances",
-    "fit_population",
-    "fit_scan",
-    "store_fit",
-]
 
 TOO_LITTLE = (
     "the log says too little for this model: its equations cannot be solved; set ridge > 0, fit "
@@ -64,8 +56,7 @@ UNDETERMINED = (
 FEWEST_FOR_VARIANCES = 2_000  # instances of which variance components are estimated
 PAIRS_FOR_VARIANCES = 20_000_000  # of arms, in all of these instances
 
-Pooled: TypeAlias = "tuple[PopulationEstimate, RandomEffects]"
-Once: TypeAlias = Callable[[Callable[[], Pooled]], Pooled]
+CENTRES = 50  # instances from whose mean fit sums of squares are measured
 
 
 class PopulationFit(NamedTuple):
@@ -73,14 +64,7 @@ class PopulationFit(NamedTuple):
 
     work: Callable[[EventLog], InstanceFits]  # of the instances of a part; can be sent away
     population: PopulationEstimate | None  # None: the mean of the instances
-    kept: int  # coefficients that differ between instances: the first so many
-
-    @property
-    def digest(self) -> str:
-        """A number for all that decides the coefficients of an instance, beside its history."""
-        digest = hashlib.sha256()
-        _digest_into(digest, self.work)
-        return digest.hexdigest()[:16]
+    own: int  # coefficients that differ between instances: the first so many
 
 
 def fit_scan(
@@ -88,16 +72,20 @@ def fit_scan(
     scan: LogScan,
     arm_names: tuple[str, ...],
     execution: Execution,
+    *,
     errors: bool = True,
+    keep_instances: bool = True,
 ) -> None:
-    """Fit a model in place, all instances in memory; pooled, it may do without standard errors."""
-    if scan.failed:
-        raise Unfinished("; ".join(list(scan.failed.values())[:3]))
+    """Fit a model in place; pooled, it may do without standard errors."""
     try:
-        found = fit_population(model, scan, arm_names, execution, errors=errors)
-        labels, fits = fit_instances(found.work, scan.parts, execution, scan.chunk)
-        population = found.population or _mean_population(model, scan, fits)
-        store_fit(model, population, fits, labels)
+        fit = fit_population(model, scan, arm_names, execution, errors)
+        if keep_instances:
+            labels, fits = fit_instances(fit.work, scan, execution)
+            store_fit(model, fit.population or _mean_population(model, scan, fits), fits, labels)
+        else:
+            _store_summary(model, fit, scan, execution)
+    except np.linalg.LinAlgError:
+        raise NotApplicable(TOO_LITTLE) from None
     except MemoryError:  # somebody else took it in the meantime
         what, instead = describe_fit(model, len(arm_names), scan.sums.instances)
         raise NotApplicable(f"{what} takes more memory than there is: {instead}") from None
@@ -108,10 +96,9 @@ def fit_population(
     scan: LogScan,
     arm_names: tuple[str, ...],
     execution: Execution,
-    once: Once | None = None,
-    errors: bool = True,
+    errors: bool,
 ) -> PopulationFit:
-    """Fit what all instances share, if anything; ``once`` may know it from an earlier attempt."""
+    """Fit what all instances share, if anything."""
     if require_fading(model.fading).by_clock and scan.sums.without_clock:
         raise InvalidInput(NO_CLOCK)
     design = design_of(model, scan.sums.means)
@@ -121,68 +108,44 @@ def fit_population(
     model.days_between_events_ = float(np.median(gaps)) if len(gaps) else None
     model.prior_ = None
     work: Any
-    try:
-        sample = _sample_for_variances(scan.sample, len(arm_names), model.seed)
-        effects = estimate_random_effects([sample], design.baseline)
-        if model.pooling == "full":
-            make = partial(
-                fit_pooled_population,
-                scan.parts,
-                design,
-                definite,
-                ridge,
-                effects,
-                sample,
-                scan.sums.events,
-                execution,
-                scan.chunk,
-                errors,
-            )
-            shared, model.effects_ = make() if once is None else once(make)
-            work = partial(
-                fit_pooled_instances,
-                design=design,
-                effects=model.effects_,
-                shared=shared,
-                errors=errors,
-            )
-            return PopulationFit(work, shared, design.n_arms)
+    sample = _sample_for_variances(scan.sample, len(arm_names), model.seed)
+    effects = estimate_random_effects(sample, design.baseline)
+    if model.pooling == "full":
+        shared, effects = fit_pooled_population(
+            scan, sample, design, definite, ridge, effects, execution, errors
+        )
         model.effects_ = effects
-        if model.pooling == "partial":
-            some = sample_instances([scan.sample], model.seed)
-            shared, prior = estimate_population(some, design, definite, effects, execution)
-            model.prior_ = prior
-            return PopulationFit(posterior_work(design, definite, prior), shared, design.size)
-    except np.linalg.LinAlgError:
-        raise NotApplicable(TOO_LITTLE) from None
-    how: dict[str, Any] = {"design": design, "penalty": Penalty(ridge, float(model.shrinkage))}
-    work = partial(fit_separately, **how, definite=definite)
+        how: dict[str, Any] = {"design": design, "effects": effects, "shared": shared}
+        work = partial(fit_pooled_instances, **how, errors=errors)
+        return PopulationFit(work, shared, design.n_arms)
+    model.effects_ = effects
+    if model.pooling == "partial":
+        some = sample_instances(scan.sample, model.seed)
+        shared, prior = estimate_population(some, design, definite, effects, execution)
+        model.prior_ = prior
+        return PopulationFit(posterior_work(design, definite, prior), shared, design.size)
+    penalty = Penalty(ridge, float(model.shrinkage))
+    work = partial(fit_separately, design=design, penalty=penalty, definite=definite)
     return PopulationFit(work, None, design.size)
 
 
 def _sample_for_variances(sample: EventLog, arms: int, seed: int) -> EventLog:
     """Return fewer instances where there are many arms, by whose number squared the time grows."""
     most = max(FEWEST_FOR_VARIANCES, PAIRS_FOR_VARIANCES // arms**2)
-    return sample if sample.n_instances <= most else sample_instances([sample], seed, most)
+    return sample if sample.n_instances <= most else sample_instances(sample, seed, most)
 
 
 def fit_instances(
-    work: Callable[[EventLog], InstanceFits],
-    parts: Any,
-    execution: Execution,
-    chunk: int = CHUNK,
+    work: Callable[[EventLog], InstanceFits], scan: LogScan, execution: Execution
 ) -> tuple[list[str], InstanceFits]:
     """Fit the instances of all parts, and keep them all; return their labels, too."""
-    try:
-        with single_threaded_algebra():
-            tasks = split_evenly(parts, chunk)
-            found = list(execution.map(partial(apply_to_part, work), tasks))
-    except np.linalg.LinAlgError:
-        raise NotApplicable(TOO_LITTLE) from None
-    fits = join_fits(fits for _, fits in found)
+    with single_threaded_algebra():
+        tasks = split_evenly(scan.parts, scan.chunk)
+        results = list(execution.map(partial(apply_to_part, work), tasks))
+    fits = join_fits(fits for _, fits in results)
     if not np.isfinite(fits.coefficients).all():
         raise NotApplicable(TOO_LITTLE)
-    return [label for labels, _ in found for label in labels], fits
+    return [label for labels, _ in results for label in labels], fits
 
 
 def _mean_population(model: LossModel, scan: LogScan, fits: InstanceFits) -> PopulationEstimate:
@@ -194,16 +157,55 @@ def _mean_population(model: LossModel, scan: LogScan, fits: InstanceFits) -> Pop
     return average_fits(fits, covariance)
 
 
+def _store_summary(
+    model: LossModel, fit: PopulationFit, scan: LogScan, execution: Execution
+) -> None:
+    """Give a model its population; of the instances, what their fits add up to."""
+    size, own = model.design_.size, fit.own
+    with single_threaded_algebra():
+        if fit.population is None:
+            few = scan.sample.take(np.arange(min(scan.sample.n_instances, CENTRES)))
+            centre = fit.work(few).coefficients.mean(axis=0)
+        else:
+            centre = fit.population.population[:own]
+        work = partial(_measure_part, work=fit.work, centre=centre)
+        gaps = []
+
+        def in_order() -> Iterator[Moments]:
+            for moments, gap in execution.map(work, split_evenly(scan.parts, scan.chunk)):
+                gaps.append(gap)
+                yield moments
+
+        total: Moments = tree_sum(in_order())
+    mean, covariance, noise = average_moments(total, centre)
+    if not np.isfinite(covariance).all():
+        raise NotApplicable(TOO_LITTLE)
+    between = np.zeros((size, size))
+    between[:own, :own] = covariance
+    none = InstanceFits(*allocate_fits(0, size), total.undetermined == 0)
+    store_fit(model, fit.population or mean, none, [])
+    model.instance_summary_ = InstanceSummary(total.instances, noise, between)
+    model.gap_ = max(gaps)
+
+
+def _measure_part(
+    part: Any, *, work: Callable[[EventLog], InstanceFits], centre: Floats
+) -> tuple[Moments, float]:
+    """Return what the fits of a part's instances add up to, and the largest gap."""
+    with single_threaded_algebra():
+        fits = work(load_part(part))
+        return measure_moments(fits, centre), float(fits.gap.max(initial=0.0))
+
+
 def store_fit(
     model: LossModel,
     population: PopulationEstimate,
     fits: InstanceFits,
     labels: list[str],
-    summary: InstanceSummary | None = None,
 ) -> None:
-    """Give a model what was fitted; a summary, if the instances are kept in files beside it."""
+    """Give a model what was fitted."""
     model.instances_ = tuple(labels)
-    model.instance_summary_ = summary
+    model.instance_summary_ = None
     model.coefficients_, model.unconstrained_, model.standard_errors_ = fits[:3]
     model.noise_ = fits.noise
     model.population_, model.unconstrained_population_ = population.population, population.free
@@ -237,20 +239,3 @@ def _days_between_events(log: EventLog) -> Floats:
     ends = log.offsets[1:-1]
     inside[ends[(ends > 0) & (ends < len(log))] - 1] = False
     return gaps[inside]
-
-
-def _digest_into(digest: Any, value: Any) -> None:
-    """Take a value into a digest: functions by name, arrays by their bytes, the rest as text."""
-    if isinstance(value, partial):
-        digest.update(value.func.__name__.encode())
-        for name, each in sorted(value.keywords.items()):
-            digest.update(name.encode())
-            _digest_into(digest, each)
-    elif isinstance(value, tuple):
-        for each in value:
-            _digest_into(digest, each)
-    elif isinstance(value, np.ndarray):
-        digest.update(value.tobytes())
-    else:
-        digest.update(repr(value).encode())
-    digest.update(b";")

@@ -19,8 +19,6 @@ from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.numerics.streams import RESAMPLING, stream_at, stream_keys, uniform
 
-__all__ = ["draw_fitting_instances", "draw_signs", "make_units"]
-
 ENOUGH_INSTANCES = 50  # from here on, instances are units as they are
 MOST_UNITS = 2000  # more instances than that are taken together, in groups
 MOST_BLOCKS = 200
@@ -35,8 +33,8 @@ def make_units(log: EventLog, events: Events, labels: Any) -> tuple[Units, Any, 
     """Return whose signs are flipped together, the key of each unit, and what units are."""
     usable = np.zeros(log.n_instances, np.int64)
     usable_events(events, log.n_arms, usable)
-    found = np.flatnonzero(usable)
-    order = found[np.argsort(labels[found], kind="stable")]
+    instances = np.flatnonzero(usable)
+    order = instances[np.argsort(labels[instances], kind="stable")]
     lengths = log.lengths[order]
     ranks = np.arange(len(order))
     if len(order) >= ENOUGH_INSTANCES:
@@ -63,13 +61,13 @@ def make_units(log: EventLog, events: Events, labels: Any) -> tuple[Units, Any, 
 def draw_fitting_instances(log: EventLog, labels: Any, order: Ints, seed: np.uint64) -> Ints:
     """Return instances drawn at random that have enough events to fit variances by."""
     most = min(FITTING_EVENTS, max(2000, FITTING_WORK // (log.n_arms + 1) ** 2))
-    drawn = order[np.argsort(draw_numbers(seed, labels[order], SUBSAMPLE), kind="stable")]
+    drawn = order[np.argsort(_draw_numbers(seed, labels[order], SUBSAMPLE), kind="stable")]
     enough = int(np.searchsorted(np.cumsum(log.lengths[drawn]), most)) + 1
     return drawn[:enough]
 
 
 @kernel
-def draw_numbers(seed: Any, keys: Any, t: int) -> Floats:
+def _draw_numbers(seed: Any, keys: Any, t: int) -> Floats:
     out = np.empty(keys.size)
     for u in range(keys.size):
         first, second = stream_keys(seed, keys[u], RESAMPLING)

@@ -33,12 +33,11 @@ from influential_bandits.learning.statistics.design import (
     interaction_size,
     place,
 )
+from influential_bandits.learning.statistics.log_scan import thin_out
 from influential_bandits.learning.statistics.pooled_sums import arm_sums
 from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
-
-__all__ = ["GROUPS", "MANY_ARMS", "ForwardEstimate", "estimate_forward"]
 
 GROUPS = 10
 MANY_ARMS = 30  # beyond, influence on other arms takes too much memory, and is left out
@@ -74,8 +73,7 @@ def estimate_forward(log: EventLog, design: Design, past: float) -> ForwardEstim
     """
     if not log.membership.single or log.n_instances < 2 * GROUPS:
         return None
-    step = -(-len(log) // EVENTS)
-    log = log.take(np.arange(0, log.n_instances, step)) if step > 1 else log
+    log = thin_out(log, EVENTS)
     arms, kind = design.n_arms, DIAGONAL if design.n_arms > MANY_ARMS else design.kind
     size = interaction_size(kind, arms)
     sums = _Sums(
@@ -103,10 +101,10 @@ def _solve(sums: _Sums, kind: int, arms: int) -> ForwardEstimate | None:
     for g in range(GROUPS):
         rest = _Sums(*(total - table[g] for total, table in zip(whole, sums, strict=True)))
         rows.append(_solve_one(rest, kind, arms))
-    found = [row for row in rows if row is not None]
-    if len(found) < len(rows):
+    solved = [row for row in rows if row is not None]
+    if len(solved) < len(rows):
         return None
-    loss, initial, matrix, unmet = (np.array(column) for column in zip(*found, strict=True))
+    loss, initial, matrix, unmet = (np.array(column) for column in zip(*solved, strict=True))
     return ForwardEstimate(loss, initial, matrix, unmet[0])
 
 

@@ -275,12 +275,13 @@ class _Judge:
 
     def list_rules(self, rule: Rule, arm: int) -> list[Rule]:
         """Return the caps that may be tried for one arm, beside those of the others."""
-        one = np.arange(self.log.n_arms) == arm
+        chosen = np.arange(self.log.n_arms) == arm
         if self.design.half_life > 0.0:
-            return [rule._replace(times=np.where(one, times, rule.times)) for times in TIMES]
+            return [rule._replace(times=np.where(chosen, times, rule.times)) for times in TIMES]
         return [
             rule._replace(
-                times=np.where(one, 1, rule.times), showings=np.where(one, among, rule.showings)
+                times=np.where(chosen, 1, rule.times),
+                showings=np.where(chosen, among, rule.showings),
             )
             for among in SPACINGS
         ]
@@ -330,7 +331,7 @@ def replay(
     allowed = np.zeros(arms, np.bool_)
     for u in range(events.offsets.size - 1):
         first, last = events.offsets[u], events.offsets[u + 1]
-        one, two = stream_keys(seed, np.uint64(u), RESAMPLING)
+        first_key, second_key = stream_keys(seed, np.uint64(u), RESAMPLING)
         for j in range(arms):
             habit[j] = popularity[j]
         for n in range(first, last):
@@ -345,7 +346,7 @@ def replay(
                     total += habit[j]
             if total == 0.0:
                 continue
-            left = total * uniform(stream_at(one, two, n - first + 1), 0)
+            left = total * uniform(stream_at(first_key, second_key, n - first + 1), 0)
             instead = -1
             for j in range(arms):
                 if allowed[j] and (left >= 0.0 or instead < 0):

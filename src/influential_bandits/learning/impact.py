@@ -20,6 +20,7 @@ from influential_bandits.learning.statistics.design import (
     event_columns,
     fade_counts,
     interaction_entries,
+    predict_losses,
     regressors,
     take_event,
 )
@@ -340,7 +341,7 @@ def _bend(line: Estimate, theta: Floats, design: Design, log: EventLog) -> Estim
         return line
     influence = np.zeros(design.size)
     influence[design.start :] = theta[design.start :]
-    cost = add_up_influence(design, event_columns(log), influence) / (worst - best)
+    cost = predict_losses(log, design, influence) / (worst - best)
     table = log.membership
     arm = table.arm[table.offsets[:-1]][log.item].astype(np.int64)
     sizes = np.array([line.value, line.low, line.high]) / line.value
@@ -368,25 +369,6 @@ def as_outcome(loss: Estimate, outcome: Outcome) -> Estimate:
 
 def _percent(share: Estimate) -> str:
     return str(share.scale(100.0)).replace(" (", " % (", 1)
-
-
-@kernel
-def add_up_influence(design: Design, events: Events, coefficients: Floats) -> Floats:
-    """Return what regressors with these coefficients add to every event, (events,)."""
-    out = np.zeros(events.item.size)
-    size = coefficients.size
-    counts, dense = np.zeros(design.n_arms), np.zeros(size)
-    index, value = np.empty(size + 2, np.int64), np.empty(size + 2)
-    for u in range(events.offsets.size - 1):
-        counts[:] = 0.0
-        level, first = 0.0, events.offsets[u]
-        for n in range(first, events.offsets[u + 1]):
-            fade_counts(design, events, n, first, counts)
-            used = regressors(design, events, n, counts, level, index, value, dense)
-            for a in range(used):
-                out[n] += coefficients[index[a]] * value[a]
-            level = take_event(design, events, n, counts, level)
-    return out
 
 
 @kernel

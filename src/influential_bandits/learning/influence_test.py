@@ -26,7 +26,6 @@ from influential_bandits.learning.controls import (
     require_controls,
 )
 from influential_bandits.learning.exposures import Regressors
-from influential_bandits.learning.fit_memory import TEST, FitMemory, require_fit_memory
 from influential_bandits.learning.flip_units import draw_fitting_instances, draw_signs, make_units
 from influential_bandits.learning.influence_test_result import InfluenceTest, ScoreTest
 from influential_bandits.learning.kalman import KNOWN, Model, fit_components, with_components
@@ -60,6 +59,7 @@ from influential_bandits.learning.statistics.design import (
 from influential_bandits.learning.statistics.log_scan import rank_labels
 from influential_bandits.learning.statistics.reduction import single_threaded_algebra
 from influential_bandits.logs.log import EventLog, make_sorted_log, require_log
+from influential_bandits.memory import require_memory
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.world.fading import NO_CLOCK, Fades, Fading, require_one_fading
@@ -69,6 +69,7 @@ __all__ = ["MANY_ARMS", "covers_all_pairs", "influence_test"]
 MOST_ARMS = 100  # the Gram matrix of all pairs has about K⁴/4 entries
 MOST_ARMS_ALONE = 300  # of arms on themselves: each arm has its own effects of controls
 MANY_ARMS = 40  # beyond, pairs of different arms are tested if that is asked for
+MATRICES = 16  # held at a time: of regressors, whitened and not, by units
 FEW_ARMS = 24  # beyond, fewer memories are tried with all pairs
 MEMORIES = (0.8, 0.5, 0.95)  # by events; the first alone where there are many arms
 ROUNDING = 1e-12
@@ -297,10 +298,11 @@ def _require_testable(log: EventLog, kind: int) -> None:
             "(merge_rare_arms; --merge-arms-below)"
         )
     size = interaction_size(kind, arms)
-    require_fit_memory(
-        [FitMemory(8.0 * TEST * size**2, 0.0)],
+    require_memory(
+        8.0 * MATRICES * size**2,
         f"the test of {size:,} pairs of arms",
         "merge rare arms into one (merge_rare_arms; --merge-arms-below)",
+        NotApplicable,
     )
 
 

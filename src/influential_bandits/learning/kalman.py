@@ -32,8 +32,6 @@ from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import inlined, kernel
 from influential_bandits.policies.fleet.levels import let_move
 
-__all__ = ["KNOWN", "Components", "Model", "Predictions", "fit_components", "predict_events"]
-
 KNOWN = 4  # columns of what is known before an event: b̂·w, ĝ, and twice what choices say about b
 CAUTION = 100.0  # events that every history is credited with before its shares tell what it likes
 LEAST, MOST = 1e-7, 1e5  # of variances relative to the noise
@@ -252,7 +250,7 @@ def fit_components(log: EventLog, model: Model, events: Events, chosen: Ints) ->
     """
     from scipy.optimize import minimize
 
-    start = estimate_random_effects([log.take(chosen)], model.baseline)
+    start = estimate_random_effects(log.take(chosen), model.baseline)
     work = workspace(model.baseline.size)
 
     def at(point: Floats) -> Components:

@@ -12,12 +12,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from influential_bandits.learning.controls import make_hats
+from influential_bandits.learning.controls import spread_hats
 from influential_bandits.learning.exposures import Regressors
 from influential_bandits.learning.kalman import KNOWN
-from influential_bandits.numerics.arrays import Floats, Ints
-
-__all__ = ["add_known_columns"]
 
 PLACES = 8  # hat functions over the logarithm of the place in a history
 COARSE_PLACES = 5  # the same, for each prediction
@@ -30,9 +27,10 @@ def add_known_columns(x: Regressors) -> Regressors:
     known = known / np.where(size > 0.0, size, 1.0)
     offsets = x.events.offsets
     place = np.arange(len(known)) - np.repeat(offsets[:-1], np.diff(offsets))
-    coarse = _spread(place, COARSE_PLACES)
+    log_place = np.log2(1.0 + place)
+    coarse = spread_hats(log_place, COARSE_PLACES)
     along = [coarse * known[:, [k]] for k in range(KNOWN)]
-    shared = np.ascontiguousarray(np.hstack([x.shared, _spread(place, PLACES), *along]))
+    shared = np.ascontiguousarray(np.hstack([x.shared, spread_hats(log_place, PLACES), *along]))
     by_arm = np.broadcast_to(x.n_bases + np.arange(KNOWN), known.shape)
     more = x.design.n_arms * KNOWN + shared.shape[1] - x.shared.shape[1]
     return x._replace(
@@ -42,12 +40,3 @@ def add_known_columns(x: Regressors) -> Regressors:
         n_bases=x.n_bases + KNOWN,
         shared=shared,
     )
-
-
-def _spread(place: Ints, knots: int) -> Floats:
-    """Return hat functions of log(1 + place) but the first, which the others differ from."""
-    index, share, number = make_hats(np.log2(1.0 + place), knots)
-    out = np.zeros((len(place), number))
-    for column in range(index.shape[1]):
-        out[np.arange(len(place)), index[:, column]] += share[:, column]
-    return out[:, 1:]

@@ -19,15 +19,6 @@ from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import kernel
 
-__all__ = [
-    "LoggedRounds",
-    "TasteSigns",
-    "describe_logged",
-    "measure_taste",
-    "see_taste",
-    "suspect_taste",
-]
-
 # Standard errors between the model's loss of what was logged and the log's own mean, beyond which
 # a model is not calibrated: one in twenty is, by chance.
 CALIBRATED = 2.0

@@ -32,8 +32,6 @@ from influential_bandits.world.fading import Fades
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["LossModel", "check_at_least", "check_share", "require_fitted"]
-
 _base: Any = optional_module("sklearn.base")
 _validation: Any = optional_module("sklearn.utils.validation")
 
@@ -84,9 +82,16 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
     design_: Design
     effects_: RandomEffects
     prior_: Prior | None
-    instance_summary_: InstanceSummary | None  # if their coefficients are in files beside the model
+    instance_summary_: InstanceSummary | None  # if the coefficients of each are not kept
 
-    def fit(self, X: Any, y: Any = None, execution: Execution | int | None = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        execution: Execution | int | None = None,
+        *,
+        keep_instances: bool = True,
+    ) -> Self:
         """Fit to a log, to a table of events, or to an array of one history and its losses.
 
         Parameters
@@ -97,27 +102,41 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
         execution : int, LocalExecution or DaskExecution, optional
             Where to compute, or on how many threads; by default on all cores of this computer.
             Changes no bit.
+        keep_instances : bool
+            Whether to keep the coefficients of each instance. Without them memory does not grow
+            with the log: the model holds the population, and ``instance_summary_`` says how many
+            instances there are, their noise, and the covariance of their coefficients.
 
         Returns
         -------
         The model itself.
         """
-        return self._fit(X, y, execution, errors=True)
+        return self._fit(X, y, execution, keep_instances=keep_instances)
 
     def fit_to_predict(self, log: EventLog, execution: Execution | int | None = None) -> Self:
         """Fit to a log for predictions alone: a full pool has no standard errors then."""
         return self._fit(log, None, execution, errors=False)
 
-    def _fit(self, X: Any, y: Any, execution: Execution | int | None, errors: bool) -> Self:
+    def _fit(
+        self,
+        X: Any,
+        y: Any,
+        execution: Execution | int | None,
+        *,
+        errors: bool = True,
+        keep_instances: bool = True,
+    ) -> Self:
         where = resolve_execution(execution)
         log, _ = self._log(X, y, fitting=True)
         self.check_settings()
         arm_names = tuple(log.arm_names)
-        require_memory_for([self], len(arm_names), getattr(log, "n_instances", None) or 0, where)
+        kept = getattr(log, "n_instances", None) if keep_instances else 0
+        require_memory_for([self], len(arm_names), kept or 0, where)
         self.outcome_ = read_outcome(log.about)
         if isinstance(log, EventLog) and (log.lengths == 0).any():
             log = log.take(np.flatnonzero(log.lengths))
-        fit_scan(self, scan_log(log, self.seed, where), arm_names, where, errors)
+        scan = scan_log(log, self.seed, where)
+        fit_scan(self, scan, arm_names, where, errors=errors, keep_instances=keep_instances)
         return self
 
     def save(self, path: str | Path) -> None:
@@ -157,8 +176,8 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
         X : EventLog, table, or array (events, arms)
             Of the arms that the model was fitted to; predictions of a table are in the order of
             its rows. Instances that were not in the fit, or whose
-            coefficients are in files beside the model, get the population's if the model is
-            pooled; else they are an error.
+            coefficients were not kept, get the population's if the model is pooled; else they are
+            an error.
         y : array (events,), optional
             Losses, if X is an array or a table and the model follows the recent level.
 
@@ -176,11 +195,11 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
                 f"log has {', '.join(log.arm_names[:5])}, …"
             )
         own = self._coefficients_of(log.instances)
-        found = predict_losses(log, self.design_, own, self.population_)
+        predictions = predict_losses(log, self.design_, own, self.population_)
         if rows is None:
-            return found
-        in_order = np.empty_like(found)
-        in_order[rows] = found
+            return predictions
+        in_order = np.empty_like(predictions)
+        in_order[rows] = predictions
         return in_order
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
@@ -221,8 +240,8 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
         except ValueError:
             if self.instance_summary_ is not None:
                 raise InvalidInput(
-                    f"this model holds the population alone; the coefficients of instance "
-                    f"{instance!r} are in the files beside it, if it was in the fit"
+                    f"this model holds the population alone, and not the coefficients of instance "
+                    f"{instance!r}: fit with keep_instances=True"
                 ) from None
             raise InvalidInput(
                 f"instance {instance!r} was not in the fit of {len(self.instances_)} instances"
@@ -259,13 +278,13 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
         """Write it as it was made and, once fitted, say what it found in a line."""
         if not self.__sklearn_is_fitted__():
             return str(super().__repr__(N_CHAR_MAX))
-        return f"{self.settings}: {self._find_most()}"
+        return f"{self.settings}: {self._say_in_a_line()}"
 
     def __str__(self) -> str:
         """Say what was found, in the unit of the log; the settings before that."""
         return repr(self)
 
-    def _find_most(self) -> str:
+    def _say_in_a_line(self) -> str:
         """Return what was found, in a line."""
         return describe_levels(self)
 
@@ -273,7 +292,7 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
         """Show the settings and, once fitted, what was found arm by arm, in the log's unit."""
         if not self.__sklearn_is_fitted__():
             return make_html(f"{self!r}, not fitted")
-        facts = {"found": self._find_most(), "fit": self.status_}
+        facts = {"found": self._say_in_a_line(), "fit": self.status_}
         header, rows = self._tabulate()
         return make_html(self.settings, facts, header, rows[:SHOWN_ARMS])
 

@@ -39,17 +39,7 @@ from influential_bandits.learning.statistics.design import (
 from influential_bandits.learning.statistics.random_effects import estimate_random_effects
 from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.arrays import Floats, Ints
-from influential_bandits.numerics.compiling import kernel
-
-__all__ = [
-    "EXTRA",
-    "POWERS",
-    "Misfit",
-    "change_memory",
-    "count_roots",
-    "measure_misfit",
-    "own_exposures",
-]
+from influential_bandits.numerics.compiling import inlined, kernel
 
 EXTRA = 4  # regressors beside the model's own
 POWERS = np.array([1.0, 1.0, 2.0, 0.5])  # of exposure, of which they are sums
@@ -86,7 +76,7 @@ def measure_misfit(log: EventLog, design: Design, population: Floats) -> Misfit 
         return None
     coefficients = np.concatenate([population[: plain.n_arms], population[design.start :]])
     left = log.loss - predict_losses(log, plain, coefficients)
-    effects = estimate_random_effects([log], design.baseline, [left])
+    effects = estimate_random_effects(log, design.baseline, left)
     if effects.noise == 0.0:
         return None
     if design.half_life > 0.0:
@@ -109,12 +99,12 @@ def measure_misfit(log: EventLog, design: Design, population: Floats) -> Misfit 
     sizes = np.sqrt(np.maximum(np.diag(gram), 1e-300))
     if np.linalg.matrix_rank(gram / np.outer(sizes, sizes), hermitian=True) < EXTRA:
         return None
-    found = np.linalg.solve(gram, extra.T @ loss)
-    scores = np.add.reduceat(extra * (loss - extra @ found)[:, None], log.offsets[:-1])
+    solution = np.linalg.solve(gram, extra.T @ loss)
+    scores = np.add.reduceat(extra * (loss - extra @ solution)[:, None], log.offsets[:-1])
     half = np.linalg.solve(gram, scores.T)
     # The sandwich is too small by about as much, where coefficients are many.
     covariance = half @ half.T * (log.n_instances / (log.n_instances - size - EXTRA))
-    return Misfit(found, covariance, explained, *(sums / max(len(log), 1)))
+    return Misfit(solution, covariance, explained, *(sums / max(len(log), 1)))
 
 
 @kernel
@@ -154,7 +144,6 @@ def _write_regressors(
             fade_counts(shorter, events, n, first, short)
             row = table[n]
             gain[:] = 0.0
-            spread = 1.0
             begin, end = events.members[events.item[n]], events.members[events.item[n] + 1]
             for p in range(begin, end):
                 i, weight = events.arm[p], events.weight[p]
@@ -174,20 +163,30 @@ def _write_regressors(
             sums[1, 1] += short.sum()
             sums[1, 2] += counts.sum()
             sums[1, 3] += counts.sum()
-            for p in range(begin, end):
-                spread += events.weight[p] * gain[events.arm[p]]
-            for c in range(columns):
-                for p in range(begin, end):
-                    row[c] -= events.weight[p] * means[c, events.arm[p]]
-                for j in range(arms):
-                    means[c, j] += gain[j] / spread * row[c]
-                row[c] /= np.sqrt(spread)
-            for i in range(arms):
-                for j in range(arms):
-                    covariance[i, j] -= gain[i] * gain[j] / spread
+            subtract_past(events, n, gain, row, means, covariance)
             count_event(design, events, n, counts)
             count_event(longer, events, n, long)
             count_event(shorter, events, n, short)
+
+
+@inlined
+def subtract_past(
+    events: Events, n: int, gain: Floats, row: Floats, means: Floats, covariance: Floats
+) -> None:
+    """Take off event n what the past says of it, and take the rest into what the past says."""
+    begin, end = events.members[events.item[n]], events.members[events.item[n] + 1]
+    spread = 1.0
+    for p in range(begin, end):
+        spread += events.weight[p] * gain[events.arm[p]]
+    for c in range(row.size):
+        for p in range(begin, end):
+            row[c] -= events.weight[p] * means[c, events.arm[p]]
+        for j in range(gain.size):
+            means[c, j] += gain[j] / spread * row[c]
+        row[c] /= np.sqrt(spread)
+    for i in range(gain.size):
+        for j in range(gain.size):
+            covariance[i, j] -= gain[i] * gain[j] / spread
 
 
 def own_exposures(

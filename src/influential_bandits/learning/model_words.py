@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from influential_bandits.learning.loss_model import LossModel
     from influential_bandits.learning.models import InfluenceModel
 
-__all__ = ["describe_influence", "describe_levels", "explain_end", "list_influences"]
-
 SHOWN = 8  # influences
 
 
@@ -55,19 +53,19 @@ def list_influences(model: InfluenceModel, most: int) -> list[tuple[str, str, st
     if model.interaction != "free":
         rows, columns = np.tril_indices(len(matrix))
     order = np.argsort(-np.abs(matrix[rows, columns]), kind="stable")[:most]
-    found = []
+    influences = []
     for i, j in zip(rows[order].tolist(), columns[order].tolist(), strict=True):
         arms = f"{names[i]} on itself" if i == j else f"{names[i]} and {names[j]}"
         if model.interaction == "free" and i != j:
             arms = f"{names[j]} on {names[i]}"
         entry = (float(matrix[i, j]), float(low[i, j]), float(high[i, j]))
         if not np.isfinite(entry).all():  # a fit for predictions alone
-            found.append((arms, f"{entry[0]:+.2g}", ""))
+            influences.append((arms, f"{entry[0]:+.2g}", ""))
             continue
         value, below, above = tell_apart(*entry, "+.2g")
         note = explain_end(*entry)
-        found.append((arms, value, f"({below} … {above}{note and '; ' + note})"))
-    return found
+        influences.append((arms, value, f"({below} … {above}{note and '; ' + note})"))
+    return influences
 
 
 def explain_end(value: float, low: float, high: float) -> str:

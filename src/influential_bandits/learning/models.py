@@ -212,7 +212,7 @@ class InfluenceModel(LossModel):
         """Say what was found, in the unit of the log."""
         return describe_influence(self) if self.__sklearn_is_fitted__() else repr(self)
 
-    def _find_most(self) -> str:
+    def _say_in_a_line(self) -> str:
         ((arms, value, interval),) = list_influences(self, 1)
         return (
             f"{describe_levels(self)}; {arms}: one more showing costs the next {value} "
@@ -321,11 +321,7 @@ class InfluenceModel(LossModel):
             half_life = fading.half_life
         elif fading.by_clock:
             days = self.days_between_events_ if days_between_rounds is None else days_between_rounds
-            if not is_real(days) or not 0.0 <= float(days) < np.inf:  # type: ignore[arg-type]
-                raise InvalidInput(
-                    "days_between_rounds must be a number of days, got "
-                    f"{abbreviate(days_between_rounds)}"
-                )
+            check_at_least("days_between_rounds", days, 0.0)
             memory = fading.left_after(float(days))  # type: ignore[arg-type]
             matrix = memory * matrix
         definite = self.interaction == "psd"

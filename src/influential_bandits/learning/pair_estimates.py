@@ -12,8 +12,6 @@ from influential_bandits.learning.score_families import Family
 from influential_bandits.learning.score_regression import NEGLIGIBLE, ScoreRegression
 from influential_bandits.numerics.arrays import Floats, Ints
 
-__all__ = ["estimate_pairs", "measure_effect"]
-
 NEARLY_ONE = 0.999
 
 
@@ -100,8 +98,8 @@ def _contribute(regression: ScoreRegression, labels: Ints) -> Floats:
 def _largest_flipped(parts: Floats, tested: npt.NDArray[np.bool_], signs: Floats) -> Floats:
     """Return the largest |t| of any tested pair for every flip, (flips,)."""
     spread = np.sqrt((parts**2).sum(0))
-    kept = tested & (spread > NEGLIGIBLE * spread.max(initial=0.0))
-    if not kept.any():
+    clear = tested & (spread > NEGLIGIBLE * spread.max(initial=0.0))
+    if not clear.any():
         return np.zeros(len(signs))
-    largest: Floats = np.abs(signs @ (parts[:, kept] / spread[kept])).max(1)
+    largest: Floats = np.abs(signs @ (parts[:, clear] / spread[clear])).max(1)
     return largest

@@ -15,7 +15,6 @@ import numpy as np
 from influential_bandits.learning.exposures import (
     Regressors,
     drop_repeats,
-    find_nearby_exposures,
     find_partner_exposures,
     find_self_exposures,
     without_pairs,
@@ -27,8 +26,6 @@ from influential_bandits.learning.score_regression import (
 )
 from influential_bandits.learning.statistics.design import Events
 from influential_bandits.numerics.arrays import Floats, Ints
-
-__all__ = ["Placebo", "check_placebos", "find_first_exposures", "find_later_exposures"]
 
 PASSES = 8  # over all events
 SAME_DIRECTION = 0.2  # of the influence seen: what a placebo must explain to speak against it
@@ -64,7 +61,7 @@ def check_placebos(
 ) -> tuple[Placebo, ...]:
     """Return the checks that the log allows, for the memory of these regressors."""
     widest = int(np.diff(x.events.members).max())
-    own = find_self_exposures(x.design, x.popularity, x.events, widest)
+    own = find_self_exposures(x.design, x.popularity, x.events, widest, True)
     shown = _regress(x._replace(design=without_pairs(x.design), per_arm=own), passes)
     found = [
         _check(
@@ -145,7 +142,7 @@ def _share(regression: ScoreRegression, shown: ScoreRegression) -> float:
 def find_later_exposures(x: Regressors, widest: int) -> Floats:
     """Return exposures to the arms after each event: those of histories that run backwards."""
     turned, backwards = _turn(x.events)
-    return find_self_exposures(x.design, x.popularity, turned, widest)[backwards]
+    return find_self_exposures(x.design, x.popularity, turned, widest, True)[backwards]
 
 
 def find_first_exposures(x: Regressors, widest: int) -> Floats:
@@ -155,7 +152,7 @@ def find_first_exposures(x: Regressors, widest: int) -> Floats:
     Means of other events are not taken off: they would bring repeats in again.
     """
     turned, backwards = _turn(x.events)
-    out: Floats = find_nearby_exposures(x.design, x.popularity, turned, widest)[backwards]
+    out: Floats = find_self_exposures(x.design, x.popularity, turned, widest, False)[backwards]
     drop_repeats(x.events, x.design.n_arms, out)
     return out
 

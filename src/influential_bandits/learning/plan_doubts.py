@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from influential_bandits.learning.plan_verdict import Evidence
-
-__all__ = ["Doubt", "list_doubts"]
+from influential_bandits.learning.plan_evidence import Evidence
 
 FAULTS = (
     "influence seems to last longer than the model's memory",

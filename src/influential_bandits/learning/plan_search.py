@@ -6,11 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from influential_bandits.checks import abbreviate, is_real, whole_number
-from influential_bandits.errors import InvalidInput, NotApplicable
+from influential_bandits.checks import whole_number
+from influential_bandits.errors import InvalidInput, NotApplicable, NotCertified
+from influential_bandits.learning.loss_model import check_at_least
 from influential_bandits.learning.model_misfit import count_roots, own_exposures
 from influential_bandits.learning.models import InfluenceModel
-from influential_bandits.learning.plan_evidence import Comparison
+from influential_bandits.learning.plan_judges import Comparison
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.optima.bounded import Shares, bounded_optimum
@@ -20,8 +21,6 @@ from influential_bandits.optima.path import optimum
 from influential_bandits.optima.schedules import search_schedule
 from influential_bandits.world.fading import require_fading
 from influential_bandits.world.instance import Instance
-
-__all__ = ["Found", "Pace", "Search", "find_pace"]
 
 LONG_RUN = 100_000  # rounds after which the start no longer shows
 
@@ -54,16 +53,13 @@ def find_pace(model: InfluenceModel, memory: float, rounds: object, days: object
     if rounds is None or days is None:
         raise InvalidInput("give rounds_per_session and days_between_sessions, both or none")
     size = whole_number("rounds_per_session", rounds, 1, LONG_RUN)
-    if not is_real(days) or not 0.0 <= float(days) < np.inf:  # type: ignore[arg-type]
-        raise InvalidInput(
-            f"days_between_sessions must be a number of days, got {abbreviate(days)}"
-        )
+    check_at_least("days_between_sessions", days, 0.0)
     keep = np.full(size, memory)
     keep[-1] = fading.left_after(float(days))  # type: ignore[arg-type]
     return Pace(keep, 1.0, True)
 
 
-class Found(NamedTuple):
+class Candidate(NamedTuple):
     """A plan, and what there is to judge of it."""
 
     schedule: Ints | None
@@ -82,7 +78,7 @@ class Search(NamedTuple):
     arm_names: tuple[str, ...] = ()
     shares: Shares | None = None  # that arms may have
 
-    def best(self, initial_loss: Floats, interaction: Floats) -> Found:
+    def best(self, initial_loss: Floats, interaction: Floats) -> Candidate:
         """Return the best shares, and a schedule where the order matters, to be judged."""
         matrix = self._admissible(interaction)
         if self.pace.lasting:
@@ -92,7 +88,7 @@ class Search(NamedTuple):
             # lies before a round.
             pairs = 0.5 * self.horizon * np.outer(mix, mix) - 0.5 * np.diag(mix)
             past = 0.5 * (self.horizon - 1.0)
-            return Found(None, self._compare(None, mix, pairs, past))
+            return Candidate(None, self._compare(None, mix, pairs, past))
         keep, rounds = self.pace.keep, min(self.horizon, LONG_RUN)
         length, repeats = self._length()
         strength = self.pace.scale * matrix
@@ -104,7 +100,7 @@ class Search(NamedTuple):
             )
         pairs, past = _add_pairs(schedule, keep, rounds, len(initial_loss))
         mix, scale = np.bincount(schedule, minlength=len(initial_loss)) / length, self.pace.scale
-        return Found(schedule, self._compare(schedule, mix, scale * pairs, scale * past))
+        return Candidate(schedule, self._compare(schedule, mix, scale * pairs, scale * past))
 
     def _best_counts(self, world: Instance) -> Floats:
         """Return the best counts where the order does not matter."""
@@ -112,12 +108,15 @@ class Search(NamedTuple):
             return optimum(world, self.horizon).counts
         return bounded_optimum(world, self.horizon, self.shares).counts
 
-    def bound_regret(self, found: Found, initial_loss: Floats, interaction: Floats) -> float | None:
+    def bound_regret(
+        self, best: Candidate, initial_loss: Floats, interaction: Floats
+    ) -> float | None:
         """Return by how much another plan could be better in this world, per round, at most.
 
-        None where no proof is known: for indefinite worlds and sessions.
+        None where no proof is known: for indefinite worlds, sessions, and where equations are too
+        ill-conditioned.
         """
-        if found.schedule is None:
+        if best.schedule is None:
             return 0.0
         keep, matrix = float(self.pace.keep[0]), self._admissible(interaction)
         scale = keep * self.pace.scale
@@ -125,15 +124,20 @@ class Search(NamedTuple):
         if len(self.pace.keep) > 1 or not world.definite:
             return None
         rounds = min(self.horizon, LONG_RUN)
-        played = np.bincount(np.resize(found.schedule, rounds), minlength=len(matrix)) / rounds
+        played = np.bincount(np.resize(best.schedule, rounds), minlength=len(matrix)) / rounds
         shares = self.shares
         if shares is not None:  # repeats that are cut off in the end may miss them by a little
             shares = Shares(np.minimum(shares.least, played), np.maximum(shares.most, played))
-        met = (found.comparison.pairs * matrix).sum()
+        met = (best.comparison.pairs * matrix).sum()
         loss = float(initial_loss @ played + met)
-        return max(loss - fading_lower_bound(world, rounds, shares=shares), 0.0)
+        try:
+            return max(loss - fading_lower_bound(world, rounds, shares=shares), 0.0)
+        except NotCertified:  # equations too ill-conditioned for a proof, not for a plan
+            return None
 
-    def choose(self, plans: list[Found], initial_loss: Floats, interaction: Floats) -> Found:
+    def choose(
+        self, plans: list[Candidate], initial_loss: Floats, interaction: Floats
+    ) -> Candidate:
         """Return the best of several plans; the first, unless another is better.
 
         A search for an order may end in a poor one, where the same search in a world that is a
@@ -152,9 +156,9 @@ class Search(NamedTuple):
     ) -> Comparison:
         """Return a plan beside what it is compared with."""
         rounds = min(self.horizon, LONG_RUN)
-        how = (schedule, mix, self.pace.keep, self.pace.by_clock, rounds)
+        rounds_as_played = (schedule, mix, self.pace.keep, self.pace.by_clock, rounds)
         other, order_matters = (self.other_mix, self.as_logged), schedule is not None
-        met = (*own_exposures(*how), count_roots(*how))
+        met = (*own_exposures(*rounds_as_played), count_roots(*rounds_as_played))
         return Comparison(mix, pairs, past, *other, order_matters, *met)
 
     def _length(self) -> tuple[int, bool]:

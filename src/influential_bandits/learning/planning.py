@@ -13,10 +13,10 @@ from influential_bandits.execution.base import Execution
 from influential_bandits.learning.logging_policy import LoggedRounds
 from influential_bandits.learning.models import InfluenceModel
 from influential_bandits.learning.plan_doubts import list_doubts
-from influential_bandits.learning.plan_evidence import Comparison
+from influential_bandits.learning.plan_evidence import gather_evidence
+from influential_bandits.learning.plan_judges import Comparison
+from influential_bandits.learning.plan_result import Plan
 from influential_bandits.learning.plan_search import Search, find_pace
-from influential_bandits.learning.plan_verdict import gather_evidence
-from influential_bandits.learning.plans import Plan
 from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.outcome import read_outcome
 from influential_bandits.numerics.arrays import Floats
@@ -84,7 +84,7 @@ def plan(
     >>> model = ib.InfluenceModel(fading=0.8, pooling="full").fit(log)
     >>> found = ib.plan(model, log, 100)
     >>> found
-    Plan(100 rounds of 2 arms, gain 0.2... (0.1... … 0.2...), cross-fitted)
+    Plan(100 rounds of 2 arms, gain 0.2... (0.1... … 0.2...) loss, cross-fitted)
     >>> found.supported, found.calibrated, found.mix.round(1)
     (True, True, array([0.3, 0.7]))
     """
@@ -98,22 +98,22 @@ def plan(
     pace = find_pace(model, world.memory, rounds_per_session, days_between_sessions)
     evidence = gather_evidence(model, log, instance, execution, pace.lasting)
     logged = evidence.logged
-    given = logged.mix if logged_mix is None and logged is not None else logged_mix
-    mix = _mix(given, world.n_arms)
+    shown = logged.mix if logged_mix is None and logged is not None else logged_mix
+    mix = _mix(shown, world.n_arms)
     as_it_was = logged is not None and logged_mix is None and instance is None
     options = (mix, as_it_was, model.arm_names_, bounds)
     search = Search(model.interaction, pace, horizon, longest, *options)
     halves = [search.best(*evidence.world_of(half)) for half in range(len(evidence.halves))]
-    found = search.choose([search.best(*evidence.world()), *halves], *evidence.world())
-    verdict, low, high, promise = evidence.judge(found, halves)
-    baseline = _baseline(found.comparison, *evidence.world(), logged)
+    best = search.choose([search.best(*evidence.world()), *halves], *evidence.world())
+    verdict, low, high, promise = evidence.judge(best, halves)
+    baseline = _baseline(best.comparison, *evidence.world(), logged)
     doubts = list_doubts(evidence, promise)
     return Plan(
         arm_names=model.arm_names_,
         outcome=model.outcome_ if log is None else read_outcome(log.about),
         horizon=horizon,
-        mix=found.comparison.mix,
-        schedule=found.schedule,
+        mix=best.comparison.mix,
+        schedule=best.schedule,
         rounds_per_session=rounds_per_session,
         logged_mix=mix,
         shares=bounds,
@@ -130,29 +130,31 @@ def plan(
         gain_from_spacing=verdict.spacing,
         cross_fitted=bool(evidence.halves),
         promise=promise,
-        room=search.bound_regret(found, *evidence.world()),
+        room=search.bound_regret(best, *evidence.world()),
         supported=not any(doubt.decisive for doubt in doubts),
         warnings=tuple(doubt.words for doubt in doubts),
     )
 
 
-def _mix(given: npt.ArrayLike | None, arms: int) -> Floats:
-    if given is None:
+def _mix(shares: npt.ArrayLike | None, arms: int) -> Floats:
+    if shares is None:
         return np.full(arms, 1.0 / arms)
     try:
-        mix = np.asarray(given, np.float64)
+        mix = np.asarray(shares, np.float64)
     except (TypeError, ValueError, OverflowError):
         mix = np.zeros(0)
     if mix.shape != (arms,) or not np.isfinite(mix).all() or (mix < 0).any() or mix.sum() <= 0:
-        raise InvalidInput(f"logged_mix must be {arms} shares that are not negative, got {given!r}")
+        raise InvalidInput(
+            f"logged_mix must be {arms} shares that are not negative, got {shares!r}"
+        )
     return mix / mix.sum()
 
 
 def _baseline(
-    what: Comparison, initial_loss: Floats, matrix: Floats, logged: LoggedRounds | None
+    comparison: Comparison, initial_loss: Floats, matrix: Floats, logged: LoggedRounds | None
 ) -> float:
     """Return the loss per round of what a plan is compared with."""
-    pairs = what.baseline_pairs(logged)
-    if what.as_logged and logged is not None:
+    pairs = comparison.baseline_pairs(logged)
+    if comparison.as_logged and logged is not None:
         return logged.loss + float(((pairs - logged.pairs) * matrix).sum())
-    return float(initial_loss @ what.other_mix + (pairs * matrix).sum())
+    return float(initial_loss @ comparison.other_mix + (pairs * matrix).sum())

@@ -13,7 +13,6 @@ import numpy as np
 from influential_bandits.errors import NotApplicable
 from influential_bandits.learning.exposures import (
     Regressors,
-    add_self_effects,
     find_self_exposures,
     total_exposures,
 )
@@ -31,11 +30,10 @@ from influential_bandits.learning.statistics.design import (
     SYMMETRIC,
     Events,
     interaction_entries,
+    predict_histories,
 )
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.world.fading import Fading
-
-__all__ = ["Family", "fade", "search_common", "search_cross", "search_own"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -81,14 +79,14 @@ def search_cross(
     labels = np.array(interaction_entries(SYMMETRIC, x.design.n_arms))
     different = np.flatnonzero(labels[:, 0] != labels[:, 1])
     exposures = _find_own(x, own)
-    found = []
+    tried = []
     for fading in fadings:
         faded = fade(x, SYMMETRIC, fading)
         if fading != own:
             faded = faded._replace(per_arm=exposures)
-        found.append((fading, ScoreRegression(faded, passes, x.design.start + different)))
+        tried.append((fading, ScoreRegression(faded, passes, x.design.start + different)))
     try:
-        return _join_memories(found, labels[different], signs)
+        return _join_memories(tried, labels[different], signs)
     except NotApplicable:
         return None
 
@@ -137,7 +135,10 @@ def _predict_own(
     """
     effect = np.zeros(x.design.n_arms)
     effect[regression.usable[regression.tested]] = regression.estimate()
-    fatigue = add_self_effects(fade(x, NONE, fading).design, x.events, effect)
+    design = fade(x, DIAGONAL, fading).design._replace(controls=0)
+    fatigue, nothing = np.empty(len(x.events.item)), np.zeros(x.design.n_arms)
+    own = np.zeros((len(x.events.offsets) - 1, 0))
+    predict_histories(design, x.events, own, np.append(nothing, effect), fatigue)
     plain = model._replace(baseline=np.zeros_like(model.baseline))
     traces = passes.predict(plain, x.events._replace(loss=fatigue)).known[:, :2]
     return np.column_stack([fatigue, traces])
@@ -179,7 +180,7 @@ def _join_memories(
 def _find_own(x: Regressors, fading: Fading) -> Floats:
     """Return what arms met of themselves lately, relative to the habits of the history."""
     design = fade(x, NONE, fading).design
-    return find_self_exposures(design, x.popularity, x.events, _widest(x.events))
+    return find_self_exposures(design, x.popularity, x.events, _widest(x.events), True)
 
 
 def _widest(events: Events) -> int:

@@ -20,8 +20,6 @@ from influential_bandits.learning.statistics.design import Events
 from influential_bandits.learning.statistics.reduction import local_threads
 from influential_bandits.numerics.arrays import Floats, Ints
 
-__all__ = ["NEGLIGIBLE", "NO_PAIR", "EventPasses", "ScoreRegression", "solve_semidefinite"]
-
 CHUNK = 50_000  # events
 RIDGE = 1e-3  # relative to the variance of each regressor
 EVEN_RIDGE = 1e-2  # relative to the mean variance: the same for every entry of A

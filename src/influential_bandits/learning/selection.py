@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
@@ -19,10 +19,13 @@ from influential_bandits.checks import (
 from influential_bandits.display import draw_bars, make_html
 from influential_bandits.errors import InvalidInput
 from influential_bandits.execution.base import Execution
+from influential_bandits.execution.local import resolve_execution
 from influential_bandits.execution.progress import Progress
 from influential_bandits.learning.fit_memory import require_memory_for
 from influential_bandits.learning.loss_model import LossModel
 from influential_bandits.learning.models import DriftModel, InfluenceModel, StationaryModel
+from influential_bandits.learning.statistics.log_scan import draw_instances, scan_log
+from influential_bandits.learning.statistics.reduction import HasPartitions
 from influential_bandits.logs.log import EventLog, require_log
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.interval_text import round_to_interval, tell_apart
@@ -37,6 +40,7 @@ __all__ = ["Gain", "Validation", "choose", "ladder", "list_choosable", "validate
 MEMORIES = (0.5, 0.8, 0.9, 0.98, 1.0)
 HALF_LIVES = (1.0, 24.0, 720.0)  # hours
 RIDGES = (10.0, 100.0, 1000.0, 10_000.0)
+SAMPLE_EVENTS = 1_000_000  # of a log in parts, on which settings are chosen
 FIRST_RIDGE = 1000.0  # with which memories are compared, if the ridge is still to be chosen
 
 
@@ -228,8 +232,7 @@ def validate(
     for name, model in models.items():
         fitted[name], errors = held_out.predict(model)
         squares.append(errors)
-        bar.done += 1
-        bar.show()
+        bar.count_one()
     bar.close()
     return held_out.validation(squares, fitted)
 
@@ -250,9 +253,9 @@ class _HeldOut:
         if not len(known):
             raise InvalidInput("no history is long enough to predict its last part from the first")
         self.log, self.first, self.lasts = log.take(known), first.take(known), lasts[known]
-        self.who = np.repeat(np.arange(self.log.n_instances), self.log.lengths)
-        position = np.arange(len(self.log)) - self.log.offsets[:-1][self.who]
-        self.predicted = position >= (self.log.lengths - self.lasts)[self.who]
+        self.owner = np.repeat(np.arange(self.log.n_instances), self.log.lengths)
+        position = np.arange(len(self.log)) - self.log.offsets[:-1][self.owner]
+        self.predicted = position >= (self.log.lengths - self.lasts)[self.owner]
         self.options = {} if execution is None else {"execution": execution}  # others know none
 
     def predict(self, model: Any, *, errors: bool = True) -> tuple[Any, Floats]:
@@ -264,8 +267,8 @@ class _HeldOut:
         lean = not errors and isinstance(copy, LossModel)
         fitted = (copy.fit_to_predict if lean else copy.fit)(self.first, **self.options)
         error = (self.log.loss - fitted.predict(self.log))[self.predicted]
-        who = self.who[self.predicted]
-        squares = np.bincount(who, error**2, minlength=self.log.n_instances)
+        owner = self.owner[self.predicted]
+        squares = np.bincount(owner, error**2, minlength=self.log.n_instances)
         return fitted, squares.astype(np.float64)
 
     def validation(self, squares: Sequence[Any], models: dict[str, Any]) -> Validation:
@@ -301,13 +304,12 @@ def ladder(
 
 
 def choose(
-    log: EventLog,
+    log: EventLog | HasPartitions,
     candidates: InfluenceModel | Iterable[Any],
     *,
     settings: Sequence[str] = ("fading", "ridge"),
     fit: bool = True,
     last: float | int = 0.2,
-    known: MutableMapping[str, Any] | None = None,
     progress: bool | None = None,
     execution: Execution | int | None = None,
 ) -> tuple[Any, Validation]:
@@ -315,7 +317,8 @@ def choose(
 
     Parameters
     ----------
-    log : EventLog
+    log : EventLog or PartitionedLog
+        Of one in partitions, whole histories of at most a million events choose.
     candidates : sequence of models, or one InfluenceModel
         For example the same model with several values of ``fading`` and ``ridge``. One model alone
         stands for itself with usual values of ``settings``, first of one, then of the other.
@@ -325,8 +328,6 @@ def choose(
         Whether to fit the best one to the whole log.
     last, progress, execution
         As for :func:`validate`.
-    known : mapping of str to array (instances,), optional
-        Squared errors by candidate that need not be found out again; new ones are added.
 
     Returns
     -------
@@ -346,15 +347,15 @@ def choose(
     >>> model.fading, model.ridge
     (Fading(memory=0.8), 10.0)
     """
-    log = require_log(log)
-    held_out = _HeldOut(log, last, execution)
-    errors: MutableMapping[str, Any] = {} if known is None else known
+    some = _draw_sample(log, candidates, execution)
+    held_out = _HeldOut(some, last, execution)
+    errors: dict[str, Floats] = {}
     models: dict[str, Any] = {}
 
     def best_of(several: list[Any]) -> Any:
         ours = [model for model in several if isinstance(model, LossModel)]
         for model in ours:
-            require_memory_for([model], log.n_arms, log.n_instances, execution)
+            require_memory_for([model], some.n_arms, some.n_instances, execution)
         named = {_name(model): model for model in several}
         if not named:
             raise InvalidInput("choose needs at least one candidate")
@@ -362,19 +363,27 @@ def choose(
         for name, model in named.items():
             if name not in errors:
                 errors[name] = held_out.predict(model, errors=False)[1]
-            bar.done += 1
-            bar.show()
+            bar.count_one()
         bar.close()
         models.update(named)
         return named[min(named, key=lambda name: float(np.sum(errors[name])))]
 
     if isinstance(candidates, InfluenceModel):
-        best = _choose_settings(candidates, settings, log.time is not None, best_of)
+        best = _choose_settings(candidates, settings, some.time is not None, best_of)
     else:
         best = best_of(list(candidates))
     if fit:
         best = _clone(best).fit(log, **held_out.options)
     return best, held_out.validation([errors[name] for name in models], models)
+
+
+def _draw_sample(log: Any, candidates: Any, execution: Execution | int | None) -> EventLog:
+    """Return the log that models are compared on: of a log in parts, some of its instances."""
+    if isinstance(log, EventLog) or not isinstance(log, HasPartitions):
+        return require_log(log)
+    seed = candidates.seed if isinstance(candidates, InfluenceModel) else 0
+    scan = scan_log(log, seed, resolve_execution(execution))
+    return draw_instances(scan.sample, SAMPLE_EVENTS, seed)
 
 
 def list_choosable(model: InfluenceModel, settings: Sequence[str]) -> list[str]:

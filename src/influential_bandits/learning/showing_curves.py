@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from influential_bandits.checks import make_frame, optional_module
-from influential_bandits.learning.controls import make_hats, place_in_session
+from influential_bandits.learning.controls import place_in_session, spread_hats
 from influential_bandits.learning.impact import Estimate, as_outcome
 from influential_bandits.learning.statistics.design import (
     NONE,
@@ -40,8 +40,6 @@ from influential_bandits.logs.outcome import Outcome, read_outcome
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.world.fading import Fading
-
-__all__ = ["ShowingCurve", "ShowingCurves", "measure_showings"]
 
 KNOTS = np.array([0.0, *2.0 ** np.arange(-1, 21)])  # of f, in recent showings
 LEAST_INSTANCES = 30  # near a knot, else it is left out: means of fewer are far from normal
@@ -170,7 +168,7 @@ def measure_showings(
     ... )
     >>> tired, fresh = measure_showings(log, log, Fading(0.8)).arms
     >>> print(tired.arm, tired.lost)
-    0 0.59 (0.40 … 0.78)
+    0 0.83 (0.60 … 1.06)
     """
     outcome = read_outcome(log.about)
     if not log.membership.single:
@@ -206,21 +204,12 @@ def _list_columns(log: EventLog, fading: Fading, by_session: bool) -> tuple[Floa
     design = Design(log.n_arms, NONE, fading.memory, fading.seconds, 0, 0.0, no_baseline)
     own, all_arms = count_recent(design, event_columns(log))
     place = np.arange(len(log)) - np.repeat(log.offsets[:-1], log.lengths)
-    beside = [_spread(np.log2(1.0 + place), PLACES)]
+    beside = [spread_hats(np.log2(1.0 + place), PLACES)]
     if by_session:
-        beside.append(_spread(np.log2(place_in_session(log)), SESSION_PLACES))
+        beside.append(spread_hats(np.log2(place_in_session(log)), SESSION_PLACES))
     if fading.by_clock:  # by events, the place tells how many showings of other arms there were
         beside.append((all_arms - own)[:, None])
     return own, np.hstack(beside)
-
-
-def _spread(numbers: Floats, knots: int) -> Floats:
-    """Return hat functions between quantiles but the first, which the others differ from."""
-    index, share, size = make_hats(numbers, knots)
-    out = np.zeros((len(numbers), size))
-    for column in range(index.shape[1]):
-        out[np.arange(len(numbers)), index[:, column]] += share[:, column]
-    return out[:, 1:]
 
 
 def _take_rows(

@@ -27,10 +27,9 @@ from influential_bandits.learning.statistics.design import (
     interaction_entries,
     predict_losses,
 )
+from influential_bandits.learning.statistics.log_scan import thin_out
 from influential_bandits.logs.log import EventLog, make_sorted_log
 from influential_bandits.numerics.arrays import Floats
-
-__all__ = ["FOLLOW_TASTE", "describe_taste", "find_taste", "look_for_taste"]
 
 EVENTS = 200_000  # instances of so many are enough
 FOLLOW_TASTE = "choices in it follow taste"
@@ -40,10 +39,10 @@ def describe_taste(
     model: InfluenceModel, log: EventLog, execution: Execution | int | None = None
 ) -> str:
     """Say what choices have to do with taste: they follow it, may follow it, or nothing."""
-    found = find_taste(model, _sample(log), execution)
-    if any(see_taste([signs], TWICE) for signs in found):
+    signs_of_taste = find_taste(model, thin_out(log, EVENTS), execution)
+    if any(see_taste([signs], TWICE) for signs in signs_of_taste):
         return FOLLOW_TASTE
-    if any(suspect_taste([signs]) for signs in found):
+    if any(suspect_taste([signs]) for signs in signs_of_taste):
         return "it is not ruled out that choices in it follow taste"
     return ""
 
@@ -64,17 +63,11 @@ def look_for_taste(
     execution: Execution | int | None = None,
 ) -> list[TasteSigns]:
     """Return the signs in losses as they are and, with an estimate of influence, free of it."""
-    found = [_measure(log, execution)]
+    signs = [_measure(log, execution)]
     if estimate is not None:
         plain = design._replace(controls=0)
-        found.append(_measure_freed(_sample(log), plain, estimate, execution))
-    return found
-
-
-def _sample(log: EventLog) -> EventLog:
-    """Return instances of at most so many events as are enough."""
-    step = -(-len(log) // EVENTS)
-    return log.take(np.arange(0, log.n_instances, step)) if step > 1 else log
+        signs.append(_measure_freed(thin_out(log, EVENTS), plain, estimate, execution))
+    return signs
 
 
 def _measure(log: EventLog, execution: Execution | int | None) -> TasteSigns:

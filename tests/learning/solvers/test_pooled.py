@@ -20,6 +20,7 @@ from influential_bandits.learning.solvers.pooled import (
     fit_pooled_population,
 )
 from influential_bandits.learning.statistics.design import interaction_matrices
+from influential_bandits.learning.statistics.log_scan import scan_log
 from influential_bandits.learning.statistics.pooled_sums import pooled_gram
 from influential_bandits.learning.statistics.random_effects import (
     RandomEffects,
@@ -37,7 +38,8 @@ EFFECTS = [
 def fit_pooled(log, design, ridge, effects):
     """Fit a log in memory, variances beginning with these."""
     here = LocalExecution()
-    shared, used = fit_pooled_population([log], design, False, ridge, effects, log, len(log), here)
+    scan = scan_log(log, 0, here)
+    shared, used = fit_pooled_population(scan, log, design, False, ridge, effects, here)
     return fit_pooled_instances(log, design, used, shared), shared, used
 
 
@@ -98,7 +100,7 @@ def test_the_pooled_errors_are_the_sandwich():
 
 def test_variance_components_are_found():
     log = synthetic_log(4000, 40, 3, initial_loss=LOSSES, spread=0.5, noise=2.0, seed=3)
-    found = estimate_random_effects([log], LOSSES)
+    found = estimate_random_effects(log, LOSSES)
     assert found.noise == pytest.approx(4.0, rel=4.4 * np.sqrt(2 / (160_000 - 12_000)))
     # A cell mean has variance 0.25 + 4 / 13; 8000 of them.
     assert found.arm * found.noise == pytest.approx(

@@ -207,7 +207,7 @@ def test_random_effects_maximise_the_likelihood(log):
     # Where every cell is one event, or the means fit the cells, noise may be 0 and anything goes.
     what = groups(log)[1]
     assume(len(what) - len(set(what)) >= 3)
-    ours = estimate_random_effects(list(log.parts(9)), baseline)
+    ours = estimate_random_effects(log, baseline)
     assert np.isfinite(ours).all()
     assert min(ours) >= 0.0
     found, noise = dense.deviance(ours.arm, ours.common)
@@ -222,7 +222,7 @@ def test_random_effects_maximise_the_likelihood(log):
 @pytest.mark.parametrize("seed", range(10))
 def test_random_effects_of_more_instances_maximise_the_likelihood(seed, single):
     log = random_log(seed, 3, [9, 3, 12, 5, 1, 7, 10, 4], single=single)
-    ours = estimate_random_effects([log], np.zeros(3))
+    ours = estimate_random_effects(log, np.zeros(3))
     dense = TwoLevels(log, log.loss)
     # The search stops when the deviance changes by 1e-4, and a few times that before the top.
     assert dense.deviance(ours.arm, ours.common)[0] <= dense.least() + 1e-3
@@ -233,25 +233,18 @@ def test_random_effects_of_more_instances_maximise_the_likelihood(seed, single):
 def test_residuals_take_the_place_of_losses(log, seed):
     assume(len(log) > 0)
     left = np.random.default_rng(seed).normal(size=len(log))
-    parts = list(log.parts(9))
-    cuts = np.cumsum([len(part) for part in parts])[:-1]
-    found = estimate_random_effects(parts, np.ones(log.n_arms), np.split(left, cuts))
-    who = np.repeat(np.arange(log.n_instances), log.lengths)
-    same = EventLog(who, log.item, left, membership=log.membership)
-    expected = estimate_random_effects([same], np.zeros(log.n_arms))
-    # The same search; where it goes along a flat way, sums in another order may turn it.
-    dense = TwoLevels(same, left)
-    if found.noise > 1e-6 and len(left) > dense.X.shape[1]:
-        gap = dense.deviance(found.arm, found.common)[0]
-        gap -= dense.deviance(expected.arm, expected.common)[0]
-        assert abs(gap) <= 1.0  # the other of two maxima, as above
+    found = estimate_random_effects(log, np.ones(log.n_arms), left)
+    columns = (log.instances, log.offsets, log.item, left, None, log.membership)
+    same = make_sorted_log(*columns, {})
+    expected = estimate_random_effects(same, np.zeros(log.n_arms))
+    assert found == expected
 
 
 def test_the_baseline_does_not_matter():
     """The means of arms are profiled out."""
     log = random_log(3, 3, [9, 14, 6, 12, 8])
-    one = estimate_random_effects([log], np.zeros(3))
-    other = estimate_random_effects([log], np.array([5.0, -2.0, 1.0]))
+    one = estimate_random_effects(log, np.zeros(3))
+    other = estimate_random_effects(log, np.array([5.0, -2.0, 1.0]))
     # Up to where the search stops: √(1e-4 · 2 / information) in logarithms, information ~ 1.
     np.testing.assert_allclose(other, one, rtol=2e-2, atol=1e-4)
 
@@ -265,7 +258,7 @@ def test_planted_variances_are_recovered(spread, level, steering):
     """Unbalanced: histories of 2 to 32 events, arms of different popularity, or chosen by loss."""
     means = np.array([1.0, 2.0, -1.0])
     log = two_level_log(120, means, spread, level, steering, seed=7)
-    ours = estimate_random_effects([log], means)
+    ours = estimate_random_effects(log, means)
     dense = TwoLevels(log, log.loss)
     # With choices steered by past losses, the likelihood of the losses is the same product of
     # conditional densities, and so is its information at the truth, up to the choices met.
@@ -301,7 +294,7 @@ def two_level_log(instances, means, spread, level, steering, seed):
 def test_instances_of_one_arm_differ_in_one_way():
     """Between arms or in level: only the sum of the two variances shows."""
     log = random_log(0, 1, [15, 6, 27, 12])
-    ours = estimate_random_effects([log], np.zeros(1))
+    ours = estimate_random_effects(log, np.zeros(1))
     dense = TwoLevels(log, log.loss)
     best = scipy.optimize.minimize_scalar(
         lambda x: dense.deviance(np.exp(x), 0.0)[0], bounds=(-14, 6), method="bounded"
@@ -311,9 +304,9 @@ def test_instances_of_one_arm_differ_in_one_way():
 
 
 def test_random_effects_of_degenerate_logs():
-    one_instance = estimate_random_effects([random_log(0, 3, [12])], np.zeros(3))
+    one_instance = estimate_random_effects(random_log(0, 3, [12]), np.zeros(3))
     assert one_instance.common == 0.0
-    nothing = estimate_random_effects([random_log(0, 2, [0, 0])], np.zeros(2))
+    nothing = estimate_random_effects(random_log(0, 2, [0, 0]), np.zeros(2))
     assert nothing == (1e-6, 0.0, 0.0)
 
 
@@ -324,23 +317,19 @@ def test_constant_losses_have_no_noise(value, baseline, lengths):
     log = random_log(0, 2, lengths)
     who = np.repeat(np.arange(len(lengths)), lengths)
     log = EventLog(who, log.item, np.full(len(log), value), membership=log.membership)
-    found = estimate_random_effects([log], np.full(2, baseline))
+    found = estimate_random_effects(log, np.full(2, baseline))
     assert np.isfinite(found).all()
     # But for the tiny ridge of 1e-12 on the means, which keeps that share of the squares.
     assert 0.0 <= found.noise <= 1e-11 * (value - baseline) ** 2
     assert min(found) >= 0.0
     # From their means, nothing but the rounding of these is left.
-    found = estimate_random_effects([log], arm_sums(log, 2).means)
+    found = estimate_random_effects(log, arm_sums(log, 2).means)
     assert 0.0 <= found.noise <= (8 * len(log) * UNIT * value) ** 2
 
 
 def test_one_event_has_finite_effects():
     log = random_log(2, 2, [1])
-    assert np.isfinite(estimate_random_effects([log], np.zeros(2))).all()
-
-
-def test_no_parts_have_no_effects():
-    assert estimate_random_effects([], np.zeros(2)) == (1e-6, 0.0, 0.0)
+    assert np.isfinite(estimate_random_effects(log, np.zeros(2))).all()
 
 
 # Pooled statistics
@@ -442,15 +431,6 @@ def test_threads_do_not_change_a_bit(single):
         pooled_gram([log], design, variances, threads, chunk=40).tobytes() for threads in (1, 2, 3)
     )
     assert one == two == three
-
-
-@given(logs(max_arms=1), st.integers(1, 15))
-@settings(max_examples=30)
-def test_chunks_cover_all_instances(log, size):
-    parts = list(log.parts(size))
-    assert [label for part in parts for label in part.instances] == list(log.instances)
-    for part in parts:
-        assert part.n_instances == 1 or len(part) <= size
 
 
 def test_chunks_are_as_large_as_they_may_be():

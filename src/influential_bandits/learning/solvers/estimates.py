@@ -9,15 +9,6 @@ import numpy as np
 
 from influential_bandits.numerics.arrays import Floats
 
-__all__ = [
-    "InstanceFits",
-    "InstanceSummary",
-    "PopulationEstimate",
-    "allocate_fits",
-    "average_fits",
-    "join_fits",
-]
-
 
 class InstanceFits(NamedTuple):
     """Coefficients of instances, and how sure they are."""
@@ -42,11 +33,61 @@ class PopulationEstimate(NamedTuple):
 
 
 class InstanceSummary(NamedTuple):
-    """What a model knows of instances whose own coefficients are kept beside it, in files."""
+    """What a model knows of instances whose own coefficients it does not hold."""
 
     instances: int
     noise: float  # standard deviation, of all instances together
     covariance: Floats  # (size, size): of the instances' coefficients
+
+
+class Moments(NamedTuple):
+    """What fits of instances add up to."""
+
+    instances: int
+    coefficients: Floats  # (own,): sums, measured from a centre
+    squares: Floats  # (own, own)
+    free: Floats  # (own,): sums of the same without the cone
+    free_squares: Floats  # (own, own)
+    errors: Floats  # (own,): sums of squares
+    noise: float  # sum of variances
+    undetermined: int  # parts whose statistics do not determine the interaction
+
+
+def measure_moments(fits: InstanceFits, centre: Floats) -> Moments:
+    """Add up fits of instances, of whose coefficients the first ones differ between instances."""
+    own, free, errors = (table[:, : len(centre)] for table in fits[:3])
+    own, free = own - centre, free - centre
+    return Moments(
+        len(fits.noise),
+        own.sum(axis=0),
+        own.T @ own,
+        free.sum(axis=0),
+        free.T @ free,
+        (errors**2).sum(axis=0),
+        float((fits.noise**2).sum()),
+        int(not fits.determined),
+    )
+
+
+def average_moments(total: Moments, centre: Floats) -> tuple[PopulationEstimate, Floats, float]:
+    """Return the mean of instances that share nothing, how much instances differ, and the noise.
+
+    Estimates are pulled together, by as much as is not known of each instance: that is added.
+    """
+    number = total.instances
+    mean, free = centre + total.coefficients / number, centre + total.free / number
+    noise = float(np.sqrt(total.noise / number))
+    between = np.zeros_like(total.squares)
+    covariance = np.diag(total.errors)
+    if number > 1:
+        between = _covariance(number, total.coefficients, total.squares)
+        between += np.diag(total.errors / number)
+        covariance = _covariance(number, total.free, total.free_squares) / number
+    return PopulationEstimate(mean, free, covariance, 0.0, 0.0, True), between, noise
+
+
+def _covariance(number: int, sums: Floats, squares: Floats) -> Floats:
+    return (squares - np.outer(sums, sums) / number) / (number - 1)
 
 
 def allocate_fits(instances: int, size: int) -> tuple[Any, Any, Any, Any, Any]:

@@ -30,8 +30,6 @@ from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
 
-__all__ = ["Descent", "trace_descent"]
-
 MOMENTUM = 0.9
 
 
@@ -47,7 +45,7 @@ def trace_descent(
     log: EventLog, design: Design, penalty: Penalty, marks: npt.ArrayLike
 ) -> list[Descent]:
     """Return how far the descent is from the certified optimum after so many steps, by instance."""
-    found = []
+    descents = []
     steps = np.asarray(marks, np.int64)
     with single_threaded_algebra():
         for u in np.flatnonzero(log.lengths).tolist():
@@ -55,8 +53,8 @@ def trace_descent(
             best = solve_penalised(design, gram, weights, True, penalty.ridge, np.zeros(1))[0]
             path = _descend(design, gram, weights, steps, _start(design))
             norms = np.sqrt((interaction_matrices(design, path) ** 2).sum(axis=(1, 2)))
-            found.append(Descent(steps, _excess(gram, weights, path, best), norms))
-    return found
+            descents.append(Descent(steps, _excess(gram, weights, path, best), norms))
+    return descents
 
 
 def _statistics(log: EventLog, design: Design, penalty: Penalty, u: int) -> tuple[Floats, Floats]:

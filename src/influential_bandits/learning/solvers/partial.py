@@ -5,7 +5,7 @@ with normal noise σ. Λ has one variance each for the level, the interaction's 
 of it, and arm·I + common·11ᵀ for the initial losses. m, Λ and σ maximise the likelihood of
 the log (EM, with m solved for exactly in each round, which EM alone would approach slowly), on as
 many instances as fit into a moderate memory; then every instance gets its posterior. The instances
-are a sample that one pass over the log draws, whatever its parts and wherever they are.
+are a sample that one pass over the log draws.
 """
 
 from __future__ import annotations
@@ -45,8 +45,6 @@ from influential_bandits.learning.statistics.reduction import (
 from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
-
-__all__ = ["Prior", "estimate_population", "estimate_prior", "posterior_work"]
 
 ROUNDS = 25
 SETTLED = 2e-3  # relative change of every variance in one step of EM, when the rounds end

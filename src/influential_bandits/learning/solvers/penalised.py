@@ -17,14 +17,6 @@ from influential_bandits.learning.statistics.design import SYMMETRIC, Design
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import kernel
 
-__all__ = [
-    "Penalty",
-    "centre_losses",
-    "penalty_weights",
-    "solve_penalised",
-    "solve_positive",
-]
-
 TOLERANCE = 1e-9  # relative duality gap
 SINGULAR = 1e-8  # smallest eigenvalue, relative to the largest, of statistics that determine A
 

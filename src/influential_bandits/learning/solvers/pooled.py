@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from influential_bandits.execution.base import Execution
-from influential_bandits.learning.solvers.conjugate_gradients import (
-    PooledEquations,
-    suits_iteration,
-)
 from influential_bandits.learning.solvers.estimates import InstanceFits, PopulationEstimate
 from influential_bandits.learning.solvers.penalised import (
     penalty_weights,
@@ -25,6 +20,7 @@ from influential_bandits.learning.statistics.design import (
     event_columns,
     predict_losses,
 )
+from influential_bandits.learning.statistics.log_scan import LogScan
 from influential_bandits.learning.statistics.pooled_sums import (
     add_score_squares,
     effect_variances,
@@ -38,120 +34,54 @@ from influential_bandits.learning.statistics.random_effects import (
     estimate_random_effects,
 )
 from influential_bandits.learning.statistics.reduction import (
-    CHUNK,
     add_over_parts,
-    local_threads,
     single_threaded_algebra,
 )
 from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.arrays import Floats
 
-__all__ = ["fit_pooled_instances", "fit_pooled_population"]
-
 REFINEMENTS = 3  # of the variances, at most: each brings them ten times as close
+SETTLED = 1e-3  # change of the variances that needs no other fit
 
 
 def fit_pooled_population(
-    parts: Iterable[Any],
+    scan: LogScan,
+    sample: EventLog,
     design: Design,
     definite: bool,
     ridge: float,
     effects: RandomEffects,
-    sample: EventLog,
-    events: int,
     execution: Execution,
-    chunk: int = CHUNK,
     errors: bool = True,
 ) -> tuple[PopulationEstimate, RandomEffects]:
-    """Fit one interaction and one level for all; without errors, their covariance is unknown.
+    """Fit what instances share; without errors, its covariance is not computed.
 
     The variances of the initial losses are estimated again from what each fit leaves of the sample,
     until they stay: influence and tastes explain each other where past losses steer choices.
     Standard errors of what is shared hold up when the errors of one instance depend on each other
     (the sandwich over instances).
     """
-    gap = np.zeros(1)
-    logs = list(parts) if isinstance(parts, (list, tuple)) else []
-    if not (errors or definite) and len(logs) == 1 and suits_iteration(logs[0], design, ridge):
-        quickly = _fit_by_iteration(logs[0], design, ridge, effects, sample, execution)
-        if quickly is not None:
-            return quickly
+    gap, events = np.zeros(1), scan.sums.events
     with single_threaded_algebra():
         for again in (*[design.size > design.n_arms] * REFINEMENTS, False):
-            gram = pooled_gram(parts, design, effects, execution, chunk)
+            gram = pooled_gram(scan.parts, design, effects, execution, scan.chunk)
             weights = penalty_weights(design, np.diag(gram)[:-1].copy(), events, ridge, 1e-9)
             shared, free, determined = _solve(design, gram, weights, definite, ridge, gap)
             if not again:
                 break
-            new = _estimate_effects(sample, design, shared)
-            if _stay(new, effects):
+            left = sample.loss - predict_losses(sample, design, shared)
+            revised = estimate_random_effects(sample, design.baseline, left)
+            if abs(np.subtract(revised, effects)[:2]).max() < SETTLED:
                 break
-            effects = new
+            effects = revised
         work = partial(_sandwich, design=design, effects=effects, shared=shared, errors=errors)
-        sums = add_over_parts(work, parts, execution, chunk)
+        sums = add_over_parts(work, scan.parts, execution, scan.chunk)
         covariance = np.full((1, 1), np.nan)
         if errors:
             covariance = _sandwich_covariance(gram, weights, sums.meat)
-    noise = _find_noise(sums.left, events, sums.instances, design, effects)
-    found = PopulationEstimate(shared, free, covariance, noise, float(gap[0]), bool(determined))
-    return found, effects
-
-
-def _fit_by_iteration(
-    log: EventLog,
-    design: Design,
-    ridge: float,
-    effects: RandomEffects,
-    sample: EventLog,
-    execution: Execution,
-) -> tuple[PopulationEstimate, RandomEffects] | None:
-    """Return the same for predictions alone, without a Gram matrix; None if it is not found.
-
-    It stays on this computer: what would be sent away takes longer than the work.
-    """
-    shared, start = np.empty(0), None
-
-    def weigh(square: Floats) -> Floats:
-        return penalty_weights(design, square, len(log), ridge, 1e-9)
-
-    with (
-        single_threaded_algebra(),
-        PooledEquations(log, design, local_threads(execution)) as equations,
-    ):
-        for again in (*[True] * REFINEMENTS, False):
-            solved = equations.solve(effects, weigh, start)
-            if solved is None:
-                return None
-            shared = start = solved
-            if not again:
-                break
-            new = _estimate_effects(sample, design, shared)
-            if _stay(new, effects):
-                break
-            effects = new
-        residual = _own_effects(log, design, effects, shared)[1]
-    noise = _find_noise(float(residual @ residual), len(log), log.n_instances, design, effects)
-    unknown = np.full((1, 1), np.nan)
-    return PopulationEstimate(shared, shared, unknown, noise, 0.0, True), effects
-
-
-def _estimate_effects(sample: EventLog, design: Design, shared: Floats) -> RandomEffects:
-    """Return the variances of initial losses, from what is left of a sample."""
-    left = sample.loss - predict_losses(sample, design, shared)
-    return estimate_random_effects([sample], design.baseline, [left])
-
-
-def _stay(new: RandomEffects, old: RandomEffects) -> bool:
-    """Return whether variances have settled."""
-    return max(abs(new.arm - old.arm), abs(new.common - old.common)) < 1e-3
-
-
-def _find_noise(
-    left: float, events: int, instances: int, design: Design, effects: RandomEffects
-) -> float:
-    """Return the standard deviation of the noise, from the squares that are left."""
-    freedom = _freedom(events, instances * design.n_arms, effects)
-    return float(np.sqrt(left / max(events - freedom, 1.0)))
+    freedom = _freedom(events, sums.instances * design.n_arms, effects)
+    noise = float(np.sqrt(sums.left / max(events - freedom, 1.0)))
+    return PopulationEstimate(shared, free, covariance, noise, float(gap[0]), determined), effects
 
 
 def _solve(
@@ -186,7 +116,7 @@ def fit_pooled_instances(
     shared: PopulationEstimate,
     errors: bool = True,
 ) -> InstanceFits:
-    """Return each instance's own initial losses beside what is shared; alone, without errors."""
+    """Return each instance's coefficients; without errors, its own initial losses alone."""
     number, arms = log.n_instances, design.n_arms
     own = _own_effects(log, design, effects, shared.population)[0]
     own += shared.population[:arms]

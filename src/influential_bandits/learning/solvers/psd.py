@@ -17,17 +17,6 @@ import numpy as np
 
 from influential_bandits.numerics.compiling import kernel
 
-__all__ = [
-    "PsdSolution",
-    "is_covariance",
-    "smat",
-    "solve_cholesky",
-    "solve_psd",
-    "svec",
-    "svec_scale",
-    "triangular_inverse",
-]
-
 # What @ returns in compiled code is not what NumPy's stubs say it returns.
 Array: TypeAlias = Any  # of float64
 

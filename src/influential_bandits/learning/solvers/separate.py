@@ -21,8 +21,6 @@ from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import kernel
 
-__all__ = ["estimate_lone_covariance", "fit_separately"]
-
 
 def fit_separately(log: EventLog, design: Design, definite: bool, penalty: Penalty) -> InstanceFits:
     """Fit each instance of a part on its own."""

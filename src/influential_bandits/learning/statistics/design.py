@@ -7,8 +7,8 @@ The loss of event n, of an item with weights w over the arms, is modelled as
 where d counts the pulls so far, old ones discounted. By events (the paper has memory γ = 1):
 d ← γ·d + w after each event. By the clock: d ← 2^(−gap / half-life)·(d + w) between two events.
 
-The one control, optional, is the recent *level*: an exponential average of the past surprises
-(loss − baseline·w) of the same history.
+The one control of a model, optional, is the recent *level*: an exponential average of the past
+surprises (loss − baseline·w) of the same history.
 """
 
 from __future__ import annotations
@@ -21,21 +21,6 @@ import numpy.typing as npt
 from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import inlined, kernel
-
-__all__ = [
-    "DIAGONAL",
-    "FREE",
-    "KINDS",
-    "NONE",
-    "SYMMETRIC",
-    "Design",
-    "Events",
-    "event_columns",
-    "interaction_entries",
-    "interaction_matrices",
-    "interaction_size",
-    "predict_losses",
-]
 
 DAY = 86400.0
 
@@ -58,7 +43,9 @@ class Design(NamedTuple):
     kind: int
     memory: float  # γ, by events
     half_life: float  # seconds; 0: memory is by events
-    controls: int  # 1 if the recent level is a regressor, else 0
+    # Columns between initial losses and interaction: in a model, 1 if the recent level is one, else
+    # 0; in the test of influence, all hundreds that are fitted beside pairs of arms.
+    controls: int
     level_memory: float  # ρ of the recent level
     baseline: Floats  # (arms,): typical losses, from which surprises are measured
 
@@ -138,45 +125,6 @@ def place(kind: int, arms: int, i: int, j: int) -> int:
     if kind == SYMMETRIC:
         return i * (i + 1) // 2 + j if i >= j else j * (j + 1) // 2 + i
     return i * arms + j
-
-
-@kernel
-def list_arms(events: Events, arms: int, low: int, high: int) -> tuple[Ints, npt.NDArray[np.int32]]:
-    """Return the arms that instances low … high − 1 have met, in order, and where each begins.
-
-    An event of several arms counts for the first of them, and one of no arm for none.
-    """
-    spans = np.zeros(high - low + 1, np.int64)
-    latest = np.full(arms, -1)
-    for u in range(low, high):
-        number = 0
-        for n in range(events.offsets[u], events.offsets[u + 1]):
-            i = first_arm(events, n)
-            if i >= 0 and latest[i] != u:
-                latest[i] = u
-                number += 1
-        spans[u - low + 1] = spans[u - low] + number
-    found = np.empty(spans[high - low], np.int32)
-    met = np.zeros(arms, np.bool_)
-    for u in range(low, high):
-        met[:] = False
-        for n in range(events.offsets[u], events.offsets[u + 1]):
-            i = first_arm(events, n)
-            if i >= 0:
-                met[i] = True
-        spot = spans[u - low]
-        for i in range(arms):
-            if met[i]:
-                found[spot] = i
-                spot += 1
-    return spans, found
-
-
-@inlined
-def first_arm(events: Events, n: int) -> int:
-    """Return the first arm of event n, or −1."""
-    place = events.members[events.item[n]]
-    return events.arm[place] if place < events.members[events.item[n] + 1] else -1
 
 
 @inlined

@@ -1,8 +1,8 @@
 """One pass over a log: what every fit has to know beforehand, and a sample of whole histories.
 
-The sample holds the instances of the smallest ranks, a rank being a seeded hash of the label. So a
-sample of parts is made of samples of each, in any order, and an instance is drawn or not whatever
-the parts are.
+The sample holds the instances of the smallest ranks, where a rank is a seeded hash of the label. So
+whether an instance is drawn does not depend on how the log is cut into parts: each part sends its
+candidates, and the smallest ranks of all are kept.
 """
 
 from __future__ import annotations
@@ -10,13 +10,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.errors import ClusterError, Unfinished
-from influential_bandits.execution.base import Execution, Outcome
+from influential_bandits.execution.base import Execution
 from influential_bandits.learning.statistics.pooled_sums import ArmSums, arm_sums
 from influential_bandits.learning.statistics.reduction import (
     CHUNK,
@@ -24,7 +23,6 @@ from influential_bandits.learning.statistics.reduction import (
     add_over_parts,
     load_part,
     local_threads,
-    name_part,
     require_events,
     split_in_chunks,
     tree_sum,
@@ -32,22 +30,7 @@ from influential_bandits.learning.statistics.reduction import (
 from influential_bandits.logs.log import EventLog, concatenate_logs
 from influential_bandits.numerics.arrays import Ints
 
-__all__ = [
-    "HistorySample",
-    "KnownScans",
-    "LogScan",
-    "PartScan",
-    "SampleSize",
-    "choose_lowest",
-    "digest_log",
-    "draw_instances",
-    "rank_labels",
-    "sample_instances",
-    "scan_log",
-]
-
 Ranks = npt.NDArray[np.uint64]
-PartScan: TypeAlias = "tuple[ArmSums, Ranks, EventLog, str]"
 
 
 class SampleSize(NamedTuple):
@@ -68,24 +51,12 @@ class SampleSize(NamedTuple):
         return np.uint64(int(most / instances * 2**64))
 
 
-class KnownScans(Protocol):
-    """What an earlier attempt has found out about single parts, for a scan that goes on."""
-
-    def find(self, number: int, part: Any) -> PartScan | None:
-        """Return what is known of a part, if anything is."""
-
-    def keep(self, number: int, part: Any, found: PartScan) -> None:
-        """Keep it for the next attempt."""
-
-
 class LogScan(NamedTuple):
     """What one pass over a log has found."""
 
     parts: Any  # what can be worked on, again and again
     sums: ArmSums
     sample: EventLog  # of all instances, if they are few enough
-    digests: dict[int, str]  # of the contents of parts, by number; of a log in memory none
-    failed: dict[int, str]  # numbers of parts that cannot be used, their names and why
     chunk: int = CHUNK  # events that later passes work on at a time
 
 
@@ -109,15 +80,11 @@ def choose_lowest(ranks: Ranks, lengths: Ints, size: SampleSize) -> Ints:
     return np.sort(order[within])
 
 
-def sample_instances(
-    parts: Iterable[EventLog], seed: int, instances: int = SampleSize().fewest
-) -> EventLog:
-    """Return the log of some instances, those of the smallest ranks, of logs in memory."""
-    drawn = HistorySample(SampleSize(instances))
-    for number, log in enumerate(parts):
-        met = log.take(np.flatnonzero(log.lengths))
-        drawn.add(number, rank_labels(met.instances, seed), met)
-    return drawn.log()
+def sample_instances(log: EventLog, seed: int, instances: int = SampleSize().fewest) -> EventLog:
+    """Return the log of so many instances that met anything, those of the smallest ranks."""
+    met = log.take(np.flatnonzero(log.lengths))
+    ranks = rank_labels(met.instances, seed)
+    return met.take(choose_lowest(ranks, met.lengths, SampleSize(instances)))
 
 
 def draw_instances(log: EventLog, events: int, seed: int) -> EventLog:
@@ -129,113 +96,77 @@ def draw_instances(log: EventLog, events: int, seed: int) -> EventLog:
     return log.take(np.sort(order[within]))
 
 
+def thin_out(log: EventLog, events: int) -> EventLog:
+    """Return evenly spaced instances of a log of more than so many events, about that many."""
+    step = -(-len(log) // events)
+    return log.take(np.arange(0, log.n_instances, step)) if step > 1 else log
+
+
 class HistorySample:
-    """A sample that grows part by part, in any order, and is cut back when it is too large."""
+    """A sample that grows part by part, and is cut back when it is too large."""
 
     def __init__(self, size: SampleSize) -> None:
         self._size = size
-        self._held: list[tuple[int, Ranks, EventLog]] = []
+        self._held: list[tuple[Ranks, EventLog]] = []
         self._instances = self._events = 0
 
-    def add(self, number: int, ranks: Ranks, log: EventLog) -> None:
-        """Take candidates of part ``number``."""
-        self._held.append((number, ranks, log))
+    def add(self, ranks: Ranks, log: EventLog) -> None:
+        """Take the candidates of a part."""
+        self._held.append((ranks, log))
         self._instances += log.n_instances
         self._events += len(log)
         if self._instances > 2 * self._size.instances or self._events > 2 * self._size.events:
             self._cut()
 
     def log(self) -> EventLog:
-        """Return the sample, instances in the order of the parts."""
+        """Return the sample, instances in their order."""
         self._cut()
-        logs = [log for _, _, log in self._held]
+        logs = [log for _, log in self._held]
         return logs[0] if len(logs) == 1 else concatenate_logs(logs)
 
     def _cut(self) -> None:
-        held = sorted(self._held, key=lambda each: each[0])
-        ranks = np.concatenate([ranks for _, ranks, _ in held])
-        lengths = np.concatenate([log.lengths for _, _, log in held])
-        kept = np.zeros(len(ranks), bool)
-        kept[choose_lowest(ranks, lengths, self._size)] = True
-        self._held, start = [], 0
-        for number, mine, log in held:
-            chosen = np.flatnonzero(kept[start : start + len(mine)])
+        held, start = self._held, 0
+        ranks = np.concatenate([ranks for ranks, _ in held])
+        lengths = np.concatenate([log.lengths for _, log in held])
+        drawn = np.zeros(len(ranks), bool)
+        drawn[choose_lowest(ranks, lengths, self._size)] = True
+        self._held = []
+        for mine, log in held:
+            chosen = np.flatnonzero(drawn[start : start + len(mine)])
             start += len(mine)
             if len(chosen) or not self._held:
                 left = log if len(chosen) == len(mine) else log.take(chosen)
-                self._held.append((number, mine[chosen], left))
-        self._instances = sum(log.n_instances for _, _, log in self._held)
-        self._events = sum(len(log) for _, _, log in self._held)
+                self._held.append((mine[chosen], left))
+        self._instances = sum(log.n_instances for _, log in self._held)
+        self._events = sum(len(log) for _, log in self._held)
 
 
 def scan_log(
     log: Any,
     seed: int,
     execution: Execution,
-    known: KnownScans | None = None,
     *,
     chunk: int = CHUNK,
     size: SampleSize = SampleSize(),  # noqa: B008 - immutable
 ) -> LogScan:
-    """Scan a log: in memory, a stream, or partitions, of which some may be known already."""
+    """Scan a log: in memory, a stream, or partitions."""
     if isinstance(log, EventLog):
         return _scan_memory(log, seed, execution, chunk, size)
     parts: Any = getattr(log, "partitions", log)
     threshold = size.threshold(getattr(log, "n_instances", None))
-    how: dict[str, Any] = {"seed": seed, "threshold": threshold, "chunk": chunk, "size": size}
-    work = partial(_scan_part, arms=len(log.arm_names), **how)
-    tasks = enumerate(split_in_chunks(parts, chunk))
-    digests: dict[int, str] = {}
-    failed: dict[int, str] = {}
+    settings: dict[str, Any] = {"seed": seed, "threshold": threshold, "chunk": chunk, "size": size}
+    work = partial(_scan_part, arms=len(log.arm_names), **settings)
     drawn = HistorySample(size)
 
     def in_order() -> Iterator[ArmSums]:
-        early: dict[int, ArmSums | None] = {}  # of parts that were finished before their turn
-        turn = 0
-        for outcome in _outcomes(work, tasks, execution, known):
-            number, part = outcome.task
-            if outcome.error is not None:
-                if isinstance(part, EventLog) or isinstance(outcome.error, ClusterError):
-                    raise outcome.error
-                failed[number] = f"{name_part(part, number)}: {outcome.error}"
-                early[number] = None
-            else:
-                early[number], ranks, histories, digests[number] = outcome.result
-                drawn.add(number, ranks, histories)
-            while turn in early:
-                sums = early.pop(turn)
-                turn += 1
-                if sums is not None:
-                    yield sums
+        results = execution.map(work, split_in_chunks(parts, chunk))
+        for sums, ranks, histories in results:
+            drawn.add(ranks, histories)
+            yield sums
 
     sums = tree_sum(in_order())
-    if sums is None and failed:
-        raise Unfinished(f"no partition can be used: {next(iter(failed.values()))}")
     require_events(0 if sums is None else sums.events)
-    if failed:
-        parts = [part for number, part in enumerate(parts) if number not in failed]
-    return LogScan(parts, sums, drawn.log(), digests, failed, chunk)
-
-
-def _outcomes(
-    work: Any, tasks: Iterable[tuple[int, Any]], execution: Execution, known: KnownScans | None
-) -> Iterator[Outcome]:
-    """Yield what is known first, then what has to be found out, which is kept as it comes."""
-    if known is None:
-        yield from execution.outcomes(work, tasks)
-        return
-    missing = []
-    for task in tasks:
-        found = known.find(*task)
-        if found is None:
-            missing.append(task)
-        else:
-            yield Outcome(task, found)
-    for outcome in execution.outcomes(work, missing):
-        if outcome.error is None:
-            number, part = outcome.task
-            known.keep(number, part, outcome.result)
-        yield outcome
+    return LogScan(parts, sums, drawn.log(), chunk)
 
 
 def _scan_memory(
@@ -247,33 +178,16 @@ def _scan_memory(
     drawn = log
     if log.n_instances > size.instances or len(log) > size.events:
         drawn = log.take(choose_lowest(rank_labels(log.instances, seed), log.lengths, size))
-    return LogScan([log], sums, drawn, {}, {}, chunk)
+    return LogScan([log], sums, drawn, chunk)
 
 
 def _scan_part(
-    task: tuple[int, Any],
-    threads: int | None,
-    arms: int,
-    seed: int,
-    threshold: np.uint64,
-    chunk: int,
-    size: SampleSize,
-) -> PartScan:
-    """Return the sums of a part, its candidates for the sample, and a digest of its contents."""
-    log = load_part(task[1])
+    part: Any, *, arms: int, seed: int, threshold: np.uint64, chunk: int, size: SampleSize
+) -> tuple[ArmSums, Ranks, EventLog]:
+    """Return the sums of a part, and its candidates for the sample with their ranks."""
+    log = load_part(part)
     sums = add_over_chunks(partial(arm_sums, arms=arms), log, chunk)
     ranks = rank_labels(log.instances, seed)
     low = np.flatnonzero(ranks <= threshold)
     chosen = low[choose_lowest(ranks[low], log.lengths[low], size)]
-    return sums, ranks[chosen], log.take(chosen), digest_log(log)
-
-
-def digest_log(log: EventLog) -> str:
-    """Return a number for all events of a log, in order."""
-    digest = hashlib.blake2b(
-        "\0".join(log.instances).encode("utf-8", "surrogatepass"), digest_size=8
-    )
-    controls = [log.controls[name].values for name in sorted(log.controls)]
-    for column in (log.offsets, log.item, log.loss, log.time, *controls):
-        digest.update(b";" if column is None else np.ascontiguousarray(column).tobytes())
-    return digest.hexdigest()
+    return sums, ranks[chosen], log.take(chosen)

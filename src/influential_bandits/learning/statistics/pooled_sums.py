@@ -39,8 +39,6 @@ from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
 
-__all__ = ["CHUNK", "ArmSums", "arm_sums", "pooled_gram"]
-
 WAITING = 128  # vectors that one matrix product sums up the squares of
 SPARSE = 0.2  # share of entries up to which a vector's square is added entry by entry
 
@@ -97,11 +95,11 @@ def pooled_gram(
     Coefficients are those of :class:`Design`: mean initial losses μ, controls, interaction.
     """
     work = partial(_gram_of, design=design, effects=effects)
-    found = add_over_parts(work, parts, execution, chunk)
-    if found is None:
+    sums = add_over_parts(work, parts, execution, chunk)
+    if sums is None:
         return np.zeros((design.size + 1, design.size + 1))
-    mirror_upper(found[0])
-    return found[0]
+    mirror_upper(sums[0])
+    return sums[0]
 
 
 def _gram_of(log: EventLog, design: Design, effects: RandomEffects) -> tuple[Floats]:

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from influential_bandits.checks import optional_module
-from influential_bandits.learning.statistics.design import (
-    Events,
-    event_columns,
-    first_arm,
-    list_arms,
-)
+from influential_bandits.learning.statistics.design import Events, event_columns
 from influential_bandits.learning.statistics.reduction import single_threaded_algebra
 from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.arrays import Floats, Ints
-from influential_bandits.numerics.compiling import kernel
-
-__all__ = ["RandomEffects", "estimate_random_effects"]
+from influential_bandits.numerics.compiling import inlined, kernel
 
 
 class RandomEffects(NamedTuple):
@@ -32,7 +24,7 @@ class RandomEffects(NamedTuple):
 
 
 def estimate_random_effects(
-    parts: Iterable[EventLog], baseline: Floats, residuals: Iterable[Floats] | None = None
+    log: EventLog, baseline: Floats, residuals: Floats | None = None
 ) -> RandomEffects:
     """Estimate the variance components by maximum likelihood.
 
@@ -41,20 +33,15 @@ def estimate_random_effects(
 
     Parameters
     ----------
-    residuals : iterable of arrays (events,), optional
-        What to explain, for each part; by default the losses less the baseline. An event of several
-        arms counts for the first of them here.
+    residuals : array (events,), optional
+        What to explain; by default the losses less the baseline. An event of several arms counts
+        for the first of them here.
     """
     if residuals is None:
-        found = [_gather_cells(event_columns(log), log.loss, baseline) for log in parts]
+        cells, squares = _gather_cells(event_columns(log), log.loss, baseline)
     else:
-        centre = np.zeros_like(baseline)
-        pairs = zip(parts, residuals, strict=True)
-        found = [_gather_cells(event_columns(log), left, centre) for log, left in pairs]
-    if not found:
-        return RandomEffects(1e-6, 0.0, 0.0)
-    cells, arms = _join([table for table, _ in found]), baseline.size
-    squares = float(sum(part for _, part in found))
+        cells, squares = _gather_cells(event_columns(log), residuals, np.zeros_like(baseline))
+    arms = baseline.size
     events = max(float(cells.size.sum()), 1.0)
     scale = squares / events
     if scale == 0.0:
@@ -83,32 +70,40 @@ class Cells(NamedTuple):
     total: Floats  # (cells,): their sums
 
 
+@inlined
+def first_arm(events: Events, n: int) -> int:
+    """Return the first arm of event n, or −1."""
+    place = events.members[events.item[n]]
+    return events.arm[place] if place < events.members[events.item[n] + 1] else -1
+
+
 @kernel
 def _gather_cells(events: Events, values: Floats, baseline: Floats) -> tuple[Cells, float]:
-    """Return the cells, and the sum of all squares."""
-    instances, arms = events.offsets.size - 1, baseline.size
-    spans, arm = list_arms(events, arms, 0, instances)
-    size, total, squares = np.zeros(arm.size), np.zeros(arm.size), 0.0
-    slot = np.zeros(arms, np.int64)
+    """Return the cells, and the sum of all squares.
+
+    An event of several arms counts for the first of them, and one of no arm for none.
+    """
+    instances, arms, most = events.offsets.size - 1, baseline.size, events.item.size
+    spans, arm = np.zeros(instances + 1, np.int64), np.empty(most, np.int32)
+    size, total, squares = np.empty(most), np.empty(most), 0.0
+    times, sums = np.zeros(arms), np.zeros(arms)
+    cell = 0
     for u in range(instances):
-        for p in range(spans[u], spans[u + 1]):
-            slot[arm[p]] = p
+        times[:] = 0.0
+        sums[:] = 0.0
         for n in range(events.offsets[u], events.offsets[u + 1]):
             i = first_arm(events, n)
             if i >= 0:
                 value = values[n] - baseline[i]
-                size[slot[i]] += 1.0
-                total[slot[i]] += value
+                times[i] += 1.0
+                sums[i] += value
                 squares += value * value
-    return Cells(spans, arm, size, total), squares
-
-
-def _join(tables: list[Cells]) -> Cells:
-    """Return the cells of all instances, one table after the other."""
-    ends = np.concatenate([[0], np.cumsum([len(table.arm) for table in tables])])
-    spans = [table.spans[1:] + end for table, end in zip(tables, ends, strict=False)]
-    columns = (np.concatenate(column) for column in list(zip(*tables, strict=True))[1:])
-    return Cells(np.concatenate([[0], *spans]), *columns)
+        for i in range(arms):
+            if times[i] > 0.0:
+                arm[cell], size[cell], total[cell] = i, times[i], sums[i]
+                cell += 1
+        spans[u + 1] = cell
+    return Cells(spans, arm[:cell], size[:cell], total[:cell]), squares
 
 
 @kernel

@@ -3,41 +3,25 @@
 A *part* is a log in memory, or a *partition*: anything small and picklable with ``load()``, of a
 log that nobody has room for. A *chunk* is a part of a log in memory, of about so many events.
 Results are added along a binary tree over their numbers, so that the order of additions depends on
-the data alone: neither on threads or workers, nor on how many partitions travel together.
+the data alone, and not on threads or workers.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import islice
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from influential_bandits.checks import optional_module
-from influential_bandits.errors import InvalidLog
+from influential_bandits.errors import InfluentialBanditsError, InvalidLog, Unfinished
 from influential_bandits.execution.base import Execution
 from influential_bandits.execution.local import LocalExecution, resolve_execution
 from influential_bandits.logs.log import EventLog, make_sorted_log
 
-__all__ = [
-    "CHUNK",
-    "HasPartitions",
-    "add_over_parts",
-    "apply_to_part",
-    "load_part",
-    "local_threads",
-    "name_part",
-    "single_threaded_algebra",
-    "split_evenly",
-    "split_in_chunks",
-    "tree_sum",
-]
-
 CHUNK = 500_000  # events
-MOST_TASKS = 1024  # of one pass; beyond, partitions travel together
 EVEN_CHUNKS = 128  # of a log in memory whose instances are fitted one by one
 
 
@@ -99,14 +83,17 @@ def load_part(part: Any) -> EventLog:
     """Return the log of a part; instances without events are left out of partitions."""
     if isinstance(part, EventLog):
         return part
-    log: EventLog = part.load()
+    try:
+        log: EventLog = part.load()
+    except InfluentialBanditsError as error:
+        raise Unfinished(f"{_name_part(part)}: {error}") from error
     return log.take(np.flatnonzero(log.lengths)) if (log.lengths == 0).any() else log
 
 
-def name_part(part: Any, number: int) -> str:
-    """Return what to call a part in a message."""
+def _name_part(part: Any) -> str:
+    """Return what to call a partition in a message."""
     files = getattr(getattr(part, "group", None), "files", ())
-    return str(getattr(part, "name", None) or ", ".join(files[:3]) or f"partition {number}")
+    return str(getattr(part, "name", None) or ", ".join(files[:3]) or "a partition")
 
 
 def split_in_chunks(parts: Iterable[Any], chunk: int) -> Iterator[Any]:
@@ -145,26 +132,16 @@ def add_over_parts(
     parts: Iterable[Any],
     execution: Execution | int | None = None,
     chunk: int = CHUNK,
-    most_tasks: int = MOST_TASKS,
 ) -> Any:
     """Return the sum of ``work(log)`` over chunks of all parts, or None if there are no parts."""
-    number = len(parts) if isinstance(parts, Sized) else 1
-    together = 1  # partitions of one task: a power of two, so that no sum changes
-    while number > most_tasks * together:
-        together *= 2
-    tasks = _batches(split_in_chunks(parts, chunk), together)
+    tasks = split_in_chunks(parts, chunk)
     with single_threaded_algebra():
-        return tree_sum(resolve_execution(execution).map(partial(_add_parts, work, chunk), tasks))
+        return tree_sum(resolve_execution(execution).map(partial(_add_part, work, chunk), tasks))
 
 
-def _batches(items: Iterator[Any], size: int) -> Iterator[list[Any]]:
-    while batch := list(islice(items, size)):
-        yield batch
-
-
-def _add_parts(work: Callable[[EventLog], Any], chunk: int, parts: list[Any]) -> Any:
+def _add_part(work: Callable[[EventLog], Any], chunk: int, part: Any) -> Any:
     with single_threaded_algebra():
-        return tree_sum(add_over_chunks(work, load_part(part), chunk) for part in parts)
+        return add_over_chunks(work, load_part(part), chunk)
 
 
 def add_over_chunks(work: Callable[[EventLog], Any], log: EventLog, chunk: int) -> Any:
@@ -177,8 +154,7 @@ def tree_sum(results: Iterable[Any]) -> Any:
     """Return the sum of tuples of numbers and arrays along a binary tree; None if there are none.
 
     Neighbours are added first, then sums of two, of four, and so on, as a binary counter carries:
-    only about log₂(number) sums are held at a time. Adding up blocks of 2ᵏ neighbours beforehand
-    gives the same bits.
+    only about log₂(number) sums are held at a time.
 
     Examples
     --------
@@ -186,8 +162,8 @@ def tree_sum(results: Iterable[Any]) -> Any:
     (10.0,)
     """
     waiting: list[tuple[int, Any]] = []
-    for one in results:
-        size, total = 1, one
+    for result in results:
+        size, total = 1, result
         while waiting and waiting[-1][0] == size:
             total = _add(waiting.pop()[1], total)
             size *= 2
@@ -200,9 +176,9 @@ def tree_sum(results: Iterable[Any]) -> Any:
     return total
 
 
-def _add(one: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...]:
-    total = [a + b for a, b in zip(one, other, strict=True)]
-    return type(one)(*total) if hasattr(one, "_fields") else tuple(total)
+def _add(first: tuple[Any, ...], second: tuple[Any, ...]) -> tuple[Any, ...]:
+    total = [a + b for a, b in zip(first, second, strict=True)]
+    return type(first)(*total) if hasattr(first, "_fields") else tuple(total)
 
 
 def require_events(events: float) -> None:

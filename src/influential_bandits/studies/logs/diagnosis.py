@@ -13,6 +13,7 @@ from influential_bandits.learning.examination import Examination, examine_log
 from influential_bandits.learning.models import InfluenceModel
 from influential_bandits.learning.selection import choose, list_choosable
 from influential_bandits.logs.log import EventLog
+from influential_bandits.logs.partitions import PartitionedLog
 from influential_bandits.piece_store import make_folder, require_writable
 from influential_bandits.studies.logs.sections import (
     SHORT,
@@ -200,7 +201,7 @@ def diagnose(
 
 
 def fit_log(
-    log: EventLog,
+    log: EventLog | PartitionedLog,
     out: Path,
     model: InfluenceModel,
     settings: Sequence[str] = ("fading", "ridge"),
@@ -210,22 +211,24 @@ def fit_log(
 ) -> InfluenceModel:
     """Fit a model to a log and write it as JSON; these settings are chosen by validation.
 
-    Losses are first freed of what controls explain; None for all that the log allows.
+    Losses are first freed of what controls explain; None for all that the log allows. Those of a
+    partitioned log stay as they are, and its model holds the population alone.
     """
     require_writable(out.parent)
     model.check_settings()
-    log = adjust_losses(log, controls)
+    in_memory = isinstance(log, EventLog)
+    if isinstance(log, EventLog):
+        log = adjust_losses(log, controls)
     if list_choosable(model, settings):
         how: dict[str, Any] = {"settings": settings, "fit": False, "progress": False}
         model, _ = choose(log, model, execution=execution, **how)
-    model.fit(log, execution=execution)
-    if not out.parent.is_dir():
-        make_folder(out.parent)
+    model.fit(log, execution=execution, keep_instances=in_memory)
+    make_folder(out.parent)
     _save(model, log, out)
     return model
 
 
-def _save(model: InfluenceModel, log: EventLog, out: Path) -> None:
+def _save(model: InfluenceModel, log: EventLog | PartitionedLog, out: Path) -> None:
     """Write a model, with where its log comes from and how a plan can read it again."""
     kept = {key: value for key, value in log.about.items() if isinstance(value, SHORT)}
     model.about_ = {"log": kept, "command": log.about.get("command")}

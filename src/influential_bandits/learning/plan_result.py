@@ -16,8 +16,6 @@ from influential_bandits.optima.bounded import Shares
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Plan"]
-
 SMALLEST_SHARE = 0.001  # of the rounds, that is told
 MOST_DRAWN = 40  # arms
 
@@ -66,8 +64,8 @@ class Plan:
         the promise is positive.
     room : float or None
         By how much another plan with these shares could be better per round in the learned world,
-        at most: 0 is a proved optimum. None where no proof is known (indefinite interactions and
-        sessions).
+        at most: 0 is a proved optimum. None where no proof is known (indefinite interactions,
+        sessions, equations that are too ill-conditioned).
     rounds_per_session : int or None
     warnings : tuple of str
 
@@ -76,7 +74,7 @@ class Plan:
     >>> import influential_bandits as ib
     >>> truth = [[0.5, 0], [0, 0.2]]
     >>> log = ib.data.synthetic_log(300, 60, 2, interaction=truth, memory=0.8, seed=0)
-    >>> found = ib.plan(ib.InfluenceModel(fading=0.8, pooling="full").fit(log), 100)
+    >>> found = ib.plan(ib.InfluenceModel(fading=0.8, pooling="full").fit(log), log, 100)
     >>> found.loss < found.logged_loss
     True
     """
