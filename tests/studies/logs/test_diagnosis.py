@@ -23,7 +23,7 @@ from influential_bandits.studies.logs.diagnosis import fit_log
 from influential_bandits.studies.logs.verdict import open_report
 
 TIRING = np.diag([0.6, 0.3, 0.0])
-SECTIONS = ["arms", "cost", "how-sure", "what-else", "model", "log"]
+SECTIONS = ["arms", "cost", "how-sure", "what-else", "effects", "log"]
 SCHEMA = Path(__file__).parents[3] / "docs" / "how_to" / "diagnosis.schema.json"
 HEADER = ("user", "timestamp", "ad", "loss")
 
@@ -272,6 +272,67 @@ def test_a_summary_has_the_numbers_of_the_objects(found_strong):
     schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(summary | {"paper": None}, schema)
+
+
+@pytest.fixture(scope="module")
+def three_of_twelve():
+    """75,000 clicks on 12 adverts, of which each showing takes 5 points from the first three."""
+    tired = np.random.default_rng(3)
+    users, rounds, arms = 1250, 60, 12
+    days = tired.exponential(0.4, (users, rounds)).cumsum(axis=1) + tired.uniform(0, 30, (users, 1))
+    arm = tired.integers(arms, size=(users, rounds))
+    recent, cost = np.zeros((users, arms)), np.zeros((users, rounds))
+    for n in range(rounds):
+        recent *= 0.5 ** ((days[:, n] - days[:, max(n - 1, 0)]) / 2.0)[:, None]
+        cost[:, n] = 0.05 * recent[np.arange(users), arm[:, n]] * (arm[:, n] < 3)
+        recent[np.arange(users), arm[:, n]] += 1.0
+    chance = tired.uniform(0.2, 0.36, arms)[arm]
+    columns = {
+        "user": np.repeat(np.arange(users), rounds),
+        "ts": (1.7e12 + 8.64e7 * days.ravel()).astype(np.int64),
+        "ad": np.char.add("ad ", arm.ravel().astype(str)),
+        "click": (tired.random(arm.shape) < chance - cost).ravel().astype(int),
+    }
+    return ib.read_log(columns), float(cost.mean())
+
+
+@pytest.mark.long
+def test_one_way_of_fading_and_one_number_for_an_arm_reach_all_of_a_report(three_of_twelve):
+    """A right interval of 95 % misses the truth in one of 20 logs.
+
+    With the ridge that predicts best, most of the effect is gone, and no arm is seen to tire.
+    """
+    log, lost = three_of_twelve
+    found = diagnose(log, permutations=199)
+    assert found.test.seen == ("arms on themselves",)
+    assert found.model.fading == found.curves.fading == found.test.fading
+    assert found.impact.lost.low < lost < found.impact.lost.high
+    tired = {arm for arm, cost in found.impact.arms.items() if cost.sign > 0}
+    assert tired == {"ad 0", "ad 1", "ad 2"}
+    assert found.impact.pairs == {}, "the test sees nothing of arms on each other"
+    section = next(section for section in found.sections if section.name == "effects")
+    shown = {line.claim: line.ours for line in section.analysis.findings}
+    own = {f"{arm} on itself": cost.value for arm, cost in found.impact.arms.items()}
+    assert shown == own
+    assert len(open_report(found).table.rows) == 12
+    assert " more</summary>" not in found._repr_html_(), "nothing is folded of twelve arms"
+
+
+def test_too_many_arms_are_refused_before_any_work(refusal, tmp_path, monkeypatch):
+    """Most of 2,000 adverts are rare; the error says which command works."""
+
+    def work(*_, **__):
+        raise AssertionError("nothing may be fitted first")
+
+    monkeypatch.setattr("influential_bandits.learning.examination.adjust_losses", work)
+    monkeypatch.setattr("influential_bandits.learning.examination.influence_test", work)
+    ads = [f"ad {n}" for n in range(2000) for _ in range(1 + 2000 // (n + 1) ** 2)]
+    write(tmp_path / "log.csv", [(n % 50, n, ad, n % 2) for n, ad in enumerate(ads)])
+    line = refusal("diagnose", "log.csv")
+    assert "the log has 2,000 arms; the test takes at most 300: merge rare ones" in line
+    below, left = re.search(r"--merge-arms-below ([\d.e-]+), leaves (\d+)", line).groups()
+    assert ib.logs.merge_rare_arms(ib.read_log("log.csv"), float(below)).n_arms == int(left) <= 300
+    assert "at most 100 with all pairs" in refusal("diagnose", "log.csv", "--all-pairs")
 
 
 @pytest.mark.long

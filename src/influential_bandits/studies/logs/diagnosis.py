@@ -19,8 +19,8 @@ from influential_bandits.studies.logs.sections import (
     cost_section,
     curves_section,
     doubts_section,
+    effects_section,
     influence_section,
-    interaction_section,
     log_section,
 )
 from influential_bandits.studies.logs.summary import summarise_diagnosis
@@ -96,7 +96,9 @@ class Diagnosis(Examination):
             cost_section(self.impact, self.caps, self.influence_seen),
             tested,
             doubts_section(self.test, self.validation),
-            interaction_section(self.model, "model", "Which arm changes which?"),
+            effects_section(
+                self.impact, self.influence_seen, "effects", "Which arm changes which?"
+            ),
             log_section(self.log, "What the log holds"),
         ]
 
@@ -216,8 +218,7 @@ def fit_log(
     model.check_settings()
     log = adjust_losses(log, controls)
     if list_choosable(model, settings):
-        how: dict[str, Any] = {"settings": settings, "fit": False, "progress": False}
-        model, _ = choose(log, model, execution=execution, **how)
+        model, _ = choose(log, model, settings=settings, fit=False, execution=execution)
     model.fit(log, execution=execution)
     if not out.parent.is_dir():
         make_folder(out.parent)
@@ -227,6 +228,6 @@ def fit_log(
 
 def _save(model: InfluenceModel, log: EventLog, out: Path) -> None:
     """Write a model, with where its log comes from and how a plan can read it again."""
-    kept = {key: value for key, value in log.about.items() if isinstance(value, SHORT)}
-    model.about_ = {"log": kept, "command": log.about.get("command")}
+    about = {key: value for key, value in log.about.items() if isinstance(value, SHORT)}
+    model.about_ = {"log": about, "command": log.about.get("command")}
     model.save(out)
