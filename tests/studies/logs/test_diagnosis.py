@@ -4,6 +4,7 @@ Everything is seeded. What is random is so strong, or so absent, that other seed
 with the stated probability.
 """
 
+import dataclasses
 import gzip
 import json
 import re
@@ -19,8 +20,11 @@ from report_files import check_pictures, check_report
 import influential_bandits as ib
 from influential_bandits.cli import main
 from influential_bandits.learning import frequency_caps
+from influential_bandits.learning.loss_model import LossModel
 from influential_bandits.studies.logs.diagnosis import fit_log
 from influential_bandits.studies.logs.verdict import open_report
+from influential_bandits.studies.report.content import Table
+from influential_bandits.studies.report.html import render_inline
 
 TIRING = np.diag([0.6, 0.3, 0.0])
 SECTIONS = ["arms", "cost", "how-sure", "what-else", "effects", "log"]
@@ -245,6 +249,35 @@ def test_a_notebook_shows_the_report(found_strong):
     assert "<body" not in page
 
 
+def test_of_150_arms_the_most_affected_stand_first_and_the_others_are_folded(found_strong):
+    _, found = found_strong
+    rows = [(f"arm {n}", "leave as it is", f"{1 - n / 150:.2f} (0.00 … 1.00)") for n in range(150)]
+    table = Table("What to do", ["arm", "what to do", "lost"], rows, shown=12, words=2)
+    page = render_inline([], dataclasses.replace(open_report(found), table=table))
+    before, fold, folded = page.partition("<summary>138 more</summary>")
+    assert fold
+    assert "arm 11" in before
+    assert "arm 12" not in before
+    assert "arm 149" in folded
+
+
+def test_a_diagnosis_makes_no_fits_for_a_plan(strong, monkeypatch):
+    """12 for fading and ridge, 4 models to compare, 1 to measure, up to 6 for caps, 1 to keep.
+
+    What judges a plan took 28 more, that nobody had asked for.
+    """
+    fits = []
+    fit = LossModel._fit
+
+    def count(model, *options, **more):
+        fits.append(model)
+        return fit(model, *options, **more)
+
+    monkeypatch.setattr(LossModel, "_fit", count)
+    diagnose(strong.take(np.arange(40)), permutations=19)
+    assert 10 < len(fits) <= 24
+
+
 def test_results_of_a_diagnosis_are_data_frames(found_strong):
     _, found = found_strong
     assert found.test.to_frame().columns.tolist()[:3] == ["arm", "other", "estimate"]
@@ -300,7 +333,7 @@ def three_of_twelve():
 def test_one_way_of_fading_and_one_number_for_an_arm_reach_all_of_a_report(three_of_twelve):
     """A right interval of 95 % misses the truth in one of 20 logs.
 
-    With the ridge that predicts best, most of the effect is gone, and no arm is seen to tire.
+    The ridge that predicts best would make effects a third as large.
     """
     log, lost = three_of_twelve
     found = diagnose(log, permutations=199)

@@ -61,8 +61,8 @@ READING_CURVES = (
     "recent showing counts less as it fades: {fading}."
 )
 NOT_TAKEN_OUT = (
-    "The solid lines know nothing of what users like, of the place in a history or a session, and "
-    "of what controls explain. An interest that comes and goes, while showings follow it, is not "
+    "The solid lines are free of what users like, of the place in a history or a session, and of "
+    "what controls explain. An interest that comes and goes, while showings follow it, is not "
     "taken out: see what else it could be."
 )
 

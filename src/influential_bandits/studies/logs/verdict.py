@@ -137,10 +137,8 @@ def _list_facts(examination: Examination) -> list[Fact]:
     if share.value < 0.0:
         share, verb = share.scale(-1.0), "added" if outcome.more_is_better else "taken"
     value, interval = _percent(share).split(" % ")
-    label, note = (
-        f"of {outcome.unit} {verb} by past showings of all arms",
-        interval.strip("()") + " %",
-    )
+    cause = "past showings of all arms" if impact.pairs else "past showings of the same arm"
+    label, note = f"of {outcome.unit} {verb} by {cause}", interval.strip("()") + " %"
     if not examination.influence_seen:
         return [Fact(f"{value} %", f"{label}, by the model", f"{note}: not shown")]
     if examination.caps.doubt.startswith(FOLLOW_TASTE):
@@ -189,9 +187,9 @@ def _tabulate_arms(examination: Examination) -> Table | None:
     rows = [
         (
             *(curve.arm, _say_what_to_do(examination, curve))[: len(header)],
-            f"{100.0 * shares[curve.arm]:.1f} %",
-            "" if curve.if_rested is None else str(as_outcome(curve.if_rested, curves.outcome)),
             "" if curve.lost is None else str(curve.lost),
+            "" if curve.if_rested is None else str(as_outcome(curve.if_rested, curves.outcome)),
+            f"{100.0 * shares[curve.arm]:.1f} %",
         )
         for curve in curves.arms
     ]
@@ -205,7 +203,7 @@ def _tabulate_arms(examination: Examination) -> Table | None:
         caption += f" {rare:,} other arms were repeated too rarely to tell."
     return Table(
         title,
-        [*header, "of showings", f"{name} if rested", "lost by repeating it"],
+        [*header, "lost by repeating it", f"{name} if rested", "of showings"],
         rows,
         caption,
         shown=FIRST_ARMS,
