@@ -116,10 +116,10 @@ class InfluenceTest:
     ...     bursts=0.3,
     ...     steering=1.0,
     ... )
-    >>> found = ib.influence_test(log)
-    >>> found.p_value
-    0.002
-    >>> print(found.pairs[0].arm, found.pairs[0].other)
+    >>> test = ib.influence_test(log)
+    >>> test.p_value
+    0.003
+    >>> print(test.pairs[0].arm, test.pairs[0].other)
     0 0
     """
 
@@ -217,7 +217,7 @@ class InfluenceTest:
         --------
         >>> import influential_bandits as ib
         >>> ib.influence_test(ib.data.synthetic_log(60, 40, 3)).events_needed(0.001)
-        13611
+        14035
         """
         wanted = self.effect if effect is None else effect
         if not (is_real(wanted) and wanted < 1.0) or (effect is not None and not wanted > 0.0):

@@ -65,7 +65,7 @@ class Diagnosis(Examination):
     >>> diagnosis
     Diagnosis('fatigue: ...')
     >>> diagnosis.impact.to_frame().arm.tolist()
-    ['0', '1', '0']
+    ['0', '1']
     """
 
     @property

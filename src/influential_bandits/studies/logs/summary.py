@@ -39,7 +39,12 @@ def summarise_diagnosis(examination: Examination) -> dict[str, Any]:
         "events_moved_by_caps": examination.caps.moved,
         "doubt_about_caps": examination.caps.doubt,
         "arms": [
-            {"arm": arm, **_describe_arm(curves.get(arm), caps.get(arm))} for arm in log.arm_names
+            {
+                "arm": arm,
+                "lost_per_showing": asdict(impact.arms[arm]),
+                **_describe_arm(curves.get(arm), caps.get(arm)),
+            }
+            for arm in log.arm_names
         ],
         "test": None if examination.test is None else _describe_test(examination.test),
         "untestable": examination.untestable,
