@@ -20,6 +20,7 @@ from report_files import check_pictures, check_report
 import influential_bandits as ib
 from influential_bandits.cli import main
 from influential_bandits.learning import frequency_caps
+from influential_bandits.learning.influence_test_result import ScoreTest
 from influential_bandits.learning.loss_model import LossModel
 from influential_bandits.studies.logs.diagnosis import fit_log
 from influential_bandits.studies.logs.verdict import open_report
@@ -223,6 +224,24 @@ def test_the_report_opens_with_verdict_numbers_and_what_to_do(found_strong, foun
     assert len(quiet.facts) == 1
     assert quiet.facts[0].note.endswith("not shown")
     assert "what to do" not in quiet.table.header
+
+
+@pytest.mark.parametrize(
+    ("clearest", "words"),
+    [
+        ("self_influence", "Showing an arm again soon costs more"),
+        ("cross_influence", "Showing an arm soon after certain others costs more"),
+        ("common", "Showing anything soon after anything else costs more"),
+    ],
+)
+def test_the_verdict_says_what_acts_on_what(clearest, words, found_strong):
+    _, found = found_strong
+    unclear = ScoreTest(pairs=3, statistic=1.0, p_value=0.5, p_adjusted=1.0)
+    families = dict.fromkeys(("self_influence", "cross_influence", "common"), unclear)
+    families[clearest] = ScoreTest(pairs=3, statistic=50.0, p_value=0.001, p_adjusted=0.003)
+    other = dataclasses.replace(found, test=dataclasses.replace(found.test, **families))
+    assert open_report(other).sentences[0].startswith(words)
+    assert f"(p = 0.003, {other.test.clearest})" in other.headline.splitlines()[0]
 
 
 def test_the_page_speaks_in_words_of_the_reader(found_strong):

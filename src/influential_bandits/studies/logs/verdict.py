@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from influential_bandits.learning.examination import TIRING, Examination
 from influential_bandits.learning.impact import Estimate, as_outcome
+from influential_bandits.learning.influence_test_result import (
+    ALIKE,
+    ON_EACH_OTHER,
+    ON_THEMSELVES,
+)
 from influential_bandits.learning.showing_curves import ShowingCurve
 from influential_bandits.learning.statistics.pooled_sums import arm_sums
 from influential_bandits.learning.taste_check import FOLLOW_TASTE
@@ -13,6 +18,11 @@ from influential_bandits.studies.report.content import Badge, Fact, Opening, Tab
 __all__ = ["classify", "describe_verdict", "open_report"]
 
 FIRST_ARMS = 12  # of the table and the picture; the others are folded
+SHOWINGS = {
+    ON_THEMSELVES: "Showing an arm again soon",
+    ON_EACH_OTHER: "Showing an arm soon after certain others",
+    ALIKE: "Showing anything soon after anything else",
+}
 BADGES = {
     "fatigue": Badge("Fatigue", "bad"),
     "boost": Badge("Boost", "good"),
@@ -57,7 +67,7 @@ def describe_verdict(examination: Examination) -> str:
             f"not proof of influence: {test.doubts[0].name} seem to act on losses as well "
             f"({test.doubts[0].meaning})"
         )
-    lines = [f"{impact.headline()} (p = {test.p_value:.2g})"]
+    lines = [f"{impact.headline()} (p = {test.p_value:.2g}, {test.clearest})"]
     tired = [curve for curve in examination.curves.arms if tires(curve)]
     if tired and impact.direction in TIRING:
         arms = "; ".join(f"{curve.arm}: {curve.lost}" for curve in tired[:3])
@@ -117,9 +127,10 @@ def _say_first(examination: Examination, verdict: str) -> str:
             f"Whether the past changes what comes next cannot be tested: {examination.untestable}"
         )
     sure = f"beyond drift, taste and chance (p = {test.p_value:.2g})"
+    showing = SHOWINGS[test.clearest]
     sentences = {
-        "fatigue": f"Showing an arm again soon {fewer}, {sure}",
-        "boost": f"Showing an arm again soon {more}, {sure}",
+        "fatigue": f"{showing} {fewer}, {sure}",
+        "boost": f"{showing} {more}, {sure}",
         "mixed": f"Shown again soon, some arms do worse and some better, {sure}",
         "not seen": f"Recent showings say nothing about what comes next, {sure}",
         "not proven": f"Losses follow recent showings, but {describe_verdict(examination)}",
