@@ -1,6 +1,6 @@
 """Compare what caps promise with what they deliver (docs/explanation/plans.md).
 
-python docs/measurements/frequency_caps.py [RUNS] [--seed SEED] [--world WORLD]
+python docs/measurements/frequency_caps.py [RUNS] [--seed SEED] [--world WORLD] [--own-only]
 """
 
 import argparse
@@ -33,12 +33,12 @@ def read_clicks(events: dict[str, np.ndarray]) -> ib.EventLog:
     return ib.read_log(columns, **roles)
 
 
-def compare(settings: dict[str, float], seed: int) -> list[float]:
+def compare(settings: dict[str, float], seed: int, interaction: str) -> list[float]:
     """Return promise, delivery, whether the interval holds it, any loss, arms, doubt and ends."""
     world = ib.data.ClickWorld(**settings)
     log = read_clicks(ib.data.draw_click_events(600, 60, 6, world, seed=seed))
     fading = ib.Fading(half_life=48.0) if "half_life_days" in settings else ib.Fading(0.8)
-    model = ib.InfluenceModel("symmetric", drift=True, pooling="full", fading=fading)
+    model = ib.InfluenceModel(interaction, drift=True, pooling="full", fading=fading)
     adjusted = ib.adjust_losses(log)
     impact = ib.measure_impact(model.fit(adjusted, execution=1), log)
     advice = ib.advise_caps(model, adjusted, impact, seed=seed, execution=1)
@@ -81,7 +81,9 @@ if __name__ == "__main__":
     parser.add_argument("runs", type=int, nargs="?", default=16)
     parser.add_argument("--seed", type=int, default=700_000, help="of the first world")
     parser.add_argument("--world", help="one of them alone")
+    parser.add_argument("--own-only", action="store_true", help="fit no arms on each other")
     given = parser.parse_args()
+    interaction = "diagonal" if given.own_only else "symmetric"
     print(
         "| world | logs with a cap | not supported for taste | promised | delivered | "
         "interval holds it | delivers less | at a loss |"
@@ -93,7 +95,7 @@ if __name__ == "__main__":
             continue
         # Worlds of the same seed share most of what is drawn: rows would go wrong together.
         first = given.seed + 10_000 * row
-        rows = [compare(settings, n) for n in range(first, first + given.runs)]
+        rows = [compare(settings, n, interaction) for n in range(first, first + given.runs)]
         tables.append(np.array(rows))
         print_row(name, tables[-1])
     print_row("all", np.concatenate(tables))

@@ -4,7 +4,7 @@ Figures of docs/explanation/influence_test.md.
 Users come at any time, arms are drawn at random, and nothing but the arm itself tires: no world of
 the package is used.
 
-python docs/measurements/self_fatigue.py [LOGS] [--seed SEED]
+python docs/measurements/self_fatigue.py [LOGS] [--seed SEED] [--world WORLD]
 """
 
 import argparse
@@ -47,11 +47,11 @@ def read(
     return ib.read_log(columns, instance="user", arm="arm", time="time", **role)
 
 
-def draw_clicks(seed: int) -> ib.EventLog:
+def draw_clicks(seed: int, users: int = 1250, amount: float = 0.05) -> ib.EventLog:
     """Return 75,000 showings of 12 adverts: each showing of the first three takes 5 points."""
-    days, arm, taken, draw = draw_fatigue(seed, 1250, 12, 3, 0.05, 2.0)
+    days, arm, taken, draw = draw_fatigue(seed, users, 12, 3, amount, 2.0)
     chance = draw.uniform(0.15, 0.36, 12)[arm]
-    chance += np.take_along_axis(0.05 * draw.standard_normal((1250, 12)), arm, axis=1)
+    chance += np.take_along_axis(0.05 * draw.standard_normal((users, 12)), arm, axis=1)
     click = draw.random(arm.shape) < np.clip(chance, 0.01, 0.95) - taken
     return read(days, arm, click.astype(int), reward="outcome")
 
@@ -65,7 +65,16 @@ def draw_ratings(seed: int) -> ib.EventLog:
     return read(days, arm, rating, rating="outcome", best=5)
 
 
-WORLDS = {"clicks, 3 of 12 arms tire": draw_clicks, "ratings, all arms tire": draw_ratings}
+def draw_many_clicks(seed: int) -> ib.EventLog:
+    """Return 200,000 such showings: each takes 4 points."""
+    return draw_clicks(seed, 3333, 0.04)
+
+
+WORLDS = {
+    "clicks, 3 of 12 arms tire": draw_clicks,
+    "200,000 clicks, 3 of 12 arms tire less": draw_many_clicks,
+    "ratings, all arms tire": draw_ratings,
+}
 
 
 def main() -> None:
@@ -73,11 +82,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("logs", type=int, nargs="?", default=10)
     parser.add_argument("--seed", type=int, default=700_000, help="of the first log")
+    parser.add_argument("--world", choices=WORLDS, help="one of them alone")
     given = parser.parse_args()
     families = ("arms on themselves", "arms on each other", "all arms alike")
     print(f"| world | logs | seen | {' | '.join(families)} |")
     print("|---|---|---|---|---|---|")
     for name, draw in WORLDS.items():
+        if given.world not in (None, name):
+            continue
         seen = np.zeros(4)
         for seed in range(given.seed, given.seed + given.logs):
             test = ib.influence_test(

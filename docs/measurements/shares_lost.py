@@ -1,6 +1,6 @@
 """Compare shares lost with the truth of made-up logs, for docs/explanation/influence_test.md.
 
-python docs/measurements/shares_lost.py [RUNS] [--seed SEED] [--world WORLD]
+python docs/measurements/shares_lost.py [RUNS] [--seed SEED] [--world WORLD] [--own-only]
 """
 
 import argparse
@@ -43,9 +43,9 @@ def draw_numbers(size: float, seed: int) -> tuple[ib.EventLog, float]:
     return log, lost / np.abs(log.loss).mean()
 
 
-def estimate(log: ib.EventLog, truth: float, fading: ib.Fading) -> list[float]:
+def estimate(log: ib.EventLog, truth: float, fading: ib.Fading, interaction: str) -> list[float]:
     """Return the truth, the estimate, and whether the interval holds the truth."""
-    model = ib.InfluenceModel("symmetric", drift=True, pooling="full", fading=fading)
+    model = ib.InfluenceModel(interaction, drift=True, pooling="full", fading=fading)
     share = ib.measure_impact(model.fit(ib.adjust_losses(log), execution=1), log).share
     return [truth, share.value, share.low <= truth <= share.high]
 
@@ -55,7 +55,9 @@ if __name__ == "__main__":
     parser.add_argument("runs", type=int, nargs="?", default=32)
     parser.add_argument("--world", help="one of them alone")
     parser.add_argument("--seed", type=int, default=800_000, help="of the first log")
+    parser.add_argument("--own-only", action="store_true", help="fit no arms on each other")
     given = parser.parse_args()
+    interaction = "diagonal" if given.own_only else "symmetric"
     print(f"| world, {given.runs} logs | truly taken | estimated | 95 % intervals that hold it |")
     print("|---|---|---|---|")
     for row, (name, world) in enumerate((CLICKS | NUMBERS).items()):
@@ -66,8 +68,8 @@ if __name__ == "__main__":
         for seed in range(first, first + given.runs):
             if name in CLICKS:
                 fading = ib.Fading(half_life=48.0) if "half_life_days" in world else ib.Fading(0.8)
-                found.append(estimate(*draw_clicks(world, seed), fading))
+                found.append(estimate(*draw_clicks(world, seed), fading, interaction))
             else:
-                found.append(estimate(*draw_numbers(world, seed), ib.Fading(0.8)))
+                found.append(estimate(*draw_numbers(world, seed), ib.Fading(0.8), interaction))
         truth, share, held = 100.0 * np.mean(found, axis=0)
         print(f"| {name} | {truth:.1f} % | {share:.1f} % | {held:.0f} % |", flush=True)

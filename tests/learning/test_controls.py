@@ -5,7 +5,7 @@ import pytest
 
 import influential_bandits as ib
 from influential_bandits.datasets.click_events import ClickWorld, draw_click_events
-from influential_bandits.errors import InvalidInput
+from influential_bandits.errors import InvalidInput, NotApplicable
 from influential_bandits.learning import controls
 from influential_bandits.learning.controls import build_controls, list_controls, place_in_session
 from influential_bandits.logs.log import EventLog
@@ -181,3 +181,35 @@ def test_items_leave_the_mean_losses_of_arms_alone():
         for one in (0, 1):
             here = log.arm == one
             assert adjusted.loss[here].mean() == pytest.approx(log.loss[here].mean(), abs=1e-6)
+
+
+def test_effects_of_many_arms_are_the_same_in_a_sparse_matrix(log, monkeypatch):
+    """The solver alone differs: by the rounding of systems whose condition is about 10⁴."""
+    dense = ib.adjust_losses(log, ["trend", "hour", "item"])
+    monkeypatch.setattr(controls, "MANY_EFFECTS", 10)
+    monkeypatch.setattr(controls, "SPARSE", 1.0)
+    sparse = ib.adjust_losses(log, ["trend", "hour", "item"])
+    assert (sparse.loss != log.loss).any()
+    np.testing.assert_allclose(sparse.loss, dense.loss, rtol=0, atol=1e-9)
+
+
+def test_controls_of_thousands_of_arms_take_no_dense_matrix(monkeypatch):
+    """Of 1,500 arms, a full matrix of effects has 25,500² entries: 10 GB twice."""
+    random = np.random.default_rng(0)
+    users = np.repeat(np.arange(50), 60)
+    arms = np.concatenate([np.arange(1500), random.integers(1500, size=1500)])
+    time = np.sort(random.uniform(0, 20 * DAY, (50, 60)), axis=1).ravel()
+    many = EventLog(users, arms, random.normal(size=3000), time)
+
+    def refuse(*_):
+        raise AssertionError("a dense matrix")
+
+    monkeypatch.setattr(controls.np.linalg, "solve", refuse)
+    adjusted = ib.adjust_losses(many, ["trend", "hour", "weekday"])
+    assert adjusted.loss.std() < many.loss.std()
+
+
+def test_a_dense_matrix_that_has_no_room_is_refused(log, monkeypatch):
+    monkeypatch.setattr("influential_bandits.memory.available_memory", lambda: 1000.0)
+    with pytest.raises(NotApplicable, match=r"effects of controls would take .* merge rare arms"):
+        ib.adjust_losses(log, ["hour"])

@@ -142,6 +142,28 @@ def test_a_log_becomes_a_frame():
     assert "time" not in EventLog(["b"], ["y"], [1]).to_frame()
 
 
+def test_a_frame_has_the_columns_dates_and_outcomes_of_the_user():
+    """Clicks, not losses; dates, not seconds; and the names that the columns had."""
+    clicks = {
+        "user_id": ["ann", "ann", "bob"],
+        "ad_id": ["hat", "phone", "hat"],
+        "ts": [1714588260123, 1714588200123, 1714588270123],
+        "clicked": [True, False, True],
+    }
+    log = read_log(clicks)
+    frame = log.to_frame()
+    assert frame.columns.tolist() == list(clicks)
+    assert frame["ts"].dt.strftime("%Y-%m-%d %H:%M:%S.%f").str[:-3].tolist() == [
+        "2024-05-01 18:30:00.123",
+        "2024-05-01 18:31:00.123",
+        "2024-05-01 18:31:10.123",
+    ]
+    assert frame["clicked"].tolist() == [0.0, 1.0, 1.0]
+    assert log.head(2).equals(frame[:2])
+    assert log.head().equals(frame), "all of a short log"
+    assert_same(read_log(frame, **log.about["reading"]), log)
+
+
 @pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
 def test_a_log_becomes_a_frame_of_any_library_that_can_be_read_again(library):
     log = EventLog(["b", "a", "b"], ["y", "x", "x"], [1, 2, 3], [5, 1, 4])

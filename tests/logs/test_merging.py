@@ -81,8 +81,14 @@ def test_commands_suggest_to_merge_many_arms_and_count_rows_that_repeat():
     assert told.startswith("MANY ARMS: 99 have 4,950 interactions, which takes long; --merge-arms")
     share, left = find_share(log, 40)
     assert f"--merge-arms-below {share:g} leaves {left}, or" in told
-    (told,) = describe_reading(log, all_pairs=False)
+    (told,) = describe_reading(log, all_pairs=False, tests=True)
     assert told.startswith("MANY ARMS: 99 are looked at one by one, not in pairs (--all-pairs")
+    (told,) = describe_reading(log, all_pairs=False)
+    assert told.startswith("MANY ARMS: 99 are fitted one by one; --merge-arms")
+    very_many = make_log([f"ad {n}" for n in range(301)])
+    assert describe_reading(very_many, all_pairs=False, tests=True) == []  # the test says it
+    (told,) = describe_reading(very_many, all_pairs=False)
+    assert told.startswith("MANY ARMS: 301 are fitted one by one, which takes long; name a coarser")
     merged = merge_rare_arms(log, share)
     assert merged.n_arms == left <= 40
     assert describe_reading(merged) == [f"{merged.about['merged_arms']} rare arms are one"]

@@ -70,7 +70,9 @@ def diagnose(
         from influential_bandits import diagnose as make_diagnosis
         from influential_bandits.piece_store import require_writable
 
-        events = _read(log, reading, merge_arms_below, adjust, all_pairs=all_pairs is True)
+        events = _read(
+            log, reading, merge_arms_below, adjust, all_pairs=all_pairs is True, tests=True
+        )
         with choose_execution(engine, scheduler, jobs) as where:
             require_writable(out)
             diagnosis = make_diagnosis(
@@ -156,9 +158,9 @@ def fit(
         from influential_bandits.learning.models import InfluenceModel
         from influential_bandits.studies.logs.diagnosis import fit_log
 
-        given = {"fading": _name_fading(memory, half_life_days), "ridge": ridge}
-        settings: dict[str, Any] = {name: x for name, x in given.items() if x is not None}
-        left_out = [name for name in given if name not in settings]
+        choosable = {"fading": _name_fading(memory, half_life_days), "ridge": ridge}
+        settings: dict[str, Any] = {name: x for name, x in choosable.items() if x is not None}
+        left_out = [name for name in choosable if name not in settings]
         settings |= {
             "drift": drift,
             "pooling": pooling,
@@ -166,12 +168,13 @@ def fit(
         }
         model = InfluenceModel(interaction, **settings)
         model.check_settings()
+        all_pairs = interaction != "diagonal"
         with choose_execution(engine, scheduler, jobs) as where:
             adjusting = not by_partition and adjust is not False
             if by_partition:
-                events = _read(log, reading, merge_arms_below, False, True, where, temporary)
+                events = _read(log, reading, merge_arms_below, False, all_pairs, where, temporary)
             else:
-                events = _read(Path(log), reading, merge_arms_below, adjusting)
+                events = _read(Path(log), reading, merge_arms_below, adjusting, all_pairs)
             controls = None if adjusting else ()
             model = fit_log(events, out, model, left_out, where, controls=controls)
         if not by_partition:
@@ -219,16 +222,16 @@ def plan(
     from influential_bandits.learning.models import InfluenceModel
     from influential_bandits.learning.planning import plan as make_plan
 
-    how: dict[str, Any] = {"instance": instance, "days_between_rounds": days_between_rounds}
-    how |= {"rounds_per_session": rounds_per_session, "shares": _parse_shares(share)}
-    how |= {"days_between_sessions": days_between_sessions}
+    options: dict[str, Any] = {"instance": instance, "days_between_rounds": days_between_rounds}
+    options |= {"rounds_per_session": rounds_per_session, "shares": _parse_shares(share)}
+    options |= {"days_between_sessions": days_between_sessions}
     fitted = InfluenceModel.load(model)
     with explain_stop("nothing was written"):
         events = None if log is None else _read_again(log, model, fitted.about_.get("command"))
-        found = make_plan(fitted, events, horizon, execution=jobs, **how)
+        advice = make_plan(fitted, events, horizon, execution=jobs, **options)
     if out is not None:
-        write_json(out, found.to_json(), indent=2)
-    typer.echo(str(found))
+        write_json(out, advice.to_json(), indent=2)
+    typer.echo(str(advice))
 
 
 def _parse_shares(texts: list[str] | None) -> dict[str, tuple[float, float]] | None:
@@ -284,6 +287,7 @@ def _read(
     all_pairs: bool = True,
     execution: Any = None,
     temporary: str | None = None,
+    tests: bool = False,
 ) -> Any:
     """Read a log for a command, or open its partitions, and say what was taken for what."""
     from influential_bandits.studies.logs.options import (
@@ -298,5 +302,5 @@ def _read(
         log = open_for_command(path, reading, execution, temporary, merge_below)
     # For a plan, which reads it again.
     log.about["command"] = {"reading": reading, "merge_below": merge_below, "adjust": adjust}
-    typer.echo("; ".join(describe_reading(log, all_pairs)), err=True)
+    typer.echo("; ".join(describe_reading(log, all_pairs, tests=tests)), err=True)
     return log

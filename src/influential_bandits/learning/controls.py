@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from influential_bandits.checks import abbreviate, optional_module
-from influential_bandits.errors import InvalidInput
+from influential_bandits.errors import InvalidInput, NotApplicable
 from influential_bandits.logs.log import EventLog, make_sorted_log
+from influential_bandits.memory import require_memory
 from influential_bandits.numerics.arrays import Floats, Ints
 
 __all__ = ["CONTROLS", "ControlColumns", "adjust_losses", "build_controls", "list_controls"]
@@ -31,6 +32,8 @@ SHORTEST_WEEKS = 14.0
 FEWEST_SESSIONS = 1.1  # by instance; with one each, the position is the place in the history
 APART = 0.5  # share of the variance of times that lies between instances
 MOST_CATEGORIES = 30  # of a column; with more of them, each is judged by other instances, as items
+MANY_EFFECTS, SPARSE = 2_000, 0.1  # from so many, and with so few entries, matrices are sparse
+FEWER_EFFECTS = "merge rare arms (merge_rare_arms; --merge-arms-below), or name fewer controls"
 PRIOR_EVENTS = 4.0  # an effect counts as if it had been seen to be 0 in so many events
 
 
@@ -217,14 +220,27 @@ def _explain(log: EventLog, columns: ControlColumns, loss: Floats, with_arms: bo
     if columns.shared.shape[1]:
         blocks.append(sparse.csr_array(columns.shared))
     design = sparse.hstack(blocks, format="csr")
-    gram = (design.T @ design).toarray()
-    spots = np.arange(arms, arms + arms * columns.n_bases)
-    gram[spots, spots] += PRIOR_EVENTS
-    gram[np.arange(len(gram)), np.arange(len(gram))] += 1e-9 * max(float(gram.max()), 1e-300)
-    fitted = np.linalg.solve(gram, design.T @ (loss - loss.mean()))
+    gram = sparse.csc_array(design.T @ design)
+    prior = np.full(gram.shape[0], 1e-9 * max(float(gram.max()), 1e-300))
+    prior[arms : arms + arms * columns.n_bases] += PRIOR_EVENTS
+    fitted = _solve(gram + sparse.diags_array(prior), design.T @ (loss - loss.mean()))
     if not with_arms:
         fitted[:arms] = 0.0
     return np.asarray(design @ fitted) + (loss.mean() if with_arms else 0.0)
+
+
+def _solve(gram: Any, moments: Floats) -> Floats:
+    """Return the solution of normal equations, a sparse matrix.
+
+    Arms that are never met together leave most of it empty. Of many arms, it would fill the memory.
+    """
+    size = gram.shape[0]
+    if size > MANY_EFFECTS and gram.nnz < SPARSE * size**2:
+        solve = optional_module("scipy.sparse.linalg").spsolve
+        return np.asarray(solve(gram.tocsc(), moments, permc_spec="MMD_AT_PLUS_A"))
+    needed = f"taking out {size:,} effects of controls"
+    require_memory(16.0 * size**2, needed, FEWER_EFFECTS, NotApplicable)
+    return np.linalg.solve(gram.toarray(), moments)
 
 
 def _weigh_arms(log: EventLog) -> Any:

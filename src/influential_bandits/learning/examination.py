@@ -13,8 +13,12 @@ from influential_bandits.execution.progress import Progress
 from influential_bandits.learning.controls import adjust_losses, require_controls
 from influential_bandits.learning.frequency_caps import CapAdvice, advise_caps, advise_nothing
 from influential_bandits.learning.impact import Impact, measure_impact
-from influential_bandits.learning.influence_test import covers_all_pairs, influence_test
-from influential_bandits.learning.influence_test_result import InfluenceTest
+from influential_bandits.learning.influence_test import (
+    covers_all_pairs,
+    influence_test,
+    require_few_arms,
+)
+from influential_bandits.learning.influence_test_result import ON_THEMSELVES, InfluenceTest
 from influential_bandits.learning.models import InfluenceModel
 from influential_bandits.learning.selection import Validation, choose, ladder, validate
 from influential_bandits.learning.showing_curves import ShowingCurves, measure_showings
@@ -22,7 +26,7 @@ from influential_bandits.logs.log import EventLog, require_log
 from influential_bandits.world.fading import Fades, require_fading, require_one_fading
 
 LAST_PART = 0.2  # of each history, which models predict
-STEPS = 8
+STEPS = 7
 TIRING = frozenset({"fatigue", "mixed"})
 
 
@@ -60,31 +64,31 @@ def examine_log(
     """Return what a log says; arguments are those of :func:`influential_bandits.diagnose`."""
     log = require_log(log)
     names = require_controls(log, controls)
+    every = covers_all_pairs(log, all_pairs)
+    require_few_arms(log, every)
     bar = Progress("diagnosis", STEPS, progress)
     bar.show()
+    test, untestable = None, ""
+    options: dict[str, Any] = {"permutations": permutations, "seed": seed, "execution": execution}
+    try:
+        test = influence_test(log, fading=fading, controls=names, all_pairs=every, **options)
+    except NotApplicable as reason:
+        untestable = str(reason)
+    bar.count_one()
     adjusted = adjust_losses(log, controls)
     bar.count_one()
-    every = covers_all_pairs(log, all_pairs)
     base = InfluenceModel(
-        "symmetric" if every else "diagonal",
-        drift=True,
-        pooling="full",
-        seed=seed,
+        "symmetric" if every else "diagonal", drift=True, pooling="full", seed=seed
     )
     choosable = ["fading", "ridge"]
+    if test is not None and test.detected:
+        fading = test.fading  # one value for the whole report
     if fading is not None:
         base.set_params(fading=require_one_fading(fading))
         choosable.remove("fading")
     validation, chosen = rank_models(adjusted, base, execution, choosable)
     bar.count_one()
-    test, untestable = None, ""
-    how: dict[str, Any] = {"permutations": permutations, "seed": seed, "execution": execution}
-    try:
-        test = influence_test(log, fading=fading, controls=names, all_pairs=every, **how)
-    except NotApplicable as reason:
-        untestable = str(reason)
-    bar.count_one()
-    measured = _refit(base, chosen, test).fit(adjusted, execution=execution)
+    measured = _model_impact(chosen, test).fit(adjusted, execution=execution)
     impact = measure_impact(measured, log)
     bar.count_one()
     caps = advise_nothing(impact, "it shows no fatigue")
@@ -135,9 +139,13 @@ def fit_definite(
     return fitted.fit(log, execution=execution)
 
 
-def _refit(
-    base: InfluenceModel, chosen: InfluenceModel, test: InfluenceTest | None
-) -> InfluenceModel:
-    """Return the model that impact is measured by, with the memory that showed most."""
-    fading = test.fading if test is not None and test.detected else chosen.fading
-    return InfluenceModel(**base.get_params() | {"ridge": chosen.ridge, "fading": fading})
+def _model_impact(chosen: InfluenceModel, test: InfluenceTest | None) -> InfluenceModel:
+    """Return the model that impact is measured by: of what the test sees, and hardly shrunken.
+
+    The ridge that predicts best makes effects too small, and intervals too narrow. Pairs that the
+    test does not see take a part of what arms do to themselves.
+    """
+    kind = chosen.interaction
+    if test is not None and test.seen == (ON_THEMSELVES,):
+        kind = "diagonal"
+    return InfluenceModel(kind, drift=True, pooling="full", fading=chosen.fading, seed=chosen.seed)

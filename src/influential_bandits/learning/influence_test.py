@@ -59,12 +59,20 @@ from influential_bandits.learning.statistics.design import (
 from influential_bandits.learning.statistics.log_scan import rank_labels
 from influential_bandits.learning.statistics.reduction import single_threaded_algebra
 from influential_bandits.logs.log import EventLog, make_sorted_log, require_log
+from influential_bandits.logs.merging import find_share
 from influential_bandits.memory import require_memory
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.world.fading import NO_CLOCK, Fades, Fading, require_one_fading
 
-__all__ = ["MANY_ARMS", "covers_all_pairs", "influence_test"]
+__all__ = [
+    "MANY_ARMS",
+    "MOST_ARMS",
+    "MOST_ARMS_ALONE",
+    "covers_all_pairs",
+    "influence_test",
+    "require_few_arms",
+]
 
 MOST_ARMS = 100  # the Gram matrix of all pairs has about K⁴/4 entries
 MOST_ARMS_ALONE = 300  # of arms on themselves: each arm has its own effects of controls
@@ -279,6 +287,29 @@ def _limit_fadings(fadings: list[Fading], arms: int) -> list[Fading]:
     return [fadings[0], *clocks[:1]] if fadings[0] not in clocks else clocks[:1]
 
 
+def require_few_arms(log: EventLog, all_pairs: bool) -> None:
+    """Raise if a log has more arms than the test takes, and say which log would do."""
+    arms, most = log.n_arms, MOST_ARMS if all_pairs else MOST_ARMS_ALONE
+    if arms <= most:
+        return
+    pairs = f", so {arms * (arms + 1) // 2:,} pairs" if all_pairs else ""
+    several = " with all pairs" if all_pairs else ""
+    ways = []
+    if all_pairs and arms <= MOST_ARMS_ALONE:
+        ways.append("test arms on themselves alone (all_pairs=False; --own-only)")
+    share, left = find_share(log, most)
+    if left > 1:
+        ways.append(
+            f"merge rare ones: merge_rare_arms(log, {share:g}), or --merge-arms-below {share:g}, "
+            f"leaves {left}"
+        )
+    ways.append("name a coarser column as the arm, and this one as the item (--arm, --item)")
+    raise NotApplicable(
+        f"the log has {arms:,} arms{pairs}; the test takes at most {most}{several}: "
+        + "; or ".join(ways)
+    )
+
+
 def _require_testable(log: EventLog, kind: int) -> None:
     arms = log.n_arms
     if arms == 1:
@@ -286,17 +317,7 @@ def _require_testable(log: EventLog, kind: int) -> None:
             "with a single arm, influence cannot be told from drift: every event is met with the "
             "same arm; a test needs two arms or more"
         )
-    if arms > MOST_ARMS and kind == SYMMETRIC:
-        raise NotApplicable(
-            f"the log has {arms} arms, so {arms * (arms + 1) // 2:,} pairs; the test takes at most "
-            f"{MOST_ARMS} arms with all pairs: test arms on themselves alone (all_pairs=False; "
-            "--own-only), or merge rare ones (merge_rare_arms; --merge-arms-below)"
-        )
-    if arms > MOST_ARMS_ALONE:
-        raise NotApplicable(
-            f"the log has {arms} arms; the test takes at most {MOST_ARMS_ALONE}: merge rare ones "
-            "(merge_rare_arms; --merge-arms-below)"
-        )
+    require_few_arms(log, kind == SYMMETRIC)
     size = interaction_size(kind, arms)
     require_memory(
         8.0 * MATRICES * size**2,

@@ -17,9 +17,10 @@ from influential_bandits.world.fading import Fading
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["InfluenceTest", "PairEstimate", "ScoreTest"]
+__all__ = ["ALIKE", "ON_EACH_OTHER", "ON_THEMSELVES", "InfluenceTest", "PairEstimate", "ScoreTest"]
 
 SHOWN_PAIRS = 12  # in a picture
+ON_THEMSELVES, ON_EACH_OTHER, ALIKE = "arms on themselves", "arms on each other", "all arms alike"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,9 +43,9 @@ class PairEstimate:
 
     def __str__(self) -> str:
         """Say it in a line."""
-        who = f"{self.arm} on itself" if self.arm == self.other else f"{self.arm} and {self.other}"
+        arms = f"{self.arm} on itself" if self.arm == self.other else f"{self.arm} and {self.other}"
         value, low, high = round_to_interval(self.estimate, self.low, self.high)
-        return f"{who}: {value} ({low} … {high}), p = {_rounded(self.p_adjusted)}"
+        return f"{arms}: {value} ({low} … {high}), p = {_rounded(self.p_adjusted)}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,10 +116,10 @@ class InfluenceTest:
     ...     bursts=0.3,
     ...     steering=1.0,
     ... )
-    >>> found = ib.influence_test(log)
-    >>> found.p_value
-    0.002
-    >>> print(found.pairs[0].arm, found.pairs[0].other)
+    >>> test = ib.influence_test(log)
+    >>> test.p_value
+    0.003
+    >>> print(test.pairs[0].arm, test.pairs[0].other)
     0 0
     """
 
@@ -146,12 +147,12 @@ class InfluenceTest:
     @property
     def families(self) -> dict[str, ScoreTest]:
         """The tests that were made, by what acts on what."""
-        found = {
-            "arms on themselves": self.self_influence,
-            "arms on each other": self.cross_influence,
-            "all arms alike": self.common,
+        tests = {
+            ON_THEMSELVES: self.self_influence,
+            ON_EACH_OTHER: self.cross_influence,
+            ALIKE: self.common,
         }
-        return {name: test for name, test in found.items() if test is not None}
+        return {name: test for name, test in tests.items() if test is not None}
 
     @property
     def clearest(self) -> str:
@@ -183,8 +184,7 @@ class InfluenceTest:
             pair
             for pair in self.pairs
             if pair.p_adjusted <= 1.0 - self.confidence
-            and ("arms on themselves" if pair.arm == pair.other else "arms on each other")
-            in self.seen
+            and (ON_THEMSELVES if pair.arm == pair.other else ON_EACH_OTHER) in self.seen
         )
 
     @property
@@ -217,7 +217,7 @@ class InfluenceTest:
         --------
         >>> import influential_bandits as ib
         >>> ib.influence_test(ib.data.synthetic_log(60, 40, 3)).events_needed(0.001)
-        13611
+        14035
         """
         wanted = self.effect if effect is None else effect
         if not (is_real(wanted) and wanted < 1.0) or (effect is not None and not wanted > 0.0):
@@ -264,18 +264,18 @@ class InfluenceTest:
     @property
     def blind_spots(self) -> tuple[str, ...]:
         """What this log cannot tell apart, in words."""
-        found = []
+        spots = []
         if not {"trend", "hour", "weekday"} & set(self.controls):
-            found.append("influence from the calendar and the hour: it has no times for them")
+            spots.append("influence from the calendar and the hour: it has no times for them")
         if "item" not in self.controls:
-            found.append(
+            spots.append(
                 "fatigue from the order of items, if the best of an arm come first: it has no items"
             )
         if self.common is None:
-            found.append("fatigue of all arms alike from drift: it has no breaks to see it by")
+            spots.append("fatigue of all arms alike from drift: it has no breaks to see it by")
         if self.doubts:
-            found.append("influence from what moves choices and losses together")
-        return tuple(found)
+            spots.append("influence from what moves choices and losses together")
+        return tuple(spots)
 
     def _verdict(self) -> str:
         p = f"p = {_rounded(self.p_value)}"
@@ -288,7 +288,7 @@ class InfluenceTest:
                 f"losses follow past arms ({p}), but {self.doubts[0].name} seem to act as well: "
                 f"not proof of influence; {self.doubts[0].meaning}"
             )
-        if self.detected and self.clearest == "all arms alike":
+        if self.detected and self.clearest == ALIKE:
             return f"influence beyond drift: showings act on all arms alike ({p})"
         if self.detected:
             size = "small but real" if self.effect < 0.01 else "real"

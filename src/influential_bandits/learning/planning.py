@@ -82,10 +82,10 @@ def plan(
     >>> truth = [[0.5, 0.0], [0.0, 0.2]]
     >>> log = ib.data.synthetic_log(300, 60, 2, interaction=truth, memory=0.8, seed=0)
     >>> model = ib.InfluenceModel(fading=0.8, pooling="full").fit(log)
-    >>> found = ib.plan(model, log, 100)
-    >>> found
+    >>> advice = ib.plan(model, log, 100)
+    >>> advice
     Plan(100 rounds of 2 arms, gain 0.2... (0.1... … 0.2...) loss, cross-fitted)
-    >>> found.supported, found.calibrated, found.mix.round(1)
+    >>> advice.supported, advice.calibrated, advice.mix.round(1)
     (True, True, array([0.3, 0.7]))
     """
     if not isinstance(model, InfluenceModel):

@@ -4,6 +4,7 @@ Everything is seeded. What is random is so strong, or so absent, that other seed
 with the stated probability.
 """
 
+import dataclasses
 import gzip
 import json
 import re
@@ -19,11 +20,15 @@ from report_files import check_pictures, check_report
 import influential_bandits as ib
 from influential_bandits.cli import main
 from influential_bandits.learning import frequency_caps
+from influential_bandits.learning.influence_test_result import ScoreTest
+from influential_bandits.learning.loss_model import LossModel
 from influential_bandits.studies.logs.diagnosis import fit_log
 from influential_bandits.studies.logs.verdict import open_report
+from influential_bandits.studies.report.content import Table
+from influential_bandits.studies.report.html import render_inline
 
 TIRING = np.diag([0.6, 0.3, 0.0])
-SECTIONS = ["arms", "cost", "how-sure", "what-else", "model", "log"]
+SECTIONS = ["arms", "cost", "how-sure", "what-else", "effects", "log"]
 SCHEMA = Path(__file__).parents[3] / "docs" / "how_to" / "diagnosis.schema.json"
 HEADER = ("user", "timestamp", "ad", "loss")
 
@@ -221,6 +226,24 @@ def test_the_report_opens_with_verdict_numbers_and_what_to_do(found_strong, foun
     assert "what to do" not in quiet.table.header
 
 
+@pytest.mark.parametrize(
+    ("clearest", "words"),
+    [
+        ("self_influence", "Showing an arm again soon costs more"),
+        ("cross_influence", "Showing an arm soon after certain others costs more"),
+        ("common", "Showing anything soon after anything else costs more"),
+    ],
+)
+def test_the_verdict_says_what_acts_on_what(clearest, words, found_strong):
+    _, found = found_strong
+    unclear = ScoreTest(pairs=3, statistic=1.0, p_value=0.5, p_adjusted=1.0)
+    families = dict.fromkeys(("self_influence", "cross_influence", "common"), unclear)
+    families[clearest] = ScoreTest(pairs=3, statistic=50.0, p_value=0.001, p_adjusted=0.003)
+    other = dataclasses.replace(found, test=dataclasses.replace(found.test, **families))
+    assert open_report(other).sentences[0].startswith(words)
+    assert f"(p = 0.003, {other.test.clearest})" in other.headline.splitlines()[0]
+
+
 def test_the_page_speaks_in_words_of_the_reader(found_strong):
     out, _ = found_strong
     text = re.sub(
@@ -243,6 +266,35 @@ def test_a_notebook_shows_the_report(found_strong):
     assert page.count("<svg") > 3
     assert "<script" not in page
     assert "<body" not in page
+
+
+def test_of_150_arms_the_most_affected_stand_first_and_the_others_are_folded(found_strong):
+    _, found = found_strong
+    rows = [(f"arm {n}", "leave as it is", f"{1 - n / 150:.2f} (0.00 … 1.00)") for n in range(150)]
+    table = Table("What to do", ["arm", "what to do", "lost"], rows, shown=12, words=2)
+    page = render_inline([], dataclasses.replace(open_report(found), table=table))
+    before, fold, folded = page.partition("<summary>138 more</summary>")
+    assert fold
+    assert "arm 11" in before
+    assert "arm 12" not in before
+    assert "arm 149" in folded
+
+
+def test_a_diagnosis_makes_no_fits_for_a_plan(strong, monkeypatch):
+    """12 for fading and ridge, 4 models to compare, 1 to measure, up to 6 for caps, 1 to keep.
+
+    What judges a plan took 28 more, that nobody had asked for.
+    """
+    fits = []
+    fit = LossModel._fit
+
+    def count(model, *options, **more):
+        fits.append(model)
+        return fit(model, *options, **more)
+
+    monkeypatch.setattr(LossModel, "_fit", count)
+    diagnose(strong.take(np.arange(40)), permutations=19)
+    assert 10 < len(fits) <= 24
 
 
 def test_results_of_a_diagnosis_are_data_frames(found_strong):
@@ -272,6 +324,67 @@ def test_a_summary_has_the_numbers_of_the_objects(found_strong):
     schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(summary | {"paper": None}, schema)
+
+
+@pytest.fixture(scope="module")
+def three_of_twelve():
+    """75,000 clicks on 12 adverts, of which each showing takes 5 points from the first three."""
+    tired = np.random.default_rng(3)
+    users, rounds, arms = 1250, 60, 12
+    days = tired.exponential(0.4, (users, rounds)).cumsum(axis=1) + tired.uniform(0, 30, (users, 1))
+    arm = tired.integers(arms, size=(users, rounds))
+    recent, cost = np.zeros((users, arms)), np.zeros((users, rounds))
+    for n in range(rounds):
+        recent *= 0.5 ** ((days[:, n] - days[:, max(n - 1, 0)]) / 2.0)[:, None]
+        cost[:, n] = 0.05 * recent[np.arange(users), arm[:, n]] * (arm[:, n] < 3)
+        recent[np.arange(users), arm[:, n]] += 1.0
+    chance = tired.uniform(0.2, 0.36, arms)[arm]
+    columns = {
+        "user": np.repeat(np.arange(users), rounds),
+        "ts": (1.7e12 + 8.64e7 * days.ravel()).astype(np.int64),
+        "ad": np.char.add("ad ", arm.ravel().astype(str)),
+        "click": (tired.random(arm.shape) < chance - cost).ravel().astype(int),
+    }
+    return ib.read_log(columns), float(cost.mean())
+
+
+@pytest.mark.long
+def test_one_way_of_fading_and_one_number_for_an_arm_reach_all_of_a_report(three_of_twelve):
+    """A right interval of 95 % misses the truth in one of 20 logs.
+
+    The ridge that predicts best would make effects a third as large.
+    """
+    log, lost = three_of_twelve
+    found = diagnose(log, permutations=199)
+    assert found.test.seen == ("arms on themselves",)
+    assert found.model.fading == found.curves.fading == found.test.fading
+    assert found.impact.lost.low < lost < found.impact.lost.high
+    tired = {arm for arm, cost in found.impact.arms.items() if cost.sign > 0}
+    assert tired == {"ad 0", "ad 1", "ad 2"}
+    assert found.impact.pairs == {}, "the test sees nothing of arms on each other"
+    section = next(section for section in found.sections if section.name == "effects")
+    shown = {line.claim: line.ours for line in section.analysis.findings}
+    own = {f"{arm} on itself": cost.value for arm, cost in found.impact.arms.items()}
+    assert shown == own
+    assert len(open_report(found).table.rows) == 12
+    assert " more</summary>" not in found._repr_html_(), "nothing is folded of twelve arms"
+
+
+def test_too_many_arms_are_refused_before_any_work(refusal, tmp_path, monkeypatch):
+    """Most of 2,000 adverts are rare; the error says which command works."""
+
+    def work(*_, **__):
+        raise AssertionError("nothing may be fitted first")
+
+    monkeypatch.setattr("influential_bandits.learning.examination.adjust_losses", work)
+    monkeypatch.setattr("influential_bandits.learning.examination.influence_test", work)
+    ads = [f"ad {n}" for n in range(2000) for _ in range(1 + 2000 // (n + 1) ** 2)]
+    write(tmp_path / "log.csv", [(n % 50, n, ad, n % 2) for n, ad in enumerate(ads)])
+    line = refusal("diagnose", "log.csv")
+    assert "the log has 2,000 arms; the test takes at most 300: merge rare ones" in line
+    below, left = re.search(r"--merge-arms-below ([\d.e-]+), leaves (\d+)", line).groups()
+    assert ib.logs.merge_rare_arms(ib.read_log("log.csv"), float(below)).n_arms == int(left) <= 300
+    assert "at most 100 with all pairs" in refusal("diagnose", "log.csv", "--all-pairs")
 
 
 @pytest.mark.long

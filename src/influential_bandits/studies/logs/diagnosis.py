@@ -20,8 +20,8 @@ from influential_bandits.studies.logs.sections import (
     cost_section,
     curves_section,
     doubts_section,
+    effects_section,
     influence_section,
-    interaction_section,
     log_section,
 )
 from influential_bandits.studies.logs.summary import summarise_diagnosis
@@ -66,7 +66,7 @@ class Diagnosis(Examination):
     >>> diagnosis
     Diagnosis('fatigue: ...')
     >>> diagnosis.impact.to_frame().arm.tolist()
-    ['0', '1', '0']
+    ['0', '1']
     """
 
     @property
@@ -97,7 +97,9 @@ class Diagnosis(Examination):
             cost_section(self.impact, self.caps, self.influence_seen),
             tested,
             doubts_section(self.test, self.validation),
-            interaction_section(self.model, "model", "Which arm changes which?"),
+            effects_section(
+                self.impact, self.influence_seen, "effects", "Which arm changes which?"
+            ),
             log_section(self.log, "What the log holds"),
         ]
 
@@ -220,16 +222,16 @@ def fit_log(
     if isinstance(log, EventLog):
         log = adjust_losses(log, controls)
     if list_choosable(model, settings):
-        how: dict[str, Any] = {"settings": settings, "fit": False, "progress": False}
-        model, _ = choose(log, model, execution=execution, **how)
+        model, _ = choose(log, model, settings=settings, fit=False, execution=execution)
     model.fit(log, execution=execution, keep_instances=in_memory)
-    make_folder(out.parent)
+    if not out.parent.is_dir():
+        make_folder(out.parent)
     _save(model, log, out)
     return model
 
 
 def _save(model: InfluenceModel, log: EventLog | PartitionedLog, out: Path) -> None:
     """Write a model, with where its log comes from and how a plan can read it again."""
-    kept = {key: value for key, value in log.about.items() if isinstance(value, SHORT)}
-    model.about_ = {"log": kept, "command": log.about.get("command")}
+    about = {key: value for key, value in log.about.items() if isinstance(value, SHORT)}
+    model.about_ = {"log": about, "command": log.about.get("command")}
     model.save(out)

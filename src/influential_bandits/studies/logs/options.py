@@ -9,7 +9,7 @@ from typing import Any
 
 from influential_bandits.errors import InvalidInput
 from influential_bandits.execution.base import Execution
-from influential_bandits.learning.influence_test import MANY_ARMS
+from influential_bandits.learning.influence_test import MANY_ARMS, MOST_ARMS, MOST_ARMS_ALONE
 from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.merging import find_share, merge_rare_arms
 from influential_bandits.logs.partitions import PartitionedLog, open_partitions
@@ -49,33 +49,44 @@ def open_for_command(
     return open_partitions(address, execution=execution, folder=temporary, **reading)
 
 
-def describe_reading(log: EventLog | PartitionedLog, all_pairs: bool = True) -> list[str]:
+def describe_reading(
+    log: EventLog | PartitionedLog, all_pairs: bool = True, *, tests: bool = False
+) -> list[str]:
     """Say what was read and what was taken for what, and what a user should know of it.
 
-    All pairs of arms are looked at, or each arm on itself alone.
+    All pairs of arms are looked at, or each arm on itself alone; by a test, which refuses very many
+    arms and tells that itself, or by a fit.
     """
     about = log.about
-    told = [f"Read {log!r}: {about['columns']}"] if "columns" in about else []
-    told += [f"times: {about['times']}"] if "times" in about else []
+    remarks = [f"Read {log!r}: {about['columns']}"] if "columns" in about else []
+    remarks += [f"times: {about['times']}"] if "times" in about else []
     converted = {"rating", "reward"} & set(about.get("reading", ()))
-    told += [about["conversion"]] if converted else []
-    told += describe_files(about)
+    remarks += [about["conversion"]] if converted else []
+    remarks += describe_files(about)
     repeated, merged = about.get("repeated", 0), about.get("merged_arms", 0)
     if repeated:
-        told.append(f"{repeated:,} rows repeat another, and are kept (--key refuses them)")
+        remarks.append(f"{repeated:,} rows repeat another, and are kept (--key refuses them)")
     if merged:
-        told.append(f"{merged:,} rare arms are one")
-    if log.n_arms > MANY_ARMS:
-        pairs = log.n_arms * (log.n_arms + 1) // 2
-        advice = "merge rare ones (--merge-arms-below), or "
-        if isinstance(log, EventLog):
-            share, left = find_share(log, MANY_ARMS)
-            # Arms about equally frequent would all become one, which influences nothing else.
-            advice = f"--merge-arms-below {share:g} leaves {left}, or " if left > 1 else ""
-        what = f"{log.n_arms:,} have {pairs:,} interactions, which takes long"
-        if not all_pairs:
-            what = f"{log.n_arms:,} are looked at one by one, not in pairs (--all-pairs, slow)"
-        told.append(
-            f"MANY ARMS: {what}; {advice}name a coarser column with --arm and this one with --item"
-        )
-    return told + [f"{n:,} rows dropped: {why}" for why, n in about.get("dropped", {}).items()]
+        remarks.append(f"{merged:,} rare arms are one")
+    most = MOST_ARMS if all_pairs else MOST_ARMS_ALONE
+    if log.n_arms > MANY_ARMS and not (tests and log.n_arms > most):
+        remarks.append(_advise_many_arms(log, all_pairs, tests))
+    dropped = about.get("dropped", {})
+    return remarks + [f"{n:,} rows dropped: {reason}" for reason, n in dropped.items()]
+
+
+def _advise_many_arms(log: EventLog | PartitionedLog, all_pairs: bool, tests: bool) -> str:
+    """Say what many arms cost, and how to have fewer."""
+    advice = "merge rare ones (--merge-arms-below), or "
+    if isinstance(log, EventLog):
+        share, left = find_share(log, MANY_ARMS)
+        # Arms about equally frequent would all become one, which influences nothing else.
+        advice = f"--merge-arms-below {share:g} leaves {left}, or " if left > 1 else ""
+    pairs = log.n_arms * (log.n_arms + 1) // 2
+    cost = f"{log.n_arms:,} have {pairs:,} interactions, which takes long"
+    if not all_pairs:
+        slow = ", which takes long" if log.n_arms > MOST_ARMS_ALONE else ""
+        cost = f"{log.n_arms:,} are fitted one by one{slow}"
+    if tests and not all_pairs:
+        cost = f"{log.n_arms:,} are looked at one by one, not in pairs (--all-pairs, slow)"
+    return f"MANY ARMS: {cost}; {advice}name a coarser column with --arm and this one with --item"

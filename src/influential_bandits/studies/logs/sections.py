@@ -40,6 +40,7 @@ from influential_bandits.world.fading import require_fading
 SHOWN_PAIRS = 12
 SHOWN_ARMS = 40
 SHORT = (str, int, float, type(None))
+CLEAR = {1: "tires, beyond chance", -1: "gains, beyond chance", 0: "may be nothing"}
 BEYOND_DRIFT = (("drift", "self-fatigue"), ("drift", "full"), ("self-fatigue", "full"))
 LADDER_LINES = {
     "stationary": "each arm of each instance has its own constant loss",
@@ -60,8 +61,8 @@ READING_CURVES = (
     "recent showing counts less as it fades: {fading}."
 )
 NOT_TAKEN_OUT = (
-    "The solid lines know nothing of what users like, of the place in a history or a session, and "
-    "of what controls explain. An interest that comes and goes, while showings follow it, is not "
+    "The solid lines are free of what users like, of the place in a history or a session, and of "
+    "what controls explain. An interest that comes and goes, while showings follow it, is not "
     "taken out: see what else it could be."
 )
 
@@ -131,8 +132,8 @@ def cost_section(impact: Impact, caps: CapAdvice, seen: bool) -> Section:
     findings = [
         Finding("direction", direction),
         *(
-            Finding(what, found.value, low=found.low, high=found.high)
-            for what, found in (
+            Finding(claim, estimate.value, low=estimate.low, high=estimate.high)
+            for claim, estimate in (
                 ("loss that one more showing adds to the next of the same arm", impact.per_showing),
                 ("loss per event that influence adds", impact.lost),
                 (
@@ -144,8 +145,8 @@ def cost_section(impact: Impact, caps: CapAdvice, seen: bool) -> Section:
     ]
     notes = [GLOSSARY]
     if caps.caps:
-        what = "loss per event that caps should save"
-        findings.append(Finding(what, caps.gain.value, low=caps.gain.low, high=caps.gain.high))
+        claim = "loss per event that caps should save"
+        findings.append(Finding(claim, caps.gain.value, low=caps.gain.low, high=caps.gain.high))
     if caps.caps or (seen and caps.doubt):
         notes.insert(0, str(caps))
     line = (
@@ -224,22 +225,22 @@ def _describe(about: dict[str, Any]) -> str:
     return "; ".join(parts)
 
 
-def ladder_section(found: Validation, name: str = "ladder") -> Section:
+def ladder_section(validation: Validation, name: str = "ladder") -> Section:
     """Show how models did on the last part of each history, each with one thing more."""
     findings = []
-    for model in found.names:
-        low, high = found.mse_interval(model)
+    for model in validation.names:
+        low, high = validation.mse_interval(model)
         findings.append(
             Finding(
                 f"mean squared error one step ahead: {model}",
-                found.mse(model),
+                validation.mse(model),
                 low=low,
                 high=high,
                 reason=LADDER_LINES[model],
             )
         )
-    findings += list_gains(found)
-    chosen = found.models["self-fatigue"]  # fading and ridge are the same for all
+    findings += list_gains(validation)
+    chosen = validation.models["self-fatigue"]  # fading and ridge are the same for all
     settings = {
         **asdict(require_fading(chosen.fading)),
         "ridge": chosen.ridge,
@@ -247,11 +248,11 @@ def ladder_section(found: Validation, name: str = "ladder") -> Section:
         "last_part": LAST_PART,
     }
     line = "A ladder of models, from constant losses to full influence"
-    analysis = Analysis(findings, [draw_gains(found)], [explain_validation(found)])
+    analysis = Analysis(findings, [draw_gains(validation)], [explain_validation(validation)])
     return Section(name, line, settings, analysis)
 
 
-def list_gains(found: Validation) -> list[Finding]:
+def list_gains(validation: Validation) -> list[Finding]:
     """Return how much error each model saves over the one before it."""
     return [
         Finding(
@@ -261,13 +262,13 @@ def list_gains(found: Validation) -> list[Finding]:
             high=gain.high,
             reason=describe_gain(gain.low, gain.high),
         )
-        for gain in found.gains()
+        for gain in validation.gains()
     ]
 
 
-def draw_gains(found: Validation) -> Bars:
+def draw_gains(validation: Validation) -> Bars:
     """Return what influence adds beyond drift."""
-    beyond = [found.gain(b, a) for a, b in BEYOND_DRIFT if b in found.names]
+    beyond = [validation.gain(b, a) for a, b in BEYOND_DRIFT if b in validation.names]
     return Bars(
         "gains",
         "What influence adds beyond drift",
@@ -276,18 +277,22 @@ def draw_gains(found: Validation) -> Bars:
         "squared error saved, in %",
         [gain.low for gain in beyond],
         [gain.high for gain in beyond],
-        f"95 % intervals, instances drawn anew. For comparison: {found.gains()[0]}.",
+        f"95 % intervals, instances drawn anew. For comparison: {validation.gains()[0]}.",
     )
 
 
-def explain_validation(found: Validation) -> str:
-    """Say how models were compared."""
-    chosen = found.models["self-fatigue"]
+def explain_validation(validation: Validation, test: InfluenceTest | None = None) -> str:
+    """Say how models were compared; how influence fades, a test may have said."""
+    chosen = validation.models["self-fatigue"]
+    fading = f"How influence fades ({require_fading(chosen.fading)})"
+    ridge = f"ridge {chosen.ridge:g}"
+    settings = f"{fading} and {ridge} were chosen"
+    if test is not None and test.detected:
+        settings = f"{fading} is what the test says, and {ridge} was chosen"
     return (
         f"The last {100 * LAST_PART:.0f} % of each history were predicted one step ahead by models "
         "that were fitted to the rest. Each has one thing more than the one before, so that drift "
-        f"is not mistaken for influence. How influence fades ({require_fading(chosen.fading)}) and "
-        f"ridge {chosen.ridge:g} were chosen by predicting the last part of the rest."
+        f"is not mistaken for influence. {settings} by predicting the last part of the rest."
     )
 
 
@@ -298,36 +303,36 @@ def describe_gain(low: float, high: float) -> str:
     return "worse, beyond chance" if high < 0.0 else "no clear difference"
 
 
-def influence_section(found: InfluenceTest, name: str, title: str = "") -> Section:
+def influence_section(test: InfluenceTest, name: str, title: str = "") -> Section:
     """Show the test of influence."""
-    shown = found.pairs[:SHOWN_PAIRS]
-    needed = found.events_needed(0.001)
+    shown = test.pairs[:SHOWN_PAIRS]
+    needed = test.events_needed(0.001)
     findings = [
         *(
             Finding(
                 f"p-value: {family}",
-                test.p_value,
-                reason=f"Holm-adjusted for all tests: {test.p_adjusted:.3g}",
+                score.p_value,
+                reason=f"Holm-adjusted for all tests: {score.p_adjusted:.3g}",
             )
-            for family, test in found.families.items()
+            for family, score in test.families.items()
         ),
-        *([] if title else list_placebos(found)),
+        *([] if title else list_placebos(test)),
         Finding(
             "share of the error that influence explains, in %",
-            100.0 * found.effect,
-            low=100.0 * found.effect_low,
-            high=100.0 * found.effect_high,
+            100.0 * test.effect,
+            low=100.0 * test.effect_low,
+            high=100.0 * test.effect_high,
         ),
         Finding(
             "events needed to see an effect of 0.1 % (80 % power)",
             "more than can be told" if needed is None else needed,
         ),
     ]
-    notes = [found.summary()]
+    notes = [test.summary()]
     if title:  # the table says the rest
         notes = [
             notes[0].splitlines()[0],
-            f"Controlled for: {', '.join(found.controls) or 'nothing'}.",
+            f"Controlled for: {', '.join(test.controls) or 'nothing'}.",
         ]
     figure = Bars(
         "pairs",
@@ -337,28 +342,29 @@ def influence_section(found: InfluenceTest, name: str, title: str = "") -> Secti
         "change of loss by a recent pull, relative to other pairs",
         [p.low for p in shown],
         [p.high for p in shown],
-        "A single name is an arm's influence on itself; above zero is fatigue. Intervals hold for "
-        "all pairs at once.",
+        "A single name is an arm's influence on itself; above zero is fatigue. All are relative to "
+        "others, which is how the test knows them from drift; what a showing costs stands below. "
+        "Intervals hold for all pairs at once.",
     )
-    controls = "" if found.controls else ", without controls"
+    controls = "" if test.controls else ", without controls"
     return Section(
         name,
         f"Is there influence beyond drift, taste and chance{controls}?",
         {
-            "permutations": found.permutations,
-            "units": found.units,
-            "unit_kind": found.unit_kind,
-            **asdict(found.fading),
-            "memories_tried": found.memories_tried,
-            "controls": ", ".join(found.controls),
-            "seed": found.seed,
+            "permutations": test.permutations,
+            "units": test.units,
+            "unit_kind": test.unit_kind,
+            **asdict(test.fading),
+            "memories_tried": test.memories_tried,
+            "controls": ", ".join(test.controls),
+            "seed": test.seed,
         },
         Analysis(findings, [figure] if shown else [], notes),
         title,
     )
 
 
-def list_placebos(found: InfluenceTest) -> list[Finding]:
+def list_placebos(test: InfluenceTest) -> list[Finding]:
     """Return what arms that cannot have acted seem to do."""
     return [
         Finding(
@@ -366,16 +372,16 @@ def list_placebos(found: InfluenceTest) -> list[Finding]:
             check.p_value,
             reason=check.meaning if check.fires else "says nothing against influence",
         )
-        for check in found.placebos
+        for check in test.placebos
     ]
 
 
-def doubts_section(found: InfluenceTest | None, validation: Validation) -> Section:
+def doubts_section(test: InfluenceTest | None, validation: Validation) -> Section:
     """Say what else may move losses, and what speaks for and against it."""
-    findings, notes = list_gains(validation), [explain_validation(validation)]
-    if found is not None:
-        findings = list_placebos(found) + findings
-        notes = [f"This log cannot tell apart {spot}." for spot in found.blind_spots] + notes
+    findings, notes = list_gains(validation), [explain_validation(validation, test)]
+    if test is not None:
+        findings = list_placebos(test) + findings
+        notes = [f"This log cannot tell apart {spot}." for spot in test.blind_spots] + notes
     line = (
         "Drift, taste, the calendar and chance can look like influence. Arms that cannot have "
         "acted on a loss are put in the place of those that can (placebo), and models without "
@@ -385,15 +391,63 @@ def doubts_section(found: InfluenceTest | None, validation: Validation) -> Secti
     return Section("what-else", line, {}, analysis, "What else could it be?")
 
 
-def interaction_section(
-    fitted: InfluenceModel, name: str = "interaction", title: str = ""
-) -> Section:
-    """Show the shared interaction, which is positive semi-definite unless it is diagonal."""
-    own, arms = fitted.interaction == "diagonal", fitted.arm_names_
+def effects_section(impact: Impact, seen: bool, name: str, title: str) -> Section:
+    """Show what one showing of each arm does to the next ones, as all costs are measured."""
+    arms = tuple(impact.arms)
+    order = sorted(arms, key=lambda arm: -abs(impact.arms[arm].value))[:SHOWN_PAIRS]
+    findings = [
+        Finding(
+            f"{arm} on itself",
+            impact.arms[arm].value,
+            low=impact.arms[arm].low,
+            high=impact.arms[arm].high,
+            reason=CLEAR[impact.arms[arm].sign],
+        )
+        for arm in order
+    ]
+    figures: list[Picture] = [
+        Bars(
+            "own",
+            f"What one showing of an arm costs its next one, in {impact.outcome}",
+            order,
+            [impact.arms[arm].value for arm in order],
+            f"cost in {impact.outcome}",
+            [impact.arms[arm].low for arm in order],
+            [impact.arms[arm].high for arm in order],
+            "Above zero is fatigue. Intervals hold for all at once.",
+        )
+    ]
+    line = "What one showing adds to the loss of the next, the same for all users"
+    notes = []
+    if impact.pairs:
+        figures.append(heat_map("matrix", "Which arm costs which", arms, _as_matrix(impact)))
+        notes.append(
+            "Entry (i, j) of the matrix is what a showing of arm j adds to the loss of arm i right "
+            "after it. Arms are ordered so that similar ones stand together."
+        )
+    elif seen:
+        notes.append(
+            "What arms do to each other is left out: the test sees none of it, and an estimate of "
+            "nothing would blur the others."
+        )
+    return Section(name, line, {}, Analysis(findings, figures, notes), title)
+
+
+def _as_matrix(impact: Impact) -> Floats:
+    """Return what each arm does to each other one, (arms, arms)."""
+    place = {arm: n for n, arm in enumerate(impact.arms)}
+    matrix = np.diag([estimate.value for estimate in impact.arms.values()])
+    for (arm, other), estimate in impact.pairs.items():
+        matrix[place[arm], place[other]] = matrix[place[other], place[arm]] = estimate.value
+    return matrix
+
+
+def interaction_section(fitted: InfluenceModel) -> Section:
+    """Show the shared interaction, which is positive semi-definite."""
+    arms = fitted.arm_names_
     settings = {**asdict(require_fading(fitted.fading)), "ridge": fitted.ridge}
     matrix = fitted.interaction_
     low, high = fitted.interval()["interaction"]
-    order = np.argsort(-np.diag(matrix), kind="stable")[: SHOWN_PAIRS if own else 5]
     findings = [
         Finding(
             f"fatigue of {arms[i]}: A[{arms[i]}, {arms[i]}]",
@@ -402,20 +456,8 @@ def interaction_section(
             high=float(high[i, i]),
             reason=explain_end(float(matrix[i, i]), float(low[i, i]), float(high[i, i])),
         )
-        for i in order
+        for i in np.argsort(-np.diag(matrix), kind="stable")[:5]
     ]
-    if own:
-        figure = Bars(
-            "matrix",
-            "The arms that tire most of themselves",
-            [arms[i] for i in order],
-            np.diag(matrix)[order],
-            "change of the arm's loss right after a pull of it",
-            np.diag(low)[order],
-            np.diag(high)[order],
-        )
-        line = "What each arm does to itself, the same for all instances"
-        return Section(name, line, settings, Analysis(findings, [figure], []), title)
     off = matrix[~np.eye(len(matrix), dtype=bool)]
     if len(off):
         share = 100.0 * float((off < 0).mean())
@@ -443,7 +485,7 @@ def interaction_section(
         "Entry (i, j) is what a pull of arm j adds to the loss of arm i right after it. Arms are "
         "ordered so that similar ones stand together."
     )
-    return Section(name, line, settings, Analysis(findings, figures, [note]), title)
+    return Section("interaction", line, settings, Analysis(findings, figures, [note]))
 
 
 def heat_map(name: str, title: str, arms: tuple[str, ...], matrix: Floats) -> HeatMap:

@@ -15,15 +15,15 @@ from influential_bandits.studies.logs.verdict import classify, describe_verdict
 __all__ = ["summarise_diagnosis"]
 
 
-def summarise_diagnosis(found: Examination) -> dict[str, Any]:
+def summarise_diagnosis(examination: Examination) -> dict[str, Any]:
     """Return the numbers of a diagnosis."""
-    impact, outcome, log = found.impact, found.curves.outcome, found.log
+    impact, outcome, log = examination.impact, examination.curves.outcome, examination.log
     mean = float(log.loss.mean())
-    caps = {cap.arm: cap for cap in found.caps.caps}
-    curves = {curve.arm: curve for curve in found.curves.arms}
+    caps = {cap.arm: cap for cap in examination.caps.caps}
+    curves = {curve.arm: curve for curve in examination.curves.arms}
     return {
-        "verdict": classify(found),
-        "words": describe_verdict(found),
+        "verdict": classify(examination),
+        "words": describe_verdict(examination),
         "log": {
             "events": len(log),
             "instances": log.n_instances,
@@ -31,22 +31,27 @@ def summarise_diagnosis(found: Examination) -> dict[str, Any]:
             "mean_loss": mean,
         },
         "outcome": outcome._asdict(),
-        "fading": asdict(found.curves.fading),
+        "fading": asdict(examination.curves.fading),
         "share_lost": asdict(impact.share),
         "lost_per_event": asdict(impact.lost),
         "lost_per_showing": asdict(impact.per_showing),
-        "gain_of_caps_per_event": asdict(found.caps.gain) if caps else None,
-        "events_moved_by_caps": found.caps.moved,
-        "doubt_about_caps": found.caps.doubt,
+        "gain_of_caps_per_event": asdict(examination.caps.gain) if caps else None,
+        "events_moved_by_caps": examination.caps.moved,
+        "doubt_about_caps": examination.caps.doubt,
         "arms": [
-            {"arm": arm, **_describe_arm(curves.get(arm), caps.get(arm))} for arm in log.arm_names
+            {
+                "arm": arm,
+                "lost_per_showing": asdict(impact.arms[arm]),
+                **_describe_arm(curves.get(arm), caps.get(arm)),
+            }
+            for arm in log.arm_names
         ],
-        "test": None if found.test is None else _describe_test(found.test),
-        "untestable": found.untestable,
+        "test": None if examination.test is None else _describe_test(examination.test),
+        "untestable": examination.untestable,
         "models": [
-            {"model": name, "mse": found.validation.mse(name), "low": low, "high": high}
-            for name in found.validation.names
-            for low, high in [found.validation.mse_interval(name)]
+            {"model": name, "mse": examination.validation.mse(name), "low": low, "high": high}
+            for name in examination.validation.names
+            for low, high in [examination.validation.mse_interval(name)]
         ],
     }
 

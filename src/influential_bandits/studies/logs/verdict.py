@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from influential_bandits.learning.examination import TIRING, Examination
 from influential_bandits.learning.impact import Estimate, as_outcome
+from influential_bandits.learning.influence_test_result import (
+    ALIKE,
+    ON_EACH_OTHER,
+    ON_THEMSELVES,
+)
 from influential_bandits.learning.showing_curves import ShowingCurve
 from influential_bandits.learning.statistics.pooled_sums import arm_sums
 from influential_bandits.learning.taste_check import FOLLOW_TASTE
@@ -13,6 +18,11 @@ from influential_bandits.studies.report.content import Badge, Fact, Opening, Tab
 __all__ = ["classify", "describe_verdict", "open_report"]
 
 FIRST_ARMS = 12  # of the table and the picture; the others are folded
+SHOWINGS = {
+    ON_THEMSELVES: "Showing an arm again soon",
+    ON_EACH_OTHER: "Showing an arm soon after certain others",
+    ALIKE: "Showing anything soon after anything else",
+}
 BADGES = {
     "fatigue": Badge("Fatigue", "bad"),
     "boost": Badge("Boost", "good"),
@@ -25,22 +35,22 @@ BADGES = {
 }
 
 
-def classify(found: Examination) -> str:
+def classify(examination: Examination) -> str:
     """Return the verdict in a word, a key of ``BADGES``."""
-    if found.test is None:
+    if examination.test is None:
         return "not testable"
-    if not found.test.detected:
+    if not examination.test.detected:
         return "not seen"
-    return "not proven" if found.test.doubts else found.impact.direction
+    return "not proven" if examination.test.doubts else examination.impact.direction
 
 
-def describe_verdict(found: Examination) -> str:
+def describe_verdict(examination: Examination) -> str:
     """Say in a few lines what was found, so that no part of the report says otherwise."""
-    test, impact = found.test, found.impact
+    test, impact = examination.test, examination.impact
     if test is None:
-        return f"no test of influence: {found.untestable}"
+        return f"no test of influence: {examination.untestable}"
     if not test.detected:
-        gain = found.validation.gain("self-fatigue", "drift")
+        gain = examination.validation.gain("self-fatigue", "drift")
         by_model = f"Influence on {impact.outcome} by the fitted model: {_percent(impact.share)}"
         lines = [
             f"no influence was seen beyond drift and controls (p = {test.p_value:.2g})",
@@ -57,20 +67,20 @@ def describe_verdict(found: Examination) -> str:
             f"not proof of influence: {test.doubts[0].name} seem to act on losses as well "
             f"({test.doubts[0].meaning})"
         )
-    lines = [f"{impact.headline()} (p = {test.p_value:.2g})"]
-    tired = [curve for curve in found.curves.arms if tires(curve)]
+    lines = [f"{impact.headline()} (p = {test.p_value:.2g}, {test.clearest})"]
+    tired = [curve for curve in examination.curves.arms if tires(curve)]
     if tired and impact.direction in TIRING:
-        names = ", ".join(f"{curve.arm} ({curve.lost})" for curve in tired[:3])
-        lines.append(f"Most is lost by repeating {names}, in {impact.outcome} for each showing.")
-    return "\n".join([*lines, *_advise(found)])
+        arms = "; ".join(f"{curve.arm}: {curve.lost}" for curve in tired[:3])
+        lines.append(f"Most is lost by repeating these, in {impact.outcome} a showing: {arms}.")
+    return "\n".join([*lines, *_advise(examination)])
 
 
-def _advise(found: Examination, by_table: bool = False) -> list[str]:
+def _advise(examination: Examination, by_table: bool = False) -> list[str]:
     """Say what to do about fatigue, and how large an A/B test would have to be.
 
     Single caps are left out where a table has them.
     """
-    impact, caps = found.impact, found.caps
+    impact, caps = examination.impact, examination.caps
     if impact.direction not in TIRING:
         return []
     lines = [str(caps)]
@@ -82,78 +92,80 @@ def _advise(found: Examination, by_table: bool = False) -> list[str]:
     if caps.caps:
         gain, aim = caps.gain.value, "that gain"
     if gain > 0.0:
-        percent = found.curves.outcome.in_percent(gain, float(found.log.loss.mean()))
+        percent = examination.curves.outcome.in_percent(gain, float(examination.log.loss.mean()))
         lines.append(
             f"An A/B test that is to see {aim} ({gain:.2g} per event{percent}) needs about "
-            f"{impact.users_needed(gain):,} instances on each side."
+            f"{impact.users_needed(gain):,} users (instances) on each side."
         )
     return lines
 
 
-def open_report(found: Examination) -> Opening:
+def open_report(examination: Examination) -> Opening:
     """Return what a report says first."""
-    verdict = classify(found)
+    verdict = classify(examination)
     return Opening(
         [
-            _say_first(found, verdict),
-            *(_advise(found, by_table=True) if found.influence_seen else []),
+            _say_first(examination, verdict),
+            *(_advise(examination, by_table=True) if examination.influence_seen else []),
         ],
         "arms",
         "showings",
         BADGES[verdict],
-        _list_facts(found),
-        _tabulate_arms(found),
+        _list_facts(examination),
+        _tabulate_arms(examination),
     )
 
 
-def _say_first(found: Examination, verdict: str) -> str:
+def _say_first(examination: Examination, verdict: str) -> str:
     """Say what was found in a sentence."""
-    test, name = found.test, found.impact.outcome
+    test, name = examination.test, examination.impact.outcome
     fewer, more = (f"brings fewer {name}", f"brings more {name}")
-    if not found.curves.outcome.more_is_better:
+    if not examination.curves.outcome.more_is_better:
         fewer, more = "costs more", "costs less"
     if test is None:
-        return f"Whether the past changes what comes next cannot be tested: {found.untestable}"
+        return (
+            f"Whether the past changes what comes next cannot be tested: {examination.untestable}"
+        )
     sure = f"beyond drift, taste and chance (p = {test.p_value:.2g})"
-    said = {
-        "fatigue": f"Showing an arm again soon {fewer}, {sure}",
-        "boost": f"Showing an arm again soon {more}, {sure}",
+    showing = SHOWINGS[test.clearest]
+    sentences = {
+        "fatigue": f"{showing} {fewer}, {sure}",
+        "boost": f"{showing} {more}, {sure}",
         "mixed": f"Shown again soon, some arms do worse and some better, {sure}",
         "not seen": f"Recent showings say nothing about what comes next, {sure}",
-        "not proven": f"Losses follow recent showings, but {describe_verdict(found)}",
+        "not proven": f"Losses follow recent showings, but {describe_verdict(examination)}",
     }
-    return said.get(verdict, f"{found.impact.headline().capitalize()} (p = {test.p_value:.2g})")
+    headline = examination.impact.headline().capitalize()
+    return sentences.get(verdict, f"{headline} (p = {test.p_value:.2g})")
 
 
-def _list_facts(found: Examination) -> list[Fact]:
+def _list_facts(examination: Examination) -> list[Fact]:
     """Return share lost, gain to be had, and how long it lasts."""
-    impact, outcome = found.impact, found.curves.outcome
-    if found.test is None:
+    impact, outcome = examination.impact, examination.curves.outcome
+    if examination.test is None:
         return []
     share, verb = impact.share, "taken" if outcome.more_is_better else "added"
     if share.value < 0.0:
         share, verb = share.scale(-1.0), "added" if outcome.more_is_better else "taken"
     value, interval = _percent(share).split(" % ")
-    label, note = (
-        f"of {outcome.unit} {verb} by past showings of all arms",
-        interval.strip("()") + " %",
-    )
-    if not found.influence_seen:
+    cause = "past showings of all arms" if impact.pairs else "past showings of the same arm"
+    label, note = f"of {outcome.unit} {verb} by {cause}", interval.strip("()") + " %"
+    if not examination.influence_seen:
         return [Fact(f"{value} %", f"{label}, by the model", f"{note}: not shown")]
-    if found.caps.doubt.startswith(FOLLOW_TASTE):
+    if examination.caps.doubt.startswith(FOLLOW_TASTE):
         note += "; more in truth, as users are shown what they like: see the picture"
     _, after, span = impact.half_gone.partition("after ")
     lasts = Fact(span, "until half of it is gone") if after else Fact("Lasts", "for good")
-    return [Fact(f"{value} %", label, note), _tell_gain(found), lasts]
+    return [Fact(f"{value} %", label, note), _tell_gain(examination), lasts]
 
 
-def _tell_gain(found: Examination) -> Fact:
+def _tell_gain(examination: Examination) -> Fact:
     """Return the gain to be had by caps: of what one wants more of in percent, else as it is."""
-    caps, outcome = found.caps, found.curves.outcome
+    caps, outcome = examination.caps, examination.curves.outcome
     if not caps.caps:
         why = caps.doubt.partition(", so that")[0] or "no cap is clearly expected to help"
         return Fact("None", "of it is surely to be had by caps", why)
-    relative = outcome.relative(1.0, float(found.log.loss.mean()))
+    relative = outcome.relative(1.0, float(examination.log.loss.mean()))
     if not outcome.more_is_better or relative is None:
         value, low, high = round_to_interval(caps.gain.value, caps.gain.low, caps.gain.high)
         return Fact(value, f"less {outcome.unit} for each showing by caps", f"{low} … {high}")
@@ -174,21 +186,21 @@ def tires(curve: ShowingCurve) -> bool:
     return curve.lost is not None and curve.lost.sign > 0
 
 
-def _tabulate_arms(found: Examination) -> Table | None:
+def _tabulate_arms(examination: Examination) -> Table | None:
     """Return what each arm loses and what to do about it, the most affected first."""
-    curves, name, arms = found.curves, found.impact.outcome, found.log.arm_names
+    curves, name, arms = examination.curves, examination.impact.outcome, examination.log.arm_names
     if not curves.arms:
         return None
-    shares = dict(zip(arms, arm_sums(found.log, len(arms)).shares, strict=True))
+    shares = dict(zip(arms, arm_sums(examination.log, len(arms)).shares, strict=True))
     title, header = "What repeating costs, arm by arm", ["arm"]
-    if found.influence_seen:
+    if examination.influence_seen:
         title, header = "What to do, arm by arm", ["arm", "what to do"]
     rows = [
         (
-            *(curve.arm, _say_what_to_do(found, curve))[: len(header)],
-            f"{100.0 * shares[curve.arm]:.1f} %",
-            "" if curve.if_rested is None else str(as_outcome(curve.if_rested, curves.outcome)),
+            *(curve.arm, _say_what_to_do(examination, curve))[: len(header)],
             "" if curve.lost is None else str(curve.lost),
+            "" if curve.if_rested is None else str(as_outcome(curve.if_rested, curves.outcome)),
+            f"{100.0 * shares[curve.arm]:.1f} %",
         )
         for curve in curves.arms
     ]
@@ -202,7 +214,7 @@ def _tabulate_arms(found: Examination) -> Table | None:
         caption += f" {rare:,} other arms were repeated too rarely to tell."
     return Table(
         title,
-        [*header, "of showings", f"{name} if rested", "lost by repeating it"],
+        [*header, "lost by repeating it", f"{name} if rested", "of showings"],
         rows,
         caption,
         shown=FIRST_ARMS,
@@ -210,9 +222,9 @@ def _tabulate_arms(found: Examination) -> Table | None:
     )
 
 
-def _say_what_to_do(found: Examination, curve: ShowingCurve) -> str:
+def _say_what_to_do(examination: Examination, curve: ShowingCurve) -> str:
     """Return an instruction for one arm."""
-    for cap in found.caps.caps:
+    for cap in examination.caps.caps:
         if cap.arm == curve.arm:
             return str(cap).removeprefix(f"{cap.arm}: ")
     if curve.lost is None or not curve.lost.sign:
