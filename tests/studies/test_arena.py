@@ -152,7 +152,7 @@ def test_a_world_is_learned_from_a_release(monkeypatch, tmp_path):
 
         def instance(self, user, without_drift):
             assert without_drift, "the drift counts as noise"
-            return ib.Instance(np.eye(2), [float(user), 0.0], memory=self.memory)
+            return ib.Instance(np.eye(2), [float(user), 0.0], memory=self.fading)
 
         def noise(self):
             return ib.GaussianNoise(0.7)
