@@ -231,13 +231,18 @@ def _list_failed(failed: dict[int, str]) -> str:
 
 
 def _settings(model: LossModel, log: Any) -> dict[str, Any]:
-    """Return what decides the files of instances, as far as the user has it in hand."""
+    """Return what the user has set and the files of instances depend on; events have digests."""
+    log_settings = {
+        key: value
+        for key, value in log.about.items()
+        if isinstance(value, str) and key != "times"  # when events were, which they say themselves
+    }
     return {
         "model": type(model).__name__,
         "parameters": plain_settings(model),
         "arm_names": list(log.arm_names),
         "partitions": len(log.partitions),
-        "log": {key: value for key, value in log.about.items() if isinstance(value, str)},
+        "log": log_settings,
     }
 
 
