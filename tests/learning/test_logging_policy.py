@@ -5,13 +5,11 @@ import pytest
 from fadings import fading_of
 
 import influential_bandits as ib
-from influential_bandits.errors import InvalidInput
 from influential_bandits.learning.logging_policy import (
     LoggedRounds,
     TasteSigns,
     describe_logged,
     measure_taste,
-    read_logged,
     suspect_taste,
 )
 
@@ -84,23 +82,6 @@ def test_where_all_arms_are_met_at_once_nothing_is_said_of_taste():
     alike = ib.StationaryModel(pooling="full").fit(log)
     signs = measure_taste(log, alike.design_, alike.population_, alike.initial_losses_)
     assert (signs.slope, signs.slope_error) == (0.0, 0.0)
-
-
-def test_logged_rounds_travel_as_json(refused):
-    log = ib.data.synthetic_log(20, 10, 3, seed=0)
-    model = ib.InfluenceModel(fading=0.5, pooling="full").fit(log)
-    found = describe_logged(model.design_, model.population_, log)
-    again = read_logged(found.to_json(), 3)
-    for mine, other in zip(found, again, strict=True):
-        np.testing.assert_array_equal(mine, other)
-    assert read_logged(None, 3) is None
-    good = found.to_json()
-    damaged = [3, {}, good | {"error": -1.0}, good | {"loss": None}, good | {"mix": [1.0]}]
-    damaged += [good | {"pairs": np.full((3, 3), np.nan).tolist()}, good | {"loss": 1e999}]
-    for data in damaged:
-        with refused(InvalidInput, "logged rounds", "fit the model again"):
-            read_logged(data, 3)
-    assert LoggedRounds._fields == tuple(good)
 
 
 def test_what_the_whole_log_knows_more_must_not_be_taste():
