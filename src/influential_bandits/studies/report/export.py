@@ -6,7 +6,7 @@ import csv
 import io
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,16 +46,10 @@ class Exportable(ABC):
 
     def to_csv(self, path: str | Path | None = None) -> str | None:
         """Write the rows of :meth:`to_frame` as CSV; return them as text, if no file is named."""
-        rows = self.rows
-        text = io.StringIO(newline="")
-        writer = csv.DictWriter(
-            text, list(dict.fromkeys(name for row in rows for name in row)), lineterminator="\n"
-        )
-        writer.writeheader()
-        writer.writerows(rows)
+        text = _format_csv(self.rows)
         if path is None:
-            return text.getvalue()
-        write_text(Path(path), text.getvalue())
+            return text
+        write_text(Path(path), text)
         return None
 
     def to_latex(self, *, family: str | None = None) -> str:
@@ -99,12 +93,22 @@ class Exportable(ABC):
             )
         out = Path(folder)
         make_folder(out)
-        self.to_csv(out / "standings.csv")
+        write_text(out / "standings.csv", _format_csv(self.rows))
         for section in self.sections:
             if section.analysis.tables:
                 write_text(out / f"{section.name}.tex", self.to_latex(family=section.name))
             for figure in section.analysis.figures:
                 draw(figure, out, section.settings, formats, f"{section.name}-{figure.name}")
+
+
+def _format_csv(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return rows as CSV, with the columns of all of them."""
+    text = io.StringIO(newline="")
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
 
 
 def format_latex(table: Table, caption: str, label: str) -> str:
