@@ -117,7 +117,7 @@ class InfluenceTest:
     ... )
     >>> found = ib.influence_test(log)
     >>> found.p_value
-    0.002
+    0.003
     >>> print(found.pairs[0].arm, found.pairs[0].other)
     0 0
     """
@@ -217,7 +217,7 @@ class InfluenceTest:
         --------
         >>> import influential_bandits as ib
         >>> ib.influence_test(ib.data.synthetic_log(60, 40, 3)).events_needed(0.001)
-        13611
+        14035
         """
         wanted = self.effect if effect is None else effect
         if not (is_real(wanted) and wanted < 1.0) or (effect is not None and not wanted > 0.0):

@@ -84,7 +84,7 @@ def plan(
     >>> model = ib.InfluenceModel(fading=0.8, pooling="full").fit(log)
     >>> found = ib.plan(model, log, 100)
     >>> found
-    Plan(100 rounds of 2 arms, gain 0.2... (0.1... … 0.2...), cross-fitted)
+    Plan(100 rounds of 2 arms, gain 0.2... (0.1... … 0.2...) loss, cross-fitted)
     >>> found.supported, found.calibrated, found.mix.round(1)
     (True, True, array([0.3, 0.7]))
     """

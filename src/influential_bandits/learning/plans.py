@@ -76,7 +76,7 @@ class Plan:
     >>> import influential_bandits as ib
     >>> truth = [[0.5, 0], [0, 0.2]]
     >>> log = ib.data.synthetic_log(300, 60, 2, interaction=truth, memory=0.8, seed=0)
-    >>> found = ib.plan(ib.InfluenceModel(fading=0.8, pooling="full").fit(log), 100)
+    >>> found = ib.plan(ib.InfluenceModel(fading=0.8, pooling="full").fit(log), log, 100)
     >>> found.loss < found.logged_loss
     True
     """

@@ -170,7 +170,7 @@ def measure_showings(
     ... )
     >>> tired, fresh = measure_showings(log, log, Fading(0.8)).arms
     >>> print(tired.arm, tired.lost)
-    0 0.59 (0.40 … 0.78)
+    0 0.83 (0.60 … 1.06)
     """
     outcome = read_outcome(log.about)
     if not log.membership.single:
