@@ -14,8 +14,6 @@ from influential_bandits.piece_store import PieceStore, require_same_settings
 from influential_bandits.studies.provenance import collect_provenance
 from influential_bandits.studies.runner.rows import Columns, Rows
 
-__all__ = ["RowStore", "StudyFolder", "write_rows"]
-
 
 class RowStore:
     """Rows of finished pieces by name: in memory, for results that need no folder."""

@@ -25,21 +25,10 @@ from influential_bandits.policies.oracles import EachArmOnceOracle
 from influential_bandits.policies.registry import code_digest, policy_from_text
 from influential_bandits.simulation.engine import simulate
 from influential_bandits.simulation.fleets import simulate_fleet
-from influential_bandits.studies.arena.runs import can_play
+from influential_bandits.studies.compare.instance_runs import can_play
 from influential_bandits.world.environment import Environment
 from influential_bandits.world.noise import GaussianNoise, Noise
 from influential_bandits.world.population import Population, Users
-
-__all__ = [
-    "AllUsersAsOne",
-    "EachUser",
-    "FleetPlayer",
-    "KnownInteraction",
-    "Player",
-    "list_default_players",
-    "require_player",
-    "serve",
-]
 
 AS_ONE = "all users as one: "
 KNOWN = "A known"
