@@ -102,7 +102,6 @@ class BinaryLosses(Noise):
 
     @staticmethod
     def observe(c: Any, t: int, arm: int, expected: float, rng: Any) -> float:
-        """Return the loss that is observed where ``expected`` is the loss before noise."""
         return 1.0 if uniform(rng, 0) < expected else 0.0
 
 

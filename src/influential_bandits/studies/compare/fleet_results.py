@@ -52,7 +52,6 @@ class FleetResult(Result):
 
     @property
     def size(self) -> str:
-        """How many users were served."""
         populations = f"{self.n_populations} population{'s' * (self.n_populations > 1)}"
         return f"{populations} of {self.n_users:,} users"
 
@@ -63,7 +62,6 @@ class FleetResult(Result):
         return family | columns
 
     def summarise(self) -> list[dict[str, Any]]:
-        """Return a row for each player and window."""
         standings = self.standings
         rows = []
         for p, player in enumerate(standings.policies):
@@ -88,7 +86,6 @@ class FleetResult(Result):
 
     @property
     def section(self) -> Section:
-        """The section of the family."""
         family, standings = self.family, self.standings
         tables = [
             self.tabulate("Mean regret of a user", standings.mean, AGAINST[self.benchmark]),

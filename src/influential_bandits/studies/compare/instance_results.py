@@ -73,7 +73,6 @@ class InstanceResult(Result):
 
     @property
     def size(self) -> str:
-        """How many runs each policy has."""
         return f"{self.n_runs} run{'s' if self.n_runs > 1 else ''}"
 
     def list_runs(self) -> Rows:
@@ -83,7 +82,6 @@ class InstanceResult(Result):
         return {"family": family} | self.rows | {"instance": number, "seed": seed}
 
     def summarise(self) -> list[dict[str, Any]]:
-        """Return a row for each policy and horizon."""
         standings = self.standings
         return [
             as_json(self._summarise_cell(p, h))
@@ -124,7 +122,6 @@ class InstanceResult(Result):
 
     @property
     def section(self) -> Section:
-        """The section of the family."""
         analysis = Analysis(
             _list_findings(self) if self.standings.contender.any() else [],
             [_draw_curves(self)],
@@ -138,7 +135,6 @@ class InstanceResult(Result):
         )
 
     def list_notes(self) -> list[str]:
-        """Return who and what is not in the results."""
         notes = super().list_notes()
         if self.left_out:
             proved = f"{self.left_out} instances left out, whose optimum could not be proved."

@@ -80,7 +80,6 @@ class FleetPlayer(Player):
     def serve(
         self, population: Population, n_users: int, noise: Noise, seed: int, threads: int | None
     ) -> Floats:
-        """Return the losses of the compiled simulation of fleets."""
         run = simulate_fleet(population, self.policy, n_users, seed, noise, progress=False)
         return run.losses
 
@@ -93,27 +92,22 @@ class EachUser(Player):
 
     @property
     def label(self) -> str:
-        """The policy's."""
         return self.policy.label
 
     @property
     def digest(self) -> str:
-        """The policy and its code."""
         return repr(self) + code_digest(self.policy)
 
     @property
     def reference(self) -> bool:  # type: ignore[override]
-        """Whether the policy is an oracle."""
         return bool(self.policy.privileged)
 
     def can_serve(self, population: Population, noise: Noise) -> bool:
-        """Tell whether the policy, if it is an oracle, has an answer in such a world."""
         return can_play(self.policy, population.draw(1).instances()[0])
 
     def serve(
         self, population: Population, n_users: int, noise: Noise, seed: int, threads: int | None
     ) -> Floats:
-        """Return the losses of users who have nothing to do with each other."""
         users = population.draw(n_users, seed)
         return _serve_apart(users, [self.policy] * n_users, noise, seed, threads)
 
@@ -126,18 +120,15 @@ class AllUsersAsOne(Player):
 
     @property
     def label(self) -> str:
-        """Says so."""
         return AS_ONE + self.policy.label
 
     @property
     def digest(self) -> str:
-        """The policy and its code."""
         return repr(self) + code_digest(self.policy)
 
     def serve(
         self, population: Population, n_users: int, noise: Noise, seed: int, threads: int | None
     ) -> Floats:
-        """Return the losses of users who all are one to the policy."""
         users = population.draw(n_users, seed)
         agent = Agent(self.policy, population.n_arms, seed)
         return serve(users, lambda user: agent, noise, seed)
@@ -156,12 +147,10 @@ class KnownInteraction(Player):
 
     @property
     def label(self) -> str:
-        """As in the tables."""
         return KNOWN
 
     @property
     def digest(self) -> str:
-        """That of what it plays."""
         return repr(self) + code_digest(ModelLCB())
 
     def can_serve(self, population: Population, noise: Noise) -> bool:
@@ -172,7 +161,6 @@ class KnownInteraction(Player):
     def serve(
         self, population: Population, n_users: int, noise: Noise, seed: int, threads: int | None
     ) -> Floats:
-        """Return the losses of users whose interaction is known."""
         users = population.draw(n_users, seed)
         policies = [make_knowing(population, matrix, noise) for matrix in users.interaction]
         if len(policies) < n_users:

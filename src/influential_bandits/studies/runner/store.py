@@ -54,11 +54,9 @@ class StudyFolder(RowStore):
         )
 
     def has(self, name: str) -> bool:
-        """Tell whether a piece is finished."""
         return self._pieces.has(name)
 
     def read(self, name: str) -> Rows | None:
-        """Return the rows of a piece, if it is finished."""
         found = self._pieces.read(name)
         if found is None:
             return None
@@ -68,7 +66,6 @@ class StudyFolder(RowStore):
         }
 
     def write(self, name: str, rows: Columns) -> None:
-        """Keep the rows of a finished piece."""
         self._pieces.write(name, _make_table(rows), {"provenance": collect_provenance()})
 
 
