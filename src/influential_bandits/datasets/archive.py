@@ -15,6 +15,8 @@ from typing import IO
 
 from influential_bandits.errors import InvalidInput, InvalidLog, MissingFile
 
+__all__ = ["Archive", "Watched", "sums_in"]
+
 CHECKSUMS = "checksums.txt"
 ENCRYPTED = 0x1  # flag of a zip's member
 # "0df9…97  movies.csv", as md5sum writes it, or "MD5 (movies.csv) = 0df9…97", as BSD's md5 does.
@@ -177,6 +179,7 @@ class Watched(io.RawIOBase):
         self.failure: Exception | None = None
 
     def readable(self) -> bool:
+        """Return True."""
         return True
 
     def read(self, size: int = -1, /) -> bytes:

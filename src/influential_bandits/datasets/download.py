@@ -17,6 +17,8 @@ from influential_bandits.datasets.archive import sums_in
 from influential_bandits.errors import InvalidInput
 from influential_bandits.execution.progress import Progress
 
+__all__ = ["OFFICIAL_BASE", "TERMS", "download", "fetch_movielens"]
+
 OFFICIAL_BASE = "https://files.grouplens.org/datasets/movielens/"
 TERMS = (
     "MovieLens data: cite Harper and Konstan, The MovieLens Datasets: History and Context, ACM "

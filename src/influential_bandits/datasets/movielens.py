@@ -25,6 +25,8 @@ from influential_bandits.logs.membership import Membership
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
 
+__all__ = ["movielens", "movielens_genres"]
+
 Numbers32 = npt.NDArray[np.int32]
 
 LARGEST_TABLE = 1 << 26  # ids below are numbered by a table, larger ones by searching

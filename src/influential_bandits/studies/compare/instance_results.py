@@ -305,10 +305,20 @@ def _draw_curves(result: InstanceResult) -> Figure:
         "horizon T",
         f"mean {what}",
         series,
-        caption=f"{result.family.description}. In colour: the lowest at the largest horizon, and "
-        f"{', '.join([*ALWAYS_SHOWN, *sorted(result.own)])}; dashed: references; grey: the "
+        caption=_explain_curves(result),
+    )
+
+
+def _explain_curves(result: InstanceResult) -> str:
+    """Say what colours, widths and bands of the curves mean, as far as they are there."""
+    policies = result.standings.policies
+    named = [name for name in (*ALWAYS_SHOWN, *sorted(result.own)) if name in policies]
+    colour = ", and ".join(["the lowest at the largest horizon", *filter(None, [", ".join(named)])])
+    bands = "the lowest and of the policies named" if named else "the lowest"
+    return (
+        f"{result.family.description}. In colour: {colour}; dashed: references; grey: the "
         f"others{'; thick: your own' if result.own else ''}. Bands: 95 % intervals of the mean, of "
-        "the lowest and of the policies named.",
+        f"{bands}."
     )
 
 
