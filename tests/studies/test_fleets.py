@@ -369,7 +369,7 @@ def test_everything_is_written_and_read_by_programs(played):
         assert POPULATIONS[family].description in page
     frame = found.to_frame()
     assert len(frame) == len(found.rows) == 2 * (5 + 4)
-    users = found.to_frame(users=True)
+    users = found.to_frame(runs=True)
     assert len(users) == 2 * 60 * (6 + 5)
     assert set(users["policy"]) == {*PLAYERS, "optimum", "lower bound"}
     assert set(users["family"]) == set(FAMILIES)

@@ -71,7 +71,21 @@ class FamilyComparison(ABC):
         """Show the report."""
         return render_inline(self.sections, self._opening)
 
-    def _make_frame(self, library: str, runs: bool) -> Any:
+    def to_frame(self, library: str = "pandas", *, runs: bool = False) -> Any:
+        """Return a tidy data frame: for each family and policy a row for each horizon, or window.
+
+        Parameters
+        ----------
+        library : {"pandas", "polars", "pyarrow"}
+        runs : bool
+            Return instead one row for each run and checkpoint, with its loss and regret; of fleets
+            for each user of each population, with its rounds and its loss.
+
+        Returns
+        -------
+        data frame
+            Mean regrets with intervals, ranks, ratios, slopes and tails; or runs.
+        """
         if runs:
             return make_frame(concatenate(result.list_runs() for result in self.results), library)
         rows = self.rows
@@ -216,22 +230,6 @@ class Comparison(FamilyComparison):
         """Who does best, by how much, and on what."""
         return instance_overview.open_report(self.results)
 
-    def to_frame(self, library: str = "pandas", *, runs: bool = False) -> Any:
-        """Return a tidy data frame: one row for each family, policy and horizon.
-
-        Parameters
-        ----------
-        library : {"pandas", "polars", "pyarrow"}
-        runs : bool
-            Return instead one row for each run and checkpoint, with its loss and regret.
-
-        Returns
-        -------
-        data frame
-            Mean regrets with intervals, ranks, ratios to the lowest, slopes and tails; or runs.
-        """
-        return self._make_frame(library, runs)
-
     def save(self, folder: str | Path) -> None:
         """Write what the command ``compare`` writes: data, figures, report.html and summary.json.
 
@@ -312,14 +310,3 @@ class FleetComparison(FamilyComparison):
     def _opening(self) -> Opening:
         """Who serves late users best, by how much, and who was compared."""
         return fleet_results.open_report(self.results)
-
-    def to_frame(self, library: str = "pandas", *, users: bool = False) -> Any:
-        """Return a tidy data frame: one row for each family, policy and window of users.
-
-        Parameters
-        ----------
-        library : {"pandas", "polars", "pyarrow"}
-        users : bool
-            Return instead one row for each user of each population, with its rounds and its loss.
-        """
-        return self._make_frame(library, users)
