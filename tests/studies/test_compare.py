@@ -1,4 +1,4 @@
-"""The arena: pairs, families, standings, resuming, the command and its leaderboard."""
+"""Comparisons: pairs, families, standings, resuming, the command and its leaderboard."""
 
 import dataclasses
 import html
