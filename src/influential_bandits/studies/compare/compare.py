@@ -58,6 +58,7 @@ from influential_bandits.world.noise import Noise, require_noise
 from influential_bandits.world.population import Population
 
 BYTES_PER_ROW = 40  # of memory at the least: five columns
+NOBODY = "{} was left out: no policy named has an answer there"
 # compare
 HORIZONS = (30, 100, 1000, 10**4, 10**5, 10**6)
 QUICK_INSTANCES = 10
@@ -67,7 +68,7 @@ SEEDS = 10  # of a single instance
 USERS = 1000
 QUICK_USERS, QUICK_POPULATIONS = 200, 2
 
-Found = TypeVar("Found", bound=FamilyComparison)
+AnyComparison = TypeVar("AnyComparison", bound=FamilyComparison)
 
 
 def compare(
@@ -275,9 +276,6 @@ def compare_fleets(
     return _play(contests, notes, FleetComparison, folder, where, progress)
 
 
-NOBODY = "{} was left out: no policy named has an answer there"
-
-
 class Contest(NamedTuple):
     """What is to be played on a family, and what then is made of it."""
 
@@ -312,11 +310,11 @@ def _check_places(
 def _play(
     contests: Sequence[Contest],
     notes: list[str],
-    comparison: Callable[[list[Any], list[str]], Found],
+    comparison: Callable[[list[Any], list[str]], AnyComparison],
     folder: Path | None,
     execution: Execution,
     progress: bool | None,
-) -> Found:
+) -> AnyComparison:
     """Play on all families, measure what was played, and write it if a folder was named."""
     if not contests:
         raise InvalidInput("nothing is left to play: " + "; ".join(notes))

@@ -150,14 +150,14 @@ def compute_jobs(
     """
     shown = is_watched() if progress is None else progress
     bar = Progress(jobs[0].name, sum(job.n_pieces for job in jobs), shown)
-    parts = [_Parts(job) for job in jobs]
+    running = [_RunningJob(job) for job in jobs]
     broken: list[_Task] = []  # pieces to be tried instance by instance
     try:
         bar.show()
-        for where, own in _assign(parts, execution).items():
+        for where, own in _assign(running, execution).items():
             missing = (task for each in own for task in each.find_missing(bar, broken))
             for task, error in _compute_and_keep(missing, where):
-                bar.label = task.parts.job.name
+                bar.label = task.owner.job.name
                 bar.count_one()
                 if error is None:
                     continue
@@ -171,11 +171,11 @@ def compute_jobs(
                 task.fail(error)
     finally:
         bar.close()
-    return [each.join() for each in parts]
+    return [each.join() for each in running]
 
 
-class _Parts:
-    """The rows of a job's finished pieces, and the pieces that failed."""
+class _RunningJob:
+    """A job that is worked on: the rows of its finished pieces, and the pieces that failed."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -208,13 +208,13 @@ class _Parts:
 
 
 class _Task(NamedTuple):
-    parts: _Parts
+    owner: _RunningJob
     place: tuple[int, int]
     piece: Piece
 
     def read(self) -> bool:
         """Take the rows of the piece from the store, if it is finished."""
-        rows = self.parts.job.store.read(self.piece.name)
+        rows = self.owner.job.store.read(self.piece.name)
         if rows is not None:
             self.keep(rows)
         return rows is not None
@@ -223,24 +223,26 @@ class _Task(NamedTuple):
         """Keep rows, with the columns that are not in the file."""
         size = len(next(iter(rows.values())))  # type: ignore[arg-type]
         labels = {name: np.array([x] * size) for name, x in (self.piece.labels or {}).items()}
-        self.parts.rows[self.place] = labels | dict(rows)
+        self.owner.rows[self.place] = labels | dict(rows)
 
     def fail(self, error: Exception) -> None:
         """Note that the piece could not be computed."""
-        self.parts.failures.append(Failure(self.parts.job.name, self.piece, error))
+        self.owner.failures.append(Failure(self.owner.job.name, self.piece, error))
 
     def split_up(self) -> Iterator[_Task]:
         """Yield the single instances of the piece that are to be computed."""
         for n, part in enumerate(self.piece.split() if self.piece.split else ()):
-            single = _Task(self.parts, (self.place[0], n), part)
+            single = _Task(self.owner, (self.place[0], n), part)
             if not single.read():
                 yield single
 
 
-def _assign(parts: Iterable[_Parts], execution: Execution) -> dict[Execution, list[_Parts]]:
+def _assign(
+    running: Iterable[_RunningJob], execution: Execution
+) -> dict[Execution, list[_RunningJob]]:
     """Return which jobs are worked on where."""
-    assigned: dict[Execution, list[_Parts]] = {}
-    for each in parts:
+    assigned: dict[Execution, list[_RunningJob]] = {}
+    for each in running:
         assigned.setdefault(execution.for_study(each.job.runs), []).append(each)
     return assigned
 
@@ -259,7 +261,7 @@ def _compute_and_keep(
     for (ticket, piece), rows, error in execution.outcomes(_compute, hand_out()):
         task = waiting.pop(ticket)
         if error is None:
-            task.parts.job.store.write(piece.name, rows)
+            task.owner.job.store.write(piece.name, rows)
             task.keep(rows)
         yield task, error
 
