@@ -81,5 +81,6 @@ def rows(quick):
 
 
 def _stream(path):
-    with ib.logs.stream_log(path, loss="loss", events_per_part=500_000) as stream:
+    sizes = ib.logs.ChunkSizes(partition=500_000)
+    with ib.logs.stream_log(path, loss="loss", sizes=sizes) as stream:
         return sum(len(part) for part in stream)

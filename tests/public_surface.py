@@ -19,7 +19,7 @@ MODULES = ("data", "errors", "live", "logs", "optima", "random", "testing")
 RESULTS = {
     "Comparison", "Diagnosis", "FleetComparison", "FleetRun", "FleetTicket", "Impact",
     "InfluenceTest", "Plan", "Ticket", "Trajectories", "Trajectory", "Validation",
-    "live.LiveDecision", "logs.LogStream", "logs.Partition", "logs.PartitionedLog",
+    "live.LiveDecision", "logs.Partition", "logs.PartitionedLog",
 }  # fmt: skip
 # Between parts of the package, or by scikit-learn; may change.
 NOT_PROMISED = {

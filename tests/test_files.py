@@ -220,14 +220,10 @@ def _umask():
 # not this computer's, has given them, or what nobody keeps.
 ALLOWED = {
     "files.py",
-    "datasets/download.py",  # parts of downloads, which get their name when they are whole
-    "datasets/writing.py",
     "live/reading.py",  # into memory, for an answer
     "live/store/sqlite.py",  # a lock, which holds nothing
     "numerics/code_cache.py",  # a cache: checked when it is read, and best effort
-    "logs/remote_folder.py",  # any file system, by the same rule
-    "logs/repartition.py",
-    "logs/shuffle.py",
+    "logs/shuffle.py",  # temporary files, of any file system
 }
 WRITERS = {
     "write_text",

@@ -48,6 +48,7 @@ from .policies.fleet.fleet import Fleet as Fleet
 from .policies.fleet.fleet import FleetTicket as FleetTicket
 from .policies.fleet.policy import FleetLCB as FleetLCB
 from .policies.fleet.policy import FleetPrior as FleetPrior
+from .policies.foresight.policy import Foresight as Foresight
 from .policies.influential_lcb import InfluentialLCB as InfluentialLCB
 from .policies.lcb import LCB as LCB
 from .policies.model_lcb.policy import ModelLCB as ModelLCB

@@ -29,7 +29,7 @@ from influential_bandits.memory import require_memory
 
 try:
     import fcntl
-except ImportError:  # not a POSIX system: what is left behind is told by its age alone
+except ImportError:  # not a POSIX system: what is left behind is known by its age alone
     fcntl = None  # type: ignore[assignment]
 
 DEEPEST = 32  # levels of a JSON file; ours have six
@@ -114,14 +114,14 @@ def write_json(
 def _mode_to_keep(target: Path) -> int | None:
     """Return the permissions of a file that is to be replaced; what is no file is refused."""
     try:
-        found = target.stat()
+        status = target.stat()
     except FileNotFoundError:
         return None
-    if stat.S_ISDIR(found.st_mode):
+    if stat.S_ISDIR(status.st_mode):
         raise OSError(errno.EISDIR, "it is a folder; name a file")
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "it is no regular file; name another")
-    return stat.S_IMODE(found.st_mode)
+    return stat.S_IMODE(status.st_mode)
 
 
 @contextmanager
@@ -205,8 +205,8 @@ def _remove_if_left(path: Path) -> None:
 
 def clear_reason(error: BaseException) -> str:
     """Return why the system refused something, in one line."""
-    found = getattr(error, "strerror", None) or str(error).strip().partition("\n")[0]
-    return str(found) or type(error).__name__
+    reason = getattr(error, "strerror", None) or str(error).strip().partition("\n")[0]
+    return str(reason) or type(error).__name__
 
 
 def _not_written(path: str | Path, error: OSError) -> InvalidInput:
@@ -259,13 +259,13 @@ def read_regular(path: str | Path, error: type[InvalidInput] = InvalidInput) -> 
         raise error(f"cannot read {str(path)!r}: no file can be called that") from None
 
 
-def _require_readable(path: str | Path, found: os.stat_result, error: type[InvalidInput]) -> None:
-    if stat.S_ISDIR(found.st_mode):
+def _require_readable(path: str | Path, status: os.stat_result, error: type[InvalidInput]) -> None:
+    if stat.S_ISDIR(status.st_mode):
         raise error(f"cannot read {path}: it is a folder; name a file")
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise error(f"cannot read {path}: it is a pipe or a device; write its data to a file first")
-    what = f"{path}, a file of {found.st_size:,} bytes,"
-    require_memory(found.st_size * OBJECTS, what, "is it really a file of this package?", error)
+    what = f"{path}, a file of {status.st_size:,} bytes,"
+    require_memory(status.st_size * OBJECTS, what, "is it really a file of this package?", error)
 
 
 def parse_json(raw: bytes, path: str | Path, error: type[InvalidInput] = InvalidInput) -> Any:
@@ -293,8 +293,8 @@ def parse_json(raw: bytes, path: str | Path, error: type[InvalidInput] = Invalid
     except ValueError as wrong:
         raise error(f"{path} is not a JSON file: {wrong!s:.150}") from None
     if isinstance(data, dict) and "checksum" in data:
-        found = data.pop("checksum")
-        if found != _checksum(data):
+        checksum = data.pop("checksum")
+        if checksum != _checksum(data):
             raise error(
                 f"{path} is damaged: its checksum does not fit what it holds; if you changed it "
                 'on purpose, remove the entry "checksum"'
@@ -360,9 +360,9 @@ def write_table(path: str | Path, table: Any, about: Mapping[str, Any]) -> None:
     text = json.dumps(about, allow_nan=False)
 
     def write(temporary: Path) -> None:
-        told = table.replace_schema_metadata({KEY: text})
-        with parquet.ParquetWriter(temporary, told.schema) as writer:
-            writer.write_table(told)
+        described = table.replace_schema_metadata({KEY: text})
+        with parquet.ParquetWriter(temporary, described.schema) as writer:
+            writer.write_table(described)
             writer.add_key_value_metadata({SEAL_KEY: SEAL + b"0" * HEX})
         with temporary.open("rb+") as file:
             place = _seal_place(file)
@@ -409,10 +409,10 @@ def _seal_place(file: IO[bytes]) -> int:
     file.seek(end)
     start = max(0, end - int.from_bytes(file.read(4), "little"))
     file.seek(start)
-    found = file.read(end - start).rfind(SEAL)
-    if found < 0 or start + found + len(SEAL) + HEX > end:
+    offset = file.read(end - start).rfind(SEAL)
+    if offset < 0 or start + offset + len(SEAL) + HEX > end:
         raise LookupError
-    return start + found + len(SEAL)
+    return start + offset + len(SEAL)
 
 
 def _digest_around(file: IO[bytes], place: int) -> bytes:

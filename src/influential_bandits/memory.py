@@ -29,11 +29,11 @@ def require_memory(
         What to do if there are too few.
     error : type
     """
-    there = available_memory()
-    if needed > SHARE * there:
+    available = available_memory()
+    if needed > SHARE * available:
         raise error(
-            f"{what} would take about {_gigabytes(needed)} of memory, and {_gigabytes(there)} are "
-            f"available here: {instead}"
+            f"{what} would take about {_gigabytes(needed)} of memory, and {_gigabytes(available)} "
+            f"are available here: {instead}"
         )
 
 
@@ -43,8 +43,8 @@ def _gigabytes(size: float) -> str:
 
 def available_memory(control_groups: Path = Path("/sys/fs/cgroup")) -> float:
     """Return how many bytes this process may still take: of the computer, or of its container."""
-    found = [_of_system(), *_of_containers(control_groups), _of_limit()]
-    return float(min((size for size in found if size is not None), default=UNKNOWN))
+    limits = [_of_system(), *_of_containers(control_groups), _of_limit()]
+    return float(min((size for size in limits if size is not None), default=UNKNOWN))
 
 
 def _of_system() -> float | None:

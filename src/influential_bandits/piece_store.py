@@ -111,23 +111,23 @@ def require_same_settings(path: Path, settings: Any, otherwise: str) -> None:
         files.write_json(path, settings, indent=2)
         return
     try:
-        found = files.parse_json(raw, path)
+        written = files.parse_json(raw, path)
     except InvalidInput:
-        found = None
-    if found != json.loads(json.dumps(settings)):
+        written = None
+    if written != json.loads(json.dumps(settings)):
         raise InvalidInput(otherwise)
 
 
 def require_writable(path: Path) -> None:
     """Raise an error before any work if a folder for results cannot be made or written to."""
     try:
-        there = next(each for each in (path, *path.absolute().parents) if each.exists())
+        nearest = next(each for each in (path, *path.absolute().parents) if each.exists())
     except OSError as error:
         raise InvalidInput(f"cannot write to {path}: {files.clear_reason(error)}") from None
-    if not there.is_dir():
-        raise InvalidInput(f"cannot write to {path}: {there} is a file, and no folder")
-    if not os.access(there, os.W_OK):
-        raise InvalidInput(f"cannot write to {path}: no permission to write in {there}")
+    if not nearest.is_dir():
+        raise InvalidInput(f"cannot write to {path}: {nearest} is a file, and no folder")
+    if not os.access(nearest, os.W_OK):
+        raise InvalidInput(f"cannot write to {path}: no permission to write in {nearest}")
 
 
 def make_folder(path: Path) -> None:

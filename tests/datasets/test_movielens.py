@@ -1,6 +1,5 @@
 """Every official layout is read, folder or zip, and whatever is wrong with a file is said."""
 
-import hashlib
 import os
 import struct
 import zipfile
@@ -9,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from influential_bandits.datasets.archive import Archive
-from influential_bandits.datasets.movielens import movielens, movielens_genres, read_release
+from influential_bandits.datasets.movielens import movielens, movielens_genres
 from influential_bandits.errors import InvalidInput, InvalidLog, MissingExtra, MissingFile
 from influential_bandits.logs.membership import Membership
 
@@ -131,7 +129,6 @@ def test_the_log_says_where_it_comes_from(tmp_path):
         "min_ratings": 3,
         "users": 2,
         "ratings": 5,
-        "checksums_verified": [],
     }
 
 
@@ -159,7 +156,7 @@ def test_a_release_is_recognised(tmp_path, folder, readme, release):
 
 def test_columns_are_found_by_name(tmp_path):
     rows = ["2000,x,4.5,3,10", "1000,y,1.0,1,9"]
-    files = with_rows(*rows, header="Timestamp,Note,Rating,movieId,USERID\n")
+    files = with_rows(*rows, header="timestamp,note,rating,movieId,userId\n")
     log = movielens(in_folder(tmp_path, files))
     assert (log.instances, log.loss.tolist()) == (("9", "10"), [4.0, 0.5])
 
@@ -186,7 +183,7 @@ def test_empty_genres_count_as_none_listed(tmp_path):
     assert membership.arm_names == ("(no genres listed)", "Drama")
 
 
-def test_batches_and_huge_ids_change_nothing(tmp_path):
+def test_users_in_any_order_and_huge_ids_change_nothing(tmp_path):
     rng = np.random.default_rng(0)
     rows = [
         (int(user), movie, rating / 2, time)
@@ -203,17 +200,12 @@ def test_batches_and_huge_ids_change_nothing(tmp_path):
         files = {"movies.csv": f"movieId,title,genres\n{movies}".encode()}
         return in_folder(tmp_path / name, with_rows(*lines) | files)
 
-    whole = movielens(release("small", 0))
-    assert read_release(tmp_path / "small", block=256).instances == whole.instances
-    huge = 2**31 - 51  # beyond what a table is made for
-    for parts in (
-        read_release(tmp_path / "small", block=256),
-        read_release(release("huge", huge), block=256),
-    ):
-        for column in ("offsets", "item", "loss", "time"):
-            assert np.array_equal(getattr(parts, column), getattr(whole, column))
-    assert parts.instances == tuple(str(int(label) + huge) for label in whole.instances)
-    assert parts.membership.items == tuple(str(n + huge) for n in range(50))
+    whole, huge = movielens(release("small", 0)), 2**40
+    large = movielens(release("huge", huge))
+    for column in ("offsets", "item", "loss", "time"):
+        assert np.array_equal(getattr(large, column), getattr(whole, column))
+    assert large.instances == tuple(str(int(label) + huge) for label in whole.instances)
+    assert large.membership.items == tuple(str(n + huge) for n in range(50))
     expected = sorted((user, time, n) for n, (user, _, _, time) in enumerate(rows))
     assert whole.loss.tolist() == [5 - rows[n][2] for *_, n in expected]
 
@@ -304,7 +296,7 @@ class TestBadZips:
                 if raw[place + name :].startswith(member.encode()):
                     struct.pack_into("<H", raw, place + flags, 1)
         path.write_bytes(raw)
-        with refused(InvalidLog, member, "encrypted"):
+        with refused(InvalidLog, member, "encrypted", "as a folder"):
             movielens(path)
 
     @pytest.mark.parametrize("member", ["movies.csv", "ratings.csv"])
@@ -318,16 +310,6 @@ class TestBadZips:
         with refused(InvalidLog, member, "damaged or cut off"):
             movielens(tmp_path / "r.zip")
 
-    def test_damaged_in_a_later_batch(self, tmp_path, refused):
-        rng = np.random.default_rng(1)
-        rows = [f"{u},3,4.0,{t}" for u, t in enumerate(rng.integers(0, 10**9, 50_000))]
-        path = in_zip(tmp_path, with_rows(*rows))
-        raw = bytearray(path.read_bytes())
-        raw[len(raw) // 2] ^= 0xFF
-        path.write_bytes(raw)
-        with refused(InvalidLog, "ratings.csv", "damaged or cut off"):
-            read_release(path, block=4096)
-
     def test_packed_in_an_unknown_way(self, tmp_path, refused):
         path = in_zip(tmp_path, csv_release())
         raw = bytearray(path.read_bytes())
@@ -335,81 +317,72 @@ class TestBadZips:
         struct.pack_into("<H", raw, place + 10, 9)  # deflate64, as Windows packs large files
         struct.pack_into("<H", raw, 8, 9)
         path.write_bytes(raw)
-        with refused(InvalidLog, "cannot unpack", "pass the folder"):
+        with refused(InvalidLog, "cannot be unpacked", "as a folder"):
             movielens(path)
+
+    def test_nothing_is_left_of_a_zip(self, tmp_path, monkeypatch, refused):
+        (tmp_path / "temporary").mkdir()
+        monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+        movielens(in_zip(tmp_path, csv_release()))
+        with refused(InvalidLog, "bad row"):
+            movielens(in_zip(tmp_path, with_rows("1,3,good,1"), "bad.zip"))
+        assert not list((tmp_path / "temporary").iterdir())
 
 
 class TestBadRatings:
     @pytest.mark.parametrize(
         ("row", "mentions"),
         [
-            ("x,3,4.0,1", ["user 'x' is no whole number"]),
-            ("1.5,3,4.0,1", ["user '1.5' is no whole number"]),
-            (",3,4.0,1", ["user '' is no whole number"]),
-            ("9999999999,3,4.0,1", ["user '9999999999' is too large"]),
-            ("1,three,4.0,1", ["movie 'three'"]),
-            ("1,3,good,1", ["rating 'good' is no number"]),
-            ('1,3,"4,0",1', ["rating '4,0' is no number"]),
-            ("1,3,,1", ["rating '' is no number"]),
-            ("1,3,4.0,yesterday", ["time 'yesterday' is no number"]),
-            ("1,3,4.0", ["3 fields instead of 4"]),
-            ("1,3,4.0,1,5", ["5 fields instead of 4"]),
-            (f"1,3,4.0,{'x' * 140_000}", ["0 fields instead of 4"]),
+            (",3,4.0,1", ["missing value", "userId ''"]),
+            ("1,three,4.0,1", ["unknown item", "movieId 'three'"]),
+            ("1,4,4.0,1", ["unknown item", "movieId '4'"]),
+            ("1,-3,4.0,1", ["unknown item", "movieId '-3'"]),
+            ("1,3,good,1", ["not a number", "rating 'good'"]),
+            ('1,3,"4,0",1', ["not a number", "rating '4,0'"]),
+            ("1,3,,1", ["missing value", "rating ''"]),
+            ("1,3,nan,1", ["not finite", "rating nan"]),
+            ("1,3,4.0,inf", ["not finite", "timestamp inf"]),
+            ("1,3,4.0,yesterday", ["unreadable time", "timestamp 'yesterday'"]),
+            ("1,3,4.0", ["wrong number of fields"]),
+            ("1,3,4.0,1,5", ["wrong number of fields"]),
+            ("", ["blank line"]),
         ],
     )
-    def test_fields(self, packed, refused, row, mentions):
-        files = with_rows("1,1,3.0,5", "", row, "2,1,3.0,5")
-        with refused(InvalidLog, "'", "line 4", *mentions):
+    def test_rows(self, packed, refused, row, mentions):
+        files = with_rows("1,1,3.0,5", row, "2,1,3.0,5")
+        with refused(InvalidLog, "ratings.csv has 1 bad row: 1 ×", "(line 3", *mentions):
             movielens(packed(files))
 
-    def test_fields_in_a_layout_of_double_colons(self, tmp_path, refused):
+    def test_rows_in_a_layout_of_double_colons(self, tmp_path, refused):
         rows = b"1::1::3::5\n1::3::x::5\n1::20::4\n"
-        with refused(InvalidLog, "line 2: rating 'x' is no number", "2 lines are bad"):
+        with refused(InvalidLog, "ratings.dat has 2 bad rows", "line 2: rating 'x'", "line 3"):
             movielens(in_folder(tmp_path, dat_release() | {"ratings.dat": rows}))
 
-    @pytest.mark.parametrize(
-        ("row", "problem"),
-        [
-            ("1,3,5.5,1", "outside 0.5 … 5"),
-            ("1,3,0.0,1", "outside 0.5 … 5"),
-            ("1,3,-1,1", "outside 0.5 … 5"),
-            ("1,3,nan,1", "outside 0.5 … 5"),
-            ("1,3,4.0,inf", "no finite time"),
-            ("-1,3,4.0,1", "negative user"),
-            ("1,4,4.0,1", "movies file does not list"),
-            ("1,-3,4.0,1", "movies file does not list"),
-            ("1,2147483647,4.0,1", "movies file does not list"),
-        ],
-    )
-    def test_values(self, packed, refused, row, problem):
-        with refused(InvalidLog, "1 of 3 ratings", problem, ": line 4"):
-            movielens(packed(with_rows("1,1,3.0,5", "", row, "2,1,3.0,5")))
+    @pytest.mark.parametrize("rating", ["5.5", "0.0", "-1"])
+    def test_ratings(self, packed, refused, rating):
+        rows = ("1,1,3.0,5", f"1,3,{rating},1", "2,1,3.0,5")
+        with refused(InvalidLog, "1 of 3 ratings in ratings.csv lie outside 0.5 … 5"):
+            movielens(packed(with_rows(*rows)))
 
-    def test_many_are_counted_and_the_first_are_named(self, tmp_path, refused):
-        rows = [f"{user},{3 if user % 2 else 4},4.0,1" for user in range(2000)]
-        with refused(InvalidLog, "1,000 of 2,000 ratings", "lines 2, 4, 6, …"):
-            read_release(in_folder(tmp_path, with_rows(*rows)), block=64)
+    @pytest.mark.parametrize("user", ["x", "1.5", "-1", "07"])
+    def test_users(self, packed, refused, user):
+        with refused(InvalidLog, "ratings.csv has a user", f"'{user}'", "no whole number"):
+            movielens(packed(with_rows("1,1,3.0,5", f"{user},3,4.0,1")))
 
     @pytest.mark.parametrize("users", ["1 1 2 2", "2 1 1 2"])
     def test_a_movie_rated_twice(self, packed, refused, users):
         a, b, c, d = users.split()
-        rows = [f"{a},1,3.0,5", f"{b},3,3.0,5", f"{c},3,3.0,5", "", f"{d},3,1.0,6", f"{d},1,2.0,6"]
-        twice = "3 and 4" if b == c else "4 and 6"
-        with refused(InvalidLog, "repeat a user and a movie", twice):
+        rows = [f"{a},1,3.0,5", f"{b},3,3.0,5", f"{c},3,3.0,5", f"{d},3,1.0,6", f"{d},20,2.0,6"]
+        with refused(InvalidLog, f"user {c if b == c else d} rates movie 3 more than once"):
             movielens(packed(with_rows(*rows)))
-
-    def test_many_rated_twice(self, tmp_path, refused):
-        rows = [f"{user},3,4.0,{time}" for user in range(9) for time in range(2)]
-        with refused(InvalidLog, "9 ratings", "lines 2 and 3, 4 and 5, 6 and 7, …"):
-            movielens(in_folder(tmp_path, with_rows(*rows)))
 
     @pytest.mark.parametrize("text", [HEADER, HEADER.strip(), HEADER + "\n\n"])
     def test_none(self, packed, refused, text):
-        with refused(InvalidLog, "'", "has no ratings"):
+        with refused(InvalidLog, "ratings.csv has columns, but no rows"):
             movielens(packed(csv_release() | {"ratings.csv": text.encode()}))
 
     def test_none_in_a_layout_without_header(self, packed, refused):
-        with refused(InvalidLog, "has no ratings"):
+        with refused(InvalidLog, "ratings.dat is empty"):
             movielens(packed(dat_release() | {"ratings.dat": b""}))
 
     @pytest.mark.parametrize(
@@ -420,16 +393,12 @@ class TestBadRatings:
             b"userId,movieId,rating\n1,3,4.0\n",
             b"user\rId,movieId,rating,timestamp\n",
             b"userId," * 50_000,
+            HEADER.encode() + np.random.default_rng(2).bytes(20_000),
         ],
     )
-    def test_no_header(self, tmp_path, refused, text):
-        with refused(InvalidLog, "ratings.csv", "must begin with the column names"):
-            movielens(in_folder(tmp_path, csv_release() | {"ratings.csv": text}))
-
-    def test_no_text_at_all(self, tmp_path, refused):
-        noise = HEADER.encode() + np.random.default_rng(2).bytes(20_000)
+    def test_no_table(self, tmp_path, refused, text):
         with refused(InvalidLog, "ratings.csv"):
-            movielens(in_folder(tmp_path, csv_release() | {"ratings.csv": noise}))
+            movielens(in_folder(tmp_path, csv_release() | {"ratings.csv": text}))
 
 
 @pytest.mark.parametrize(
@@ -438,14 +407,14 @@ class TestBadRatings:
         ("", ["must begin"]),
         ("movieId,title,genres\n", ["lists no movies"]),
         ("movieId,title,genres\n1,A,B\nx,A,B\n", ["line 3", "'x'"]),
-        ("movieId,title,genres\n1,A,B\n99999999999,A,B\n", ["line 3"]),
-        ("movieId,title,genres\n1,A,B\n\n2,A\n", ["line 4", "2 of 3 fields"]),
+        ("movieId,title,genres\n1,A,B\n\n2,A\n", ["line 4", "less than 3 fields"]),
         ("movieId,title,genres\n1,A,B\n2,A,B\n1,A,C\n", ["line 4", "second time"]),
-        ('movieId,title,genres\n1,A,B\n2,"' + "A" * 200_000, ["after line 2"]),
-        ('movieId,title,genres\n1,"' + "A" * 200_000, ["after line 1"]),
+        ('movieId,title,genres\n1,A,B\n2,"' + "A" * 200_000, ["is no table"]),
+        ('movieId,title,genres\n1,"' + "A" * 200_000, ["is no table"]),
         (f"movieId,title,genres\n{'9' * 5000},A,B\n", ["line 2", "is no number of a movie"]),
-        ("x" * 300_000, ["must begin"]),
-        ("movieId,title,genres," + "x" * 300_000 + "\n1,A,B\n", ["after line 1"]),
+        ("x" * 300_000, ["is no table"]),
+        ("x" * 3000, ["must begin"]),
+        ("movieId,title,genres," + "x" * 300_000 + "\n1,A,B\n", ["is no table"]),
         ("movieId,ti\rtle,genres\n1,A,B\n", ["must begin"]),
     ],
 )
@@ -453,58 +422,6 @@ def test_bad_movies(tmp_path, refused, text, mentions):
     files = csv_release() | {"movies.csv": text.encode()}
     with refused(InvalidLog, "movies.csv", *mentions):
         movielens(in_folder(tmp_path, files))
-
-
-class TestChecksums:
-    @staticmethod
-    def listed(files, template="{md5}  {name}\n"):
-        sums = {name: hashlib.md5(content).hexdigest() for name, content in files.items()}
-        text = "".join(template.format(md5=md5, name=name) for name, md5 in sums.items())
-        return files | {"checksums.txt": text.encode()}
-
-    @pytest.mark.parametrize(
-        "template", ["{md5}  {name}\n", "{md5} *{name}\r\n", "MD5 ({name}) = {md5}\n"]
-    )
-    def test_are_verified(self, packed, template):
-        log = movielens(packed(self.listed(csv_release(), template)))
-        assert log.about["checksums_verified"] == ["movies.csv", "ratings.csv"]
-
-    def test_of_files_that_are_not_there_do_not_matter(self, tmp_path):
-        files = csv_release() | {"tags.csv": b"?"}
-        in_folder(tmp_path, self.listed(files))
-        (tmp_path / "tags.csv").unlink()
-        assert movielens(tmp_path).about["checksums_verified"] == ["movies.csv", "ratings.csv"]
-
-    @pytest.mark.parametrize("name", ["movies.csv", "ratings.csv"])
-    def test_a_wrong_one_is_an_error(self, packed, refused, name):
-        files = self.listed(csv_release())
-        right = hashlib.md5(files[name]).hexdigest()
-        files[name] = files[name].replace(b"9", b"8")
-        with refused(InvalidLog, name, right, hashlib.md5(files[name]).hexdigest()):
-            movielens(packed(files))
-
-    def test_damage_is_named_before_what_it_did_to_a_line(self, packed, refused):
-        files = self.listed(csv_release())
-        files["ratings.csv"] = files["ratings.csv"].replace(b"5.0", b"5.x")
-        with refused(InvalidLog, "has md5", "checksums.txt"):
-            movielens(packed(files))
-
-    @pytest.mark.parametrize(("official", "copy"), [("\r\n", "\n"), ("\n", "\r\n")])
-    def test_other_line_endings_are_told_from_damage(self, packed, official, copy):
-        files = self.listed(csv_release(newline=official)) | csv_release(newline=copy)
-        assert movielens(packed(files)).about["checksums_verified"] == [
-            "movies.csv (but for line endings)",
-            "ratings.csv (but for line endings)",
-        ]
-
-    @pytest.mark.parametrize("size", [1, 2, 3, 100])
-    def test_a_line_ending_may_be_split_between_two_pieces(self, tmp_path, size):
-        (tmp_path / "x").write_bytes(b"a\r\nb\n\rc\r\r\nd\r")
-        with Archive(tmp_path) as archive:
-            assert archive.digest("x", b"\n", size) == hashlib.md5(b"a\nb\n\rc\r\nd\r").hexdigest()
-            assert (
-                archive.digest("x", None, size) == hashlib.md5(b"a\r\nb\n\rc\r\r\nd\r").hexdigest()
-            )
 
 
 def test_progress_is_shown_if_wanted(tmp_path, capsys):
@@ -540,17 +457,10 @@ class TestRealReleases:
         assert len(np.unique(log.time)) == 2_799
         assert (np.diff(log.time) >= 0).all()
 
-    def test_the_movies_of_32m(self, data, monkeypatch):
-        noted = []
-        said = Archive.verify
-        monkeypatch.setattr(
-            Archive, "verify", lambda *given: noted.extend(found := said(*given)) or found
-        )
+    def test_the_movies_of_32m(self, data):
         genres = movielens_genres(data / "ml-32m-movies-only", choose="random", seed=1)
         assert (len(genres.items), len(genres.arm_names)) == (87_585, 20)
         assert genres.arm_names[0] == "(no genres listed)"
-        # Official files end lines with CRLF; a copy that went through git may not.
-        assert [note.split()[0] for note in noted] == ["movies.csv"]
 
     def test_the_movies_of_32m_have_no_ratings(self, data, refused):
         with refused(InvalidLog, "but no ratings"):

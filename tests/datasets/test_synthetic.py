@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from influential_bandits.datasets.histories import (
     ARM,
+    BEGINNING,
     BURST,
     DRIFT,
     GAP,
     HISTORY,
     NOISE,
-    PERSON,
 )
 from influential_bandits.datasets.synthetic import (
     PlantedTruth,
@@ -95,7 +95,7 @@ class SlowHistory:
 
     def __init__(self, truth, u):
         self.truth, self.keys = truth, stream_keys(np.uint64(truth.seed), np.uint64(u), HISTORY)
-        rng, arms = self.stream(PERSON), truth.n_arms
+        rng, arms = self.stream(BEGINNING), truth.n_arms
         self.l1 = truth.initial_loss + truth.spread * np.array(
             [normal(rng, i) for i in range(arms)]
         )

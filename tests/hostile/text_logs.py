@@ -40,13 +40,14 @@ def play(draw, home):
     draw.choice(ways)(draw, home / "log.csv")
 
 
-def read(draw, source, events_per_part=7):
+def read(draw, source, partition=7):
     """Read in one go, or in parts; return the numbers of events and of rows left out."""
     options = COLUMNS | {"time_unit": "s", "bad_rows": "drop", "progress": False}
     if draw.random() < 0.7:
         log = ib.read_log(source, **options)
         return len(log), sum(log.about["dropped"].values()), log
-    with ib.logs.stream_log(source, events_per_part=events_per_part, **options) as stream:
+    sizes = ib.logs.ChunkSizes(partition=partition)
+    with ib.logs.stream_log(source, sizes=sizes, **options) as stream:
         events = sum(len(part) for part in stream)
         return events, sum(stream.about["dropped"].values()), None
 

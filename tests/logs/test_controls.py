@@ -16,7 +16,6 @@ from influential_bandits.logs.log import EventLog, concatenate_logs
 from influential_bandits.logs.options import ChunkSizes, parse_control_options
 from influential_bandits.logs.partitions import open_partitions
 from influential_bandits.logs.reading import read_log
-from influential_bandits.logs.repartition import repartition_log
 from influential_bandits.logs.streaming import stream_log
 
 READ = {"instance": "user", "arm": "genre", "loss": "loss", "time": "time", "item": None}
@@ -110,16 +109,13 @@ def test_frames_bring_controls_back(library, columns):
         assert np.array_equal(again.controls[name].values, control.values)
 
 
-@pytest.mark.parametrize("grouped", [False, True])
 @pytest.mark.parametrize("key", [None, ("user", "loss")])
-def test_streams_have_controls(tmp_path, columns, grouped, key):
-    order = np.argsort(columns["user"], kind="stable") if grouped else np.arange(200)
-    rows = {name: [values[n] for n in order] for name, values in columns.items()}
-    csv = write_csv(tmp_path / "log.csv", rows)
+def test_streams_have_controls(tmp_path, columns, key):
+    csv = write_csv(tmp_path / "log.csv", columns)
     whole = read_log(csv, **WITH)
-    options = WITH | {"key": key, "sizes": ChunkSizes(text=1000)}
+    options = WITH | {"key": key, "sizes": ChunkSizes(text=1000, partition=40)}
     for more in ({}, {"arm_names": ["arts", "news", "sport"]}):
-        with stream_log(csv, events_per_part=40, grouped=grouped, **options, **more) as stream:
+        with stream_log(csv, **options, **more) as stream:
             parts = list(stream)
         assert len(parts) > 2
         for part in parts:
@@ -144,8 +140,6 @@ def test_partitions_have_controls(tmp_path, columns, spread):
             assert_controls_belong_to_events(part, columns)
             assert part.controls["item"].names == whole.controls["item"].names
         assert log.about["controls"]["device"] == "categories"
-    repartition_log(tmp_path / "log", tmp_path / "by-user", execution=1, sizes=sizes, **WITH)
-    assert_controls_belong_to_events(read_log(tmp_path / "by-user"), columns)
 
 
 def test_a_partition_whose_categories_changed_is_refused(tmp_path, columns):

@@ -49,7 +49,7 @@ def test_one_line_without_an_end_and_a_byte_order_mark(write):
 def test_compressed_files_and_streams(write):
     path = write(gzip.compress(RATINGS.encode()), "log.csv.gz")
     assert len(read_log(path, **NAMES, **ROLES)) == 3
-    with stream_log(path, events_per_part=1, **NAMES, **ROLES) as stream:
+    with stream_log(path, sizes=ChunkSizes(partition=1), **NAMES, **ROLES) as stream:
         assert sorted(len(part) for part in stream) == [1, 2]
 
 

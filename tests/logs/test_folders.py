@@ -11,8 +11,7 @@ import pytest
 from influential_bandits.errors import InvalidInput, InvalidLog
 from influential_bandits.logs.partitions import open_partitions
 from influential_bandits.logs.reading import read_log
-from influential_bandits.logs.remote_folder import JOB, MARKER, RemoteFolder, describe_files
-from influential_bandits.logs.repartition import repartition_log
+from influential_bandits.logs.remote_folder import describe_files
 from influential_bandits.logs.streaming import stream_log
 from influential_bandits.studies.logs.sections import log_section
 
@@ -62,9 +61,6 @@ def users_of(folder, elsewhere, tmp_path):
             assert {user for part in log for user in part.instances} == set(whole.instances)
             assert log.n_events == whole.n_events
             assert {key: log.about[key] for key in about} == about
-        made = repartition_log(address, tmp_path / uuid.uuid4().hex, **OPTIONS)
-        assert made["events"] == whole.n_events
-        assert {key: made[key] for key in about} == about
     return sorted(whole.instances), about
 
 
@@ -151,14 +147,6 @@ def test_folders_without_data_say_what_is_there(tmp_path, elsewhere):
         open_partitions(elsewhere(tmp_path / "log"), **OPTIONS)
 
 
-READERS = {
-    "read_log": lambda folder, out: read_log(folder, **OPTIONS),
-    "stream_log": lambda folder, out: stream_log(folder, **OPTIONS),
-    "open_partitions": lambda folder, out: open_partitions(folder, **OPTIONS),
-    "repartition_log": lambda folder, out: repartition_log(folder, out, **OPTIONS),
-}
-
-
 def dangling_file(folder):
     (folder / "b.parquet").symlink_to(folder / "gone.parquet")
 
@@ -210,10 +198,6 @@ def hudi_table(folder):
     text(folder / ".hoodie" / "hoodie.properties")
 
 
-def unfinished(folder):
-    text(folder / JOB, "{}")
-
-
 REFUSED = {
     dangling_file: "b.parquet of .* leads nowhere",
     dangling_folder: "2024 of .* leads nowhere",
@@ -227,7 +211,6 @@ REFUSED = {
     cut_file: r"b\.parquet",
     delta_table: "is a Delta table",
     hudi_table: "is a Hudi table",
-    unfinished: "not complete: repartition_log was interrupted",
 }
 
 
@@ -236,9 +219,9 @@ def test_what_would_be_missing_or_count_twice_is_refused(make, tmp_path):
     folder = tmp_path / "log"
     parquet(folder / "a.parquet", "ann")
     make(folder)
-    for read in READERS.values():
+    for read in (read_log, stream_log, open_partitions):
         with pytest.raises(InvalidInput, match=REFUSED[make]):
-            read(folder, tmp_path / "out")
+            read(folder, **OPTIONS)
 
 
 def test_links_are_followed(tmp_path):
@@ -267,34 +250,6 @@ def test_folders_that_may_not_be_read_are_named(tmp_path, monkeypatch):
     for read in (read_log, open_partitions):
         with pytest.raises(InvalidInput, match=r"Permission denied: .*secret"):
             read(tmp_path / "log", **OPTIONS)
-
-
-@pytest.mark.parametrize("last", [True, False])
-def test_an_interrupted_repartitioning_is_not_read_but_goes_on(last, tmp_path, monkeypatch):
-    parquet(tmp_path / "log" / "a.parquet", "ann", "bob")
-    out = tmp_path / "out"
-    step = "remove" if last else "write_json"
-    whole = getattr(RemoteFolder, step)
-
-    def fail(folder, *arguments):
-        if last or arguments[0] == MARKER:
-            raise ZeroDivisionError
-        return whole(folder, *arguments)
-
-    monkeypatch.setattr(RemoteFolder, step, fail)
-    with pytest.raises(ZeroDivisionError):
-        repartition_log(tmp_path / "log", out, **OPTIONS)
-    monkeypatch.undo()
-    if last:
-        assert read_log(out, **OPTIONS).n_events == 2, "all files are there"
-    else:
-        with pytest.raises(InvalidInput, match="interrupted; call it again"):
-            read_log(out, **OPTIONS)
-    made = repartition_log(tmp_path / "log", out, **OPTIONS)
-    log = read_log(out, **OPTIONS)
-    assert log.n_events == made["events"] == 2
-    assert log.about["left"] == []
-    assert {path.name for path in out.iterdir()} == {MARKER, "part-000000.parquet"}
 
 
 def test_names_that_are_no_text_are_named(tmp_path):

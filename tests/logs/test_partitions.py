@@ -25,11 +25,9 @@ from influential_bandits.errors import InvalidInput, InvalidLog
 from influential_bandits.execution.dask import DaskExecution
 from influential_bandits.execution.local import LocalExecution
 from influential_bandits.logs import partitions
-from influential_bandits.logs import repartition as module
 from influential_bandits.logs.log import concatenate_logs
 from influential_bandits.logs.options import ChunkSizes
 from influential_bandits.logs.reading import read_log
-from influential_bandits.logs.remote_folder import MARKER, RemoteFolder
 
 ONE = LocalExecution(threads=1)
 MEASURED = """
@@ -52,10 +50,6 @@ SIZES = ChunkSizes(rows=40, held=50, hashes=5, group=1, partition=100)
 
 def open_partitions(address, **options):
     return partitions.open_partitions(address, **{"sizes": SIZES} | options)
-
-
-def repartition_log(address, out, **options):
-    return module.repartition_log(address, out, **{"sizes": SIZES} | options)
 
 
 @pytest.fixture(autouse=True)
@@ -212,7 +206,7 @@ def test_small_neighbours_are_one_partition(tmp_path, home):
     assert_same(log, read_log(folder, loss="loss"))
 
 
-def test_large_files_are_repartitioned(tmp_path, home):
+def test_large_files_are_sorted_into_partitions(tmp_path, home):
     folder = write(tmp_path / "log", *by_instance(rows()))
     sizes = replace(SIZES, largest_partition=50)
     with open_partitions(folder, loss="loss", sizes=sizes) as log:
@@ -421,7 +415,7 @@ def test_temporary_files_live_as_long_as_they_are_used(tmp_path, home):
     with open_partitions(folder, loss="loss", folder=tmp_path) as log:
         assert not list(home.iterdir())
         names = {path.suffix for path in tmp_path.glob("influential-bandits-*/*")}
-        assert names == {".parquet", ""}  # the one without an ending says that it is in use
+        assert names == {".arrow", ""}  # the one without an ending says that it is in use
     assert not list(tmp_path.glob("influential-bandits-*"))
     with pytest.raises(InvalidInput, match=r"the log is closed"):
         next(iter(log))
@@ -471,10 +465,6 @@ def cluster():
         yield execution
 
 
-def files(folder):
-    return {path.name: path.read_bytes() for path in Path(folder).iterdir() if path.is_file()}
-
-
 @pytest.mark.long
 def test_a_cluster_makes_the_same_partitions(tmp_path, cluster):
     frame = rows().assign(id=np.random.default_rng(5).integers(0, 300, 400))
@@ -507,79 +497,6 @@ def test_a_cluster_says_what_is_wrong_with_rows(tmp_path, cluster):
     folder = write(tmp_path / "log", rows(), rows().assign(arm=None))
     with pytest.raises(InvalidLog, match=r"400 × missing value .rows 0 of day=01"):
         open_partitions(folder, loss="loss", execution=cluster)
-
-
-def test_a_cluster_writes_the_same_files(tmp_path, cluster):
-    folder = write(tmp_path / "log", *interleaved(rows()))
-    for name, execution in (("here", None), ("there", cluster)):
-        repartition_log(folder, tmp_path / name, execution=execution, loss="loss")
-    assert files(tmp_path / "here") == files(tmp_path / "there")
-
-
-def test_repartitioned_files_stay_and_are_complete(tmp_path):
-    folder = write(tmp_path / "log", *interleaved(rows()))
-    out = tmp_path / "out"
-    made = repartition_log(folder, out, rating="loss", best=4)
-    assert (made["events"], made["instances"], made["partitions"]) == (400, 23, 4)
-    assert json.loads((out / MARKER).read_text()) == made
-    assert sorted(files(out)) == [MARKER, *(f"part-{n:06d}.parquet" for n in range(4))]
-    assert all(path.is_file() for path in out.iterdir())
-    expected = read_log(folder, rating="loss", best=4)
-    sizes = replace(SIZES, largest_partition=50)  # the marker says that they are as they are
-    log = open_partitions(out, loss="loss", sizes=sizes)
-    assert log.partitions[0].group.folder.address == str(out)
-    assert histories(by_label(concatenate_logs(list(log)))) == histories(expected)
-    before = files(out)
-    assert repartition_log(folder, out, rating="loss", best=4) == made
-    assert files(out) == before
-
-
-def test_repartitioning_goes_on_where_it_was(tmp_path, monkeypatch):
-    folder = write(tmp_path / "log", *interleaved(rows()))
-    options = {"loss": "loss", "execution": ONE}
-    repartition_log(folder, tmp_path / "whole", **options)
-
-    for least in ("events-000003.json", "part-000002.parquet"):
-        out = tmp_path / least
-        with monkeypatch.context() as patch:
-            patch.setattr(
-                "influential_bandits.logs.remote_folder.RemoteFolder.writing", _failing(least)
-            )
-            with pytest.raises(OSError, match=r"no space"):
-                repartition_log(folder, out, **options)
-        assert not (out / MARKER).exists()
-        assert not list(out.rglob("*.unfinished"))
-        written = {path: path.stat().st_mtime_ns for path in out.rglob("part-*.parquet")}
-        repartition_log(folder, out, **options)
-        assert files(out) == files(tmp_path / "whole")
-        assert all(path.stat().st_mtime_ns == when for path, when in written.items())
-
-
-def _failing(name):
-    writing = RemoteFolder.writing
-
-    def fail(folder, file, *rest, **options):
-        if file == name:
-            raise OSError("no space")
-        return writing(folder, file, *rest, **options)
-
-    return fail
-
-
-def test_repartitioning_never_mixes_logs(tmp_path):
-    folder = write(tmp_path / "log", *interleaved(rows()))
-    out = tmp_path / "out"
-    repartition_log(folder, out, loss="loss")
-    with pytest.raises(InvalidInput, match=r"holds the partitions of another log"):
-        repartition_log(folder, out, reward="loss")
-    with pytest.raises(InvalidInput, match=r"is not empty"):
-        repartition_log(out, folder, loss="loss")
-    with pytest.raises(InvalidInput, match=r"lies within"):
-        repartition_log(folder, folder / "out", loss="loss")
-    bad = write(tmp_path / "bad", rows().assign(loss=None))
-    with pytest.raises(InvalidLog, match=r"400 × missing value"):
-        repartition_log(bad, tmp_path / "none", loss="loss")
-    assert not list(tmp_path.glob("none/*.parquet"))
 
 
 def test_unicode_and_long_labels(tmp_path):

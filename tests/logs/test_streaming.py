@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -31,9 +32,8 @@ from influential_bandits.logs.streaming import stream_log
 stream = stream_log(
     sys.argv[1],
     loss="loss",
-    events_per_part=50_000,
-    grouped=bool(int(sys.argv[2])),
-    sizes=ChunkSizes(text=1 << 16),  # Arrow reads dozens of blocks ahead if it has the time
+    # Arrow reads dozens of blocks ahead if it has the time.
+    sizes=ChunkSizes(text=1 << 16, held=100_000, partition=50_000),
 )
 events = sum(len(part) for part in stream)
 status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
@@ -54,12 +54,11 @@ def histories(*logs):
     return made
 
 
-def table(events, *, grouped=False, seed=0):
+def table(events, *, seed=0):
     """Columns of random events of about twenty a user."""
     random = np.random.default_rng(seed)
-    who = random.integers(0, max(events // 20, 1), events)
     return {
-        "instance": np.sort(who) if grouped else who,
+        "instance": random.integers(0, max(events // 20, 1), events),
         "arm": random.choice(["x", "y|z", "z", "w|x"], events),
         "time": random.integers(0, 50, events),
         "loss": random.normal(size=events),
@@ -72,25 +71,24 @@ def write_csv(path, columns):
 
 
 # Chunks so small that a little file has many of them.
-SIZES = ChunkSizes(text=4096, rows=300, held=500)
+SIZES = ChunkSizes(text=4096, rows=300, held=500, hashes=20)
 
 
-def small_stream(source, **options):
-    return stream_log(source, sizes=SIZES, **options)
+def small_stream(source, partition=200, **options):
+    return stream_log(source, sizes=replace(SIZES, partition=partition), **options)
 
 
 OPTIONS = [{}, {"categories": "|"}, {"time": None}, {"arm_names": ["z", "y|z", "w|x", "x"]}]
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("grouped", [False, True])
 @pytest.mark.parametrize("options", OPTIONS, ids=["plain", "categories", "timeless", "arms"])
-def test_parts_have_the_histories_of_the_log(grouped, options, tmp_path):
-    columns = table(3000, grouped=grouped)
+def test_parts_have_the_histories_of_the_log(options, tmp_path):
+    columns = table(3000)
     path = write_csv(tmp_path / "log.csv", columns)
     whole = read_log(path, loss="loss", **options)
     for source in (path, columns):
-        stream = small_stream(source, loss="loss", events_per_part=200, grouped=grouped, **options)
+        stream = small_stream(source, loss="loss", **options)
         assert stream.arm_names == whole.arm_names
         for _ in range(2):
             parts = list(stream)
@@ -109,13 +107,12 @@ def test_parts_have_the_histories_of_the_log(grouped, options, tmp_path):
 @given(
     st.lists(st.tuples(st.integers(0, 5), st.sampled_from("xy"), st.integers(0, 3)), min_size=1),
     st.integers(1, 20),
-    st.booleans(),
 )
-def test_parts_of_any_size_are_the_log(rows, size, grouped):
-    rows = sorted(rows, key=lambda row: row[0]) if grouped else rows
+def test_parts_of_any_size_are_the_log(rows, size):
     who, what, time = map(list, zip(*rows, strict=True))
     columns = {"instance": who, "arm": what, "time": time, "loss": list(range(len(rows)))}
-    with small_stream(columns, loss="loss", events_per_part=size, grouped=grouped) as stream:
+    with small_stream(columns, size, loss="loss") as stream:
+        assert stream.n_instances == len(set(who))
         parts = list(stream)
     assert histories(*parts) == histories(read_log(columns, loss="loss"))
     assert all(len(part) for part in parts)
@@ -126,20 +123,18 @@ def test_a_folder_of_parquet_files(tmp_path):
     for number in range(4):
         part = columns[number * 500 : number * 500 + 500]
         pq.write_table(part, tmp_path / f"{number}.parquet", row_group_size=100)
-    with small_stream(tmp_path, loss="loss", events_per_part=300) as stream:
+    with small_stream(tmp_path, 300, loss="loss") as stream:
         assert histories(*stream) == histories(read_log(tmp_path, loss="loss"))
 
 
-@pytest.mark.parametrize("grouped", [False, True])
-def test_bad_rows_are_counted_over_the_whole_file(grouped, tmp_path, refused):
-    columns = {name: column.tolist() for name, column in table(3000, grouped=grouped).items()}
+def test_bad_rows_are_counted_over_the_whole_file(tmp_path, refused):
+    columns = {name: column.tolist() for name, column in table(3000).items()}
     for row, value in ((5, "bad"), (1500, "worse"), (2999, "")):
         columns["loss"][row] = value
     path = write_csv(tmp_path / "log.csv", columns)
-    options = {"loss": "loss", "events_per_part": 200, "grouped": grouped}
     with refused(InvalidLog, "2 × not a number (lines 7, 1502: loss 'bad')", "(line 3001: loss"):
-        small_stream(path, **options)
-    stream = small_stream(path, **options, bad_rows="drop")
+        small_stream(path, loss="loss")
+    stream = small_stream(path, loss="loss", bad_rows="drop")
     assert stream.about["dropped"] == {"missing value": 1, "not a number": 2}
     assert stream.n_events == 2997
     whole = read_log(path, loss="loss", bad_rows="drop")
@@ -147,72 +142,47 @@ def test_bad_rows_are_counted_over_the_whole_file(grouped, tmp_path, refused):
     assert all(part.about["dropped"] == whole.about["dropped"] for part in stream)
 
 
-def test_with_known_arms_a_grouped_file_is_read_once(tmp_path, refused):
-    columns = {name: column.tolist() for name, column in table(3000, grouped=True).items()}
-    columns["loss"][2500] = "bad"
-    path = write_csv(tmp_path / "log.csv", columns)
-    arms = ["x", "y|z", "z", "w|x"]
-    options = {"loss": "loss", "events_per_part": 200, "grouped": True, "arm_names": arms}
-    stream = small_stream(path, **options)
-    assert repr(stream) == "LogStream(4 arms)"
-    parts = iter(stream)
-    assert len(next(parts)) >= 200
-    with refused(InvalidLog, "1 × not a number (line 2502: loss 'bad')"):
-        list(parts)
-    dropping = small_stream(path, **options, bad_rows="drop")
-    assert sum(len(part) for part in dropping) == dropping.n_events == 2999
-    assert dropping.about["dropped"] == {"not a number": 1}
-
-
-@pytest.mark.parametrize("grouped", [False, True])
 @pytest.mark.parametrize("key", [["instance", "time"], ["instance", "arm", "time"]])
-def test_duplicate_keys(grouped, key, refused):
-    columns = table(3000, grouped=grouped)
+def test_duplicate_keys(key):
+    columns = table(3000)
     options = {"loss": "loss", "key": key}
     whole = read_log(columns, **options, bad_rows="drop")
     assert whole.about["dropped"]["duplicate key"] > 100
-    stream = small_stream(columns, events_per_part=200, grouped=grouped, **options, bad_rows="drop")
+    stream = small_stream(columns, **options, bad_rows="drop")
     assert histories(*stream) == histories(whole)
     assert stream.about["dropped"] == whole.about["dropped"]
-    assert stream.n_events == len(whole)
+    assert (stream.n_events, stream.n_instances) == (len(whole), whole.n_instances)
     with pytest.raises(InvalidLog) as all_at_once:
         read_log(columns, **options)
     with pytest.raises(InvalidLog) as in_parts:
-        small_stream(columns, events_per_part=200, grouped=grouped, **options)
+        small_stream(columns, **options)
     assert str(in_parts.value) == str(all_at_once.value)
 
 
-def test_keys_across_instances(refused):
+def test_keys_across_instances():
     columns = table(3000) | {"id": np.arange(3000) % 2900}
     whole = read_log(columns, loss="loss", key="id", bad_rows="drop")
-    stream = small_stream(columns, loss="loss", key="id", bad_rows="drop", events_per_part=200)
+    stream = small_stream(columns, loss="loss", key="id", bad_rows="drop")
     assert histories(*stream) == histories(whole)
     assert stream.about["dropped"] == {"duplicate key": 100}
-    with refused(InvalidInput, "key must contain", "'instance'", "id"):
-        small_stream(columns, loss="loss", key="id", grouped=True)
 
 
-def test_an_instance_that_comes_back_is_no_group(tmp_path, refused):
-    columns = {name: column.tolist() for name, column in table(3000, grouped=True).items()}
-    columns["instance"][2000] = 3
-    path = write_csv(tmp_path / "log.csv", columns)
-    with refused(InvalidLog, "instance '3' comes back in line 2002", "grouped=False"):
-        small_stream(path, loss="loss", grouped=True, bad_rows="drop")
-    with refused(InvalidLog, "comes back in row 2000"):
-        small_stream(columns, loss="loss", grouped=True)
+def test_an_instance_whose_keys_all_repeat_is_none():
+    columns = {"instance": ["ann", "bob"], "arm": ["x", "x"], "loss": [1, 2], "id": [7, 7]}
+    with small_stream(columns, loss="loss", time=None, key="id", bad_rows="drop") as stream:
+        assert (stream.n_instances, [part.instances for part in stream]) == (1, [("ann",)])
 
 
 def test_an_instance_larger_than_a_part_stays_whole():
-    columns = table(2000, grouped=True) | {"instance": ["a"] * 10 + ["b"] * 1980 + ["c"] * 10}
-    for grouped in (False, True):
-        with small_stream(columns, loss="loss", events_per_part=5, grouped=grouped) as stream:
-            parts = {part.instances: len(part) for part in stream}
-        assert parts == {("a",): 10, ("b",): 1980, ("c",): 10}
+    columns = table(2000) | {"instance": ["a"] * 10 + ["b"] * 1980 + ["c"] * 10}
+    with small_stream(columns, 5, loss="loss") as stream:
+        parts = {part.instances: len(part) for part in stream}
+    assert parts == {("a",): 10, ("b",): 1980, ("c",): 10}
 
 
 def test_temporary_files_vanish(tmp_path):
     columns = table(3000)
-    options = {"loss": "loss", "events_per_part": 200, "folder": tmp_path}
+    options = {"loss": "loss", "folder": tmp_path}
 
     def left():
         return list(tmp_path.rglob("*"))
@@ -248,20 +218,18 @@ def test_a_closed_stream_says_so(refused):
         list(stream)
 
 
-@pytest.mark.parametrize("grouped", [False, True])
-def test_streams_that_are_refused(grouped, tmp_path, refused):
-    columns = table(10, grouped=True)
-    options = {"loss": "loss", "grouped": grouped}
-    with refused(InvalidInput, "events_per_part must be at least 1", "0"):
-        small_stream(columns, **options, events_per_part=0)
+def test_streams_that_are_refused(tmp_path, refused):
+    columns = table(10)
+    with refused(InvalidInput, "partition of ChunkSizes must be at least 1", "0"):
+        small_stream(columns, 0, loss="loss")
     with refused(InvalidInput, "no option colour"):
-        small_stream(columns, **options, colour="red")
+        small_stream(columns, loss="loss", colour="red")
     with refused(InvalidLog, "no column 'Loss'"):
-        small_stream(columns, loss="Loss", grouped=grouped)
+        small_stream(columns, loss="Loss")
     with refused(InvalidLog, "has columns, but no rows"):
-        small_stream(table(0), **options)
+        small_stream(table(0), loss="loss")
     with refused(InvalidLog, "all rows of the mapping are bad"):
-        list(small_stream(columns, **options, arm_names=["q"], bad_rows="drop"))
+        small_stream(columns, loss="loss", arm_names=["q"], bad_rows="drop")
     with refused(MissingFile, "there is no folder", "nowhere"):
         small_stream(columns, loss="loss", folder=tmp_path / "nowhere")
 
@@ -269,8 +237,7 @@ def test_streams_that_are_refused(grouped, tmp_path, refused):
 @pytest.mark.long
 # Not from getrusage, where a process starts with the peak of the one that started it.
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak from Linux")
-@pytest.mark.parametrize("grouped", [0, 1])
-def test_memory_does_not_grow_with_the_file(grouped, tmp_path):
+def test_memory_does_not_grow_with_the_file(tmp_path):
     random = np.random.default_rng(0)
     for events in (SMALL, LARGE):
         columns = {
@@ -283,7 +250,7 @@ def test_memory_does_not_grow_with_the_file(grouped, tmp_path):
     memory = {}
     for events in (SMALL, SMALL, LARGE):  # the first may compile, which takes 60 MB
         done = subprocess.run(
-            [sys.executable, "-c", MEASURED, tmp_path / f"{events}.csv", str(grouped)],
+            [sys.executable, "-c", MEASURED, tmp_path / f"{events}.csv"],
             env=os.environ | RETURNED,
             capture_output=True,
             text=True,

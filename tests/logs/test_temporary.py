@@ -3,11 +3,13 @@
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import forked
 import pytest
 
 from influential_bandits.errors import InvalidInput
+from influential_bandits.logs.remote_folder import RemoteFolder
 from influential_bandits.logs.temporary import LOCK, PREFIX, TemporaryFolder
 
 STREAM = """
@@ -30,6 +32,10 @@ time.sleep(60)
 """
 
 
+def make_in(parent):
+    return TemporaryFolder(RemoteFolder(str(parent)))
+
+
 @pytest.mark.parametrize("kind", ["stream", "partitions"])
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_copies_of_a_log_do_not_outlive_a_process_for_long(kind, how, tmp_path):
@@ -38,13 +44,13 @@ def test_copies_of_a_log_do_not_outlive_a_process_for_long(kind, how, tmp_path):
     ) as process:
         assert process.stdout.readline() == "made\n"
         (copy,) = tmp_path.glob(f"{PREFIX}*")
-        other = TemporaryFolder(tmp_path)
+        other = make_in(tmp_path)
         assert copy.is_dir(), "its process is alive"
         process.send_signal(how)
         process.wait()
-    another = TemporaryFolder(tmp_path)
+    another = make_in(tmp_path)
     assert not copy.exists()
-    assert other.path.is_dir()
+    assert Path(other.folder.address).is_dir()
     for folder in (other, another):
         folder.remove()
         folder.remove()
@@ -61,21 +67,21 @@ def test_only_folders_of_ours_are_swept(tmp_path):
     (tmp_path / f"{PREFIX}link").mkdir()
     (tmp_path / f"{PREFIX}link" / LOCK).symlink_to(victim / LOCK)
     before = sorted(tmp_path.rglob("*"))
-    TemporaryFolder(tmp_path).remove()
+    make_in(tmp_path).remove()
     assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_folders_are_private_and_named(tmp_path):
-    folder = TemporaryFolder(tmp_path)
-    assert folder.path.stat().st_mode & 0o777 == 0o700
+    folder = make_in(tmp_path)
+    assert Path(folder.folder.address).stat().st_mode & 0o777 == 0o700
     folder.remove()
     with pytest.raises(InvalidInput, match=r"no folder .*nowhere for temporary files"):
-        TemporaryFolder(tmp_path / "nowhere")
+        make_in(tmp_path / "nowhere")
 
 
 def test_folders_made_at_once_are_not_swept(tmp_path):
-    made = [TemporaryFolder(tmp_path) for _ in range(20)]
-    assert all(folder.path.is_dir() for folder in made)
+    made = [make_in(tmp_path) for _ in range(20)]
+    assert all(Path(folder.folder.address).is_dir() for folder in made)
     for folder in made:
         folder.remove()
     assert not list(tmp_path.iterdir())

@@ -5,7 +5,7 @@ import datetime as dt
 import pytest
 
 from influential_bandits.errors import InvalidLog
-from influential_bandits.logs.options import ChunkSizes, CsvFormat
+from influential_bandits.logs.options import ReadingOptions
 from influential_bandits.logs.partitions import open_partitions
 from influential_bandits.logs.reading import read_log
 from influential_bandits.logs.sources import open_source
@@ -96,7 +96,7 @@ def test_partitions_ask_too(tmp_path):
     ],
 )
 def test_what_looks_like_a_time(name, values, found):
-    source = open_source(BASE | {name: values}, (), CsvFormat(), ChunkSizes())
+    source = open_source(BASE | {name: values}, ReadingOptions())
     assert find_time_columns(source, BASE) == ([name] if found else [])
 
 

@@ -17,7 +17,6 @@ from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.options import ChunkSizes
 from influential_bandits.logs.partitions import open_partitions
 from influential_bandits.logs.reading import read_log
-from influential_bandits.logs.repartition import repartition_log
 from influential_bandits.logs.streaming import stream_log
 from influential_bandits.world.fading import Fading
 
@@ -83,8 +82,6 @@ def test_units_are_known_by_the_range_of_numbers(route, unit, tmp_path):
             with open_partitions(tmp_path, sizes=sizes) as parts:
                 assert [part.time.tolist() for part in parts] == [SECONDS]
                 assert parts.about["times"] == log.about["times"]
-        assert repartition_log(source, tmp_path / "out")["times"] == log.about["times"]
-        assert read_log(tmp_path / "out").time.tolist() == SECONDS
 
 
 @pytest.mark.parametrize("unit", UNITS)

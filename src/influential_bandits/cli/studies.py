@@ -320,7 +320,7 @@ def movielens(
     if (data is None) == (download is None):
         raise InvalidInput("name either --data PATH (folder or zip) or --download RELEASE")
     require_installed(engine, *REPORT)
-    with explain_stop("nothing was written; a download continues where it was"):
+    with explain_stop("nothing was written"):
         from influential_bandits.datasets.download import fetch_movielens
         from influential_bandits.studies.logs.movielens import study_movielens
         from influential_bandits.studies.report.text import format_findings

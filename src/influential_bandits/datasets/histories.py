@@ -29,7 +29,7 @@ from influential_bandits.numerics.streams import (
 HISTORY = 0x5348
 LENGTH = 0x534C
 BURST, GAP, ARM, NOISE, DRIFT = 0, 1, 2, 3, 4  # draws of an event; events are rounds 1, 2, …
-PERSON = 0  # the round in which the instance itself is drawn: l1 first, then A
+BEGINNING = 0  # the round in which an instance's l1 is drawn, then its A
 
 SECONDS_IN_BURST = 30.0
 SHORTEST = 20  # events, as in MovieLens 32M, where histories have 159.2 on average,
@@ -60,8 +60,8 @@ class Model(NamedTuple):
     gap: float  # seconds
 
 
-class Person(NamedTuple):
-    """One instance and what it has lived through; filled anew for each."""
+class InstanceState(NamedTuple):
+    """The losses of one instance and its events so far; the arrays are used again for the next."""
 
     initial_loss: Floats  # l1, (arms,)
     interaction: Floats  # A, (arms, arms)
@@ -89,7 +89,7 @@ def write_histories(
     rows are not wanted.
     """
     arms = model.initial_loss.size
-    person = Person(
+    state = InstanceState(
         np.empty(arms),
         model.interaction.copy(),
         np.empty(arms),
@@ -99,35 +99,37 @@ def write_histories(
     )
     for u in range(offsets.size - 1):
         first_key, second_key = stream_keys(model.seed, first + u, HISTORY)
-        _be_born(model, person, stream_at(first_key, second_key, PERSON))
+        _begin(model, state, stream_at(first_key, second_key, BEGINNING))
         low, high = offsets[u], offsets[u + 1]
-        _live(model, person, first_key, second_key, arm[low:high], loss[low:high], time[low:high])
+        _write_history(
+            model, state, first_key, second_key, arm[low:high], loss[low:high], time[low:high]
+        )
         if initial_losses.shape[0] > 0:
-            initial_losses[u] = person.initial_loss
+            initial_losses[u] = state.initial_loss
         if interactions.shape[0] > 0:
-            interactions[u] = person.interaction
+            interactions[u] = state.interaction
 
 
 @inlined
-def _be_born(model: Model, person: Person, rng: Stream) -> None:
+def _begin(model: Model, state: InstanceState, rng: Stream) -> None:
     """Draw l1 and A; nothing has happened yet."""
     arms = model.initial_loss.size
     for i in range(arms):
-        person.initial_loss[i] = model.initial_loss[i] + model.spread * normal(rng, i)
-        person.deviation[i] = person.seen[i] = person.counts[i] = 0.0
+        state.initial_loss[i] = model.initial_loss[i] + model.spread * normal(rng, i)
+        state.deviation[i] = state.seen[i] = state.counts[i] = 0.0
     if model.interaction_spread > 0.0:
         draw = arms
         for i in range(arms):
             for j in range(i + 1):
                 entry = model.interaction[i, j] + model.interaction_spread * normal(rng, draw)
-                person.interaction[i, j] = person.interaction[j, i] = entry
+                state.interaction[i, j] = state.interaction[j, i] = entry
                 draw += 1
 
 
 @kernel
-def _live(
+def _write_history(
     model: Model,
-    person: Person,
+    state: InstanceState,
     first_key: np.uint64,
     second_key: np.uint64,
     arm: npt.NDArray[np.int32],
@@ -139,7 +141,7 @@ def _live(
     drift = total = now = 0.0
     fresh_drift = model.drift * math.sqrt(1.0 - model.drift_memory * model.drift_memory)
     by_clock = model.half_life > 0.0
-    _weigh(model, person, 0.0)
+    _weigh(model, state, 0.0)
     for n in range(arm.size):
         rng = stream_at(first_key, second_key, n + 1)
         burst = n > 0 and uniform(rng, BURST) < model.bursts
@@ -147,43 +149,43 @@ def _live(
         now += SECONDS_IN_BURST if burst else -model.gap * log(uniform(rng, GAP))
         if by_clock:
             # From the times as they are written, so that a reader can repeat it to the last bit.
-            _fade(person.deviation, 2.0 ** ((before - now) / model.half_life))
+            _fade(state.deviation, 2.0 ** ((before - now) / model.half_life))
         if not burst:
             if model.steering != 0.0 and n > 0:
-                _weigh(model, person, total / n)
-            chosen = _pick(person.chance, uniform(rng, ARM))
+                _weigh(model, state, total / n)
+            chosen = _pick(state.chance, uniform(rng, ARM))
         if n == 0:
             drift = model.drift * normal(rng, DRIFT)
         else:
             drift = model.drift_memory * drift + fresh_drift * normal(rng, DRIFT)
-        value = person.initial_loss[chosen] + _dot(person.interaction[chosen], person.deviation)
+        value = state.initial_loss[chosen] + _dot(state.interaction[chosen], state.deviation)
         value += drift + model.noise * normal(rng, NOISE)
         if model.grid > 0.0:
             value = np.floor(value / model.grid + 0.5) * model.grid
             value = min(max(value, model.lowest), model.highest)
         arm[n], loss[n], time[n] = chosen, value, now
-        person.seen[chosen] += value
-        person.counts[chosen] += 1.0
+        state.seen[chosen] += value
+        state.counts[chosen] += 1.0
         total += value
         if not by_clock:
-            _fade(person.deviation, model.memory)
-        person.deviation[chosen] += 1.0
+            _fade(state.deviation, model.memory)
+        state.deviation[chosen] += 1.0
 
 
 @inlined
-def _weigh(model: Model, person: Person, mean: float) -> None:
+def _weigh(model: Model, state: InstanceState, mean: float) -> None:
     """Cumulate the weights of all arms: popularity, taste and steering by the losses met."""
     largest = -np.inf
-    for j in range(person.chance.size):
-        weight = model.log_popularity[j] - model.taste * person.initial_loss[j]
-        if person.counts[j] > 0.0:
-            weight -= model.steering * (person.seen[j] / person.counts[j] - mean)
-        person.chance[j] = weight
+    for j in range(state.chance.size):
+        weight = model.log_popularity[j] - model.taste * state.initial_loss[j]
+        if state.counts[j] > 0.0:
+            weight -= model.steering * (state.seen[j] / state.counts[j] - mean)
+        state.chance[j] = weight
         largest = max(largest, weight)
     total = 0.0
-    for j in range(person.chance.size):
-        total += math.exp(person.chance[j] - largest)
-        person.chance[j] = total
+    for j in range(state.chance.size):
+        total += math.exp(state.chance[j] - largest)
+        state.chance[j] = total
 
 
 @inlined

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from influential_bandits.errors import InvalidInput
 from influential_bandits.execution.base import Execution
 from influential_bandits.execution.local import resolve_execution
 from influential_bandits.execution.progress import Progress
-from influential_bandits.logs.log import EventLog, make_sorted_log
+from influential_bandits.logs.log import EventLog, cut_histories, make_sorted_log
 from influential_bandits.logs.membership import Membership
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.world.generators import random_instance
@@ -84,7 +85,6 @@ class PlantedTruth:
         return len(self.initial_loss)
 
     def __repr__(self) -> str:
-        """Say the size, and the settings that are not the usual ones."""
         others = [
             f", {field.name}={getattr(self, field.name)}"
             for field in dataclasses.fields(self)[3:-2]
@@ -237,7 +237,7 @@ def synthetic_parts(
     offsets = check_offsets(n_instances, events, truth.seed)
     return (
         draw_log(truth, start, offsets[start : stop + 1] - offsets[start], execution)
-        for start, stop in _ranges(offsets, size)
+        for start, stop in cut_histories(offsets, size)
     )
 
 
@@ -264,38 +264,6 @@ def planted_interaction(n_arms: int, strength: float, seed: int = 0) -> Floats:
     """
     scale = _in_range("strength", strength, 0.0, LARGEST, "[]")
     return scale * random_instance(n_arms, seed).interaction.to_dense()
-
-
-@dataclasses.dataclass(eq=False)
-class _Histories:
-    """Neighbouring instances, drawn in one step into the columns that they are given."""
-
-    model: Model
-    first: int
-    offsets: Ints
-    columns: tuple[npt.NDArray[Any], ...]
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Send no empty columns to other processes."""
-        return self.__dict__ | {"columns": [(part.shape, part.dtype) for part in self.columns]}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Make columns of the same shape."""
-        self.__dict__.update(state, columns=tuple(np.empty(*part) for part in state["columns"]))
-
-    def steps(self) -> Iterable[int]:
-        """Draw all events, and say how many."""
-        write_histories(self.model, self.first, self.offsets, *self.columns)
-        yield int(self.offsets[-1])
-
-    def results(self) -> tuple[npt.NDArray[Any], ...]:
-        """Return the columns."""
-        return self.columns
-
-    def accept(self, results: tuple[npt.NDArray[Any], ...]) -> None:
-        """Take columns that were drawn elsewhere."""
-        for mine, theirs in zip(self.columns, results, strict=True):
-            mine[:] = theirs
 
 
 def draw_log(
@@ -326,13 +294,14 @@ def draw_log(
         ) from None
     losses = np.empty((count if count * arms <= largest_truth else 0, arms))
     matrices = np.empty((count if count * arms**2 <= largest_truth else 0, arms, arms))
-    model, tasks = _as_model(truth), []
-    for start, stop in _ranges(offsets, events_per_task):
-        mine = slice(offsets[start], offsets[stop])
-        columns = (arm[mine], loss[mine], time[mine], losses[start:stop], matrices[start:stop])
-        local = offsets[start : stop + 1] - offsets[start]
-        tasks.append(_Histories(model, first + start, local, columns))
-    resolve_execution(execution).run(tasks, Progress("synthetic log", total))
+    ranges = list(cut_histories(offsets, events_per_task))
+    tasks = [(first + start, offsets[start : stop + 1] - offsets[start]) for start, stop in ranges]
+    draw = partial(_draw_histories, _as_model(truth), len(losses) > 0, len(matrices) > 0)
+    drawn = resolve_execution(execution).map(draw, tasks, Progress("synthetic log", len(tasks)))
+    for (start, stop), columns in zip(ranges, drawn, strict=True):
+        events, instances = slice(offsets[start], offsets[stop]), slice(start, stop)
+        arm[events], loss[events], time[events] = columns[:3]
+        losses[instances], matrices[instances] = columns[3:]
     planted = dataclasses.replace(
         truth,
         first_instance=first,
@@ -353,40 +322,39 @@ def draw_log(
     )
 
 
+def _draw_histories(
+    model: Model, with_losses: bool, with_matrices: bool, task: tuple[int, Ints]
+) -> tuple[npt.NDArray[Any], ...]:
+    """Draw neighbouring instances: the number of the first, and where their histories begin."""
+    first, offsets = task
+    count, total, arms = len(offsets) - 1, int(offsets[-1]), len(model.initial_loss)
+    columns = (
+        np.empty(total, np.int32),
+        np.empty(total),
+        np.empty(total),
+        np.empty((count * with_losses, arms)),
+        np.empty((count * with_matrices, arms, arms)),
+    )
+    write_histories(model, first, offsets, *columns)
+    return columns
+
+
 def _as_model(truth: PlantedTruth) -> Model:
     """Return the truth as compiled code sees it."""
     with np.errstate(divide="ignore"):  # log 0 = −∞: an arm that is never drawn
         log_popularity = np.log(truth.popularity)
+    plain = {name: getattr(truth, name) for name in Model._fields if hasattr(truth, name)}
     return Model(
-        seed=np.uint64(truth.seed),
-        interaction=truth.interaction,
-        initial_loss=truth.initial_loss,
-        log_popularity=log_popularity,
-        memory=truth.memory,
-        half_life=SECONDS_PER_DAY * (truth.half_life_days or 0.0),
-        noise=truth.noise,
-        spread=truth.spread,
-        interaction_spread=truth.interaction_spread,
-        drift=truth.drift,
-        drift_memory=truth.drift_memory,
-        grid=truth.grid or 0.0,
-        lowest=truth.grid_range[0],
-        highest=truth.grid_range[1],
-        bursts=truth.bursts,
-        steering=truth.steering,
-        taste=truth.taste,
-        gap=truth.gap,
+        **plain
+        | {
+            "seed": np.uint64(truth.seed),
+            "log_popularity": log_popularity,
+            "half_life": SECONDS_PER_DAY * (truth.half_life_days or 0.0),
+            "grid": truth.grid or 0.0,
+            "lowest": truth.grid_range[0],
+            "highest": truth.grid_range[1],
+        }
     )
-
-
-def _ranges(offsets: Ints, events: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges of instances that have at most so many events, or are a single instance."""
-    start = 0
-    while start < len(offsets) - 1:
-        aim = int(offsets[start]) + events
-        stop = max(start + 1, int(np.searchsorted(offsets, aim, "right")) - 1)
-        yield start, stop
-        start = stop
 
 
 def check_offsets(n_instances: object, events: int | str | npt.ArrayLike, seed: int) -> Ints:

@@ -26,7 +26,6 @@ from influential_bandits.learning.statistics.reduction import HasPartitions
 from influential_bandits.logs.log import EventLog, require_log, sort_into_log
 from influential_bandits.logs.membership import Membership
 from influential_bandits.logs.outcome import Outcome, read_outcome
-from influential_bandits.logs.streaming import LogStream
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.world.fading import Fades
 
@@ -41,10 +40,6 @@ _validation: Any = optional_module("sklearn.utils.validation")
 SHOWN_ARMS = 20  # in a notebook
 POOLINGS = ("none", "partial", "full")
 ONE_HISTORY = "0"  # the instance of events that were given as an array
-WHOLE = (
-    "a stream of parts can be fitted with pooling='full' or 'partial'; fitting each instance on "
-    "its own keeps all of them, so read the log whole (read_log), or open_partitions"
-)
 
 
 class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc]
@@ -96,7 +91,7 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
 
         Parameters
         ----------
-        X : EventLog, LogStream, PartitionedLog, table, or array (events, arms)
+        X : EventLog, PartitionedLog, table, or array (events, arms)
         y : array (events,), optional
             Losses, if X is an array, or a table without a column of losses.
         execution : int, LocalExecution or DaskExecution, optional
@@ -119,8 +114,6 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
         self.check_settings()
         arm_names = tuple(log.arm_names)
         require_memory_for([self], len(arm_names), getattr(log, "n_instances", None) or 0, where)
-        if isinstance(log, LogStream) and self.pooling == "none":
-            raise InvalidInput(WHOLE)
         self.outcome_ = read_outcome(log.about)
         if isinstance(log, EventLog) and (log.lengths == 0).any():
             log = log.take(np.flatnonzero(log.lengths))
@@ -174,7 +167,7 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
         array (events,)
         """
         require_fitted(self)
-        if not isinstance(X, EventLog) and isinstance(X, (LogStream, HasPartitions)):
+        if not isinstance(X, EventLog) and isinstance(X, HasPartitions):
             raise InvalidInput("predictions are for one log at a time: predict part by part")
         log, rows = self._log(X, y, fitting=False)
         if log.arm_names != self.arm_names_:
@@ -300,7 +293,7 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
 
     def _log(self, X: Any, y: Any, fitting: bool) -> tuple[Any, Ints | None]:
         """Return the log that was given or can be made of it, and the rows of its events, if so."""
-        if isinstance(X, (EventLog, LogStream, HasPartitions)):
+        if isinstance(X, (EventLog, HasPartitions)):
             if y is not None:
                 raise InvalidInput("a log has its losses already: leave y out")
             return (require_log(X) if isinstance(X, EventLog) else X), None

@@ -9,6 +9,4 @@ from .partitions import Partition as Partition
 from .partitions import PartitionedLog as PartitionedLog
 from .partitions import open_partitions as open_partitions
 from .reading import read_log as read_log
-from .repartition import repartition_log as repartition_log
-from .streaming import LogStream as LogStream
 from .streaming import stream_log as stream_log

@@ -9,8 +9,6 @@ from influential_bandits.errors import InvalidLog
 from influential_bandits.logs.tables import Source
 from influential_bandits.numerics.arrays import Ints
 
-__all__ = ["BadRows", "Found"]
-
 HINTS = {  # what to do about a reason that begins so, if rows are not to blame
     "unreadable time": "dates that are not ISO 8601 need time_format= (--time-format), such as "
     "'%d/%m/%Y %H:%M'",
@@ -20,7 +18,7 @@ SHOWN = 3  # places of bad rows that a message names, for each reason
 
 
 @dataclass
-class Found:
+class Fault:
     """Rows that are bad for one reason."""
 
     count: int = 0
@@ -33,49 +31,53 @@ class BadRows:
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self.found: dict[str, Found] = {}
+        self.faults: dict[str, Fault] = {}
 
     def add(self, reason: str, rows: Ints, column: str = "", value: object = "") -> None:
         """Note rows by their number among those that the source yielded."""
-        room = SHOWN - len(self.found[reason].places) if reason in self.found else SHOWN
+        room = SHOWN - len(self.faults[reason].places) if reason in self.faults else SHOWN
         self.add_places(reason, self.source.places(rows[:room]), len(rows), column, value)
 
     def add_places(
         self, reason: str, places: Sequence[int], count: int, column: str = "", value: object = ""
     ) -> None:
         """Note rows by their place in the file."""
-        found = self.found.setdefault(reason, Found())
-        if not found.count:
-            found.example = f"{column} {value!r:.40}".strip() if column else ""
-        found.places += places[: SHOWN - len(found.places)]
-        found.count += count
+        fault = self.faults.setdefault(reason, Fault())
+        if not fault.count:
+            fault.example = f"{column} {value!r:.40}".strip() if column else ""
+        fault.places += places[: SHOWN - len(fault.places)]
+        fault.count += count
 
     @property
     def counts(self) -> dict[str, int]:
         """How many rows are bad, by reason."""
-        return {reason: found.count for reason, found in sorted(self.found.items())}
+        return {reason: fault.count for reason, fault in sorted(self.faults.items())}
 
     def describe(self) -> str:
         """Return reasons, counts, places and examples in one line."""
-        return "; ".join(self._one(reason, found) for reason, found in sorted(self.found.items()))
+        return "; ".join(self._describe_one(*each) for each in sorted(self.faults.items()))
 
-    def _one(self, reason: str, found: Found) -> str:
-        places = ", ".join(str(line) for line in self.source.lines(sorted(found.places)))
-        several = "s" if found.count > 1 else ""
-        more = ", …" if found.count > len(found.places) else ""
-        example = f": {found.example}" if found.example else ""
-        return f"{found.count} × {reason} ({self.source.place}{several} {places}{more}{example})"
+    def _describe_one(self, reason: str, fault: Fault) -> str:
+        places = ", ".join(str(line) for line in self.source.lines(sorted(fault.places)))
+        several = "s" if fault.count > 1 else ""
+        more = ", …" if fault.count > len(fault.places) else ""
+        example = f": {fault.example}" if fault.example else ""
+        return f"{fault.count} × {reason} ({self.source.place}{several} {places}{more}{example})"
 
-    def check(self, policy: str) -> None:
-        """Raise an error for bad rows unless they are to be dropped."""
-        if not self.found or policy == "drop":
+    def check(self, policy: str, left: int) -> None:
+        """Raise an error for bad rows unless they are to be dropped, and if no rows are left."""
+        if not self.faults or policy == "drop":
+            if not left and self.faults:
+                raise InvalidLog(f"all rows of {self.source.name} are bad: {self.describe()}")
+            if not left:
+                raise InvalidLog(f"{self.source.name} has columns, but no rows")
             return
-        total = sum(found.count for found in self.found.values())
+        total = sum(fault.count for fault in self.faults.values())
         counted = "" if self.source.place == "line" else ", counted from 0"
         hints = [
             f"; {hint}"
             for start, hint in HINTS.items()
-            if any(reason.startswith(start) for reason in self.found)
+            if any(reason.startswith(start) for reason in self.faults)
         ]
         raise InvalidLog(
             f"{self.source.name} has {total} bad row{'s' if total > 1 else ''}: {self.describe()}"

@@ -1,11 +1,9 @@
-"""What names of columns say: who, when, what and how good; and in which words outcomes are told."""
+"""What names of columns say about their role, and the words for what outcomes count."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-
-__all__ = ["USUAL_NAMES", "guess_column", "has_usual_name", "list_words", "name_unit"]
 
 # Each role's words, the likeliest first. Case and what separates words do not matter. Finer things
 # stand last among the arms: beside a coarser column they are what was shown of that arm.

@@ -1,4 +1,4 @@
-"""Columns of a table as labels and numbers; what cannot be cast is pointed at."""
+"""Columns of a table as labels and numbers, and the rows that cannot be cast."""
 
 from __future__ import annotations
 
@@ -10,17 +10,6 @@ import numpy.typing as npt
 from influential_bandits.checks import make_printable, optional_module
 from influential_bandits.errors import InvalidLog
 from influential_bandits.numerics.arrays import Floats
-
-__all__ = [
-    "Cast",
-    "is_text",
-    "label_texts",
-    "looks_numeric",
-    "missing_texts",
-    "null_values",
-    "numbers",
-    "real_values",
-]
 
 Mask = npt.NDArray[np.bool_]
 
@@ -120,7 +109,7 @@ def _is_number(texts: Any) -> Mask:
 
 
 def numbers(column: Any, *, truths: bool = False) -> Cast:
-    """Return numbers as float64; wrong are those that are none.
+    """Return numbers as float64; ``wrong`` marks what is no number.
 
     Truth values are 1 and 0, and so are, with ``truths``, texts such as True, yes, false and n.
     """

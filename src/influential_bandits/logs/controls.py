@@ -14,18 +14,7 @@ from influential_bandits.logs.columns import arrow
 from influential_bandits.logs.label_codes import Codes, LabelCodes
 from influential_bandits.logs.options import AUTO, CATEGORIES, NONE, NUMBERS, ControlColumn
 
-__all__ = [
-    "CATEGORIES",
-    "ITEM",
-    "NUMBERS",
-    "PREFIX",
-    "Control",
-    "ControlCodes",
-    "FinalCategories",
-    "concatenate_controls",
-    "kind_of_type",
-    "make_control_columns",
-]
+__all__ = ["Control"]
 
 PREFIX = "control:"  # before the names of controls in frames and files of ours
 ITEM = "item"  # the control that an item column becomes
@@ -77,9 +66,9 @@ class Control(Frozen):
     @classmethod
     def of_checked(cls, values: npt.NDArray[Any], names: tuple[str, ...] | None) -> Control:
         """Return a control of float64 numbers, or int32 codes, that were checked."""
-        made = cls.__new__(cls)
-        made._keep(values, names)
-        return made
+        control = cls.__new__(cls)
+        control._keep(values, names)
+        return control
 
     def take(self, events: Any) -> Control:
         """Return the control of these events: numbers of events, or a slice."""
@@ -90,11 +79,9 @@ class Control(Frozen):
         return self.values if self.names is None else np.array(self.names, object)[self.values]
 
     def __len__(self) -> int:
-        """Return the number of events."""
         return len(self.values)
 
     def __repr__(self) -> str:
-        """Say the size."""
         kind = "numbers" if self.names is None else f"{len(self.names):,} categories"
         return f"Control({len(self.values):,} events, {kind})"
 
@@ -118,7 +105,7 @@ def make_control_columns(
     item: str | None, controls: Sequence[Any] | Mapping[str, str | None]
 ) -> tuple[ControlColumn, ...]:
     """Return the controls that options ask for, or say what is wrong with them."""
-    made = [] if item in (None, AUTO, NONE) else [ControlColumn(ITEM, str(item), CATEGORIES)]
+    columns = [] if item in (None, AUTO, NONE) else [ControlColumn(ITEM, str(item), CATEGORIES)]
     if isinstance(controls, str) or not isinstance(controls, Sequence | Mapping):
         raise InvalidInput(
             "controls must be a list of columns, or say numbers or categories for each column, got "
@@ -126,10 +113,10 @@ def make_control_columns(
         )
     kinds = controls if isinstance(controls, Mapping) else dict.fromkeys(controls)
     for column, kind in kinds.items():
-        made.append(
+        columns.append(
             column if isinstance(column, ControlColumn) else ControlColumn(column, column, kind)
         )
-    for control in made:
+    for control in columns:
         if not isinstance(control.column, str) or not control.column:
             raise InvalidInput(
                 f"item and controls must be names of columns, got {abbreviate(control.column)}"
@@ -139,11 +126,11 @@ def make_control_columns(
                 f"the control {control.column!r} must be 'numbers' or 'categories', got "
                 f"{abbreviate(control.kind)}"
             )
-    names = [control.name for control in made]
+    names = [control.name for control in columns]
     for name in names:
         if names.count(name) > 1:
             raise InvalidInput(f"two controls have the name {name!r}")
-    return tuple(made)
+    return tuple(columns)
 
 
 class FinalCategories(NamedTuple):
@@ -160,7 +147,7 @@ class ControlCodes:
         self.known: dict[str, LabelCodes] = {}
 
     def encoder(self, name: str) -> Callable[[Any], Codes]:
-        """Return what gives codes of the categories of a control, an Arrow column of text."""
+        """Return the function that numbers the categories of a control, an Arrow column of text."""
         return self.known.setdefault(name, LabelCodes()).encode
 
     def labels(self) -> dict[str, list[str]]:
@@ -180,10 +167,10 @@ class ControlCodes:
         self, categories: Mapping[str, tuple[str, ...]] | None = None
     ) -> dict[str, FinalCategories]:
         """Return categories, by default all that were met, and the place of each code, or −1."""
-        made = {}
+        categories_of = {}
         for name, names in (self.categories() if categories is None else categories).items():
             place = {label: n for n, label in enumerate(names)}
             known = self.known[name].labels if name in self.known else []
             codes = np.array([place.get(label, -1) for label in known], np.int32)
-            made[name] = FinalCategories(names, codes)
-        return made
+            categories_of[name] = FinalCategories(names, codes)
+        return categories_of

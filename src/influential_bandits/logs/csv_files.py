@@ -17,18 +17,16 @@ import numpy.typing as npt
 from influential_bandits.checks import make_printable, optional_module
 from influential_bandits.errors import InvalidLog
 from influential_bandits.logs.columns import arrow
-from influential_bandits.logs.options import ChunkSizes, CsvFormat
+from influential_bandits.logs.options import ReadingOptions
 from influential_bandits.logs.tables import Source, make_read_error, trim_names
 from influential_bandits.numerics.arrays import Ints
 from influential_bandits.numerics.compiling import kernel
 
-__all__ = ["MARK", "CsvFile"]
-
 LONGEST_HEADER = 1 << 20  # bytes
 SEPARATORS = {",": "','", ";": "';'", "\t": "'\\t'", "|": "'|'", "::": "'::'"}
-UNIT = "\x1f"  # ASCII's own separator; it stands for those that are no single byte
-MARK = b"\x1a"  # ASCII's own character for what could not be read
-MARKING = "influential-bandits.mark"  # the name of the way to replace it
+UNIT = "\x1f"  # ASCII's unit separator, put in the place of separators of several bytes
+MARK = b"\x1a"  # ASCII's substitute, put in the place of bytes that are not UTF-8
+MARKING = "influential-bandits.mark"  # the name of the error handler that does so
 LINE_END = re.compile(r"\r\n?|\n")
 GZIP = b"\x1f\x8b"
 
@@ -39,18 +37,16 @@ class CsvFile(Source):
     place = "line"
     separator: str
 
-    def __init__(
-        self, path: Path, wanted: Sequence[str], form: CsvFormat, sizes: ChunkSizes
-    ) -> None:
-        self.path, self.name, self.sizes = path, make_printable(path.name), sizes
+    def __init__(self, path: Path, options: ReadingOptions) -> None:
+        self.path, self.name, self.sizes = path, make_printable(path.name), options.sizes
         self.total = path.stat().st_size
         start = _start_of(path)
-        self.separator = _separator(self.name, start, wanted, form)
+        self.separator = _separator(self.name, start, options)
         self._delimiter = self.separator if _is_one_byte(self.separator) else UNIT
         first, unended = _header(start, self.separator)
-        self._headed = form.columns is None
-        names = first if form.columns is None else form.columns
-        self.columns = trim_names(names, wanted)
+        self._headed = options.columns is None
+        names = first if options.columns is None else options.columns
+        self.columns = trim_names(names, options.named)
         self._only_header = unended and self._headed
         _check_header(self.name, start, first, unended)
         self.wrong = array("q")  # places of rows of the wrong number of fields, ascending
@@ -62,7 +58,7 @@ class CsvFile(Source):
         """Yield columns as text; quoted values may contain separators and line ends."""
         pa = arrow()
         self.done, self.wrong, self._unclosed = 0, array("q"), array("q")
-        if self._only_header:  # which Arrow would take for the start of a line that is too long
+        if self._only_header:  # Arrow would take it for the start of a line that is too long
             return
         try:
             with self.path.open("rb") as file:
@@ -92,7 +88,7 @@ class CsvFile(Source):
             raise InvalidLog(f"{self.name} has a quoted value without an end in line {line}")
 
     def _check_unit(self) -> None:
-        """Raise an error if the byte that stands for the separator was there before."""
+        """Raise an error if the file itself holds the byte that stands for the separator."""
         if self._unified is not None and self._unified.met:
             raise InvalidLog(
                 f"{self.name} holds bytes 0x1F, which stand for its separator {self.separator!r} "
@@ -100,7 +96,7 @@ class CsvFile(Source):
             )
 
     def _restore(self, batch: Any) -> Any:
-        """Return a batch in whose values separators of several characters are what they were."""
+        """Put separators of several characters back into the values of a batch."""
         if self._delimiter == self.separator:
             return batch
         pa = arrow()
@@ -155,7 +151,7 @@ class CsvFile(Source):
 
     def places(self, rows: Ints) -> list[int]:
         """Return rows of the file from 1 on, the header being one; rows left out count."""
-        if not len(rows):  # asked for with every batch, however many rows were left out so far
+        if not len(rows):  # a shortcut: called for every batch, and many rows may be left out
             return []
         first = 1 + self._headed
         good_before = np.array(self.wrong, np.int64) - np.arange(len(self.wrong)) - first
@@ -185,15 +181,15 @@ def _find_rows(
     at the start of a value, 1 inside, 2 inside quotes, 3 after a quote inside quotes), rows and
     lines that ended, how many of the wanted were found, and whether a carriage return came last.
     """
-    mode, rows, ends, found, returned = state
+    mode, rows, ends, located, returned = state
     for n in range(data.size):
         byte = data[n]
         if byte == 10 and returned:  # the second half of one end
             returned = 0
             continue
-        while found < wanted.size and wanted[found] == rows + 1:
-            lines[found] = ends + 1
-            found += 1
+        while located < wanted.size and wanted[located] == rows + 1:
+            lines[located] = ends + 1
+            located += 1
         returned = 1 if byte == 13 else 0
         end = byte in (10, 13)
         ends += end
@@ -206,7 +202,7 @@ def _find_rows(
             rows += end
         else:
             mode = 1
-    state[:] = mode, rows, ends, found, returned
+    state[:] = mode, rows, ends, located, returned
 
 
 class MarkedText:
@@ -219,7 +215,7 @@ class MarkedText:
 
     def __init__(self, file: Any) -> None:
         self.file = file
-        self.found = False  # whether there was anything to replace
+        self.replaced = False  # whether there was anything to replace
         self._decoder = codecs.getincrementaldecoder("utf-8")(MARKING)
 
     def read(self, size: int) -> bytes:
@@ -229,7 +225,7 @@ class MarkedText:
             if block.isascii() and not self._decoder.getstate()[0]:
                 return block
             text = self._decoder.decode(block, final=not block).encode()
-            self.found |= text.count(MARK) > block.count(MARK)
+            self.replaced |= text.count(MARK) > block.count(MARK)
             if text or not block:
                 return text
 
@@ -241,7 +237,7 @@ class OneByteSeparator:
 
     def __init__(self, file: Any, separator: str) -> None:
         self.file, self.separator = file, separator.encode()
-        self.met = False  # whether the byte was in the file before
+        self.met = False  # whether the file itself holds the byte
         self._held = b""  # which may be the beginning of a separator
 
     def read(self, size: int) -> bytes:
@@ -315,12 +311,12 @@ def _header(start: str, separator: str) -> tuple[list[str], bool]:
     field = re.compile(rf'("(?:[^"]|"")*+")?([^{here}\r\n]*)({here}|\r\n?|\n|\Z)')
     fields, place, end = [], 0, separator
     while end == separator:
-        found = field.match(start, place)
-        if found is None:  # cannot be: the pattern matches anything
+        match = field.match(start, place)
+        if match is None:  # cannot be: the pattern matches anything
             raise AssertionError(start[place : place + 40])
-        quoted, plain, end = found[1] or "", found[2], found[3]
+        quoted, plain, end = match[1] or "", match[2], match[3]
         fields.append(quoted[1:-1].replace('""', '"') + plain)
-        place = found.end()
+        place = match.end()
     return fields, end == ""
 
 
@@ -341,15 +337,15 @@ def _is_one_byte(separator: str) -> bool:
     return len(separator.encode()) == 1
 
 
-def _separator(name: str, start: str, wanted: Sequence[str], form: CsvFormat) -> str:
+def _separator(name: str, start: str, options: ReadingOptions) -> str:
     """Return the separator of the first line: the one given if it fits, else the one that does."""
-    given = form.separator
+    given, wanted = options.separator, options.named
     fields = {s: _header(start, s)[0] for s in (*SEPARATORS, given or ",")}
-    if form.columns is not None:
-        return _separator_of_columns(name, start, fields, form.columns, given)
+    if options.columns is not None:
+        return _separator_of_columns(name, start, fields, options.columns, given)
     present = {
-        s: len(set(wanted) & {name for field in found for name in (field, field.strip())})
-        for s, found in fields.items()
+        s: len(set(wanted) & {name for field in names for name in (field, field.strip())})
+        for s, names in fields.items()
     }
     best = max(SEPARATORS, key=lambda s: (present[s], len(fields[s])))
     if given is None:
@@ -367,9 +363,9 @@ def _separator_of_columns(
     name: str, start: str, fields: dict[str, list[str]], columns: Sequence[str], given: str | None
 ) -> str:
     """Return the separator under which the first line has a value for each column."""
-    found = [s for s in fields if len(fields[s]) == len(columns) and given in {None, s}]
-    if found:
-        return found[0]
+    fitting = [s for s in fields if len(fields[s]) == len(columns) and given in {None, s}]
+    if fitting:
+        return fitting[0]
     tried = "" if given is None else f" separated by {SEPARATORS.get(given, repr(given))}"
     raise InvalidLog(
         f"the first line of {name} does not have {len(columns)} values{tried}, one for each of the "

@@ -1,4 +1,4 @@
-"""From chunks of raw columns to checked events: one way for logs read at once or in parts."""
+"""EventScan: from chunks of raw columns to checked events, for every reader of logs."""
 
 from __future__ import annotations
 
@@ -39,8 +39,6 @@ from influential_bandits.logs.tables import Source
 from influential_bandits.logs.times import LATEST, Clock, require_fitting
 from influential_bandits.numerics.arrays import Floats, Ints
 
-__all__ = ["EventScan", "Events"]
-
 AHEAD = 2  # chunks that are parsed while the one before is checked
 
 
@@ -48,20 +46,19 @@ AHEAD = 2  # chunks that are parsed while the one before is checked
 class Events:
     """Checked events of one chunk, in file order."""
 
-    who: Any  # Arrow text, (events,): labels of instances
-    what: Codes  # (events,): numbers of ItemCodes
+    instance: Any  # Arrow text, (events,): labels of instances
+    item: Codes  # (events,): numbers of ItemCodes
     loss: Floats
     time: Floats | None
     row: Ints  # (events,): numbers of rows among those that the source yielded
     key: Hashes | None  # (events, 2)
     controls: dict[str, Any] = field(default_factory=dict)  # (events,): numbers, or codes
 
-    def take(self, wanted: slice | Mask) -> Events:
-        """Return the events of a range, or those for which this is true."""
-        who = self.who[wanted] if isinstance(wanted, slice) else _filter(self.who, wanted)
+    def take(self, wanted: Mask) -> Events:
+        """Return the events for which this is true."""
         return Events(
-            who,
-            self.what[wanted],
+            _filter(self.instance, wanted),
+            self.item[wanted],
             self.loss[wanted],
             None if self.time is None else self.time[wanted],
             self.row[wanted],
@@ -84,24 +81,26 @@ class EventScan:
         self.source, self.plan, self.codes = source, plan, codes
         self.progress = progress
         self.bad = BadRows(source)
+        self.rows = 0  # that were read so far
         self.clock = clock or plan.clock
-        self.span: tuple[float, float] = (
-            np.inf,
-            -np.inf,
-        )  # first and last time of good rows, in seconds
+        # First and last time of good rows, in seconds.
+        self.span: tuple[float, float] = (np.inf, -np.inf)
         self._controls = plan.control_columns
         self._kinds = {control.name: control.kind for control in self._controls}
-        self._blank = _Blank()  # lines that may be the end of the file
+        self._blank = (
+            _Blank()
+        )  # lines at the end of what was read, which is no fault at the end of the file
 
     def __iter__(self) -> Iterator[Events]:
         """Yield the good rows chunk by chunk."""
         bar = Progress(f"reading {self.source.name}", max(self.source.total, 1), self.progress)
-        row = 0
+        self.rows = 0
         try:
             for chunk in _read_ahead(self.source.chunks(self.plan.wanted, self._wrong_fields)):
-                events = self._events(chunk, np.arange(row, row + chunk.num_rows))
-                row += chunk.num_rows
-                if events is not None and len(events.who):
+                numbers = np.arange(self.rows, self.rows + chunk.num_rows)
+                self.rows += chunk.num_rows
+                events = self._events(chunk, numbers)
+                if events is not None and len(events.instance):
                     if events.time is not None:
                         first, last = self.span
                         self.span = (
@@ -141,13 +140,13 @@ class EventScan:
             control.name: self._control(check, control, columns[control.column])
             for control in self._controls
         }
-        what = self._item_numbers(check, texts[plan.arm])
+        items = self._item_numbers(check, texts[plan.arm])
         good = check.good
         key = hash_rows([texts[name] for name in plan.keys]) if plan.keys else None
         for name, values in beside.items():
             if self._kinds[name] == CATEGORIES:
                 beside[name] = _encode_good(self.codes.controls.encoder(name), values, good)
-        events = Events(texts[plan.instance], what, plan.losses(outcome), time, rows, key, beside)
+        events = Events(texts[plan.instance], items, plan.losses(outcome), time, rows, key, beside)
         return events if good.all() else events.take(good)
 
     def _without_blanks(self, chunk: Any, rows: Ints) -> tuple[Any, Ints]:
@@ -185,13 +184,13 @@ class EventScan:
         return done.values
 
     def _check_texts(self, check: _Check, columns: dict[str, Any]) -> None:
-        """Note rows with bytes that are not UTF-8: replaced in CSV, as they are in tables."""
+        """Note rows with bytes that are not UTF-8; in CSV, marks stand in their place."""
         if not isinstance(self.source, CsvFile):
             for name, column in list(columns.items()):
                 valid, broken = valid_texts(column)
                 check.fail("invalid UTF-8", broken, name, valid)
                 columns[name] = valid
-        elif self.source.marked and self.source.marked.found:
+        elif self.source.marked and self.source.marked.replaced:
             for name, column in columns.items():
                 check.fail("invalid UTF-8", contains(column, MARK.decode()), name, column)
 
@@ -235,12 +234,12 @@ class EventScan:
         return {name: kind for name, kind in self._kinds.items() if kind is not None}
 
     def _item_numbers(self, check: _Check, items: Any) -> Codes:
-        """Return numbers of the items of good rows; arms of bad rows are no arms."""
-        what = _encode_good(self.codes.encode, items, check.good)
+        """Return numbers of the items of good rows; what bad rows alone name gets none."""
+        numbers = _encode_good(self.codes.encode, items, check.good)
         for reason in sorted(set(self.codes.unusable.values())):
             bad = [n for n, why in self.codes.unusable.items() if why == reason]
-            check.fail(reason, np.isin(what, bad), self.plan.arm, items)
-        return what
+            check.fail(reason, np.isin(numbers, bad), self.plan.arm, items)
+        return numbers
 
 
 class _Blank:

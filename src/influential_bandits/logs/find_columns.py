@@ -1,4 +1,4 @@
-"""find_columns: which columns of a source are who, what, when and how good, as far as unnamed."""
+"""find_columns: which columns hold instance, arm, time and outcome, if they were not named."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ from influential_bandits.logs.options import (
     ControlColumn,
     ReadingOptions,
 )
+from influential_bandits.logs.sources import check_columns
 from influential_bandits.logs.tables import Source
 from influential_bandits.logs.time_columns import find_time_columns
-
-__all__ = ["describe_columns", "find_columns", "is_own_frame"]
 
 ARMS = "arms"  # the column of frames of logs that lists the arms of items
 OF_FRAMES = {"instance", "arm", "item", ARMS, "time", "loss"}
@@ -32,6 +31,7 @@ def find_columns(options: ReadingOptions, source: Source, *, items: bool = True)
 
     With ``items``, a column that says which item of its arm an event was is looked for, too.
     """
+    check_columns(source, options.named)
     columns = source.columns
     named = {role: getattr(options, role) for role in ROLES}
     named |= {role: None for role, name in named.items() if name == NONE and NONE not in columns}
@@ -49,17 +49,19 @@ def find_columns(options: ReadingOptions, source: Source, *, items: bool = True)
     _require_columns(source, named, options.best, value_named)
     if named["time"] == AUTO:
         named["time"] = _find_time(source, known)
-    found: dict[str, Any] = dict(named)
+    columns_of: dict[str, Any] = dict(named)
     if not options.controls:
-        found["controls"] = tuple(
+        columns_of["controls"] = tuple(
             ControlColumn(name.removeprefix(PREFIX), name)
             for name in columns
             if name.startswith(PREFIX)
         )
     if ARMS in columns and named["arm"] != ARMS and not (options.items or options.categories):
-        found["items"] = _list_members(source, named["arm"])
-        found["item"] = None if options.item == AUTO else named["item"]
-    return replace(options, **found)
+        columns_of["items"] = _list_members(source, named["arm"])
+        columns_of["item"] = None if options.item == AUTO else named["item"]
+    settled = replace(options, **columns_of)
+    check_columns(source, settled.wanted)
+    return settled
 
 
 def _require_columns(
@@ -112,7 +114,7 @@ def _list_members(source: Source, arm: str | None) -> dict[str, list[str]] | Non
 
 
 def is_own_frame(columns: Sequence[str]) -> bool:
-    """Tell whether columns are those that :meth:`EventLog.to_frame` gives without others' names."""
+    """Tell whether columns are those of :meth:`EventLog.to_frame` for a log that was not read."""
     return all(name in OF_FRAMES or name.startswith(PREFIX) for name in columns)
 
 

@@ -1,4 +1,4 @@
-"""ItemCodes: numbers of the items that rows name, the arms they belong to, and of categories."""
+"""ItemCodes: numbers of the items that rows name, the arms they belong to, and controls."""
 
 from __future__ import annotations
 
@@ -13,14 +13,12 @@ from influential_bandits.logs.label_codes import Codes, LabelCodes
 from influential_bandits.logs.membership import Membership, require_utf8
 from influential_bandits.logs.options import ReadingOptions
 
-__all__ = ["ItemCodes"]
-
 
 class ItemCodes:
     """Numbers of items, and whether an item can be used at all.
 
-    Lists that are fixed (arms given, or items given) keep their order; others grow while rows are
-    read, and are sorted by name in the end, so that the result does not depend on file order.
+    Arms or items that were named keep their order; others are numbered while rows are read, and
+    are sorted by name in the end, so that the result does not depend on the order of rows.
     """
 
     def __init__(self, plan: ReadingOptions) -> None:
@@ -32,14 +30,14 @@ class ItemCodes:
         self.members: dict[str, list[str]] = {}
         self.unusable: dict[int, str] = {}  # number of an item → reason
         if plan.items is not None:
-            given = {str(item): self._arms_of(item, arms) for item, arms in plan.items.items()}
+            listed = {str(item): self._arms_of(item, arms) for item, arms in plan.items.items()}
         elif self.arm_names is not None and plan.categories is None:
-            given = {arm: [arm] for arm in self.arm_names}
+            listed = {arm: [arm] for arm in self.arm_names}
         else:
-            given = {}
-        require_utf8("item", given)
-        self.known = LabelCodes(given)
-        for number, (item, names) in enumerate(given.items()):
+            listed = {}
+        require_utf8("item", listed)
+        self.known = LabelCodes(listed)
+        for number, (item, names) in enumerate(listed.items()):
             self._admit(number, item, names)
 
     @property
@@ -76,10 +74,9 @@ class ItemCodes:
 
     def encode(self, items: Any) -> Codes:
         """Return the numbers of items, an Arrow column of text, (rows,)."""
-        before = len(self.known)
+        before = len(self.known.labels)
         codes = self.known.encode(items)
-        for number in range(before, len(self.known)):
-            item = self.known.labels[number]
+        for number, item in enumerate(self.known.labels[before:], before):
             if self.fixed:
                 self.unusable[number] = "unknown arm" if self.plan.items is None else "unknown item"
             else:
@@ -87,12 +84,12 @@ class ItemCodes:
         return codes
 
     def places(self, membership: Membership) -> Codes:
-        """Return the number of each of our numbers in a membership made elsewhere, or −1."""
+        """Return the number in another membership of each item numbered here, or −1."""
         position = {item: place for place, item in enumerate(membership.items)}
         return np.array([position.get(item, -1) for item in self.known.labels], np.int32)
 
     def membership(self) -> tuple[Membership, Codes]:
-        """Return the membership of all items met, and the number in it of each of our numbers."""
+        """Return the membership of all items met, and the number in it of each numbered here."""
         ordered = list(self.members) if self.fixed else sorted(self.members)
         position = {item: place for place, item in enumerate(ordered)}
         final = np.array([position.get(item, -1) for item in self.known.labels], np.int32)

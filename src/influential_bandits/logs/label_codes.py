@@ -1,7 +1,7 @@
-"""Labels as numbers (codes): texts are hashed and looked up in compiled code, column by column.
+"""Labels as numbers (codes), and hashes to compare keys and to bring instances together.
 
-Labels are told apart by 128 bits of hash: among a billion different ones, two would be taken for
-the same with a probability of about 10⁻²⁰.
+Keys are told apart by 128 bits: among a billion different ones, two would be taken for the same
+with a probability of about 10⁻²⁰.
 """
 
 from __future__ import annotations
@@ -12,18 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.logs.columns import arrow
 from influential_bandits.numerics.arrays import Ints
 from influential_bandits.numerics.compiling import kernel
-
-__all__ = [
-    "DistinctHashes",
-    "Hashes",
-    "LabelCodes",
-    "find_repeated_keys",
-    "hash_labels",
-    "hash_rows",
-]
 
 Codes = npt.NDArray[np.int32]
 Hashes = npt.NDArray[np.uint64]  # (rows, 2)
@@ -45,82 +35,16 @@ class LabelCodes:
     """
 
     def __init__(self, labels: Iterable[str] = ()) -> None:
-        self.labels: list[str] = []
-        self._keys: Hashes = np.zeros((1 << 10, 2), np.uint64)
-        self._slots: Codes = np.full(1 << 10, -1, np.int32)
-        self.encode(arrow().array(list(labels), arrow().string()))
-
-    def __len__(self) -> int:
-        """Return the number of different labels."""
-        return len(self.labels)
+        self.labels = list(labels)
+        self._codes = {label: code for code, label in enumerate(self.labels)}
 
     def encode(self, texts: Any) -> Codes:
         """Return the code of each text of an Arrow column without nulls, (rows,)."""
-        keys = hash_rows([texts])
-        codes = np.empty(len(keys), np.int32)
-        fresh = np.empty(len(keys), np.int64)
-        done = news = 0
-        while True:
-            done, news = _look_up(
-                keys, self._keys, self._slots, codes, fresh, done, news, len(self.labels)
-            )
-            if done == len(keys):
-                break
-            self._grow()
-        self.labels += texts.take(arrow().array(fresh[:news])).to_pylist()
-        return codes
-
-    def _grow(self) -> None:
-        size = 4 * len(self._slots)
-        keys, slots = np.zeros((size, 2), np.uint64), np.full(size, -1, np.int32)
-        _rehash(self._keys, self._slots, keys, slots)
-        self._keys, self._slots = keys, slots
-
-
-@kernel
-def _look_up(
-    wanted: Hashes,
-    keys: Hashes,
-    slots: Codes,
-    codes: Codes,
-    fresh: Ints,
-    done: int,
-    news: int,
-    known: int,
-) -> tuple[int, int]:
-    """Number rows from ``done`` on; stop early if the table gets half full.
-
-    New keys are entered, and the rows that brought them noted in ``fresh``. Returns how many rows
-    are done, and how many of them brought new keys.
-    """
-    mask = np.uint64(slots.size - 1)
-    for n in range(done, len(wanted)):
-        place = wanted[n, 0] & mask
-        while slots[place] >= 0 and (
-            keys[place, 0] != wanted[n, 0] or keys[place, 1] != wanted[n, 1]
-        ):
-            place = (place + np.uint64(1)) & mask
-        if slots[place] < 0:
-            if 2 * (known + news) >= slots.size:
-                return n, news
-            slots[place] = known + news
-            keys[place] = wanted[n]
-            fresh[news] = n
-            news += 1
-        codes[n] = slots[place]
-    return len(wanted), news
-
-
-@kernel
-def _rehash(keys: Hashes, slots: Codes, new_keys: Hashes, new_slots: Codes) -> None:
-    mask = np.uint64(new_slots.size - 1)
-    for old in range(slots.size):
-        if slots[old] >= 0:
-            place = keys[old, 0] & mask
-            while new_slots[place] >= 0:
-                place = (place + np.uint64(1)) & mask
-            new_slots[place] = slots[old]
-            new_keys[place] = keys[old]
+        coded, codes, known = texts.dictionary_encode(), self._codes, len(self._codes)
+        labels = coded.dictionary.to_pylist()
+        each = [codes.setdefault(label, len(codes)) for label in labels]
+        self.labels += [label for label, code in zip(labels, each, strict=True) if code >= known]
+        return np.array(each, np.int32)[coded.indices.to_numpy()]
 
 
 def hash_rows(columns: Sequence[Any]) -> Hashes:
@@ -179,13 +103,12 @@ class DistinctHashes:
         self._added: list[Hashes64] = []
         self._size = 0
 
-    def add(self, values: Hashes64) -> bool:
-        """Add hashes, in any order; tell whether all are sorted now."""
+    def add(self, values: Hashes64) -> None:
+        """Add hashes, in any order."""
         self._added.append(_sort_different(values.copy()))
         self._size += len(self._added[-1])
         if self._size > max(self.waiting, len(self._sorted)):
             self.values()
-        return not self._added
 
     def values(self) -> Hashes64:
         """Return those met so far, ascending."""

@@ -1,8 +1,8 @@
-"""EventLog: who met which arm when, and how bad it was; sorted, checked, immutable."""
+"""EventLog: which instance met which arm when, at what loss; sorted, checked, immutable."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -24,13 +24,13 @@ from influential_bandits.logs.times import UNITS, are_dates
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
 
-__all__ = ["EventLog", "concatenate_logs", "make_sorted_log", "require_log", "sort_into_log"]
+__all__ = ["EventLog"]
 
 LATEST_STAMP = 2.0**63 / 1e6  # seconds that timestamps of microseconds hold
 
 
 class _NoRows(InvalidInput, TypeError):
-    """What a log says to those who ask for its rows; a TypeError, as of all that has none."""
+    """For ``log[…]``: a TypeError too, as Python raises for all that has no rows."""
 
 
 class EventLog(Frozen):
@@ -82,23 +82,22 @@ class EventLog(Frozen):
         about: Mapping[str, Any] | None = None,
         controls: Mapping[str, npt.ArrayLike | Control] | None = None,
     ) -> None:
-        who, labels = _codes("instance", instance)
-        numbers = _numbers("loss", loss)
-        require_losses("loss", numbers, InvalidLog)
-        clock = None if time is None else _numbers("time", time)
-        what, membership = _items(item, membership)
+        codes, labels = _codes("instance", instance)
+        losses = _numbers("loss", loss)
+        require_losses("loss", losses, InvalidLog)
+        times = None if time is None else _numbers("time", time)
+        items, membership = _items(item, membership)
         beside = {str(name): _control(str(name), c) for name, c in (controls or {}).items()}
-        columns: dict[str, Any] = {"item": what, "loss": numbers, "time": clock}
+        columns: dict[str, Any] = {"item": items, "loss": losses, "time": times}
         columns |= {f"control {name!r}": control.values for name, control in beside.items()}
         for name, column in columns.items():
-            if column is not None and column.shape != who.shape:
+            if column is not None and column.shape != codes.shape:
                 raise InvalidLog(
-                    f"{name} must have one entry for each of the {len(who)} events of instance, "
+                    f"{name} must have one entry for each of the {len(codes)} events of instance, "
                     f"got shape {column.shape}"
                 )
-        offsets, what, numbers, clock, beside = _sort(labels, who, what, numbers, clock, beside)
-        about = dict(about or {})
-        self._keep(labels, offsets, what, numbers, clock, membership, about, beside)
+        sorted_columns = _sort(labels, codes, items, losses, times, beside)
+        self._keep(labels, *sorted_columns, membership, dict(about or {}))
 
     def _keep(
         self,
@@ -107,24 +106,16 @@ class EventLog(Frozen):
         item: npt.NDArray[np.int32],
         loss: Floats,
         time: Floats | None,
+        controls: Mapping[str, Control],
         membership: Membership,
         about: dict[str, Any],
-        controls: dict[str, Control],
     ) -> None:
         """Hold columns that are in order, read-only from now on."""
         for column in (offsets, item, loss, time):
             if column is not None:
                 column.flags.writeable = False
-        self._set(
-            instances=instances,
-            offsets=offsets,
-            item=item,
-            loss=loss,
-            time=time,
-            membership=membership,
-            about=about,
-            controls=controls,
-        )
+        self._set(instances=instances, offsets=offsets, item=item, loss=loss, time=time)
+        self._set(controls=dict(controls), membership=membership, about=about)
 
     instances: tuple[str, ...]
     offsets: Ints  # (instances + 1,): where each history begins
@@ -176,7 +167,6 @@ class EventLog(Frozen):
         return len(self.item)
 
     def __len__(self) -> int:
-        """Return the number of events."""
         return len(self.item)
 
     @cached_property
@@ -204,9 +194,9 @@ class EventLog(Frozen):
         try:
             return self.numbers[str(instance)]
         except KeyError:
-            some = ", ".join(self.instances[:3])
+            first = ", ".join(self.instances[:3])
             raise InvalidInput(
-                f"the log has no instance {instance!r}; it has {self.n_instances}: {some}, …"
+                f"the log has no instance {instance!r}; it has {self.n_instances}: {first}, …"
             ) from None
 
     def __getitem__(self, key: object) -> Any:
@@ -225,7 +215,8 @@ class EventLog(Frozen):
         """Return the log of these instances, by number, in this order."""
         chosen = np.asarray(numbers, np.int64)
         events = _ranges(self.offsets[chosen], self.lengths[chosen])
-        return self._part(chosen, events, self.lengths[chosen])
+        instances = tuple(self.instances[number] for number in chosen)
+        return self._part(instances, events, self.lengths[chosen])
 
     def at_least(self, events: int) -> EventLog:
         """Return the log of the instances that have at least this many events."""
@@ -238,8 +229,7 @@ class EventLog(Frozen):
         Every instance keeps its place, if need be with an empty history.
         """
         kept = self.lengths - self.last(share, events)
-        everyone = np.arange(self.n_instances)
-        return self._part(everyone, _ranges(self.offsets[:-1], kept), kept)
+        return self._part(self.instances, _ranges(self.offsets[:-1], kept), kept)
 
     def last(self, share: float | None = None, events: int | None = None) -> Ints:
         """Return how many events the last part of each history has, (instances,)."""
@@ -257,26 +247,14 @@ class EventLog(Frozen):
     def parts(self, events: int) -> Iterable[EventLog]:
         """Yield the log in parts of whole instances, of about so many events."""
         many = min(whole_number("the number of events", events, 1), len(self))
-        start = 0
-        while start < self.n_instances:
-            aim = int(self.offsets[start]) + many
-            stop = max(start + 1, int(np.searchsorted(self.offsets, aim, "right")) - 1)
-            low, high = self.offsets[start], self.offsets[stop]
-            yield make_sorted_log(
-                self.instances[start:stop],
-                self.offsets[start : stop + 1] - low,
-                self.item[low:high],
-                self.loss[low:high],
-                None if self.time is None else self.time[low:high],
-                self.membership,
-                self.about,
-                {name: each.take(slice(low, high)) for name, each in self.controls.items()},
-            )
-            start = stop
+        for start, stop in cut_histories(self.offsets, many):
+            mine = slice(self.offsets[start], self.offsets[stop])
+            yield self._part(self.instances[start:stop], mine, self.lengths[start:stop])
 
-    def _part(self, chosen: Ints, events: Ints, lengths: Ints) -> EventLog:
+    def _part(self, instances: tuple[str, ...], events: Ints | slice, lengths: Ints) -> EventLog:
+        """Return the log of these events, which are in order, so many of each instance."""
         return make_sorted_log(
-            tuple(self.instances[number] for number in chosen),
+            instances,
             np.concatenate([[0], np.cumsum(lengths)]),
             self.item[events],
             self.loss[events],
@@ -305,7 +283,7 @@ class EventLog(Frozen):
         many = min(whole_number("the number of events", events), len(self))
         stop = int(np.searchsorted(self.offsets, many))
         lengths = np.diff(np.minimum(self.offsets[: stop + 1], many))
-        return self._part(np.arange(stop), np.arange(many), lengths).to_frame(library)
+        return self._part(self.instances[:stop], slice(many), lengths).to_frame(library)
 
     def to_frame(self, library: str = "pandas") -> Any:
         """Return the log as a data frame, in the words and units of its source.
@@ -332,8 +310,8 @@ class EventLog(Frozen):
         """
         names = self.about.get("reading", {})
         members, item = self.membership, self.item.tolist()
-        who = np.repeat(np.array(self.instances, object), self.lengths).tolist()
-        columns: dict[str, Any] = {names.get("instance", "instance"): who}
+        labels = np.repeat(np.array(self.instances, object), self.lengths).tolist()
+        columns: dict[str, Any] = {names.get("instance", "instance"): labels}
         columns[names.get("arm", "item")] = [members.items[n] for n in item]
         if not members.single or members.items != members.arm_names:
             arms = [list(members.weights(n)) for n in range(len(members.items))]
@@ -364,12 +342,21 @@ class EventLog(Frozen):
         return {names.get("loss", "loss"): self.loss}
 
     def __repr__(self) -> str:
-        """Say the size."""
         several = "" if self.membership.single else ", items of several arms"
         return (
             f"EventLog({self.n_events:,} events, {self.n_instances:,} instances, "
             f"{self.n_arms} arms{several})"
         )
+
+
+def cut_histories(offsets: Ints, events: int) -> Iterator[tuple[int, int]]:
+    """Yield ranges of instances that have at most so many events, or are a single instance."""
+    start = 0
+    while start < len(offsets) - 1:
+        aim = int(offsets[start]) + events
+        stop = max(start + 1, int(np.searchsorted(offsets, aim, "right")) - 1)
+        yield start, stop
+        start = stop
 
 
 def concatenate_logs(logs: Sequence[EventLog]) -> EventLog:
@@ -405,13 +392,13 @@ def make_sorted_log(
 ) -> EventLog:
     """Return a log of columns that were checked, and are in the order of a log, as they are."""
     log = EventLog.__new__(EventLog)
-    log._keep(instances, offsets, item, loss, time, membership, about, dict(controls or {}))
+    log._keep(instances, offsets, item, loss, time, controls or {}, membership, about)
     return log
 
 
 def sort_into_log(
     instances: Sequence[str],
-    who: Ints,
+    codes: Ints,
     item: npt.NDArray[np.int32],
     loss: Floats,
     time: Floats | None,
@@ -425,48 +412,48 @@ def sort_into_log(
     ----------
     instances : sequence of str
         Labels, unique.
-    who : array (events,) of int64
+    codes : array (events,) of int64
         Numbers of instances.
     item : array (events,) of int32
         Numbers of items of ``membership``.
     """
     labels = tuple(instances)
-    given = dict(controls or {})
-    offsets, item, loss, time, given = _sort(labels, who, item, loss, time, given)
-    about = dict(about or {})
-    return make_sorted_log(labels, offsets, item, loss, time, membership, about, given)
+    sorted_columns = _sort(labels, codes, item, loss, time, controls or {})
+    log = EventLog.__new__(EventLog)
+    log._keep(labels, *sorted_columns, membership, dict(about or {}))
+    return log
 
 
 def _sort(
     labels: tuple[str, ...],
-    who: Ints,
-    what: npt.NDArray[np.int32],
+    codes: Ints,
+    items: npt.NDArray[np.int32],
     loss: Floats,
     time: Floats | None,
-    controls: dict[str, Control],
-) -> tuple[Ints, npt.NDArray[np.int32], Floats, Floats | None, dict[str, Control]]:
+    controls: Mapping[str, Control],
+) -> tuple[Ints, npt.NDArray[np.int32], Floats, Floats | None, Mapping[str, Control]]:
     """Return where each history begins, and all columns by instance, then by time."""
     offsets = np.zeros(len(labels) + 1, np.int64)
-    np.cumsum(np.bincount(who, minlength=len(labels)), out=offsets[1:])
-    if time is None and bool((who[1:] >= who[:-1]).all()):
-        return offsets, what, loss, time, controls
-    clock = np.zeros(0) if time is None else time
+    np.cumsum(np.bincount(codes, minlength=len(labels)), out=offsets[1:])
+    if time is None and bool((codes[1:] >= codes[:-1]).all()):
+        return offsets, items, loss, time, controls
+    times = np.zeros(0) if time is None else time
     if controls:  # sort numbers of events in the place of items, then take everything by them
-        order, loss, clock = _sort_events(who, np.arange(len(who)), loss, clock, offsets)
-        what = what[order]
+        order, loss, times = _sort_events(codes, np.arange(len(codes)), loss, times, offsets)
+        items = items[order]
         controls = {name: control.take(order) for name, control in controls.items()}
     else:
-        what, loss, clock = _sort_events(who, what, loss, clock, offsets)
-    return offsets, what, loss, None if time is None else clock, controls
+        items, loss, times = _sort_events(codes, items, loss, times, offsets)
+    return offsets, items, loss, None if time is None else times, controls
 
 
-def require_log(given: object) -> EventLog:
+def require_log(log: object) -> EventLog:
     """Return a log that has events, or say that this is none."""
-    if not isinstance(given, EventLog):
-        raise InvalidInput(f"expected an EventLog, got {given!r:.80}")
-    if len(given) == 0:
+    if not isinstance(log, EventLog):
+        raise InvalidInput(f"expected an EventLog, got {log!r:.80}")
+    if len(log) == 0:
         raise InvalidLog("the log has no events")
-    return given
+    return log
 
 
 def _codes(name: str, labels: npt.ArrayLike) -> tuple[Ints, tuple[str, ...]]:
@@ -543,15 +530,15 @@ def _ranges(starts: Ints, lengths: Ints) -> Ints:
 
 @kernel
 def _sort_events(
-    who: Ints, what: npt.NDArray[Any], loss: Floats, time: Floats, offsets: Ints
+    codes: Ints, item: npt.NDArray[Any], loss: Floats, time: Floats, offsets: Ints
 ) -> tuple[npt.NDArray[Any], Floats, Floats]:
     """Return items, losses and times by instance, then time (if there is any), then as given."""
-    items, losses, times = np.empty_like(what), np.empty_like(loss), np.empty_like(time)
+    items, losses, times = np.empty_like(item), np.empty_like(loss), np.empty_like(time)
     cursor = offsets[:-1].copy()
-    for n in range(who.size):
-        place = cursor[who[n]]
-        cursor[who[n]] += 1
-        items[place] = what[n]
+    for n in range(codes.size):
+        place = cursor[codes[n]]
+        cursor[codes[n]] += 1
+        items[place] = item[n]
         losses[place] = loss[n]
         if time.size > 0:
             times[place] = time[n]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.errors import InvalidLog
 from influential_bandits.logs.bad_rows import BadRows
 from influential_bandits.logs.columns import arrow
 from influential_bandits.logs.controls import Control, FinalCategories
@@ -23,10 +22,8 @@ from influential_bandits.logs.times import Clock, describe_times
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
 
-__all__ = ["GrowingColumn", "LogBuilder", "collect_events", "describe_source", "require_rows"]
-
-
 CONTROL = "control "  # before the name of a control among the columns of a builder
+LABELS = 1 << 19  # rows whose instances are numbered at once: a label met often is looked up rarely
 
 
 class GrowingColumn:
@@ -57,25 +54,33 @@ class LogBuilder:
 
     def __init__(self) -> None:
         self.size = 0
+        self._instances = LabelCodes()
+        self._labels: list[Any] = []  # Arrow columns of instances that have no codes yet
         self._columns: dict[str, GrowingColumn] = {}
 
-    def append(self, who: Codes, events: Events) -> None:
-        """Add events whose instances have these codes, (events,)."""
-        self.size += len(who)
-        columns: dict[str, Any] = {
-            "who": who,
-            "what": events.what,
-            "loss": events.loss,
-            "time": events.time,
-        }
+    def append(self, events: Events) -> None:
+        """Add events."""
+        self.size += len(events.instance)
+        self._labels.append(events.instance)
+        if sum(map(len, self._labels)) >= LABELS:
+            self._number_instances()
+        columns: dict[str, Any] = {"item": events.item, "loss": events.loss, "time": events.time}
         columns |= {f"{CONTROL}{name}": values for name, values in events.controls.items()}
         if events.key is not None:
             columns |= {"row": events.row, "key": events.key}
         for name, values in columns.items():
-            if values is not None and name in self._columns:
-                self._columns[name].extend(values)
-            elif values is not None:
-                self._columns[name] = GrowingColumn(values)
+            self._extend(name, values)
+
+    def _extend(self, name: str, values: Any) -> None:
+        if values is not None and name in self._columns:
+            self._columns[name].extend(values)
+        elif values is not None:
+            self._columns[name] = GrowingColumn(values)
+
+    def _number_instances(self) -> None:
+        if self._labels:
+            self._extend("instance", self._instances.encode(arrow().concat_arrays(self._labels)))
+            self._labels = []
 
     def _take(self, name: str) -> Any:
         """Return a column and forget it, for there may be much of it."""
@@ -85,47 +90,47 @@ class LogBuilder:
         """Leave out events whose key came before, and note their rows as bad."""
         if "key" not in self._columns:
             return
-        again = find_repeated_keys(self._take("key"))
+        self._number_instances()
+        repeated = find_repeated_keys(self._take("key"))
         rows: Ints = self._take("row")
-        if len(again):
-            bad.add("duplicate key", rows[again])
-            kept = np.delete(np.arange(self.size), again)
+        if len(repeated):
+            bad.add("duplicate key", rows[repeated])
+            kept = np.delete(np.arange(self.size), repeated)
             self.size = len(kept)
             for name in list(self._columns):
                 self._columns[name] = GrowingColumn(self._take(name)[kept])
 
     def build(
         self,
-        labels: Sequence[str],
         membership: Membership,
         final: Codes,
         about: dict[str, Any],
         categories: Mapping[str, FinalCategories],
     ) -> EventLog:
-        """Return the log and forget the columns.
+        """Return the log, of instances that have events, and forget the columns.
 
         Parameters
         ----------
-        labels : sequence of str
-            Instances by code; those that have no events are left out.
         final : array of int32
             The number in ``membership`` of each code of an item.
         categories : mapping of names to FinalCategories
             Of each control that is no number.
         """
-        who: Ints = self._take("who").astype(np.int64)
-        present = np.bincount(who, minlength=len(labels)) > 0
+        self._number_instances()
+        labels = self._instances.labels
+        codes: Ints = self._take("instance").astype(np.int64)
+        present = np.bincount(codes, minlength=len(labels)) > 0
         if not present.all():
-            who = (np.cumsum(present) - 1)[who]
-            labels = [label for label, there in zip(labels, present, strict=True) if there]
-        what: Codes = final[self._take("what")]
+            codes = (np.cumsum(present) - 1)[codes]
+            labels = [labels[code] for code in np.flatnonzero(present)]
+        items: Codes = final[self._take("item")]
         loss: Floats = self._take("loss")
         time: Floats | None = self._take("time") if "time" in self._columns else None
         controls = self._take_controls(categories)
         self.size = 0
         # What was read is in Arrow's memory, which it would keep while the log is sorted.
         arrow().default_memory_pool().release_unused()
-        log = sort_into_log(labels, who, what, loss, time, membership, about, controls)
+        log = sort_into_log(labels, codes, items, loss, time, membership, about, controls)
         log.about["repeated"] = (
             0
             if log.time is None
@@ -145,12 +150,12 @@ class LogBuilder:
         return controls
 
 
-def collect_events(scan: Iterable[Events]) -> tuple[LabelCodes, LogBuilder]:
-    """Read all events of a scan; return the codes of instances, and the events."""
-    instances, builder = LabelCodes(), LogBuilder()
+def collect_events(scan: Iterable[Events]) -> LogBuilder:
+    """Read all events of a scan."""
+    builder = LogBuilder()
     for events in scan:
-        builder.append(instances.encode(events.who), events)
-    return instances, builder
+        builder.append(events)
+    return builder
 
 
 def describe_source(
@@ -173,15 +178,6 @@ def describe_source(
     about |= {"controls": dict(kinds)} if kinds else {}
     about |= {} if source.listing is None else source.listing.about()
     return about if source.separator is None else about | {"separator": source.separator}
-
-
-def require_rows(source: Source, bad: BadRows, events: int) -> None:
-    """Raise an error if no event is left."""
-    if events:
-        return
-    if bad.found:
-        raise InvalidLog(f"all rows of {source.name} are bad: {bad.describe()}")
-    raise InvalidLog(f"{source.name} has columns, but no rows")
 
 
 @kernel

@@ -74,7 +74,7 @@ class Membership(Frozen):
                 many = [many[int(_draw(key, _digest(item)) * len(many))]]
             chosen.append([number[name] for name in many])
         counts = np.array([len(many) for many in chosen], np.int64)
-        self._fill(
+        self._keep(
             tuple(items),
             tuple(known),
             np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
@@ -82,16 +82,10 @@ class Membership(Frozen):
             np.repeat(1.0 / np.maximum(counts, 1), counts),
         )
 
-    def _fill(
-        self,
-        items: tuple[str, ...],
-        arms: tuple[str, ...],
-        offsets: Ints,
-        arm: npt.NDArray[np.int32],
-        weight: Floats,
-    ) -> None:
+    def _keep(self, items: tuple[str, ...], arms: tuple[str, ...], *columns: Any) -> None:
         require_utf8("item", items)
         require_utf8("arm", arms)
+        offsets, arm, weight = columns
         self._set(items=items, arm_names=arms, offsets=offsets, arm=arm, weight=weight)
 
     items: tuple[str, ...]
@@ -117,9 +111,9 @@ class Membership(Frozen):
         weight: Floats,
     ) -> Membership:
         """Return the membership of these arrays, which are what its attributes of the names are."""
-        made = cls.__new__(cls)
-        made._fill(items, arms, offsets, arm, weight)
-        return made
+        membership = cls.__new__(cls)
+        membership._keep(items, arms, offsets, arm, weight)
+        return membership
 
     @classmethod
     def of_weights(cls, arms: Sequence[str], weights: Floats) -> Membership:
@@ -156,7 +150,6 @@ class Membership(Frozen):
         return {self.arm_names[self.arm[p]]: float(self.weight[p]) for p in places}
 
     def __repr__(self) -> str:
-        """Say the size."""
         several = int((np.diff(self.offsets) > 1).sum())
         more = f", {several} item{'' if several == 1 else 's'} belong" if several else ""
         more = more.replace("item belong", "item belongs") + (" to several" if several else "")

@@ -12,10 +12,8 @@ import numpy as np
 from influential_bandits.checks import abbreviate, is_real, whole_number
 from influential_bandits.errors import InvalidInput
 from influential_bandits.logs.controls import make_control_columns
-from influential_bandits.logs.options import OUTCOMES, ROLES, ChunkSizes, CsvFormat, ReadingOptions
+from influential_bandits.logs.options import OUTCOMES, ROLES, ChunkSizes, ReadingOptions
 from influential_bandits.logs.times import UNITS
-
-__all__ = ["check_format", "check_options", "check_sizes"]
 
 
 def check_sizes(sizes: ChunkSizes) -> None:
@@ -24,9 +22,19 @@ def check_sizes(sizes: ChunkSizes) -> None:
         whole_number(f"{size.name} of ChunkSizes", getattr(sizes, size.name), 1)
 
 
-def check_format(form: CsvFormat) -> None:
+def check_options(options: ReadingOptions) -> None:
+    """Check options as they were given; which columns there are is not known yet."""
+    _check_outcome(options)
+    _check_times(options)
+    _check_choices(options)
+    _check_names(options)
+    _check_format(options)
+    make_control_columns(options.item, options.controls)
+
+
+def _check_format(options: ReadingOptions) -> None:
     """Check what separates the values of CSV, and the names of its columns."""
-    given, names = form.separator, form.columns
+    given, names = options.separator, options.columns
     if given is not None and (not isinstance(given, str) or not given):
         raise InvalidInput(f"separator must be a text such as ',' or '::', got {given!r}")
     if given is not None and set(given) & {'"', "\r", "\n", "\0"}:
@@ -42,16 +50,6 @@ def check_format(form: CsvFormat) -> None:
         raise InvalidInput(
             f"columns must be a list of names, one for each column, got {abbreviate(names)}"
         )
-
-
-def check_options(options: ReadingOptions) -> None:
-    """Check options as they were given; which columns there are is not known yet."""
-    _check_outcome(options)
-    _check_times(options)
-    _check_choices(options)
-    _check_names(options)
-    check_format(options.form)
-    make_control_columns(options.item, options.controls)
 
 
 def _check_outcome(options: ReadingOptions) -> None:

@@ -17,21 +17,7 @@ if TYPE_CHECKING:
     from influential_bandits.logs.times import Clock
     from influential_bandits.numerics.arrays import Floats
 
-__all__ = [
-    "AUTO",
-    "CATEGORIES",
-    "NONE",
-    "NUMBERS",
-    "OUTCOMES",
-    "ROLES",
-    "ChunkSizes",
-    "ControlColumn",
-    "CsvFormat",
-    "ReadingOptions",
-    "parse_control_options",
-    "show_options",
-    "take_options",
-]
+__all__ = ["ChunkSizes"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -64,7 +50,7 @@ class ChunkSizes:
     group: int = 8 << 20  # bytes up to which small files are read as one
     split: int = 32 << 20  # bytes beyond which a file may be read by several workers
     partition: int = 1_000_000  # events, about
-    largest_partition: int = 4_000_000  # events; larger files are repartitioned
+    largest_partition: int = 4_000_000  # events; larger files are sorted into partitions
 
     def __post_init__(self) -> None:
         """Check that all sizes are whole numbers."""
@@ -72,19 +58,9 @@ class ChunkSizes:
 
         check_sizes(self)
 
-
-@dataclass(frozen=True)
-class CsvFormat:
-    """What separates the values of CSV, if that is known, and its columns, if it has no header."""
-
-    separator: str | None = None
-    columns: Sequence[str] | None = None
-
-    def __post_init__(self) -> None:
-        """Check both."""
-        from influential_bandits.logs.option_checks import check_format
-
-        check_format(self)
+    def count_partitions(self, events: int) -> int:
+        """Return how many partitions so many events need, whoever reads them."""
+        return max(1, -(-events // self.partition))
 
 
 class ControlColumn(NamedTuple):
@@ -187,11 +163,6 @@ class ReadingOptions:
         if self.sizes is None:
             object.__setattr__(self, "sizes", ChunkSizes())
         check_options(self)
-
-    @property
-    def form(self) -> CsvFormat:
-        """What is known of CSV."""
-        return CsvFormat(self.separator, self.columns)
 
     @property
     def named(self) -> list[str]:

@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 
 from influential_bandits.logs.column_names import name_unit
 
-__all__ = ["Outcome", "read_outcome"]
-
 
 class Outcome(NamedTuple):
     """The unit of a log's losses, and how an outcome follows from a loss.

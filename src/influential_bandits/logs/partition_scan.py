@@ -17,7 +17,7 @@ import numpy as np
 
 from influential_bandits.execution.base import Execution
 from influential_bandits.execution.progress import Progress
-from influential_bandits.logs.bad_rows import BadRows, Found
+from influential_bandits.logs.bad_rows import BadRows, Fault
 from influential_bandits.logs.columns import arrow, make_column_error
 from influential_bandits.logs.controls import kind_of_type
 from influential_bandits.logs.event_scan import EventScan
@@ -26,12 +26,9 @@ from influential_bandits.logs.items import ItemCodes
 from influential_bandits.logs.label_codes import DistinctHashes, Hashes64, hash_labels
 from influential_bandits.logs.log_builder import describe_source
 from influential_bandits.logs.options import ChunkSizes, ReadingOptions
-from influential_bandits.logs.remote_folder import MARKER, RemoteFolder
-from influential_bandits.logs.sources import check_columns
+from influential_bandits.logs.remote_folder import RemoteFolder
 from influential_bandits.logs.tables import FileGroup, ParquetFiles, as_dataset, make_read_error
 from influential_bandits.logs.times import Clock
-
-__all__ = ["FolderFiles", "FolderScan", "GroupReader", "scan_partitions"]
 
 
 class FolderFiles(ParquetFiles):
@@ -64,7 +61,6 @@ class FolderFiles(ParquetFiles):
 
     def groups(self) -> list[FileGroup]:
         """Return small neighbouring files together, and large ones in parts."""
-        splitting = not self.folder.exists(MARKER)
         groups: list[FileGroup] = []
         names: list[str] = []
         size = 0
@@ -73,7 +69,7 @@ class FolderFiles(ParquetFiles):
             if size > self.sizes.group and names:
                 groups.append(FileGroup(self.folder, tuple(names), self.schema))
                 names, size = [], file.size
-            if splitting and file.size > self.sizes.split:
+            if file.size > self.sizes.split:
                 groups += self._parts(file.name)
                 size = 0
             else:
@@ -117,12 +113,12 @@ class GroupReader:
         scan = self.scan(group)
         met, events = DistinctHashes(self.plan.sizes.hashes), 0
         for chunk in scan:
-            events += len(chunk.who)
-            met.add(hash_labels(chunk.who))
+            events += len(chunk.instance)
+            met.add(hash_labels(chunk.instance))
         rows = scan.source.rows if isinstance(scan.source, ParquetFiles) else []
         items = [] if scan.codes.fixed else list(scan.codes.members)
         categories = scan.codes.controls.labels()
-        bad, span = scan.bad.found, scan.span
+        bad, span = scan.bad.faults, scan.span
         return GroupSummary(rows, events, items, categories, bad, met.values(), span)
 
 
@@ -134,35 +130,9 @@ class GroupSummary:
     events: int  # good rows
     items: list[str]
     categories: dict[str, list[str]]  # of controls
-    bad: dict[str, Found]
+    bad: dict[str, Fault]
     instances: Hashes64  # ascending
     span: tuple[float, float]  # first and last time of good rows
-
-
-class InstanceSets:
-    """Whether sets of instances have none in common; forgets them as soon as two of them have.
-
-    Two instances of the same 64 bits would be taken for one that is in two files. Among 100 million
-    that happens once in 4,000 logs, and costs no more than a needless repartitioning.
-    """
-
-    def __init__(self, waiting: int) -> None:
-        self.disjoint = True
-        self._all = DistinctHashes(waiting)
-        self._added = 0
-
-    def add(self, hashes: Hashes64) -> None:
-        """Add a set."""
-        if self.disjoint:
-            self._added += len(hashes)
-            if self._all.add(hashes):
-                self.count()
-
-    def count(self) -> int:
-        """Return how many instances there are, or 0 if two sets overlap."""
-        if self.disjoint and len(self._all.values()) < self._added:
-            self.disjoint, self._all = False, DistinctHashes(0)
-        return self._added if self.disjoint else 0
 
 
 @dataclass
@@ -172,11 +142,12 @@ class FolderScan:
     source: FolderFiles
     reader: GroupReader
     groups: list[FileGroup]
+    starts: list[int]  # rows of the folder before each group
     events: list[int]  # good rows of each group
     codes: ItemCodes
     bad: BadRows
+    instances: int
     whole: bool  # whether no instance is in two groups
-    instances: int  # how many there are, if so
     span: tuple[float, float]  # first and last time of good rows
 
     def describe(self) -> dict[str, Any]:
@@ -192,26 +163,29 @@ def scan_partitions(
 ) -> FolderScan:
     """Read all files of a folder through, group by group."""
     source = FolderFiles.at(folder, plan.sizes, counted=False)
-    check_columns(source, plan.named)
     plan = settle_controls(find_columns(plan, source, items=False), source.schema)
-    check_columns(source, plan.wanted)
     codes = ItemCodes(plan)
     groups = source.groups()
     reader = GroupReader(plan, _settle_clock(source, plan))
     bar = Progress(f"scanning {source.name}", len(groups), progress)
-    bad, instances, events = BadRows(source), InstanceSets(plan.sizes.hashes), []
-    span = (np.inf, -np.inf)
-    for group, found in zip(groups, execution.map(reader, groups, bar), strict=True):
-        _count_bad_rows(bad, found.bad, source.n_rows)
-        source.count(group, found.rows)
-        events.append(found.events)
+    bad, starts, events, met = BadRows(source), [], [], 0
+    instances, span = DistinctHashes(plan.sizes.hashes), (np.inf, -np.inf)
+    for group, summary in zip(groups, execution.map(reader, groups, bar), strict=True):
+        starts.append(source.n_rows)
+        _count_bad_rows(bad, summary.bad, source.n_rows)
+        source.count(group, summary.rows)
+        events.append(summary.events)
         if not codes.fixed:
-            codes.encode(arrow().array(found.items, arrow().string()))
-        codes.controls.add(found.categories)
-        instances.add(found.instances)
-        span = min(span[0], found.span[0]), max(span[1], found.span[1])
-    total = instances.count()
-    return FolderScan(source, reader, groups, events, codes, bad, instances.disjoint, total, span)
+            codes.encode(arrow().array(summary.items, arrow().string()))
+        codes.controls.add(summary.categories)
+        instances.add(summary.instances)
+        met += len(summary.instances)
+        span = min(span[0], summary.span[0]), max(span[1], summary.span[1])
+    # Two instances of the same hash are taken for one that is in two groups: among 100 million
+    # that happens in one of 4,000 logs, and costs no more than sorting what need not be sorted.
+    distinct = len(instances.values())
+    whole = distinct == met
+    return FolderScan(source, reader, groups, starts, events, codes, bad, distinct, whole, span)
 
 
 def settle_controls(plan: ReadingOptions, schema: Any) -> ReadingOptions:
@@ -223,11 +197,11 @@ def settle_controls(plan: ReadingOptions, schema: Any) -> ReadingOptions:
     return replace(plan, item=None, controls=controls) if controls else plan
 
 
-def _count_bad_rows(bad: BadRows, more: dict[str, Found], start: int) -> None:
-    for reason, found in more.items():
-        bad.add_places(reason, [start + place for place in found.places], found.count)
-        if bad.found[reason].count == found.count:
-            bad.found[reason].example = found.example
+def _count_bad_rows(bad: BadRows, more: dict[str, Fault], start: int) -> None:
+    for reason, fault in more.items():
+        bad.add_places(reason, [start + place for place in fault.places], fault.count)
+        if bad.faults[reason].count == fault.count:
+            bad.faults[reason].example = fault.example
 
 
 def _settle_clock(source: FolderFiles, plan: ReadingOptions) -> Clock:

@@ -2,45 +2,44 @@
 
 from __future__ import annotations
 
-import uuid
-import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+import hashlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from influential_bandits.errors import InvalidInput, InvalidLog, MissingFile
+from influential_bandits.checks import Closing
+from influential_bandits.errors import InvalidInput, InvalidLog
 from influential_bandits.execution.base import Execution
 from influential_bandits.execution.local import resolve_execution
+from influential_bandits.execution.progress import Progress
+from influential_bandits.logs.event_scan import Events
+from influential_bandits.logs.items import ItemCodes
+from influential_bandits.logs.label_codes import DistinctHashes
 from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.log_builder import collect_events
 from influential_bandits.logs.membership import Membership
 from influential_bandits.logs.options import show_options, take_options
-from influential_bandits.logs.partition_scan import (
-    FolderScan,
-    GroupReader,
-    scan_partitions,
+from influential_bandits.logs.partition_scan import FolderScan, GroupReader, scan_partitions
+from influential_bandits.logs.remote_folder import RemoteFolder, join_names
+from influential_bandits.logs.shuffle import (
+    ChunkWriter,
+    ShuffledPartition,
+    find_partitions,
+    find_repeated_rows,
+    read_events,
+    write_events,
+    write_keys,
 )
-from influential_bandits.logs.remote_folder import MARKER, RemoteFolder, join_names
-from influential_bandits.logs.repartition import (
-    CHUNKS,
-    check_scan,
-    event_plan,
-    event_schema,
-    find_repeated,
-    job_digest,
-    shuffle_events,
-)
-from influential_bandits.logs.streaming import LogInParts
 from influential_bandits.logs.tables import FileGroup
-from influential_bandits.logs.temporary import PREFIX, TemporaryFolder
+from influential_bandits.logs.temporary import TemporaryFolder
 from influential_bandits.numerics.arrays import Ints
 
 __all__ = ["Partition", "PartitionedLog", "open_partitions"]
+
+NOTHING = np.zeros(0, np.int64)  # no rows
 
 
 @show_options("separator", "columns")
@@ -79,7 +78,7 @@ def open_partitions(
         where the system puts them, if the log is on this computer; logs elsewhere need it if they
         have to be repartitioned, or with ``key``. They are removed when the log is closed or no
         longer used, or if it cannot be opened; those of a process that was killed, by the next
-        that puts files there on this computer. :func:`repartition_log` writes files that stay.
+        that puts files there on this computer.
     progress : bool, optional
         Whether to show progress bars; by default on terminals, if it takes long.
     **options
@@ -115,91 +114,137 @@ def open_partitions(
     where = resolve_execution(execution)
     source = RemoteFolder.at(address)
     scan = scan_partitions(source, plan, where, progress)
-    temporary = _Temporary(source, None if folder is None else RemoteFolder.at(folder))
-    try:
-        repeated = np.zeros(0, np.int64)
-        if plan.keys:
-            chunks = temporary.made("to compare keys").below(CHUNKS)
-            repeated = find_repeated(scan, chunks, where, progress)
-        check_scan(scan, repeated)
-        if _is_usable(scan, repeated):
-            temporary.remove()
-            return PartitionedLog(_take_files(scan), scan.instances)
-        home = temporary.made("to bring the events of each instance together")
-        files = shuffle_events(scan, repeated, home, where, progress)
-        home.below(CHUNKS).remove()
-    except BaseException:
-        temporary.remove()
-        raise
-    instances = sum(instances for _, _, instances in files)
-    return PartitionedLog(_take_shuffled(scan, files, temporary), instances)
-
-
-def _is_usable(scan: FolderScan, repeated: Ints) -> bool:
-    """Tell whether files can be the partitions: whole, not too large, and nothing to leave out."""
-    large = max(scan.events) > scan.reader.plan.sizes.largest_partition
-    large = large and not scan.source.folder.exists(MARKER)
-    return scan.whole and not large and len(repeated) == 0
-
-
-class _Temporary:
-    """A folder for temporary files, made when it is needed and removed when nobody uses it."""
-
-    def __init__(self, source: RemoteFolder, parent: RemoteFolder | None) -> None:
-        self.source, self.parent = source, parent
-        self._folder: RemoteFolder | None = None
-        self._finalizer: Any = None
-
-    def made(self, why: str) -> RemoteFolder:
-        """Return the folder."""
-        if self._folder is None:
-            self._folder, remove = self._new(why)
-            self._finalizer = weakref.finalize(self, remove)
-        return self._folder
-
-    def _new(self, why: str) -> tuple[RemoteFolder, Callable[[], None]]:
-        """Return a new folder, and how to remove it."""
-        if self.parent is None and not self.source.local:
-            raise InvalidInput(
-                f"{self.source.address} is not on this computer: temporary files are needed "
-                f"{why}; name a folder for them that all workers reach, with folder= "
-                "(--temporary on the command line)"
-            )
-        if self.parent is not None and not self.parent.exists():
-            raise MissingFile(f"there is no folder {self.parent.address} for temporary files")
-        if self.parent is None or self.parent.local:
-            made = TemporaryFolder(None if self.parent is None else self.parent.address)
-            return RemoteFolder(str(made.path)), made.remove
-        folder = self.parent.below(f"{PREFIX}{uuid.uuid4().hex}")
-        folder.make()
-        return folder, partial(_remove_elsewhere, folder)
-
-    def remove(self) -> None:
-        """Remove the folder, if there is one."""
-        if self._finalizer is not None:
-            self._finalizer()
-
-    @property
-    def removed(self) -> bool:
-        """Whether files that were there are gone."""
-        return self._finalizer is not None and not self._finalizer.alive
-
-
-def _remove_elsewhere(folder: RemoteFolder) -> None:
-    with suppress(OSError, InvalidInput):  # nobody can do anything about it any more
-        folder.remove()
+    work = _FolderWork(scan, None if folder is None else RemoteFolder.at(folder), where, progress)
+    repeated = work.find_repeated() if plan.keys else NOTHING
+    if len(repeated):
+        scan.bad.add("duplicate key", repeated)
+    scan.bad.check(plan.bad_rows, sum(scan.events) - len(repeated))
+    membership, _ = scan.codes.membership()
+    categories = scan.codes.controls.categories()
+    common = CommonParts(scan.reader, membership, scan.describe(), categories, _identify(scan))
+    if scan.whole and max(scan.events) <= plan.sizes.largest_partition and not len(repeated):
+        parts = zip(scan.groups, scan.events, strict=True)
+        return PartitionedLog(
+            [Partition(*part, common) for part in parts if part[1]], scan.instances
+        )
+    temporary, partitions, instances = work.shuffle(repeated)
+    return PartitionedLog.of_shuffled(partitions, replace(common, temporary=temporary), instances)
 
 
 @dataclass(frozen=True)
-class _Common:
+class _FolderWork:
+    """What is done where the execution says, group of files by group of files."""
+
+    scan: FolderScan
+    parent: RemoteFolder | None  # where temporary files go
+    execution: Execution
+    progress: bool | None
+
+    def find_repeated(self) -> Ints:
+        """Return the rows of the folder, in order, whose key an earlier row has.
+
+        Keys of all files are brought together by their hashes: nobody holds more than a partition
+        of them, and this process no more than the rows that repeat a key.
+        """
+        temporary = self._make_temporary("to compare keys")
+        try:
+            label = f"comparing keys of {self.scan.source.name}"
+            write = _GroupWriter(self.scan.reader, temporary.folder, self._count(), keys=True)
+            written = self._map(write, list(self._tasks(NOTHING)), label)
+            partitions = find_partitions(temporary.folder, written)
+            repeated = self._map(find_repeated_rows, partitions, label)
+        finally:
+            temporary.remove()
+        return np.sort(np.concatenate([NOTHING, *repeated]))
+
+    def shuffle(self, repeated: Ints) -> tuple[TemporaryFolder, list[ShuffledPartition], int]:
+        """Sort all events but repeated ones by instance; return where they are."""
+        temporary = self._make_temporary("to bring the events of each instance together")
+        try:
+            label = f"sorting {self.scan.source.name} by instance"
+            count = self._count(len(repeated))
+            write = _GroupWriter(self.scan.reader, temporary.folder, count, keys=False)
+            written = self._map(write, list(self._tasks(repeated)), label)
+        except BaseException:
+            temporary.remove()
+            raise
+        instances = DistinctHashes(self.scan.reader.plan.sizes.hashes)
+        for _, some in written:
+            instances.add(some)
+        partitions = find_partitions(temporary.folder, (chunks for chunks, _ in written))
+        return temporary, partitions, len(instances.values())
+
+    def _make_temporary(self, purpose: str) -> TemporaryFolder:
+        source = self.scan.source.folder
+        if self.parent is None and not source.local:
+            raise InvalidInput(
+                f"{source.address} is not on this computer: temporary files are needed {purpose}; "
+                "name a folder for them that all workers reach, with folder= (--temporary on the "
+                "command line)"
+            )
+        return TemporaryFolder(self.parent)
+
+    def _count(self, without: int = 0) -> int:
+        return self.scan.reader.plan.sizes.count_partitions(sum(self.scan.events) - without)
+
+    def _map(self, work: Any, tasks: Sequence[Any], label: str) -> list[Any]:
+        bar = Progress(label, len(tasks), self.progress)
+        return list(self.execution.map(work, tasks, bar))
+
+    def _tasks(self, repeated: Ints) -> Iterator[_GroupTask]:
+        """Yield each group with its first row in the folder, and its rows that are left out."""
+        starts = self.scan.starts
+        bounds = np.searchsorted(repeated, [*starts, self.scan.source.n_rows])
+        for n, group in enumerate(self.scan.groups):
+            rows = repeated[bounds[n] : bounds[n + 1]]
+            yield _GroupTask(group, starts[n], rows - starts[n])
+
+
+class _GroupTask(NamedTuple):
+    group: FileGroup
+    start: int  # rows of the folder before this group
+    repeated: Ints  # rows of the group to leave out
+
+
+@dataclass(frozen=True)
+class _GroupWriter:
+    """Cuts the keys, or the events, of a group of files into partitions, wherever it is called."""
+
+    reader: GroupReader
+    folder: RemoteFolder
+    partitions: int
+    keys: bool
+
+    def __call__(self, task: _GroupTask) -> Any:
+        held = self.reader.plan.sizes.held
+        writer = ChunkWriter(self.folder, lambda: self.partitions, held)
+        scan = self.reader.scan(task.group)
+        if self.keys:
+            return write_keys(scan, writer, task.start)
+        return write_events(scan, writer, task.repeated)
+
+
+def _identify(scan: FolderScan) -> str:
+    """Return a digest of files, by size and time, and options; "" if files do not tell the time."""
+    files = scan.source.listing.taken if scan.source.listing else []
+    if not all(file.changed for file in files):
+        return ""
+    plan = scan.reader.plan
+    arms = None if plan.arm_names is None else list(plan.arm_names)
+    inputs = (scan.source.folder.address, files, replace(plan, arm_names=arms, key=plan.keys))
+    return hashlib.sha256(repr(inputs).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class CommonParts:
     """What all partitions of a log share."""
 
     reader: GroupReader
     membership: Membership
     about: dict[str, Any]
     categories: dict[str, tuple[str, ...]]  # of controls
-    job: str  # tells one reading of one state of the files from another; "" if nothing does
-    temporary: _Temporary | None = None  # so that files stay as long as a partition is in use
+    job: str = ""  # tells one reading of one state of the files from another, if anything does
+    temporary: TemporaryFolder | None = None  # so that it stays as long as a partition is in use
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the files to the process that made them."""
@@ -214,8 +259,8 @@ class Partition:
 
     Attributes
     ----------
-    group : FileGroup
-        The files.
+    group : FileGroup or ShuffledPartition
+        The files, or where its events are in temporary ones.
     n_events : int
 
     Examples
@@ -231,12 +276,13 @@ class Partition:
     Partition(1 events of clicks.parquet) EventLog(1 events, 1 instances, 1 arms)
     """
 
-    group: FileGroup
+    group: FileGroup | ShuffledPartition
     n_events: int
-    common: _Common
+    common: CommonParts
 
     def __repr__(self) -> str:
-        """Say how many events there are, and in which files."""
+        if isinstance(self.group, ShuffledPartition):
+            return f"Partition({self.n_events:,} events of {self.common.about['source']})"
         names = [name or self.group.folder.name for name in self.group.files]
         return f"Partition({self.n_events:,} events of {join_names(names)})"
 
@@ -244,74 +290,43 @@ class Partition:
     def identity(self) -> str:
         """What tells its events from any others without reading them; "" if nothing does."""
         group = self.group
+        if isinstance(group, ShuffledPartition):
+            return self.common.job and f"{self.common.job} {group.numbers}"
         return self.common.job and f"{self.common.job} {group.files} {group.row_groups}"
 
     def load(self) -> EventLog:
         """Read the events; arms and items have the same numbers in all partitions."""
-        if self.common.temporary is not None and self.common.temporary.removed:
-            raise InvalidInput("the log is closed; open it anew with open_partitions")
-        scan = self.common.reader.scan(self.group)
-        instances, builder = collect_events(replace(events, key=None) for events in scan)
-        membership = self.common.membership
-        places = scan.codes.places(membership)
-        good = [n for n in range(len(places)) if n not in scan.codes.unusable]
-        categories = scan.codes.controls.final(self.common.categories)
+        common, group = self.common, self.group
+        if common.temporary is not None and common.temporary.removed:
+            raise InvalidInput("the log is closed; open it anew")
+        events: Iterator[Events]
+        if isinstance(group, ShuffledPartition):
+            codes = ItemCodes(common.reader.plan)
+            events = read_events(group, codes)
+        else:
+            scan = common.reader.scan(group)
+            codes, events = scan.codes, (replace(some, key=None) for some in scan)
+        builder = collect_events(events)
+        places = codes.places(common.membership)
+        good = [n for n in range(len(places)) if n not in codes.unusable]
+        categories = codes.controls.final(common.categories)
         unknown = any((each.places < 0).any() for each in categories.values())
         if builder.size != self.n_events or (places[good] < 0).any() or unknown:
             raise InvalidLog(
-                f"{', '.join(self.group.files[:3])} of {self.group.folder.name} changed since the "
-                f"log was opened: {builder.size:,} good rows, not {self.n_events:,}; open it anew"
+                f"{self!r} changed since the log was opened: {builder.size:,} good rows, not "
+                f"{self.n_events:,}; open it anew"
             )
-        about = dict(self.common.about)
-        return builder.build(instances.labels, membership, places, about, categories)
+        about = dict(common.about)
+        return builder.build(common.membership, places, about, categories)
 
 
-def _take_files(scan: FolderScan) -> list[Partition]:
-    """Return the files themselves as partitions."""
-    common = _Common(scan.reader, *_describe(scan), _job(scan))
-    return [
-        Partition(group, events, common)
-        for group, events in zip(scan.groups, scan.events, strict=True)
-        if events
-    ]
-
-
-def _take_shuffled(
-    scan: FolderScan, files: Sequence[tuple[str, int, int]], temporary: _Temporary
-) -> list[Partition]:
-    """Return the files that were written as partitions."""
-    folder, plan = temporary.made(""), scan.reader.plan
-    written = event_plan(plan)
-    reader = GroupReader(written, written.clock)
-    common = _Common(reader, *_describe(scan), _job(scan), temporary)
-    schema = event_schema(plan)
-    return [
-        Partition(FileGroup(folder, (name,), schema), events, common) for name, events, _ in files
-    ]
-
-
-def _describe(
-    scan: FolderScan,
-) -> tuple[Membership, dict[str, Any], dict[str, tuple[str, ...]]]:
-    membership, _ = scan.codes.membership()
-    return membership, scan.describe(), scan.codes.controls.categories()
-
-
-def _job(scan: FolderScan) -> str:
-    """Return a digest of files, by size and time, and options; "" if files do not tell the time."""
-    files = scan.source.listing.taken if scan.source.listing else []
-    if not all(file.changed for file in files):
-        return ""
-    return job_digest(scan.source.folder, files, scan.reader.plan)
-
-
-class PartitionedLog(LogInParts):
-    """A log in partitions of whole instances; made by :func:`open_partitions`.
+class PartitionedLog(Closing):
+    """A log in partitions of whole instances: from :func:`open_partitions`, :func:`stream_log`.
 
     Attributes
     ----------
     partitions : tuple of Partition
-        The same ones in the same order, wherever they were made.
+        Of a folder the same ones in the same order, wherever they were made.
     membership : Membership
         The same for all partitions.
     arm_names : tuple of str
@@ -340,8 +355,31 @@ class PartitionedLog(LogInParts):
         self.n_events = sum(part.n_events for part in self.partitions)
         self.n_instances = instances
 
-    def _parts(self) -> Iterator[EventLog]:
-        return (partition.load() for partition in self.partitions)
+    @classmethod
+    def of_shuffled(
+        cls, partitions: Sequence[ShuffledPartition], common: CommonParts, instances: int
+    ) -> PartitionedLog:
+        """Return the log of events that were sorted by instance into temporary files."""
+        return cls([Partition(each, each.rows, common) for each in partitions], instances)
+
+    @property
+    def arm_names(self) -> tuple[str, ...]:
+        """Names of the arms."""
+        return self.membership.arm_names
+
+    @property
+    def n_arms(self) -> int:
+        """Number of arms K."""
+        return len(self.membership.arm_names)
+
+    def __iter__(self) -> Iterator[EventLog]:
+        """Yield logs of whole instances, one at a time; each instance is in one of them."""
+        repeated = 0
+        for partition in self.partitions:
+            part = partition.load()
+            repeated += part.about["repeated"]
+            yield part
+        self.about["repeated"] = repeated
 
     def close(self) -> None:
         """Remove temporary files, if there are any; the partitions are gone then."""
@@ -349,6 +387,8 @@ class PartitionedLog(LogInParts):
             self._common.temporary.remove()
 
     def __repr__(self) -> str:
-        """Say the size."""
         parts = len(self.partitions)
-        return f"PartitionedLog({self._sizes()}, {parts} partition{'' if parts == 1 else 's'})"
+        return (
+            f"PartitionedLog({self.n_events:,} events, {self.n_instances:,} instances, "
+            f"{self.n_arms} arms, {parts} partition{'' if parts == 1 else 's'})"
+        )

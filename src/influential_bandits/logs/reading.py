@@ -10,9 +10,9 @@ from influential_bandits.logs.event_scan import EventScan
 from influential_bandits.logs.find_columns import find_columns, is_own_frame
 from influential_bandits.logs.items import ItemCodes
 from influential_bandits.logs.log import EventLog
-from influential_bandits.logs.log_builder import collect_events, describe_source, require_rows
+from influential_bandits.logs.log_builder import collect_events, describe_source
 from influential_bandits.logs.options import AUTO, show_options, take_options
-from influential_bandits.logs.sources import check_columns, open_source
+from influential_bandits.logs.sources import open_source
 
 __all__ = ["read_log"]
 
@@ -127,17 +127,15 @@ def read_log(source: str | Path | Any, *, progress: bool | None = None, **option
     {'device': Control(2 events, 2 categories)}
     """
     plan = take_options("read_log", options)
-    opened = open_source(source, plan.named, plan.form, plan.sizes)
+    opened = open_source(source, plan)
     asked, plan = plan.time, find_columns(plan, opened)
-    check_columns(opened, plan.wanted)
     if asked == AUTO and plan.time is None and not is_own_frame(opened.columns):
         warnings.warn(NO_TIME.format(opened.name), stacklevel=2)
     codes = ItemCodes(plan)
     scan = EventScan(opened, plan, codes, progress)
-    instances, builder = collect_events(scan)
+    builder = collect_events(scan)
     builder.drop_repeated_keys(scan.bad)
-    scan.bad.check(plan.bad_rows)
-    require_rows(opened, scan.bad, builder.size)
+    scan.bad.check(plan.bad_rows, builder.size)
     membership, final = codes.membership()
     about = describe_source(opened, plan, scan.bad, scan.control_kinds, scan.clock, scan.span)
-    return builder.build(instances.labels, membership, final, about, codes.controls.final())
+    return builder.build(membership, final, about, codes.controls.final())

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import stat
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -15,19 +13,7 @@ from typing import Any, NamedTuple
 
 from influential_bandits.checks import make_printable, optional_module
 from influential_bandits.errors import InvalidInput, MissingExtra, MissingFile
-from influential_bandits.files import parse_json
 
-__all__ = [
-    "FileEntry",
-    "FileListing",
-    "RemoteFolder",
-    "describe_files",
-    "join_names",
-    "require_file_or_folder",
-]
-
-MARKER = "_partitioned.json"  # in a folder whose files have whole instances, as they should be
-JOB = "_job.json"  # in a folder that is not yet so: what is being written
 ENDINGS = (".parquet", ".parq", ".pq")
 TABLES = {"_delta_log": "Delta", ".hoodie": "Hudi"}  # folders that say which files are valid
 LOCAL = {"file", "local"}  # what fsspec calls the files of this computer
@@ -41,9 +27,8 @@ class FileEntry(NamedTuple):
     changed: str  # when, in words; "" where the file system does not say
 
 
-@dataclass(frozen=True)
 class FileListing:
-    """The data of a folder, and what else is in it.
+    """The data of a folder, sorted by path, and what else is in it.
 
     What counts as data is what the engines that write such folders agree on: names that begin with
     an underscore (unless they are partitions, ``_day=1``) or a dot are theirs, not data, whole
@@ -51,23 +36,10 @@ class FileListing:
     capitals or not. So neither checksums nor unfinished uploads nor logs of a job are data.
     """
 
-    taken: list[FileEntry]  # sorted by path
-    left: list[str]  # names of files and, with a slash at the end, folders
-
-    def about(self) -> dict[str, Any]:
-        """Return what to keep beside a log: how many files were taken, and what was left."""
-        if [file.name for file in self.taken] == [""]:
-            return {}
-        return {"files": len(self.taken), "left": [make_printable(name) for name in self.left]}
-
-
-class _Listing:
-    """What is found in a folder, entry by entry."""
-
     def __init__(self, address: str) -> None:
         self.address = address
-        self.files: list[FileEntry] = []
-        self.left: set[str] = set()
+        self.taken: list[FileEntry] = []
+        self.left: set[str] = set()  # names of files and, with a slash at the end, folders
 
     def leaves_out(self, name: str) -> bool:
         """Tell whether a name says that this is no data; refuse what is no plain folder."""
@@ -78,36 +50,34 @@ class _Listing:
             )
         return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
-    def leave(self, name: str) -> None:
-        """Note what is no data."""
-        self.left.add(name)
-
-    def take(self, file: FileEntry, regular: bool) -> None:
+    def add(self, file: FileEntry, regular: bool) -> None:
         """Note a file: as data if its name says so."""
         if not file.name.lower().endswith(ENDINGS):
-            self.leave(file.name)
+            self.left.add(file.name)
         elif not regular:
             raise InvalidInput(
                 f"{file.name} of {self.address} is no regular file; remove it, or copy it there"
             )
         else:
-            self.files.append(file)
+            self.taken.append(file)
 
-    def finished(self) -> FileListing:
-        """Return all that was found, in order."""
-        if JOB in self.left and MARKER not in self.left:
+    def finish(self) -> FileListing:
+        """Sort the files, or say that there are none."""
+        if not self.taken:
+            others = f" (but {join_names(sorted(self.left))})" if self.left else ""
             raise InvalidInput(
-                f"{self.address} is not complete: repartition_log was interrupted; call it again"
-            )
-        self.left -= {JOB, MARKER}
-        if not self.files:
-            some = f" (but {join_names(sorted(self.left))})" if self.left else ""
-            raise InvalidInput(
-                f"{self.address} is a folder without Parquet files{some}; name the file to read, "
+                f"{self.address} is a folder without Parquet files{others}; name the file to read, "
                 "or a folder with files that end in .parquet"
             )
-        taken = sorted(self.files, key=lambda file: PurePosixPath(file.name).parts)
-        return FileListing(taken, sorted(self.left))
+        self.taken.sort(key=lambda file: PurePosixPath(file.name).parts)
+        return self
+
+    def about(self) -> dict[str, Any]:
+        """Return what to keep beside a log: how many files were taken, and what was left."""
+        if [file.name for file in self.taken] == [""]:
+            return {}
+        left = [make_printable(name) for name in sorted(self.left)]
+        return {"files": len(self.taken), "left": left}
 
 
 def join_names(names: Sequence[str]) -> str:
@@ -131,7 +101,7 @@ def describe_files(about: Mapping[str, Any]) -> list[str]:
     return [f"{about['files']:,} file{'' if about['files'] == 1 else 's'} taken{others}"]
 
 
-def _walk(top: Path, found: _Listing) -> None:
+def _walk(top: Path, listing: FileListing) -> None:
     """Go through a folder of this computer.
 
     Links are followed. One that leads nowhere, or to what is there anyway, is an error: events
@@ -142,7 +112,7 @@ def _walk(top: Path, found: _Listing) -> None:
     def note(path: str, name: str) -> None:
         if path in real:
             raise InvalidInput(
-                f"{name} of {found.address} is a link to {real[path]}: events would count twice; "
+                f"{name} of {listing.address} is a link to {real[path]}: events would count twice; "
                 "remove it"
             )
         real[path] = name
@@ -152,16 +122,16 @@ def _walk(top: Path, found: _Listing) -> None:
         folder, prefix = waiting.pop()
         for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
             name = prefix + entry.name
-            if found.leaves_out(entry.name):
-                found.leave(name + "/" * entry.is_dir(follow_symlinks=False))
+            if listing.leaves_out(entry.name):
+                listing.left.add(name + "/" * entry.is_dir(follow_symlinks=False))
                 continue
             path = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
             try:
                 status = entry.stat()
             except FileNotFoundError:
                 raise InvalidInput(
-                    f"{name} of {found.address} is a link that leads nowhere: its events would be "
-                    "missing; fix it, or remove it"
+                    f"{name} of {listing.address} is a link that leads nowhere: its events would "
+                    "be missing; fix it, or remove it"
                 ) from None
             if stat.S_ISDIR(status.st_mode):
                 note(path, name)
@@ -170,7 +140,7 @@ def _walk(top: Path, found: _Listing) -> None:
                 if name.lower().endswith(ENDINGS):
                     note(path, name)
                 file = FileEntry(name, status.st_size, str(status.st_mtime_ns))
-                found.take(file, stat.S_ISREG(status.st_mode))
+                listing.add(file, stat.S_ISREG(status.st_mode))
 
 
 def require_file_or_folder(path: Path) -> None:
@@ -230,7 +200,7 @@ class RemoteFolder:
         return systems.PyFileSystem(systems.FSSpecHandler(fs)), path.rstrip("/")
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the opened file system at home."""
+        """Send the address alone: every process opens the file system itself."""
         return {"address": self.address}
 
     @property
@@ -252,12 +222,12 @@ class RemoteFolder:
         """Return a folder in this one."""
         return RemoteFolder(f"{self.address}/{name}")
 
-    def exists(self, name: str = "") -> bool:
-        """Tell whether there is such a file, or the folder itself."""
+    def exists(self) -> bool:
+        """Tell whether there is such a folder, or file."""
         kinds = optional_module("pyarrow.fs").FileType
         self._forget_listings()
         with _reaching(self.address):
-            return bool(self.system.get_file_info(self.path(name)).type != kinds.NotFound)
+            return bool(self.system.get_file_info(self.path()).type != kinds.NotFound)
 
     def _forget_listings(self) -> None:
         """See what another process wrote a moment ago."""
@@ -274,30 +244,30 @@ class RemoteFolder:
             here = self.system.get_file_info(self.path())
         if here.type == kinds.NotFound:
             raise MissingFile(f"there is no file or folder {self.address}")
-        if here.type == kinds.File:
-            return FileListing([_entry("", here)], [])
-        found = _Listing(self.address)
+        listing = FileListing(self.address)
         with _reaching(self.address):
-            if self.local:
-                _walk(Path(self.address), found)
+            if here.type == kinds.File:
+                listing.taken.append(_entry("", here))
+            elif self.local:
+                _walk(Path(self.address), listing)
             else:
-                self._list(found)
-        return found.finished()
+                self._list(listing)
+        return listing.finish()
 
-    def _list(self, found: _Listing) -> None:
+    def _list(self, listing: FileListing) -> None:
         """Go through a folder that is elsewhere: one listing holds all depths."""
         systems = optional_module("pyarrow.fs")
         selector = systems.FileSelector(self.path(), recursive=True)
         for info in self.system.get_file_info(selector):
             name = info.path[len(self.path()) + 1 :].rstrip("/")
             parts = name.split("/")
-            hidden = [n for n, part in enumerate(parts) if found.leaves_out(part)]
+            hidden = [n for n, part in enumerate(parts) if listing.leaves_out(part)]
             folder = info.type == systems.FileType.Directory
             if hidden:
                 inside = folder or hidden[0] < len(parts) - 1
-                found.leave("/".join(parts[: hidden[0] + 1]) + "/" * inside)
+                listing.left.add("/".join(parts[: hidden[0] + 1]) + "/" * inside)
             elif not folder:
-                found.take(_entry(name, info), info.type == systems.FileType.File)
+                listing.add(_entry(name, info), info.type == systems.FileType.File)
 
     def make(self) -> None:
         """Make the folder unless it is there."""
@@ -308,43 +278,6 @@ class RemoteFolder:
         """Remove the folder and all that is in it, if it is there."""
         if self.exists():
             self.system.delete_dir(self.path())
-
-    def is_empty(self) -> bool:
-        """Tell whether there is nothing in the folder."""
-        systems = optional_module("pyarrow.fs")
-        return not self.system.get_file_info(systems.FileSelector(self.path()))
-
-    @contextmanager
-    def writing(self, name: str, meanwhile: str = "", *, synced: bool = True) -> Iterator[Any]:
-        """Open a file for writing that gets its name when it is complete.
-
-        Until then it is in the folder ``meanwhile`` of this one. If ``synced``, it is on disk then.
-        """
-        where = f"{meanwhile}/" if meanwhile else ""
-        unfinished = self.path(f"{where}{name}.{uuid.uuid4().hex}.unfinished")
-        try:
-            with self.system.open_output_stream(unfinished) as file:
-                yield file
-            if self.local and synced:
-                with Path(unfinished).open("rb+") as written:
-                    os.fsync(written.fileno())
-            self.system.move(unfinished, self.path(name))
-        except BaseException:
-            with suppress(OSError):  # what went wrong before is what the user should hear
-                self.system.delete_file(unfinished)
-            raise
-
-    def write_json(self, name: str, values: Any) -> None:
-        """Write a small file of JSON."""
-        with self.writing(name) as file:
-            file.write(json.dumps(values, indent=1, ensure_ascii=False).encode())
-
-    def read_json(self, name: str) -> Any:
-        """Return what such a file holds, or None if there is none."""
-        if not self.exists(name):
-            return None
-        with self.system.open_input_stream(self.path(name)) as file:
-            return parse_json(file.read(), self.path(name))
 
 
 def _entry(name: str, info: Any) -> FileEntry:

@@ -1,79 +1,78 @@
-"""Rows of many sources brought together by a hash, without anybody who holds them all.
+"""Events of many readers brought together by instance, without anybody who holds them all.
 
-Each source is written chunk by chunk. A chunk is one Arrow file with a record batch for each
-partition, so that the number of files does not grow with the number of partitions, and a reader of
-one partition reads nothing of the others. Rows of a partition stay in the order in which they came.
+Every reader writes its events chunk by chunk. A chunk is one Arrow file with a record batch for
+each partition, so that the number of files does not grow with the number of partitions, and whoever
+loads one partition reads nothing of the others. Its rows stay in the order in which they were read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from influential_bandits.checks import optional_module
 from influential_bandits.logs.columns import arrow
-from influential_bandits.logs.label_codes import Hashes64, find_repeated_keys
+from influential_bandits.logs.controls import PREFIX
+from influential_bandits.logs.event_scan import Events, EventScan
+from influential_bandits.logs.items import ItemCodes
+from influential_bandits.logs.label_codes import (
+    Codes,
+    DistinctHashes,
+    Hashes64,
+    find_repeated_keys,
+    hash_labels,
+)
 from influential_bandits.logs.remote_folder import RemoteFolder
+from influential_bandits.logs.tables import make_read_error
 from influential_bandits.numerics.arrays import Ints
 
-__all__ = [
-    "ChunkWriter",
-    "ShuffledPartition",
-    "find_partitions",
-    "find_repeated_rows",
-    "read_partitions",
-]
-
-Counts = list[list[int]]  # (chunks, partitions): rows
+Chunks = dict[str, list[int]]  # the files that a reader wrote, with the rows of each partition
 
 
-class ShuffledPartition(NamedTuple):
+@dataclass(frozen=True)
+class ShuffledPartition:
     """Where the rows of a partition are."""
 
-    number: int
-    files: tuple[str, ...]  # those that have rows of it, in order
+    folder: RemoteFolder
+    chunks: tuple[str, ...]  # files that have rows of it, in the order of the source
+    numbers: tuple[int, ...]  # of its batches in each file
     rows: int
+
+    def batches(self) -> Iterator[Any]:
+        """Yield the rows, in the order of the source."""
+        ipc = optional_module("pyarrow.ipc")
+        for name in self.chunks:
+            try:
+                with self.folder.system.open_input_file(self.folder.path(name)) as file:
+                    chunk = ipc.open_file(file)
+                    yield from map(chunk.get_batch, self.numbers)
+            except (arrow().ArrowException, OSError) as error:
+                raise make_read_error(f"a temporary file, {name}", error) from None
 
 
 class ChunkWriter:
-    """Writes the rows of one source, cut into partitions.
+    """Writes the rows of one reader, cut into partitions.
 
     Parameters
     ----------
     folder : RemoteFolder
-    name : str
-        Files begin so.
-    partitions : function
-        Says how many there are, when the first chunk is written.
+    count : function
+        Says how many partitions there are, when the first chunk is written.
     held : int
         How many rows wait in memory until they are written.
-    lasting : bool
-        Whether files are to outlive this process: packed, and on disk before they get their names.
     """
 
-    def __init__(
-        self,
-        folder: RemoteFolder,
-        name: str,
-        partitions: Callable[[], int],
-        held: int,
-        *,
-        lasting: bool = True,
-    ) -> None:
-        self.folder, self.name, self.partitions, self.held = folder, name, partitions, held
-        self.lasting = lasting
-        self.counts: Counts = []
-        self._number = 0
+    def __init__(self, folder: RemoteFolder, count: Callable[[], int], held: int) -> None:
+        self.folder, self.count, self.held = folder, count, held
+        self._partitions = 0
+        self._chunks: Chunks = {}
         self._batches: list[Any] = []
         self._hashes: list[Hashes64] = []
         self._waiting = 0
-
-    def written(self) -> Counts | None:
-        """Return what an earlier attempt that came to its end has counted."""
-        counts: Counts | None = self.folder.read_json(f"{self.name}.json")
-        return counts
 
     def add(self, hashes: Hashes64, columns: dict[str, Any]) -> None:
         """Add rows, each to the partition of its hash."""
@@ -83,82 +82,133 @@ class ChunkWriter:
         if self._waiting >= self.held:
             self._write()
 
-    def finish(self) -> Counts:
-        """Write what is left, and last of all the counts."""
+    def finish(self) -> Chunks:
+        """Write what is left; return all that was written."""
         if self._waiting:
             self._write()
-        self.folder.write_json(f"{self.name}.json", self.counts)
-        return self.counts
+        return self._chunks
 
     def _write(self) -> None:
         pa, ipc = arrow(), optional_module("pyarrow.ipc")
-        self._number = self._number or self.partitions()
-        # The upper bits: the lower ones are left to the tables in which labels are looked up.
+        self._partitions = self._partitions or self.count()
         upper = np.concatenate(self._hashes) >> np.uint64(32)
-        partition = (upper % np.uint64(self._number)).astype(np.int64)
+        partition = (upper % np.uint64(self._partitions)).astype(np.int64)
         order = np.argsort(partition, kind="stable")
         table = pa.Table.from_batches(self._batches).take(pa.array(order)).combine_chunks()
         self._batches, self._hashes, self._waiting = [], [], 0
-        counts = np.bincount(partition, minlength=self._number).tolist()
+        rows = np.bincount(partition, minlength=self._partitions).tolist()
         (batch,) = table.to_batches()
-        start, name = 0, _chunk_name(self.name, len(self.counts))
-        codec = "lz4" if self.lasting and pa.Codec.is_available("lz4") else None
+        # A name of its own: a cluster may run a task a second time while the first still writes.
+        start, name = 0, f"{uuid.uuid4().hex}.arrow"
+        codec = "lz4" if pa.Codec.is_available("lz4") else None
+        options = ipc.IpcWriteOptions(compression=codec)
         with (
-            self.folder.writing(name, synced=self.lasting) as file,
-            ipc.new_file(
-                file, table.schema, options=ipc.IpcWriteOptions(compression=codec)
-            ) as writer,
+            self.folder.system.open_output_stream(self.folder.path(name)) as file,
+            ipc.new_file(file, table.schema, options=options) as writer,
         ):
-            for count in counts:
+            for count in rows:
                 writer.write_batch(batch.slice(start, count))
                 start += count
-        self.counts.append(counts)
+        self._chunks[name] = rows
 
 
-def _chunk_name(name: str, chunk: int) -> str:
-    return f"{name}-{chunk}.arrow"
+def find_partitions(
+    folder: RemoteFolder, written: Iterable[Chunks], most: int = 0
+) -> list[ShuffledPartition]:
+    """Return the partitions that have rows, from what readers wrote, in the order of the source.
 
-
-def find_partitions(written: Iterable[tuple[str, Counts]]) -> list[ShuffledPartition]:
-    """Return the partitions that have rows, from the names and counts of all writers, in order."""
-    chunks = [
-        (_chunk_name(name, chunk), rows)
-        for name, counts in written
-        for chunk, rows in enumerate(counts)
-    ]
-    rows: Ints = np.array([rows for _, rows in chunks], np.int64)
+    Neighbours that have at most so many rows together are one partition.
+    """
+    chunks = {name: rows for reader in written for name, rows in reader.items()}
+    counts = np.array(list(chunks.values()), np.int64)  # (chunks, partitions)
+    groups: list[tuple[list[int], Ints]] = []  # numbers, and their rows in each chunk
+    for number, rows in enumerate(counts.T):  # none if nothing was written
+        if groups and (groups[-1][1] + rows).sum() <= most:
+            groups[-1] = ([*groups[-1][0], number], groups[-1][1] + rows)
+        elif rows.any():
+            groups.append(([number], rows))
     return [
         ShuffledPartition(
-            number, tuple(chunks[chunk][0] for chunk in np.flatnonzero(column)), int(column.sum())
+            folder,
+            tuple(name for name, some in zip(chunks, rows, strict=True) if some),
+            tuple(numbers),
+            int(rows.sum()),
         )
-        for number, column in enumerate(rows.T)
-        if column.any()
+        for numbers, rows in groups
     ]
 
 
-def read_partitions(folder: RemoteFolder, partitions: Sequence[ShuffledPartition]) -> Iterator[Any]:
-    """Yield the rows of some partitions as record batches, those of each in order."""
-    ipc = optional_module("pyarrow.ipc")
-    wanted: dict[str, list[int]] = {}
-    for partition in partitions:
-        for name in partition.files:
-            wanted.setdefault(name, []).append(partition.number)
-    for name in sorted(wanted, key=_chunk_number):
-        with folder.system.open_input_file(folder.path(name)) as file:
-            chunk = ipc.open_file(file)
-            for number in wanted[name]:
-                yield chunk.get_batch(number)
+def write_events(scan: EventScan, writer: ChunkWriter, repeated: Ints) -> tuple[Chunks, Hashes64]:
+    """Write checked events by instance, without rows that repeat a key.
+
+    Returns what was written, and the hashes of all instances.
+    """
+    instances = DistinctHashes(scan.plan.sizes.hashes)
+    for every in scan:
+        events = every.take(~np.isin(every.row, repeated)) if len(repeated) else every
+        if len(events.instance):
+            hashes = hash_labels(events.instance)
+            instances.add(hashes)
+            writer.add(hashes, _as_columns(events, scan.codes))
+    return writer.finish(), instances.values()
 
 
-def _chunk_number(name: str) -> tuple[str, int]:
-    writer, _, chunk = name.removesuffix(".arrow").rpartition("-")
-    return writer, int(chunk)
+def _as_columns(events: Events, codes: ItemCodes) -> dict[str, Any]:
+    """Return columns without codes, since every reader numbers items and categories by itself."""
+    columns = {
+        "instance": events.instance,
+        "item": _decode(codes.known.labels, events.item),
+        "loss": events.loss,
+    }
+    columns |= {} if events.time is None else {"time": events.time}
+    labels = codes.controls.labels()
+    for name, values in events.controls.items():
+        columns[f"{PREFIX}{name}"] = _decode(labels[name], values) if name in labels else values
+    return columns
 
 
-def find_repeated_rows(batches: Iterable[Any]) -> Ints:
-    """Return the rows of a shuffle of keys whose key an earlier row has."""
-    table = arrow().Table.from_batches(list(batches))
+def _decode(labels: list[str], codes: Codes) -> Any:
+    pa = arrow()
+    coded = pa.array(codes).dictionary_encode()  # there may be many more labels than rows
+    used = [labels[code] for code in coded.dictionary.to_pylist()]
+    return pa.array(used, pa.string()).take(coded.indices)
+
+
+def read_events(partition: ShuffledPartition, codes: ItemCodes) -> Iterator[Events]:
+    """Yield the events of a partition, chunk by chunk."""
+    kinds = arrow().types
+    for batch in partition.batches():
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        controls = {}
+        for column, values in columns.items():
+            name = column.removeprefix(PREFIX)
+            if name != column and kinds.is_string(values.type):
+                controls[name] = codes.controls.encoder(name)(values)
+            elif name != column:
+                controls[name] = values.to_numpy()
+        yield Events(
+            columns["instance"],
+            codes.encode(columns["item"]),
+            columns["loss"].to_numpy(),
+            columns["time"].to_numpy() if "time" in columns else None,
+            np.zeros(0, np.int64),
+            None,
+            controls,
+        )
+
+
+def write_keys(scan: EventScan, writer: ChunkWriter, start: int = 0) -> Chunks:
+    """Write the keys of all rows, which are numbered from ``start`` on."""
+    for events in scan:
+        if events.key is not None:
+            first, second = events.key[:, 0].copy(), events.key[:, 1].copy()
+            writer.add(first, {"first": first, "second": second, "row": events.row + start})
+    return writer.finish()
+
+
+def find_repeated_rows(partition: ShuffledPartition) -> Ints:
+    """Return the rows whose key an earlier row has; all rows of a key are in one partition."""
+    table = arrow().Table.from_batches(list(partition.batches()))
     first, second, row = (table[name].to_numpy() for name in ("first", "second", "row"))
-    by_row = np.argsort(row, kind="stable")
-    repeated: Ints = row[by_row][find_repeated_keys(np.stack([first, second], axis=1)[by_row])]
+    repeated: Ints = row[find_repeated_keys(np.stack([first, second], axis=1))]
     return repeated

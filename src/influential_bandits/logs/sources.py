@@ -11,42 +11,37 @@ from influential_bandits.checks import make_printable
 from influential_bandits.errors import InvalidInput, InvalidLog
 from influential_bandits.logs.columns import arrow
 from influential_bandits.logs.csv_files import CsvFile
-from influential_bandits.logs.options import ChunkSizes, CsvFormat
+from influential_bandits.logs.options import ReadingOptions
 from influential_bandits.logs.remote_folder import RemoteFolder, require_file_or_folder
 from influential_bandits.logs.tables import ParquetFiles, Source, TableSource, make_read_error
-
-__all__ = ["check_columns", "open_source"]
 
 PARQUET, ARROW_FILE = b"PAR1", b"ARROW1"
 
 
-def open_source(
-    source: object, wanted: Sequence[str], form: CsvFormat, sizes: ChunkSizes
-) -> Source:
-    """Return the rows of a path or of anything tabular; all wanted columns are there."""
+def open_source(source: object, options: ReadingOptions) -> Source:
+    """Return the rows of a path or of anything tabular."""
     if isinstance(source, str) and "://" in source:
         raise InvalidInput(
             f"{source:.100} is an address: open_partitions reads it (--by-partition), while "
             "read_log and stream_log read files of this computer"
         )
     opened = (
-        _open_path(Path(source), wanted, form, sizes)
+        _open_path(Path(source), options)
         if isinstance(source, (str, Path))
-        else _open_table(source, wanted, sizes)
+        else _open_table(source, options)
     )
-    if form.columns is not None and not isinstance(opened, CsvFile):
+    if options.columns is not None and not isinstance(opened, CsvFile):
         raise InvalidInput(f"columns are of CSV without a header, but {opened.name} names its own")
-    check_columns(opened, wanted)
     return opened
 
 
-def _open_table(source: object, wanted: Sequence[str], sizes: ChunkSizes) -> Source:
+def _open_table(source: object, options: ReadingOptions) -> Source:
     pa = arrow()
     name = f"the {type(source).__name__}"
     if isinstance(source, Mapping):
         try:
-            made = {str(key): _column(value) for key, value in source.items()}
-            return TableSource(pa.table(made), "the mapping", wanted, sizes)
+            columns = {str(key): _column(value) for key, value in source.items()}
+            return TableSource(pa.table(columns), "the mapping", options.named, options.sizes)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise make_read_error("the mapping", error) from None
     if not (
@@ -57,7 +52,7 @@ def _open_table(source: object, wanted: Sequence[str], sizes: ChunkSizes) -> Sou
             f"columns, got {source!r:.60}"
         )
     try:
-        return TableSource(pa.table(source), name, wanted, sizes)
+        return TableSource(pa.table(source), name, options.named, options.sizes)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise make_read_error(name, error) from None
 
@@ -71,11 +66,11 @@ def _column(values: Any) -> Any:
     return pa.array(values)
 
 
-def _open_path(path: Path, wanted: Sequence[str], form: CsvFormat, sizes: ChunkSizes) -> Source:
+def _open_path(path: Path, options: ReadingOptions) -> Source:
     require_file_or_folder(path)
     arrow()  # without it, say so before anything else
     if path.is_dir():
-        return ParquetFiles.at(RemoteFolder.at(path), sizes, counted=True)
+        return ParquetFiles.at(RemoteFolder.at(path), options.sizes, counted=True)
     try:
         with path.open("rb") as file:
             magic = file.read(8)
@@ -83,8 +78,8 @@ def _open_path(path: Path, wanted: Sequence[str], form: CsvFormat, sizes: ChunkS
         raise make_read_error(make_printable(path.name), error) from None
     if magic.startswith((PARQUET, ARROW_FILE)):
         kind = "parquet" if magic.startswith(PARQUET) else "ipc"
-        return ParquetFiles.at(RemoteFolder.at(path), sizes, kind, counted=True)
-    return CsvFile(path, wanted, form, sizes)
+        return ParquetFiles.at(RemoteFolder.at(path), options.sizes, kind, counted=True)
+    return CsvFile(path, options)
 
 
 def check_columns(source: Source, wanted: Sequence[str]) -> None:
@@ -98,9 +93,9 @@ def check_columns(source: Source, wanted: Sequence[str]) -> None:
 
 
 def _missing(source: Source, column: str) -> str:
-    there = ", ".join(source.columns) or "none"
-    there = there if len(there) < 120 else there[:120] + " …"
-    message = f"{source.name} has no column {column!r}; it has: {there}"
+    names = ", ".join(source.columns) or "none"
+    names = names if len(names) < 120 else names[:120] + " …"
+    message = f"{source.name} has no column {column!r}; it has: {names}"
     lower = {name.lower(): name for name in source.columns}
     close = difflib.get_close_matches(column.lower(), lower, 1)
     if close:

@@ -15,16 +15,6 @@ from influential_bandits.logs.options import ChunkSizes
 from influential_bandits.logs.remote_folder import FileListing, RemoteFolder
 from influential_bandits.numerics.arrays import Ints
 
-__all__ = [
-    "FileGroup",
-    "ParquetFiles",
-    "Source",
-    "TableSource",
-    "as_dataset",
-    "make_read_error",
-    "trim_names",
-]
-
 
 class Source(ABC):
     """Rows that can be read several times, in chunks.
@@ -128,12 +118,12 @@ class ParquetFiles(Source):
         names = tuple(file.name for file in listing.taken)
         try:
             data = as_dataset(folder, names, kind=kind)
-            made = cls(FileGroup(folder, names, data.schema), sizes, kind)
-            made.listing = listing
-            made.total = data.count_rows() if counted else 1
+            source = cls(FileGroup(folder, names, data.schema), sizes, kind)
+            source.listing = listing
+            source.total = data.count_rows() if counted else 1
         except (arrow().ArrowException, OSError, UnicodeError) as error:
             raise make_read_error(names[0] or folder.name, error) from None
-        return made
+        return source
 
     def chunks(self, columns: Sequence[str], skipped: Callable[[int, str], None]) -> Iterator[Any]:
         """Yield rows in the order of the files."""

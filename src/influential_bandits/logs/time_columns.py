@@ -21,8 +21,6 @@ from influential_bandits.logs.tables import Source
 from influential_bandits.logs.times import SINCE_1970, UNITS, Clock
 from influential_bandits.numerics.arrays import Floats
 
-__all__ = ["find_time_columns"]
-
 ROWS = 1000  # that are looked at
 EPOCH = 946_684_800.0, 2_145_916_800.0  # the years 2000 to 2037, in seconds since 1970
 WORDS = {"timestamp", "tstamp", "stamp", "datetime", "ts", "epoch"}  # of names of times
@@ -35,10 +33,10 @@ def find_time_columns(source: Source, taken: Collection[str]) -> list[str]:
 
     Examples
     --------
-    >>> from influential_bandits.logs.options import ChunkSizes, CsvFormat
+    >>> from influential_bandits.logs.options import ReadingOptions
     >>> from influential_bandits.logs.sources import open_source
     >>> clicks = {"user": [1, 2], "shown": ["2024-05-01", "2024-05-02"], "bid": [3, 4]}
-    >>> find_time_columns(open_source(clicks, (), CsvFormat(), ChunkSizes()), ["user"])
+    >>> find_time_columns(open_source(clicks, ReadingOptions()), ["user"])
     ['shown']
     """
     others = [name for name in dict.fromkeys(source.columns) if name not in taken]
@@ -67,10 +65,10 @@ def _looks_like_times(name: str, column: Any) -> bool:
         if is_text(column.type) and not looks_numeric(column):
             dates = Clock(numeric=False).seconds(label_texts(column).values)
             return bool(2 * np.count_nonzero(~dates.wrong & ~dates.missing) > len(column))
-        found = numbers(column)
+        parsed = numbers(column)
     except pa.ArrowException:
         return False
-    values = found.values[~found.missing & ~found.wrong]
+    values = parsed.values[~parsed.missing & ~parsed.wrong]
     values = values[np.isfinite(values)]
     if not len(values):
         return False

@@ -24,8 +24,6 @@ from influential_bandits.logs.columns import (
 )
 from influential_bandits.numerics.arrays import Floats
 
-__all__ = ["SINCE_1970", "UNITS", "Clock", "are_dates", "describe_times", "format_time"]
-
 UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9, "min": 1 / 60, "h": 1 / 3600, "d": 1 / 86_400}
 SINCE_1970 = ("s", "ms", "us", "ns")  # units in which computers count dates
 DATES = 631_152_000.0, 4_102_444_800.0  # 1990 to 2100: in each unit another range of numbers
@@ -62,7 +60,7 @@ class Clock:
 
     @property
     def settled(self) -> bool:
-        """Whether rows have said all there is to know."""
+        """Whether enough rows were seen to read all others alike."""
         return self.dated is not None
 
     def settle(self, column: Any, name: str) -> Clock:
@@ -191,8 +189,8 @@ def describe_times(first: float, last: float, dated: bool, unit: str | None = No
     if not dated:
         factor = UNITS[unit or "s"]
         span = f"{format_time(first * factor, False)} to {format_time(last * factor, False)}"
-        what = "seconds" if unit in {None, "s"} else unit
-        return f"{span}, which are no dates: taken for {what} from a start of their own"
+        counted = "seconds" if unit in {None, "s"} else unit
+        return f"{span}, which are no dates: taken for {counted} from a start of their own"
     source = "" if unit is None else f", from numbers of {unit}"
     return f"{format_time(first, True)} to {format_time(last, True)} (UTC){source}"
 

@@ -1,0 +1,235 @@
+"""What each hypothesis expects of every arm's loss, and how sure it is: Bayesian regressions.
+
+For a hypothesis h and an arm i, row h·K + i of the state holds
+
+- ``mean``: the coefficients, were all common means 0;
+- ``response``: how they follow the common means, (coefficients, 3);
+- ``covariance``: given the common means, in units of σ².
+
+``common_precision`` and ``common_moment`` are those of the common means of a hypothesis.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from influential_bandits.numerics.arrays import Floats
+from influential_bandits.numerics.compiling import inlined, kernel
+from influential_bandits.numerics.portable import exp, log
+from influential_bandits.policies.foresight.hypotheses import (
+    FIRST_LEVEL_SPREAD,
+    FIRST_SCALE,
+    LEAST_REST,
+    LEVEL_SPREADS,
+    MEANS,
+    SCALES,
+    SPREAD,
+    begin_common,
+    common_mean,
+    factorise,
+    place,
+    solve_common,
+    solve_lower,
+    solve_upper,
+    spread_of,
+    sums_of,
+    weigh,
+)
+
+HYPOTHESES = 6  # that are followed from loss to loss
+SLIGHT = 1e-9  # a share of all weights that counts as none
+
+
+@kernel
+def choose_hypotheses(c: Any, s: Any) -> None:
+    """Weigh all hypotheses by the losses so far, and keep those at even steps of their weight."""
+    weights = np.empty((SCALES, c.memories, LEVEL_SPREADS))
+    total = weigh(c, s, weights)
+    below, taken = 0.0, 0
+    for k in range(SCALES):
+        for m in range(c.memories):
+            for t in range(LEVEL_SPREADS):
+                below += weights[k, m, t]
+                first = taken
+                while taken < HYPOTHESES and (taken + 0.5) * total <= HYPOTHESES * below * (
+                    1.0 + SLIGHT
+                ):
+                    s.weight[taken] = 0.0
+                    taken += 1
+                if taken > first:  # one that fills several places is kept once, with their weight
+                    s.weight[first] = float(taken - first)
+                    s.memory[first] = m
+                    s.level_spread[first] = spread_of(FIRST_LEVEL_SPREAD, t)
+                    s.scale[first] = spread_of(FIRST_SCALE, k)
+                    fit(c, s, first)
+
+
+@kernel
+def fit(c: Any, s: Any, h: int) -> None:
+    """Compute the posterior of a hypothesis from the sums."""
+    size = s.response.shape[1] // MEANS
+    matrix, more = np.empty((size, size)), np.zeros((c.n_arms, 2 * size))
+    precision, moment = s.common_precision[h], s.common_moment[h]
+    rest = s.squares[0] + begin_common(precision, moment, s.scale[h])
+    for arm in range(c.n_arms):
+        regress(c, s, h, arm, matrix, more)
+        if s.seen[arm] > 0:
+            rest -= gather_common(c, s, h, arm)
+    mean, factor = np.empty(MEANS), np.empty(MEANS * MEANS)
+    solve_common(precision, moment, mean, factor)
+    for k in range(MEANS):
+        rest -= moment[k] * mean[k]
+    s.rest[h] = max(rest, LEAST_REST * s.squares[0])
+    if s.products.shape[0] > 0:
+        tell_partners(c, s, h, mean, more)
+        for arm in range(c.n_arms):
+            regress(c, s, h, arm, matrix, more)
+
+
+@inlined
+def regress(c: Any, s: Any, h: int, arm: int, matrix: Floats, more: Floats) -> None:
+    """Compute the regression of an arm from its sums, and from what others say of its coefficients.
+
+    ``more`` (arms, 2·coefficients): precisions and moments to be added.
+    """
+    products, moments = sums_of(s)
+    size, row, m = matrix.shape[0], h * c.n_arms + arm, s.memory[h]
+    level = 1.0 / (s.level_spread[h] * s.level_spread[h])
+    tight = 1.0 / (SPREAD * s.scale[h] * SPREAD * s.scale[h])
+    vector = np.empty(size)
+    for j in range(size):
+        for k in range(j + 1):
+            matrix[j, k] = products[arm, place(j, k) * c.memories + m]
+        matrix[j, j] += (level if j == 0 else tight) + more[arm, j]
+        vector[j] = moments[arm, j * c.memories + m] + more[arm, size + j]
+    factorise(matrix, size)
+    solve_lower(matrix, size, vector)
+    solve_upper(matrix, size, vector)
+    for j in range(size):
+        s.mean[row, j] = vector[j]
+    for k in range(MEANS):
+        for j in range(size):
+            known = level if j == 0 else tight
+            vector[j] = known if common_mean(arm, j, c.n_arms) == k else 0.0
+        solve_lower(matrix, size, vector)
+        solve_upper(matrix, size, vector)
+        for j in range(size):
+            s.response[row, MEANS * j + k] = vector[j]
+    for k in range(size):
+        for j in range(size):
+            vector[j] = 0.0
+        vector[k] = 1.0
+        solve_lower(matrix, size, vector)
+        solve_upper(matrix, size, vector)
+        for j in range(size):
+            s.covariance[row, j * size + k] = vector[j]
+
+
+@inlined
+def gather_common(c: Any, s: Any, h: int, arm: int) -> float:
+    """Add what an arm says of the common means; return what it explains of the squares."""
+    _, moments = sums_of(s)
+    size, row, m = s.response.shape[1] // MEANS, h * c.n_arms + arm, s.memory[h]
+    level = 1.0 / (s.level_spread[h] * s.level_spread[h])
+    tight = 1.0 / (SPREAD * s.scale[h] * SPREAD * s.scale[h])
+    explained = 0.0
+    for j in range(size):
+        known = level if j == 0 else tight
+        k = common_mean(arm, j, c.n_arms)
+        explained += s.mean[row, j] * moments[arm, j * c.memories + m]
+        s.common_moment[h, k] += known * s.mean[row, j]
+        s.common_precision[h, MEANS * k + k] += known
+        for n in range(MEANS):
+            s.common_precision[h, MEANS * k + n] -= known * s.response[row, MEANS * j + n]
+    return explained
+
+
+@inlined
+def coefficient(s: Any, row: int, j: int, mean: Floats) -> float:
+    """Return the expected coefficient j of a row, given the common means."""
+    value = s.mean[row, j]
+    for k in range(MEANS):
+        value += s.response[row, MEANS * j + k] * mean[k]
+    return value
+
+
+@inlined
+def tell_partners(c: Any, s: Any, h: int, mean: Floats, more: Floats) -> None:
+    """Let arm j know of A_ji what the losses of arm i say of A_ij: A is symmetric."""
+    size = c.n_arms + 1
+    tight = 1.0 / (SPREAD * s.scale[h] * SPREAD * s.scale[h])
+    for i in range(c.n_arms):
+        for j in range(c.n_arms):
+            if i == j:
+                continue
+            row = h * c.n_arms + i
+            known = 1.0 / s.covariance[row, (j + 1) * size + j + 1]
+            if known - tight > SLIGHT * tight:
+                more[j, i + 1] = known - tight
+                value = coefficient(s, row, j + 1, mean)
+                more[j, size + i + 1] = known * value - tight * mean[2]
+
+
+@inlined
+def learn(c: Any, s: Any, h: int, arm: int, counts: Floats, loss: float) -> None:
+    """Take a loss into the posterior of a hypothesis, and into its weight."""
+    size, row = s.response.shape[1] // MEANS, h * c.n_arms + arm
+    regressors, gain = np.empty(size), np.empty(size)
+    regressors[0] = 1.0
+    for j in range(size - 1):
+        regressors[j + 1] = counts[j * c.memories + s.memory[h]]
+    for j in range(size):
+        gain[j] = 0.0
+    for k in range(size):
+        for j in range(size):
+            gain[j] += s.covariance[row, k * size + j] * regressors[k]
+    variance, surprise = 1.0, loss
+    follow, mean, factor = np.zeros(MEANS), np.empty(MEANS), np.empty(MEANS * MEANS)
+    for j in range(size):
+        variance += gain[j] * regressors[j]
+        surprise -= s.mean[row, j] * regressors[j]
+        for k in range(MEANS):
+            follow[k] += s.response[row, MEANS * j + k] * regressors[j]
+    for j in range(size):
+        share = gain[j] / variance
+        for k in range(size):
+            s.covariance[row, j * size + k] -= share * gain[k]
+        s.mean[row, j] += share * surprise
+        for k in range(MEANS):
+            s.response[row, MEANS * j + k] -= share * follow[k]
+    solve_common(s.common_precision[h], s.common_moment[h], mean, factor)
+    innovation, widened = surprise, variance
+    for k in range(MEANS):
+        innovation -= follow[k] * mean[k]
+        s.common_moment[h, k] += follow[k] * surprise / variance
+        for m in range(MEANS):
+            s.common_precision[h, MEANS * k + m] += follow[k] * follow[m] / variance
+    for k in range(MEANS):  # followᵀ·precision⁻¹·follow, from the factor
+        for m in range(k):
+            follow[k] -= factor[MEANS * k + m] * follow[m]
+        follow[k] /= factor[MEANS * k + k]
+        widened += follow[k] * follow[k]
+    before = s.rest[h]
+    s.rest[h] += innovation * innovation / widened
+    degrees = max(s.observations[0] - 3, 0)
+    grown = log(s.rest[h] / max(before, 1e-300))
+    s.weight[h] *= exp(
+        max(-0.5 * (log(widened) + degrees * grown + log(max(s.rest[h], 1e-300))), -700.0)
+    )
+
+
+@inlined
+def normalise_weights(s: Any) -> None:
+    """Scale the weights so that they sum to 1; what is negligible is none."""
+    top = 0.0
+    for h in range(HYPOTHESES):
+        top = max(top, s.weight[h])
+    total = 0.0
+    for h in range(HYPOTHESES):
+        if s.weight[h] < SLIGHT * top:
+            s.weight[h] = 0.0
+        total += s.weight[h]
+    for h in range(HYPOTHESES):
+        s.weight[h] /= total
