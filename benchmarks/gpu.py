@@ -22,8 +22,8 @@ from benchmarks.timing import Bar, Row, within
 from influential_bandits.errors import GpuError, MissingExtra
 from influential_bandits.gpu import kernels
 from influential_bandits.gpu.compile_job import compile_job
-from influential_bandits.studies.arena.families import FAMILIES, FIRST_INSTANCE
-from influential_bandits.studies.arena.runs import can_play, list_default_policies
+from influential_bandits.studies.compare.families import FAMILIES, FIRST_INSTANCE
+from influential_bandits.studies.compare.instance_runs import can_play, list_default_policies
 
 HORIZON = 10_000
 INSTANCES = 8  # of a family: as few as are played on a graphics processor

@@ -42,7 +42,7 @@ LONG = [
     "test_wheel.py",
     "test_public_surface.py",
     "test_movielens.py",
-    "test_arena.py",
+    "test_compare.py",
     "test_documents.py",
     "test_report_in_browser.py",
 ]

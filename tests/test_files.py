@@ -261,10 +261,18 @@ def writes(path):
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "write_atomically"
         for part in ast.walk(node)
     }
+    buffers = {
+        target.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and _callee(node.value) in {"StringIO", "BytesIO"}
+        for target in node.targets
+    }
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call) or id(node) in inside:
             continue
-        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        if node.args and getattr(node.args[0], "id", "") in buffers:  # into memory
+            continue
+        name = _callee(node)
         if isinstance(node.func, ast.Name) and name in ours:
             continue
         if name == "open":
@@ -273,6 +281,12 @@ def writes(path):
                 yield name
         elif name in WRITERS:
             yield name
+
+
+def _callee(node):
+    """Name of the function or method that an expression calls; "" if it is no call."""
+    func = getattr(node, "func", None)
+    return getattr(func, "attr", getattr(func, "id", ""))
 
 
 def test_no_module_writes_files_in_a_way_of_its_own():

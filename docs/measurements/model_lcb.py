@@ -16,7 +16,7 @@ import numpy as np
 
 import influential_bandits as ib
 from influential_bandits.optima.schedules import best_schedule, schedule_loss
-from influential_bandits.studies.arena.families import FAMILIES
+from influential_bandits.studies.compare.families import FAMILIES
 
 FIRST = 2_000_000
 NOISE = ib.GaussianNoise(1.0)

@@ -70,11 +70,11 @@ from .simulation.fleets import simulate_fleet as simulate_fleet
 from .simulation.scenario import Scenario as Scenario
 from .simulation.trajectory import Trajectories as Trajectories
 from .simulation.trajectory import Trajectory as Trajectory
-from .studies.arena.compare import Comparison as Comparison
-from .studies.arena.compare import compare as compare
-from .studies.arena.families import Family as Family
-from .studies.fleets.compare import FleetComparison as FleetComparison
-from .studies.fleets.compare import compare_fleets as compare_fleets
+from .studies.compare.compare import compare as compare
+from .studies.compare.compare import compare_fleets as compare_fleets
+from .studies.compare.comparison import Comparison as Comparison
+from .studies.compare.comparison import FleetComparison as FleetComparison
+from .studies.compare.families import Family as Family
 from .studies.logs.diagnosis import Diagnosis as Diagnosis
 from .studies.logs.diagnosis import diagnose as diagnose
 from .world.environment import Environment as Environment

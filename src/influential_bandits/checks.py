@@ -15,29 +15,6 @@ import numpy.typing as npt
 
 from influential_bandits.errors import InvalidInput, MissingExtra
 
-__all__ = [
-    "HOUR",
-    "LARGEST_ARMS",
-    "LARGEST_HORIZON",
-    "LARGEST_LOSS",
-    "Closing",
-    "Frozen",
-    "abbreviate",
-    "count_hours",
-    "is_real",
-    "make_frame",
-    "make_printable",
-    "optional_module",
-    "real_array",
-    "require_half_life",
-    "require_horizon",
-    "require_losses",
-    "require_names",
-    "require_packages",
-    "require_time",
-    "whole_number",
-]
-
 FRAMES = {"pandas": "DataFrame", "polars": "DataFrame", "pyarrow": "table"}
 PACKAGES = {
     "numba_cuda": "numba-cuda[cu13]",

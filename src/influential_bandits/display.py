@@ -14,8 +14,6 @@ from influential_bandits.checks import optional_module
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["draw_bars", "draw_matrix", "escape_formulas", "make_html", "take_axes"]
-
 BLUE, DARK = "#0072B2", "#333333"
 
 

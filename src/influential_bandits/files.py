@@ -32,21 +32,6 @@ try:
 except ImportError:  # not a POSIX system: what is left behind is known by its age alone
     fcntl = None  # type: ignore[assignment]
 
-__all__ = [
-    "clear_reason",
-    "parse_json",
-    "read_about",
-    "read_json",
-    "read_regular",
-    "read_table",
-    "seal_holds",
-    "sweep",
-    "write_atomically",
-    "write_json",
-    "write_table",
-    "write_text",
-]
-
 DEEPEST = 32  # levels of a JSON file; ours have six
 OBJECTS = 5  # bytes of memory that data take for each byte of their JSON, about
 DAY = 86_400.0  # seconds after which what another computer left behind counts as left behind

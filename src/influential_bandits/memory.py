@@ -8,8 +8,6 @@ from pathlib import Path
 
 from influential_bandits.errors import InvalidInput, NotApplicable
 
-__all__ = ["available_memory", "require_memory"]
-
 SHARE = 0.8  # of the memory that is available
 UNKNOWN = 8 << 30  # bytes, where the system does not say
 

@@ -21,8 +21,6 @@ from typing import Any, NamedTuple
 
 from influential_bandits.errors import InvalidInput, MissingFile
 
-__all__ = ["find_object", "split_reference"]
-
 # The first colon after which a name follows, perhaps with a call: C:\x.py:Class(name="a:b").
 REFERENCE = re.compile(
     r"\s*(?P<home>[^()]+?)\s*:\s*(?P<rest>[A-Za-z_]\w*\s*(\(.*\))?)\s*", re.DOTALL

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import influential_bandits as ib
 from hostile.judging import LOST, OTHER, demand, prepared, shared, tell
 from hostile.mutating import mutate_bytes
-from influential_bandits.studies.arena.compare import compare
+from influential_bandits.studies.compare.compare import compare
 from influential_bandits.studies.runner.running import reproduce
 from influential_bandits.studies.runner.study import choose_studies
 

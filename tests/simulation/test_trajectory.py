@@ -363,8 +363,9 @@ def test_a_policy_that_cannot_be_imported_is_named(tmp_path):
     run = ib.simulate(ib.counterexample(), Alternating(), 10)
     path = tmp_path / "run.parquet"
     run.save(path)
-    rewrite(path, lambda settings: settings["policy"].update({"name": "mine:Forgotten"}))
-    with pytest.raises(ib.errors.InvalidInput, match=r"mine:Forgotten cannot be imported"):
+    # A module that no other test has imported.
+    rewrite(path, lambda settings: settings["policy"].update({"name": "gone_since:Forgotten"}))
+    with pytest.raises(ib.errors.InvalidInput, match=r"gone_since:Forgotten cannot be imported"):
         ib.Trajectory.load(path)
 
 

@@ -13,8 +13,8 @@ from cluster_processes import Cluster, environment, until
 from command_line import run_command
 
 import influential_bandits as ib
-from influential_bandits.studies.arena.compare import compare
-from influential_bandits.studies.instances.play import (
+from influential_bandits.studies.compare.compare import compare
+from influential_bandits.studies.instance_files import (
     PlaySettings,
     list_instance_files,
     play_files,

@@ -12,8 +12,6 @@ from influential_bandits import __version__
 from influential_bandits.cli import live, logs, simulate, studies
 from influential_bandits.errors import InfluentialBanditsError, Unfinished
 
-__all__ = ["app", "main"]
-
 app = typer.Typer(
     name="influential-bandits",
     no_args_is_help=True,

@@ -83,7 +83,7 @@ def simulate(
     require_installed(engine, *(["matplotlib", "pyarrow"] if several or out is not None else []))
     with explain_stop(CONTINUES.format(folder) if several else "nothing was saved"):
         from influential_bandits.simulation.scenario import Scenario
-        from influential_bandits.studies.instances.play import (
+        from influential_bandits.studies.instance_files import (
             PlaySettings,
             list_instance_files,
             make_noise,
@@ -118,7 +118,7 @@ def inspect(
     horizon: Annotated[int, typer.Option(help="Horizon of the optimum to show.")] = 10_000,
 ) -> None:
     """Show how hard an instance is, its optimum, and its spectrum."""
-    from influential_bandits.studies.instances.describe import describe_file
+    from influential_bandits.studies.instance_files import describe_file
 
     typer.echo(describe_file(instance, horizon))
 

@@ -146,7 +146,7 @@ def compare(
     """
     counts = {"instances": instances, "seeds": seeds}
     with _comparing(counts, out, engine, scheduler, jobs, processes) as execution:
-        from influential_bandits.studies.arena.compare import compare as run
+        from influential_bandits.studies.compare.compare import compare as run
 
         found = run(
             split_list(policies) or None,
@@ -195,7 +195,7 @@ def _comparing(
 @app.command(name="families")
 def list_families() -> None:
     """List the families of instances that compare can play, with one line each."""
-    from influential_bandits.studies.arena.families import describe_families
+    from influential_bandits.studies.compare.families import describe_families
 
     for name, description in describe_families().items():
         typer.echo(f"{name:18} {description}")
@@ -250,7 +250,7 @@ def compare_fleets(
     """
     counts = {"users": users, "number": number}
     with _comparing(counts, out, engine, scheduler, jobs, processes) as execution:
-        from influential_bandits.studies.fleets.compare import compare_fleets as run
+        from influential_bandits.studies.compare.compare import compare_fleets as run
 
         found = run(
             split_list(policies) or None,
@@ -270,7 +270,7 @@ def compare_fleets(
 @app.command(name="populations")
 def list_populations() -> None:
     """List the families of populations that compare-fleets can serve, with one line each."""
-    from influential_bandits.studies.fleets.populations import describe_populations
+    from influential_bandits.studies.compare.populations import describe_populations
 
     for name, description in describe_populations().items():
         typer.echo(f"{name:20} {description}")
@@ -287,7 +287,7 @@ def leaderboard(
 ) -> None:
     """Write the results of compare as a page, with its pictures in a folder beside it."""
     require_installed(Engine.local, *REPORT)
-    from influential_bandits.studies.arena.leaderboard import write_leaderboard
+    from influential_bandits.studies.compare.leaderboard import write_leaderboard
 
     pictures = write_leaderboard(results, out)
     typer.echo(f"Page: {out}  (pictures: {pictures})")

@@ -17,8 +17,6 @@ from influential_bandits.checks import abbreviate, is_real, whole_number
 from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.arrays import Floats, Ints
 
-__all__ = ["ClickWorld", "draw_click_events"]
-
 DAY = 86400.0
 HOUR = 3600.0
 DAYS = 60.0  # within which users come for the first time

@@ -23,8 +23,6 @@ from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.world.generators import random_instance
 from influential_bandits.world.interaction import Interaction, as_interaction
 
-__all__ = ["PlantedTruth", "planted_interaction", "synthetic_log", "synthetic_parts"]
-
 SECONDS_PER_DAY = 86400.0
 LARGEST = LARGEST_LOSS
 RANGES = {

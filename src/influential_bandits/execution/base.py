@@ -18,18 +18,6 @@ from influential_bandits.checks import Closing
 from influential_bandits.errors import InfluentialBanditsError, MissingExtra
 from influential_bandits.execution.progress import Progress
 
-__all__ = [
-    "Attempt",
-    "Cuttable",
-    "Execution",
-    "Outcome",
-    "Steps",
-    "Stoppable",
-    "Task",
-    "Work",
-    "attempt",
-]
-
 
 class Steps(Protocol):
     """Work that can stop between two steps."""

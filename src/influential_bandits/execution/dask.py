@@ -38,8 +38,6 @@ from influential_bandits.execution.progress import Progress
 from influential_bandits.files import read_json
 from influential_bandits.numerics.fingerprints import package_digest
 
-__all__ = ["DaskExecution"]
-
 MOST_AT_ONCE = 64  # results that the client holds
 IN_FLIGHT = 2  # tasks for each thread: one that runs, one that is there when it ends
 # A task may carry its part of a log, which is no mistake to warn of.

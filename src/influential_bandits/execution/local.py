@@ -36,15 +36,6 @@ from influential_bandits.execution.base import (
 )
 from influential_bandits.execution.progress import Progress
 
-__all__ = [
-    "LocalExecution",
-    "SideBySide",
-    "count_threads",
-    "map_in_order",
-    "resolve_execution",
-    "run_tasks",
-]
-
 
 class LocalExecution(Execution):
     """Work on this computer: threads for compiled code, processes for whole pieces of a study.
@@ -100,7 +91,6 @@ class LocalExecution(Execution):
         tasks: Iterable[Any],
         progress: Progress | None = None,
     ) -> Iterator[Any]:
-        """Compute on threads."""
         return map_in_order(work, tasks, self.threads, progress)
 
     def run(self, tasks: Sequence[Task], progress: Progress) -> None:
@@ -144,7 +134,6 @@ class SideBySide(LocalExecution):
         self._stopped = threading.Event()
 
     def for_study(self, runs: int | None = None) -> Execution:
-        """Return itself."""
         return self
 
     def outcomes(self, work: Work, tasks: Iterable[Any]) -> Iterator[Outcome]:

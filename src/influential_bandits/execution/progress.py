@@ -19,8 +19,6 @@ from rich.progress import (
     Progress as Bar,
 )
 
-__all__ = ["Progress", "is_watched"]
-
 BETWEEN = 0.2  # seconds between two pictures of a bar in a notebook
 
 

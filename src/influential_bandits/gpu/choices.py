@@ -11,8 +11,6 @@ from typing import Any
 
 from influential_bandits.gpu.estimates import ROOT_ERROR
 
-__all__ = ["choose_by_estimates"]
-
 ROUNDING = 2.0**-50  # of sums and differences, generously
 
 

@@ -13,8 +13,6 @@ from influential_bandits.gpu.tasks import gpu_tasks
 from influential_bandits.simulation.kernels import Output
 from influential_bandits.simulation.tasks import Simulation
 
-__all__ = ["compile_job"]
-
 
 def compile_job(job: tuple[Any, ...]) -> None:
     """Compile the kernel of a batch: see :meth:`Batch.job`."""

@@ -19,8 +19,6 @@ from influential_bandits.numerics.compiling import borrowed, count_one
 from influential_bandits.numerics.fingerprints import global_names
 from influential_bandits.numerics.recompiling import Copies
 
-__all__ = ["DeviceCode", "reaches"]
-
 
 class DeviceCode(Copies):
     """Copies of functions for graphics processors, with all that they call."""
@@ -44,7 +42,6 @@ class DeviceCode(Copies):
         self.instead[_plain(compiled).__code__] = by
 
     def copy_of(self, value: Any, names: frozenset[str]) -> Any:
-        """Return what a copied function reads in place of a value."""
         code = getattr(getattr(value, "py_func", None), "__code__", None)
         return self.instead[code] if code in self.instead else super().copy_of(value, names)
 

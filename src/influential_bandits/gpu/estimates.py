@@ -16,8 +16,6 @@ from numba.core import types as numba_types
 from influential_bandits.checks import optional_module
 from influential_bandits.gpu.toolkit import jit
 
-__all__ = ["ROOT_ERROR", "make_root", "root_estimate"]
-
 types: Any = numba_types  # made of registries, which type checkers cannot see into
 
 # One step of Newton's method turns an error e of the inverse root into 3/2·e². The instruction

@@ -25,8 +25,6 @@ from influential_bandits.gpu.gathering import Gathering, Joinable
 from influential_bandits.gpu.tasks import gpu_tasks, require_playable
 from influential_bandits.gpu.toolkit import free_memory, is_simulated, require_device
 
-__all__ = ["GpuExecution"]
-
 SHARE = 0.8  # of the memory that is free: the rest is for kernels and for others
 PIECES_AT_ONCE = 1024  # of a study: one alone leaves most of a graphics processor idle
 FEW_RUNS = 8  # below, cores are faster: one thread of a graphics processor is slow

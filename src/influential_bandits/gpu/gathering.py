@@ -19,8 +19,6 @@ from typing import Any, ClassVar, Protocol
 from influential_bandits.errors import InfluentialBanditsError
 from influential_bandits.execution.base import Task
 
-__all__ = ["Gathering", "Joinable"]
-
 SILENCE = 0.5  # seconds without a further task, after which those at hand are played
 ENOUGH_RUNS = 1 << 15  # are played at once, so that pieces go on while others are played
 GROUPS_AT_ONCE = 8  # small ones leave room for others

@@ -7,8 +7,6 @@ from typing import Any
 from influential_bandits.checks import optional_module
 from influential_bandits.numerics.code_cache import CodeCache, read_entry, write_entry
 
-__all__ = ["KernelCache"]
-
 
 class KernelCache(CodeCache):
     """Where the dispatcher of one kernel keeps what it has compiled.
@@ -23,13 +21,11 @@ class KernelCache(CodeCache):
         self.enable()
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return the kernel for a signature, or None."""
         target_context.refresh()
         file = self._name(sig)
         return read_entry(file, _rebuilt) if self.enabled else None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep a kernel, if a folder can be written to."""
         if not self.enabled:
             return
         try:

@@ -39,8 +39,6 @@ from influential_bandits.world.noise import (
     plain_loss,
 )
 
-__all__ = ["ARGUMENTS", "SCALARS", "THREADS_PER_BLOCK", "Game"]
-
 MOST_IN_REGISTERS = 12  # elements of an array; every access takes a selection among all
 MOST_NUMBERS = 110  # of a run that lies in registers: a thread has room for 127
 ROOM_OF_THREAD = 1 << 12  # numbers of an array that a policy makes in the memory of a thread

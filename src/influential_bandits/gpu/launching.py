@@ -25,8 +25,6 @@ from influential_bandits.gpu.toolkit import (
 )
 from influential_bandits.numerics.code_cache import folders
 
-__all__ = ["Launcher", "is_compiled"]
-
 
 class Source(Protocol):
     """What a kernel is made from."""

@@ -21,8 +21,6 @@ from numba.core import types as numba_types
 from influential_bandits.checks import optional_module
 from influential_bandits.gpu.toolkit import is_simulated
 
-__all__ = ["RegisterArray", "array_makers"]
-
 types: Any = numba_types  # made of registries, which type checkers cannot see into
 
 

@@ -18,8 +18,6 @@ from numba.core import types as numba_types
 
 from influential_bandits.checks import optional_module
 
-__all__ = ["Room", "scratch_arrays"]
-
 types: Any = numba_types  # made of registries, which type checkers cannot see into
 
 

@@ -29,8 +29,6 @@ from influential_bandits.world.dynamics import LOW_RANK, SPARSE
 from influential_bandits.world.instance import Instance
 from influential_bandits.world.noise import Noise, NoiseSource
 
-__all__ = ["gpu_tasks"]
-
 SECONDS_PER_LAUNCH = 0.25  # then progress is shown, and Ctrl-C is heard
 MOST_RUNS = 1 << 21  # in a batch: several times what the largest graphics processor holds at once
 FIRST_ROUNDS = 16  # of the first launch, which shows how long a round takes

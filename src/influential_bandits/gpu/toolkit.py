@@ -19,19 +19,6 @@ import numpy as np
 from influential_bandits.checks import optional_module, require_packages
 from influential_bandits.errors import GpuError
 
-__all__ = [
-    "compile_ptx",
-    "cuda",
-    "cuda_errors",
-    "free_memory",
-    "is_simulated",
-    "jit",
-    "require_device",
-    "require_no_linker",
-    "with_heap",
-    "without_contraction",
-]
-
 HEAP_SHARE = 16  # one part in so many of the free memory is for the heap, at most
 LARGEST_HEAP = 1 << 32  # bytes
 

@@ -5,7 +5,5 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Floats", "Ints"]
-
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

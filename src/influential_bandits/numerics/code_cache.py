@@ -32,8 +32,6 @@ from numba.misc.appdirs import AppDirs
 
 from influential_bandits.numerics.fingerprints import package_digest
 
-__all__ = ["CodeCache", "read_entry", "write_entry"]
-
 PACKAGE = Path(__file__).resolve().parent.parent
 MAGIC = b"influential-bandits code 1\n"
 CHECKSUM = 32  # bytes of it
@@ -50,22 +48,18 @@ class CodeCache(_Cache):  # type: ignore[misc]
 
     @property
     def cache_path(self) -> str:
-        """The first of the folders that are looked into."""
         return str(folders()[0])
 
     def enable(self) -> None:
-        """Read and write entries."""
         self.enabled = True
 
     def disable(self) -> None:
-        """Neither read nor write."""
         self.enabled = False
 
     def flush(self) -> None:
         """Forget nothing: entries are named after all that decides them."""
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return the compiled code for a signature, or None."""
         target_context.refresh()
         file = self._file(sig, target_context.codegen())
         if not self.enabled or file is None:
@@ -78,7 +72,6 @@ class CodeCache(_Cache):  # type: ignore[misc]
         return self.enabled and file is not None and any((f / file).exists() for f in folders())
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep compiled code, if a folder can be written to."""
         environments = data._find_referenced_environments()
         for environment in environments:  # linked code has none of its own before it is linked
             data.library.codegen.set_env(environment.env_name, environment)

@@ -11,8 +11,6 @@ from numba.core import event
 
 from influential_bandits.numerics.code_cache import CodeCache
 
-__all__ = ["CompileNotice", "announce_compiling"]
-
 PATIENCE = 1.0  # seconds of compiling, taken together, that pass without a word
 NOTICE = (
     "compiling, which is needed once: later runs find the code on disk "

@@ -22,16 +22,6 @@ from influential_bandits.numerics.recompiling import (
     merge_literals,
 )
 
-__all__ = [
-    "borrowed",
-    "borrowed_part",
-    "borrowed_table",
-    "count_one",
-    "inlined",
-    "kernel",
-    "lazy_kernel",
-]
-
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 

@@ -14,8 +14,6 @@ from typing import Any
 import numpy as np
 from numba.core.dispatcher import Dispatcher
 
-__all__ = ["fingerprint", "global_names", "members_of", "names_of", "package_digest"]
-
 
 @cache
 def package_digest() -> str:

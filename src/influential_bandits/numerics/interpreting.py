@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 from numba.core.dispatcher import Dispatcher
 
-__all__ = ["compile_when_it_pays"]
-
 FEW = 400  # numbers in all arguments: with more, one call could take as long as compiling
 PATIENCE = 0.25  # seconds that a function is interpreted in all; compiling takes several
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["round_to_interval", "tell_apart"]
-
 MOST = 12  # digits: numbers that differ by less do so by rounding alone
 
 

@@ -33,8 +33,6 @@ from influential_bandits.numerics.fingerprints import (
     names_of,
 )
 
-__all__ = ["Copies", "KernelCompiler", "LinkedCompiler", "compile_anew", "merge_literals"]
-
 LASTING = ("numba", "numpy", "influential_bandits")  # whose values do not change in a process
 ALLOCATIONS = 100_000  # between garbage collections: a tenth of compiling went into them
 # What holds compiled code that cannot be made again from the values of now.
@@ -225,7 +223,6 @@ class _LinkedLibrary(JITCodeLibrary):  # type: ignore[misc]
         return _NoEnvironments
 
     def get_pointer_to_function(self, name: str) -> int:
-        """Return that there is none."""
         self._ensure_finalized()
         return 0
 
@@ -242,7 +239,6 @@ class LinkedCompiler(Compiler):  # type: ignore[misc]
     """Compiles what is only ever called by other compiled functions, and becomes a part of them."""
 
     def define_pipelines(self) -> Any:
-        """Return the usual passes."""
         self.state.flags.no_cpython_wrapper = True
         _link(self.state)
         return [DefaultPassBuilder.define_nopython_pipeline(self.state)]

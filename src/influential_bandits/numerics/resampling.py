@@ -11,15 +11,6 @@ from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.numerics.streams import RESAMPLING, stream_at, stream_keys, uniform
 
-__all__ = [
-    "Interval",
-    "bootstrap_interval",
-    "bootstrap_mean_interval",
-    "draw_resamples",
-    "find_interval",
-    "resample_means",
-]
-
 Interval = tuple[Floats, Floats]  # low and high
 
 

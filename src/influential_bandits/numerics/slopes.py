@@ -9,8 +9,6 @@ from influential_bandits.checks import abbreviate, is_real, real_array
 from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.arrays import Floats
 
-__all__ = ["local_slopes", "log_log_slope", "log_log_slopes"]
-
 
 def log_log_slope(horizons: npt.ArrayLike, values: npt.ArrayLike, low: float, high: float) -> float:
     """Return the least-squares slope of log(values) against log(horizons) within [low, high].

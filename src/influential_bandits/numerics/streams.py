@@ -16,26 +16,6 @@ import numpy.typing as npt
 from influential_bandits.numerics.compiling import inlined, kernel
 from influential_bandits.numerics.portable import normal_quantile
 
-__all__ = [
-    "INSTANCE",
-    "LEVELS",
-    "NOISE",
-    "POLICY",
-    "POPULATION",
-    "RESAMPLING",
-    "SCENARIO",
-    "SERVICE",
-    "SESSIONS",
-    "VISITS",
-    "Stream",
-    "draw_normal",
-    "draw_uniform",
-    "normal",
-    "stream_at",
-    "stream_keys",
-    "uniform",
-]
-
 NOISE = 1  # purposes: loss noise, the policy's own choices, instances, resampling, scenarios
 POLICY = 2
 INSTANCE = 3

@@ -15,8 +15,6 @@ from numba.extending import NativeValue, models, register_model, typeof_impl, un
 
 from influential_bandits.numerics.recompiling import LinkedCompiler
 
-__all__ = ["BETWEEN", "INLINED", "CodeTag", "TagType"]
-
 INLINED = {"forceinline": True, "error_model": "numpy"}  # tagged code becomes a part of the loop
 BETWEEN = {**INLINED, "pipeline_class": LinkedCompiler}  # and so does what calls it there
 

@@ -11,8 +11,6 @@ from influential_bandits.checks import abbreviate, is_real
 from influential_bandits.errors import InvalidInput, NotApplicable
 from influential_bandits.world.instance import Instance, require_instance, require_lasting_memory
 
-__all__ = ["regret_bound"]
-
 
 def regret_bound(
     instance: Instance,

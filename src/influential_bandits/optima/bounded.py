@@ -15,8 +15,6 @@ from influential_bandits.optima.certificate import Certificate
 from influential_bandits.optima.path import Optimum
 from influential_bandits.world.instance import Instance, require_lasting_memory
 
-__all__ = ["Shares", "bounded_optimum", "require_shares"]
-
 MOST_INDEFINITE = 10  # arms; each of 2¹⁰ sets of arms between their bounds is looked at
 STEPS = 1_000_000  # exchanges between two arms; few thousands are usual
 SUMS = 1e-9  # what shares may miss 1 by, as decimals do

@@ -10,8 +10,6 @@ from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.optima.bounded import Shares
 
-__all__ = ["count_rounds", "search_bounded_schedule"]
-
 MOST_ROUNDS = 2000  # of a schedule; its table of weights has the square of that
 NEGLIGIBLE = 1e-12  # what a change has to save, relative to the losses
 

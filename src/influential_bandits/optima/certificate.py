@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Certificate"]
-
 TOLERANCE = 1e-11  # far above the rounding of sums over many arms, far below what data mean
 
 

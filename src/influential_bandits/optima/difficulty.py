@@ -12,8 +12,6 @@ from influential_bandits.optima.critical_line import enter, magnitudes
 from influential_bandits.optima.path import optimal_path
 from influential_bandits.world.instance import Instance, require_instance, require_lasting_memory
 
-__all__ = ["Difficulty", "difficulty"]
-
 ZERO = 1e-12  # relative size under which a gap or a curvature counts as zero
 ROUNDING = 1e-14  # relative size under which a share counts as zero
 

@@ -15,8 +15,6 @@ from influential_bandits.world.instance import (
     require_no_clock,
 )
 
-__all__ = ["fading_lower_bound"]
-
 
 def fading_lower_bound(
     instance: Instance,

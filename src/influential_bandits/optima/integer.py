@@ -15,8 +15,6 @@ from influential_bandits.optima.path import optimal_path
 from influential_bandits.world.factorisation import pivoted_ldl
 from influential_bandits.world.instance import Instance, require_instance, require_lasting_memory
 
-__all__ = ["IntegerOptimum", "integer_optimum"]
-
 Squares = tuple[Floats, Floats]  # L and D with dᵀAd = Σ D·(Lᵀd)²
 LARGEST_SEARCH = 300  # arms that branch and bound considers; the rest is proved to stay at 0
 ROUNDING = 1e-12  # relative difference of losses that counts as a tie

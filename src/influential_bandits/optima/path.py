@@ -44,8 +44,6 @@ from influential_bandits.world.instance import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["OptimalPath", "Optimum", "optimal_path", "optimum"]
-
 MOST_SHOWN, MOST_DRAWN = 10, 40  # arms, in a table and in a picture
 
 

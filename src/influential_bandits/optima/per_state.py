@@ -17,8 +17,6 @@ from influential_bandits.world.dynamics import (
 )
 from influential_bandits.world.instance import Instance
 
-__all__ = ["per_state_excess"]
-
 
 def per_state_excess(
     instance: Instance, choices: npt.ArrayLike, checkpoints: npt.ArrayLike

@@ -22,8 +22,6 @@ from influential_bandits.world.instance import (
     require_lasting_memory,
 )
 
-__all__ = ["regret"]
-
 NO_SQUARES: tuple[Floats, Floats] = np.empty((0, 0)), np.empty(0)
 
 

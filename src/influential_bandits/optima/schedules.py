@@ -19,8 +19,6 @@ from influential_bandits.world.dynamics import (
 )
 from influential_bandits.world.instance import Instance, require_instance, require_no_clock
 
-__all__ = ["best_schedule", "find_schedule", "schedule_loss", "search_schedule"]
-
 SHORT_PERIODS = 12  # all periods up to here are tried
 SWEEPS = 50
 NEGLIGIBLE = 1e-9  # of the influence on the next round: what fades below is left out of the search

@@ -28,8 +28,6 @@ from influential_bandits.world.noise import Noise, require_noise
 if TYPE_CHECKING:
     from influential_bandits.numerics.arrays import Ints
 
-__all__ = ["log_spaced", "simulate"]
-
 BYTES_PER_SEED = 100  # of memory at the least: a number, its counts
 
 

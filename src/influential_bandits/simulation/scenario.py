@@ -21,8 +21,6 @@ from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.simulation.session_times import fill_times
 
-__all__ = ["Scenario"]
-
 DELAY_LAWS = ("fixed", "uniform", "geometric")
 SESSION_LAWS = ("fixed", "geometric")
 OF_TIMES = ("times", "session", "session_law", "gap", "pause")

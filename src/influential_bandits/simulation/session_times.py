@@ -8,8 +8,6 @@ from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import inlined, kernel
 from influential_bandits.numerics.streams import SESSIONS, stream_at, stream_keys, uniform
 
-__all__ = ["ends_before", "fill_times"]
-
 
 @inlined
 def ends_before(

@@ -38,8 +38,6 @@ from influential_bandits.world.noise import Noise
 if TYPE_CHECKING:
     from influential_bandits.numerics.arrays import Ints
 
-__all__ = ["Chain", "Simulation"]
-
 SECONDS_PER_STEP = 0.05  # a thread looks up about that often
 BYTES_PER_BATCH = 1 << 26  # state of the runs that a thread plays side by side
 

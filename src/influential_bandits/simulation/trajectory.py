@@ -28,8 +28,6 @@ from influential_bandits.world.noise import Noise, noise_from_json
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Trajectories", "Trajectory"]
-
 FORMAT = "influential-bandits/trajectory/1"
 REGRET = "regret"
 SHOWN_CHECKPOINTS, SHOWN_ARMS = 6, 8  # in a notebook

@@ -11,8 +11,6 @@ import numpy as np
 from influential_bandits import __version__
 from influential_bandits.checks import optional_module
 
-__all__ = ["collect_provenance"]
-
 
 def collect_provenance() -> dict[str, str]:
     """Return the versions, the platform, the date and the command of this run."""

@@ -18,8 +18,6 @@ from influential_bandits.world.environment import Environment
 from influential_bandits.world.generators import random_instance
 from influential_bandits.world.noise import GaussianNoise
 
-__all__ = ["warm_up"]
-
 
 def warm_up(policies: Sequence[Policy] = (LCB(), InfluentialLCB(), ModelLCB())) -> Iterator[str]:
     """Compile what plays, steps and judges these policies; yield what each step is about to do.

@@ -23,8 +23,6 @@ from influential_bandits.world.dynamics import (
 from influential_bandits.world.instance import Instance, require_instance
 from influential_bandits.world.noise import Noise, Source, observed_loss, require_noise
 
-__all__ = ["Environment"]
-
 
 class Environment:
     """An instance being played: pull an arm, see its noisy loss, and all losses move.

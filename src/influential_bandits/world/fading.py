@@ -9,8 +9,6 @@ from typing import TypeAlias
 from influential_bandits.checks import abbreviate, is_real, require_half_life
 from influential_bandits.errors import InvalidInput
 
-__all__ = ["NO_CLOCK", "Fades", "Fading", "require_fading", "require_one_fading"]
-
 NO_CLOCK = (
     "fading by the clock needs the time of each event, and the log has none: name its column of "
     "times, or let influence fade by events, as in fading=0.8"

@@ -27,16 +27,6 @@ from influential_bandits.world.dynamics import ordered_dot
 from influential_bandits.world.instance import Instance
 from influential_bandits.world.interaction import DenseInteraction, LowRankInteraction
 
-__all__ = [
-    "block_instance",
-    "counterexample",
-    "indefinite_instance",
-    "instance_with_support",
-    "linear_lower_bound",
-    "random_instance",
-    "recovery_instance",
-]
-
 DENSE_ARMS = 20_000  # a dense matrix of that size takes 3 GB
 FIRST_ATTEMPT = 1000  # streams from here on are drawn until a matrix is indefinite
 CLEARLY = 1e-3  # eigenvalues beyond that have their sign for sure

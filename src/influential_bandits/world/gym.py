@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 else:
     gymnasium = optional_module("gymnasium")
 
-__all__ = ["ENVIRONMENT", "InfluentialBanditEnv", "InfluentialBanditVectorEnv", "register"]
-
 ENVIRONMENT = "InfluentialBandit-v0"
 
 Observation = npt.NDArray[np.float64] | dict[str, npt.NDArray[Any]]

@@ -36,8 +36,6 @@ from influential_bandits.world.interaction import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Instance"]
-
 Result = TypeVar("Result")
 FORMAT = "influential-bandits/instance/1"
 MOST_SHOWN, MOST_DRAWN = 10, 200  # arms, in a table and in a picture

@@ -23,8 +23,6 @@ from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.world.dynamics import DENSE, LOW_RANK, SPARSE
 from influential_bandits.world.factorisation import pivoted_ldl
 
-__all__ = ["DenseInteraction", "Interaction", "LowRankInteraction", "SparseInteraction"]
-
 MOST_BYTES = 1 << 31  # of a dense matrix that nobody has asked for by name
 NO_INTS: Ints = np.empty(0, np.int64)
 NO_INTS.flags.writeable = False  # like all arrays of a world, so that types agree

@@ -23,8 +23,6 @@ from influential_bandits.numerics.recompiling import compile_anew
 from influential_bandits.numerics.streams import centred, normal, stream_at
 from influential_bandits.numerics.tags import BETWEEN, INLINED, CodeTag
 
-__all__ = ["GaussianNoise", "NoNoise", "Noise", "RecordedNoise", "UniformNoise"]
-
 NONE, GAUSSIAN, UNIFORM, RECORDED = 0, 1, 2, 3
 NO_VALUES: Floats = np.empty((1, 0))
 NO_VALUES.flags.writeable = False  # like all arrays of a world, so that types agree
@@ -332,7 +330,6 @@ class RecordedNoise(Noise):
         return NoiseSource(RECORDED, 1.0, np.ascontiguousarray(self.values))
 
     def require_rounds(self, horizon: int, seeds: int) -> None:
-        """Raise if this noise is too short, or its rows do not fit the seeds."""
         rows, rounds = np.shape(self.values)
         if rounds < horizon:
             raise InvalidInput(
@@ -342,7 +339,6 @@ class RecordedNoise(Noise):
             raise InvalidInput(f"recorded noise has {rows:,} rows, but there are {seeds:,} seeds")
 
     def to_json(self) -> dict[str, Any]:
-        """Return the noise as JSON data."""
         return {"name": _name(type(self)), "values": np.asarray(self.values).tolist()}
 
     def __eq__(self, other: object) -> bool:

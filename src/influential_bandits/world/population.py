@@ -37,8 +37,6 @@ from influential_bandits.world.population_draws import (
     order_visits,
 )
 
-__all__ = ["Population", "Users"]
-
 FORMAT = "influential-bandits/population/1"
 ENTRIES = (  # of a file, and what a population is made of
     "interaction",

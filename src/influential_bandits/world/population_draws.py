@@ -28,16 +28,6 @@ from influential_bandits.numerics.streams import (
 from influential_bandits.world.dynamics import ordered_dot
 from influential_bandits.world.factorisation import clip_eigenvalues, is_definite
 
-__all__ = [
-    "draw_around",
-    "draw_delays",
-    "draw_levels",
-    "draw_losses",
-    "draw_stays",
-    "draw_unlike",
-    "order_visits",
-]
-
 # What the rounds of a user's stream are for, and the draws of a round of the fleet.
 LOSS, STAY, FIRST_ROW = 0, 1, 2
 SEAT, PAUSE, DELAY = 0, 1, 2

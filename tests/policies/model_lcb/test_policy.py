@@ -20,7 +20,7 @@ from dense_posterior import (
 
 import influential_bandits as ib
 from influential_bandits.policies.model_lcb.belief import MEMORIES, MOST_EXACT
-from influential_bandits.studies.arena.families import FAMILIES
+from influential_bandits.studies.compare.families import FAMILIES
 
 NOISE = ib.GaussianNoise(1.0)
 

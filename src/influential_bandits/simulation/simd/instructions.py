@@ -13,8 +13,6 @@ from numba.np.arrayobj import make_array
 from influential_bandits.numerics.streams import GOLDEN, MULTIPLY_1, MULTIPLY_2, S27, S30, S31
 from influential_bandits.simulation.simd.layout import ALIGNMENT, lanes_for, weight_slot
 
-__all__ = ["draw_centred", "play_round"]
-
 
 class Vectors:
     """Writes instructions that work on all lanes of a group at once.

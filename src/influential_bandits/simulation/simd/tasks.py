@@ -28,8 +28,6 @@ from influential_bandits.world.dynamics import DENSE
 from influential_bandits.world.instance import Instance
 from influential_bandits.world.noise import RECORDED, Noise, NoiseSource
 
-__all__ = ["lane_tasks"]
-
 MOST_ARMS = 12  # picking takes K² loads; at 12 lanes are still 3 to 4 times as fast
 LEAST_ROUNDS = 1 << 22  # of all runs; fewer take no longer than compiling for one more K
 GROUP_COST = 5  # runs that the general loop plays in the time of a group (measured: 1.6 to 4.6)

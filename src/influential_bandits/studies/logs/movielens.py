@@ -46,8 +46,6 @@ from influential_bandits.studies.report.content import (
 from influential_bandits.studies.report.results import draw_figures, write_results
 from influential_bandits.studies.report.text import interval, measured
 
-__all__ = ["study_movielens"]
-
 TITLE = "Influential bandits: MovieLens"
 INTRODUCTION = (
     "Does watching one genre change how the next film is liked? The paper's comparison (Sec. 4.2 "

@@ -16,8 +16,6 @@ from influential_bandits.logs.partitions import PartitionedLog, open_partitions
 from influential_bandits.logs.reading import read_log
 from influential_bandits.logs.remote_folder import describe_files
 
-__all__ = ["describe_reading", "open_for_command", "read_for_command"]
-
 
 def read_for_command(
     path: Path, reading: Mapping[str, Any], merge_below: float | None = None

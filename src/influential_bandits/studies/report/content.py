@@ -8,23 +8,6 @@ from typing import Any, TypeAlias
 
 import numpy.typing as npt
 
-__all__ = [
-    "Analysis",
-    "Badge",
-    "Bars",
-    "Fact",
-    "Figure",
-    "Finding",
-    "Grid",
-    "HeatMap",
-    "Opening",
-    "Panels",
-    "Picture",
-    "Section",
-    "Series",
-    "Table",
-]
-
 
 @dataclass(frozen=True)
 class Finding:
@@ -183,3 +166,4 @@ class Section:
     settings: Mapping[str, Any]
     analysis: Analysis
     title: str = ""  # for readers; by default the name
+    short: Table | None = None  # for a terminal

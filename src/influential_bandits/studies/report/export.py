@@ -1,23 +1,14 @@
-"""Results for papers: tables as LaTeX, numbers as CSV, figures as PDF and SVG."""
+"""Results for papers: tables as LaTeX, numbers as CSV."""
 
 from __future__ import annotations
 
 import csv
 import io
 import re
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from influential_bandits.checks import abbreviate
-from influential_bandits.errors import InvalidInput
-from influential_bandits.files import write_text
-from influential_bandits.piece_store import make_folder
-from influential_bandits.studies.report.content import Section, Table
-from influential_bandits.studies.report.static import FORMATS, draw
-
-__all__ = ["Exportable", "format_latex"]
+from influential_bandits.studies.report.content import Table
 
 SPECIAL = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"} | {
     character: f"\\{character}" for character in "&%$#_{}"
@@ -31,80 +22,14 @@ SYMBOLS = {"…": "--", "−": "$-$", "÷": r"$\div$", "γ": r"$\gamma$", "·": 
 LATEX = SPECIAL | SYMBOLS
 
 
-class Exportable(ABC):
-    """Results of several families, as tables and figures for a paper."""
-
-    @property
-    @abstractmethod
-    def rows(self) -> list[dict[str, Any]]:
-        """The results as data."""
-
-    @property
-    @abstractmethod
-    def sections(self) -> list[Section]:
-        """The report."""
-
-    def to_csv(self, path: str | Path | None = None) -> str | None:
-        """Write the rows of :meth:`to_frame` as CSV; return them as text, if no file is named."""
-        rows = self.rows
-        text = io.StringIO(newline="")
-        writer = csv.DictWriter(
-            text, list(dict.fromkeys(name for row in rows for name in row)), lineterminator="\n"
-        )
-        writer.writeheader()
-        writer.writerows(rows)
-        if path is None:
-            return text.getvalue()
-        write_text(Path(path), text.getvalue())
-        return None
-
-    def to_latex(self, *, family: str | None = None) -> str:
-        r"""Return the tables as LaTeX, for a document that uses the package booktabs.
-
-        The best number of a column is bold, and so are the names of policies of your own.
-
-        Parameters
-        ----------
-        family : str, optional
-            Of one family alone; by default of all, the table of each with a caption and a label.
-        """
-        sections = [section for section in self.sections if section.analysis.tables]
-        names = [section.name for section in sections]
-        if family is not None and family not in names:
-            raise InvalidInput(
-                f"there is no family {abbreviate(family)} in this comparison; there are "
-                f"{', '.join(names)}"
-            )
-        return "\n".join(
-            format_latex(section.analysis.tables[0], section.description, f"tab:{section.name}")
-            for section in sections
-            if family in {None, section.name}
-        )
-
-    def export(self, folder: str | Path, formats: Sequence[str] = ("pdf", "svg")) -> None:
-        """Write tables and figures for a paper into a folder.
-
-        ``standings.csv`` holds all numbers, ``FAMILY.tex`` the table of a family, and
-        ``FAMILY-FIGURE.pdf`` and ``.svg`` its figures.
-
-        Parameters
-        ----------
-        folder : path
-        formats : sequence of str
-            Of figures: any of "pdf", "svg" and "png".
-        """
-        if isinstance(formats, str) or not formats or not set(formats) <= set(FORMATS):
-            raise InvalidInput(
-                f"formats must be several of {', '.join(FORMATS)}, got {abbreviate(formats)}"
-            )
-        out = Path(folder)
-        make_folder(out)
-        self.to_csv(out / "standings.csv")
-        for section in self.sections:
-            if section.analysis.tables:
-                write_text(out / f"{section.name}.tex", self.to_latex(family=section.name))
-            for figure in section.analysis.figures:
-                draw(figure, out, section.settings, formats, f"{section.name}-{figure.name}")
+def format_csv(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return rows as CSV, with the columns of all of them."""
+    text = io.StringIO(newline="")
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
 
 
 def format_latex(table: Table, caption: str, label: str) -> str:

@@ -11,8 +11,6 @@ from influential_bandits.studies.report.content import Opening, Section
 from influential_bandits.studies.report.html import write_report
 from influential_bandits.studies.report.static import draw
 
-__all__ = ["draw_figures", "summarise", "write_results"]
-
 
 def draw_figures(section: Section, folder: Path) -> None:
     """Write the figures of a section for print."""

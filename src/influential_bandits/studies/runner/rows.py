@@ -11,8 +11,6 @@ import numpy.typing as npt
 from influential_bandits.numerics.arrays import Ints
 from influential_bandits.simulation.trajectory import Trajectory
 
-__all__ = ["Columns", "Rows", "concatenate", "pivot", "tidy"]
-
 Columns: TypeAlias = Mapping[str, npt.ArrayLike]
 Rows: TypeAlias = dict[str, npt.NDArray[Any]]
 

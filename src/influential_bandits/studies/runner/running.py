@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,17 +21,6 @@ from influential_bandits.studies.report.text import measured, number
 from influential_bandits.studies.runner.rows import Columns, Rows, concatenate
 from influential_bandits.studies.runner.store import RowStore, StudyFolder, write_rows
 from influential_bandits.studies.runner.study import Piece, Settings, Study
-
-__all__ = [
-    "Failure",
-    "Job",
-    "compute_pieces",
-    "compute_rows",
-    "describe_failures",
-    "raise_if_failed",
-    "read_rows",
-    "reproduce",
-]
 
 TITLE = "Influential bandits: the paper's synthetic results"
 PICTURE = "figure-1b"  # the study whose first figure says most
@@ -65,10 +53,9 @@ def reproduce(
     ]
     folders = [StudyFolder(out, study.name, dataclasses.asdict(chosen)) for study, chosen in jobs]
     for (study, settings), folder in zip(jobs, folders, strict=True):
-        pieces = partial(study.pieces, settings)
-        rows, failed = compute_rows(
-            study.name, pieces, folder, where, progress, runs=settings.seeds
-        )
+        pieces = list(study.pieces(settings))
+        job = Job(study.name, pieces, len(pieces), folder, settings.seeds)
+        ((rows, failed),) = compute_jobs([job], where, progress)
         failures += failed
         if rows is None:
             continue
@@ -138,148 +125,150 @@ class Job(NamedTuple):
     """Pieces that belong together, and where their rows are kept."""
 
     name: str
-    pieces: Callable[[], Iterable[Piece]]
+    pieces: Iterable[Piece]  # looked at once, in order: a piece may hold large instances
+    n_pieces: int
     store: RowStore
     runs: int | None = None  # of each policy, where that is known
+    most_left_out: float = MOST_LEFT_OUT
 
 
-def compute_rows(
-    name: str,
-    pieces: Callable[[], Iterable[Piece]],
-    store: RowStore,
-    execution: Execution,
-    progress: bool | None = None,
-    most_left_out: float = MOST_LEFT_OUT,
-    runs: int | None = None,
-) -> tuple[Rows | None, list[Failure]]:
-    """Compute the pieces that the store lacks and write them there; return all rows, and failures.
+class Computed(NamedTuple):
+    """What became of a job."""
 
-    Where a piece of several instances fails, each of them is tried on its own. Instances that fail
-    alone are left out of the rows; there are no rows if too many do, or if a piece fails that is
-    not of single instances.
-    """
-    job = Job(name, pieces, store, runs)
-    failures = compute_pieces([job], execution, progress)
-    return read_rows(job, failures, most_left_out), failures
+    rows: Rows | None  # of all instances but those that failed; none if too many did
+    failures: list[Failure]
 
 
-def compute_pieces(
+def compute_jobs(
     jobs: Sequence[Job], execution: Execution, progress: bool | None = None
-) -> list[Failure]:
-    """Compute the pieces that the stores lack, all in one go: nobody waits for the end of a job."""
+) -> list[Computed]:
+    """Compute the pieces that the stores lack and write them there; return what became of each job.
+
+    All in one go: nobody waits for the end of a job. Where a piece of several instances fails, each
+    of them is tried on its own. Instances that fail alone are left out of the rows; there are no
+    rows if too many do, or if a piece fails that is not of single instances.
+    """
     shown = is_watched() if progress is None else progress
-    bar = Progress(jobs[0].name, sum(1 for job in jobs for _ in job.pieces()), shown)
-    broken: list[_Owned] = []  # pieces to be tried instance by instance
-    failures = []
-
-    def find_missing(jobs: Iterable[Job]) -> Iterator[_Owned]:
-        for job in jobs:
-            for piece in job.pieces():
-                if job.store.has(piece.name):
-                    bar.count_one()
-                elif piece.split and any(job.store.has(part.name) for part in piece.split()):
-                    broken.append(_Owned(job, piece))
-                else:
-                    yield _Owned(job, piece)
-
+    bar = Progress(jobs[0].name, sum(job.n_pieces for job in jobs), shown)
+    running = [_RunningJob(job) for job in jobs]
+    broken: list[_Task] = []  # pieces to be tried instance by instance
     try:
         bar.show()
-        for where, own in _assign(jobs, execution).items():
-            for owned, error in _compute_and_write(find_missing(own), where):
-                bar.label = owned.job.name
+        for where, own in _assign(running, execution).items():
+            missing = (task for each in own for task in each.find_missing(bar, broken))
+            for task, error in _compute_and_keep(missing, where):
+                bar.label = task.owner.job.name
                 bar.count_one()
                 if error is None:
                     continue
-                if owned.piece.split is None or isinstance(error, InvalidPolicy):
-                    failures.append(Failure(owned.job.name, owned.piece, error))
+                if task.piece.split is None or isinstance(error, InvalidPolicy):
+                    task.fail(error)
                 else:  # perhaps the fault of one instance
-                    broken.append(owned)
-        for owned, error in _compute_and_write(_split_up(broken), execution):
+                    broken.append(task)
+        singles = (single for task in broken for single in task.split_up())
+        for task, error in _compute_and_keep(singles, execution):
             if error is not None:
-                failures.append(Failure(owned.job.name, owned.piece, error))
+                task.fail(error)
     finally:
         bar.close()
-    return failures
+    return [each.join() for each in running]
 
 
-def read_rows(
-    job: Job, failures: Iterable[Failure], most_left_out: float = MOST_LEFT_OUT
-) -> Rows | None:
-    """Return the rows of all instances of a job but those that failed, if enough are left."""
-    own = [failure for failure in failures if failure.study == job.name]
-    return _leave_out_failed(own, _read_finished(job.pieces(), job.store), most_left_out)
+class _RunningJob:
+    """A job that is worked on: the rows of its finished pieces, and the pieces that failed."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.rows: dict[tuple[int, int], Columns] = {}  # by piece, and by instance if it was split
+        self.failures: list[Failure] = []
+
+    def find_missing(self, bar: Progress, broken: list[_Task]) -> Iterator[_Task]:
+        """Yield the pieces that are to be computed, but those that were split up before."""
+        for place, piece in enumerate(self.job.pieces):
+            task = _Task(self, (place, 0), piece)
+            if task.read():
+                bar.count_one()
+            elif piece.split and any(self.job.store.has(part.name) for part in piece.split()):
+                broken.append(task)
+            else:
+                yield task
+
+    def join(self) -> Computed:
+        """Return all rows in the order of the pieces, if enough are left."""
+        if any(failure.piece.instances is None for failure in self.failures):
+            return Computed(None, self.failures)
+        bad = {number for failure in self.failures for number in failure.piece.instances or ()}
+        rows = concatenate(self.rows[place] for place in sorted(self.rows))
+        if bad and rows:
+            good = ~np.isin(rows["instance"], sorted(bad))
+            rows = {name: values[good] for name, values in rows.items()}
+        instances = len(bad) + len(np.unique(rows.get("instance", ())))
+        enough = len(bad) <= self.job.most_left_out * instances
+        return Computed(rows if enough else None, self.failures)
 
 
-def _assign(jobs: Iterable[Job], execution: Execution) -> dict[Execution, list[Job]]:
-    """Return which jobs are worked on where."""
-    found: dict[Execution, list[Job]] = {}
-    for job in jobs:
-        found.setdefault(execution.for_study(job.runs), []).append(job)
-    return found
-
-
-class _Owned(NamedTuple):
-    job: Job
+class _Task(NamedTuple):
+    owner: _RunningJob
+    place: tuple[int, int]
     piece: Piece
 
+    def read(self) -> bool:
+        """Take the rows of the piece from the store, if it is finished."""
+        rows = self.owner.job.store.read(self.piece.name)
+        if rows is not None:
+            self.keep(rows)
+        return rows is not None
 
-def _split_up(broken: Iterable[_Owned]) -> Iterator[_Owned]:
-    """Yield the single instances of pieces that are not yet in their stores."""
-    for job, piece in broken:
-        for part in piece.split() if piece.split else ():
-            if not job.store.has(part.name):
-                yield _Owned(job, part)
+    def keep(self, rows: Columns) -> None:
+        """Keep rows, with the columns that are not in the file."""
+        size = len(next(iter(rows.values())))  # type: ignore[arg-type]
+        labels = {name: np.array([x] * size) for name, x in (self.piece.labels or {}).items()}
+        self.owner.rows[self.place] = labels | dict(rows)
+
+    def fail(self, error: Exception) -> None:
+        """Note that the piece could not be computed."""
+        self.owner.failures.append(Failure(self.owner.job.name, self.piece, error))
+
+    def split_up(self) -> Iterator[_Task]:
+        """Yield the single instances of the piece that are to be computed."""
+        for n, part in enumerate(self.piece.split() if self.piece.split else ()):
+            single = _Task(self.owner, (self.place[0], n), part)
+            if not single.read():
+                yield single
 
 
-def _compute_and_write(
-    pieces: Iterable[_Owned], execution: Execution
-) -> Iterator[tuple[_Owned, Exception | None]]:
+def _assign(
+    running: Iterable[_RunningJob], execution: Execution
+) -> dict[Execution, list[_RunningJob]]:
+    """Return which jobs are worked on where."""
+    assigned: dict[Execution, list[_RunningJob]] = {}
+    for each in running:
+        assigned.setdefault(execution.for_study(each.job.runs), []).append(each)
+    return assigned
+
+
+def _compute_and_keep(
+    tasks: Iterable[_Task], execution: Execution
+) -> Iterator[tuple[_Task, Exception | None]]:
     """Compute pieces, write each as soon as it is finished, and yield it with its error, if any."""
-    owners: dict[int, Job] = {}  # of pieces that are worked on: stores stay here
+    waiting: dict[int, _Task] = {}  # those worked on: stores stay here
 
     def hand_out() -> Iterator[tuple[int, Piece]]:
-        for place, (job, piece) in enumerate(pieces):
-            owners[place] = job
-            yield place, piece
+        for ticket, task in enumerate(tasks):
+            waiting[ticket] = task
+            yield ticket, task.piece
 
-    for (place, piece), rows, error in execution.outcomes(_compute, hand_out()):
-        owned = _Owned(owners.pop(place), piece)
+    for (ticket, piece), rows, error in execution.outcomes(_compute, hand_out()):
+        task = waiting.pop(ticket)
         if error is None:
-            owned.job.store.write(piece.name, rows)
-        yield owned, error
+            task.owner.job.store.write(piece.name, rows)
+            task.keep(rows)
+        yield task, error
 
 
 def _compute(numbered: tuple[int, Piece], threads: int | None) -> Columns:
     _, piece = numbered
     return piece.compute(threads)
-
-
-def _read_finished(pieces: Iterable[Piece], store: RowStore) -> Iterator[Columns]:
-    """Yield the rows of all finished pieces in order, or of their single instances."""
-    for piece in pieces:
-        rows = store.read(piece.name)
-        if rows is not None:
-            size = len(next(iter(rows.values())))
-            yield {n: np.array([x] * size) for n, x in (piece.labels or {}).items()} | rows
-        elif piece.split is not None:
-            singles = (store.read(part.name) for part in piece.split())
-            yield from (rows for rows in singles if rows is not None)
-
-
-def _leave_out_failed(
-    failures: list[Failure], parts: Iterable[Columns], most_left_out: float
-) -> Rows | None:
-    """Return the rows of all instances but those that failed, if enough are left."""
-    if any(failure.piece.instances is None for failure in failures):
-        return None
-    bad = {number for failure in failures for number in failure.piece.instances or ()}
-    rows = concatenate(parts)
-    if bad and rows:
-        good = ~np.isin(rows["instance"], sorted(bad))
-        rows = {name: values[good] for name, values in rows.items()}
-    if len(bad) > most_left_out * (len(bad) + len(np.unique(rows.get("instance", ())))):
-        return None
-    return rows
 
 
 def describe_failures(failures: list[Failure]) -> list[str]:

@@ -14,8 +14,6 @@ from influential_bandits.piece_store import PieceStore, require_same_settings
 from influential_bandits.studies.provenance import collect_provenance
 from influential_bandits.studies.runner.rows import Columns, Rows
 
-__all__ = ["RowStore", "StudyFolder", "write_rows"]
-
 
 class RowStore:
     """Rows of finished pieces by name: in memory, for results that need no folder."""
@@ -56,11 +54,9 @@ class StudyFolder(RowStore):
         )
 
     def has(self, name: str) -> bool:
-        """Tell whether a piece is finished."""
         return self._pieces.has(name)
 
     def read(self, name: str) -> Rows | None:
-        """Return the rows of a piece, if it is finished."""
         found = self._pieces.read(name)
         if found is None:
             return None
@@ -70,7 +66,6 @@ class StudyFolder(RowStore):
         }
 
     def write(self, name: str, rows: Columns) -> None:
-        """Keep the rows of a finished piece."""
         self._pieces.write(name, _make_table(rows), {"provenance": collect_provenance()})
 
 

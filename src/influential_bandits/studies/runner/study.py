@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import pkgutil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -14,8 +15,6 @@ import numpy.typing as npt
 from influential_bandits.errors import InvalidInput
 from influential_bandits.studies.report.content import Analysis
 from influential_bandits.studies.runner.rows import Columns
-
-__all__ = ["Piece", "Settings", "Study", "choose_studies", "find_studies", "make_file_name"]
 
 
 @dataclass(frozen=True)
@@ -61,6 +60,11 @@ def _split(
 def make_file_name(text: str) -> str:
     """Return a text as part of a file's name that every file system takes."""
     return "".join(c if c.isascii() and c.isalnum() else "-" for c in text).strip("-")[:60]
+
+
+def hash_inputs(*parts: object) -> str:
+    """Return what stands for the inputs of a piece in its name."""
+    return hashlib.sha256(repr(parts).encode(errors="replace")).hexdigest()[:12]
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,6 @@ from influential_bandits.numerics.interval_text import round_to_interval
 from influential_bandits.piece_store import make_folder
 from influential_bandits.studies.report.text import format_table, two_digits
 
-__all__ = ["write_leaderboard"]
-
 SHOWN = 5  # policies of each family's table
 Row = dict[str, Any]
 

@@ -13,9 +13,9 @@ from matplotlib import pyplot as plt
 import influential_bandits as ib
 from influential_bandits.errors import InvalidInput, Unfinished
 from influential_bandits.policies.fleet.policy import FleetLCB
-from influential_bandits.studies.fleets import players as players_module
-from influential_bandits.studies.fleets.compare import compare_fleets
-from influential_bandits.studies.fleets.players import (
+from influential_bandits.studies.compare import players as players_module
+from influential_bandits.studies.compare.compare import compare_fleets
+from influential_bandits.studies.compare.players import (
     AllUsersAsOne,
     EachUser,
     FleetPlayer,
@@ -26,7 +26,7 @@ from influential_bandits.studies.fleets.players import (
     require_player,
     serve,
 )
-from influential_bandits.studies.fleets.populations import (
+from influential_bandits.studies.compare.populations import (
     FIRST_POPULATION,
     POPULATIONS,
     PopulationFamily,
@@ -34,7 +34,7 @@ from influential_bandits.studies.fleets.populations import (
     describe_populations,
     learn_population,
 )
-from influential_bandits.studies.fleets.standings import choose_windows, measure_fleets
+from influential_bandits.studies.compare.user_standings import choose_windows, measure_users
 
 # Several policies are compiled, and play many users.
 pytestmark = pytest.mark.long
@@ -279,20 +279,20 @@ def test_ratios_and_differences_are_paired(populations):
     best = draw.normal(size=(populations, 80))
     losses = {"base": best + base, "double": best + 2 * base, "more": best + base + 3.0}
     stays = np.full((populations, 80), 4)
-    found = measure_fleets(losses, best, stays, ["base", "nobody"])
+    found = measure_users(losses, best, stays, ["base", "nobody"])
     means = np.stack([base[:, :50].mean(), base[:, 50:].mean()])
-    assert found["windows"] == [(1, 50), (51, 80)]
-    assert found["mean"].value[0] == pytest.approx(means)
-    assert (found["mean"].low[0] < means).all()
-    assert (found["mean"].high[0] > means).all()
-    assert list(found["ratios"]) == ["base"]
-    for side in found["ratios"]["base"]:  # the interval too: whoever is drawn, it is twice
+    assert found.windows == [(1, 50), (51, 80)]
+    assert found.mean.value[0] == pytest.approx(means)
+    assert (found.mean.low[0] < means).all()
+    assert (found.mean.high[0] > means).all()
+    assert list(found.ratios) == ["base"]
+    for side in found.ratios["base"]:  # the interval too: whoever is drawn, it is twice
         assert side[1] == pytest.approx([2.0, 2.0])
-    for side in found["differences"]["base"]:
+    for side in found.differences["base"]:
         assert side[2] == pytest.approx([3.0, 3.0])
     per_round = [losses["base"][:, :50].mean() / 4, losses["base"][:, 50:].mean() / 4]
-    assert found["loss_per_round"][0] == pytest.approx(per_round)
-    served, curve = found["curve"]
+    assert found.loss_per_round[0] == pytest.approx(per_round)
+    served, curve = found.curve
     assert (served[0], served[-1]) == (5, 80)
     # Around 80 users: those from the 54th on, as 80/1.5 = 53.3.
     assert curve[0, -1] == pytest.approx(base[:, 53:].mean())
@@ -302,7 +302,7 @@ def test_intervals_are_over_populations_where_there_are_several():
     """Users of one population do not count as independent: what it is like, they share."""
     level = np.array([1.0, 5.0, 9.0, 2.0])[:, None]
     losses = {"base": np.broadcast_to(level, (4, 40)).copy()}
-    found = measure_fleets(losses, np.zeros((4, 40)), np.ones((4, 40)), ["base"])["mean"]
+    found = measure_users(losses, np.zeros((4, 40)), np.ones((4, 40)), ["base"]).mean
     # The standard error of four levels is 1.8, whoever many users have each.
     assert found.high[0, 0] - found.low[0, 0] > 3.0
 
@@ -310,9 +310,9 @@ def test_intervals_are_over_populations_where_there_are_several():
 def test_regret_of_rounding_size_is_none():
     best = np.full((1, 3), -123.456)
     losses = {"base": best * (1 - 2e-16)}
-    found = measure_fleets(losses, best, np.ones((1, 3)), ["base"])
-    assert found["mean"].value.tolist() == [[0.0]]
-    assert np.isnan(found["ratios"]["base"].value).all()
+    found = measure_users(losses, best, np.ones((1, 3)), ["base"])
+    assert found.mean.value.tolist() == [[0.0]]
+    assert np.isnan(found.ratios["base"].value).all()
 
 
 # --- comparing ---
@@ -355,8 +355,8 @@ def test_where_memory_fades_regret_is_beyond_the_bound_and_oracles_are_absent(pl
     lasting, fading = found.results
     assert (lasting.benchmark, fading.benchmark) == ("optimum", "lower bound")
     assert (lasting.absent, fading.absent) == ([], ["EachArmOnceOracle"])
-    assert (fading.mean.value > 0.0).all()
-    assert lasting.reference.tolist() == [False, False, False, True, True]
+    assert (fading.standings.mean.value > 0.0).all()
+    assert lasting.standings.contender.tolist() == [True, True, True, False, False]
 
 
 def test_everything_is_written_and_read_by_programs(played):
@@ -369,7 +369,7 @@ def test_everything_is_written_and_read_by_programs(played):
         assert POPULATIONS[family].description in page
     frame = found.to_frame()
     assert len(frame) == len(found.rows) == 2 * (5 + 4)
-    users = found.to_frame(users=True)
+    users = found.to_frame(runs=True)
     assert len(users) == 2 * 60 * (6 + 5)
     assert set(users["policy"]) == {*PLAYERS, "optimum", "lower bound"}
     assert set(users["family"]) == set(FAMILIES)
@@ -415,7 +415,7 @@ def test_another_policy_plays_alone(tmp_path):
 
 def test_the_fleet_serves_beside_the_others():
     found = compare_fleets([FleetLCB(), "LCB"], population(), 8, n_populations=2)
-    fleet = found.results[0].players[0]
+    fleet = found.results[0].standings.policies[0]
     assert fleet.startswith("FleetLCB")
     rows = [row for row in found.rows if row["policy"] == fleet]
     assert all(row["mean_regret"] >= 0.0 for row in rows)
@@ -439,7 +439,7 @@ def test_populations_that_fail_are_left_out_for_everybody():
     result = caught.value.results.results[0]
     assert result.n_populations == 1
     assert "broken" in result.failures[0]
-    assert result.mean.value[0].tolist() == result.mean.value[1].tolist()
+    assert result.standings.mean.value[0].tolist() == result.standings.mean.value[1].tolist()
 
 
 @pytest.mark.parametrize(
@@ -464,7 +464,7 @@ def test_a_family_of_ones_own():
     family = PopulationFamily("mine", "One arm", lambda n: ib.Population([[0.5]], [float(n)]), 3)
     found = compare_fleets("LCB", family, 4)
     assert found.results[0].n_populations == 3
-    assert found.results[0].mean.value.tolist() == [[0.0]]
+    assert found.results[0].standings.mean.value.tolist() == [[0.0]]
 
 
 def test_the_command_compares_and_lists(tmp_path):

@@ -25,21 +25,10 @@ from influential_bandits.policies.oracles import EachArmOnceOracle
 from influential_bandits.policies.registry import code_digest, policy_from_text
 from influential_bandits.simulation.engine import simulate
 from influential_bandits.simulation.fleets import simulate_fleet
-from influential_bandits.studies.arena.runs import can_play
+from influential_bandits.studies.compare.instance_runs import can_play
 from influential_bandits.world.environment import Environment
 from influential_bandits.world.noise import GaussianNoise, Noise
 from influential_bandits.world.population import Population, Users
-
-__all__ = [
-    "AllUsersAsOne",
-    "EachUser",
-    "FleetPlayer",
-    "KnownInteraction",
-    "Player",
-    "list_default_players",
-    "require_player",
-    "serve",
-]
 
 AS_ONE = "all users as one: "
 KNOWN = "A known"
@@ -91,7 +80,6 @@ class FleetPlayer(Player):
     def serve(
         self, population: Population, n_users: int, noise: Noise, seed: int, threads: int | None
     ) -> Floats:
-        """Return the losses of the compiled simulation of fleets."""
         run = simulate_fleet(population, self.policy, n_users, seed, noise, progress=False)
         return run.losses
 
@@ -104,27 +92,22 @@ class EachUser(Player):
 
     @property
     def label(self) -> str:
-        """The policy's."""
         return self.policy.label
 
     @property
     def digest(self) -> str:
-        """The policy and its code."""
         return repr(self) + code_digest(self.policy)
 
     @property
     def reference(self) -> bool:  # type: ignore[override]
-        """Whether the policy is an oracle."""
         return bool(self.policy.privileged)
 
     def can_serve(self, population: Population, noise: Noise) -> bool:
-        """Tell whether the policy, if it is an oracle, has an answer in such a world."""
         return can_play(self.policy, population.draw(1).instances()[0])
 
     def serve(
         self, population: Population, n_users: int, noise: Noise, seed: int, threads: int | None
     ) -> Floats:
-        """Return the losses of users who have nothing to do with each other."""
         users = population.draw(n_users, seed)
         return _serve_apart(users, [self.policy] * n_users, noise, seed, threads)
 
@@ -137,18 +120,15 @@ class AllUsersAsOne(Player):
 
     @property
     def label(self) -> str:
-        """Says so."""
         return AS_ONE + self.policy.label
 
     @property
     def digest(self) -> str:
-        """The policy and its code."""
         return repr(self) + code_digest(self.policy)
 
     def serve(
         self, population: Population, n_users: int, noise: Noise, seed: int, threads: int | None
     ) -> Floats:
-        """Return the losses of users who all are one to the policy."""
         users = population.draw(n_users, seed)
         agent = Agent(self.policy, population.n_arms, seed)
         return serve(users, lambda user: agent, noise, seed)
@@ -167,12 +147,10 @@ class KnownInteraction(Player):
 
     @property
     def label(self) -> str:
-        """As in the tables."""
         return KNOWN
 
     @property
     def digest(self) -> str:
-        """That of what it plays."""
         return repr(self) + code_digest(ModelLCB())
 
     def can_serve(self, population: Population, noise: Noise) -> bool:
@@ -183,7 +161,6 @@ class KnownInteraction(Player):
     def serve(
         self, population: Population, n_users: int, noise: Noise, seed: int, threads: int | None
     ) -> Floats:
-        """Return the losses of users whose interaction is known."""
         users = population.draw(n_users, seed)
         policies = [make_knowing(population, matrix, noise) for matrix in users.interaction]
         if len(policies) < n_users:

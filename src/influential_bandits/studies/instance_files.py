@@ -1,8 +1,7 @@
-"""Play policies on instance files: one file at once, many in pieces that survive interruptions."""
+"""Instance files: what is known of one, and policies on one at once, or on many in pieces."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,12 +12,15 @@ from typing import Any
 import numpy as np
 
 from influential_bandits.checks import optional_module, require_horizon, whole_number
-from influential_bandits.errors import InvalidInput, InvalidInstance, NotApplicable, Unfinished
+from influential_bandits.errors import InvalidInput, InvalidInstance, NotApplicable
 from influential_bandits.execution.base import Execution
 from influential_bandits.files import parse_json, read_regular, write_atomically
 from influential_bandits.memory import require_memory
 from influential_bandits.numerics.arrays import Ints
 from influential_bandits.numerics.fingerprints import package_digest
+from influential_bandits.optima.certificate import TOLERANCE, Certificate
+from influential_bandits.optima.difficulty import difficulty
+from influential_bandits.optima.path import optimum
 from influential_bandits.piece_store import make_folder
 from influential_bandits.policies.contract import Policy
 from influential_bandits.policies.registry import code_digest, policy_from_text
@@ -27,13 +29,11 @@ from influential_bandits.simulation.scenario import Scenario
 from influential_bandits.simulation.trajectory import Trajectory
 from influential_bandits.studies.report.text import format_table, number
 from influential_bandits.studies.runner.rows import Rows, tidy
-from influential_bandits.studies.runner.running import compute_rows, raise_if_failed
+from influential_bandits.studies.runner.running import Job, compute_jobs, raise_if_failed
 from influential_bandits.studies.runner.store import StudyFolder, write_rows
-from influential_bandits.studies.runner.study import Piece, make_file_name
+from influential_bandits.studies.runner.study import Piece, hash_inputs, make_file_name
 from influential_bandits.world.instance import Instance
 from influential_bandits.world.noise import GaussianNoise, Noise, NoNoise, UniformNoise
-
-__all__ = ["PlaySettings", "list_instance_files", "make_noise", "play_file", "play_files"]
 
 FOLDER = "runs"  # of finished pieces and their data
 # The names of pieces hash every input, so that one folder serves all settings.
@@ -155,14 +155,12 @@ def play_files(
     players = [policy_from_text(name) for name in policies]
     make_folder(out)
     folder = StudyFolder(out, FOLDER, FOLDER_SETTINGS)
-    pieces = partial(_cut_into_pieces, files, players, settings)
-    rows, failures = compute_rows("simulate", pieces, folder, execution, None, 1.0)
+    pieces = _cut_into_pieces(files, players, settings)
+    job = Job("simulate", pieces, len(files) * len(players), folder, most_left_out=1.0)
+    ((rows, failures),) = compute_jobs([job], execution)
     if not rows:
         raise_if_failed(failures, out)
         return ""
-    bad = {number for failure in failures for number in failure.piece.instances or ()}
-    if len(np.unique(rows["instance"])) + len(bad) < len(files):
-        raise Unfinished("some files changed while they were played; run the same again")
     saved = write_rows(out, FOLDER, FOLDER_SETTINGS, rows)
     text = f"{_format_means(rows, players)}\n\nSaved to {saved}"
     raise_if_failed(failures, out, text)
@@ -203,8 +201,9 @@ def _cut_into_pieces(
     for place, path in enumerate(files):
         file = InstanceFile.read(path)
         for policy in players:
-            inputs = (package_digest(), code_digest(policy), file.content, policy, settings)
-            digest = hashlib.sha256(repr(inputs).encode(errors="replace")).hexdigest()[:12]
+            digest = hash_inputs(
+                package_digest(), code_digest(policy), file.content, policy, settings
+            )
             name = f"{make_file_name(path.stem)}-{type(policy).__name__}-{digest}"
             compute = partial(_compute, file, policy, settings)
             labels = {"instance": place, "file": file.path}
@@ -242,4 +241,43 @@ def _format_means(rows: Rows, players: list[Policy]) -> str:
             lines.append([policy.label, name, *means])
     return format_table(
         [f"mean {what}", "instance", *(f"T = {mark:,}" for mark in marks)], lines, 2
+    )
+
+
+def describe_file(path: Path, horizon: int) -> str:
+    """Return what is known of an instance: kind, spectrum, difficulty, optimum."""
+    instance = Instance.load(path)
+    lines = [repr(instance)]
+    if instance.n_arms <= 2000:
+        eigenvalues = np.linalg.eigvalsh(instance.interaction.to_dense())
+        shown = ", ".join(number(float(v)) for v in eigenvalues[::-1][:8])
+        lines.append(f"Spectrum: {shown}{', …' if len(eigenvalues) > 8 else ''}")
+    try:
+        judged = difficulty(instance)
+        lines.append(f"Difficulty: {judged.verdict} (leaning {judged.leaning}): {judged.reason}")
+        shares = sorted(zip(judged.mix, instance.arm_names, strict=True), reverse=True)[:8]
+        lines.append(
+            "Best mix p*: " + ", ".join(f"{arm} {share:.1%}" for share, arm in shares if share > 0)
+        )
+    except NotApplicable as reason:
+        lines.append(f"Difficulty: {reason}")
+    try:
+        best = optimum(instance, horizon)
+        order = np.argsort(-best.counts, kind="stable")[:8]
+        counts = ", ".join(
+            f"{instance.arm_names[i]} {best.counts[i]:,.6g}" for i in order if best.counts[i] > 0
+        )
+        lines.append(f"Optimum for T = {horizon:,}: loss {best.loss:,.6g}; counts {counts}")
+        lines.append(f"Certificate: {_describe_certificate(best.certificate)}")
+    except NotApplicable as reason:
+        lines.append(f"Optimum: {reason}")
+    return "\n".join(lines)
+
+
+def _describe_certificate(certificate: Certificate) -> str:
+    proved = "proved optimal" if certificate.is_optimal() else "NOT proved optimal"
+    return (
+        f"{proved} by {certificate.method}; relative residuals: constraints "
+        f"{certificate.primal:.1e}, gradient {certificate.dual:.1e}, duality gap "
+        f"{certificate.gap:.1e} (at most {TOLERANCE:.0e} each)"
     )

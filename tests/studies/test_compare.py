@@ -1,6 +1,7 @@
-"""The arena: pairs, families, standings, resuming, the command and its leaderboard."""
+"""Comparisons: pairs, families, standings, resuming, the command and its leaderboard."""
 
 import dataclasses
+import html
 import io
 import json
 import os
@@ -23,20 +24,23 @@ from influential_bandits.numerics.interval_text import round_to_interval
 from influential_bandits.numerics.resampling import draw_resamples
 from influential_bandits.policies.registry import policy_from_text
 from influential_bandits.simulation import trajectory
-from influential_bandits.studies.arena import families as families_module
-from influential_bandits.studies.arena import runs as playing
-from influential_bandits.studies.arena.compare import compare
-from influential_bandits.studies.arena.families import (
+from influential_bandits.studies.compare import families as families_module
+from influential_bandits.studies.compare import instance_runs as playing
+from influential_bandits.studies.compare.compare import compare
+from influential_bandits.studies.compare.families import (
     FAMILIES,
     FIRST_INSTANCE,
     LEARNED,
     choose_families,
     describe_families,
 )
-from influential_bandits.studies.arena.leaderboard import write_leaderboard
-from influential_bandits.studies.arena.report_sections import make_family_section
-from influential_bandits.studies.arena.runs import choose_checkpoints, list_default_policies
-from influential_bandits.studies.arena.standings import compute_standings, count_wins
+from influential_bandits.studies.compare.instance_runs import (
+    choose_checkpoints,
+    list_default_policies,
+)
+from influential_bandits.studies.compare.leaderboard import write_leaderboard
+from influential_bandits.studies.compare.results import Estimate
+from influential_bandits.studies.compare.standings import compute_standings, count_wins
 
 COMMAND = (sys.executable, "-m", "influential_bandits.cli")
 POLICIES = ["LCB", "InfluentialLCB", "Uniform", "FrankWolfeOracle", "EachArmOnceOracle"]
@@ -502,16 +506,16 @@ def test_standings_are_those_of_a_slow_plain_computation():
             again = [value[rows, h].mean() for rows in drawn]
             others = [regrets[best][rows, h].mean() for rows in drawn]
             oracle = [regrets["oracle"][rows, h].mean() for rows in drawn]
-            assert found.mean[p, h] == pytest.approx(means[name])
-            assert [x[p, h] for x in found.interval] == pytest.approx(plain_interval(again))
+            assert found.mean.value[p, h] == pytest.approx(means[name])
+            assert found.mean.at(p, h)[1:] == pytest.approx(plain_interval(again))
             ratios = np.divide(again, others)
-            assert found.ratio[p, h] == pytest.approx(means[name] / means[best])
-            assert [x[p, h] for x in found.ratio_interval] == pytest.approx(plain_interval(ratios))
-            assert [x[p, h] for x in found.reference_interval] == pytest.approx(
+            assert found.ratio.value[p, h] == pytest.approx(means[name] / means[best])
+            assert found.ratio.at(p, h)[1:] == pytest.approx(plain_interval(ratios))
+            assert found.reference_ratio.at(p, h)[1:] == pytest.approx(
                 plain_interval(np.divide(again, oracle))
             )
             differences = plain_interval(np.subtract(again, others))
-            assert [x[p, h] for x in found.difference_interval] == pytest.approx(differences)
+            assert found.difference.at(p, h)[1:] == pytest.approx(differences)
             assert found.close[p, h] == (differences[0] <= 1e-9)
             tails = [np.quantile(value[:, h] / horizons[h], q) for q in (0.5, 0.9, 0.99, 1.0)]
             assert found.tails[:, p, h] == pytest.approx(tails)
@@ -519,12 +523,12 @@ def test_standings_are_those_of_a_slow_plain_computation():
                 assert np.isnan(found.rank[p, h])
             else:
                 assert found.rank[p, h] == 1 + sum(means[o] < means[name] for o in contenders)
-    assert np.isnan(found.slope[:, :2]).all(), "one horizon from 1,000 on has no slope"
+    assert np.isnan(found.slope.value[:, :2]).all(), "one horizon from 1,000 on has no slope"
     for p, value in enumerate(regrets.values()):
         x, y = np.log(horizons[1:]), np.log(value.mean(axis=0)[1:])
-        assert found.slope[p, 3] == pytest.approx(np.polyfit(x, y, 1)[0])
+        assert found.slope.value[p, 3] == pytest.approx(np.polyfit(x, y, 1)[0])
         slopes = [np.polyfit(x, np.log(value[rows].mean(axis=0)[1:]), 1)[0] for rows in drawn]
-        assert [s[p, 3] for s in found.slope_interval] == pytest.approx(plain_interval(slopes))
+        assert found.slope.at(p, 3)[1:] == pytest.approx(plain_interval(slopes))
         own = [np.polyfit(x, np.log(row[1:]), 1)[0] for row in value]
         assert found.own_slope[p, 3] == pytest.approx(np.median(own))
 
@@ -534,15 +538,16 @@ def test_equal_policies_share_their_rank_and_are_all_close():
     found = compute_standings({"a": value, "b": value, "c": value + 1}, [10])
     assert found.rank[:, 0].tolist() == [1.5, 1.5, 3.0]
     assert found.close[:, 0].tolist() == [True, True, False]
-    assert found.interval[0][0, 0] == pytest.approx(7.1)
-    assert found.interval[0][0, 0] <= found.mean[0, 0] <= found.interval[1][0, 0]
+    mean, low, high = found.mean.at(0, 0)
+    assert low == pytest.approx(7.1)
+    assert low <= mean <= high
 
 
 def test_ratios_and_slopes_of_what_is_not_positive_are_not_defined():
     values = {"a": np.array([[-1.0, 2.0]]), "b": np.array([[3.0, 0.0]])}
     found = compute_standings(values, [1000, 2000])
-    assert np.isnan(found.ratio).all()
-    assert np.isnan(found.slope).all()
+    assert np.isnan(found.ratio.value).all()
+    assert np.isnan(found.slope.value).all()
     assert np.isnan(found.own_slope[0]).all()
     assert found.lowest.tolist() == [0, 1]
 
@@ -661,11 +666,18 @@ def test_frames_have_the_summary_or_every_run(played):
     assert len(runs) == sum(len(rows["loss"]) for rows in data)
     np.testing.assert_array_equal(runs["loss"], np.concatenate([rows["loss"] for rows in data]))
     assert set(runs["seed"].to_pylist()) == {0}
-    page = found._repr_html_()
-    assert page.count("<table>") == 2
-    assert page.count("<td>") == sum(
-        len(result.standings.policies) * (1 + len(HORIZONS)) for result in found.results
-    )
+
+
+def test_a_notebook_shows_the_report(played):
+    _, found = played
+    page = html.unescape(found._repr_html_())
+    for section in found.sections:
+        assert f"<details><summary>{section.name}</summary>" in page
+        assert section.description in page
+        for table in section.analysis.tables:
+            numbers = [cell.partition(" (")[0] for row in table.rows for cell in row[1:]]
+            assert all(number in page for number in numbers)
+            assert all(row[0] in page for row in table.rows)
 
 
 def test_a_comparison_is_plotted_family_by_family(played, refused):
@@ -980,12 +992,12 @@ def test_figures_and_tables_for_a_paper(with_own, tmp_path, refused):
 def test_slopes_below_zero_are_explained(with_own, monkeypatch):
     result = with_own.results[0]
     standings = dataclasses.replace(
-        result.standings, slope=np.full_like(result.standings.slope, -0.25)
+        result.standings, slope=Estimate.exact(np.full_like(result.standings.rank, -0.25))
     )
     falling = dataclasses.replace(result, standings=standings)
-    (_, details) = make_family_section(falling).analysis.tables
+    (_, details) = falling.section.analysis.tables
     assert "slope below zero says that mean regret shrinks" in details.caption
-    (_, details) = make_family_section(result).analysis.tables
+    (_, details) = result.section.analysis.tables
     assert "below zero" not in details.caption
 
 

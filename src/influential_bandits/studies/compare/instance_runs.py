@@ -1,9 +1,8 @@
-"""Play a family in pieces: each is a policy on some instances."""
+"""Play a family of instances in pieces: each is a policy on some instances."""
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -23,13 +22,11 @@ from influential_bandits.policies.oracles import (
 from influential_bandits.policies.registry import code_digest, known_policies
 from influential_bandits.simulation.engine import log_spaced, simulate
 from influential_bandits.simulation.trajectory import Trajectory
-from influential_bandits.studies.arena.families import FIRST_INSTANCE, Family
+from influential_bandits.studies.compare.families import FIRST_INSTANCE, Family
 from influential_bandits.studies.runner.rows import Rows, concatenate, tidy
-from influential_bandits.studies.runner.study import Piece, make_file_name
+from influential_bandits.studies.runner.study import Piece, hash_inputs, make_file_name
 from influential_bandits.world.instance import Instance
 from influential_bandits.world.noise import Noise
-
-__all__ = ["can_play", "choose_checkpoints", "cut_into_pieces", "list_default_policies"]
 
 CHUNK = 10  # runs in a piece
 REFERENCES = (FrankWolfeOracle(), EachArmOnceOracle())
@@ -72,6 +69,11 @@ def can_play(policy: Policy, instance: Instance) -> bool:
     return True
 
 
+def count_pieces(n_runs: int, n_policies: int, fading: bool) -> int:
+    """Return how many pieces a family is cut into."""
+    return -(-n_runs // CHUNK) * (n_policies + fading)
+
+
 def cut_into_pieces(
     family: Family,
     policies: Sequence[Policy],
@@ -95,11 +97,13 @@ def cut_into_pieces(
         worlds = {n: family.make(n // family.seeds) for n in numbers}
         made = ""
         if family.is_own:
-            made = _hash([world.to_json() for world in worlds.values()], family.noise.code_digest)
+            made = hash_inputs(
+                [world.to_json() for world in worlds.values()], family.noise.code_digest
+            )
         elif family.seeds > 1:
-            made = _hash(family.seeds)
+            made = hash_inputs(family.seeds)
         if worlds[start].memory < 1.0:
-            name = f"benchmarks-{_hash(marks)}{made}"
+            name = f"benchmarks-{hash_inputs(marks)}{made}"
             compute = partial(_compute_benchmarks, worlds, marks)
             yield Piece.of_instances(f"{name}-{place}", name, numbers, compute)
         for policy in policies:
@@ -110,12 +114,8 @@ def cut_into_pieces(
 
 
 def _name_piece(policy: Policy, marks: list[int]) -> str:
-    digest = _hash(__version__, repr(policy), code_digest(policy), marks)
+    digest = hash_inputs(__version__, repr(policy), code_digest(policy), marks)
     return f"{make_file_name(policy.label)}-{digest}"
-
-
-def _hash(*parts: object) -> str:
-    return hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
 
 
 def _play_instances(

@@ -7,37 +7,29 @@ losses are N(μ, 0.7²) and the noise has σ = 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from influential_bandits.datasets.movielens import movielens
 from influential_bandits.errors import InvalidInput
-from influential_bandits.learning.models import InfluenceModel
 from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.arrays import Floats
-from influential_bandits.studies.arena.families import (
+from influential_bandits.studies.compare.families import (
     FIRST_INSTANCE,
-    HOW_TO_GET,
     LEARNED,
     UNIT,
-    find_data,
+    find_release,
+    fit_worlds,
+    refuse_namesakes,
 )
 from influential_bandits.world.generators import random_instance
 from influential_bandits.world.noise import Noise
 from influential_bandits.world.population import Population
-
-__all__ = [
-    "FIRST_POPULATION",
-    "POPULATIONS",
-    "PopulationFamily",
-    "choose_populations",
-    "describe_populations",
-    "learn_population",
-]
 
 FIRST_POPULATION = FIRST_INSTANCE  # seeds below are free for tuning: populations here have others
 SCALE_OF_MEAN = 0.5  # of μ
@@ -79,11 +71,11 @@ class PopulationFamily:
 def _make(
     number: int,
     arms: int,
+    stay: int,
     size: float,
     memory: float = 1.0,
     spread: float = 0.0,
     unlike: bool = False,
-    stay: int = 100,
     late: bool = False,
     drift: float = 0.0,
 ) -> Population:
@@ -110,89 +102,65 @@ def _repeat(population: Population, number: int) -> Population:
     return population
 
 
-def _family(name: str, description: str, **settings: object) -> PopulationFamily:
-    return PopulationFamily(name, description, partial(_make, **settings))  # type: ignore[arg-type]
+# Kind: what it is, the settings of its populations, and their arms × rounds.
+_KINDS: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
+    "none": ("No influence: A = 0", {"size": 0.0}, ("5x30", "5x100", "10x100")),
+    "small": ("max A = 0.1", {"size": SMALL}, ("5x30", "5x100", "10x100")),
+    "strong": ("max A = 1", {"size": STRONG}, ("5x30", "5x100", "10x100")),
+    "spread": (
+        "max A = 0.1, and users' own entries differ from it by 0.03",
+        {"size": SMALL, "spread": 0.03},
+        ("5x100",),
+    ),
+    "unlike": (
+        "Users who have no interaction in common, max A = 0.1",
+        {"size": SMALL, "unlike": True},
+        ("5x30", "5x100"),
+    ),
+    "unlike-strong": (
+        "Users who have no interaction in common, max A = 1",
+        {"size": STRONG, "unlike": True},
+        ("5x100",),
+    ),
+    "fading": (
+        "Influence that fades, γ = 0.9, max A = 0.1",
+        {"size": SMALL, "memory": 0.9},
+        ("5x100",),
+    ),
+    "fading-strong": (
+        "Influence that fades, γ = 0.9, max A = 1",
+        {"size": STRONG, "memory": 0.9},
+        ("5x100",),
+    ),
+    "drifting": (
+        "Levels of users drift by 0.5 with a memory of 0.95, max A = 0.1",
+        {"size": SMALL, "drift": 0.5},
+        ("5x100",),
+    ),
+    "late": (
+        "20 users at a time, losses 20 rounds of the fleet late on average, max A = 0.1",
+        {"size": SMALL, "late": True},
+        ("5x30",),
+    ),
+    "late-strong": (
+        "20 users at a time, losses 20 rounds of the fleet late on average, max A = 1",
+        {"size": STRONG, "late": True},
+        ("5x100",),
+    ),
+}
 
 
-_ALL = (
-    _family("none-5x30", "No influence: A = 0; K = 5, 30 rounds", arms=5, size=0.0, stay=30),
-    _family("none-5x100", "No influence: A = 0; K = 5, 100 rounds", arms=5, size=0.0),
-    _family("none-10x100", "No influence: A = 0; K = 10, 100 rounds", arms=10, size=0.0),
-    _family("small-5x30", "max A = 0.1; K = 5, 30 rounds", arms=5, size=SMALL, stay=30),
-    _family("small-5x100", "max A = 0.1; K = 5, 100 rounds", arms=5, size=SMALL),
-    _family("small-10x100", "max A = 0.1; K = 10, 100 rounds", arms=10, size=SMALL),
-    _family("strong-5x30", "max A = 1; K = 5, 30 rounds", arms=5, size=STRONG, stay=30),
-    _family("strong-5x100", "max A = 1; K = 5, 100 rounds", arms=5, size=STRONG),
-    _family("strong-10x100", "max A = 1; K = 10, 100 rounds", arms=10, size=STRONG),
-    _family(
-        "spread-5x100",
-        "max A = 0.1, and users' own entries differ from it by 0.03; K = 5, 100 rounds",
-        arms=5,
-        size=SMALL,
-        spread=0.03,
-    ),
-    _family(
-        "unlike-5x30",
-        "Users who have no interaction in common, max A = 0.1; K = 5, 30 rounds",
-        arms=5,
-        size=SMALL,
-        unlike=True,
-        stay=30,
-    ),
-    _family(
-        "unlike-5x100",
-        "Users who have no interaction in common, max A = 0.1; K = 5, 100 rounds",
-        arms=5,
-        size=SMALL,
-        unlike=True,
-    ),
-    _family(
-        "unlike-strong-5x100",
-        "Users who have no interaction in common, max A = 1; K = 5, 100 rounds",
-        arms=5,
-        size=STRONG,
-        unlike=True,
-    ),
-    _family(
-        "fading-5x100",
-        "Influence that fades, γ = 0.9, max A = 0.1; K = 5, 100 rounds",
-        arms=5,
-        size=SMALL,
-        memory=0.9,
-    ),
-    _family(
-        "fading-strong-5x100",
-        "Influence that fades, γ = 0.9, max A = 1; K = 5, 100 rounds",
-        arms=5,
-        size=STRONG,
-        memory=0.9,
-    ),
-    _family(
-        "drifting-5x100",
-        "Levels of users drift by 0.5 with a memory of 0.95, max A = 0.1; K = 5, 100 rounds",
-        arms=5,
-        size=SMALL,
-        drift=0.5,
-    ),
-    _family(
-        "late-5x30",
-        "20 users at a time who come and go, 30 rounds on average, losses 20 rounds of the fleet "
-        "late on average; max A = 0.1, K = 5",
-        arms=5,
-        size=SMALL,
-        stay=30,
-        late=True,
-    ),
-    _family(
-        "late-strong-5x100",
-        "20 users at a time who come and go, 100 rounds on average, losses 20 rounds of the fleet "
-        "late on average; max A = 1, K = 5",
-        arms=5,
-        size=STRONG,
-        late=True,
-    ),
-)
-POPULATIONS = {family.name: family for family in _ALL}
+def _families() -> Iterator[PopulationFamily]:
+    for kind, (description, settings, shapes) in _KINDS.items():
+        for shape in shapes:
+            arms, stay = map(int, shape.split("x"))
+            rounds = f"{stay} rounds{' on average' if 'late' in settings else ''}"
+            words = f"{description}; K = {arms}, {rounds}"
+            make = partial(_make, arms=arms, stay=stay, **settings)
+            yield PopulationFamily(f"{kind}-{shape}", words, make)
+
+
+POPULATIONS = {family.name: family for family in _families()}
 
 
 def learn_population(log: EventLog, stay: int = STAY_OF_LEARNED) -> tuple[Population, Noise]:
@@ -202,7 +170,7 @@ def learn_population(log: EventLog, stay: int = STAY_OF_LEARNED) -> tuple[Popula
     covariance of the initial losses are those of the users' fitted ones, weighed by their events;
     as these are estimates, the covariance is a little too large.
     """
-    model = InfluenceModel("psd", fading=0.8, drift=True, ridge=100.0, pooling="full").fit(log)
+    model = fit_worlds(log)
     worlds = [model.instance(user, without_drift=True) for user in log.instances]
     losses: Floats = np.stack([world.initial_loss for world in worlds])
     weights = log.lengths / log.lengths.sum()
@@ -232,31 +200,26 @@ def choose_populations(
 ) -> tuple[list[PopulationFamily], list[str]]:
     """Return these families, or all, and a line for each that had to be left out."""
     named = list(wanted)
-    path = find_data(data) if LEARNED in named or not named else None
-    if LEARNED in named and path is None:
-        raise InvalidInput(f"the family {LEARNED} is not at hand: {HOW_TO_GET}")
-    found: list[PopulationFamily] = []
+    path, notes = find_release(named, data)
+    families: list[PopulationFamily] = []
     own = 0
     for each in named or (*POPULATIONS, *([LEARNED] if path else ())):
         if isinstance(each, PopulationFamily):
-            found.append(each)
+            families.append(each)
         elif isinstance(each, Population):
             own += 1
             make = partial(_repeat, each)
-            found.append(PopulationFamily(f"population-{own}", repr(each), make))
+            families.append(PopulationFamily(f"population-{own}", repr(each), make))
         elif each == LEARNED and path is not None:
-            found.append(_learn_family(path))
+            families.append(_learn_family(path))
         elif each in POPULATIONS:
-            found.append(POPULATIONS[each])
+            families.append(POPULATIONS[each])
         else:
             raise InvalidInput(
                 f"unknown family {each!r}; there are {', '.join(describe_populations())}"
             )
-    names = [family.name for family in found]
-    twice = [name for n, name in enumerate(names) if name in names[:n]]
-    if twice:
-        raise InvalidInput(f"two families are called {twice[0]!r}; name each once")
-    return found, [] if named or path else [f"{LEARNED} was left out: {HOW_TO_GET}"]
+    refuse_namesakes(families)
+    return families, notes
 
 
 def describe_populations() -> dict[str, str]:

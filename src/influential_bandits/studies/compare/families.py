@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from influential_bandits.checks import require_horizon, whole_number
 from influential_bandits.datasets.movielens import movielens
 from influential_bandits.errors import InvalidInput, MissingFile
 from influential_bandits.learning.models import InfluenceModel
+from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.streams import uniform
 from influential_bandits.optima.difficulty import difficulty
 from influential_bandits.references import find_object, split_reference
@@ -30,18 +31,7 @@ from influential_bandits.world.generators import (
 from influential_bandits.world.instance import Instance
 from influential_bandits.world.noise import GaussianNoise, Noise, NoNoise, require_noise
 
-__all__ = [
-    "FAMILIES",
-    "FIRST_INSTANCE",
-    "INSTANCES",
-    "LEARNED",
-    "Family",
-    "choose_families",
-    "describe_families",
-    "find_data",
-]
-
-FIRST_INSTANCE = 1_000_000  # seeds below are free for tuning: the arena never plays them
+FIRST_INSTANCE = 1_000_000  # seeds below are free for tuning: comparisons never play them
 LEARNED = "movielens"
 INSTANCES = "instances"  # the family of those that a user gave
 UNIT = GaussianNoise(1.0)
@@ -112,7 +102,6 @@ class BinaryLosses(Noise):
 
     @staticmethod
     def observe(c: Any, t: int, arm: int, expected: float, rng: Any) -> float:
-        """Return the loss that is observed where ``expected`` is the loss before noise."""
         return 1.0 if uniform(rng, 0) < expected else 0.0
 
 
@@ -220,15 +209,21 @@ FAMILIES = {
 }
 
 
+def fit_worlds(log: EventLog) -> InfluenceModel:
+    """Fit one interaction for all users, positive semi-definite and fading by the event.
+
+    Drift is fitted too, so that it is not mistaken for influence; worlds leave it out as noise.
+    """
+    return InfluenceModel("psd", fading=0.8, drift=True, ridge=100.0, pooling="full").fit(log)
+
+
 def learn_family(path: Path) -> Family:
     """Return the worlds of a MovieLens release's users, the busiest first.
 
-    One interaction is pooled over all users, positive semi-definite and fading by the event. Drift
-    is fitted too, so that it is not mistaken for influence, and left out of the world as noise.
     Each film has one genre, drawn once, as in the paper: a pull is the rating of one film.
     """
     log = movielens(path, choose="random", progress=False)
-    model = InfluenceModel("psd", fading=0.8, drift=True, ridge=100.0, pooling="full").fit(log)
+    model = fit_worlds(log)
     busiest = [log.instances[i] for i in np.argsort(-log.lengths, kind="stable")]
 
     def make(number: int) -> Instance:
@@ -259,20 +254,33 @@ def choose_families(
     A text is a name of the package, or ``module:name`` or ``file.py:name`` of the user's.
     """
     named = list(dict.fromkeys(wanted))
-    path = find_data(data) if LEARNED in named or not named else None
-    if LEARNED in named and path is None:
-        raise InvalidInput(f"the family {LEARNED} is not at hand: {HOW_TO_GET}")
+    path, notes = find_release(named, data)
     families = [
         family if isinstance(family, Family) else _find_family(family, path)
         for family in (named or (*FAMILIES, *([LEARNED] if path else ())))
     ]
     families = [_check_family(family) for family in families]
+    refuse_namesakes(families)
+    return families, notes
+
+
+def find_release(named: Sequence[object], data: Path | None) -> tuple[Path | None, list[str]]:
+    """Return the release that the family "movielens" is learned from, if it is among those named.
+
+    Where none are named it is one of them, but left out, with a line, if there is no release.
+    """
+    path = find_data(data) if LEARNED in named or not named else None
+    if LEARNED in named and path is None:
+        raise InvalidInput(f"the family {LEARNED} is not at hand: {HOW_TO_GET}")
+    return path, [] if named or path else [f"{LEARNED} was left out: {HOW_TO_GET}"]
+
+
+def refuse_namesakes(families: Sequence[Any]) -> None:
+    """Raise an error if two families have one name."""
     names = [family.name for family in families]
     twice = [name for n, name in enumerate(names) if name in names[:n]]
     if twice:
-        raise InvalidInput(f"two families are called {twice[0]!r}; give one another name")
-    left_out = [] if named or path else [f"{LEARNED} was left out: {HOW_TO_GET}"]
-    return families, left_out
+        raise InvalidInput(f"two families are called {twice[0]!r}; name each once")
 
 
 def _find_family(text: str, path: Path | None) -> Family:

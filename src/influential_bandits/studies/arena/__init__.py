@@ -1,1 +1,0 @@
-"""The arena: policies on families of instances, paired, ranked, and written down."""

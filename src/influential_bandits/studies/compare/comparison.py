@@ -1,0 +1,312 @@
+"""What a comparison of policies found: to print, plot, export and save."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from influential_bandits.checks import abbreviate, make_frame
+from influential_bandits.errors import InvalidInput
+from influential_bandits.files import write_json, write_text
+from influential_bandits.piece_store import make_folder
+from influential_bandits.studies.compare import fleet_results, instance_overview
+from influential_bandits.studies.compare.families import LEARNED
+from influential_bandits.studies.compare.fleet_results import FleetResult
+from influential_bandits.studies.compare.instance_results import InstanceResult
+from influential_bandits.studies.compare.results import Result, describe_settings
+from influential_bandits.studies.provenance import collect_provenance
+from influential_bandits.studies.report.content import Opening, Picture, Section
+from influential_bandits.studies.report.export import format_csv, format_latex
+from influential_bandits.studies.report.html import render_inline
+from influential_bandits.studies.report.results import draw_figures, write_results
+from influential_bandits.studies.report.static import FORMATS, draw, draw_named, draw_panels
+from influential_bandits.studies.report.text import format_table
+from influential_bandits.studies.runner.rows import concatenate
+from influential_bandits.studies.runner.store import write_rows
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FamilyComparison(ABC):
+    """Policies compared on several families: what instances and populations have in common."""
+
+    _title: ClassVar[str]
+    _introduction: ClassVar[str]
+
+    results: Sequence[Result]
+    notes: list[str]
+
+    @property
+    @abstractmethod
+    def sections(self) -> list[Section]:
+        """The report: what the families have in common, and a section for each."""
+
+    @property
+    @abstractmethod
+    def _opening(self) -> Opening:
+        """What the report says first."""
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The standings as data: for each family and policy a row for each horizon or window."""
+        return [row for result in self.results for row in result.summarise()]
+
+    def __repr__(self) -> str:
+        """Return mean regrets, one table a family."""
+        tables = [result.section.short for result in self.results]
+        parts = [
+            f"{table.title}\n\n{format_table(table.header, table.rows)}\n{table.caption}".rstrip()
+            for table in tables
+            if table is not None
+        ]
+        return "\n\n".join([*parts, "\n".join(self.notes)]).rstrip()
+
+    def _repr_html_(self) -> str:
+        """Show the report."""
+        return render_inline(self.sections, self._opening)
+
+    def to_frame(self, library: str = "pandas", *, runs: bool = False) -> Any:
+        """Return a tidy data frame: for each family and policy a row for each horizon, or window.
+
+        Parameters
+        ----------
+        library : {"pandas", "polars", "pyarrow"}
+        runs : bool
+            Return instead one row for each run and checkpoint, with its loss and regret; of fleets
+            for each user of each population, with its rounds and its loss.
+
+        Returns
+        -------
+        data frame
+            Mean regrets with intervals, ranks, ratios, slopes and tails; or runs.
+        """
+        if runs:
+            return make_frame(concatenate(result.list_runs() for result in self.results), library)
+        rows = self.rows
+        names = dict.fromkeys(name for row in rows for name in row)
+        return make_frame({name: [row.get(name) for row in rows] for name in names}, library)
+
+    def plot(self, ax: Axes | None = None, *, family: str | None = None) -> Axes:
+        """Draw mean regret on one family: against the horizon, or against the users served before.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Draw here; by default in a new figure.
+        family : str, optional
+            Which one; not needed if there is but one.
+        """
+        drawn: Axes = draw_named(self._curves, family, ax)
+        return drawn
+
+    def plot_families(self) -> Figure:
+        """Draw the same, a panel for each family; return the figure."""
+        drawn: Figure = draw_panels(list(self._curves.values()))
+        return drawn
+
+    @property
+    def _curves(self) -> dict[str, Picture]:
+        """The figure of each family, as data."""
+        sections = [result.section for result in self.results]
+        return {section.name: section.analysis.figures[0] for section in sections}
+
+    def to_csv(self, path: str | Path | None = None) -> str | None:
+        """Write the rows of :meth:`to_frame` as CSV; return them as text, if no file is named."""
+        text = format_csv(self.rows)
+        if path is None:
+            return text
+        write_text(Path(path), text)
+        return None
+
+    def to_latex(self, *, family: str | None = None) -> str:
+        r"""Return the tables as LaTeX, for a document that uses the package booktabs.
+
+        The best number of a column is bold, and so are the names of policies of your own.
+
+        Parameters
+        ----------
+        family : str, optional
+            Of one family alone; by default of all, the table of each with a caption and a label.
+        """
+        names = [result.family.name for result in self.results]
+        if family is not None and family not in names:
+            raise InvalidInput(
+                f"there is no family {abbreviate(family)} in this comparison; there are "
+                f"{', '.join(names)}"
+            )
+        sections = [r.section for r in self.results if family in {None, r.family.name}]
+        return "\n".join(
+            format_latex(section.analysis.tables[0], section.description, f"tab:{section.name}")
+            for section in sections
+        )
+
+    def export(self, folder: str | Path, formats: Sequence[str] = ("pdf", "svg")) -> None:
+        """Write tables and figures for a paper into a folder.
+
+        ``standings.csv`` holds all numbers, ``FAMILY.tex`` the table of a family, and
+        ``FAMILY-FIGURE.pdf`` and ``.svg`` its figures.
+
+        Parameters
+        ----------
+        folder : path
+        formats : sequence of str
+            Of figures: any of "pdf", "svg" and "png".
+        """
+        if isinstance(formats, str) or not formats or not set(formats) <= set(FORMATS):
+            raise InvalidInput(
+                f"formats must be several of {', '.join(FORMATS)}, got {abbreviate(formats)}"
+            )
+        out = Path(folder)
+        make_folder(out)
+        write_text(out / "standings.csv", format_csv(self.rows))
+        for result in self.results:
+            write_text(out / f"{result.family.name}.tex", self.to_latex(family=result.family.name))
+        for section in self.sections:
+            for figure in section.analysis.figures:
+                draw(figure, out, section.settings, formats, f"{section.name}-{figure.name}")
+
+    def save(self, folder: str | Path) -> None:
+        """Write what the command writes: data, figures, report.html and summary.json."""
+        out = Path(folder)
+        sections = self.sections
+        for section in sections:
+            make_folder(out / section.name)
+            draw_figures(section, out / section.name)
+        for result in self.results:
+            write_rows(out, result.family.name, describe_settings(result.family), result.rows)
+        write_results(out, sections, self._title, self._opening, self._introduction, self.rows)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison(FamilyComparison):
+    """Policies compared on families of instances; made by :func:`influential_bandits.compare`.
+
+    It prints as one table a family; a notebook shows the report.
+
+    Attributes
+    ----------
+    results : list of InstanceResult
+        One for each family: ``standings`` with means, intervals, ranks and slopes, and ``regrets``.
+    notes : list of str
+        Families that were left out, and why.
+
+    Examples
+    --------
+    >>> import influential_bandits as ib
+    >>> policies = [ib.LCB(), ib.InfluentialLCB()]
+    >>> found = ib.compare(policies, ib.counterexample(), [10, 100], seeds=1, noise=ib.NoNoise())
+    >>> print(found)
+    instances: One instance of your own (1 run)
+    <BLANKLINE>
+    | mean regret | T = 10 | T = 100 | slope |
+    |---|---:|---:|---:|
+    | InfluentialLCB | 6.125 | 153.1 |  |
+    | LCB | 6.125 | 210.1 |  |
+    """
+
+    _title = "Influential bandits: policies compared"
+    _introduction = (
+        "Every policy meets the same instances and the same noise, so that differences are "
+        "paired. Intervals are 95 % and over instances; references know the instance and are not "
+        "ranked."
+    )
+
+    results: list[InstanceResult]
+
+    @property
+    def sections(self) -> list[Section]:
+        """The report: an overview, and a section for each family."""
+        overview = instance_overview.make_overview(self.results, self.notes)
+        return [overview, *(result.section for result in self.results)]
+
+    @property
+    def _opening(self) -> Opening:
+        """Who does best, by how much, and on what."""
+        return instance_overview.open_report(self.results)
+
+    def save(self, folder: str | Path) -> None:
+        """Write what the command ``compare`` writes: data, figures, report.html and summary.json.
+
+        ``influential-bandits leaderboard`` makes a page of such a folder.
+        """
+        super().save(folder)
+        write_json(Path(folder) / "arena.json", self._describe(), indent=2)
+
+    def _describe(self) -> dict[str, Any]:
+        """Return what summary.json has no place for: families, wins and provenance."""
+        return {
+            "provenance": collect_provenance(),
+            "notes": self.notes,
+            "families": [
+                describe_settings(result.family)
+                | {
+                    "description": result.family.description,
+                    "arms": result.n_arms,
+                    "instances": result.n_instances,
+                    "left_out": result.left_out,
+                    "benchmark": result.benchmark,
+                    "horizons": result.horizons,
+                    "absent": result.absent,
+                    "learned": result.family.name == LEARNED,
+                }
+                for result in self.results
+            ],
+            "wins": instance_overview.share_wins(self.results),
+        }
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FleetComparison(FamilyComparison):
+    """Fleets compared on families of populations; made by :func:`compare_fleets`.
+
+    It prints as one table a family; a notebook shows the report.
+
+    Attributes
+    ----------
+    results : list of FleetResult
+        One for each family: ``standings`` with means, ratios and differences with intervals.
+    notes : list of str
+        Families that were left out, and why.
+
+    Examples
+    --------
+    >>> import influential_bandits as ib
+    >>> population = ib.Population([[0.5]], [0.0], stay=3)  # one arm: nobody has a choice
+    >>> print(ib.compare_fleets(["LCB", "A known"], population, 2, n_populations=1))
+    population-1: Population(1 arms, max|A| = 0.5, stay = 3) (1 population of 2 users)
+    <BLANKLINE>
+    | mean regret of a user | users 1–2 | ÷ A known |
+    |---|---:|---:|
+    | LCB | 0 |  |
+    | A known (reference) | 0 |  |
+    """
+
+    _title = "Influential bandits: fleets compared"
+    _introduction = (
+        "Everybody serves the same users with the same noise, so that differences are paired. "
+        "Intervals are 95 % and over populations (of a single one, over its users); references "
+        "know what nobody knows and are not ranked. A known is ModelLCB with each user's "
+        "interaction as its prior: what that policy makes of this knowledge, not the best that "
+        "could be made of it."
+    )
+
+    results: list[FleetResult]
+
+    @property
+    def sections(self) -> list[Section]:
+        """The report: what several families have in common, and a section for each."""
+        sections = fleet_results.make_overview(self.results)
+        sections += [result.section for result in self.results]
+        sections[0].analysis.notes.extend(self.notes)
+        return sections
+
+    @property
+    def _opening(self) -> Opening:
+        """Who serves late users best, by how much, and who was compared."""
+        return fleet_results.open_report(self.results)

@@ -1,0 +1,251 @@
+"""A family of populations measured, its section of the report, and what all of them say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from influential_bandits.policies.model_lcb.policy import ModelLCB
+from influential_bandits.studies.compare.fleet_runs import BOUND, OPTIMUM
+from influential_bandits.studies.compare.players import KNOWN, Player
+from influential_bandits.studies.compare.populations import PopulationFamily
+from influential_bandits.studies.compare.results import Estimate, Result, as_json
+from influential_bandits.studies.compare.user_standings import (
+    SMOOTHING,
+    UserStandings,
+    measure_users,
+)
+from influential_bandits.studies.report.content import (
+    Analysis,
+    Bars,
+    Figure,
+    Finding,
+    Opening,
+    Section,
+    Series,
+)
+from influential_bandits.studies.report.text import estimate
+from influential_bandits.studies.runner.rows import Rows
+from influential_bandits.world.population import Population
+
+COLD = ModelLCB().label
+BASES = (COLD, KNOWN)  # ratios and differences are to these
+OVERVIEW = "overview"
+AGAINST = {
+    OPTIMUM: "Regret of a user is against the certified optimum of its own world and stay.",
+    BOUND: "Memory fades, so regret is the loss beyond a proved lower bound for the user's stay; "
+    "the bound is not reached, which moves ratios towards 1.",
+}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FleetResult(Result):
+    """How players did on one family of populations."""
+
+    family: PopulationFamily
+    standings: UserStandings
+    n_users: int
+    n_populations: int
+
+    @property
+    def size(self) -> str:
+        populations = f"{self.n_populations} population{'s' * (self.n_populations > 1)}"
+        return f"{populations} of {self.n_users:,} users"
+
+    def list_runs(self) -> Rows:
+        """Return a row for each user, with the family and the number of the population."""
+        family = {"family": np.array([self.family.name] * len(self.rows["user"]), object)}
+        columns = {"population" if n == "instance" else n: c for n, c in self.rows.items()}
+        return family | columns
+
+    def summarise(self) -> list[dict[str, Any]]:
+        standings = self.standings
+        rows = []
+        for p, player in enumerate(standings.policies):
+            for w, (first, last) in enumerate(standings.windows):
+                row: dict[str, Any] = {
+                    "family": self.family.name,
+                    "policy": player,
+                    "reference": not standings.contender[p],
+                    "first_user": first,
+                    "last_user": last,
+                    "benchmark": self.benchmark,
+                    "populations": self.n_populations,
+                    "mean_loss_per_round": standings.loss_per_round[p, w],
+                }
+                row |= _spell("mean_regret", standings.mean, p, w)
+                for base, ratio in standings.ratios.items():
+                    name = base.lower().replace(" ", "_")
+                    row |= _spell(f"ratio_to_{name}", ratio, p, w)
+                    row |= _spell(f"difference_from_{name}", standings.differences[base], p, w)
+                rows.append(as_json(row))
+        return rows
+
+    @property
+    def section(self) -> Section:
+        family, standings = self.family, self.standings
+        tables = [
+            self.tabulate("Mean regret of a user", standings.mean, AGAINST[self.benchmark]),
+            self.tabulate(
+                "Mean loss of a round", Estimate.exact(standings.loss_per_round), folded=True
+            ),
+        ]
+        for base, ratio in standings.ratios.items():
+            caption = "Ratios of mean regrets, paired."
+            less = standings.differences[base]
+            tables += [
+                self.tabulate(f"Mean regret ÷ that of {base}", ratio, caption),
+                self.tabulate(f"Mean regret − that of {base}", less, folded=True),
+            ]
+        more = [f"÷ {base}" for base in standings.ratios]
+        cells = {
+            p: [ratio.text(p, -1) for ratio in standings.ratios.values()] for p in standings.order
+        }
+        short = self.shorten("mean regret of a user", standings.order, more, cells)
+        curves = [_draw_curves(self)]
+        analysis = Analysis(_list_findings(self), curves, self.list_notes(), tables)
+        settings = self.list_settings(users=self.n_users, populations=self.n_populations)
+        return Section(family.name, family.description, settings, analysis, short=short)
+
+
+def _spell(name: str, numbers: Estimate, p: int, w: int) -> dict[str, float]:
+    return dict(zip((name, f"{name}_low", f"{name}_high"), numbers.at(p, w), strict=True))
+
+
+def measure_fleets(
+    family: PopulationFamily,
+    population: Population,
+    players: Sequence[Player],
+    n_users: int,
+    absent: list[str],
+    rows: Rows,
+    failures: list[str],
+) -> FleetResult:
+    """Measure the rows of all players that could serve."""
+
+    def select(policy: str, column: str) -> Any:
+        chosen = rows["policy"] == policy
+        order = np.lexsort((rows["user"][chosen], rows["instance"][chosen]))
+        return rows[column][chosen][order].reshape(-1, n_users)
+
+    benchmark = OPTIMUM if population.memory == 1.0 else BOUND
+    best, stays = select(benchmark, "loss"), select(benchmark, "rounds")
+    losses = {player.label: select(player.label, "loss") for player in players}
+    references = [player.label for player in players if player.reference]
+    return FleetResult(
+        family=family,
+        n_arms=population.n_arms,
+        standings=measure_users(losses, best, stays, BASES, references),
+        benchmark=benchmark,
+        rows=rows,
+        absent=absent,
+        failures=failures,
+        n_users=n_users,
+        n_populations=len(best),
+    )
+
+
+def _list_findings(result: FleetResult) -> list[Finding]:
+    """Return the ratios of the best contender among the latest users."""
+    standings = result.standings
+    return [
+        Finding(
+            f"regret of {standings.policies[best]} ÷ that of {base}, {standings.columns[-1]}",
+            ratio.at(best, -1)[0],
+            low=ratio.at(best, -1)[1],
+            high=ratio.at(best, -1)[2],
+        )
+        for best in standings.ranked[:1]
+        for base, ratio in standings.ratios.items()
+        if np.isfinite(ratio.value[best, -1])
+    ]
+
+
+def _draw_curves(result: FleetResult) -> Figure:
+    standings = result.standings
+    served, values = standings.curve
+    positive = np.where(values > 0.0, values, np.nan)  # a log scale has no zero
+    series = [
+        Series(name, served, positive[p], kind="line" if standings.contender[p] else "dashed")
+        for p, name in enumerate(standings.policies)  # not by regret, so that colours stay
+    ]
+    what = "regret" if result.benchmark == OPTIMUM else "loss beyond the lower bound"
+    return Figure(
+        "users",
+        f"{result.family.name}: {result.size}",
+        "users served",
+        f"mean {what} of a user",
+        series,
+        caption=f"{result.family.description}. Each point is the mean over users within a factor "
+        f"of {SMOOTHING:g}; dashed: references.",
+    )
+
+
+def _find_winner(results: Sequence[FleetResult]) -> tuple[str, int]:
+    """Return who has the lowest mean regret of late users most often, and how often."""
+    winners = [result.standings.policies[result.standings.order[0]] for result in results]
+    name = max(winners, key=winners.count)
+    return name, winners.count(name)
+
+
+def _compare_winner(results: Sequence[FleetResult]) -> dict[str, tuple[float, float, float]]:
+    """Return the winner's regret of late users ÷ that of the first base, by family."""
+    winner, _ = _find_winner(results)
+    ratios = {}
+    for result in results:
+        policies = result.standings.policies
+        for ratio in list(result.standings.ratios.values())[:1]:
+            if winner in policies:
+                numbers = ratio.at(policies.index(winner), -1)
+                if np.isfinite(numbers).all():
+                    ratios[result.family.name] = numbers
+    return ratios
+
+
+def make_overview(results: Sequence[FleetResult]) -> list[Section]:
+    """Return the section with the one picture of several families; none for one of them."""
+    ratios = _compare_winner(results)
+    if len(ratios) < 2:
+        return []
+    winner, base = _find_winner(results)[0], next(iter(results[0].standings.ratios))
+    value, low, high = np.array(list(ratios.values())).T
+    what = f"regret of {winner} ÷ that of {base}"
+    caption = f"Below 1, {winner} does better. Late users are those of the last window of each "
+    bars = Bars(
+        OVERVIEW, f"{what}, late users", list(ratios), value, what, low, high, f"{caption}family."
+    )
+    about = f"Who serves late users best over all families: {winner}"
+    return [Section(OVERVIEW, about, {"families": len(results)}, Analysis([], [bars]))]
+
+
+def open_report(results: Sequence[FleetResult]) -> Opening:
+    """Say who serves late users best, by how much, and who was compared."""
+    first, (winner, often) = results[0].standings, _find_winner(results)
+    last = f"All served the same users and met the same noise: {results[0].size}"
+    ratios = _compare_winner(results)
+    if len(ratios) < 2:
+        best, name = first.order[0], results[0].family.name
+        mean = f"{first.mean.text(best, -1)} for {first.columns[-1]} of {name}"
+        times = [
+            f"{ratio.text(best, -1)} times that of {base}"
+            for base, ratio in first.ratios.items()
+            if np.isfinite(ratio.value[best, -1])
+        ]
+        sentences = [f"{first.policies[best]} has the lowest mean regret of late users: {mean}"]
+        sentences += [f"That is {' and '.join(times)}"] if times else []
+        return Opening([*sentences, last], name, "users")
+    base = next(iter(first.ratios))
+    low, high = min(ratios, key=ratios.__getitem__), max(ratios, key=ratios.__getitem__)
+    families = f"{often} of {len(results)} families"
+    sentences = [
+        f"{winner} has the lowest mean regret of late users in {families}",
+        (
+            f"It is {estimate(*ratios[low])} times that of {base} in {low}, the best case, "
+            f"and {estimate(*ratios[high])} times in {high}, the worst"
+        ),
+        f"{last} of each family",
+    ]
+    return Opening(sentences, OVERVIEW, OVERVIEW)

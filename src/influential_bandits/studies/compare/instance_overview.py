@@ -1,0 +1,180 @@
+"""What all families of instances say together: ranks, wins, and who does best."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from influential_bandits.numerics.arrays import Floats, Ints
+from influential_bandits.studies.compare.instance_results import SHOWN, InstanceResult
+from influential_bandits.studies.compare.standings import count_wins
+from influential_bandits.studies.report.content import (
+    Analysis,
+    Finding,
+    Grid,
+    Opening,
+    Picture,
+    Section,
+)
+
+OVERVIEW = "overview"
+
+
+def list_contenders(results: Sequence[InstanceResult]) -> list[str]:
+    """Return the policies that are ranked: the same ones on every family."""
+    standings = results[0].standings
+    return [name for p, name in enumerate(standings.policies) if standings.contender[p]]
+
+
+def share_wins(results: Sequence[InstanceResult]) -> dict[str, Any]:
+    """Return who beats whom at the largest horizon of each family; families count alike."""
+    names = list_contenders(results)
+    if not names:
+        return {"policies": [], "shares": []}
+    shares = [
+        count_wins({name: result.regrets[name][:, -1] for name in names}) for result in results
+    ]
+    return {"policies": names, "shares": np.mean(shares, axis=0).tolist()}
+
+
+def make_overview(results: Sequence[InstanceResult], notes: Sequence[str]) -> Section:
+    """Return the section that says who does best over all families."""
+    names = list_contenders(results)
+    settings = {"families": len(results), "policies": len(results[0].standings.policies)}
+    line = "Who does best over all families, families counting alike"
+    if len(names) < 2:
+        return Section(OVERVIEW, line, settings, Analysis([], [], list(notes)))
+    ranks, mean, order = _rank_at_largest_horizon(results)
+    findings = [
+        Finding(
+            f"mean rank of {names[p]} at the largest horizons",
+            float(mean[p]),
+            reason=f"first in {int((ranks[p] == 1).sum())} of {len(results)} families",
+        )
+        for p in order[:SHOWN]
+    ]
+    figures = [*_rank_grids(results), _win_grid(results)]
+    return Section(OVERVIEW, line, settings, Analysis(findings, figures, list(notes)))
+
+
+def open_report(results: Sequence[InstanceResult]) -> Opening:
+    """Say who does best, by how much, and on what."""
+    names = list_contenders(results)
+    runs = f"All policies met the same instances and noise: {_count_runs(results)}"
+    picture = (OVERVIEW, "ranks") if len(results) > 1 and len(names) > 1 else None
+    section, figure = picture or (results[0].family.name, "regret")
+    if len(names) < 2:
+        return Opening([f"{names[0]} alone was played" if names else "", runs], section, figure)
+    if len(results) == 1:
+        return Opening([*_describe_family(results[0]), runs], section, figure)
+    ranks, mean, (best, second, *_) = _rank_at_largest_horizon(results)
+    alike = [names[p] for p in np.flatnonzero(mean == mean[best])]
+    if len(alike) > 1:
+        tie = f"{', '.join(alike)} share the lowest mean rank, {mean[best]:.1f}: none did best"
+        return Opening([tie, runs], section, figure)
+    firsts = int((ranks[best] == 1).sum())
+    sentences = [
+        (
+            f"{names[best]} did best: it has the lowest mean regret at the largest horizon in "
+            f"{firsts} of {len(results)} families, and the lowest mean rank, {mean[best]:.1f}"
+        ),
+        f"{names[second]} follows with a mean rank of {mean[second]:.1f}",
+        runs,
+    ]
+    return Opening(sentences, section, figure)
+
+
+def _describe_family(result: InstanceResult) -> list[str]:
+    """Say who has the lowest mean regret at the largest horizon, and how far the next is."""
+    standings, last = result.standings, len(result.horizons) - 1
+    best, second = standings.ranked[:2]
+    close = ", and the paired interval of their difference holds zero"
+    return [
+        (
+            f"{standings.policies[best]} has the lowest mean regret at {standings.columns[last]}: "
+            f"{standings.mean.text(best, last)}"
+        ),
+        (
+            f"The next, {standings.policies[second]}, has {standings.ratio.text(second, last)} "
+            f"times as much{close if standings.close[second, last] else ''}"
+        ),
+    ]
+
+
+def _count_runs(results: Sequence[InstanceResult]) -> str:
+    many = sum(result.n_runs for result in results)
+    families = f" of {len(results)} families" if len(results) > 1 else ""
+    return f"{many:,} run{'s' * (many > 1)}{families} for each"
+
+
+def _rank_at_largest_horizon(results: Sequence[InstanceResult]) -> tuple[Floats, Floats, Ints]:
+    """Return ranks at each family's largest horizon, their means, and contenders by these.
+
+    Ranks are (contenders, families).
+    """
+    standings = [result.standings for result in results]
+    ranks = np.stack([each.rank[each.contender, -1] for each in standings], axis=1)
+    mean = ranks.mean(axis=1)
+    return ranks, mean, np.argsort(mean, kind="stable")
+
+
+def _rank_by_horizon(results: Sequence[InstanceResult]) -> tuple[list[int], Floats]:
+    """Return all horizons, and the mean rank at each over families, (contenders, horizons)."""
+    horizons = sorted({horizon for result in results for horizon in result.horizons})
+    columns = []
+    for horizon in horizons:
+        ranks = [
+            r.standings.rank[r.standings.contender, r.horizons.index(horizon)]
+            for r in results
+            if horizon in r.horizons
+        ]
+        columns.append(np.mean(ranks, axis=0))
+    return horizons, np.stack(columns, axis=1)
+
+
+def _rank_grids(results: Sequence[InstanceResult]) -> list[Picture]:
+    """Return the ranks by family and by horizon, policies sorted by their mean rank."""
+    names = list_contenders(results)
+    ranks, mean, order = _rank_at_largest_horizon(results)
+
+    def draw(name: str, title: str, columns: list[str], values: Floats, caption: str) -> Grid:
+        rows, worst = [results[0].mark(names[p]) for p in order], float(len(names))
+        return Grid(name, title, rows, columns, values[order], 1.0, worst, 1, caption)
+
+    horizons, by_horizon = _rank_by_horizon(results)
+    return [
+        draw(
+            "ranks",
+            "Ranks by mean regret at the largest horizon",
+            ["mean rank", *(result.family.name for result in results)],
+            np.column_stack([mean, ranks]),
+            "1 is the lowest mean regret. Policies are sorted by their mean rank.",
+        ),
+        draw(
+            "ranks-by-horizon",
+            "Mean ranks by horizon",
+            [f"T = {horizon:,}" for horizon in horizons],
+            by_horizon,
+            "Over the families that go so far.",
+        ),
+    ]
+
+
+def _win_grid(results: Sequence[InstanceResult]) -> Picture:
+    wins = share_wins(results)
+    _, _, order = _rank_at_largest_horizon(results)
+    names = [results[0].mark(wins["policies"][p]) for p in order]
+    shares = np.array(wins["shares"])[np.ix_(order, order)]
+    np.fill_diagonal(shares, np.nan)
+    return Grid(
+        "wins",
+        "How often the row has less regret than the column",
+        names,
+        names,
+        shares,
+        1.0,
+        0.0,
+        caption="Share of instances at the largest horizon of each family; ties count half.",
+    )

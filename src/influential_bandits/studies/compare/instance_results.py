@@ -1,0 +1,334 @@
+"""A family of instances measured, and its section of the report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from influential_bandits.errors import NotCertified
+from influential_bandits.numerics.arrays import Floats, Ints
+from influential_bandits.numerics.resampling import bootstrap_mean_interval
+from influential_bandits.policies.contract import Policy
+from influential_bandits.policies.oracles import EachArmOnceOracle
+from influential_bandits.policies.registry import is_own
+from influential_bandits.studies.compare.families import Family
+from influential_bandits.studies.compare.instance_runs import BOUND, SCHEDULE
+from influential_bandits.studies.compare.results import Estimate, Result, as_json
+from influential_bandits.studies.compare.standings import (
+    FITTED_FROM,
+    HorizonStandings,
+    compute_standings,
+)
+from influential_bandits.studies.report.content import (
+    Analysis,
+    Figure,
+    Finding,
+    Section,
+    Series,
+    Table,
+)
+from influential_bandits.studies.report.text import estimate, two_digits
+from influential_bandits.studies.runner.rows import Rows, pivot
+
+Curve = tuple[Ints, Floats]  # horizons, and values (instances, horizons)
+
+RELAXATION = "relaxation"  # the benchmark where memory lasts
+AGAINST = {
+    RELAXATION: "Regret is against the certified optimum over real counts.",
+    BOUND: "Memory fades, so regret is the loss beyond the proved lower bound for T rounds.",
+}
+SHOWN = 4  # lines of a figure that have a colour; a printed table has one row more
+ALWAYS_SHOWN = ("InfluentialLCB",)  # the paper's own
+BELOW_ZERO = (
+    "A slope below zero says that mean regret shrinks as T grows. It can: the optimum is another "
+    "one for each T, and pulls that were too many for a short game are needed in a longer one."
+)
+DETAILS = (
+    *("policy", "rank", "ratio to the lowest", "ratio to EachArmOnceOracle"),
+    *(f"slope from T = {FITTED_FROM:,}", "of the median instance"),
+    *("regret/T: median", "90 %", "99 %", "largest"),
+)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class InstanceResult(Result):
+    """How policies did on one family of instances."""
+
+    family: Family
+    standings: HorizonStandings
+    n_runs: int
+    n_instances: int  # what intervals are over; of a single one, its runs
+    left_out: int  # instances whose optimum could not be proved
+    regrets: dict[str, Floats]  # (instances, horizons)
+    curves: dict[str, Curve]
+
+    @property
+    def horizons(self) -> list[int]:
+        """The horizons, ascending."""
+        return [int(horizon) for horizon in self.standings.horizons]
+
+    @property
+    def size(self) -> str:
+        return f"{self.n_runs} run{'s' if self.n_runs > 1 else ''}"
+
+    def list_runs(self) -> Rows:
+        """Return a row for each run and checkpoint, with the family, the instance and the seed."""
+        number, seed = np.divmod(self.rows["instance"], self.family.seeds)
+        family = np.array([self.family.name] * len(number), object)
+        return {"family": family} | self.rows | {"instance": number, "seed": seed}
+
+    def summarise(self) -> list[dict[str, Any]]:
+        standings = self.standings
+        return [
+            as_json(self._summarise_cell(p, h))
+            for p in range(len(standings.policies))
+            for h in range(len(standings.horizons))
+        ]
+
+    def _summarise_cell(self, p: int, h: int) -> dict[str, Any]:
+        standings, at = self.standings, (p, h)
+        contender, policy = bool(standings.contender[p]), standings.policies[p]
+        base = "ratio_to_each_arm_once"
+        tails = ("median", "90", "99", "max")
+        return (
+            {"family": self.family.name, "policy": policy, "horizon": self.horizons[h]}
+            | _spell(standings.mean, at, "mean_regret", "low", "high")
+            | {
+                "benchmark": self.benchmark,
+                "instances": self.n_instances,
+                "reference": not contender,
+                "rank": standings.rank[at],
+                "lowest": bool(standings.lowest[h] == p and contender),
+                "within_interval_of_lowest": bool(standings.close[at] and contender),
+            }
+            | _spell(standings.ratio, at, "ratio_to_lowest", "ratio_low", "ratio_high")
+            | {
+                "difference_low": standings.difference.low[at],
+                "difference_high": standings.difference.high[at],
+            }
+            | _spell(standings.reference_ratio, at, base, f"{base}_low", f"{base}_high")
+            | _spell(standings.slope, at, "slope", "slope_low", "slope_high")
+            | {"slope_of_median_instance": standings.own_slope[at], "slope_from": FITTED_FROM}
+            | {
+                f"regret_per_round_{name}": tail[at]
+                for name, tail in zip(tails, standings.tails, strict=True)
+            }
+            | {"own": policy in self.own}
+        )
+
+    @property
+    def section(self) -> Section:
+        analysis = Analysis(
+            _list_findings(self) if self.standings.contender.any() else [],
+            [_draw_curves(self)],
+            self.list_notes(),
+            [_mean_table(self), _detail_table(self)],
+        )
+        settings = self.list_settings(instances=self.n_instances)
+        family = self.family
+        return Section(
+            family.name, family.description, settings, analysis, short=_short_table(self)
+        )
+
+    def list_notes(self) -> list[str]:
+        notes = super().list_notes()
+        if self.left_out:
+            proved = f"{self.left_out} instances left out, whose optimum could not be proved."
+            notes.insert(bool(self.absent), proved)
+        return notes
+
+
+def _spell(estimate: Estimate, at: tuple[int, int], *names: str) -> dict[str, Any]:
+    """Return a number and the ends of its interval under these names."""
+    return dict(zip(names, estimate.at(*at), strict=True))
+
+
+def measure_family(
+    family: Family,
+    n_arms: int,
+    policies: Sequence[Policy],
+    horizons: list[int],
+    absent: list[str],
+    rows: Rows,
+    failures: list[str],
+) -> InstanceResult:
+    """Measure the rows of all policies that could play."""
+    fading = (rows["policy"] == SCHEDULE).any()
+    column = "loss" if fading else "regret"
+    names = [str(name) for name in dict.fromkeys(rows["policy"])]
+    curves = {name: _average(rows, rows["policy"] == name, column, family.seeds) for name in names}
+    references = [policy.label for policy in policies if policy.privileged]
+    if fading:
+        base = curves.pop(BOUND)
+        curves = {
+            name: (marks, table - _select(base, marks)) for name, (marks, table) in curves.items()
+        }
+        references.append(SCHEDULE)
+    regrets = {name: _select(curve, horizons) for name, curve in curves.items()}
+    proved = np.isfinite(np.stack(list(regrets.values()))).all(axis=(0, 2))
+    if not proved.any():
+        raise NotCertified(f"no optimum of the family {family.name} could be proved")
+    regrets = {name: values[proved] for name, values in regrets.items()}
+    return InstanceResult(
+        family=family,
+        n_arms=n_arms,
+        standings=compute_standings(regrets, horizons, references, EachArmOnceOracle().label),
+        benchmark=BOUND if fading else RELAXATION,
+        rows=rows,
+        absent=absent,
+        failures=failures,
+        own=frozenset(policy.label for policy in policies if is_own(policy)),
+        n_runs=int(proved.sum()) * len(np.unique(rows["instance"])) // proved.size,
+        n_instances=int(proved.sum()),
+        left_out=int((~proved).sum()),
+        regrets=regrets,
+        curves={name: (marks, table[proved]) for name, (marks, table) in curves.items()},
+    )
+
+
+def _average(rows: Rows, chosen: npt.NDArray[np.bool_], column: str, seeds: int) -> Curve:
+    """Return a column as (instances, horizons): the mean over the runs of each instance.
+
+    The runs of a single instance stay apart: intervals are over them.
+    """
+    marks, table = pivot(rows, chosen, column)
+    instance = np.unique(rows["instance"][chosen]) // seeds
+    different = np.unique(instance)
+    if seeds == 1 or len(different) == 1:
+        return marks, table
+    return marks, np.stack([table[instance == n].mean(axis=0) for n in different])
+
+
+def _select(curve: Curve, horizons: npt.ArrayLike) -> Floats:
+    marks, values = curve
+    return values[:, np.searchsorted(marks, horizons)]
+
+
+def _list_findings(result: InstanceResult) -> list[Finding]:
+    """Return who is lowest at a short horizon and at the last, and how fast its regret grows."""
+    standings, last = result.standings, len(result.horizons) - 1
+    short = [h for h, horizon in enumerate(result.horizons[:-1]) if horizon == FITTED_FROM]
+    findings = [_find_lowest(result, h) for h in [*short, last]]
+    best = int(standings.lowest[last])
+    slope, low, high = standings.slope.at(best, last)
+    if np.isfinite(slope):
+        findings.append(
+            Finding(
+                f"slope of the mean regret of {standings.policies[best]}",
+                slope,
+                low=low if np.isfinite(low) else None,
+                high=high if np.isfinite(high) else None,
+                fitted=f"{FITTED_FROM:,} … {standings.horizons[last]:,}",
+            )
+        )
+    return findings
+
+
+def _find_lowest(result: InstanceResult, h: int) -> Finding:
+    standings = result.standings
+    best = int(standings.lowest[h])
+    close = [
+        name
+        for p, name in enumerate(standings.policies)
+        if standings.contender[p] and standings.close[p, h] and p != best
+    ]
+    beside = f"; within the paired interval: {', '.join(close)}" if close else "; alone"
+    claim = f"lowest mean regret at {standings.columns[h]}"
+    return Finding(claim, standings.policies[best], reason=standings.mean.text(best, h) + beside)
+
+
+def _mean_table(result: InstanceResult) -> Table:
+    standings, ranks = result.standings, result.standings.rank
+    strong = {
+        (row, h + 1)
+        for row, p in enumerate(standings.order)
+        for h in range(len(standings.columns))
+        if ranks[p, h] == np.nanmin(ranks[:, h], initial=np.inf)
+    }
+    title = "Mean regret with 95 % intervals"
+    return result.tabulate(title, standings.mean, AGAINST[result.benchmark], strong=strong)
+
+
+def _detail_table(result: InstanceResult) -> Table:
+    standings, last = result.standings, len(result.horizons) - 1
+    rows = [
+        [
+            result.name(p),
+            f"{standings.rank[p, last]:g}" if standings.contender[p] else "",
+            standings.ratio.text(p, last),
+            standings.reference_ratio.text(p, last),
+            standings.slope.text(p, last),
+            estimate(standings.own_slope[p, last], np.nan, np.nan),
+            *(two_digits(float(tail[p, last])) for tail in standings.tails),
+        ]
+        for p in standings.order
+    ]
+    caption = "Ratios of mean regrets are paired: the same instances are drawn for both."
+    if (standings.slope.value[:, last] < 0.0).any() or (standings.own_slope[:, last] < 0.0).any():
+        caption += f" {BELOW_ZERO}"
+    return Table(f"At {standings.columns[last]}", DETAILS, rows, caption, strong=result.mark_own())
+
+
+def _short_table(result: InstanceResult) -> Table:
+    """Return the best policies, the user's own and the references, with the slope."""
+    standings = result.standings
+    ranked = standings.ranked
+    own = [p for p in ranked[SHOWN + 1 :] if standings.policies[p] in result.own]
+    references = [p for p in standings.order if not standings.contender[p]]
+    slopes = standings.slope.value[:, -1]
+    cells = {p: [f"{x:.2f}" if np.isfinite(x) else ""] for p, x in enumerate(slopes)}
+    shown = [*ranked[: SHOWN + 1], *own, *references]
+    return result.shorten("mean regret", shown, ["slope"], cells)
+
+
+def _draw_curves(result: InstanceResult) -> Figure:
+    """Draw the best policies and the references; the others stay in the background."""
+    standings = result.standings
+    fading = result.benchmark != RELAXATION
+    named = {*ALWAYS_SHOWN, *result.own}
+    best = standings.ranked[:SHOWN]
+    coloured = {standings.policies[p] for p in best} | named
+    series = []
+    for p in standings.order:
+        name = standings.policies[p]
+        kind = "line" if name in coloured else "faint"
+        kind = kind if standings.contender[p] else "dashed"
+        series.append(_draw_curve(result, name, kind, fading, p in best[:1] or name in named))
+    what = f"loss per round beyond the {result.benchmark}" if fading else "regret"
+    return Figure(
+        "regret",
+        f"{result.family.name}: {result.size}",
+        "horizon T",
+        f"mean {what}",
+        series,
+        caption=_explain_curves(result),
+    )
+
+
+def _explain_curves(result: InstanceResult) -> str:
+    """Say what colours, widths and bands of the curves mean, as far as they are there."""
+    policies = result.standings.policies
+    named = [name for name in (*ALWAYS_SHOWN, *sorted(result.own)) if name in policies]
+    colour = ", and ".join(["the lowest at the largest horizon", *filter(None, [", ".join(named)])])
+    bands = "the lowest and of the policies named" if named else "the lowest"
+    return (
+        f"{result.family.description}. In colour: {colour}; dashed: references; grey: the "
+        f"others{'; thick: your own' if result.own else ''}. Bands: 95 % intervals of the mean, of "
+        f"{bands}."
+    )
+
+
+def _draw_curve(
+    result: InstanceResult, name: str, kind: str, per_round: bool, banded: bool
+) -> Series:
+    marks, values = result.curves[name]
+    if per_round:
+        values = values / marks
+    mean = values.mean(axis=0)
+    mean = np.where(mean > 0.0, mean, np.nan)  # a log scale has no zero
+    low, high = bootstrap_mean_interval(values) if banded and len(values) > 1 else (None, None)
+    return Series(result.mark(name), marks, mean, low, high, kind, strong=name in result.own)

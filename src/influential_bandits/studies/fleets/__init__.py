@@ -1,1 +1,0 @@
-"""Fleets compared: who serves many users best, on families of populations."""

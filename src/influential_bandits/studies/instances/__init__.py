@@ -1,1 +1,0 @@
-"""Policies on instance files, and what is known of an instance."""
