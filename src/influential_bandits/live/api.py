@@ -10,8 +10,6 @@ from typing import Any, TypeVar
 from influential_bandits.live.keys import Role
 from influential_bandits.live.requests import Refused
 
-__all__ = ["DECISION", "EXPERIMENT", "Call", "Router", "call"]
-
 EXPERIMENT = "/v1/experiments/{experiment}"
 DECISION = EXPERIMENT + "/decisions/{decision:label}"
 PARTS = {"": "[^/]+", "label": ".*", "int": "[0-9]{1,9}"}  # of paths; a label is any text

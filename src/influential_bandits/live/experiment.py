@@ -34,7 +34,7 @@ from influential_bandits.live.events import (
     SHOWN,
     Event,
 )
-from influential_bandits.live.members import Member, Source
+from influential_bandits.live.members import Member, StoreSource
 from influential_bandits.live.settings import Settings, make_policy
 from influential_bandits.live.states import (
     AgentState,
@@ -44,9 +44,8 @@ from influential_bandits.live.states import (
     count_arms,
     state_fingerprint,
 )
+from influential_bandits.live.store.sql import InstanceRow
 from influential_bandits.numerics.streams import SERVICE, draw_uniform
-
-__all__ = ["Experiment"]
 
 GROUP, EXPLORE, EXPLORED_ARM = range(3)  # draws of a stream
 
@@ -57,7 +56,7 @@ class Experiment:
 
     number: int
     name: str
-    source: Source
+    source: StoreSource | None = None  # None: nothing has happened yet
     settings: Settings = field(default_factory=lambda: Settings(arms=("",)))
     arms: Arms = field(default_factory=lambda: Arms(()))
     arms_since: list[tuple[int, Arms]] = field(default_factory=list)  # from which event on
@@ -76,7 +75,9 @@ class Experiment:
     # Settings, arms and models.
 
     @classmethod
-    def load(cls, number: int, name: str, source: Source, events: Iterable[Event]) -> Experiment:
+    def load(
+        cls, number: int, name: str, events: Iterable[Event], source: StoreSource | None = None
+    ) -> Experiment:
         """Return an experiment as its own events have made it; its instances have none yet."""
         experiment = cls(number, name, source)
         for event in events:
@@ -189,6 +190,10 @@ class Experiment:
         self.members[number] = self.by_label[label] = member
         return member
 
+    def hold(self, row: InstanceRow) -> Member:
+        """Return an instance of the store, held in memory from now on."""
+        return self.members.get(row.number) or self.admit(row.number, row.label, row.group)
+
     def dismiss(self, member: Member) -> None:
         """Hold an instance in memory no more."""
         self.members.pop(member.number, None)
@@ -232,6 +237,7 @@ class Experiment:
         """Compute a state from the latest snapshot that fits and the instance's events since."""
         policy = self.control if member.group == "control" else self.policy
         place = self.settings.seed, member.number
+        assert self.source is not None
         kept = self.source.snapshot(member.number, self.fingerprint(member.group))
         state = None
         if kept is not None and kept[1] > self.applied:  # another service is further than this one
@@ -269,6 +275,7 @@ class Experiment:
         """Tell a fleet that started with a model what an instance met before; it teaches nobody."""
         pulls: dict[int, tuple[int, float | None, float]] = {}  # by number of the event
         tickets: dict[int, int] = {}
+        assert self.source is not None
         for event in self.source.events(member.number, 0, self.applied):
             if event.kind in (DECIDED, SHOWN) and event.ticket is not None:
                 pulls[event.number] = _arm(event), None, event.when()

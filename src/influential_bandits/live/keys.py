@@ -11,8 +11,6 @@ from typing import Literal, NamedTuple
 
 from influential_bandits.live.store.sql import KeyRow
 
-__all__ = ["ROLES", "KeyRing", "Visitor", "make_key"]
-
 Role = Literal["reader", "writer", "admin"]
 ROLES: tuple[Role, ...] = ("reader", "writer", "admin")  # each may do what those before it may
 SECONDS_FRESH = 2.0  # after which keys are read again: another service may have dropped one

@@ -11,23 +11,6 @@ from influential_bandits.errors import InfluentialBanditsError, InvalidInput
 from influential_bandits.live.events import encode
 from influential_bandits.live.settings import Settings, require_loss
 
-__all__ = [
-    "AddArm",
-    "Batch",
-    "Cancel",
-    "ChangeSettings",
-    "CreateExperiment",
-    "Decide",
-    "Expose",
-    "Feedback",
-    "FitModel",
-    "Item",
-    "NewKey",
-    "Refused",
-    "Show",
-    "StageModel",
-]
-
 
 class Refused(InfluentialBanditsError):
     """A request that cannot be met: the HTTP status, a word for programs, a sentence for people."""

@@ -10,7 +10,7 @@ from starlette.requests import Request as HttpRequest
 
 from influential_bandits.errors import InfluentialBanditsError, InvalidInput
 from influential_bandits.live import requests
-from influential_bandits.live.answers import refuse
+from influential_bandits.live.answers import as_refusal, describe_refusal
 from influential_bandits.live.api import DECISION, DECLARED, EXPERIMENT, Router, call
 from influential_bandits.live.requests import Batch, Item, Refused
 from influential_bandits.live.settings import require_label
@@ -92,6 +92,8 @@ async def _serve_item(service: Service, request: HttpRequest, item: Item) -> dic
         body = None if asked.body is None else msgspec.convert(item.body, asked.body)
         own = HttpRequest({**request.scope, "path_params": names})
         return {"status": 200, "answer": await asked.handle(service, own, body)}
-    except (Refused, InfluentialBanditsError, msgspec.ValidationError) as error:
-        refusal = refuse(error)
-        return {"status": refusal.status_code, **msgspec.json.decode(refusal.body)}
+    except msgspec.ValidationError as error:
+        refused = Refused(422, "invalid", str(error))
+    except InfluentialBanditsError as error:
+        refused = as_refusal(error)
+    return {"status": refused.status, **describe_refusal(refused)}

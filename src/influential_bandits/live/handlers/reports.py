@@ -12,7 +12,6 @@ from starlette.responses import StreamingResponse
 
 from influential_bandits.errors import InvalidInput
 from influential_bandits.live.api import EXPERIMENT, call
-from influential_bandits.live.page.charts import describe_tally
 from influential_bandits.live.reading import write_csv, write_parquet
 
 if TYPE_CHECKING:
@@ -23,11 +22,9 @@ PART_BYTES = 1 << 20
 
 @call("GET", EXPERIMENT + "/report", "reader")
 async def report(service: Service, request: HttpRequest, body: None) -> Any:
-    """Return the A/B test, and mean losses by arm and group, over time, too."""
+    """Return the A/B test, and sums by arm and group, over time, too."""
     row = await service.find_asked(request)
-    described = await service.describe(row)
-    tally = await service.page.tallies.bring_up_to_date(row)
-    return await asyncio.to_thread(describe_tally, tally, described["arms"])
+    return await service.report(row, request.query_params.get("span", "all"))
 
 
 @call("GET", EXPERIMENT + "/log", "reader")

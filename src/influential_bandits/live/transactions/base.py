@@ -11,8 +11,6 @@ from influential_bandits.live.members import Member
 from influential_bandits.live.requests import Refused
 from influential_bandits.live.store.sql import Changes, InstanceRow, Store
 
-__all__ = ["TransactionBase"]
-
 
 class TransactionBase:
     """Requests of one batch to one experiment.

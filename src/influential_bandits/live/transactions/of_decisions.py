@@ -23,8 +23,6 @@ from influential_bandits.live.requests import Decide, Expose, Feedback, Refused
 from influential_bandits.live.settings import require_label
 from influential_bandits.live.transactions.base import TransactionBase
 
-__all__ = ["DecisionRequests"]
-
 MOST_EXPOSURES = 1000  # in one request
 HOUR = 3600.0
 CLOCKS_DIFFER = 60.0  # seconds that a client's clock may be ahead
