@@ -112,8 +112,8 @@ def explain_choice(decision: Decision, event: Event, described: dict[str, Any]) 
         sentences.append(f"It is in the control group, which {words.name} serves. {words.rule}")
     else:
         models = {model["version"]: model["policy"] for model in described["models"]}
-        given = models.get(decision.model, settings["policy"])
-        words = describe_policy(given, shared=settings["state"] == "shared")
+        policy = models.get(decision.model, settings["policy"])
+        words = describe_policy(policy, shared=settings["state"] == "shared")
         model = f", model {decision.model}" if decision.model else ""
         sentences.append(f"It is in the group of the policy, {words.name}{model}. {words.rule}")
     eligible = event.read().get("eligible")

@@ -57,18 +57,12 @@ class KeyRing:
     def __init__(self, read: Callable[[], Awaitable[list[KeyRow]]]) -> None:
         self._read = read
         self._visitors: dict[str, Visitor] = {}  # by digest
-        self._seen: dict[str, Visitor] = {}  # by key, those that asked since keys were read
         self._until = 0.0
         self._reading: asyncio.Task[None] | None = None
 
     async def find(self, key: str) -> Visitor | None:
         """Return who has a key."""
-        if time.monotonic() < self._until and key in self._seen:
-            return self._seen[key]
-        visitor = await self.find_digest(digest_key(key))
-        if visitor is not None:
-            self._seen[key] = visitor
-        return visitor
+        return await self.find_digest(digest_key(key))
 
     async def find_digest(self, digest: str) -> Visitor | None:
         """Return who has the key of a digest."""
@@ -82,5 +76,4 @@ class KeyRing:
         """Read the keys again."""
         rows = await self._read()
         self._visitors = {row.digest: Visitor(row.digest, row.role, row.experiment) for row in rows}
-        self._seen = {}
         self._until = time.monotonic() + SECONDS_FRESH

@@ -27,10 +27,10 @@ class Audit:
 
     def __str__(self) -> str:
         """Say it in a line."""
-        told = f"{self.experiment}: {self.decisions:,} decisions of {self.events:,} events"
+        counts = f"{self.experiment}: {self.decisions:,} decisions of {self.events:,} events"
         if self.first is None:
-            return f"{told}, all as served"
-        return f"{told}, {self.differences:,} differ; the first is {self.first}"
+            return f"{counts}, all as served"
+        return f"{counts}, {self.differences:,} differ; the first is {self.first}"
 
 
 def replay_experiment(store: Connection, row: ExperimentRow) -> Audit:

@@ -172,12 +172,12 @@ def make_report(
             {
                 "from": at,
                 "seconds": seconds,
-                **told,
+                **sums,
                 "difference": then.difference,
                 "low": then.low,
                 "high": then.high,
             }
-            for at, told, then in zip(
+            for at, sums, then in zip(
                 times, _follow_sums(parts, names, len(times)), evidence, strict=True
             )
         ],
@@ -191,8 +191,8 @@ def _list_arms(parts: Sequence[Part], names: Sequence[str]) -> Iterator[dict[str
         gathered[part.arm, part.group].append(part.sums())
     for arm, group in sorted(gathered, key=lambda key: (key[0], GROUPS.index(key[1]))):
         sums = add_up(gathered[arm, group])
-        told = sums._asdict() | {"mean_loss": sums.mean_loss}
-        yield {"arm": names[arm], "group": group, **told}
+        row = sums._asdict() | {"mean_loss": sums.mean_loss}
+        yield {"arm": names[arm], "group": group, **row}
 
 
 def _follow_sums(

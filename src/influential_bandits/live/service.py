@@ -129,12 +129,12 @@ class Service:
 
     async def _admit(self, request: HttpRequest, role: Role) -> Visitor:
         """Return who asks: by a key, or a look (GET) by the cookie of the page."""
-        given = request.headers.get("authorization")
+        header = request.headers.get("authorization")
         visitor = None
-        if given is None and request.method in ("GET", "HEAD"):
+        if header is None and request.method in ("GET", "HEAD"):
             visitor = await self.page.find_visitor(request)
-        elif given is not None:
-            kind, _, key = given.partition(" ")
+        elif header is not None:
+            kind, _, key = header.partition(" ")
             visitor = await self.keys.find(key.strip()) if kind.lower() == "bearer" else None
         if visitor is None:
             raise Refused(
@@ -220,10 +220,10 @@ class Service:
     async def report(self, row: ExperimentRow, span: str) -> dict[str, Any]:
         """Return the A/B test, and sums of all events."""
         now = self.writer.now()
-        told: dict[str, Any] = await self.read_aside(
+        answer: dict[str, Any] = await self.read_aside(
             lambda store: make_report(store, row.id, now, span)
         )
-        return told
+        return answer
 
     async def estimate(self, row: ExperimentRow) -> SharedEstimate:
         """Return what all instances of a fleet have taught."""
@@ -244,21 +244,21 @@ class Service:
     async def describe_instance(self, row: ExperimentRow, label: str) -> dict[str, Any]:
         """Return all that is known of an instance, and the losses expected of it now."""
         described, now = await self.describe(row), self.writer.now()
-        there = await self.read_soon(lambda store: find_instance(store, row.id, label))
+        instance = await self.read_soon(lambda store: find_instance(store, row.id, label))
 
         def expect(experiment: Experiment) -> dict[str, Any]:
-            return experiment.explain(experiment.hold(there), now)
+            return experiment.explain(experiment.hold(instance), now)
 
-        if described["settings"]["state"] == "shared" and there.group == "policy":
+        if described["settings"]["state"] == "shared" and instance.group == "policy":
             expected = await self._aside(
                 lambda: self.writer.look(row.name, described["events"], expect)
             )
         else:
-            expected = await self.read_aside(lambda store: expect(load_alone(store, there)))
-        told: dict[str, Any] = await self.read_aside(
-            lambda store: describe_instance(store, there, described, expected)
+            expected = await self.read_aside(lambda store: expect(load_alone(store, instance)))
+        answer: dict[str, Any] = await self.read_aside(
+            lambda store: describe_instance(store, instance, described, expected)
         )
-        return told
+        return answer
 
 
 def _deliver(delivered: list[tuple[asyncio.Future[Any], Any]]) -> None:

@@ -167,12 +167,12 @@ def _end_now(times: Floats) -> list[float]:
 def _gather(visits: list[int], most: int) -> Iterator[list[int]]:
     """Yield visits in order, in groups in which nobody comes twice."""
     group: list[int] = []
-    there: set[int] = set()
+    users: set[int] = set()
     for user in visits:
-        if user in there or len(group) == most:
+        if user in users or len(group) == most:
             yield group
-            group, there = [], set()
+            group, users = [], set()
         group.append(user)
-        there.add(user)
+        users.add(user)
     if group:
         yield group

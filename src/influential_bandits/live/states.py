@@ -297,8 +297,8 @@ def require_servable(policy: Policy | FleetLCB, arms: Arms) -> InstanceState:
 def try_out(policy: Policy | FleetLCB, arms: Arms) -> None:
     """Raise unless a policy can serve these arms; compile all that it needs to."""
     state = require_servable(policy, arms)
-    one = np.arange(len(arms.names)) == np.flatnonzero(arms.mask())[0]
-    for at, eligible in enumerate((arms.mask(), one)):
+    first = np.arange(len(arms.names)) == np.flatnonzero(arms.mask())[0]
+    for at, eligible in enumerate((arms.mask(), first)):
         arm = state.choose(eligible, float(at))
         state.expected_losses(float(at))
         state.observe(state.pull(arm, float(at)), 0.0)

@@ -112,12 +112,12 @@ def instance_path(experiment: str, label: str) -> str:
     return f"{base}/{quote(label, safe='')}"
 
 
-def describe_policy(given: str | dict[str, Any], *, shared: bool = False) -> PolicyWords:
+def describe_policy(description: str | dict[str, Any], *, shared: bool = False) -> PolicyWords:
     """Return a policy of settings in words."""
     try:
-        policy = make_policy(given, shared=shared)
+        policy = make_policy(description, shared=shared)
     except InfluentialBanditsError:  # a policy of a module that is not imported here
-        return PolicyWords(str(given)[:80], "")
+        return PolicyWords(str(description)[:80], "")
     rule = (type(policy).__doc__ or "").strip().partition("\n")[0]
     label = policy.label
     return PolicyWords(label if len(label) <= 80 else f"{type(policy).__name__}(…)", rule)
@@ -127,16 +127,16 @@ def served_policy(described: dict[str, Any]) -> str | dict[str, Any]:
     """Return the policy that is served: of the active model, or of the settings."""
     for model in described["models"]:
         if model["version"] == described["model"]:
-            given: str | dict[str, Any] = model["policy"]
-            return given
+            description: str | dict[str, Any] = model["policy"]
+            return description
     default: str | dict[str, Any] = described["settings"]["policy"]
     return default
 
 
-def find_boldness(given: str | dict[str, Any], *, shared: bool) -> float:
+def find_boldness(description: str | dict[str, Any], *, shared: bool) -> float:
     """Return how many deviations a policy gives an arm as the benefit of the doubt."""
     try:
-        return float(getattr(make_policy(given, shared=shared), "boldness", 1.0))
+        return float(getattr(make_policy(description, shared=shared), "boldness", 1.0))
     except InfluentialBanditsError:
         return 1.0
 

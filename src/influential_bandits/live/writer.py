@@ -311,8 +311,8 @@ class Writer(Closing):
         experiment = loaded.experiment
         assert experiment.shared is not None
         expected = experiment.fingerprint("policy")
-        found = self.store.snapshots(row.id, [0])  # what is shared
-        whole = found[0] if found and found[0].fingerprint == expected else None
+        snapshots = self.store.snapshots(row.id, [0])  # what is shared
+        whole = snapshots[0] if snapshots and snapshots[0].fingerprint == expected else None
         if whole is not None and experiment.shared.unpack(
             whole.state, self.store.states_of_users(row.id, expected)
         ):

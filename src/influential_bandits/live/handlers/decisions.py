@@ -83,7 +83,7 @@ async def serve_batch(service: Service, request: HttpRequest, body: Batch) -> An
     return {"answers": answers}
 
 
-BATCHED = Router((one.method, one.path, one) for one in DECLARED if one.in_batch)
+BATCHED = Router((c.method, c.path, c) for c in DECLARED if c.in_batch)
 
 
 async def _serve_item(service: Service, request: HttpRequest, item: Item) -> dict[str, Any]:

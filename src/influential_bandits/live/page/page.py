@@ -19,7 +19,7 @@ from influential_bandits.live import words
 from influential_bandits.live.events import encode
 from influential_bandits.live.keys import Visitor
 from influential_bandits.live.page import login, pictures, views
-from influential_bandits.live.page.kept import Kept
+from influential_bandits.live.page.latest import Latest
 from influential_bandits.live.requests import Refused
 from influential_bandits.live.store.sql import Connection, ExperimentRow
 
@@ -60,13 +60,13 @@ class Page:
 
     def __init__(self, service: Service) -> None:
         self.service, self.now = service, service.writer.now
-        self._reports = Kept(SECONDS_OF_A_REPORT)
-        self._estimates = Kept(SECONDS_OF_AN_ESTIMATE)
+        self._reports = Latest(SECONDS_OF_A_REPORT)
+        self._estimates = Latest(SECONDS_OF_AN_ESTIMATE)
         self._environment = _make_environment()
 
     def routes(self) -> list[tuple[str, str, Handler]]:
         """Return methods and paths of all pages, and what answers them."""
-        one = "/experiments/{experiment}"
+        experiment = "/experiments/{experiment}"
         return [
             ("GET", "/static/{file}", send_static),
             ("GET", "/favicon.ico", send_icon),
@@ -74,10 +74,10 @@ class Page:
             ("POST", "/login", self.log_in),
             ("POST", "/logout", self.log_out),
             ("GET", "/", self._closed(self.show_home)),
-            ("GET", one, self._closed(self.show_experiment)),
-            ("GET", f"{one}/settings", self._closed(self.show_settings)),
-            ("GET", f"{one}/instances", self._closed(self.show_instance)),
-            ("GET", f"{one}/instances/{{instance:label}}", self._closed(self.show_instance)),
+            ("GET", experiment, self._closed(self.show_experiment)),
+            ("GET", f"{experiment}/settings", self._closed(self.show_settings)),
+            ("GET", f"{experiment}/instances", self._closed(self.show_instance)),
+            ("GET", f"{experiment}/instances/{{instance:label}}", self._closed(self.show_instance)),
         ]
 
     # Who may look, and how it is answered.
@@ -144,10 +144,10 @@ class Page:
 
     async def _look_at_report(self, row: ExperimentRow, span: str) -> dict[str, Any] | None:
         """Return the latest report; None while it is being made."""
-        told: dict[str, Any] | None = await self._reports.look(
+        report: dict[str, Any] | None = await self._reports.look(
             (row.id, span), lambda: self.service.report(row, span)
         )
-        return told
+        return report
 
     # Pages.
 
@@ -184,9 +184,9 @@ class Page:
         row = await self.service.find_asked(request)
         label = request.path_params.get("instance") or request.query_params.get("label", "")
         described = await self.service.describe(row)
-        told = await self.service.describe_instance(row, label)
+        instance = await self.service.describe_instance(row, label)
         return await self._send(
-            request, "instance.html.j2", lambda: views.draw_instance(described, told)
+            request, "instance.html.j2", lambda: views.draw_instance(described, instance)
         )
 
     async def show_settings(self, request: HttpRequest) -> Response:

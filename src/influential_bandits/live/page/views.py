@@ -35,13 +35,13 @@ def draw_home(
     """Return what the page of all experiments prints."""
     cards = [_draw_card(*pair) for pair in zip(described, reports, strict=True)]
     decisions = (words.write_number(card["decisions"]) for card in cards)
-    told = (f"{c['name']}: {many} decisions." for c, many in zip(cards, decisions, strict=True))
+    pairs = zip(cards, decisions, strict=True)
     return {
         "cards": cards,
         "number": number,
         "pages": pages,
         "charts": {},
-        "summary": " ".join(told),
+        "summary": " ".join(f"{card['name']}: {many} decisions." for card, many in pairs),
     }
 
 
@@ -146,12 +146,12 @@ def _mean(sums: Values, count: str) -> float | None:
 
 def _list_arms(described: Values, report: Values) -> list[Values]:
     """Return each arm with its sums over both groups, and the means of each."""
-    told = {(row["arm"], row["group"]): row for row in report["arms"]}
+    sums_of = {(row["arm"], row["group"]): row for row in report["arms"]}
     arms = []
     for number, name in enumerate(described["arms"]):
-        rows = [told[name, group] for group in GROUPS if (name, group) in told]
+        rows = [sums_of[name, group] for group in GROUPS if (name, group) in sums_of]
         sums = {key: sum(row[key] for row in rows) for key in report["totals"]}
-        means = {group: told.get((name, group), {}).get("mean_loss") for group in GROUPS}
+        means = {group: sums_of.get((name, group), {}).get("mean_loss") for group in GROUPS}
         is_retired = name in described["retired"]
         head = {"number": number, "name": name, "is_retired": is_retired}
         arms.append({**head, **sums, "mean": _mean(sums, "losses"), **means})
@@ -232,28 +232,28 @@ class Expected(NamedTuple):
     deviation: float | None
 
 
-def order_arms(told: Values, boldness: float) -> list[Expected]:
+def order_arms(instance: Values, boldness: float) -> list[Expected]:
     """Return what each arm would cost now, the least first, and bounds so many deviations away."""
-    deviations = told["deviations"] or {}
+    deviations = instance["deviations"] or {}
     rows = []
-    for name, mean in (told["expected_losses"] or {}).items():
+    for name, mean in (instance["expected_losses"] or {}).items():
         deviation = deviations.get(name)
         spread = boldness * (deviation or 0.0)
         rows.append(Expected(name, mean, mean - spread, mean + spread, deviation))
     return sorted(rows, key=lambda row: row.mean)
 
 
-def draw_instance(described: Values, told: Values) -> Values:
+def draw_instance(described: Values, instance: Values) -> Values:
     """Return what the page of an instance prints."""
     shared = described["settings"]["state"] == "shared"
     boldness = words.find_boldness(words.served_policy(described), shared=shared)
-    met = told["met"]
+    met = instance["met"]
     decided = [entry for entry in met if entry["status"] != "exposed"]
-    expected = order_arms(told, boldness)
+    expected = order_arms(instance, boldness)
     bounds = [bound for row in expected for bound in (row.low, row.high)]
     heard = [entry["loss"] for entry in decided if entry["loss"] is not None]
     last = decided[-1] if decided else None
-    places = {name: arm for arm, name in enumerate(told["arms"])}
+    places = {name: arm for arm, name in enumerate(instance["arms"])}
     columns = [
         list(range(1 - len(met), 1)),
         [places[entry["arm"]] for entry in met],
@@ -263,13 +263,13 @@ def draw_instance(described: Values, told: Values) -> Values:
     return {
         "name": described["name"],
         "path": _experiment_path(described),
-        "label": told["instance"],
-        "group": told["group"],
+        "label": instance["instance"],
+        "group": instance["group"],
         "boldness": boldness,
         "retired": set(described["retired"]),
         "entries": met[::-1],
         "last": last,
-        "why": told["why"],
+        "why": instance["why"],
         "expected": expected,
         "digits": words.count_digits([*bounds, *heard]),
         "ends": (min(bounds, default=0.0), max(bounds, default=1.0)),
@@ -277,7 +277,7 @@ def draw_instance(described: Values, told: Values) -> Values:
         "heard": len(heard),
         "waiting": sum(entry["status"] == "pending" for entry in decided),
         "decided": len(decided),
-        "charts": {"timeline": {"names": told["arms"], "columns": columns}},
+        "charts": {"timeline": {"names": instance["arms"], "columns": columns}},
         "summary": (
             f"Last shown: {last['arm']}, {last['status']}." if last else "Nothing shown yet."
         ),

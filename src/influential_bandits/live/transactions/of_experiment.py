@@ -30,12 +30,12 @@ class ExperimentRequests(TransactionBase):
 
     def change(self, request: ChangeSettings, at: float) -> dict[str, Any]:
         """Take other settings."""
-        given = {
+        changed = {
             name: value
             for name in request.__struct_fields__
             if (value := getattr(request, name)) is not msgspec.UNSET
         }
-        settings = msgspec.structs.replace(self._experiment.settings, **given)
+        settings = msgspec.structs.replace(self._experiment.settings, **changed)
         settings.check()
         if settings != self._experiment.settings:
             self._concern_all(CHANGED, at, msgspec.to_builtins(settings))

@@ -3,8 +3,8 @@ import threading
 
 import pytest
 
-from influential_bandits.live.page import kept
-from influential_bandits.live.page.kept import Kept
+from influential_bandits.live.page import latest
+from influential_bandits.live.page.latest import Latest
 
 
 def look(compute, looks):
@@ -16,7 +16,7 @@ def look(compute, looks):
         return await asyncio.to_thread(compute)
 
     async def play():
-        shown = Kept(10.0)
+        shown = Latest(10.0)
         return [await shown.look("shop", count) for _ in range(looks)]
 
     return asyncio.run(play()), len(asked)
@@ -27,7 +27,7 @@ def test_an_answer_is_kept_for_a_while():
 
 
 def test_a_page_does_not_wait_for_one_that_takes_long(monkeypatch):
-    monkeypatch.setattr(kept, "PATIENCE", 0.01)
+    monkeypatch.setattr(latest, "PATIENCE", 0.01)
     go = threading.Event()
     asked = []
 
@@ -36,7 +36,7 @@ def test_a_page_does_not_wait_for_one_that_takes_long(monkeypatch):
         return await asyncio.to_thread(go.wait, 20.0)
 
     async def play():
-        shown = Kept(10.0)
+        shown = Latest(10.0)
         before = [await shown.look("shop", compute), await shown.look("shop", compute)]
         go.set()
         while (after := await shown.look("shop", compute)) is None:
@@ -56,10 +56,10 @@ def test_what_goes_wrong_is_told():
 
 
 def test_what_nobody_looked_at_for_long_is_forgotten(monkeypatch):
-    monkeypatch.setattr(kept, "MOST_KEPT", 3)
+    monkeypatch.setattr(latest, "MOST_KEPT", 3)
 
     async def play():
-        shown = Kept(10.0)
+        shown = Latest(10.0)
         for n in range(10):
             assert await shown.look(n, lambda n=n: asyncio.sleep(0, n)) == n
         return list(shown._latest)

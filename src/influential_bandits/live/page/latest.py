@@ -12,7 +12,7 @@ PATIENCE = 2.0  # seconds for which a page waits; after that it shows the one be
 MOST_KEPT = 100
 
 
-class Kept:
+class Latest:
     """The latest answers to questions that pages ask again and again.
 
     Parameters
