@@ -1,7 +1,7 @@
 """How long a look at the page takes after many decisions: ``python -m benchmarks.page_looks``.
 
-A store is filled with made-up events, served by the command, and looked at over HTTP: the first
-look after a start, the report itself, looks afterwards, and decisions beside them.
+A store is filled with made-up events, served by the command, and looked at over HTTP: reports,
+which read all events, looks, which share them, and decisions beside.
 """
 
 import argparse
@@ -95,8 +95,6 @@ def cpu_seconds(process):
 def measure(address, key, decisions, process):
     """Print the figures."""
     session = log_in(address, key)
-    first, _ = look(session, address, "/experiments/shop?span=all")
-    print(f"first look after a start           {first:8.0f} ms")
     for span in ("all", "hour"):
         cpu, path = cpu_seconds(process), f"/v1/experiments/shop/report?span={span}"
         took, report = look(session, address, path)

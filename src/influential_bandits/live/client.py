@@ -17,7 +17,7 @@ from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.reading import read_log
 
 SECONDS_TO_WAIT = 10.0  # for one answer
-SECONDS_TO_COMPILE = 600.0  # what a new experiment or a model needs, the first time
+SECONDS_TO_WORK = 600.0  # for what compiles the first time, or reads all events
 FIRST_PAUSE = 0.05  # seconds before a call is sent again; each pause is twice the one before
 LONGEST_PAUSE = 2.0
 
@@ -182,7 +182,7 @@ class Client(Closing):
     def create(self, arms: Sequence[str], **settings: Any) -> None:
         """Create the experiment; the settings are those of ``Settings``."""
         body = {"name": self.experiment, "settings": {"arms": list(arms), **settings}}
-        self._call("POST", "/v1/experiments", body, wait=SECONDS_TO_COMPILE)
+        self._call("POST", "/v1/experiments", body, wait=SECONDS_TO_WORK)
 
     def change(self, **settings: Any) -> dict[str, Any]:
         """Change settings while it runs."""
@@ -203,7 +203,7 @@ class Client(Closing):
     def stage_model(self, policy: str | dict[str, Any]) -> int:
         """Keep a policy, such as one with a prior from a log, for later; return its version."""
         body = {"policy": policy}
-        answer = self._call("POST", f"{self._path()}/models", body, SECONDS_TO_COMPILE)
+        answer = self._call("POST", f"{self._path()}/models", body, SECONDS_TO_WORK)
         return int(answer["version"])
 
     def fit_model(
@@ -218,7 +218,7 @@ class Client(Closing):
             ``half_life_hours`` of the experiment say, and without them not at all.
         """
         body = {"fit": {"memory": memory, "half_life_hours": half_life_hours}}
-        answer = self._call("POST", f"{self._path()}/models", body, SECONDS_TO_COMPILE)
+        answer = self._call("POST", f"{self._path()}/models", body, SECONDS_TO_WORK)
         return int(answer["version"])
 
     def activate_model(self, version: int) -> None:
@@ -229,7 +229,7 @@ class Client(Closing):
 
     def report(self) -> dict[str, Any]:
         """Return the A/B test, and mean losses by arm and group, in all and over time."""
-        return self._call("GET", f"{self._path()}/report")
+        return self._call("GET", f"{self._path()}/report", wait=SECONDS_TO_WORK)
 
     def show(self, instance: str) -> dict[str, Any]:
         """Return the history of an instance, losses expected now, and why it got its last arm."""
@@ -241,7 +241,7 @@ class Client(Closing):
 
     def read_log(self) -> EventLog:
         """Return all losses so far as a log, for models and tests."""
-        answer = self._send("GET", f"{self._path()}/log?format=parquet")
+        answer = self._send("GET", f"{self._path()}/log?format=parquet", wait=SECONDS_TO_WORK)
         table = optional_module("pyarrow.parquet").read_table(io.BytesIO(answer.content))
         return read_log(
             table, instance="instance", arm="arm", time="time", time_unit="s", loss="loss"

@@ -32,6 +32,9 @@ class Visitor(NamedTuple):
         return self.experiment is None or self.experiment == experiment
 
 
+NOBODY = Visitor("", "reader", 0)  # who may ask what takes no key, and sees no experiment
+
+
 def digest_key(key: str) -> str:
     """Return what is kept of a key; keys are long and random, so that a plain hash is enough."""
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()

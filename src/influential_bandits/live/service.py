@@ -14,11 +14,11 @@ from starlette.requests import Request as HttpRequest
 
 from influential_bandits.errors import InfluentialBanditsError
 from influential_bandits.live.answers import Answer, as_refusal, refuse
-from influential_bandits.live.api import Call, Router
+from influential_bandits.live.api import Asked, Call, Router
 from influential_bandits.live.experiment import Experiment
 from influential_bandits.live.handlers import CALLS
 from influential_bandits.live.instances import describe_instance, find_instance, load_alone
-from influential_bandits.live.keys import KeyRing, Role, Visitor
+from influential_bandits.live.keys import NOBODY, KeyRing, Role, Visitor
 from influential_bandits.live.metrics import Metrics
 from influential_bandits.live.page.page import Page
 from influential_bandits.live.reading import describe_experiment
@@ -119,10 +119,11 @@ class Service:
             decode = msgspec.json.Decoder(call.body).decode
 
         async def serve(request: HttpRequest) -> Any:
-            if call.role is not None:  # before the body is looked at
-                request.scope["visitor"] = await self._admit(request, call.role)
+            # The key before the body.
+            visitor = NOBODY if call.role is None else await self._admit(request, call.role)
             data = b"" if call.method == "GET" else await request.body()
-            answer = await call.handle(self, request, None if decode is None else decode(data))
+            asked = Asked(self, request, visitor, request.path_params)
+            answer = await call.handle(asked, None if decode is None else decode(data))
             return Answer(answer) if isinstance(answer, dict) else answer
 
         return serve
@@ -194,10 +195,6 @@ class Service:
             raise StoreError(f"the store has not answered for {SECONDS_TO_READ:.0f} s") from None
 
     # Experiments, as far as a visitor sees them.
-
-    async def find_asked(self, request: HttpRequest) -> ExperimentRow:
-        """Return the experiment of a path; one that the visitor may not see is not there."""
-        return await self.find(request.path_params["experiment"], request.scope["visitor"])
 
     async def find(self, name: str, visitor: Visitor) -> ExperimentRow:
         """Return an experiment; one that the visitor may not see is not there, and as slowly."""

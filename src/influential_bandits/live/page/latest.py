@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-TIMES_AS_LONG = 20.0  # as it took to compute: looks take a small share of the processor
+TIMES_AS_LONG = 10.0  # as it took to compute: looks take a small share of the processor
 PATIENCE = 2.0  # seconds for which a page waits; after that it shows the one before, or none
 MOST_KEPT = 100
 

@@ -142,6 +142,11 @@ class Page:
 
         return await asyncio.to_thread(render)
 
+    async def _find(self, request: HttpRequest) -> ExperimentRow:
+        """Return the experiment of a path; one that the visitor may not see is not there."""
+        name, visitor = request.path_params["experiment"], request.scope["visitor"]
+        return await self.service.find(name, visitor)
+
     async def _look_at_report(self, row: ExperimentRow, span: str) -> dict[str, Any] | None:
         """Return the latest report; None while it is being made."""
         report: dict[str, Any] | None = await self._reports.look(
@@ -165,7 +170,7 @@ class Page:
 
     async def show_experiment(self, request: HttpRequest) -> Response:
         """Show an experiment."""
-        row = await self.service.find_asked(request)
+        row = await self._find(request)
         described = await self.service.describe(row)
         estimate = None
         if described["settings"]["state"] == "shared":
@@ -181,7 +186,7 @@ class Page:
 
     async def show_instance(self, request: HttpRequest) -> Response:
         """Show an instance."""
-        row = await self.service.find_asked(request)
+        row = await self._find(request)
         label = request.path_params.get("instance") or request.query_params.get("label", "")
         described = await self.service.describe(row)
         instance = await self.service.describe_instance(row, label)
@@ -191,7 +196,7 @@ class Page:
 
     async def show_settings(self, request: HttpRequest) -> Response:
         """Show settings, what follows from them, and how they are changed."""
-        described = await self.service.describe(await self.service.find_asked(request))
+        described = await self.service.describe(await self._find(request))
         address = str(request.base_url).rstrip("/")
         values = views.draw_settings(described)
         return self.render(request, "settings.html.j2", address=address, **values)
