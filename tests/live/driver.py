@@ -3,7 +3,7 @@
 from influential_bandits.live.instances import find_instance, load_alone
 from influential_bandits.live.reading import describe_experiment
 from influential_bandits.live.replay import replay_experiment
-from influential_bandits.live.report import make_report
+from influential_bandits.live.report import Report
 from influential_bandits.live.requests import (
     AddArm,
     ChangeSettings,
@@ -115,7 +115,7 @@ class Driver:
         return self.read(lambda store: describe_experiment(store, 1))
 
     def report(self, span="all"):
-        return self.read(lambda store: make_report(store, 1, self.clock.now, span))
+        return self.read(lambda store: Report(1, span).make(store, self.clock.now))
 
     def sweep(self):
         """Let the writer look for losses that are overdue, and wait until it has."""

@@ -10,6 +10,7 @@ from live.driver import Driver, make_settings
 
 from influential_bandits.errors import InvalidInput
 from influential_bandits.live.evidence import GroupTotals, Stratum, judge
+from influential_bandits.live.report import Report
 from influential_bandits.live.requests import Refused
 
 ARMS = ("tea", "coffee", "milk")
@@ -17,9 +18,11 @@ MINUTE, HOUR = 60.0, 3600.0
 
 
 def play(shop, seed, steps=500):
-    """Let users decide and answer, cancel, show later, expire and be erased, for some hours."""
+    """Let users decide, answer, cancel, expire and be erased, for some hours; pause at times."""
     draw, waiting, later = random.Random(seed), [], []
     for n in range(steps):
+        if n in (150, 250, 370):
+            yield
         shop.clock.now += draw.choice([0.0, 1.0, 5.0, 60.0, 120.0])
         if n in (200, 300):
             shop.change(control_share=0.2 if n == 200 else 0.7)
@@ -46,6 +49,7 @@ def play(shop, seed, steps=500):
             shop.expose(f"user {user}", draw.choice(ARMS))
         elif n > 100:
             shop.sweep()
+    yield
 
 
 def read_events(shop):
@@ -103,9 +107,14 @@ def agree(told, by_hand):
 @pytest.mark.parametrize("span", ["all", "hour"])
 def test_the_report_is_what_the_events_say(address, span):
     settings = make_settings(ARMS, "Uniform", control_share=0.5, window_hours=2.0, missing_loss=1.5)
+    running = Report(1, span)
     with Driver(address, settings) as shop:
-        play(shop, seed=1)
-        report, events, now = shop.report(span), read_events(shop), shop.clock.now
+        for _ in play(shop, seed=1):
+            report = shop.read(lambda store: running.make(store, shop.clock.now))
+        anew, events, now = shop.report(span), read_events(shop), shop.clock.now
+    assert report["totals"] == pytest.approx(anew["totals"])
+    for one, other in zip(report["over_time"], anew["over_time"], strict=True):
+        assert one["difference"] == pytest.approx(other["difference"])
     sums = defaultdict(lambda: defaultdict(float))
     for event, group, _ in events:
         row = sums[ARMS[event.arm], group]
@@ -133,10 +142,10 @@ def test_the_report_is_what_the_events_say(address, span):
             getattr(judge_by_hand(events), name).squares
         )
     assert report["at"] == now
-    lately = sum(e.kind == "decided" and e.at > now - 5 * MINUTE for e, *_ in events)
-    assert report["decisions_a_minute"] == lately / 5
-
     spans = report["over_time"]
+    lately = min(one["from"] for one in spans if one["from"] + one["seconds"] > now - 5 * MINUTE)
+    decided = sum(e.kind == "decided" and e.at >= lately for e, *_ in events)
+    assert report["decisions_a_minute"] == pytest.approx(decided * MINUTE / (now - lately))
     for one, after in pairwise(spans):
         assert after["from"] == one["from"] + one["seconds"]
     assert spans[-1]["from"] <= now < spans[-1]["from"] + spans[-1]["seconds"]

@@ -22,7 +22,7 @@ from influential_bandits.live.keys import NOBODY, KeyRing, Role, Visitor
 from influential_bandits.live.metrics import Metrics
 from influential_bandits.live.page.page import Page
 from influential_bandits.live.reading import describe_experiment
-from influential_bandits.live.report import make_report
+from influential_bandits.live.report import Report
 from influential_bandits.live.requests import Refused
 from influential_bandits.live.store.sql import Connection, ExperimentRow, StoreError
 from influential_bandits.live.writer import Job, Writer
@@ -31,6 +31,7 @@ from influential_bandits.policies.fleet.estimate import SharedEstimate
 log = logging.getLogger("influential_bandits.live")
 
 SECONDS_TO_READ = 10.0  # for an answer of the store that a request waits for
+MOST_REPORTS = 48  # kept, so that they read what is new alone
 MOST_LONG_QUESTIONS = 2  # at a time; all others, such as for keys, find a free thread
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -52,6 +53,7 @@ class Service:
         self._readers: list[Connection] = []
         self.keys = KeyRing(lambda: self.read_soon(lambda store: store.keys()))
         self._experiments: dict[str, ExperimentRow] = {}
+        self._reports: dict[tuple[int, str], Report] = {}
         self._few = asyncio.Semaphore(MOST_LONG_QUESTIONS)
         self._delivered: list[tuple[asyncio.Future[Any], Any]] = []  # answers, and who waits
         self.after_compiling: Callable[[], None] = lambda: None
@@ -216,10 +218,12 @@ class Service:
 
     async def report(self, row: ExperimentRow, span: str) -> dict[str, Any]:
         """Return the A/B test, and sums of all events."""
+        report = self._reports.pop((row.id, span), None) or Report(row.id, span)
+        self._reports[row.id, span] = report  # the last one asked for is the last one
+        while len(self._reports) > MOST_REPORTS:
+            del self._reports[next(iter(self._reports))]
         now = self.writer.now()
-        answer: dict[str, Any] = await self.read_aside(
-            lambda store: make_report(store, row.id, now, span)
-        )
+        answer: dict[str, Any] = await self.read_aside(lambda store: report.make(store, now))
         return answer
 
     async def estimate(self, row: ExperimentRow) -> SharedEstimate:

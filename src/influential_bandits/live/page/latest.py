@@ -7,7 +7,6 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-TIMES_AS_LONG = 10.0  # as it took to compute: looks take a small share of the processor
 PATIENCE = 2.0  # seconds for which a page waits; after that it shows the one before, or none
 MOST_KEPT = 100
 
@@ -17,12 +16,13 @@ class Latest:
 
     Parameters
     ----------
-    seconds : float
-        For which an answer is shown again, at least.
+    seconds, times_as_long : float
+        For which an answer is shown again: so many seconds, and so many times those that it took,
+        so that looks take a small share of the processor.
     """
 
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
+    def __init__(self, seconds: float, times_as_long: float = 0.0) -> None:
+        self._seconds, self._times_as_long = seconds, times_as_long
         self._latest: dict[Any, Any] = {}
         self._until: dict[Any, float] = {}
         self._tasks: dict[Any, asyncio.Task[None]] = {}
@@ -42,7 +42,7 @@ class Latest:
         start = time.monotonic()
         self._latest[key] = await compute()
         now = time.monotonic()
-        self._until[key] = now + max(self._seconds, TIMES_AS_LONG * (now - start))
+        self._until[key] = now + max(self._seconds, self._times_as_long * (now - start))
         for entries in (self._latest, self._until, self._tasks):
             while len(entries) > MOST_KEPT:
                 entries.pop(next(iter(entries)))

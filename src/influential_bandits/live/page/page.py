@@ -61,7 +61,7 @@ class Page:
     def __init__(self, service: Service) -> None:
         self.service, self.now = service, service.writer.now
         self._reports = Latest(SECONDS_OF_A_REPORT)
-        self._estimates = Latest(SECONDS_OF_AN_ESTIMATE)
+        self._estimates = Latest(SECONDS_OF_AN_ESTIMATE, times_as_long=20.0)
         self._environment = _make_environment()
 
     def routes(self) -> list[tuple[str, str, Handler]]:
