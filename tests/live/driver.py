@@ -97,16 +97,20 @@ class Driver:
         return self.ask(lambda work, at: work.activate_model(version, at))
 
     def explain(self, instance):
-        """Look as the service does: at the store, or at what is in memory of a fleet."""
+        """Look as the service does: at the store, or at what is in memory of a fleet.
+
+        A look at the store sees what is in memory, too.
+        """
         now, shared = self.clock.now, self.describe()["settings"]["state"] == "shared"
         there = self.read(lambda store: find_instance(store, 1, instance))
 
         def expect(experiment):
             return experiment.explain(experiment.hold(there), now)
 
-        if shared and there.group == "policy":
-            return self.writer.look(NAME, self.describe()["events"], expect)
-        return self.read(lambda store: expect(load_alone(store, there)))
+        told = self.writer.look(NAME, self.describe()["events"], expect)
+        if not (shared and there.group == "policy"):
+            assert self.read(lambda store: expect(load_alone(store, there))) == told
+        return told
 
     def erase(self, instance):
         return self.ask(lambda work, at: work.erase(instance, at), label=instance)

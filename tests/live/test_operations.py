@@ -138,6 +138,22 @@ def test_a_store_that_hangs_holds_up_no_health_check(server, monkeypatch):
     asked.join()
 
 
+def test_looks_do_not_wait_for_what_is_written(server):
+    server.play("shop", ["ann"])
+    go = threading.Event()
+    writing = threading.Thread(target=server.writer.ask, args=("shop", lambda *_: go.wait(20.0)))
+    writing.start()
+    paths = ("", "/report", "/models", "/instances/ann", "/log?format=csv")
+    statuses = [ask(server, "GET", f"/v1/experiments/shop{path}").status_code for path in paths]
+    pages = ("/", "/experiments/shop", "/experiments/shop/instances/ann")
+    visitor = server.visit()
+    statuses += [visitor.get(path).status_code for path in pages]
+    assert writing.is_alive()
+    go.set()
+    writing.join()
+    assert set(statuses) == {200}
+
+
 def test_a_service_that_cannot_write_is_not_ready(server):
     assert ask(server, "GET", "/ready").status_code == 200
     store = server.writer.store

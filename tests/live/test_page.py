@@ -11,7 +11,7 @@ import requests
 from live.page_server import Outline, Server, Visitor
 
 from influential_bandits.live import words
-from influential_bandits.live.evidence import GroupTotals, compare_groups
+from influential_bandits.live.evidence import GroupTotals, Stratum, compare_groups, judge
 from influential_bandits.live.page.pictures import draw_interval, draw_spark, shade_matrix
 
 NASTY = (
@@ -168,40 +168,6 @@ def test_own_state_says_that_there_is_no_common_interaction(server, admin):
     page = admin.get("/experiments/shop").text
     assert "Each instance has a state of its own" in page
     assert 'class="heat"' not in page
-
-
-def test_a_changed_control_share_makes_no_winner(server, admin):
-    """Later users lose more, whoever serves them, and hardly one of them is in the control."""
-    server.create("changed", control_share=0.5)
-    server.play("changed", [f"u{n}" for n in range(120)], loss=lambda one: one["number"] % 5 / 50)
-    server.call("PATCH", "/experiments/changed", {"control_share": 0.1})
-    late = [f"late {n}" for n in range(480)]
-    server.play("changed", late, loss=lambda one: 1.0 + one["number"] % 5 / 50)
-    report = server.call("GET", "/experiments/changed/report")
-    assert report["verdict"] == "no difference has been shown yet"
-    assert report["policy"]["loss"] / report["policy"]["decisions"] > 0.75
-    assert report["control"]["loss"] / report["control"]["decisions"] < 0.65
-    news = admin.wait_for("/experiments/changed", lambda n: ">600<" in n["parts"]["figures"])
-    assert "No difference has been shown yet" in news["parts"]["verdict"]
-
-
-def test_a_verdict_in_doubt_is_withheld_on_the_page_as_in_the_report(server, admin):
-    server.create("doubtful", control_share=0.5)
-    users = [f"u{n}" for n in range(300)]
-    calls = [
-        {"path": "/experiments/doubtful/decisions", "body": {"instance": user}} for user in users
-    ]
-    made = server.call("POST", "/batch", {"requests": calls})["answers"]
-    told = [one["answer"] for one in made if one["answer"]["group"] == "policy"]
-    told += [one["answer"] for one in made if one["answer"]["group"] == "control"][:60]
-    for one in told:
-        path = f"/experiments/doubtful/decisions/{one['decision_id']}/feedback"
-        server.call("POST", path, {"loss": float(one["group"] == "control")})
-    report = server.call("GET", "/experiments/doubtful/report")
-    assert report["verdict"].startswith("withheld: feedback has come for 100 %")
-    assert report["difference"] is None
-    news = admin.wait_for("/experiments/doubtful", lambda n: ">300<" in n["parts"]["figures"])
-    assert "No verdict: feedback has come for 100 %" in news["parts"]["verdict"]
 
 
 def test_what_callers_chose_in_shadow_mode_is_no_evidence(server, admin):
@@ -368,15 +334,22 @@ def totals(instances, mean, spread=0.1, each=10):
     ],
 )
 def test_verdicts_say_what_the_interval_says(policy, control, begins):
-    evidence = asdict(compare_groups([(policy, control)]))
-    assert words.describe_evidence(evidence, {"mode": "live", "control_share": 0.5}).startswith(
-        begins
-    )
-    shadow = words.describe_evidence(evidence, {"mode": "shadow", "control_share": 0.5})
+    report = asdict(compare_groups([(policy, control)]))
+    verdict = words.describe_evidence(report, {"mode": "live", "control_share": 0.5})
+    assert verdict.startswith(begins)
+    shadow = words.describe_evidence(report, {"mode": "shadow", "control_share": 0.5})
     if begins.startswith("Too early"):
         assert "nothing to compare" in shadow
     else:
         assert f"They are left out here. {begins}" in shadow
+
+
+def test_a_verdict_that_is_withheld_says_why():
+    few, many = totals(100, 0.1), totals(300, 0.1)
+    evidence = judge([Stratum(0.5, few, many, few, many)])
+    told = words.describe_evidence(asdict(evidence), {"mode": "live", "control_share": 0.5})
+    assert evidence.verdict.startswith("withheld: ")
+    assert told.startswith("No verdict: 100 instances of the policy and 300 of the control")
 
 
 def test_shades_follow_size_sign_and_doubt():
