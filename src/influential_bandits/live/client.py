@@ -16,6 +16,8 @@ from influential_bandits.errors import InvalidInput, ServiceError
 from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.reading import read_log
 
+__all__ = ["Client", "LiveDecision"]
+
 SECONDS_TO_WAIT = 10.0  # for one answer
 SECONDS_TO_WORK = 600.0  # for what compiles the first time, or reads all events
 FIRST_PAUSE = 0.05  # seconds before a call is sent again; each pause is twice the one before

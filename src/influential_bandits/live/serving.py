@@ -21,6 +21,8 @@ from influential_bandits.live.keys import make_key
 from influential_bandits.live.store.opening import is_shared, open_store
 from influential_bandits.live.store.sql import Store
 
+__all__ = ["serve", "serve_in_background"]
+
 SAFE_SQLITE = (3, 51, 3)
 STORE_VARIABLE = "INFLUENTIAL_BANDITS_STORE"
 SECRET_VARIABLE = "INFLUENTIAL_BANDITS_SECRET"  # signs the cookies of the page

@@ -21,6 +21,8 @@ from influential_bandits.policies.registry import (
 )
 from influential_bandits.references import split_reference
 
+__all__ = ["Settings"]
+
 LONGEST_LABEL = 200  # characters of an instance, a decision, an arm or an experiment
 MOST_ARMS = 1000  # a decision looks at all of them
 LONGEST_WINDOW = 24.0 * 366 * 10  # hours

@@ -15,6 +15,8 @@ from influential_bandits.world.environment import Environment
 from influential_bandits.world.generators import random_instance
 from influential_bandits.world.population import Population
 
+__all__ = ["make_shop_population", "run_shop"]
+
 GOODS = (
     "tea", "coffee", "milk", "bread", "honey", "apples", "cheese", "olives", "soap", "candles",
     "paper", "pencils", "roses", "lemons", "rice", "salt", "pepper", "figs", "nuts", "plums",
