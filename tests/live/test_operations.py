@@ -138,6 +138,24 @@ def test_a_store_that_hangs_holds_up_no_health_check(server, monkeypatch):
     asked.join()
 
 
+def test_a_batch_is_served_in_order_also_right_after_a_start(server, monkeypatch):
+    read, pauses = server.service.read, [0.5, 0.0, 0.0, 0.0]
+
+    def read_slowly(question):
+        answer = read(question)
+        time.sleep(pauses.pop(0) if pauses else 0.0)
+        return answer
+
+    ask(server, "GET", "/v1/experiments")  # keys are known
+    server.service._experiments = {}
+    monkeypatch.setattr(server.service, "read", read_slowly)
+    path = "/experiments/shop/decisions"
+    calls = [{"path": path, "body": {"instance": f"user {n}"}} for n in range(4)]
+    answers = server.call("POST", "/batch", {"requests": calls})["answers"]
+    numbers = [one["answer"]["number"] for one in answers]
+    assert numbers == sorted(numbers)
+
+
 def test_looks_do_not_wait_for_what_is_written(server):
     server.play("shop", ["ann"])
     go = threading.Event()

@@ -54,6 +54,7 @@ class Service:
         self.keys = KeyRing(lambda: self.read_soon(lambda store: store.keys()))
         self._experiments: dict[str, ExperimentRow] = {}
         self._reports: dict[tuple[int, str], Report] = {}
+        self._finding = asyncio.Lock()
         self._few = asyncio.Semaphore(MOST_LONG_QUESTIONS)
         self._delivered: list[tuple[asyncio.Future[Any], Any]] = []  # answers, and who waits
         self.after_compiling: Callable[[], None] = lambda: None
@@ -202,9 +203,12 @@ class Service:
         """Return an experiment; one that the visitor may not see is not there, and as slowly."""
         row = self._experiments.get(name)
         if row is None or not visitor.sees(row.id):
-            rows = await self.read_soon(lambda store: store.experiments())
-            self._experiments = {row.name: row for row in rows}
-            row = self._experiments.get(name)
+            async with self._finding:  # in turn: what a batch asks for is done in its order
+                row = self._experiments.get(name)
+                if row is None or not visitor.sees(row.id):
+                    rows = await self.read_soon(lambda store: store.experiments())
+                    self._experiments = {row.name: row for row in rows}
+                    row = self._experiments.get(name)
         if row is None or not visitor.sees(row.id):
             raise Refused(404, "unknown_experiment", f"there is no experiment {name!r:.80}")
         return row
