@@ -9,7 +9,7 @@ import numpy as np
 
 import influential_bandits as ib
 from influential_bandits.live.evidence import GroupTotals, compare_groups
-from influential_bandits.live.shop import describe_evidence, make_shop_population, measure_worth
+from influential_bandits.live.shop import describe_evidence, make_shop_population, run_shop
 
 LOOKS = 120
 USERS = 600
@@ -28,6 +28,22 @@ def worth(users, seed):
                 f"against {control}, {users:,} users, seed {seed}, {decisions:,} decisions: "
                 f"{describe_evidence(found)} ({time.monotonic() - start:.0f} s)"
             )
+
+
+def measure_worth(address, key, *, users, control, n_arms=10, influence=0.1, seed=0):
+    """Return the A/B test of a fleet against a control policy in a shop, through the service."""
+    population = make_shop_population(n_arms, influence, seed=seed)
+    with ib.live.Client(address, key, f"{control} {users} {influence} {seed}") as client:
+        client.create(
+            population.arm_names,
+            state="shared",
+            policy="FleetLCB",
+            control=control,
+            control_share=0.5,
+            seed=seed,
+        )
+        run_shop(client, population, users, seed=seed)
+        return client.report()
 
 
 def false_alarms(shops, seed):
@@ -54,7 +70,7 @@ def _look_often(seed):
     for end in np.linspace(50, visits.size, LOOKS).astype(int):
         counts = np.bincount(visits[:end], minlength=USERS).astype(float)
         sums = np.bincount(visits[:end], losses[:end], minlength=USERS)
-        yield compare_groups(*(_total(counts[of], sums[of]) for of in (served, ~served)))
+        yield compare_groups([tuple(_total(counts[of], sums[of]) for of in (served, ~served))])
 
 
 def _total(counts, sums):

@@ -14,7 +14,6 @@ from benchmarks.live.wire import Client
 from influential_bandits.live.choices import describe_choice
 from influential_bandits.live.events import DECIDED, OBSERVED, Event
 from influential_bandits.live.experiment import Experiment
-from influential_bandits.live.members import NoSource
 from influential_bandits.live.settings import Settings
 from influential_bandits.live.store.opening import open_store
 from influential_bandits.live.store.sql import Changes, InstanceRow
@@ -41,7 +40,7 @@ def fill(store, kind, instances):
         opened.begin()
         StoreTransaction(opened, changes).create_experiment(kind, settings, 0.0)
         number = opened.experiments()[-1].id
-        experiment = Experiment(number, kind, NoSource())
+        experiment = Experiment(number, kind)
         for event in changes.events:
             experiment.apply_to_experiment(event)
         opened.write(changes)

@@ -1,6 +1,9 @@
 """A small client of the writer itself: requests without HTTP, with a clock that tests move."""
 
+from influential_bandits.live.instances import find_instance, load_alone
+from influential_bandits.live.reading import describe_experiment
 from influential_bandits.live.replay import replay_experiment
+from influential_bandits.live.report import Report
 from influential_bandits.live.requests import (
     AddArm,
     ChangeSettings,
@@ -94,19 +97,35 @@ class Driver:
         return self.ask(lambda work, at: work.activate_model(version, at))
 
     def explain(self, instance):
-        return self.ask(lambda work, at: work.explain(instance, at), label=instance)
+        """Look as the service does: at the store, or at what is in memory of a fleet.
+
+        A look at the store sees what is in memory, too.
+        """
+        now, shared = self.clock.now, self.describe()["settings"]["state"] == "shared"
+        there = self.read(lambda store: find_instance(store, 1, instance))
+
+        def expect(experiment):
+            return experiment.explain(experiment.hold(there), now)
+
+        told = self.writer.look(NAME, self.describe()["events"], expect)
+        if not (shared and there.group == "policy"):
+            assert self.read(lambda store: expect(load_alone(store, there))) == told
+        return told
 
     def erase(self, instance):
         return self.ask(lambda work, at: work.erase(instance, at), label=instance)
 
     def describe(self):
-        return self.ask(lambda work, at: work.describe())
+        return self.read(lambda store: describe_experiment(store, 1))
+
+    def report(self, span="all"):
+        return self.read(lambda store: Report(1, span).make(store, self.clock.now))
 
     def sweep(self):
         """Let the writer look for losses that are overdue, and wait until it has."""
         self.writer.sweep_soon()
-        self.describe()
-        self.describe()
+        for _ in range(2):
+            self.ask(lambda work, at: None)
 
     def read(self, question):
         with open_to_read(self.address) as store:

@@ -28,9 +28,9 @@ class Server:
         store.commit()
         self._start(store)
 
-    def _start(self, store, port=0):
+    def _start(self, store, port=0, secret=None):
         self.writer = Writer(store)
-        self.service = Service(self.writer)
+        self.service = Service(self.writer, secret)
         config = uvicorn.Config(
             self.service, port=port, access_log=False, lifespan="off", **protocol_options()
         )
@@ -47,10 +47,10 @@ class Server:
         self._thread.join()
         self.service.close()
 
-    def restart(self):
+    def restart(self, secret=None):
         """Stop, and start again on the same store and port."""
         self.close()
-        self._start(open_store(self.path), self.port)
+        self._start(open_store(self.path), self.port, secret)
 
     def call(self, method, path, body=None, key=None):
         headers = {"Authorization": f"Bearer {key or self.key}"}

@@ -1,5 +1,3 @@
-import time
-
 import pytest
 import requests
 
@@ -186,8 +184,6 @@ def test_reports_tell_the_course_and_instances_tell_why(client):
     decision = client.decide("eve")
     client.feed_back(decision, loss=0.25)
     assert any("No chance was involved" in sentence for sentence in client.show("eve")["why"])
-    deadline = time.monotonic() + 20.0
-    while (course := client.report()["over_time"]) is None or not course:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    assert {"from", "seconds", "decisions", "feedback", "mean_loss", "by_arm"} == set(course[0])
+    course = client.report()["over_time"]
+    sums = {"from", "seconds", "decisions", "feedback", "mean_loss", "by_arm"}
+    assert set(course[0]) == sums | {"difference", "low", "high"}

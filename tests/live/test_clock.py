@@ -8,9 +8,9 @@ import pytest
 from live.driver import Driver, make_settings
 
 import influential_bandits as ib
-from influential_bandits.live.page.words import describe_memory
 from influential_bandits.live.reading import write_parquet
 from influential_bandits.live.requests import Refused
+from influential_bandits.live.words import describe_memory
 from influential_bandits.logs.reading import read_log
 
 ARMS = ("tea", "coffee", "milk")

@@ -11,7 +11,6 @@ from live.page_server import Server
 import influential_bandits as ib
 from influential_bandits.errors import ServiceError
 from influential_bandits.live import replay
-from influential_bandits.live.page.tally import Tally
 from influential_bandits.live.requests import Refused
 from influential_bandits.live.settings import Settings
 
@@ -101,16 +100,6 @@ def test_a_fleet_waits_for_no_more_losses_than_memory_is_for(tmp_path):
         assert shop.audit().differences == 0
 
 
-def silence(shop):
-    def count(store):
-        row = store.experiments()[0]
-        tally = Tally(row, 1_700_000_000.0, shop.clock.now)
-        tally.read(store, row, shop.clock.now)
-        return tally.find_silence()
-
-    return shop.read(count)
-
-
 def test_feedback_that_stops_is_said(tmp_path):
     with Driver(tmp_path / "shop.db", make_settings()) as shop:
         start = shop.clock.now
@@ -120,11 +109,11 @@ def test_feedback_that_stops_is_said(tmp_path):
             if n < 10:
                 shop.feed_back(str(n), 0.5)
             if n == 15:
-                assert silence(shop) is None  # half an hour may be chance
-        since = silence(shop)
-        assert start + 2700.0 <= since <= start + 3300.0
+                assert shop.report()["silent_since"] is None  # half an hour may be chance
+        since = shop.report()["silent_since"]
+        assert since == start + 2700.0
         shop.feed_back("29", 0.5)
-        assert silence(shop) is None
+        assert shop.report()["silent_since"] is None
 
 
 # Stores that hang or fail.
@@ -147,6 +136,40 @@ def test_a_store_that_hangs_holds_up_no_health_check(server, monkeypatch):
     assert (answer.status_code, answer.json()["error"]["code"]) == (503, "store")
     stuck.set()
     asked.join()
+
+
+def test_a_batch_is_served_in_order_also_right_after_a_start(server, monkeypatch):
+    read, pauses = server.service.read, [0.5, 0.0, 0.0, 0.0]
+
+    def read_slowly(question):
+        answer = read(question)
+        time.sleep(pauses.pop(0) if pauses else 0.0)
+        return answer
+
+    ask(server, "GET", "/v1/experiments")  # keys are known
+    server.service._experiments = {}
+    monkeypatch.setattr(server.service, "read", read_slowly)
+    path = "/experiments/shop/decisions"
+    calls = [{"path": path, "body": {"instance": f"user {n}"}} for n in range(4)]
+    answers = server.call("POST", "/batch", {"requests": calls})["answers"]
+    numbers = [one["answer"]["number"] for one in answers]
+    assert numbers == sorted(numbers)
+
+
+def test_looks_do_not_wait_for_what_is_written(server):
+    server.play("shop", ["ann"])
+    go = threading.Event()
+    writing = threading.Thread(target=server.writer.ask, args=("shop", lambda *_: go.wait(20.0)))
+    writing.start()
+    paths = ("", "/report", "/models", "/instances/ann", "/log?format=csv")
+    statuses = [ask(server, "GET", f"/v1/experiments/shop{path}").status_code for path in paths]
+    pages = ("/", "/experiments/shop", "/experiments/shop/instances/ann")
+    visitor = server.visit()
+    statuses += [visitor.get(path).status_code for path in pages]
+    assert writing.is_alive()
+    go.set()
+    writing.join()
+    assert set(statuses) == {200}
 
 
 def test_a_service_that_cannot_write_is_not_ready(server):

@@ -1,21 +1,18 @@
-"""The page over HTTP: what it shows, and what admins do with it."""
+"""The page over HTTP: what it shows."""
 
 import json
 import re
-import time
 from collections import Counter
+from dataclasses import asdict
 from itertools import pairwise
-from types import SimpleNamespace
 
 import pytest
 import requests
 from live.page_server import Outline, Server, Visitor
 
-from influential_bandits.live.evidence import Evidence, GroupTotals, compare_groups
-from influential_bandits.live.page import words
+from influential_bandits.live import words
+from influential_bandits.live.evidence import GroupTotals, Stratum, compare_groups, judge
 from influential_bandits.live.page.pictures import draw_interval, draw_spark, shade_matrix
-from influential_bandits.live.page.series import Series, Sums
-from influential_bandits.live.page.tally import EVENTS_AT_A_TIME
 
 NASTY = (
     "<script>alert(1)</script>",
@@ -142,32 +139,6 @@ def test_numbers_move_as_decisions_come(server, admin):
     assert "2 showings elsewhere" in news["parts"]["missing"]
 
 
-def test_the_tally_agrees_with_the_decisions_after_an_erasure(server, admin):
-    server.create("erasing", control_share=0.5)
-    server.play(
-        "erasing", [f"u{n}" for n in range(70)], rounds=2, loss=lambda one: float(one["number"] % 7)
-    )
-    admin.wait_for(
-        "/experiments/erasing", lambda n: figures(n["parts"]["figures"]).get("Feedback") == "140"
-    )
-    server.service.page.tallies.seconds_between_rebuilds = 0.0
-    server.call("DELETE", "/experiments/erasing/instances/u3")
-    news = admin.wait_for(
-        "/experiments/erasing", lambda n: figures(n["parts"]["figures"])["Feedback"] == "138"
-    )
-    report = server.call("GET", "/experiments/erasing/report")
-    (tally,) = (
-        tally
-        for tally in server.service.page.tallies._held.values()
-        if sum(arm.decisions for arm in tally.arms.values()) == 138
-    )
-    evidence = tally.evidence()
-    for group in ("policy", "control"):
-        for name, value in report[group].items():
-            assert getattr(getattr(evidence, group), name) == pytest.approx(value, rel=1e-12), name
-    assert words.write_number(report["difference"]) in news["parts"]["verdict"]
-
-
 def test_an_instance_shows_its_timeline_and_why(server, admin):
     server.create("why", arms=["a", "b", "c"], policy="LCB", explore=0.5)
     made = [
@@ -197,40 +168,6 @@ def test_own_state_says_that_there_is_no_common_interaction(server, admin):
     page = admin.get("/experiments/shop").text
     assert "Each instance has a state of its own" in page
     assert 'class="heat"' not in page
-
-
-def test_a_changed_control_share_makes_no_winner(server, admin):
-    """Later users lose more, whoever serves them, and hardly one of them is in the control."""
-    server.create("changed", control_share=0.5)
-    server.play("changed", [f"u{n}" for n in range(120)], loss=lambda one: one["number"] % 5 / 50)
-    server.call("PATCH", "/experiments/changed", {"control_share": 0.1})
-    late = [f"late {n}" for n in range(480)]
-    server.play("changed", late, loss=lambda one: 1.0 + one["number"] % 5 / 50)
-    report = server.call("GET", "/experiments/changed/report")
-    assert report["verdict"] == "no difference has been shown yet"
-    assert report["policy"]["loss"] / report["policy"]["decisions"] > 0.75
-    assert report["control"]["loss"] / report["control"]["decisions"] < 0.65
-    news = admin.wait_for("/experiments/changed", lambda n: ">600<" in n["parts"]["figures"])
-    assert "No difference has been shown yet" in news["parts"]["verdict"]
-
-
-def test_a_verdict_in_doubt_is_withheld_on_the_page_as_in_the_report(server, admin):
-    server.create("doubtful", control_share=0.5)
-    users = [f"u{n}" for n in range(300)]
-    calls = [
-        {"path": "/experiments/doubtful/decisions", "body": {"instance": user}} for user in users
-    ]
-    made = server.call("POST", "/batch", {"requests": calls})["answers"]
-    told = [one["answer"] for one in made if one["answer"]["group"] == "policy"]
-    told += [one["answer"] for one in made if one["answer"]["group"] == "control"][:60]
-    for one in told:
-        path = f"/experiments/doubtful/decisions/{one['decision_id']}/feedback"
-        server.call("POST", path, {"loss": float(one["group"] == "control")})
-    report = server.call("GET", "/experiments/doubtful/report")
-    assert report["verdict"].startswith("withheld: feedback has come for 100 %")
-    assert report["difference"] is None
-    news = admin.wait_for("/experiments/doubtful", lambda n: ">300<" in n["parts"]["figures"])
-    assert "No verdict: feedback has come for 100 %" in news["parts"]["verdict"]
 
 
 def test_what_callers_chose_in_shadow_mode_is_no_evidence(server, admin):
@@ -375,59 +312,7 @@ def test_pages_are_made_for_screen_readers(server, admin, path):
         assert status["aria-live"] == "polite"
 
 
-# Sums and words.
-
-
-def test_spans_become_wider_and_lose_nothing():
-    series = Series(1.0, 8, widen=True)
-    for at in range(1000):
-        series.add(float(at), "policy", at % 3, Sums(1, 1, 1, float(at)))
-    assert series.seconds == 128.0
-    assert series.total() == Sums(1000, 1000, 1000, 499500.0)
-    assert [at for at, _ in series.over_time()] == [128.0 * k for k in range(8)]
-    assert sum(s.decisions for _, s in series.over_time(0)) == 334
-    together = list(series.over_time(together=3))
-    assert sum(s.decisions for _, s in together) == 1000
-    assert [at for at, _ in together] == [0.0, 384.0, 768.0]
-
-
-def test_the_last_hour_forgets_what_is_older():
-    series = Series(1.0, 4, widen=False)
-    for at in (0.0, 1.0, 2.0, 3.0, 9.0, 2.0):
-        series.add(at, "policy", 0, Sums(decisions=1))
-    assert [(at, s.decisions) for at, s in series.over_time()] == [(9.0, 1)]
-
-
-def test_events_are_read_in_bounded_steps_and_all_of_them(server, admin, monkeypatch):
-    asked = []
-    tallies = server.service.page.tallies
-    read = tallies._read
-
-    def watch(question):
-        return read(
-            lambda store: question(
-                SimpleNamespace(
-                    experiments=store.experiments,
-                    run=lambda sql, values=(): asked.append(values) or store.run(sql, values),
-                )
-            )
-        )
-
-    server.create("steps")
-    server.play("steps", [f"u{n}" for n in range(300)])
-    monkeypatch.setattr(tallies, "_read", watch)
-    news = admin.wait_for(
-        "/experiments/steps", lambda n: figures(n["parts"]["figures"]).get("Feedback") == "300"
-    )
-    assert figures(news["parts"]["figures"])["Decisions"] == "300"
-    steps = sorted({values[1:3] for values in asked if len(values) == 3})
-    assert [after for after, _ in steps] == [0, *(until for _, until in steps[:-1])]
-    assert all(0 < until - after <= EVENTS_AT_A_TIME for after, until in steps)
-    assert len(steps) >= 3
-    asked.clear()
-    time.sleep(1.2)
-    admin.live("/experiments/steps")
-    assert all(values[1] >= 601 for values in asked if len(values) == 3), "nothing is read twice"
+# Words and pictures.
 
 
 def totals(instances, mean, spread=0.1, each=10):
@@ -449,15 +334,22 @@ def totals(instances, mean, spread=0.1, each=10):
     ],
 )
 def test_verdicts_say_what_the_interval_says(policy, control, begins):
-    evidence: Evidence = compare_groups([(policy, control)])
-    assert words.describe_evidence(evidence, {"mode": "live", "control_share": 0.5}).startswith(
-        begins
-    )
-    shadow = words.describe_evidence(evidence, {"mode": "shadow", "control_share": 0.5})
+    report = asdict(compare_groups([(policy, control)]))
+    verdict = words.describe_evidence(report, {"mode": "live", "control_share": 0.5})
+    assert verdict.startswith(begins)
+    shadow = words.describe_evidence(report, {"mode": "shadow", "control_share": 0.5})
     if begins.startswith("Too early"):
         assert "nothing to compare" in shadow
     else:
         assert f"They are left out here. {begins}" in shadow
+
+
+def test_a_verdict_that_is_withheld_says_why():
+    few, many = totals(100, 0.1), totals(300, 0.1)
+    evidence = judge([Stratum(0.5, few, many, few, many)])
+    told = words.describe_evidence(asdict(evidence), {"mode": "live", "control_share": 0.5})
+    assert evidence.verdict.startswith("withheld: ")
+    assert told.startswith("No verdict: 100 instances of the policy and 300 of the control")
 
 
 def test_shades_follow_size_sign_and_doubt():

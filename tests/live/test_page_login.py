@@ -7,7 +7,8 @@ import pytest
 import requests
 from live.page_server import Outline, Server, Visitor
 
-from influential_bandits.live.page import sessions, words
+from influential_bandits.live import words
+from influential_bandits.live.page import login
 
 
 @pytest.fixture(scope="module")
@@ -72,18 +73,18 @@ def test_the_cookie_is_out_of_reach_of_scripts_and_other_sites(server):
     answer = stranger.post("/login", {"key": server.key, "next": "/"}, follow=False)
     cookie = answer.headers["set-cookie"]
     assert answer.status_code == 303
-    assert re.search(r"ib_session=[\w-]{43};", cookie)
+    assert re.search(r"ib_login=[0-9a-f]{64}\.\d+\.[0-9a-f]{64};", cookie)
     for part in ("HttpOnly", "SameSite=strict", "Path=/"):
         assert part in cookie
     assert "Secure" not in cookie  # http
     assert server.key not in str(answer.headers)
 
 
-def test_login_gives_a_secret_that_the_browser_did_not_choose(server):
+def test_login_gives_a_cookie_that_the_browser_did_not_choose(server):
     stranger = Visitor(server.address)
-    stranger.session.cookies["ib_session"] = "chosen-by-an-attacker"
+    stranger.session.cookies["ib_login"] = "chosen-by-an-attacker"
     stranger.log_in(server.key)
-    fixed = {"ib_session": "chosen-by-an-attacker"}
+    fixed = {"ib_login": "chosen-by-an-attacker"}
     answer = requests.get(f"{server.address}/experiments/shop", cookies=fixed)
     assert answer.url.startswith(f"{server.address}/login")
     assert stranger.get("/").url == f"{server.address}/"
@@ -91,33 +92,44 @@ def test_login_gives_a_secret_that_the_browser_did_not_choose(server):
 
 def test_the_store_cannot_be_used_to_log_in(server):
     visitor = server.visit()
-    secret = visitor.session.cookies["ib_session"]
+    cookie = visitor.session.cookies["ib_login"]
+    until = cookie.split(".")[1]
     reader = server.writer.store.open_reader()
-    rows = reader.run("SELECT digest, key FROM sessions")
+    stolen = [value for row in reader.run("SELECT * FROM keys") for value in row]
     reader.close()
-    assert (sessions.digest_secret(secret),) in [row[:1] for row in rows]
-    assert all(secret not in row for row in rows)
-    for row in rows:
-        for stolen in row:
-            answer = requests.get(
-                f"{server.address}/experiments/shop", cookies={"ib_session": stolen}
-            )
-            assert answer.url.startswith(f"{server.address}/login")
+    (digest,) = {value for value in stolen if str(value) == cookie.split(".")[0]}
+    forged = [str(value) for value in stolen]
+    secrets = (b"", digest.encode(), bytes.fromhex(digest))
+    forged += [login.sign(secret, digest, int(until)) for secret in secrets]
+    forged += [f"{digest}.{until}.", cookie[:-1], f"{digest}.{int(until) + 9}.{cookie[-64:]}"]
+    for other in forged:
+        answer = requests.get(f"{server.address}/experiments/shop", cookies={"ib_login": other})
+        assert answer.url.startswith(f"{server.address}/login")
 
 
-def test_logout_ends_the_session_for_all_who_know_its_secret(server):
+@pytest.mark.parametrize(
+    "cookie", ["", ".", "..", "x.1", "x.²²²", "x.99999999999999999999.y", "é.9.é"]
+)
+def test_no_cookie_breaks_the_page(server, cookie):
+    answer = requests.get(server.address, headers={"Cookie": f"ib_login={cookie}".encode()})
+    assert (answer.status_code, answer.url) == (200, f"{server.address}/login")
+
+
+def test_logout_takes_the_cookie_back(server):
     visitor = server.visit()
-    secret = visitor.session.cookies["ib_session"]
     assert visitor.post("/logout", {}).url == f"{server.address}/login"
-    answer = requests.get(f"{server.address}/experiments/shop", cookies={"ib_session": secret})
-    assert answer.url.startswith(f"{server.address}/login")
+    assert "ib_login" not in visitor.session.cookies
+    assert visitor.get("/").url == f"{server.address}/login"
 
 
-def test_a_session_outlives_the_process(server):
-    """So do several processes on one store know the same sessions."""
+def test_who_is_logged_in_stays_so_where_the_secret_is_the_same(server):
+    """After a start, and at another process on the same store; without it, one logs in again."""
     visitor = server.visit()
-    server.restart()
+    secret = server.service.secret
+    server.restart(secret)
     assert visitor.get("/experiments/shop").url == f"{server.address}/experiments/shop"
+    server.restart()
+    assert visitor.get("/").url == f"{server.address}/login"
 
 
 def test_a_session_ends_with_its_key(server):
@@ -133,7 +145,7 @@ def test_a_session_ends_with_its_key(server):
 
 def test_a_session_ends_after_hours(server, monkeypatch):
     visitor = server.visit()
-    later = time.time() + sessions.HOURS * 3600 + 1
+    later = time.time() + login.HOURS * 3600 + 1
     monkeypatch.setattr(server.service.page, "now", lambda: later)
     assert visitor.get("/").url == f"{server.address}/login"
 

@@ -2,30 +2,10 @@ import numpy as np
 import pytest
 
 import influential_bandits as ib
+from benchmarks.live.evidence import measure_worth
 from influential_bandits.errors import ServiceError
 from influential_bandits.live.replay import replay_store
-from influential_bandits.live.shop import MadeUpUsers, describe_evidence, measure_worth
-
-
-def test_made_up_users_follow_the_dynamics():
-    population = ib.live.make_shop_population(n_arms=4, influence=0.3)
-    people = MadeUpUsers.draw(population, 3, sigma=0.0, seed=1)
-    expected = population.draw(3, 1).initial_loss.copy()
-    for user, arm in [(0, 1), (0, 1), (2, 3), (0, 2), (2, 3)]:
-        assert people.show(user, arm) == pytest.approx(expected[user, arm])
-        expected[user] += population.interaction[arm]
-    assert people.losses == pytest.approx(expected)
-    assert np.abs(population.interaction).max() == pytest.approx(0.3)
-
-
-def test_made_up_users_are_rested_in_the_morning():
-    population = ib.live.make_shop_population(n_arms=2, influence=0.5, half_life=4.0)
-    drawn = population.draw(40, 1)
-    people = MadeUpUsers.draw(population, 40, sigma=0.0, seed=1)
-    worlds = [ib.Environment(instance) for instance in drawn.instances()]
-    for n, (user, at) in enumerate(zip(drawn.visits, drawn.times, strict=True)):
-        loss = people.show(user, n % 2, at)
-        assert loss == pytest.approx(worlds[user].pull(n % 2, at=at), abs=1e-12)
+from influential_bandits.live.shop import describe_evidence
 
 
 def test_a_small_shop_through_http(tmp_path):
@@ -42,10 +22,10 @@ def test_a_small_shop_through_http(tmp_path):
             control_share=0.5,
             half_life_hours=4.0,
         )
-        ib.live.run_shop(client, population, 20, seed=1)
+        worlds = ib.live.run_shop(client, population, 20, seed=1)
         report = client.report()
         heard = report["policy"]["decisions"] + report["control"]["decisions"]
-        assert heard == population.draw(20, 1).visits.size
+        assert heard == population.draw(20, 1).visits.size == sum(world.round for world in worlds)
         assert describe_evidence(report).startswith("too early")
         times = np.sort(client.read_log().time)
         assert np.diff(times) == pytest.approx(np.diff(population.draw(20, 1).times), abs=1e-3)

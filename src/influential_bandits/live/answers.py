@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from influential_bandits.errors import InfluentialBanditsError
 from influential_bandits.live.events import encode
 from influential_bandits.live.requests import Refused
 from influential_bandits.live.store.sql import StoreError
-
-__all__ = ["Answer", "refuse"]
 
 
 class Answer:
@@ -34,18 +33,25 @@ class Answer:
         await send({"type": "http.response.body", "body": self.body})
 
 
-def refuse(error: Exception) -> Answer:
-    """Return the answer to a request that cannot be met."""
+def as_refusal(error: InfluentialBanditsError) -> Refused:
+    """Return what is told when something went wrong that was foreseen."""
     if isinstance(error, Refused):
-        refused = error
-    elif isinstance(error, StoreError):
-        refused = Refused(503, "store", str(error))
-    else:
-        refused = Refused(422, "invalid", str(error))
+        return error
+    if isinstance(error, StoreError):
+        return Refused(503, "store", str(error))
+    return Refused(422, "invalid", str(error))
+
+
+def describe_refusal(refused: Refused) -> dict[str, Any]:
+    """Return a refusal as JSON data."""
+    return {"error": {"code": refused.code, "message": str(refused)}}
+
+
+def refuse(refused: Refused) -> Answer:
+    """Return the answer to a request that cannot be met."""
     headers = {}
     if refused.status == 503:
         headers["Retry-After"] = "1"
     if refused.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
-    content = {"error": {"code": refused.code, "message": str(refused)}}
-    return Answer(content, refused.status, headers)
+    return Answer(describe_refusal(refused), refused.status, headers)

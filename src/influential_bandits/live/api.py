@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from influential_bandits.live.keys import Role
+from starlette.requests import Request as HttpRequest
+
+from influential_bandits.live.keys import Role, Visitor
 from influential_bandits.live.requests import Refused
+from influential_bandits.live.store.sql import ExperimentRow
 
-__all__ = ["DECISION", "EXPERIMENT", "Call", "Router", "call"]
+if TYPE_CHECKING:
+    from influential_bandits.live.service import Service
 
 EXPERIMENT = "/v1/experiments/{experiment}"
 DECISION = EXPERIMENT + "/decisions/{decision:label}"
@@ -22,13 +26,31 @@ CallHandler = TypeVar("CallHandler", bound=Handler)
 
 
 @dataclass(frozen=True)
+class Asked:
+    """A request for a call: who asks, for what, and the service that answers."""
+
+    service: Service
+    request: HttpRequest
+    visitor: Visitor
+    names: dict[str, str]  # in the path
+
+    async def row(self) -> ExperimentRow:
+        """Return the experiment of the path; one that the visitor may not see is not there."""
+        return await self.service.find(self.names["experiment"], self.visitor)
+
+    async def work(self, act: Callable[[Any, float], Any], **names: Any) -> Any:
+        """Have the writer do something in the experiment of the path; wait until it is on disk."""
+        return await self.service.ask((await self.row()).name, act, **names)
+
+
+@dataclass(frozen=True)
 class Call:
     """One call of the interface: what it takes, and who may make it."""
 
     method: str
     path: str
     role: Role | None  # None: everybody
-    handle: Handler  # given the service, the request and its body
+    handle: Handler  # of what was asked, and the body
     body: type | None = None
     in_batch: bool = False
 

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import dis
-import inspect
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from influential_bandits.live.events import Event, encode
 from influential_bandits.policies.fleet.policy import FleetLCB
 from influential_bandits.policies.uniform import Uniform
-
-__all__ = ["Choice", "Difference", "choice_probability", "describe_choice"]
 
 
 @dataclass(frozen=True)
@@ -64,15 +59,4 @@ def choice_probability(policy: Any, several: int) -> float | None:
         return 1.0 / several
     if isinstance(policy, FleetLCB):
         return 1.0
-    code: Any = type(policy)
-    return None if _draws_at_random(code) else 1.0
-
-
-@cache
-def _draws_at_random(code: Any) -> bool:
-    """Tell whether a policy's choice looks at random numbers, as far as its code shows."""
-    select = code.select
-    stream = list(inspect.signature(select).parameters)[4]
-    instructions = dis.get_instructions(getattr(select, "py_func", select))
-    used = [i.argval for i in instructions if "FAST" in i.opname]
-    return any(stream == value or (isinstance(value, tuple) and stream in value) for value in used)
+    return None if policy.draws else 1.0

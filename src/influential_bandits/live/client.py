@@ -19,7 +19,7 @@ from influential_bandits.logs.reading import read_log
 __all__ = ["Client", "LiveDecision"]
 
 SECONDS_TO_WAIT = 10.0  # for one answer
-SECONDS_TO_COMPILE = 600.0  # what a new experiment or a model needs, the first time
+SECONDS_TO_WORK = 600.0  # for what compiles the first time, or reads all events
 FIRST_PAUSE = 0.05  # seconds before a call is sent again; each pause is twice the one before
 LONGEST_PAUSE = 2.0
 
@@ -119,7 +119,14 @@ class Client(Closing):
         at : float, optional
             When it happens, in seconds since 1970; by default now.
         """
-        body = _decision_body(instance, eligible, activate, baseline, decision_id, at)
+        body = {
+            "instance": instance,
+            "decision_id": decision_id or uuid.uuid4().hex,
+            "eligible": None if eligible is None else list(eligible),
+            "activate": activate,
+            "baseline": baseline,
+            "at": at,
+        }
         return LiveDecision(**self._post(f"{self._path()}/decisions", body))
 
     def activate(self, decision: LiveDecision | str) -> None:
@@ -139,14 +146,12 @@ class Client(Closing):
         rating: float | None = None,
     ) -> None:
         """Tell the outcome of a decision: one of loss, reward and rating."""
-        self._settle(decision, "feedback", _outcome(loss, reward, rating))
+        self._settle(decision, "feedback", {"loss": loss, "reward": reward, "rating": rating})
 
     def expose(self, instance: str, arms: Sequence[str], *, at: float | None = None) -> None:
         """Say which arms an instance has met elsewhere, and when, if not now."""
-        body: dict[str, Any] = {"instance": instance, "arms": list(arms)}
-        body["exposure_id"] = uuid.uuid4().hex
-        if at is not None:
-            body["at"] = at
+        exposure_id = uuid.uuid4().hex
+        body = {"instance": instance, "arms": list(arms), "exposure_id": exposure_id, "at": at}
         self._post(f"{self._path()}/exposures", body)
 
     def decide_many(
@@ -158,7 +163,7 @@ class Client(Closing):
         calls = [
             {
                 "path": f"/experiments/{self.experiment}/decisions",
-                "body": _decision_body(instance, None, "now", None, None, when),
+                "body": {"instance": instance, "decision_id": uuid.uuid4().hex, "at": when},
             }
             for instance, when in zip(visits, times, strict=True)
         ]
@@ -179,7 +184,7 @@ class Client(Closing):
     def create(self, arms: Sequence[str], **settings: Any) -> None:
         """Create the experiment; the settings are those of ``Settings``."""
         body = {"name": self.experiment, "settings": {"arms": list(arms), **settings}}
-        self._call("POST", "/v1/experiments", body, wait=SECONDS_TO_COMPILE)
+        self._call("POST", "/v1/experiments", body, wait=SECONDS_TO_WORK)
 
     def change(self, **settings: Any) -> dict[str, Any]:
         """Change settings while it runs."""
@@ -200,7 +205,7 @@ class Client(Closing):
     def stage_model(self, policy: str | dict[str, Any]) -> int:
         """Keep a policy, such as one with a prior from a log, for later; return its version."""
         body = {"policy": policy}
-        answer = self._call("POST", f"{self._path()}/models", body, SECONDS_TO_COMPILE)
+        answer = self._call("POST", f"{self._path()}/models", body, SECONDS_TO_WORK)
         return int(answer["version"])
 
     def fit_model(
@@ -214,9 +219,8 @@ class Client(Closing):
             How influence fades in the model: by pulls, or by the clock. By default as the
             ``half_life_hours`` of the experiment say, and without them not at all.
         """
-        wanted = {"memory": memory, "half_life_hours": half_life_hours}
-        fit = {name: value for name, value in wanted.items() if value is not None}
-        answer = self._call("POST", f"{self._path()}/models", {"fit": fit}, SECONDS_TO_COMPILE)
+        body = {"fit": {"memory": memory, "half_life_hours": half_life_hours}}
+        answer = self._call("POST", f"{self._path()}/models", body, SECONDS_TO_WORK)
         return int(answer["version"])
 
     def activate_model(self, version: int) -> None:
@@ -227,7 +231,7 @@ class Client(Closing):
 
     def report(self) -> dict[str, Any]:
         """Return the A/B test, and mean losses by arm and group, in all and over time."""
-        return self._call("GET", f"{self._path()}/report")
+        return self._call("GET", f"{self._path()}/report", wait=SECONDS_TO_WORK)
 
     def show(self, instance: str) -> dict[str, Any]:
         """Return the history of an instance, losses expected now, and why it got its last arm."""
@@ -239,7 +243,7 @@ class Client(Closing):
 
     def read_log(self) -> EventLog:
         """Return all losses so far as a log, for models and tests."""
-        answer = self._send("GET", f"{self._path()}/log?format=parquet")
+        answer = self._send("GET", f"{self._path()}/log?format=parquet", wait=SECONDS_TO_WORK)
         table = optional_module("pyarrow.parquet").read_table(io.BytesIO(answer.content))
         return read_log(
             table, instance="instance", arm="arm", time="time", time_unit="s", loss="loss"
@@ -250,9 +254,9 @@ class Client(Closing):
     def _path(self) -> str:
         return f"/v1/experiments/{quote(self.experiment, safe='')}"
 
-    def _settle(self, decision: LiveDecision | str, what: str, body: dict[str, Any]) -> None:
+    def _settle(self, decision: LiveDecision | str, outcome: str, body: dict[str, Any]) -> None:
         name = decision if isinstance(decision, str) else decision.decision_id
-        self._post(f"{self._path()}/decisions/{quote(name, safe='')}/{what}", body)
+        self._post(f"{self._path()}/decisions/{quote(name, safe='')}/{outcome}", body)
 
     def _batch(self, calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
         answers = self._post("/v1/batch", {"requests": calls})["answers"]
@@ -301,39 +305,10 @@ class Client(Closing):
             pause = min(2.0 * pause, LONGEST_PAUSE)
 
 
-def _decision_body(
-    instance: str,
-    eligible: Sequence[str] | None,
-    activate: str,
-    baseline: str | None,
-    decision_id: str | None,
-    at: float | None,
-) -> dict[str, Any]:
-    body: dict[str, Any] = {
-        "instance": instance,
-        "decision_id": decision_id or uuid.uuid4().hex,
-        "activate": activate,
-    }
-    if eligible is not None:
-        body["eligible"] = list(eligible)
-    if baseline is not None:
-        body["baseline"] = baseline
-    if at is not None:
-        body["at"] = at
-    return body
-
-
-def _outcome(
-    loss: float | None, reward: float | None, rating: float | None
-) -> dict[str, float | None]:
-    given = {"loss": loss, "reward": reward, "rating": rating}
-    return {name: value for name, value in given.items() if value is not None}
-
-
 def _failure(answer: requests.Response) -> ServiceError:
     try:
-        told = answer.json()["error"]
-        return ServiceError(answer.status_code, told["code"], told["message"])
+        error = answer.json()["error"]
+        return ServiceError(answer.status_code, error["code"], error["message"])
     except (ValueError, KeyError, TypeError):
         text = answer.text[:200]
         return ServiceError(answer.status_code, "unknown", f"{answer.status_code}: {text}")

@@ -17,8 +17,6 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from influential_bandits.live.answers import refuse
 from influential_bandits.live.requests import Refused
 
-__all__ = ["MOST_BODY_BYTES", "Connection"]
-
 SLICE = 1 << 14  # bytes that are parsed before others have their turn
 MOST_HEAD_BYTES = 1 << 16  # from the method to the empty line after the headers
 MOST_HEADERS = 100

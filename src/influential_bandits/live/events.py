@@ -6,8 +6,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-__all__ = ["Decision", "Event"]
-
 # Of an experiment.
 CREATED = "created"  # data: settings
 CHANGED = "changed"  # data: settings

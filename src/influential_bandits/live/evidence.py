@@ -23,8 +23,6 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, replace
 
-__all__ = ["Evidence", "GroupTotals", "Stratum", "compare_groups", "judge"]
-
 LEVEL = 0.05
 DOUBT = 0.01  # probability that a sound test is ever doubted, by each of two checks
 FEWEST = 30  # instances of each group before the first look

@@ -34,7 +34,7 @@ from influential_bandits.live.events import (
     SHOWN,
     Event,
 )
-from influential_bandits.live.members import Member, Source
+from influential_bandits.live.members import Member, StoreSource
 from influential_bandits.live.settings import Settings, make_policy
 from influential_bandits.live.states import (
     AgentState,
@@ -44,9 +44,8 @@ from influential_bandits.live.states import (
     count_arms,
     state_fingerprint,
 )
+from influential_bandits.live.store.sql import InstanceRow
 from influential_bandits.numerics.streams import SERVICE, draw_uniform
-
-__all__ = ["Experiment"]
 
 GROUP, EXPLORE, EXPLORED_ARM = range(3)  # draws of a stream
 
@@ -57,7 +56,7 @@ class Experiment:
 
     number: int
     name: str
-    source: Source
+    source: StoreSource | None = None  # None: nothing has happened yet
     settings: Settings = field(default_factory=lambda: Settings(arms=("",)))
     arms: Arms = field(default_factory=lambda: Arms(()))
     arms_since: list[tuple[int, Arms]] = field(default_factory=list)  # from which event on
@@ -76,7 +75,9 @@ class Experiment:
     # Settings, arms and models.
 
     @classmethod
-    def load(cls, number: int, name: str, source: Source, events: Iterable[Event]) -> Experiment:
+    def load(
+        cls, number: int, name: str, events: Iterable[Event], source: StoreSource | None = None
+    ) -> Experiment:
         """Return an experiment as its own events have made it; its instances have none yet."""
         experiment = cls(number, name, source)
         for event in events:
@@ -138,9 +139,9 @@ class Experiment:
 
     def make_policy(self, version: int) -> Any:
         """Return the policy of a model; 0 is that of the settings."""
-        given = self.models[version] if version else self.settings.policy
+        policy = self.models[version] if version else self.settings.policy
         shared, half_life = self.settings.state == "shared", self.settings.half_life_hours
-        return make_policy(given, shared=shared, half_life=half_life)
+        return make_policy(policy, shared=shared, half_life=half_life)
 
     @cached_property
     def policy(self) -> Any:
@@ -157,8 +158,8 @@ class Experiment:
         key = group, self.model
         if key not in self._fingerprints:
             policy = self.control if group == "control" else self.policy
-            found = state_fingerprint(policy, self.settings.seed)
-            self._fingerprints[key] = found if group == "control" else f"{found}-{self.model}"
+            text = state_fingerprint(policy, self.settings.seed)
+            self._fingerprints[key] = text if group == "control" else f"{text}-{self.model}"
         return self._fingerprints[key]
 
     def arm_numbers(self, names: Sequence[str]) -> list[int]:
@@ -166,8 +167,8 @@ class Experiment:
         places = {name: arm for arm, name in enumerate(self.arms.names)}
         for name in names:
             if name not in places:
-                there = ", ".join(self.arms.names[:8])
-                raise InvalidInput(f"there is no arm {name!r:.60}; there are {there:.200}")
+                known = ", ".join(self.arms.names[:8])
+                raise InvalidInput(f"there is no arm {name!r:.60}; there are {known:.200}")
         return [places[name] for name in names]
 
     def require_eligible(self, names: Sequence[str] | None) -> list[int] | None:
@@ -188,6 +189,10 @@ class Experiment:
             self._start(member)
         self.members[number] = self.by_label[label] = member
         return member
+
+    def hold(self, row: InstanceRow) -> Member:
+        """Return an instance of the store, held in memory from now on."""
+        return self.members.get(row.number) or self.admit(row.number, row.label, row.group)
 
     def dismiss(self, member: Member) -> None:
         """Hold an instance in memory no more."""
@@ -232,13 +237,13 @@ class Experiment:
         """Compute a state from the latest snapshot that fits and the instance's events since."""
         policy = self.control if member.group == "control" else self.policy
         place = self.settings.seed, member.number
-        kept = self.source.snapshot(member.number, self.fingerprint(member.group))
-        state = None
-        if kept is not None and kept[1] > self.applied:  # another service is further than this one
-            kept = None
-        if kept is not None:
-            state = AgentState.unpack(kept[0], policy, self.arms.names, *place)
-        after = 0 if kept is None or state is None else kept[1]
+        assert self.source is not None
+        snapshot = self.source.snapshot(member.number, self.fingerprint(member.group))
+        state, after = None, 0
+        # Of another service that is further than this one, it would be too new.
+        if snapshot is not None and snapshot[1] <= self.applied:
+            state = AgentState.unpack(snapshot[0], policy, self.arms.names, *place)
+            after = 0 if state is None else snapshot[1]
         for event in self.source.events(member.number, after, self.applied):
             arms = self.arms_at(event.number)
             if state is None:
@@ -269,6 +274,7 @@ class Experiment:
         """Tell a fleet that started with a model what an instance met before; it teaches nobody."""
         pulls: dict[int, tuple[int, float | None, float]] = {}  # by number of the event
         tickets: dict[int, int] = {}
+        assert self.source is not None
         for event in self.source.events(member.number, 0, self.applied):
             if event.kind in (DECIDED, SHOWN) and event.ticket is not None:
                 pulls[event.number] = _arm(event), None, event.when()
@@ -333,14 +339,14 @@ class Experiment:
         policy = self.control if member.group == "control" else self.policy
         exact = choice_probability(policy, several)
         if exact is None:
-            told = None
+            stated = None
         elif exact == 1.0:
-            told = probability
+            stated = probability
         else:  # of a policy that draws all eligible arms alike, exploration changes nothing
-            told = exact
+            stated = exact
         if baseline is not None:
             return Choice(baseline, None, state.expected_loss(baseline, at), proposed=arm)
-        return Choice(arm, told, state.expected_loss(arm, at))
+        return Choice(arm, stated, state.expected_loss(arm, at))
 
     def explain(self, member: Member, at: float) -> dict[str, Any]:
         """Return what each arm is expected to cost an instance at a time; moves nothing."""
@@ -375,7 +381,7 @@ class Experiment:
         if event.kind in OF_EXPERIMENT:
             self.apply_to_experiment(event)
             return None
-        found = None
+        difference = None
         if event.kind == ERASED:
             erased = self.members.get(event.read()["instance"])
             if erased is not None:
@@ -388,11 +394,11 @@ class Experiment:
                 eligible, baseline = data.get("eligible"), data.get("baseline")
                 choice = self.decide(member, eligible, baseline, event.when())
                 recorded = Choice(_arm(event), data.get("p"), data.get("expected"), event.proposed)
-                found = None if choice == recorded else Difference(event, choice)
+                difference = None if choice == recorded else Difference(event, choice)
             state = self.state_of(member)
             self._move(member, state, event)
         self.applied = event.number
-        return found
+        return difference
 
 
 def _arm(event: Event) -> int:

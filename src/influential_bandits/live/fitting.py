@@ -17,8 +17,6 @@ from influential_bandits.logs.reading import read_log
 from influential_bandits.policies.model_lcb.policy import ModelLCB
 from influential_bandits.world.fading import Fading
 
-__all__ = ["fit_policy"]
-
 
 def fit_policy(
     store: Connection, experiment: int, described: dict[str, Any], wanted: FitModel

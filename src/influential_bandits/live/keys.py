@@ -11,8 +11,6 @@ from typing import Literal, NamedTuple
 
 from influential_bandits.live.store.sql import KeyRow
 
-__all__ = ["ROLES", "KeyRing", "Visitor", "make_key"]
-
 Role = Literal["reader", "writer", "admin"]
 ROLES: tuple[Role, ...] = ("reader", "writer", "admin")  # each may do what those before it may
 SECONDS_FRESH = 2.0  # after which keys are read again: another service may have dropped one
@@ -32,6 +30,9 @@ class Visitor(NamedTuple):
     def sees(self, experiment: int) -> bool:
         """Tell whether there is such an experiment, as far as the visitor is concerned."""
         return self.experiment is None or self.experiment == experiment
+
+
+NOBODY = Visitor("", "reader", 0)  # who may ask what takes no key, and sees no experiment
 
 
 def digest_key(key: str) -> str:
@@ -59,18 +60,12 @@ class KeyRing:
     def __init__(self, read: Callable[[], Awaitable[list[KeyRow]]]) -> None:
         self._read = read
         self._visitors: dict[str, Visitor] = {}  # by digest
-        self._seen: dict[str, Visitor] = {}  # by key, those that asked since keys were read
         self._until = 0.0
         self._reading: asyncio.Task[None] | None = None
 
     async def find(self, key: str) -> Visitor | None:
         """Return who has a key."""
-        if time.monotonic() < self._until and key in self._seen:
-            return self._seen[key]
-        visitor = await self.find_digest(digest_key(key))
-        if visitor is not None:
-            self._seen[key] = visitor
-        return visitor
+        return await self.find_digest(digest_key(key))
 
     async def find_digest(self, digest: str) -> Visitor | None:
         """Return who has the key of a digest."""
@@ -84,5 +79,4 @@ class KeyRing:
         """Read the keys again."""
         rows = await self._read()
         self._visitors = {row.digest: Visitor(row.digest, row.role, row.experiment) for row in rows}
-        self._seen = {}
         self._until = time.monotonic() + SECONDS_FRESH

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
 
 from influential_bandits.live.events import Event
 from influential_bandits.live.states import InstanceState
-
-__all__ = ["Member", "NoSource", "Source"]
+from influential_bandits.live.store.sql import Connection
 
 
 @dataclass
@@ -25,23 +22,22 @@ class Member:
     since_snapshot: int = 0  # events
 
 
-class Source(Protocol):
-    """Where what is not in memory comes from."""
+@dataclass(frozen=True)
+class StoreSource:
+    """The events of an experiment, and its snapshots: an audit reads none of them."""
 
-    def events(self, instance: int, after: int, until: int) -> Iterable[Event]:
+    store: Connection
+    experiment: int
+    has_snapshots: bool = True
+
+    def events(self, instance: int, after: int, until: int) -> list[Event]:
         """Return the events of an instance."""
+        return self.store.events_of_instance(self.experiment, instance, after, until)
 
     def snapshot(self, instance: int, fingerprint: str) -> tuple[bytes, int] | None:
         """Return the latest state of an instance that was kept, and the number of its event."""
-
-
-class NoSource:
-    """Where there is nothing yet."""
-
-    def events(self, instance: int, after: int, until: int) -> Iterable[Event]:
-        """Return no events."""
-        return ()
-
-    def snapshot(self, instance: int, fingerprint: str) -> tuple[bytes, int] | None:
-        """Return no state."""
+        if self.has_snapshots:
+            for kept in self.store.snapshots(self.experiment, [instance]):
+                if kept.fingerprint == fingerprint:
+                    return kept.state, kept.number
         return None

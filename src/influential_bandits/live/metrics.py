@@ -8,8 +8,6 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 
 from influential_bandits.live.writer import Writer
 
-__all__ = ["Metrics"]
-
 LABELS = ("process",)
 
 

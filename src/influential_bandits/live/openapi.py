@@ -13,7 +13,6 @@ from influential_bandits import __version__
 if TYPE_CHECKING:
     from influential_bandits.live.api import Call
 
-__all__ = ["describe_calls"]
 
 ERROR = {
     "type": "object",

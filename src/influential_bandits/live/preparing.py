@@ -10,12 +10,9 @@ import numpy as np
 
 from influential_bandits.live.events import Event
 from influential_bandits.live.experiment import Experiment
-from influential_bandits.live.members import NoSource
 from influential_bandits.live.settings import Settings, make_policy
 from influential_bandits.live.states import Arms, try_out
 from influential_bandits.numerics.streams import SERVICE, draw_uniform
-
-__all__ = ["prepare", "prepare_model", "prepare_stored"]
 
 
 def prepare(settings: Settings) -> None:
@@ -33,7 +30,7 @@ def prepare_model(described: dict[str, Any], policy: str | dict[str, Any]) -> No
 
 def prepare_stored(events: Iterable[Event]) -> None:
     """Compile what an experiment of a store needs as it stands: its events are given."""
-    experiment = Experiment.load(0, "", NoSource(), events)
+    experiment = Experiment.load(0, "", events)
     model = experiment.models.get(experiment.model, experiment.settings.policy)
     _prepare(experiment.settings, model, experiment.arms)
 

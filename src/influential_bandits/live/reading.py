@@ -11,10 +11,7 @@ from typing import IO, Any
 from influential_bandits.checks import optional_module
 from influential_bandits.live.events import Event
 from influential_bandits.live.experiment import Experiment
-from influential_bandits.live.members import NoSource
 from influential_bandits.live.store.sql import Connection
-
-__all__ = ["describe_experiment", "write_csv", "write_parquet"]
 
 COLUMNS = ("instance", "arm", "time", "loss", "group", "probability")
 ROWS_AT_A_TIME = 50_000
@@ -25,7 +22,7 @@ def describe_experiment(store: Connection, number: int) -> dict[str, Any]:
     """Return settings, arms and models of an experiment, from its events."""
     (row,) = (row for row in store.experiments() if row.id == number)
     events = store.events_of_experiment(number)
-    experiment = Experiment.load(number, row.name, NoSource(), events)
+    experiment = Experiment.load(number, row.name, events)
     return experiment.describe(row.events, row.instances)
 
 

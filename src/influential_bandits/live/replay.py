@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from influential_bandits.live.choices import Difference
 from influential_bandits.live.events import DECIDED, Event
 from influential_bandits.live.experiment import Experiment
+from influential_bandits.live.members import StoreSource
 from influential_bandits.live.store.opening import open_to_read
 from influential_bandits.live.store.sql import Connection, ExperimentRow, InstanceRow
-
-__all__ = ["Audit", "replay_experiment", "replay_store"]
 
 INSTANCES_AT_A_TIME = 2000  # with a state of their own
 
@@ -28,10 +27,10 @@ class Audit:
 
     def __str__(self) -> str:
         """Say it in a line."""
-        told = f"{self.experiment}: {self.decisions:,} decisions of {self.events:,} events"
+        counts = f"{self.experiment}: {self.decisions:,} decisions of {self.events:,} events"
         if self.first is None:
-            return f"{told}, all as served"
-        return f"{told}, {self.differences:,} differ; the first is {self.first}"
+            return f"{counts}, all as served"
+        return f"{counts}, {self.differences:,} differ; the first is {self.first}"
 
 
 def replay_experiment(store: Connection, row: ExperimentRow) -> Audit:
@@ -41,7 +40,7 @@ def replay_experiment(store: Connection, row: ExperimentRow) -> Audit:
     events = decisions = differences = 0
     first: Difference | None = None
     for at, rows in enumerate(_gather_instances(store, row.id, all_at_once=shared)):
-        experiment = Experiment(row.id, row.name, StoredEvents(store, row.id))
+        experiment = Experiment(row.id, row.name, StoreSource(store, row.id, has_snapshots=False))
         numbers = min(rows, default=1), max(rows, default=0)
         for event in _read_events(store, row.id, *numbers):
             if event.instance or at == 0:
@@ -79,21 +78,6 @@ def _read_events(store: Connection, experiment: int, first: int, last: int) -> I
         "instance <= ?)) ORDER BY number"
     )
     return (Event(*values) for values in store.stream(sql, (experiment, first, last)))
-
-
-class StoredEvents:
-    """The events of an experiment, without its snapshots: an audit computes everything itself."""
-
-    def __init__(self, store: Connection, experiment: int) -> None:
-        self._store, self._experiment = store, experiment
-
-    def events(self, instance: int, after: int, until: int) -> list[Event]:
-        """Return the events of an instance."""
-        return self._store.events_of_instance(self._experiment, instance, after, until)
-
-    def snapshot(self, instance: int, fingerprint: str) -> tuple[bytes, int] | None:
-        """Return no state."""
-        return None
 
 
 def replay_store(address: str) -> Iterator[Audit]:

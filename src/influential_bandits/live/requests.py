@@ -11,23 +11,6 @@ from influential_bandits.errors import InfluentialBanditsError, InvalidInput
 from influential_bandits.live.events import encode
 from influential_bandits.live.settings import Settings, require_loss
 
-__all__ = [
-    "AddArm",
-    "Batch",
-    "Cancel",
-    "ChangeSettings",
-    "CreateExperiment",
-    "Decide",
-    "Expose",
-    "Feedback",
-    "FitModel",
-    "Item",
-    "NewKey",
-    "Refused",
-    "Show",
-    "StageModel",
-]
-
 
 class Refused(InfluentialBanditsError):
     """A request that cannot be met: the HTTP status, a word for programs, a sentence for people."""
@@ -64,14 +47,6 @@ class Decide(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return hashlib.sha256(encode(asked)).hexdigest()[:16]
 
 
-class Show(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The arm of a decision that was to be activated later has been shown."""
-
-
-class Cancel(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The arm of a decision that was to be activated later will not be shown."""
-
-
 class Feedback(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The outcome of a decision: a loss, a reward (loss = −reward) or a rating."""
 
@@ -82,15 +57,15 @@ class Feedback(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def read_loss(self, settings: Settings) -> float:
         """Return the outcome as a loss."""
-        given = [name for name in ("loss", "reward", "rating") if getattr(self, name) is not None]
-        if len(given) != 1:
+        names = [name for name in ("loss", "reward", "rating") if getattr(self, name) is not None]
+        if len(names) != 1:
             raise InvalidInput(
-                f"give exactly one of loss, reward and rating, got {' and '.join(given) or 'none'}"
+                f"give exactly one of loss, reward and rating, got {' and '.join(names) or 'none'}"
             )
-        value = require_loss(given[0], getattr(self, given[0]))
-        if given[0] == "reward":
+        value = require_loss(names[0], getattr(self, names[0]))
+        if names[0] == "reward":
             return 0.0 - value  # not −0.0
-        if given[0] == "rating":
+        if names[0] == "rating":
             if settings.best_rating is None:
                 raise InvalidInput(
                     "ratings need the best rating there is: set best_rating of the experiment"
@@ -109,10 +84,10 @@ class Expose(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def digest(self) -> str:
         """Return what tells these exposures from others."""
-        told: list[Any] = [self.instance, self.arms]
+        asked: list[Any] = [self.instance, self.arms]
         if self.at is not None:
-            told.append(self.at)
-        return hashlib.sha256(encode(told)).hexdigest()[:16]
+            asked.append(self.at)
+        return hashlib.sha256(encode(asked)).hexdigest()[:16]
 
 
 class CreateExperiment(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):

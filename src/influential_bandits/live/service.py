@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
@@ -12,22 +13,26 @@ from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
 
 from influential_bandits.errors import InfluentialBanditsError
-from influential_bandits.live.answers import Answer, refuse
-from influential_bandits.live.api import Call, Router
+from influential_bandits.live.answers import Answer, as_refusal, refuse
+from influential_bandits.live.api import Asked, Call, Router
+from influential_bandits.live.experiment import Experiment
 from influential_bandits.live.handlers import CALLS
-from influential_bandits.live.keys import KeyRing, Role, Visitor
+from influential_bandits.live.instances import describe_instance, find_instance, load_alone
+from influential_bandits.live.keys import NOBODY, KeyRing, Role, Visitor
 from influential_bandits.live.metrics import Metrics
 from influential_bandits.live.page.page import Page
 from influential_bandits.live.reading import describe_experiment
+from influential_bandits.live.report import Report
 from influential_bandits.live.requests import Refused
 from influential_bandits.live.store.sql import Connection, ExperimentRow, StoreError
 from influential_bandits.live.writer import Job, Writer
-
-__all__ = ["Service"]
+from influential_bandits.policies.fleet.estimate import SharedEstimate
 
 log = logging.getLogger("influential_bandits.live")
 
 SECONDS_TO_READ = 10.0  # for an answer of the store that a request waits for
+MOST_REPORTS = 48  # kept, so that they read what is new alone
+MOST_LONG_QUESTIONS = 2  # at a time; all others, such as for keys, find a free thread
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
@@ -37,14 +42,20 @@ class Service:
     Parameters
     ----------
     writer : Writer
+    secret : bytes, optional
+        That signs the cookies of the page; by default one that nobody knows but this service.
     """
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: Writer, secret: bytes | None = None) -> None:
         self.writer = writer
+        self.secret = secret or secrets.token_bytes(32)
         self.metrics = Metrics(writer)
         self._readers: list[Connection] = []
         self.keys = KeyRing(lambda: self.read_soon(lambda store: store.keys()))
         self._experiments: dict[str, ExperimentRow] = {}
+        self._reports: dict[tuple[int, str], Report] = {}
+        self._finding = asyncio.Lock()
+        self._few = asyncio.Semaphore(MOST_LONG_QUESTIONS)
         self._delivered: list[tuple[asyncio.Future[Any], Any]] = []  # answers, and who waits
         self.after_compiling: Callable[[], None] = lambda: None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -90,11 +101,20 @@ class Service:
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
         try:
             endpoint, scope["path_params"] = self._router.find(method, scope["path"])
-        except Refused as refused:
-            if "text/html" in request.headers.get("accept", ""):
-                return self.page.miss(request)
-            return refuse(refused)
-        return await endpoint(request)
+            return await endpoint(request)
+        except ClientDisconnect:
+            raise
+        except UNREADABLE as error:
+            refused = Refused(422, "invalid", f"the body cannot be read: {error}")
+        except InfluentialBanditsError as error:
+            refused = as_refusal(error)
+        except Exception:
+            log.exception("a request failed")
+            self.metrics.errors.inc()
+            refused = Refused(500, "internal", "the service failed; see its log")
+        if "text/html" in request.headers.get("accept", ""):
+            return self.page.refuse(request, refused)
+        return refuse(refused)
 
     def _endpoint(self, call: Call) -> Callable[[HttpRequest], Awaitable[Any]]:
         decode: Callable[[bytes], Any] | None = None
@@ -102,34 +122,23 @@ class Service:
             decode = msgspec.json.Decoder(call.body).decode
 
         async def serve(request: HttpRequest) -> Any:
-            try:
-                if call.role is not None:  # before the body is looked at
-                    request.scope["visitor"] = await self._admit(request, call.role)
-                data = b"" if call.method == "GET" else await request.body()
-                body = None if decode is None else decode(data)
-                answer = await call.handle(self, request, body)
-            except UNREADABLE as error:
-                return refuse(Refused(422, "invalid", f"the body cannot be read: {error}"))
-            except InfluentialBanditsError as error:
-                return refuse(error)
-            except ClientDisconnect:
-                raise
-            except Exception:
-                log.exception("a request failed")
-                self.metrics.errors.inc()
-                return refuse(Refused(500, "internal", "the service failed; see its log"))
+            # The key before the body.
+            visitor = NOBODY if call.role is None else await self._admit(request, call.role)
+            data = b"" if call.method == "GET" else await request.body()
+            asked = Asked(self, request, visitor, request.path_params)
+            answer = await call.handle(asked, None if decode is None else decode(data))
             return Answer(answer) if isinstance(answer, dict) else answer
 
         return serve
 
     async def _admit(self, request: HttpRequest, role: Role) -> Visitor:
-        """Return who asks: by a key, or a look (GET) by the session of the page."""
-        given = request.headers.get("authorization")
+        """Return who asks: by a key, or a look (GET) by the cookie of the page."""
+        header = request.headers.get("authorization")
         visitor = None
-        if given is None and request.method in ("GET", "HEAD"):
+        if header is None and request.method in ("GET", "HEAD"):
             visitor = await self.page.find_visitor(request)
-        elif given is not None:
-            kind, _, key = given.partition(" ")
+        elif header is not None:
+            kind, _, key = header.partition(" ")
             visitor = await self.keys.find(key.strip()) if kind.lower() == "bearer" else None
         if visitor is None:
             raise Refused(
@@ -174,28 +183,32 @@ class Service:
 
     async def read_aside(self, question: Callable[[Connection], Any]) -> Any:
         """Ask a question that may take long, without holding up decisions."""
-        return await asyncio.to_thread(self.read, question)
+        return await self._aside(lambda: self.read(question))
+
+    async def _aside(self, work: Callable[[], Any]) -> Any:
+        async with self._few:
+            return await asyncio.to_thread(work)
 
     async def read_soon(self, question: Callable[[Connection], Any]) -> Any:
         """Ask a question that is answered at once, unless the store hangs."""
         try:
-            return await asyncio.wait_for(self.read_aside(question), SECONDS_TO_READ)
+            answer = asyncio.to_thread(self.read, question)
+            return await asyncio.wait_for(answer, SECONDS_TO_READ)
         except TimeoutError:
             raise StoreError(f"the store has not answered for {SECONDS_TO_READ:.0f} s") from None
 
     # Experiments, as far as a visitor sees them.
 
-    async def find_asked(self, request: HttpRequest) -> ExperimentRow:
-        """Return the experiment of a path; one that the visitor may not see is not there."""
-        return await self.find(request.path_params["experiment"], request.scope["visitor"])
-
     async def find(self, name: str, visitor: Visitor) -> ExperimentRow:
         """Return an experiment; one that the visitor may not see is not there, and as slowly."""
         row = self._experiments.get(name)
         if row is None or not visitor.sees(row.id):
-            rows = await self.read_soon(lambda store: store.experiments())
-            self._experiments = {row.name: row for row in rows}
-            row = self._experiments.get(name)
+            async with self._finding:  # in turn: what a batch asks for is done in its order
+                row = self._experiments.get(name)
+                if row is None or not visitor.sees(row.id):
+                    rows = await self.read_soon(lambda store: store.experiments())
+                    self._experiments = {row.name: row for row in rows}
+                    row = self._experiments.get(name)
         if row is None or not visitor.sees(row.id):
             raise Refused(404, "unknown_experiment", f"there is no experiment {name!r:.80}")
         return row
@@ -206,6 +219,51 @@ class Service:
             lambda store: describe_experiment(store, row.id)
         )
         return description
+
+    async def report(self, row: ExperimentRow, span: str) -> dict[str, Any]:
+        """Return the A/B test, and sums of all events."""
+        report = self._reports.pop((row.id, span), None) or Report(row.id, span)
+        self._reports[row.id, span] = report  # the last one asked for is the last one
+        while len(self._reports) > MOST_REPORTS:
+            del self._reports[next(iter(self._reports))]
+        now = self.writer.now()
+        answer: dict[str, Any] = await self.read_aside(lambda store: report.make(store, now))
+        return answer
+
+    async def estimate(self, row: ExperimentRow) -> SharedEstimate:
+        """Return what all instances of a fleet have taught."""
+
+        def copy_shared(experiment: Experiment) -> Callable[[], SharedEstimate]:
+            assert experiment.shared is not None
+            return experiment.shared.copy_shared()
+
+        def summarise() -> SharedEstimate:
+            summed: Callable[[], SharedEstimate] = self.writer.look(
+                row.name, row.events, copy_shared
+            )
+            return summed()
+
+        estimate: SharedEstimate = await self._aside(summarise)
+        return estimate
+
+    async def describe_instance(self, row: ExperimentRow, label: str) -> dict[str, Any]:
+        """Return all that is known of an instance, and the losses expected of it now."""
+        described, now = await self.describe(row), self.writer.now()
+        instance = await self.read_soon(lambda store: find_instance(store, row.id, label))
+
+        def expect(experiment: Experiment) -> dict[str, Any]:
+            return experiment.explain(experiment.hold(instance), now)
+
+        if described["settings"]["state"] == "shared" and instance.group == "policy":
+            expected = await self._aside(
+                lambda: self.writer.look(row.name, described["events"], expect)
+            )
+        else:
+            expected = await self.read_aside(lambda store: expect(load_alone(store, instance)))
+        answer: dict[str, Any] = await self.read_aside(
+            lambda store: describe_instance(store, instance, described, expected)
+        )
+        return answer
 
 
 def _deliver(delivered: list[tuple[asyncio.Future[Any], Any]]) -> None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, NamedTuple
 from urllib.request import urlopen
 
@@ -20,10 +21,11 @@ from influential_bandits.live.keys import make_key
 from influential_bandits.live.store.opening import is_shared, open_store
 from influential_bandits.live.store.sql import Store
 
-__all__ = ["RunningService", "make_application", "serve", "serve_in_background"]
+__all__ = ["serve", "serve_in_background"]
 
 SAFE_SQLITE = (3, 51, 3)
 STORE_VARIABLE = "INFLUENTIAL_BANDITS_STORE"
+SECRET_VARIABLE = "INFLUENTIAL_BANDITS_SECRET"  # signs the cookies of the page
 PACKAGES = ("starlette", "uvicorn", "httptools", "msgspec", "prometheus_client")
 
 
@@ -51,7 +53,8 @@ def make_application(address: str, **limits: Any) -> Any:
     rows = store.experiments()
     for row in rows:
         prepare_stored(store.events_of_experiment(row.id))
-    service = Service(Writer(store, **limits))
+    secret = os.environ.get(SECRET_VARIABLE, "").encode()
+    service = Service(Writer(store, **limits), secret or None)
     for row in rows:  # a fleet is computed now, and not when the first request waits for it
         service.writer.ask(row.name, lambda work, at: None)
     service.after_compiling = spare_collections
@@ -138,6 +141,8 @@ def serve(
             "(versions before 3.51.3 can damage a file that two write to)."
         )
     os.environ[STORE_VARIABLE] = address
+    if not os.environ.get(SECRET_VARIABLE):
+        os.environ[SECRET_VARIABLE] = token_hex(32)  # one for all workers
     if meanwhile is not None and helper is not None:
         where = f"http://{host}:{port}"
         threading.Thread(
@@ -171,8 +176,8 @@ def _require_free_port(host: str, port: int) -> None:
     if not 0 < port < 2**16:  # some systems take larger ones modulo 65,536
         raise InvalidInput(f"there is no port {port}; take a --port from 1 to 65535")
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, kind, protocol, _, address = found[0]
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = addresses[0]
         with socket.socket(family, kind, protocol) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)

@@ -21,7 +21,7 @@ from influential_bandits.policies.registry import (
 )
 from influential_bandits.references import split_reference
 
-__all__ = ["Settings", "make_policy", "require_label", "require_loss"]
+__all__ = ["Settings"]
 
 LONGEST_LABEL = 200  # characters of an instance, a decision, an arm or an experiment
 MOST_ARMS = 1000  # a decision looks at all of them
@@ -110,7 +110,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 def make_policy(
-    given: str | dict[str, Any], *, shared: bool = False, half_life: float | None = None
+    description: str | dict[str, Any], *, shared: bool = False, half_life: float | None = None
 ) -> Any:
     """Return the policy that settings name, with a half-life if it has room for one and none yet.
 
@@ -118,28 +118,28 @@ def make_policy(
     code does not come over the network: import their module where the service is started, and name
     the class alone.
     """
-    policy: Any = _make_fleet_policy(given) if shared else _make_own_policy(given)
+    policy: Any = _make_fleet_policy(description) if shared else _make_own_policy(description)
     missing = getattr(policy, "half_life", 0.0) is None and getattr(policy, "prior", None) is None
     if half_life is not None and missing:
         return dataclasses.replace(policy, half_life=half_life)
     return policy
 
 
-def _make_own_policy(given: str | dict[str, Any]) -> Policy:
-    if isinstance(given, str):
-        if split_reference(given) is not None:
+def _make_own_policy(description: str | dict[str, Any]) -> Policy:
+    if isinstance(description, str):
+        if split_reference(description) is not None:
             raise InvalidInput(
-                f"{abbreviate(given)} names a file or a module; the service knows "
+                f"{abbreviate(description)} names a file or a module; the service knows "
                 f"{', '.join(known_policies())}"
             )
-        policy = policy_from_text(given)
+        policy = policy_from_text(description)
     else:
-        name = given.get("name")
+        name = description.get("name")
         if not isinstance(name, str) or name not in known_policies():
             raise InvalidInput(
                 f"there is no policy {abbreviate(name)}; there are {', '.join(known_policies())}"
             )
-        policy = policy_from_json(given)
+        policy = policy_from_json(description)
     if policy.privileged:
         raise InvalidInput(f"{type(policy).__name__} must be told the truth, which nobody knows")
     return policy
@@ -152,27 +152,31 @@ def policy_as_json(policy: Policy | FleetLCB) -> dict[str, Any]:
     return policy_to_json(policy)
 
 
-def _make_fleet_policy(given: str | dict[str, Any]) -> FleetLCB:
-    if given in ("FleetLCB", "FleetLCB()", "ModelLCB"):  # the last is what settings have by default
+def _make_fleet_policy(description: str | dict[str, Any]) -> FleetLCB:
+    if description in (
+        "FleetLCB",
+        "FleetLCB()",
+        "ModelLCB",
+    ):  # the last is what settings have by default
         return FleetLCB()
-    if isinstance(given, dict) and given.get("name") == "FleetLCB":
-        return FleetLCB.from_json(given.get("settings") or FleetLCB().to_json())
+    if isinstance(description, dict) and description.get("name") == "FleetLCB":
+        return FleetLCB.from_json(description.get("settings") or FleetLCB().to_json())
     raise InvalidInput(
-        f"with shared state the policy is FleetLCB, got {abbreviate(given)}; take state = own for "
-        "any other"
+        f"with shared state the policy is FleetLCB, got {abbreviate(description)}; take "
+        "state = own for any other"
     )
 
 
-def require_label(what: str, text: object) -> str:
+def require_label(name: str, text: object) -> str:
     """Return a text that every store keeps exactly, or say why it is none."""
     if not isinstance(text, str) or not 1 <= len(text) <= LONGEST_LABEL:
         raise InvalidInput(
-            f"{what} must be a text of 1 to {LONGEST_LABEL} characters, got {abbreviate(text)}"
+            f"{name} must be a text of 1 to {LONGEST_LABEL} characters, got {abbreviate(text)}"
         )
     if text in (".", ".."):  # an address cannot hold them
-        raise InvalidInput(f"{what} must not be {text!r}, which addresses take for a folder")
+        raise InvalidInput(f"{name} must not be {text!r}, which addresses take for a folder")
     if "\0" in text or not (text.isascii() or _is_unicode(text)):
-        raise InvalidInput(f"{what} must be text without null characters, got {abbreviate(text)}")
+        raise InvalidInput(f"{name} must be text without null characters, got {abbreviate(text)}")
     return text
 
 
@@ -181,12 +185,12 @@ def _is_unicode(text: str) -> bool:
     return not any("\ud800" <= c <= "\udfff" for c in text)
 
 
-def require_loss(what: str, value: object) -> float:
+def require_loss(name: str, value: object) -> float:
     """Return a number that a policy can learn from, or say why it is none."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         number = float(value) if abs(value) <= LARGEST_LOSS else math.nan
         if not math.isnan(number):
             return number + 0.0  # −0.0 becomes 0.0: SQLite does not tell them apart
     raise InvalidInput(
-        f"{what} must be a finite number, at most {LARGEST_LOSS:g} in size, got {abbreviate(value)}"
+        f"{name} must be a finite number, at most {LARGEST_LOSS:g} in size, got {abbreviate(value)}"
     )

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from influential_bandits.checks import count_hours
-from influential_bandits.live.client import Client, LiveDecision
+from influential_bandits.live.client import Client
 from influential_bandits.numerics.arrays import Floats
-from influential_bandits.numerics.portable import halve
 from influential_bandits.numerics.streams import NOISE, draw_normal
+from influential_bandits.world.environment import Environment
 from influential_bandits.world.generators import random_instance
 from influential_bandits.world.population import Population
 
-__all__ = ["MadeUpUsers", "make_shop_population", "open_shop", "run_shop"]
+__all__ = ["make_shop_population", "run_shop"]
 
 GOODS = (
     "tea", "coffee", "milk", "bread", "honey", "apples", "cheese", "olives", "soap", "candles",
@@ -63,43 +60,6 @@ def make_shop_population(
     )
 
 
-@dataclass
-class MadeUpUsers:
-    """The users: their losses move with what they are shown, whoever chooses it."""
-
-    losses: Floats  # (users, arms): expected now
-    initial: Floats
-    interaction: Floats
-    memory: float
-    sigma: float
-    seed: int
-    half_life: float  # hours; infinite if nothing is forgotten by the clock
-    times: Floats  # (users,): of their latest visits
-    rounds: int = 0
-
-    @classmethod
-    def draw(cls, population: Population, users: int, sigma: float, seed: int) -> MadeUpUsers:
-        """Return users of a population."""
-        drawn = population.draw(users, seed)
-        start = drawn.initial_loss.copy()
-        fading = drawn.memory, sigma, seed, drawn.half_life
-        return cls(start, start.copy(), drawn.interaction, *fading, np.zeros(users))
-
-    def show(self, user: int, arm: int, at: float = 0.0) -> float:
-        """Show an arm to a user, at a time in seconds, and return what it costs."""
-        self.rounds += 1
-        if self.half_life < math.inf:
-            kept = halve(count_hours(float(self.times[user]), at) / self.half_life)
-            self.losses[user] = self.initial[user] + kept * (self.losses[user] - self.initial[user])
-            self.times[user] = at
-        noise = draw_normal(np.uint64(self.seed), np.uint64(0), NOISE, self.rounds, 0)
-        loss = float(self.losses[user, arm] + self.sigma * noise)
-        row = self.interaction[0 if len(self.interaction) == 1 else user, arm]
-        moved = self.memory * (self.losses[user] - self.initial[user]) + row
-        self.losses[user] = self.initial[user] + moved
-        return loss
-
-
 def run_shop(
     client: Client,
     population: Population,
@@ -109,8 +69,8 @@ def run_shop(
     sigma: float = 1.0,
     per_second: float | None = None,
     tell: Callable[[int, int], None] | None = None,
-) -> MadeUpUsers:
-    """Let users visit a shop until all of them have left.
+) -> list[Environment]:
+    """Let users visit a shop until all of them have left; return the world of each as it is then.
 
     Parameters
     ----------
@@ -130,50 +90,30 @@ def run_shop(
     ...     with ib.live.serve_in_background(os.path.join(folder, "shop.db")) as (address, key):
     ...         client = ib.live.Client(address, key, "shop")
     ...         client.create(people.arm_names, policy="LCB")
-    ...         after = run_shop(client, people, n_users=4).losses
-    >>> after.shape
+    ...         worlds = run_shop(client, people, n_users=4)
+    >>> len(worlds), worlds[0].instance.n_arms
     (4, 2)
     """
-    people = MadeUpUsers.draw(population, n_users, sigma, seed)
     drawn = population.draw(n_users, seed)
+    worlds = [Environment(instance) for instance in drawn.instances()]
     visits, times = drawn.visits.tolist(), _end_now(drawn.times)
     places = {name: arm for arm, name in enumerate(population.arm_names)}
     began, done = time.monotonic(), 0
     for group in _gather(visits, USERS_AT_A_TIME):
         at = times[done : done + len(group)] if times else None
         decisions = client.decide_many((f"user {user}" for user in group), at=at)
-        client.feed_back_many(_react(people, group, decisions, places, at))
+        losses = []
+        for n, (user, decision) in enumerate(zip(group, decisions, strict=True)):
+            noise = draw_normal(np.uint64(seed), np.uint64(0), NOISE, done + n + 1, 0)
+            loss = worlds[user].pull(places[decision.arm], None if at is None else at[n])
+            losses.append((decision, float(loss + sigma * noise)))
+        client.feed_back_many(losses)
         done += len(group)
         if tell is not None:
             tell(done, len(visits))
         if per_second is not None:
             time.sleep(max(0.0, began + done / per_second - time.monotonic()))
-    return people
-
-
-def measure_worth(
-    address: str,
-    key: str,
-    *,
-    users: int,
-    control: str,
-    n_arms: int = 10,
-    influence: float = 0.1,
-    seed: int = 0,
-) -> dict[str, Any]:
-    """Return the A/B test of a fleet against a control policy in a shop, through the service."""
-    population = make_shop_population(n_arms, influence, seed=seed)
-    with Client(address, key, f"{control} {users} {influence} {seed}") as client:
-        client.create(
-            population.arm_names,
-            state="shared",
-            policy="FleetLCB",
-            control=control,
-            control_share=0.5,
-            seed=seed,
-        )
-        run_shop(client, population, users, seed=seed)
-        return client.report()
+    return worlds
 
 
 def open_shop(
@@ -226,26 +166,15 @@ def _end_now(times: Floats) -> list[float]:
     return (times + (time.time() - times[-1])).tolist() if times.size else []
 
 
-def _react(
-    people: MadeUpUsers,
-    users: list[int],
-    decisions: list[LiveDecision],
-    places: dict[str, int],
-    at: list[float] | None,
-) -> Iterator[tuple[LiveDecision, float]]:
-    for n, (user, decision) in enumerate(zip(users, decisions, strict=True)):
-        yield decision, people.show(user, places[decision.arm], 0.0 if at is None else at[n])
-
-
 def _gather(visits: list[int], most: int) -> Iterator[list[int]]:
     """Yield visits in order, in groups in which nobody comes twice."""
     group: list[int] = []
-    there: set[int] = set()
+    users: set[int] = set()
     for user in visits:
-        if user in there or len(group) == most:
+        if user in users or len(group) == most:
             yield group
-            group, there = [], set()
+            group, users = [], set()
         group.append(user)
-        there.add(user)
+        users.add(user)
     if group:
         yield group

@@ -23,23 +23,12 @@ from influential_bandits.policies.agent_snapshot import pack_agent, unpack_agent
 from influential_bandits.policies.contract import Policy
 from influential_bandits.policies.fleet.decisions import decide, note_pull, note_time
 from influential_bandits.policies.fleet.estimate import SharedEstimate, summarise
-from influential_bandits.policies.fleet.fleet import Fleet
+from influential_bandits.policies.fleet.fleet import Fleet, FleetTicket
 from influential_bandits.policies.fleet.policy import FleetLCB
 from influential_bandits.policies.fleet.snapshot import pack_fleet, pack_users, unpack_fleet
 from influential_bandits.policies.fleet.states import MEMORY, Shared
 from influential_bandits.policies.fleet.updates import note_loss
 from influential_bandits.policies.registry import code_digest
-
-__all__ = [
-    "AgentState",
-    "Arms",
-    "FleetState",
-    "InstanceState",
-    "count_arms",
-    "require_servable",
-    "state_fingerprint",
-    "try_out",
-]
 
 Mask = npt.NDArray[np.bool_]
 
@@ -147,7 +136,6 @@ class AgentState:
         return 4000 + sum(array.nbytes for array in self._agent.__getstate__()["_arrays"])
 
     def follow(self, arms: Arms) -> None:
-        """Take on the arms that have come, and drop those that have gone."""
         if len(arms.names) == self._agent.n_arms and arms.retired == self._agent.retired:
             return
         for name in arms.names[self._agent.n_arms :]:
@@ -156,29 +144,23 @@ class AgentState:
             self._agent.retire_arm(arm)
 
     def choose(self, eligible: Mask, at: float) -> int:
-        """Return the arm for a pull at a time, in seconds."""
         return self._agent.select(_or_none(eligible), at)
 
     def expected_loss(self, arm: int, at: float) -> float | None:
-        """Return the mean that the policy keeps of an arm, if it keeps any."""
         mean = self._agent.expected_losses(at)
         return None if mean is None else float(mean[arm])
 
     def expected_losses(self, at: float) -> tuple[list[float], list[float]] | None:
-        """Return the means that the policy keeps, if it keeps any."""
         mean = self._agent.expected_losses(at)
         return None if mean is None else (mean.tolist(), [])
 
     def pull(self, arm: int, at: float) -> int:
-        """Follow a pull; return its round."""
         return self._agent.expose(arm, at).round
 
     def observe(self, ticket: int, loss: float) -> None:
-        """Learn the loss of a pull."""
         self._agent.observe(self._agent.pending[ticket], loss)
 
     def give_up(self, ticket: int) -> None:
-        """Expect the loss of a pull no more."""
         self._agent.cancel(self._agent.pending[ticket])
 
 
@@ -256,35 +238,34 @@ class FleetUser:
         """Nothing to do: the fleet has followed."""
 
     def choose(self, eligible: Mask, at: float) -> int:
-        """Return the arm for a pull at a time, in seconds."""
         return self._fleet.select(self._user, _or_none(eligible), at)
 
     def expected_loss(self, arm: int, at: float) -> float | None:
-        """Return what an arm was expected to cost when one was last chosen."""
         return self._fleet.latest_look(arm)
 
     def expected_losses(self, at: float) -> tuple[list[float], list[float]] | None:
-        """Return what each arm would cost then, and the deviations of it; None of a newcomer."""
-        if self._user not in self._fleet:
+        if self._user not in self._fleet:  # a newcomer
             return None
         mean, deviation = self._fleet.expected_losses(self._user, at)
         return mean.tolist(), deviation.tolist()
 
     def pull(self, arm: int, at: float) -> int:
-        """Follow a pull; return its number among those of the fleet."""
         return self._fleet.pull(self._user, arm, at=at).number
 
     def observe(self, ticket: int, loss: float) -> None:
-        """Learn the loss of a pull; of pulls before the model was activated there is no ticket."""
-        found = self._fleet.pending.get(ticket)
-        if found is not None and found.user == self._user:
-            self._fleet.observe(found, loss)
+        pull = self._find(ticket)
+        if pull is not None:
+            self._fleet.observe(pull, loss)
 
     def give_up(self, ticket: int) -> None:
-        """Expect the loss of a pull no more."""
-        found = self._fleet.pending.get(ticket)
-        if found is not None and found.user == self._user:
-            self._fleet.cancel(found)
+        pull = self._find(ticket)
+        if pull is not None:
+            self._fleet.cancel(pull)
+
+    def _find(self, ticket: int) -> FleetTicket | None:
+        """Return a pull that waits for its loss; of one before the model was activated, none."""
+        pull = self._fleet.pending.get(ticket)
+        return pull if pull is not None and pull.user == self._user else None
 
 
 @lru_cache(maxsize=16)
@@ -316,8 +297,8 @@ def require_servable(policy: Policy | FleetLCB, arms: Arms) -> InstanceState:
 def try_out(policy: Policy | FleetLCB, arms: Arms) -> None:
     """Raise unless a policy can serve these arms; compile all that it needs to."""
     state = require_servable(policy, arms)
-    one = np.arange(len(arms.names)) == np.flatnonzero(arms.mask())[0]
-    for at, eligible in enumerate((arms.mask(), one)):
+    first = np.arange(len(arms.names)) == np.flatnonzero(arms.mask())[0]
+    for at, eligible in enumerate((arms.mask(), first)):
         arm = state.choose(eligible, float(at))
         state.expected_losses(float(at))
         state.observe(state.pull(arm, float(at)), 0.0)

@@ -19,13 +19,12 @@ from influential_bandits.checks import Closing
 from influential_bandits.errors import InfluentialBanditsError
 from influential_bandits.live.events import Decision, Event
 from influential_bandits.live.experiment import Experiment
+from influential_bandits.live.members import StoreSource
 from influential_bandits.live.requests import Refused
 from influential_bandits.live.states import AgentState
 from influential_bandits.live.store.sql import Changes, ExperimentRow, Store, StoreError
 from influential_bandits.live.transactions.of_store import StoreTransaction
 from influential_bandits.live.transactions.transaction import Transaction
-
-__all__ = ["Job", "Writer"]
 
 log = logging.getLogger("influential_bandits.live")
 
@@ -103,6 +102,7 @@ class Writer(Closing):
         self._waiting: deque[Job] = deque()
         self._wake = threading.Condition()
         self._closing = False
+        self._memory = threading.Lock()  # held while a batch moves what is in memory
         self._next_sweep = 0.0
         self._latest = 0  # requests in the latest batch
         self._numbers: dict[str, int] = {}  # of experiments, which are never deleted
@@ -151,6 +151,18 @@ class Writer(Closing):
             raise answers[0]
         return answers[0]
 
+    def look(self, experiment: str, events: int, question: Callable[[Experiment], Any]) -> Any:
+        """Ask what is in memory between two batches, as soon as so many events are known there.
+
+        A state that the question computes is kept. Nothing is written.
+        """
+        while True:
+            with self._memory:
+                loaded = self._loaded.get(experiment)
+                if loaded is not None and loaded.experiment.applied >= events:
+                    return question(loaded.experiment)
+            self.ask(experiment, lambda work, at: None)  # another service has written the rest
+
     def close(self) -> None:
         """Finish what was accepted, and stop."""
         with self._wake:
@@ -189,7 +201,8 @@ class Writer(Closing):
     def _serve(self, jobs: Sequence[Job]) -> None:
         """Work on a batch; if it fails for a reason nobody foresaw, on each job by itself."""
         try:
-            answers = self._commit(jobs)
+            with self._memory:
+                answers = self._commit(jobs)
         except StoreError as error:
             self.failures += 1
             log.warning("%s", error)
@@ -284,8 +297,8 @@ class Writer(Closing):
         experiment = Experiment.load(
             row.id,
             row.name,
-            StoreSource(self.store, row.id),
             self.store.events_of_experiment(row.id),
+            StoreSource(self.store, row.id),
         )
         loaded = Loaded(experiment, row.instances)
         if experiment.settings.state == "shared":
@@ -298,8 +311,8 @@ class Writer(Closing):
         experiment = loaded.experiment
         assert experiment.shared is not None
         expected = experiment.fingerprint("policy")
-        found = self.store.snapshots(row.id, [0])  # what is shared
-        whole = found[0] if found and found[0].fingerprint == expected else None
+        snapshots = self.store.snapshots(row.id, [0])  # what is shared
+        whole = snapshots[0] if snapshots and snapshots[0].fingerprint == expected else None
         if whole is not None and experiment.shared.unpack(
             whole.state, self.store.states_of_users(row.id, expected)
         ):
@@ -376,7 +389,8 @@ class Writer(Closing):
         """Write all states before the end, so that the next start is quick."""
         for name in list(self._loaded):
             try:
-                self._commit([Job(name, _keep_everything, lambda _: None)])
+                with self._memory:
+                    self._commit([Job(name, _keep_everything, lambda _: None)])
             except Exception:  # noqa: BLE001 - a snapshot is a convenience; the events are there
                 log.warning("the states of %s were not kept", name)
 
@@ -414,24 +428,6 @@ class Writer(Closing):
                 number = loaded.experiment.number
                 excess += self.store.oldest_decisions(number, min(many, MOST_OVERDUE))
         return excess
-
-
-class StoreSource:
-    """The events and snapshots of an experiment, read over the writer's connection."""
-
-    def __init__(self, store: Store, experiment: int) -> None:
-        self._store, self._experiment = store, experiment
-
-    def events(self, instance: int, after: int, until: int) -> list[Event]:
-        """Return the events of an instance."""
-        return self._store.events_of_instance(self._experiment, instance, after, until)
-
-    def snapshot(self, instance: int, fingerprint: str) -> tuple[bytes, int] | None:
-        """Return the latest state of an instance that was kept, and the number of its event."""
-        for found in self._store.snapshots(self._experiment, [instance]):
-            if found.fingerprint == fingerprint:
-                return found.state, found.number
-        return None
 
 
 def _expire_one(decision: Decision, work: Transaction, at: float) -> None:

@@ -30,6 +30,7 @@ import dis
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakSet
 
@@ -91,6 +92,11 @@ class Policy:
     def by_clock(self) -> bool:
         """Whether it must be told times: by default if it defines ``elapsed``."""
         return type(self).elapsed is not Policy.elapsed
+
+    @cached_property
+    def draws(self) -> bool:
+        """Whether chance has a part in its choices: by default if ``select`` looks at ``rng``."""
+        return _names_parameter(type(self).select, 4)
 
     def fields(self, n_arms: int) -> Mapping[str, tuple[str, Shape]]:
         """Return the state: name → ("int64" or "float64", shape with at most two axes)."""
@@ -262,14 +268,20 @@ def _check_memo_is_declared(code: type[Policy]) -> None:
         return
     for name in ("pulled", "observed"):
         function = getattr(code, name)
-        memo = "".join(list(inspect.signature(function).parameters)[4:5])
-        instructions = dis.get_instructions(getattr(function, "py_func", function))
-        used = [i.argval for i in instructions if "FAST" in i.opname]
-        if any(memo == value or (isinstance(value, tuple) and memo in value) for value in used):
+        if _names_parameter(function, 4):
+            memo = list(inspect.signature(function).parameters)[4]
             raise InvalidPolicy(
                 f"{code.__name__}.{name} uses {memo}, but there is no room in it: define "
                 "memo_size(self, n_arms) and return how many numbers pulled hands over to observed"
             )
+
+
+def _names_parameter(function: Any, place: int) -> bool:
+    """Tell whether the code of a function names one of its parameters."""
+    parameter = "".join(list(inspect.signature(function).parameters)[place : place + 1])
+    instructions = dis.get_instructions(getattr(function, "py_func", function))
+    used = [i.argval for i in instructions if "FAST" in i.opname]
+    return any(parameter == v or (isinstance(v, tuple) and parameter in v) for v in used)
 
 
 def ask(policy: Policy, method: str, *arguments: Any) -> Any:

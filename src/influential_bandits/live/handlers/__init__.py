@@ -6,11 +6,7 @@ from influential_bandits.live.api import DECLARED
 from influential_bandits.live.handlers import (  # noqa: F401 - calls are declared when imported
     decisions,
     experiments,
-    health,
-    instances,
-    keys,
-    models,
-    reports,
+    operations,
 )
 
 CALLS = tuple(DECLARED)

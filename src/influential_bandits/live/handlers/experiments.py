@@ -1,76 +1,150 @@
-"""Experiments: created, listed, changed; their arms."""
+"""Experiments: settings, arms and models; their instances, reports and logs."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+import tempfile
+from collections.abc import Iterator
+from typing import IO, Any
 
-from starlette.requests import Request as HttpRequest
+from starlette.responses import StreamingResponse
 
 from influential_bandits.errors import InvalidInput
 from influential_bandits.live import requests
 from influential_bandits.live.answers import Answer
-from influential_bandits.live.api import EXPERIMENT, call
-from influential_bandits.live.keys import Visitor
-from influential_bandits.live.preparing import prepare
+from influential_bandits.live.api import EXPERIMENT, Asked, call
+from influential_bandits.live.preparing import prepare, prepare_model
+from influential_bandits.live.reading import write_csv, write_parquet
 from influential_bandits.live.requests import Refused
 from influential_bandits.live.settings import require_label
 
-if TYPE_CHECKING:
-    from influential_bandits.live.service import Service
+PART_BYTES = 1 << 20
 
 
 @call("POST", "/v1/experiments", "admin", requests.CreateExperiment)
-async def create(service: Service, request: HttpRequest, body: requests.CreateExperiment) -> Any:
+async def create(asked: Asked, body: requests.CreateExperiment) -> Any:
     """Create an experiment."""
-    if request.scope["visitor"].experiment is not None:
+    if asked.visitor.experiment is not None:
         raise Refused(403, "not_allowed", "a key of one experiment cannot create another")
     require_label("the name of an experiment", body.name)
     if "/" in body.name:
         raise InvalidInput("the name of an experiment must not hold a slash")
     body.settings.check()
     await asyncio.to_thread(prepare, body.settings)  # the first decision must not wait for it
+    service = asked.service
     service.after_compiling()
     await service.ask("", lambda work, at: work.create_experiment(body.name, body.settings, at))
     return Answer({"name": body.name}, 201)
 
 
 @call("GET", "/v1/experiments", "reader")
-async def list_experiments(service: Service, request: HttpRequest, body: None) -> Any:
+async def list_experiments(asked: Asked, body: None) -> Any:
     """List experiments."""
-    visitor: Visitor = request.scope["visitor"]
-    rows = await service.read_aside(lambda store: store.experiments())
+    rows = await asked.service.read_aside(lambda store: store.experiments())
     return {
         "experiments": [
             {"name": row.name, "events": row.events, "instances": row.instances}
             for row in rows
-            if visitor.sees(row.id)
+            if asked.visitor.sees(row.id)
         ]
     }
 
 
 @call("GET", EXPERIMENT, "reader")
-async def show_experiment(service: Service, request: HttpRequest, body: None) -> Any:
+async def show_experiment(asked: Asked, body: None) -> Any:
     """Show an experiment: settings, arms and models."""
-    return await service.describe(await service.find_asked(request))
+    return await asked.service.describe(await asked.row())
 
 
 @call("PATCH", EXPERIMENT, "admin", requests.ChangeSettings)
-async def change(service: Service, request: HttpRequest, body: requests.ChangeSettings) -> Any:
+async def change(asked: Asked, body: requests.ChangeSettings) -> Any:
     """Change settings."""
-    name = (await service.find_asked(request)).name
-    return await service.ask(name, lambda work, at: work.change(body, at))
+    return await asked.work(lambda work, at: work.change(body, at))
 
 
 @call("POST", EXPERIMENT + "/arms", "admin", requests.AddArm)
-async def add_arm(service: Service, request: HttpRequest, body: requests.AddArm) -> Any:
+async def add_arm(asked: Asked, body: requests.AddArm) -> Any:
     """Add an arm."""
-    name = (await service.find_asked(request)).name
-    return await service.ask(name, lambda work, at: work.add_arm(body, at))
+    return await asked.work(lambda work, at: work.add_arm(body, at))
 
 
 @call("DELETE", EXPERIMENT + "/arms/{arm:label}", "admin")
-async def retire_arm(service: Service, request: HttpRequest, body: None) -> Any:
+async def retire_arm(asked: Asked, body: None) -> Any:
     """Retire an arm."""
-    name, arm = (await service.find_asked(request)).name, request.path_params["arm"]
-    return await service.ask(name, lambda work, at: work.retire_arm(arm, at))
+    return await asked.work(lambda work, at: work.retire_arm(asked.names["arm"], at))
+
+
+@call("GET", EXPERIMENT + "/instances/{instance:label}", "reader")
+async def show_instance(asked: Asked, body: None) -> Any:
+    """Show the history of an instance, losses expected now, and why its last arm."""
+    return await asked.service.describe_instance(await asked.row(), asked.names["instance"])
+
+
+@call("DELETE", EXPERIMENT + "/instances/{instance:label}", "admin")
+async def erase(asked: Asked, body: None) -> Any:
+    """Erase a person's data."""
+    label = asked.names["instance"]
+    return await asked.work(lambda work, at: work.erase(label, at), label=label)
+
+
+@call("POST", EXPERIMENT + "/models", "admin", requests.StageModel)
+async def stage_model(asked: Asked, body: requests.StageModel) -> Any:
+    """Stage a model: a policy, or one fitted to the events."""
+    row, service = await asked.row(), asked.service
+    if (body.policy is None) == (body.fit is None):
+        raise InvalidInput("give a policy, or say fit to learn one from the events; not both")
+    described = await service.describe(row)
+    policy, fit = body.policy, body.fit
+    if fit is not None:
+        from influential_bandits.live.fitting import fit_policy
+
+        policy = await service.read_aside(lambda store: fit_policy(store, row.id, described, fit))
+    assert policy is not None
+    await asyncio.to_thread(prepare_model, described, policy)  # decisions go on meanwhile
+    service.after_compiling()
+    model = requests.StageModel(policy=policy)
+    return Answer(await asked.work(lambda work, at: work.stage_model(model, at)), 201)
+
+
+@call("GET", EXPERIMENT + "/models", "reader")
+async def list_models(asked: Asked, body: None) -> Any:
+    """List models."""
+    described = await asked.service.describe(await asked.row())
+    return {"active": described["model"], "models": described["models"]}
+
+
+@call("POST", EXPERIMENT + "/models/{version:int}/activate", "admin")
+async def activate_model(asked: Asked, body: None) -> Any:
+    """Activate a model, or go back to an earlier one."""
+    version = int(asked.names["version"])
+    return await asked.work(lambda work, at: work.activate_model(version, at))
+
+
+@call("GET", EXPERIMENT + "/report", "reader")
+async def report(asked: Asked, body: None) -> Any:
+    """Return the A/B test, and sums by arm and group, over time, too."""
+    span = asked.request.query_params.get("span", "all")
+    return await asked.service.report(await asked.row(), span)
+
+
+@call("GET", EXPERIMENT + "/log", "reader")
+async def export_log(asked: Asked, body: None) -> Any:
+    """Return all losses, as Parquet or CSV that read_log takes."""
+    row, service = await asked.row(), asked.service
+    form = asked.request.query_params.get("format", "parquet")
+    if form not in ("parquet", "csv"):
+        raise InvalidInput(f"format must be parquet or csv, got {form!r:.40}")
+    described = await service.describe(row)
+    write = write_parquet if form == "parquet" else write_csv
+    file = await asyncio.to_thread(tempfile.TemporaryFile)  # a log may be larger than memory
+    await service.read_aside(lambda store: write(store, row.id, described["arms"], file))
+    file.seek(0)
+    kind = "application/vnd.apache.parquet" if form == "parquet" else "text/csv"
+    headers = {"Content-Disposition": f'attachment; filename="log.{form}"'}
+    return StreamingResponse(_read_parts(file), media_type=kind, headers=headers)
+
+
+def _read_parts(file: IO[bytes]) -> Iterator[bytes]:
+    with file:
+        while part := file.read(PART_BYTES):
+            yield part

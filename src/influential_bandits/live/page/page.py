@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import logging
 from collections.abc import Awaitable, Callable
 from functools import cache
 from importlib import resources
@@ -12,37 +11,20 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import jinja2
-from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
 from starlette.responses import RedirectResponse, Response
 
 from influential_bandits import __version__
-from influential_bandits.errors import InfluentialBanditsError
+from influential_bandits.live import words
 from influential_bandits.live.events import encode
 from influential_bandits.live.keys import Visitor
-from influential_bandits.live.page import pictures, words
-from influential_bandits.live.page.estimates import Estimates
-from influential_bandits.live.page.sessions import (
-    COOKIE,
-    HOURS,
-    digest_secret,
-    give_secret,
-    make_secret,
-    read_form,
-    read_secret,
-    require_own_form,
-)
-from influential_bandits.live.page.tallies import Tallies
-from influential_bandits.live.page.views import ExperimentView, HomeView, InstanceView
+from influential_bandits.live.page import login, pictures, views
+from influential_bandits.live.page.latest import Latest
 from influential_bandits.live.requests import Refused
-from influential_bandits.live.store.sql import Connection, ExperimentRow, SessionRow, StoreError
+from influential_bandits.live.store.sql import Connection, ExperimentRow
 
 if TYPE_CHECKING:
     from influential_bandits.live.service import Service
-
-__all__ = ["Page"]
-
-log = logging.getLogger("influential_bandits.live")
 
 HEADERS = {
     "Content-Security-Policy": (
@@ -62,6 +44,8 @@ STATIC = {
     "uPlot.iife.min.js": "text/javascript",
     "icon.svg": "image/svg+xml",
 }
+SECONDS_OF_A_REPORT = 1.0  # in which it is not made again
+SECONDS_OF_AN_ESTIMATE = 10.0
 
 Handler = Callable[[HttpRequest], Awaitable[Response]]
 
@@ -75,93 +59,55 @@ class Page:
     """
 
     def __init__(self, service: Service) -> None:
-        self.service, self.keys = service, service.keys
-        self.read, self.ask, self.now = service.read_soon, service.ask, service.writer.now
-        self.tallies = Tallies(service.read, self.now)
-        self.estimates = Estimates(self.ask)
+        self.service, self.now = service, service.writer.now
+        self._reports = Latest(SECONDS_OF_A_REPORT)
+        self._estimates = Latest(SECONDS_OF_AN_ESTIMATE, times_as_long=20.0)
         self._environment = _make_environment()
 
     def routes(self) -> list[tuple[str, str, Handler]]:
         """Return methods and paths of all pages, and what answers them."""
-        one = "/experiments/{experiment}"
-        table = [
-            ("/", self.show_home),
-            (one, self.show_experiment),
-            (f"{one}/settings", self.show_settings),
-            (f"{one}/instances", self.show_instance),
-            (f"{one}/instances/{{instance:label}}", self.show_instance),
-        ]
+        experiment = "/experiments/{experiment}"
         return [
             ("GET", "/static/{file}", send_static),
             ("GET", "/favicon.ico", send_icon),
-            ("GET", "/login", self._endpoint(self.show_login, is_open=True)),
-            ("POST", "/login", self._endpoint(self.log_in, is_open=True)),
-            ("POST", "/logout", self._endpoint(self.log_out, is_open=True)),
-            *(("GET", path, self._endpoint(handler)) for path, handler in table),
+            ("GET", "/login", self.show_login),
+            ("POST", "/login", self.log_in),
+            ("POST", "/logout", self.log_out),
+            ("GET", "/", self._closed(self.show_home)),
+            ("GET", experiment, self._closed(self.show_experiment)),
+            ("GET", f"{experiment}/settings", self._closed(self.show_settings)),
+            ("GET", f"{experiment}/instances", self._closed(self.show_instance)),
+            ("GET", f"{experiment}/instances/{{instance:label}}", self._closed(self.show_instance)),
         ]
 
-    # From a request to an answer.
+    # Who may look, and how it is answered.
 
-    def _endpoint(self, handler: Handler, *, is_open: bool = False) -> Handler:
-        """Return what serves a page, to those who are logged in unless it is open."""
+    def _closed(self, handler: Handler) -> Handler:
+        """Return what serves a page to those who are logged in."""
 
         async def serve(request: HttpRequest) -> Response:
-            try:
-                visitor = request.scope["visitor"] = await self.find_visitor(request)
-                if visitor is None and not is_open:
-                    response = self._send_to_login(request)
-                else:
-                    response = await handler(request)
-            except InfluentialBanditsError as error:
-                response = self.refuse(request, error)
-            except ClientDisconnect:
-                raise
-            except Exception:
-                log.exception("a page failed")
-                response = self.refuse(
-                    request, Refused(500, "internal", "the service failed; see its log")
-                )
-            return self._guard(response)
+            request.scope["visitor"] = await self.find_visitor(request)
+            if request.scope["visitor"] is not None:
+                return await handler(request)
+            if wants_live(request):
+                return Response(status_code=401, headers=HEADERS)
+            target = request.scope["raw_path"].decode("ascii", "replace")  # as the browser wrote it
+            if request.url.query:
+                target = f"{target}?{request.url.query}"
+            where = "" if target == "/" else f"?next={quote(target, safe='')}"
+            return RedirectResponse(f"/login{where}", 303, HEADERS)
 
         return serve
 
-    def _guard(self, response: Response) -> Response:
-        for name, value in HEADERS.items():
-            response.headers.setdefault(name, value)
-        return response
-
     async def find_visitor(self, request: HttpRequest) -> Visitor | None:
         """Return who is logged in; a key that was dropped is nobody's."""
-        secret = read_secret(request)
-        if secret is None:
-            return None
-        session = await self.read(lambda store: store.session(digest_secret(secret)))
-        if session is None or session.until <= self.now():
-            return None
-        return await self.keys.find_digest(session.key)
+        digest = login.read_cookie(request, self.service.secret, self.now())
+        return None if digest is None else await self.service.keys.find_digest(digest)
 
-    def _send_to_login(self, request: HttpRequest) -> Response:
-        if wants_live(request):
-            return Response(status_code=401)
-        target = request.scope["raw_path"].decode("ascii", "replace")  # as the browser wrote it
-        if request.method != "GET" or target == "/":
-            return RedirectResponse("/login", 303)
-        if request.url.query:
-            target = f"{target}?{request.url.query}"
-        return RedirectResponse(f"/login?next={quote(target, safe='')}", 303)
-
-    def refuse(self, request: HttpRequest, error: Exception) -> Response:
+    def refuse(self, request: HttpRequest, refused: Refused) -> Response:
         """Return a page that says what went wrong."""
-        status = 503 if isinstance(error, StoreError) else getattr(error, "status", 422)
-        if wants_live(request):
-            return Response(str(error), status, media_type="text/plain")
-        return self.render(
-            request, "message.html.j2", status, title="This did not work", message=str(error)
-        )
-
-    def miss(self, request: HttpRequest) -> Response:
-        """Return a page that says that there is none."""
-        return self._guard(self.refuse(request, Refused(404, "unknown", "There is no such page.")))
+        title, message = "This did not work", str(refused)
+        return self.render(request, "message.html.j2", refused.status, title=title, message=message)
 
     def render(
         self, request: HttpRequest, template: str, status: int = 200, **values: Any
@@ -173,9 +119,9 @@ class Page:
             version=__version__,
             **values,
         )
-        return Response(page, status, media_type="text/html")
+        return Response(page, status, HEADERS, media_type="text/html")
 
-    async def _render_aside(
+    async def _send(
         self, request: HttpRequest, template: str, draw: Callable[[], dict[str, Any]]
     ) -> Response:
         """Return a page, or the parts of it that move; made in a thread, beside decisions."""
@@ -184,114 +130,106 @@ class Page:
             values = draw()
             if not wants_live(request):
                 return self.render(request, template, **values)
-            found = self._environment.get_template(template)
-            context = found.new_context(values)
+            page = self._environment.get_template(template)
+            context = page.new_context(values)
             parts = {
                 name.removeprefix("live_"): "".join(block(context))
-                for name, block in found.blocks.items()
+                for name, block in page.blocks.items()
                 if name.startswith("live_")
             }
-            body = {"parts": parts, "charts": values["charts"], "summary": values["summary"]}
-            return Response(encode(body), media_type="application/json")
+            news = {"parts": parts, "charts": values["charts"], "summary": values["summary"]}
+            return Response(encode(news), headers=HEADERS, media_type="application/json")
 
         return await asyncio.to_thread(render)
 
-    # What pages need.
+    async def _find(self, request: HttpRequest) -> ExperimentRow:
+        """Return the experiment of a path; one that the visitor may not see is not there."""
+        name, visitor = request.path_params["experiment"], request.scope["visitor"]
+        return await self.service.find(name, visitor)
 
-    async def rows(self, request: HttpRequest) -> list[ExperimentRow]:
-        """Return the experiments that the visitor sees."""
-        visitor: Visitor = request.scope["visitor"]
-        rows: list[ExperimentRow] = await self.read(lambda store: store.experiments())
-        return [row for row in rows if visitor.sees(row.id)]
+    async def _look_at_report(self, row: ExperimentRow, span: str) -> dict[str, Any] | None:
+        """Return the latest report; None while it is being made."""
+        report: dict[str, Any] | None = await self._reports.look(
+            (row.id, span), lambda: self.service.report(row, span)
+        )
+        return report
 
     # Pages.
 
     async def show_home(self, request: HttpRequest) -> Response:
         """Show experiments at a glance."""
-        rows = await self.rows(request)
-        view = HomeView(rows, request.query_params.get("page", "1"), self.now())
-        view.tallies = await self.tallies.look(view.rows)
-        view.described = [await self.service.describe(row) for row in view.rows]
-        return await self._render_aside(request, "home.html.j2", view.draw)
+        visitor: Visitor = request.scope["visitor"]
+        rows = await self.service.read_soon(lambda store: store.experiments())
+        rows = [row for row in rows if visitor.sees(row.id)]
+        rows, number, pages = views.choose_page(rows, request.query_params.get("page", "1"))
+        described = [await self.service.describe(row) for row in rows]
+        reports = await asyncio.gather(*(self._look_at_report(row, "hour") for row in rows))
+        return await self._send(
+            request, "home.html.j2", lambda: views.draw_home(described, reports, number, pages)
+        )
 
     async def show_experiment(self, request: HttpRequest) -> Response:
         """Show an experiment."""
-        row = await self.service.find_asked(request)
+        row = await self._find(request)
         described = await self.service.describe(row)
-        (tally,) = await self.tallies.look([row])
         estimate = None
         if described["settings"]["state"] == "shared":
-            estimate = await self.estimates.look(row.name)
-        labels = await self.read(lambda store: read_labels(store, row))
+            estimate = await self._estimates.look(row.id, lambda: self.service.estimate(row))
+        labels = await self.service.read_soon(lambda store: read_labels(store, row))
         span = "all" if request.query_params.get("span") == "all" else "hour"
-        view = ExperimentView(row, described, tally, estimate, labels, span, self.now())
-        return await self._render_aside(request, "experiment.html.j2", view.draw)
+        report = await self._look_at_report(row, span)
+        return await self._send(
+            request,
+            "experiment.html.j2",
+            lambda: views.draw_experiment(described, report, estimate, labels, span),
+        )
 
     async def show_instance(self, request: HttpRequest) -> Response:
         """Show an instance."""
-        row = await self.service.find_asked(request)
+        row = await self._find(request)
         label = request.path_params.get("instance") or request.query_params.get("label", "")
         described = await self.service.describe(row)
-        explained = await self.ask(row.name, lambda work, at: work.explain(label, at), label=label)
-        view = InstanceView(row, described, explained, self.service.read)
-        return await self._render_aside(request, "instance.html.j2", view.draw)
+        instance = await self.service.describe_instance(row, label)
+        return await self._send(
+            request, "instance.html.j2", lambda: views.draw_instance(described, instance)
+        )
 
     async def show_settings(self, request: HttpRequest) -> Response:
         """Show settings, what follows from them, and how they are changed."""
-        row = await self.service.find_asked(request)
-        described = await self.service.describe(row)
-        settings = described["settings"]
-        shared = settings["state"] == "shared"
-        return self.render(
-            request,
-            "settings.html.j2",
-            name=row.name,
-            path=f"/experiments/{quote(row.name, safe='')}",
-            address=str(request.base_url).rstrip("/"),
-            described=described,
-            settings=settings,
-            words=words.describe_settings(settings),
-            policy=words.describe_policy(settings["policy"], shared=shared),
-            control=words.describe_policy(settings["control"]),
-            memory=words.describe_memory(settings),
-            models=[
-                (model["version"], words.describe_policy(model["policy"], shared=shared))
-                for model in described["models"]
-            ],
-        )
+        described = await self.service.describe(await self._find(request))
+        address = str(request.base_url).rstrip("/")
+        values = views.draw_settings(described)
+        return self.render(request, "settings.html.j2", address=address, **values)
 
     # Logging in and out.
 
     async def show_login(self, request: HttpRequest) -> Response:
         """Show the form that takes a key."""
         target = _own_path(request.query_params.get("next", "/"))
-        if request.scope["visitor"] is not None:
-            return RedirectResponse(target, 303)
+        if await self.find_visitor(request) is not None:
+            return RedirectResponse(target, 303, HEADERS)
         return self.render(request, "login.html.j2", target=target, error="")
 
     async def log_in(self, request: HttpRequest) -> Response:
-        """Take a key, and give the browser a secret."""
-        require_own_form(request)
-        form = await read_form(request)
-        visitor = await self.keys.find(form.get("key", "").strip())
+        """Take a key, and give the browser a cookie."""
+        login.require_own_form(request)
+        form = await login.read_form(request)
+        visitor = await self.service.keys.find(form.get("key", "").strip())
         target = _own_path(form.get("next", "/"))
         if visitor is None:
             error = "There is no such key. A key begins with ib_; it was shown once when made."
             return self.render(request, "login.html.j2", 401, target=target, error=error)
-        secret = make_secret()
-        session = SessionRow(digest_secret(secret), visitor.digest, self.now() + HOURS * 3600.0)
-        await self.ask("", lambda work, at: work.add_session(session, at))
-        response = RedirectResponse(target, 303)
-        give_secret(request, response, secret)
+        response = RedirectResponse(target, 303, HEADERS)
+        until = int(self.now() + login.HOURS * 3600.0)
+        cookie = login.sign(self.service.secret, visitor.digest, until)
+        login.give_cookie(request, response, cookie)
         return response
 
     async def log_out(self, request: HttpRequest) -> Response:
-        """End the session, here and for everybody who may know its secret."""
-        require_own_form(request)
-        digest = digest_secret(read_secret(request) or "")
-        await self.ask("", lambda work, at: work.drop_session(digest))
-        response = RedirectResponse("/login", 303)
-        response.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
+        """Take the cookie back."""
+        login.require_own_form(request)
+        response = RedirectResponse("/login", 303, HEADERS)
+        response.delete_cookie(login.COOKIE, path="/", httponly=True, samesite="strict")
         return response
 
 
@@ -321,7 +259,7 @@ async def send_static(request: HttpRequest) -> Response:
     """Send a file of the page; its address changes with its content."""
     file = request.path_params["file"]
     if file not in STATIC:
-        return Response("there is no such file", 404, media_type="text/plain")
+        raise Refused(404, "unknown_path", "there is no such file")
     headers = HEADERS | {"Cache-Control": "public, max-age=31536000, immutable"}
     return Response(read_static(file), headers=headers, media_type=STATIC[file])
 

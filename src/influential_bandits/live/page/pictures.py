@@ -8,8 +8,6 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-__all__ = ["Cell", "draw_interval", "draw_spark", "shade_matrix"]
-
 SHADES = 8  # of each sign
 SURE = 2.0  # standard deviations
 

@@ -1,223 +1,211 @@
-"""What each page says: from tallies, settings and estimates to what the templates print."""
+"""What each page says: from what the service tells of an experiment to what templates print."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from influential_bandits.live.page.charts import MOST_LINES, draw_experiment, recent_rate
+from influential_bandits.live import words
 from influential_bandits.live.page.pictures import shade_matrix
-from influential_bandits.live.page.tally import GROUPS, ArmSums, Tally
-from influential_bandits.live.page.timeline import (
-    draw_timeline,
-    explain_choice,
-    order_arms,
-    read_timeline,
-)
-from influential_bandits.live.page.words import (
-    count_digits,
-    describe_evidence,
-    describe_policy,
-    describe_silence,
-    find_boldness,
-    served_policy,
-    write_number,
-)
-from influential_bandits.live.store.sql import Connection, ExperimentRow
+from influential_bandits.live.report import GROUPS
+from influential_bandits.live.store.sql import ExperimentRow
 from influential_bandits.policies.fleet.estimate import SharedEstimate
 
-__all__ = ["ExperimentView", "HomeView", "InstanceView"]
-
 A_PAGE = 24  # experiments
+MOST_LINES = 7  # of a chart, that can be told apart
 ROWS = 40  # of a table beside a chart
 MOST_CELLS = 16  # arms of a heat map
+SHORTEST = 5.0  # seconds of a span that has just begun; less says nothing of a rate
+
+Values = dict[str, Any]
 
 
-def _experiment_path(name: str) -> str:
-    return f"/experiments/{quote(name, safe='')}"
+def choose_page(rows: list[ExperimentRow], wanted: str) -> tuple[list[ExperimentRow], int, int]:
+    """Return the experiments of a page, its number, and how many pages there are."""
+    pages = max(1, -(-len(rows) // A_PAGE))
+    number = int(wanted) if wanted.isdecimal() and len(wanted) < 6 else 1
+    number = min(max(number, 1), pages)
+    return rows[(number - 1) * A_PAGE : number * A_PAGE], number, pages
 
 
-@dataclass
-class HomeView:
-    """Experiments at a glance."""
-
-    every: list[ExperimentRow]
-    page: str
-    now: float
-    tallies: list[Tally | None] = field(default_factory=list)
-    described: list[dict[str, Any]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        """Choose the experiments of this page."""
-        self.pages = max(1, -(-len(self.every) // A_PAGE))
-        wanted = int(self.page) if self.page.isdecimal() and len(self.page) < 6 else 1
-        self.number = min(max(wanted, 1), self.pages)
-        self.rows = self.every[(self.number - 1) * A_PAGE : self.number * A_PAGE]
-
-    def draw(self) -> dict[str, Any]:
-        """Return what the template prints."""
-        cards = [
-            self._card(row, described, tally)
-            for row, described, tally in zip(self.rows, self.described, self.tallies, strict=True)
-        ]
-        return {
-            "cards": cards,
-            "number": self.number,
-            "pages": self.pages,
-            "charts": {},
-            "summary": " ".join(
-                f"{card['name']}: {write_number(card['decisions'])} decisions." for card in cards
-            ),
-        }
-
-    def _card(
-        self, row: ExperimentRow, described: dict[str, Any], tally: Tally | None
-    ) -> dict[str, Any]:
-        settings = described["settings"]
-        shared = settings["state"] == "shared"
-        card = {
-            "name": row.name,
-            "path": _experiment_path(row.name),
-            "mode": settings["mode"],
-            "arms": len(described["arms"]) - len(described["retired"]),
-            "instances": row.instances,
-            "policy": describe_policy(served_policy(described), shared=shared).name,
-            "control": describe_policy(settings["control"]).name,
-            "decisions": None,
-            "rate": None,
-            "spark": [],
-            "verdict": "Its events are being counted.",
-            "tone": "open",
-            "progress": 0.0,
-        }
-        if tally is None:
-            return card
-        with tally.lock:
-            evidence = tally.evidence()
-            return card | {
-                "decisions": sum(arm.decisions for arm in tally.arms.values()),
-                "rate": recent_rate(tally, self.now).decisions / 5.0,
-                "spark": [sums.decisions for _, sums in tally.recent.over_time(together=4)],
-                "verdict": describe_evidence(evidence, settings),
-                "tone": _tone(evidence.low, evidence.high),
-                "progress": tally.progress,
-            }
+def draw_home(
+    described: Sequence[Values], reports: Sequence[Values | None], number: int, pages: int
+) -> Values:
+    """Return what the page of all experiments prints."""
+    cards = [_draw_card(*pair) for pair in zip(described, reports, strict=True)]
+    decisions = (words.write_number(card["decisions"]) for card in cards)
+    pairs = zip(cards, decisions, strict=True)
+    return {
+        "cards": cards,
+        "number": number,
+        "pages": pages,
+        "charts": {},
+        "summary": " ".join(f"{card['name']}: {many} decisions." for card, many in pairs),
+    }
 
 
-def _tone(low: float | None, high: float | None) -> str:
-    """Return whether the policy is better, worse, or neither yet."""
-    if high is not None and high < 0.0:
-        return "better"
-    return "worse" if low is not None and low > 0.0 else "open"
+def _draw_card(described: Values, report: Values | None) -> Values:
+    settings = described["settings"]
+    card = {
+        **_describe_policies(described),
+        "name": described["name"],
+        "path": _experiment_path(described),
+        "mode": settings["mode"],
+        "arms": len(described["arms"]) - len(described["retired"]),
+        "instances": described["instances"],
+        "decisions": None,
+        "rate": None,
+        "spark": [],
+        "verdict": "Its events are being counted.",
+        "tone": "open",
+    }
+    if report is None:
+        return card
+    return card | {
+        "decisions": report["totals"]["decisions"],
+        "rate": report["decisions_a_minute"],
+        "spark": [span["decisions"] for span in report["over_time"]],
+        "verdict": words.describe_evidence(report, settings),
+        "tone": _tone(report),
+    }
 
 
-@dataclass
-class ExperimentView:
-    """One experiment."""
-
-    row: ExperimentRow
-    described: dict[str, Any]
-    tally: Tally | None
-    estimate: SharedEstimate | None
-    labels: list[tuple[str, str]]
-    span: str
-    now: float
-
-    def draw(self) -> dict[str, Any]:
-        """Return what the template prints."""
-        settings, names = self.described["settings"], self.described["arms"]
-        values: dict[str, Any] = {
-            "name": self.row.name,
-            "path": _experiment_path(self.row.name),
-            "span": self.span,
-            "described": self.described,
-            "settings": settings,
-            "instances": self.row.instances,
-            "labels": self.labels,
-            "policy": describe_policy(
-                served_policy(self.described), shared=settings["state"] == "shared"
-            ),
-            "control": describe_policy(settings["control"]),
-            "estimate": self.estimate,
-            "most_lines": MOST_LINES,
-            "is_counted": self.tally is not None,
-            "charts": {},
-            "summary": "",
-        }
-        if self.tally is None:
-            return values
-        with self.tally.lock:
-            values |= self._count(self.tally, names)
-        values |= self._interaction(values["arms"], names)
-        values["summary"] = (
-            f"{write_number(values['decisions'])} decisions, {write_number(values['waiting'])} "
-            f"waiting for feedback. {values['verdict']}"
-        )
+def draw_experiment(
+    described: Values,
+    report: Values | None,
+    estimate: SharedEstimate | None,
+    labels: list[tuple[str, str]],
+    span: str,
+) -> Values:
+    """Return what the page of an experiment prints."""
+    values = {
+        **_describe_policies(described),
+        "name": described["name"],
+        "path": _experiment_path(described),
+        "span": span,
+        "described": described,
+        "settings": described["settings"],
+        "labels": labels,
+        "report": report,
+        "estimate": estimate,
+        "most_lines": MOST_LINES,
+        "charts": {},
+        "summary": "",
+    }
+    if report is None:
         return values
+    arms = _list_arms(described, report)
+    charts = draw_charts(report, [arm["name"] for arm in _busiest(arms, MOST_LINES)])
+    verdict, totals = words.describe_evidence(report, described["settings"]), report["totals"]
+    test = report["difference"], report["low"], report["high"]
+    return {
+        **values,
+        **_draw_interaction(arms, estimate),
+        "totals": totals,
+        "verdict": verdict,
+        "tone": _tone(report),
+        "ends": _ends(report["low"], report["high"]),
+        "test_digits": words.count_digits(test),
+        "means": {group: _mean(report[group], "decisions") for group in GROUPS},
+        "silence": words.describe_silence(report["silent_since"]),
+        "arms": arms,
+        "mean_digits": words.count_digits(arm[name] for arm in arms for name in ("mean", *GROUPS)),
+        "charts": charts,
+        "tables": {name: _table(chart["columns"]) for name, chart in charts.items()},
+        "summary": (
+            f"{words.write_number(totals['decisions'])} decisions, "
+            f"{words.write_number(totals['waiting'])} waiting for feedback. {verdict}"
+        ),
+    }
 
-    def _count(self, tally: Tally, names: Sequence[str]) -> dict[str, Any]:
-        evidence = tally.evidence()
-        recent = recent_rate(tally, self.now)
-        charts = draw_experiment(tally, names, self.span, self.now)
-        retired = set(self.described["retired"])
-        arms = [
-            {
-                "number": number,
-                "name": name,
-                "is_retired": name in retired,
-                "sums": tally.arms.get(number, ArmSums()),
-            }
-            for number, name in enumerate(names)
+
+def _describe_policies(described: Values) -> Values:
+    settings = described["settings"]
+    served, shared = words.served_policy(described), settings["state"] == "shared"
+    return {
+        "policy": words.describe_policy(served, shared=shared),
+        "control": words.describe_policy(settings["control"]),
+    }
+
+
+def _experiment_path(described: Values) -> str:
+    return f"/experiments/{quote(described['name'], safe='')}"
+
+
+def _tone(report: Values) -> str:
+    """Return whether the policy is better, worse, or neither yet."""
+    if report["high"] is not None and report["high"] < 0.0:
+        return "better"
+    return "worse" if report["low"] is not None and report["low"] > 0.0 else "open"
+
+
+def _mean(sums: Values, count: str) -> float | None:
+    return sums["loss"] / sums[count] if sums[count] else None
+
+
+def _list_arms(described: Values, report: Values) -> list[Values]:
+    """Return each arm with its sums over both groups, and the means of each."""
+    sums_of = {(row["arm"], row["group"]): row for row in report["arms"]}
+    arms = []
+    for number, name in enumerate(described["arms"]):
+        rows = [sums_of[name, group] for group in GROUPS if (name, group) in sums_of]
+        sums = {key: sum(row[key] for row in rows) for key in report["totals"]}
+        means = {group: sums_of.get((name, group), {}).get("mean_loss") for group in GROUPS}
+        is_retired = name in described["retired"]
+        head = {"number": number, "name": name, "is_retired": is_retired}
+        arms.append({**head, **sums, "mean": _mean(sums, "losses"), **means})
+    return arms
+
+
+def _busiest(arms: Sequence[Values], most: int) -> list[Values]:
+    """Return the arms with the most decisions, in the order of their numbers."""
+    ranked = sorted(arms, key=lambda arm: (-arm["decisions"], arm["number"]))
+    return sorted(ranked[:most], key=lambda arm: int(arm["number"]))
+
+
+def draw_charts(report: Values, arms: Sequence[str]) -> dict[str, Values]:
+    """Return the charts of an experiment: columns of numbers, the first of which is time."""
+    spans, now = report["over_time"], report["at"]
+    times, seconds = [span["from"] for span in spans], spans[0]["seconds"]
+    lasted = [min(seconds, now - at) for at in times]  # of the latest span, what has been of it
+    rates = [
+        [
+            span[name] * 60.0 / past if past >= SHORTEST else None
+            for span, past in zip(spans, lasted, strict=True)
         ]
-        totals = [tally.arms.get(number, ArmSums()) for number in range(len(names))]
-        decisions = sum(arm.decisions for arm in totals)
-        waiting = sum(arm.waiting for arm in totals)
-        heard = sum(arm.sums.feedback for arm in totals)
-        return {
-            "progress": tally.progress,
-            "evidence": evidence,
-            "verdict": describe_evidence(evidence, self.described["settings"]),
-            "tone": _tone(evidence.low, evidence.high),
-            "ends": _ends(evidence.low, evidence.high),
-            "decisions": decisions,
-            "waiting": waiting,
-            "unshown": sum(arm.unshown for arm in totals),
-            "expired": sum(arm.expired for arm in totals),
-            "cancelled": sum(arm.cancelled for arm in totals),
-            "exposures": sum(arm.exposures for arm in totals),
-            "shadowed": sum(arm.shadowed for arm in totals),
-            "agreed": sum(arm.agreed for arm in totals),
-            "silent_since": describe_silence(tally.find_silence()),
-            "heard": heard,
-            "heard_share": heard / decisions if decisions else None,
-            "rate": recent.decisions / 5.0,
-            "feedback_rate": recent.feedback / 5.0,
-            "arms": arms,
-            "means": {group: getattr(evidence, group).mean for group in GROUPS},
-            "mean_digits": count_digits(
-                sums.mean for arm in totals for sums in (arm.sums, *arm.by_group.values())
-            ),
-            "ab_digits": count_digits((evidence.difference, evidence.low, evidence.high)),
-            "charts": charts,
-            "tables": {name: _table(chart["columns"]) for name, chart in charts.items()},
-            "looks": len(charts["evidence"]["columns"][0]),
-        }
+        for name in ("decisions", "feedback")
+    ]
+    groups = [[span["mean_loss"][group] for span in spans] for group in GROUPS]
+    by_arm = [[span["by_arm"].get(name) for span in spans] for name in arms]
+    looks = [span for span in spans if span["difference"] is not None]
+    test = [[look[name] for look in looks] for name in ("difference", "low", "high")]
+    ends = [min(look["from"] + seconds, now) for look in looks]
+    return {
+        "rate": _chart(["decisions", "feedback"], [times, *rates], seconds),
+        "groups": _chart(list(GROUPS), [times, *groups], seconds),
+        "arms": _chart(list(arms), [times, *by_arm], seconds),
+        "evidence": _chart(["difference", "lowest", "highest"], [ends, *test], seconds),
+    }
 
-    def _interaction(self, arms: list[dict[str, Any]], names: Sequence[str]) -> dict[str, Any]:
-        if self.estimate is None:
-            return {"cells": [], "heat_arms": [], "heat_left_out": 0}
-        ranked = sorted(arms, key=lambda arm: (-arm["sums"].decisions, arm["number"]))
-        known = len(self.estimate.initial_loss)
-        chosen = sorted(arm["number"] for arm in ranked[:MOST_CELLS] if arm["number"] < known)
-        rows = self.estimate.interaction[chosen][:, chosen].tolist()
-        errors = self.estimate.interaction_errors[chosen][:, chosen].tolist()
-        return {
-            "cells": shade_matrix(rows, errors),
-            "heat_arms": [names[arm] for arm in chosen],
-            "heat_left_out": max(len(names) - len(chosen), 0),
-        }
+
+def _chart(names: list[str], columns: list[list[Any]], seconds: float) -> Values:
+    return {"names": names, "columns": columns, "seconds": seconds}
+
+
+def _draw_interaction(arms: Sequence[Values], estimate: SharedEstimate | None) -> Values:
+    if estimate is None:
+        return {"cells": [], "heat_arms": [], "heat_left_out": 0}
+    known = [arm for arm in arms if arm["number"] < len(estimate.initial_loss)]
+    shown = _busiest(known, MOST_CELLS)
+    chosen = [arm["number"] for arm in shown]
+    rows = estimate.interaction[chosen][:, chosen].tolist()
+    errors = estimate.interaction_errors[chosen][:, chosen].tolist()
+    return {
+        "cells": shade_matrix(rows, errors),
+        "heat_arms": [arm["name"] for arm in shown],
+        "heat_left_out": len(arms) - len(shown),
+    }
 
 
 def _ends(low: float | None, high: float | None) -> tuple[float, float]:
@@ -234,51 +222,83 @@ def _table(columns: list[list[Any]]) -> list[tuple[Any, ...]]:
     return rows[: -ROWS - 1 : -1]
 
 
-@dataclass
-class InstanceView:
-    """One instance."""
+class Expected(NamedTuple):
+    """What an arm would cost now."""
 
-    row: ExperimentRow
-    described: dict[str, Any]
-    explained: dict[str, Any]
-    read: Callable[[Callable[[Connection], Any]], Any]
+    name: str
+    mean: float
+    low: float
+    high: float
+    deviation: float | None
 
-    def draw(self) -> dict[str, Any]:
-        """Return what the template prints."""
-        names = self.explained["arms"]
-        number = self.explained["number"]
-        entries = self.read(lambda store: read_timeline(store, self.row.id, number))
-        decided = [entry for entry in entries if entry.decision is not None]
-        last = decided[-1] if decided else None
-        settings = self.described["settings"]
-        boldness = find_boldness(
-            served_policy(self.described), shared=settings["state"] == "shared"
-        )
-        expected = order_arms(self.explained, boldness)
-        bounds = [bound for row in expected for bound in (row.low, row.high)]
-        heard = [entry.loss for entry in decided if entry.loss is not None]
-        waiting = sum(entry.status == "pending" for entry in decided)
-        retired = set(self.described["retired"])
-        return {
-            "name": self.row.name,
-            "path": _experiment_path(self.row.name),
-            "label": self.explained["instance"],
-            "group": self.explained["group"],
-            "boldness": boldness,
-            "names": names,
-            "retired": retired,
-            "entries": list(reversed(entries)),
-            "last": last,
-            "why": explain_choice(last, self.described, names) if last else [],
-            "expected": expected,
-            "digits": count_digits([*bounds, *heard]),
-            "ends": (min(bounds, default=0.0), max(bounds, default=1.0)),
-            "mean": sum(heard) / len(heard) if heard else None,
-            "heard": len(heard),
-            "waiting": waiting,
-            "decided": len(decided),
-            "charts": draw_timeline(entries, names),
-            "summary": (
-                f"Last shown: {names[last.arm]}, {last.status}." if last else "Nothing shown yet."
-            ),
-        }
+
+def order_arms(instance: Values, boldness: float) -> list[Expected]:
+    """Return what each arm would cost now, the least first, and bounds so many deviations away."""
+    deviations = instance["deviations"] or {}
+    rows = []
+    for name, mean in (instance["expected_losses"] or {}).items():
+        deviation = deviations.get(name)
+        spread = boldness * (deviation or 0.0)
+        rows.append(Expected(name, mean, mean - spread, mean + spread, deviation))
+    return sorted(rows, key=lambda row: row.mean)
+
+
+def draw_instance(described: Values, instance: Values) -> Values:
+    """Return what the page of an instance prints."""
+    shared = described["settings"]["state"] == "shared"
+    boldness = words.find_boldness(words.served_policy(described), shared=shared)
+    met = instance["met"]
+    decided = [entry for entry in met if entry["status"] != "exposed"]
+    expected = order_arms(instance, boldness)
+    bounds = [bound for row in expected for bound in (row.low, row.high)]
+    heard = [entry["loss"] for entry in decided if entry["loss"] is not None]
+    last = decided[-1] if decided else None
+    places = {name: arm for arm, name in enumerate(instance["arms"])}
+    columns = [
+        list(range(1 - len(met), 1)),
+        [places[entry["arm"]] for entry in met],
+        [entry["loss"] for entry in met],
+        [entry["expected_loss"] for entry in met],
+    ]
+    return {
+        "name": described["name"],
+        "path": _experiment_path(described),
+        "label": instance["instance"],
+        "group": instance["group"],
+        "boldness": boldness,
+        "retired": set(described["retired"]),
+        "entries": met[::-1],
+        "last": last,
+        "why": instance["why"],
+        "expected": expected,
+        "digits": words.count_digits([*bounds, *heard]),
+        "ends": (min(bounds, default=0.0), max(bounds, default=1.0)),
+        "mean": sum(heard) / len(heard) if heard else None,
+        "heard": len(heard),
+        "waiting": sum(entry["status"] == "pending" for entry in decided),
+        "decided": len(decided),
+        "charts": {"timeline": {"names": instance["arms"], "columns": columns}},
+        "summary": (
+            f"Last shown: {last['arm']}, {last['status']}." if last else "Nothing shown yet."
+        ),
+    }
+
+
+def draw_settings(described: Values) -> Values:
+    """Return what the page of settings prints."""
+    settings = described["settings"]
+    shared = settings["state"] == "shared"
+    return {
+        "name": described["name"],
+        "path": _experiment_path(described),
+        "described": described,
+        "settings": settings,
+        "words": words.describe_settings(settings),
+        "policy": words.describe_policy(settings["policy"], shared=shared),
+        "control": words.describe_policy(settings["control"]),
+        "memory": words.describe_memory(settings),
+        "models": [
+            (model["version"], words.describe_policy(model["policy"], shared=shared))
+            for model in described["models"]
+        ],
+    }

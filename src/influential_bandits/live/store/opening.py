@@ -10,8 +10,6 @@ from influential_bandits.live.store.postgres import PostgresConnection, Postgres
 from influential_bandits.live.store.sql import Connection, Store
 from influential_bandits.live.store.sqlite import SqliteConnection, SqliteStore, copy_store
 
-__all__ = ["back_up", "is_shared", "open_store", "open_to_read"]
-
 
 def is_shared(address: str) -> bool:
     """Tell whether several services can work on a store."""

@@ -14,8 +14,6 @@ from influential_bandits.live.store.sql import (
     StoreError,
 )
 
-__all__ = ["PostgresStore"]
-
 MIGRATING = 0x1BAD17  # of an advisory lock: two services must not make the tables at once
 SECONDS_TO_CONNECT = 10
 FEW = 4  # rows, which are inserted as values
@@ -52,7 +50,6 @@ class PostgresConnection(Connection):
         return self._connection
 
     def run(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Run a statement and return its rows."""
         try:
             cursor = self._alive().execute(_with_places(sql), values or None)
             return cursor.fetchall() if cursor.description else []
@@ -60,7 +57,6 @@ class PostgresConnection(Connection):
             raise self._failed(error) from error
 
     def stream(self, sql: str, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
-        """Run a question whose answer may not fit memory."""
         try:
             with self._alive().transaction(), self._connection.cursor(name="stream") as cursor:
                 cursor.itersize = CHUNK
@@ -121,7 +117,6 @@ class PostgresStore(PostgresConnection, Store):
         return "PostgresStore(…)"
 
     def open_reader(self) -> PostgresConnection:
-        """Return a connection for reading alone."""
         return PostgresConnection(self._address, read_only=True)
 
     def _alive(self) -> Any:
@@ -137,7 +132,6 @@ class PostgresStore(PostgresConnection, Store):
         self.run("BEGIN")
 
     def lock(self, experiments: Sequence[int]) -> dict[int, ExperimentRow]:
-        """Let nobody else write to these experiments in this transaction; return how they stand."""
         rows = self.run(
             "SELECT id, name, events, instances FROM experiments WHERE id = ANY(?) ORDER BY id "
             "FOR UPDATE",
@@ -146,11 +140,9 @@ class PostgresStore(PostgresConnection, Store):
         return {row[0]: ExperimentRow(*row) for row in rows}
 
     def commit(self) -> None:
-        """Make the transaction durable."""
         self.run("COMMIT")
 
     def roll_back(self) -> None:
-        """Undo the transaction."""
         if self._connection is not None and not self._connection.closed:
             self.run("ROLLBACK")
 

@@ -14,17 +14,6 @@ from influential_bandits.checks import Closing
 from influential_bandits.errors import InfluentialBanditsError
 from influential_bandits.live.events import Decision, Event
 
-__all__ = [
-    "Changes",
-    "ExperimentRow",
-    "InstanceRow",
-    "KeyRow",
-    "SessionRow",
-    "Snapshot",
-    "Store",
-    "StoreError",
-]
-
 MOST_AT_ONCE = 500  # values in one question
 CHUNK = 10_000  # rows fetched at a time
 ROWS_AT_ONCE = (64, 16, 4, 1)  # of an insert; a few sizes, so that statements are prepared once
@@ -76,14 +65,6 @@ class KeyRow(NamedTuple):
     role: str
     experiment: int | None
     since: float
-
-
-class SessionRow(NamedTuple):
-    """Somebody who is logged in to the page; the store has a digest of what the browser holds."""
-
-    digest: str
-    key: str  # digest of the key that was shown
-    until: float  # seconds since 1970
 
 
 @dataclass
@@ -162,12 +143,6 @@ class Connection(Closing):
         """Return the decisions of these names, as far as they are known."""
         return [Decision(*row) for row in self.in_parts("decisions", "id", experiment, ids)]
 
-    def experiments_of_decision(self, decision: str) -> list[int]:
-        """Return the experiments that have a decision of this name."""
-        return [
-            row[0] for row in self.run("SELECT experiment FROM decisions WHERE id = ?", (decision,))
-        ]
-
     def late_decisions(self, now: float, most: int) -> list[Decision]:
         """Return decisions whose window has ended."""
         sql = "SELECT * FROM decisions WHERE deadline <= ? ORDER BY deadline LIMIT ?"
@@ -199,11 +174,6 @@ class Connection(Closing):
     def keys(self) -> list[KeyRow]:
         """Return all keys."""
         return [KeyRow(*row) for row in self.run("SELECT * FROM keys ORDER BY since, digest")]
-
-    def session(self, digest: str) -> SessionRow | None:
-        """Return a session, if there is one."""
-        rows = self.run("SELECT digest, key, until FROM sessions WHERE digest = ?", (digest,))
-        return SessionRow(*rows[0]) if rows else None
 
     def in_parts(
         self, table: str, column: str, experiment: int, values: Iterable[Any]
@@ -303,15 +273,6 @@ class Store(Connection):
     def drop_key(self, digest: str) -> None:
         """Forget a key."""
         self.run("DELETE FROM keys WHERE digest = ?", (digest,))
-
-    def add_session(self, session: SessionRow, now: float) -> None:
-        """Keep a session, and drop those that have ended."""
-        self.run("DELETE FROM sessions WHERE until <= ?", (now,))
-        self.run("INSERT INTO sessions VALUES (?, ?, ?)", session)
-
-    def drop_session(self, digest: str) -> None:
-        """Forget a session."""
-        self.run("DELETE FROM sessions WHERE digest = ?", (digest,))
 
     def erase(self, experiment: int, instance: int) -> None:
         """Delete all that there is of an instance."""

@@ -21,8 +21,6 @@ from influential_bandits.live.store.sql import (
     StoreError,
 )
 
-__all__ = ["SqliteStore", "copy_store"]
-
 log = logging.getLogger("influential_bandits.live")
 
 HEADER, USER_VERSION = 64, slice(60, 64)  # bytes of the file's header
@@ -55,14 +53,12 @@ class SqliteConnection(Connection):
             raise StoreError(f"cannot open {path}: {error}") from error
 
     def run(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Run a statement and return its rows."""
         try:
             return self._connection.execute(sql, values).fetchall()
         except sqlite3.Error as error:
             raise self._failed(error) from error
 
     def stream(self, sql: str, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
-        """Run a question whose answer may not fit memory."""
         try:
             cursor = self._connection.execute(sql, values)
             while rows := cursor.fetchmany(CHUNK):
@@ -82,7 +78,6 @@ class SqliteConnection(Connection):
         return StoreError(f"the store failed: {error}")
 
     def close(self) -> None:
-        """Close the connection."""
         self._connection.close()
 
 
@@ -142,11 +137,9 @@ class SqliteStore(SqliteConnection, Store):
         return f"SqliteStore({str(self.path)!r})"
 
     def open_reader(self) -> SqliteConnection:
-        """Return a connection for reading alone."""
         return SqliteConnection(self.path, read_only=True)
 
     def begin(self) -> None:
-        """Start a transaction."""
         self.run("BEGIN IMMEDIATE")
 
     def lock(self, experiments: Sequence[int]) -> dict[int, ExperimentRow]:
@@ -155,7 +148,6 @@ class SqliteStore(SqliteConnection, Store):
         return {row.id: row for row in self.experiments() if row.id in wanted}
 
     def commit(self) -> None:
-        """Make the transaction durable."""
         self.run("COMMIT")
 
     def roll_back(self) -> None:
@@ -171,12 +163,10 @@ class SqliteStore(SqliteConnection, Store):
         return not self.run("PRAGMA wal_checkpoint(TRUNCATE)")[0][0]
 
     def erase(self, experiment: int, instance: int) -> None:
-        """Delete all that there is of an instance."""
         super().erase(experiment, instance)
         self._erased = True
 
     def unlink(self, experiment: int, instance: int, label: str) -> None:
-        """Take from an instance all that tells who it was."""
         super().unlink(experiment, instance, label)
         self._erased = True
 
@@ -188,7 +178,6 @@ class SqliteStore(SqliteConnection, Store):
             self.run(f"PRAGMA busy_timeout = {int(1000 * BUSY_SECONDS)}")
 
     def run_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Run a statement for each row."""
         try:
             self._connection.executemany(sql, rows)
         except sqlite3.Error as error:

@@ -11,8 +11,6 @@ from influential_bandits.live.members import Member
 from influential_bandits.live.requests import Refused
 from influential_bandits.live.store.sql import Changes, InstanceRow, Store
 
-__all__ = ["TransactionBase"]
-
 
 class TransactionBase:
     """Requests of one batch to one experiment.
@@ -59,14 +57,14 @@ class TransactionBase:
             self._experiment.admit(row.number, row.label, row.group)
 
     def _find(self, decision: str) -> Decision | None:
-        found = self._changes.find(self._experiment.number, decision)
-        return found or self._decisions.get(decision)
+        changed = self._changes.find(self._experiment.number, decision)
+        return changed or self._decisions.get(decision)
 
     def _require(self, decision: str) -> Decision:
-        found = self._find(decision)
-        if found is None or found.status == EXPOSED:
+        known = self._find(decision)
+        if known is None or known.status == EXPOSED:
             raise Refused(404, "unknown_decision", f"there is no decision {decision!r:.80}")
-        return found
+        return known
 
     def _member(self, label: str, at: float) -> Member:
         """Return an instance, a new one if need be."""

@@ -23,8 +23,6 @@ from influential_bandits.live.requests import Decide, Expose, Feedback, Refused
 from influential_bandits.live.settings import require_label
 from influential_bandits.live.transactions.base import TransactionBase
 
-__all__ = ["DecisionRequests"]
-
 MOST_EXPOSURES = 1000  # in one request
 HOUR = 3600.0
 CLOCKS_DIFFER = 60.0  # seconds that a client's clock may be ahead
@@ -40,16 +38,16 @@ class DecisionRequests(TransactionBase):
         name, digest = request.decision_id, request.digest()
         if name is not None:
             require_label("decision_id", name)
-            found = self._find(name)
-            if found is not None:
-                if found.request != digest:
+            earlier = self._find(name)
+            if earlier is not None:
+                if earlier.request != digest:
                     raise Refused(
                         409,
                         "decision_exists",
                         f"decision {name!r:.80} was asked for something else; take another "
                         "decision_id",
                     )
-                return self._answer(found)
+                return self._answer(earlier)
         mode = experiment.settings.mode
         if mode == "paused":
             raise Refused(409, "paused", "the experiment is paused: it takes no decisions")
@@ -225,9 +223,9 @@ class DecisionRequests(TransactionBase):
         name = request.exposure_id
         if name is not None:
             require_label("exposure_id", name)
-            found = self._find(name)
-            if found is not None:
-                if found.request != request.digest():
+            earlier = self._find(name)
+            if earlier is not None:
+                if earlier.request != request.digest():
                     raise Refused(
                         409,
                         "exposure_exists",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -20,9 +19,6 @@ from influential_bandits.live.requests import AddArm, ChangeSettings, Refused, S
 from influential_bandits.live.settings import Settings, make_policy, require_label
 from influential_bandits.live.states import Arms, require_servable
 from influential_bandits.live.transactions.base import TransactionBase
-from influential_bandits.policies.fleet.estimate import SharedEstimate
-
-__all__ = ["ExperimentRequests"]
 
 
 class ExperimentRequests(TransactionBase):
@@ -34,12 +30,12 @@ class ExperimentRequests(TransactionBase):
 
     def change(self, request: ChangeSettings, at: float) -> dict[str, Any]:
         """Take other settings."""
-        given = {
+        changed = {
             name: value
             for name in request.__struct_fields__
             if (value := getattr(request, name)) is not msgspec.UNSET
         }
-        settings = msgspec.structs.replace(self._experiment.settings, **given)
+        settings = msgspec.structs.replace(self._experiment.settings, **changed)
         settings.check()
         if settings != self._experiment.settings:
             self._concern_all(CHANGED, at, msgspec.to_builtins(settings))
@@ -111,11 +107,6 @@ class ExperimentRequests(TransactionBase):
             self._store.write(self._changes)  # states are computed anew from the store
             self._concern_all(MODEL_ACTIVATED, at, {"version": version})
         return {"version": version}
-
-    def copy_shared(self) -> Callable[[], SharedEstimate] | None:
-        """Return what sums up what all instances have taught, elsewhere and later; None of own."""
-        shared = self._experiment.shared
-        return None if shared is None else shared.copy_shared()
 
     def describe(self) -> dict[str, Any]:
         """Return settings, arms and models."""

@@ -1,4 +1,4 @@
-"""Instances: what is expected of one, its erasure, and snapshots of states."""
+"""Instances: the erasure of one, and snapshots of states."""
 
 from __future__ import annotations
 
@@ -11,24 +11,9 @@ from influential_bandits.live.requests import Refused
 from influential_bandits.live.store.sql import Snapshot
 from influential_bandits.live.transactions.base import TransactionBase
 
-__all__ = ["InstanceRequests"]
-
 
 class InstanceRequests(TransactionBase):
     """Requests that concern an instance, and the states of instances."""
-
-    def explain(self, label: str, at: float) -> dict[str, Any]:
-        """Return what an instance is expected to lose at a time; nothing is moved."""
-        member = self._labels.get(label)
-        if member is None:
-            raise Refused(404, "unknown_instance", f"there is no instance {label!r:.80}")
-        return {
-            "instance": label,
-            "number": member.number,
-            "group": member.group,
-            "arms": list(self._experiment.arms.names),
-            **self._experiment.explain(member, at),
-        }
 
     def erase(self, label: str, at: float) -> dict[str, Any]:
         """Erase a person's data.

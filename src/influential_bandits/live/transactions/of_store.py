@@ -1,4 +1,4 @@
-"""Requests of one batch that concern the store itself: new experiments, keys and sessions."""
+"""Requests of one batch that concern the store itself: new experiments and keys."""
 
 from __future__ import annotations
 
@@ -6,13 +6,10 @@ import msgspec
 
 from influential_bandits.live.events import CREATED
 from influential_bandits.live.experiment import Experiment
-from influential_bandits.live.members import NoSource
 from influential_bandits.live.requests import Refused
 from influential_bandits.live.settings import Settings, require_label
-from influential_bandits.live.store.sql import Changes, KeyRow, SessionRow, Store
+from influential_bandits.live.store.sql import Changes, KeyRow, Store
 from influential_bandits.live.transactions.transaction import Transaction
-
-__all__ = ["StoreTransaction"]
 
 
 class StoreTransaction:
@@ -35,7 +32,7 @@ class StoreTransaction:
                     f"there is an experiment {name!r:.80} already, made with other settings",
                 )
         row = self._store.add_experiment(name)
-        experiment = Experiment(row.id, name, NoSource())
+        experiment = Experiment(row.id, name)
         Transaction(self._store, experiment, self._changes, 0).create(settings, at)
 
     def _settings_at_first(self, experiment: int) -> Settings | None:
@@ -67,11 +64,3 @@ class StoreTransaction:
         probe = KeyRow("probe", "", "reader", None, 0.0)
         self._store.add_key(probe)
         self._store.drop_key(probe.digest)
-
-    def add_session(self, session: SessionRow, at: float) -> None:
-        """Keep a session of the page."""
-        self._store.add_session(session, at)
-
-    def drop_session(self, digest: str) -> None:
-        """Forget a session of the page."""
-        self._store.drop_session(digest)

@@ -6,8 +6,6 @@ from influential_bandits.live.transactions.of_decisions import DecisionRequests
 from influential_bandits.live.transactions.of_experiment import ExperimentRequests
 from influential_bandits.live.transactions.of_instances import InstanceRequests
 
-__all__ = ["Transaction"]
-
 
 class Transaction(DecisionRequests, ExperimentRequests, InstanceRequests):
     """All that can be asked of an experiment; the parameters are those of the base."""

@@ -9,25 +9,8 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from influential_bandits.errors import InfluentialBanditsError
-from influential_bandits.live.evidence import FEWEST, Evidence
+from influential_bandits.live.evidence import FEWEST
 from influential_bandits.live.settings import make_policy
-
-__all__ = [
-    "PolicyWords",
-    "count_digits",
-    "describe_evidence",
-    "describe_memory",
-    "describe_policy",
-    "describe_settings",
-    "describe_silence",
-    "find_boldness",
-    "instance_path",
-    "served_policy",
-    "write_decimal",
-    "write_number",
-    "write_share",
-    "write_time",
-]
 
 MINUS = "−"
 MOST_DIGITS = 12  # after the point
@@ -129,12 +112,12 @@ def instance_path(experiment: str, label: str) -> str:
     return f"{base}/{quote(label, safe='')}"
 
 
-def describe_policy(given: str | dict[str, Any], *, shared: bool = False) -> PolicyWords:
+def describe_policy(description: str | dict[str, Any], *, shared: bool = False) -> PolicyWords:
     """Return a policy of settings in words."""
     try:
-        policy = make_policy(given, shared=shared)
+        policy = make_policy(description, shared=shared)
     except InfluentialBanditsError:  # a policy of a module that is not imported here
-        return PolicyWords(str(given)[:80], "")
+        return PolicyWords(str(description)[:80], "")
     rule = (type(policy).__doc__ or "").strip().partition("\n")[0]
     label = policy.label
     return PolicyWords(label if len(label) <= 80 else f"{type(policy).__name__}(…)", rule)
@@ -144,39 +127,39 @@ def served_policy(described: dict[str, Any]) -> str | dict[str, Any]:
     """Return the policy that is served: of the active model, or of the settings."""
     for model in described["models"]:
         if model["version"] == described["model"]:
-            given: str | dict[str, Any] = model["policy"]
-            return given
+            description: str | dict[str, Any] = model["policy"]
+            return description
     default: str | dict[str, Any] = described["settings"]["policy"]
     return default
 
 
-def find_boldness(given: str | dict[str, Any], *, shared: bool) -> float:
+def find_boldness(description: str | dict[str, Any], *, shared: bool) -> float:
     """Return how many deviations a policy gives an arm as the benefit of the doubt."""
     try:
-        return float(getattr(make_policy(given, shared=shared), "boldness", 1.0))
+        return float(getattr(make_policy(description, shared=shared), "boldness", 1.0))
     except InfluentialBanditsError:
         return 1.0
 
 
-def describe_evidence(evidence: Evidence, settings: dict[str, Any]) -> str:
-    """Return what the A/B test says, in a sentence or two."""
+def describe_evidence(report: dict[str, Any], settings: dict[str, Any]) -> str:
+    """Return what the A/B test of a report says, in a sentence or two."""
     if settings["mode"] == "shadow":
-        return _describe_shadow(evidence, settings)
-    if evidence.difference is None or evidence.low is None or evidence.high is None:
-        return _describe_lack(evidence, settings)
-    digits = count_digits((evidence.difference, evidence.low, evidence.high))
-    size = write_decimal(abs(evidence.difference), digits)
-    ends = sorted((abs(evidence.low), abs(evidence.high)))
+        return _describe_shadow(report, settings)
+    difference, low, high = report["difference"], report["low"], report["high"]
+    if difference is None:
+        return _describe_lack(report, settings)
+    digits = count_digits((difference, low, high))
+    size = write_decimal(abs(difference), digits)
+    ends = sorted((abs(low), abs(high)))
     by = f"by {size} a decision ({' to '.join(write_decimal(end, digits) for end in ends)})"
-    if evidence.high < 0.0:
+    if high < 0.0:
         return f"The policy loses less than the control, {by}."
-    if evidence.low > 0.0:
+    if low > 0.0:
         return f"The policy loses more than the control, {by}. Consider pausing it."
-    less = "less" if evidence.difference < 0.0 else "more"
+    less = "less" if difference < 0.0 else "more"
     return (
         f"No difference has been shown yet. So far the policy has lost {size} a decision {less}; "
-        f"all from {write_decimal(evidence.low, digits)} to {write_decimal(evidence.high, digits)} "
-        "is still possible."
+        f"all from {write_decimal(low, digits)} to {write_decimal(high, digits)} is still possible."
     )
 
 
@@ -190,11 +173,11 @@ def describe_silence(since: float | None) -> str:
     )
 
 
-def _describe_lack(evidence: Evidence, settings: dict[str, Any]) -> str:
+def _describe_lack(report: dict[str, Any], settings: dict[str, Any]) -> str:
     """Return why the A/B test says nothing."""
-    if evidence.doubts:
-        return f"No verdict: {'. Also, '.join(evidence.doubts)}."
-    policy, control = evidence.policy.instances, evidence.control.instances
+    if report["doubts"]:
+        return f"No verdict: {'. Also, '.join(report['doubts'])}."
+    policy, control = report["policy"]["instances"], report["control"]["instances"]
     if not settings["control_share"] and not control:
         return (
             "There is no control group, so that nobody can say what the policy is worth. "
@@ -206,12 +189,12 @@ def _describe_lack(evidence: Evidence, settings: dict[str, Any]) -> str:
     )
 
 
-def _describe_shadow(evidence: Evidence, settings: dict[str, Any]) -> str:
-    told = "In shadow mode your own choices are served to everybody."
-    if evidence.difference is None:
-        return f"{told} The two groups differ in nothing, and there is nothing to compare."
-    before = describe_evidence(evidence, {**settings, "mode": "live"})
-    return f"{told} They are left out here. {before}"
+def _describe_shadow(report: dict[str, Any], settings: dict[str, Any]) -> str:
+    serves = "In shadow mode your own choices are served to everybody."
+    if report["difference"] is None:
+        return f"{serves} The two groups differ in nothing, and there is nothing to compare."
+    before = describe_evidence(report, {**settings, "mode": "live"})
+    return f"{serves} They are left out here. {before}"
 
 
 MODES = {

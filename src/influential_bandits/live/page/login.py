@@ -1,14 +1,13 @@
-"""Logging in to the page: a key once, then a cookie.
+"""Logging in to the page: a key once, then a signed cookie.
 
-The browser holds a random text, and the store its digest: all services of a store know who is
-logged in, and whoever reads a copy of the store cannot log in with it. The page only shows; what
-it takes are logging in and out, if the browser says that they come from here.
+The cookie says which key was shown and until when it holds, signed with a secret that is in no
+store: whoever has a copy of one cannot log in with it. The page only shows; what it takes are
+logging in and out, if the browser says that they come from here.
 """
 
 from __future__ import annotations
 
-import hashlib
-import secrets
+import hmac
 from urllib.parse import parse_qsl
 
 from starlette.requests import Request as HttpRequest
@@ -16,36 +15,34 @@ from starlette.responses import Response
 
 from influential_bandits.live.requests import Refused
 
-__all__ = ["COOKIE", "read_form", "require_own_form"]
-
-COOKIE = "ib_session"
+COOKIE = "ib_login"
 HOURS = 12.0
 MOST_BYTES = 1 << 16  # of a form
 MOST_FIELDS = 50
-LONGEST_COOKIE = 100
 
 
-def make_secret() -> str:
-    """Return what a browser holds."""
-    return secrets.token_urlsafe(32)
+def sign(secret: bytes, digest: str, until: int) -> str:
+    """Return a cookie for somebody who has shown the key of a digest."""
+    text = f"{digest}.{until}"
+    return f"{text}.{hmac.digest(secret, text.encode(), 'sha256').hex()}"
 
 
-def digest_secret(secret: str) -> str:
-    """Return what the store holds."""
-    return hashlib.sha256(b"session:" + secret.encode()).hexdigest()
+def read_cookie(request: HttpRequest, secret: bytes, now: float) -> str | None:
+    """Return the digest of the key that was shown, if the cookie is ours and holds still."""
+    cookie = request.cookies.get(COOKIE, "")
+    digest, _, rest = cookie.partition(".")
+    until = rest.partition(".")[0]
+    if not (until.isascii() and until.isdecimal() and len(until) < 20 and int(until) > now):
+        return None
+    expected = sign(secret, digest, int(until))
+    return digest if hmac.compare_digest(cookie.encode(), expected.encode()) else None
 
 
-def read_secret(request: HttpRequest) -> str | None:
-    """Return what the browser holds, if it can be ours."""
-    secret = request.cookies.get(COOKIE, "")
-    return secret if 0 < len(secret) <= LONGEST_COOKIE and secret.isascii() else None
-
-
-def give_secret(request: HttpRequest, response: Response, secret: str) -> None:
-    """Have the browser hold a secret: scripts cannot read it, and other sites cannot use it."""
+def give_cookie(request: HttpRequest, response: Response, cookie: str) -> None:
+    """Have the browser hold a cookie: scripts cannot read it, and other sites cannot use it."""
     response.set_cookie(
         COOKIE,
-        secret,
+        cookie,
         max_age=int(HOURS * 3600),
         httponly=True,
         samesite="strict",

@@ -1,0 +1,89 @@
+"""What operators ask: whether it can decide, how much it has done, what can be asked; and keys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.responses import Response
+
+from influential_bandits import __version__
+from influential_bandits.live.answers import Answer
+from influential_bandits.live.api import DECLARED, Asked, call
+from influential_bandits.live.keys import make_key
+from influential_bandits.live.openapi import describe_calls
+from influential_bandits.live.requests import NewKey, Refused
+from influential_bandits.live.settings import require_label
+
+
+@call("GET", "/health", None)
+async def health(asked: Asked, body: None) -> Any:
+    """Tell whether the process is alive."""
+    return {"status": "alive", "version": __version__}
+
+
+@call("GET", "/ready", "reader")
+async def ready(asked: Asked, body: None) -> Any:
+    """Tell whether it can decide: whether the store takes what is written."""
+    await asked.service.ask("", lambda work, at: work.write_nothing())
+    return {"status": "ready"}
+
+
+@call("GET", "/metrics", "reader")
+async def show_metrics(asked: Asked, body: None) -> Any:
+    """Return counts and times for Prometheus."""
+    if asked.visitor.experiment is not None:
+        raise Refused(403, "not_allowed", "metrics are of all experiments: take a key of all")
+    return Response(asked.service.metrics.render(), media_type="text/plain; version=0.0.4")
+
+
+@call("GET", "/openapi.json", "reader")
+async def openapi(asked: Asked, body: None) -> Any:
+    """Return this interface."""
+    return describe_calls(DECLARED)
+
+
+@call("POST", "/v1/keys", "admin", NewKey)
+async def add_key(asked: Asked, body: NewKey) -> Any:
+    """Make a key; it is shown once."""
+    service, number = asked.service, asked.visitor.experiment
+    if body.experiment is not None:
+        number = (await service.find(body.experiment, asked.visitor)).id
+    require_label("label", body.label)
+    key, row = make_key(body.label, body.role, number, service.writer.now())
+    await service.ask("", lambda work, at: work.add_key(row))
+    await service.keys.renew()
+    return Answer({"key": key, "digest": row.digest, "role": row.role}, 201)
+
+
+@call("GET", "/v1/keys", "admin")
+async def list_keys(asked: Asked, body: None) -> Any:
+    """List keys, without the keys themselves."""
+    rows = await asked.service.read_aside(lambda store: store.experiments())
+    names = {row.id: row.name for row in rows}
+    keys = await asked.service.read_aside(lambda store: store.keys())
+    return {
+        "keys": [
+            {
+                "digest": row.digest,
+                "label": row.label,
+                "role": row.role,
+                "experiment": None if row.experiment is None else names.get(row.experiment),
+                "since": row.since,
+            }
+            for row in keys
+            if asked.visitor.experiment in (None, row.experiment)
+        ]
+    }
+
+
+@call("DELETE", "/v1/keys/{digest}", "admin")
+async def drop_key(asked: Asked, body: None) -> Any:
+    """Drop a key."""
+    service, digest = asked.service, asked.names["digest"]
+    keys = await service.read_aside(lambda store: store.keys())
+    known = {row.digest: row for row in keys}
+    if digest not in known or asked.visitor.experiment not in (None, known[digest].experiment):
+        raise Refused(404, "unknown_key", "there is no such key")
+    await service.ask("", lambda work, at: work.drop_key(digest))
+    await service.keys.renew()
+    return {"dropped": digest}
