@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import influential_bandits as ib
 from influential_bandits.policies.foresight.rule import expected_gain, normal_gap, upper_tail
-from influential_bandits.studies.arena.families import FAMILIES
+from influential_bandits.studies.compare.families import FAMILIES
 
 
 @given(st.floats(0.0, 8.0))
