@@ -303,7 +303,7 @@ def require_few_arms(log: EventLog, all_pairs: bool) -> None:
             f"merge rare ones: merge_rare_arms(log, {share:g}), or --merge-arms-below {share:g}, "
             f"leaves {left}"
         )
-    ways.append("name a coarser column as the arm, and this one as the item (--arm, --item)")
+    ways.append("name a coarser column as the arm, this as the item (--arm, --item)")
     raise NotApplicable(
         f"the log has {arms:,} arms{pairs}; the test takes at most {most}{several}: "
         + "; or ".join(ways)

@@ -94,7 +94,7 @@ class InstanceState(Protocol):
         """Expect the loss of a pull no more."""
 
 
-class AgentState:
+class AgentState(InstanceState):
     """The state of an instance that has a policy of its own."""
 
     def __init__(self, agent: Agent) -> None:
@@ -228,7 +228,7 @@ class FleetState:
         return True
 
 
-class FleetUser:
+class FleetUser(InstanceState):
     """The state of one instance of a fleet."""
 
     def __init__(self, fleet: Fleet, user: str) -> None:
