@@ -3,8 +3,8 @@
 ``python docs/measurements/foresight.py [FAMILY ...] [--size 0.1]``
 
 Instances are numbered from 2,000,000, those of easy and hard, which are found one after the other,
-from 8,000; settings were chosen on others. Losses a round are compared
-where memory fades, and regret elsewhere.
+from 8,000; settings were chosen on others. Losses a round are compared where memory fades, and
+regret elsewhere.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import inlined, kernel
 from influential_bandits.numerics.portable import exp, log
 
-MEMORIES = (1.0, 0.99, 0.95, 0.8, 0.5)  # γ: what is left of a pull's influence after each round
+MEMORIES = (1.0, 0.97, 0.9, 0.7, 0.4)  # γ: what is left of a pull's influence after each round
 MOST_ARMS = 24  # beyond, all other arms count together
 FIRST_LEVEL_SPREAD, LEVEL_SPREADS = 0.1, 6  # τ, each √10 times the one before
 FIRST_SCALE, SCALES = 0.02, 8  # s, likewise

@@ -61,8 +61,8 @@ class Foresight(Policy):
     Parameters
     ----------
     memory : float in (0, 1] or "estimate"
-        γ: how much of a pull's influence is left after each further round. If estimated, 1, 0.99,
-        0.95, 0.8 and 0.5 are weighed.
+        γ: how much of a pull's influence is left after each further round. If estimated, 1, 0.97,
+        0.9, 0.7 and 0.4 are weighed.
     horizon : int, optional
         How many rounds will be played. Without it, the rounds ahead are taken to be half as many
         as were played.
