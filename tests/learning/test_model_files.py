@@ -1,9 +1,11 @@
 """Model files: what is loaded predicts to the last bit, and what is damaged is refused."""
 
+import base64
 import contextlib
 import json
 import pickle
 import zipfile
+import zlib
 
 import numpy as np
 import pytest
@@ -140,6 +142,62 @@ def test_the_file_is_plain_strict_json(saved):
     assert not zipfile.is_zipfile(saved)
     with pytest.raises(Exception, match=r".*"):  # whatever pickle says of text
         pickle.loads(saved.read_bytes())
+
+
+def many_arms():
+    """A log of 120 arms and 200 users."""
+    return ib.data.synthetic_log(200, 20, 120, seed=0)
+
+
+@pytest.fixture(scope="module")
+def wide():
+    return InfluenceModel("diagonal", fading=0.8, pooling="full", drift=True).fit(many_arms())
+
+
+def test_many_arms_of_many_users_make_a_small_file(wide, tmp_path):
+    wide.save(tmp_path / "m.json")
+    again = LossModel.load(tmp_path / "m.json")
+    for name in module.ARRAYS:
+        np.testing.assert_array_equal(getattr(again, name), getattr(wide, name), err_msg=name)
+    assert again.prior().mean.tolist() == wide.prior().mean.tolist()
+    numbers = 2 * 200 * 120 + 241**2  # losses and errors of users, and the covariance
+    assert (tmp_path / "m.json").stat().st_size < 11 * numbers, "in decimals it is 20 for each"
+    data = json.loads((tmp_path / "m.json").read_text(encoding="utf-8"))
+    assert data["coefficients_"]["shape"] == [200, 120]
+    assert len(data["population_"]) == 241, "what is short can be read"
+    again.save(tmp_path / "again.json")
+    assert (tmp_path / "again.json").read_bytes() == (tmp_path / "m.json").read_bytes()
+
+
+def packed(numbers, shape):
+    content = zlib.compress(np.asarray(numbers, "<f8").tobytes())
+    return {"shape": shape, "float64": base64.b64encode(content).decode()}
+
+
+@pytest.mark.parametrize(
+    ("table", "mention"),
+    [
+        ({"shape": [200, 120]}, "float64"),
+        ({"shape": [200, 120], "float64": "no base64!"}, "base64"),
+        ({"shape": [200, 120], "float64": "AAAA"}, "unpacked"),
+        ({"shape": [200, -120], "float64": ""}, "shape"),
+        ({"shape": [200, 120], "float64": ""}, "24,000 numbers"),
+        (packed(np.zeros(23_999), [200, 120]), "24,000 numbers"),
+        (packed(np.zeros(24_001), [200, 120]), "24,000 numbers"),
+        (packed(np.zeros(24_000), [120, 200]), "200 × 120"),
+        (packed(np.full(24_000, np.nan), [200, 120]), "finite"),
+        (packed(np.zeros(24_000), [200, 120]) | {"more": 1}, "more"),
+        (packed([], [10**9, 10**9]), "memory"),
+    ],
+)
+def test_a_damaged_table_is_refused(table, mention, wide, tmp_path, refused):
+    path = tmp_path / "m.json"
+    wide.save(path)
+    data = json.loads(path.read_text(encoding="utf-8"))
+    del data["checksum"]
+    path.write_text(json.dumps(data | {"coefficients_": table}), encoding="utf-8")
+    with refused(InvalidInput, "m.json", "damaged", mention):
+        LossModel.load(path)
 
 
 def test_nothing_is_pickled(fitted, tmp_path, monkeypatch):

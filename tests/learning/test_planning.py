@@ -24,7 +24,7 @@ FLATTERED = "the gain is judged by the same data"
 UNIFORM = [1, 1, 1]
 UNSUPPORTED = "does not support this plan"
 EXTRAPOLATION = "memory = 1"
-WITH_DRIFT = "the model has drift"
+WITH_DRIFT = "losses follow their own recent level"
 
 
 def tiring_log(memory=0.8, seed=0, **settings):
@@ -425,8 +425,14 @@ def test_every_caveat_is_a_warning(fading, lasting):
     found = plan(fading, tiring_log(), 10)
     assert found.supported
     assert found.warnings == ()
-    drifting = InfluenceModel(fading=0.8, drift=True, pooling="full").fit(tiring_log())
-    assert warned(plan(drifting, horizon=10), WITH_DRIFT)
+
+
+@pytest.mark.parametrize("pooling", ["full", "partial", "none"])
+@pytest.mark.parametrize("drift", [0.0, 1.0])
+def test_drift_is_a_warning_where_the_log_has_some(drift, pooling):
+    model = InfluenceModel(fading=0.8, drift=True, pooling=pooling)
+    advice = plan(model.fit(tiring_log(drift=drift)), horizon=10)
+    assert warned(advice, WITH_DRIFT) == (drift > 0.0)
 
 
 def test_a_log_that_does_not_determine_the_interaction_is_a_warning():

@@ -155,14 +155,32 @@ def test_no_table_of_a_comparison_is_cut_on_a_laptop(browser, tmp_path):
     policies = ["LCB", "InfluentialLCB", "Uniform", "EachArmOnceOracle"]
     horizons = [30, 100, 1000, 10_000, 100_000]
     ib.compare(policies, ["random-3", "fading-0.9"], horizons, n_instances=3, out=tmp_path)
-    before = browser.get_window_size()
-    browser.set_window_size(1280, 900)
-    browser.get((tmp_path / "report.html").as_uri())
+    widths = measure_tables(browser, tmp_path / "report.html", 1280)
+    assert len(widths) >= 4
+    assert all(table <= page for table, page in widths)
+
+
+def test_no_table_of_a_diagnosis_is_cut_on_a_phone(browser, tmp_path):
+    log = ib.data.synthetic_log(
+        80, 40, 3, interaction=[[0.6, 0, 0], [0, 0.3, 0], [0, 0, 0]], memory=0.8, seed=0
+    )
+    ib.diagnose(log, permutations=99, progress=False).save(tmp_path)
+    widths = measure_tables(browser, tmp_path / "report.html", 390)
+    words = browser.execute_script("return document.querySelector('.stacked').textContent")
+    assert "show" in words
+    assert len(widths) >= 4
+    assert all(table <= page for table, page in widths)
+
+
+def measure_tables(browser, page, width):
+    """Return the widths of all tables of a page, and of the room that each has."""
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    browser.get(page.as_uri())
     widths = browser.execute_script(
         "document.querySelectorAll('details').forEach(each => each.open = true);"
         "return [...document.querySelectorAll('.wide')].map(each => [each.scrollWidth, "
         "each.clientWidth])"
     )
-    browser.set_window_size(before["width"], before["height"])
-    assert len(widths) >= 4
-    assert all(table <= page for table, page in widths)
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    return widths

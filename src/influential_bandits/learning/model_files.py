@@ -1,8 +1,16 @@
-"""Fitted models as JSON files: exact numbers, nothing that runs when it is read."""
+"""Fitted models as JSON files: exact numbers, nothing that runs when it is read.
+
+Numbers can be read in the file, but for tables of many instances or arms. These are packed, which
+takes a third of the room: ``{"shape": [3000, 186], "float64": "…"}`` holds little-endian numbers,
+row by row, compressed by zlib and written in base64.
+"""
 
 from __future__ import annotations
 
+import base64
+import math
 import sys
+import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
@@ -18,11 +26,20 @@ from influential_bandits.learning.solvers.psd import is_covariance
 from influential_bandits.learning.statistics.design import Design
 from influential_bandits.learning.statistics.random_effects import RandomEffects
 from influential_bandits.logs.outcome import Outcome
+from influential_bandits.memory import require_memory
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.world.fading import Fading
 
 FORMAT = "influential-bandits/model/1"
+PACKED = 2_000  # numbers of a table from which on it is packed
 NotNegative: TypeAlias = Annotated[float, msgspec.Meta(ge=0.0, le=sys.float_info.max)]
+
+
+class PackedNumbers(msgspec.Struct, forbid_unknown_fields=True):
+    """A table of many numbers as the file holds it."""
+
+    shape: tuple[Annotated[int, msgspec.Meta(ge=0)], ...]
+    float64: str
 
 
 class FittedNumbers(msgspec.Struct, kw_only=True):
@@ -84,7 +101,7 @@ def write_model(model: Any, path: str | Path) -> None:
         baseline=model.design_.baseline,
         **fitted,
     )
-    data = msgspec.to_builtins(file, enc_hook=lambda value: value.tolist())
+    data = msgspec.to_builtins(file, enc_hook=_write_array)
     write_json(path, data, sealed=True)
 
 
@@ -118,11 +135,33 @@ def read_model(
     return model
 
 
+def _write_array(array: Floats) -> Any:
+    if array.size < PACKED:
+        return array.tolist()
+    content = zlib.compress(np.ascontiguousarray(array, "<f8").tobytes())
+    packed = PackedNumbers(array.shape, base64.b64encode(content).decode())
+    return msgspec.to_builtins(packed)
+
+
 def _read_array(_: type, numbers: Any) -> Floats:
-    array = np.array(numbers, np.float64)
+    array = _unpack(numbers) if isinstance(numbers, dict) else np.array(numbers, np.float64)
     if not np.isfinite(array).all():
         raise ValueError("numbers must be finite")
     return array
+
+
+def _unpack(numbers: dict[str, Any]) -> Floats:
+    packed = msgspec.convert(numbers, PackedNumbers)
+    size = 8 * math.prod(packed.shape)
+    require_memory(2 * size, "a table of the model", "it is damaged, or made for a larger computer")
+    decoder = zlib.decompressobj()
+    try:
+        content = decoder.decompress(base64.b64decode(packed.float64, validate=True), size + 1)
+    except zlib.error as error:
+        raise ValueError(f"a table cannot be unpacked: {error}") from None
+    if len(content) != size or not decoder.eof or decoder.unused_data:
+        raise ValueError(f"a table does not hold the {size // 8:,} numbers of its shape")
+    return np.frombuffer(content, "<f8").astype(np.float64).reshape(packed.shape)
 
 
 def _fill_in(model: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
@@ -41,6 +42,7 @@ BROKEN = 1.0 / 1000.0
 # Standard errors beyond which a regressor of a richer model contradicts the model: of four, one is
 # in 93 logs by chance.
 CONTRADICTS = 3.0
+CLEAR_DRIFT = 2.0  # standard errors beyond which drift is more than chance
 
 Judge: TypeAlias = ForwardJudge | ModelJudge
 
@@ -61,6 +63,17 @@ class Evidence(NamedTuple):
     def pairs_judged(self) -> bool:
         """Tell whether judges know what arms do to each other."""
         return not self.halves or self.halves[0].by_model.kind == SYMMETRIC
+
+    @property
+    def carried_over(self) -> float:
+        """Return the share of the recent level that carries over; 0 where chance may be all."""
+        model = self.model
+        if not model.drift:
+            return 0.0
+        level = model.design_.n_arms  # the coefficient after those of the arms
+        carried = float(model.population_[level])
+        error = math.sqrt(max(float(model.population_covariance_[level, level]), 0.0))
+        return carried if carried > CLEAR_DRIFT * error else 0.0
 
     @property
     def fault(self) -> int | None:

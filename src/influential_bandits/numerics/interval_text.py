@@ -24,12 +24,15 @@ def round_to_interval(value: float, low: float, high: float) -> tuple[str, str, 
     ('183,000', '171,000', '197,000')
     >>> round_to_interval(0.5, 0.5, 0.5)
     ('0.5', '0.5', '0.5')
+    >>> round_to_interval(45.125, 45.125 - 1e-14, 45.125 + 1e-14)
+    ('45.12', '45.12', '45.12')
     """
     parts = (value, low, high)
     size, width = max(map(abs, parts)), high - low
-    if not math.isfinite(width) or not math.isfinite(value) or width <= 0.0:
-        first, second, third = (f"{part:,.4g}" for part in parts)
-        return first, second, third
+    if not math.isfinite(width) or not math.isfinite(value):
+        return _write_exact(value), _write_exact(low), _write_exact(high)
+    if width <= size * 10.0**-MOST:  # by rounding alone
+        return (_write_exact(value),) * 3
     place = math.floor(math.log10(width)) - 1
     while True:
         words = [_round(part, place, size) for part in parts]
@@ -39,6 +42,11 @@ def round_to_interval(value: float, low: float, high: float) -> tuple[str, str, 
         if not any(alike) or place <= math.floor(math.log10(size)) - MOST:
             return words[0], words[1], words[2]
         place -= 1
+
+
+def _write_exact(value: float) -> str:
+    """Return a number that has no interval to go by, to four digits or the next whole number."""
+    return f"{value:,.0f}" if 1e3 <= abs(value) < LARGE else f"{value:,.4g}"
 
 
 def _round(value: float, place: int, size: float) -> str:
