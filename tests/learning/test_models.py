@@ -782,3 +782,10 @@ def test_every_model_says_something_once_fitted(log):
         assert fitted.settings == " ".join(repr(model).split())
     lean = InfluenceModel("symmetric", pooling="full").fit_to_predict(log)
     assert "nan" not in str(lean), "without errors there is no interval"
+
+
+def test_a_model_of_arms_on_themselves_says_nothing_of_pairs(log):
+    lines = str(InfluenceModel("diagonal", fading=0.8, pooling="full").fit(log)).splitlines()
+    influences = [line for line in lines if line.startswith("  ")]
+    assert len(influences) == log.n_arms
+    assert all("on itself" in line for line in influences)

@@ -49,9 +49,11 @@ def list_influences(model: InfluenceModel, most: int) -> list[tuple[str, str, st
     """Return the strongest entries of a fitted interaction: arms, value and interval."""
     matrix, names = model.interaction_, model.arm_names_
     low, high = model.interval()["interaction"]
-    rows, columns = np.indices(matrix.shape).reshape(2, -1)
-    if model.interaction != "free":
-        rows, columns = np.tril_indices(len(matrix))
+    rows, columns = np.tril_indices(len(matrix))
+    if model.interaction == "free":
+        rows, columns = np.indices(matrix.shape).reshape(2, -1)
+    elif model.interaction == "diagonal":  # nothing is known of pairs
+        rows, columns = np.diag_indices(len(matrix))
     order = np.argsort(-np.abs(matrix[rows, columns]), kind="stable")[:most]
     influences = []
     for i, j in zip(rows[order].tolist(), columns[order].tolist(), strict=True):
