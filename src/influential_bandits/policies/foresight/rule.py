@@ -2,10 +2,10 @@
 
 The **price** of arm i is what a pull is expected to cost, with what it adds to later losses,
 
-    price_i = level_i + Σ_j A_ij·f_j + w·Σ_j A_ji·m_j,
+    price_i = level_i + Σ_j A_ij·(f_j + w·m_j),
 
 m_j being the share of arm j in all pulls, and w what is left of a pull's influence, summed over the
-rounds ahead. Where A is symmetric, it is the gradient of the total loss. The policy pulls the arm
+rounds ahead. As A is symmetric, it is the gradient of the total loss. The policy pulls the arm
 with the smallest price less the **value of a look**: had the loss of an arm been seen, its price
 would be expected lower or higher by a deviation d, and if it fell below that of the best arm, pulls
 would move there, until the arm has tired as much as it was better. With Δ how far it is behind now,
@@ -196,30 +196,7 @@ def expect(c: Any, s: Any, t: int, price: Floats, variance: Floats, later: Float
             variance[arm] += own_noise * spread
     for arm in range(n_arms):
         variance[arm] /= max(noise, 1e-300)
-    count_both_ways(s, played, price, later)
     return noise
-
-
-@inlined
-def count_both_ways(s: Any, played: float, price: Floats, later: Floats) -> None:
-    """Let a price count what its arm adds to others, A_ji, and not only what they add to it, A_ij.
-
-    Both are the same where A is symmetric; their mean is surer there, and nearer where it is not.
-    """
-    n_arms = price.size
-    if n_arms > MOST_ARMS:
-        added = 0.0
-        for arm in range(n_arms):
-            added += later[arm, 2] * s.pulls[arm] / played
-        for arm in range(n_arms):
-            share = s.pulls[arm] / played
-            to_others = added - later[arm, 2] * share
-            price[arm] += 0.5 * (to_others - later[arm, 2] * (1.0 - share))
-        return
-    for arm in range(n_arms):
-        for j in range(n_arms):
-            more = later[j, arm + 1] - later[arm, j + 1]
-            price[arm] += 0.5 * more * s.pulls[j] / played
 
 
 @inlined
