@@ -130,7 +130,7 @@ def normal_gap(gap: float, deviation: float, n_losses: int) -> float:
     Examples
     --------
     >>> round(normal_gap(4.0, 1.0, 3), 3), round(normal_gap(4.0, 1.0, 10**6), 3)
-    (2.078, 4.0)
+    (2.096, 4.0)
     """
     degrees = (n_losses + 1) / LOSSES_PER_DEGREE
     z = gap / deviation
