@@ -19,7 +19,9 @@ from influential_bandits.studies.runner.study import choose_studies
 
 def save_nothing(self, target, **_):
     """Stand in for pictures, which take most of the time and hold no data."""
-    if not hasattr(target, "write"):
+    if hasattr(target, "write"):
+        target.write("<svg></svg>")  # reports draw into a text
+    else:
         Path(target).touch()
 
 
