@@ -52,6 +52,7 @@ OWN = {  # where the same name means something else
 }
 LEFT_OUT = {"fetch_movielens", "movielens", "DaskExecution", "Membership", "EventLog"}  # no numbers
 LEFT_OUT.add("GpuExecution")  # which needs a graphics processor
+LEFT_OUT.add("Trajectories")  # a dict, which simulate makes
 
 
 @prepared
