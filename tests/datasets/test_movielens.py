@@ -299,6 +299,17 @@ class TestBadZips:
         with refused(InvalidLog, member, "encrypted", "as a folder"):
             movielens(path)
 
+    def test_packed_in_an_unknown_way(self, tmp_path, refused):
+        path = in_zip(tmp_path, csv_release())
+        raw = bytearray(path.read_bytes())
+        for signature, method in ((b"PK\3\4", 8), (b"PK\1\2", 10)):
+            place = -1
+            while (place := raw.find(signature, place + 1)) >= 0:
+                struct.pack_into("<H", raw, place + method, 99)
+        path.write_bytes(raw)
+        with refused(InvalidLog, "compression method", "as a folder"):
+            movielens(path)
+
     @pytest.mark.parametrize("member", ["movies.csv", "ratings.csv"])
     def test_damaged_inside(self, tmp_path, refused, member):
         files = csv_release()

@@ -33,6 +33,7 @@ NO_GENRE = "(no genres listed)"
 WORST_LOSS = 4.5  # of ½ star, where the best are 5
 COLUMNS = ("userId", "movieId", "rating", "timestamp")
 USED = {"ratings.csv", "ratings.dat", "movies.csv", "movies.dat", "readme.txt"}  # of a zip
+ENCRYPTED = 1  # the bit of a zip member that says so
 
 
 def movielens(
@@ -198,9 +199,11 @@ def _unpack(source: Path, folder: Path) -> None:
 def _extract(archive: zipfile.ZipFile, name: str, folder: Path) -> None:
     """Unpack a file, or say in one line why that is not possible."""
     where = f"{name!r} in {archive.filename!r}"
+    if archive.getinfo(name).flag_bits & ENCRYPTED:
+        raise InvalidLog(f"{where} is encrypted; unpack it and pass it as a folder")
     try:
         archive.extract(name, folder)
-    except RuntimeError as error:  # encrypted, or packed in a way that Python does not know
+    except NotImplementedError as error:  # packed in a way that Python does not know
         raise InvalidLog(f"{where} cannot be unpacked: {error}; pass it as a folder") from None
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:
         raise InvalidLog(f"{where} is damaged or cut off: {error or 'it ends early'}") from None
