@@ -11,10 +11,15 @@ from influential_bandits.checks import HOUR
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.numerics.portable import halve
-from influential_bandits.policies.fleet.decisions import decide, note_pull, note_time
-from influential_bandits.policies.fleet.room import Room
-from influential_bandits.policies.fleet.states import Apart, Own, Rules, Shared
-from influential_bandits.policies.fleet.updates import note_loss
+from influential_bandits.policies.foresight.users import (
+    Own,
+    Rules,
+    Shared,
+    decide,
+    note_loss,
+    note_pull,
+    note_time,
+)
 from influential_bandits.world.dynamics import (
     DENSE,
     Progress,
@@ -45,8 +50,6 @@ def play_fleet(
     rules: Rules,
     shared: Shared,
     own: Own,
-    apart: Apart,
-    room: Room,
     source: Source,
     users: Users,
     keys: npt.NDArray[np.uint64],
@@ -64,7 +67,7 @@ def play_fleet(
     """
     noise = borrowed_source(source)
     nothing, no_low = np.empty(0, np.int64), np.empty(0)
-    memo = np.empty(rules.memories.size * rules.n_arms)
+    memo = np.empty(waiting.memo.shape[1])
     all_arms = np.ones(rules.n_arms, np.bool_)
     many = counts.shape[0]
     for r in range(first, last):
@@ -72,16 +75,7 @@ def play_fleet(
         while spot >= 0:
             u, arm = waiting.user[spot], waiting.arm[spot]
             note_loss(
-                rules,
-                shared,
-                own,
-                apart,
-                many,
-                u,
-                arm,
-                waiting.memo[spot],
-                waiting.loss[spot],
-                room,
+                rules, shared, own, many, u, arm, waiting.memo[spot], waiting.loss[spot]
             )
             following = waiting.after[spot]
             waiting.after[spot] = waiting.free[0]
@@ -100,7 +94,7 @@ def play_fleet(
                 elapse(progress, halve((at - clocks[u]) / HOUR / users.half_life))
             clocks[u] = at
             note_time(rules, shared, own, u, at)
-        arm = decide(rules, shared, own, apart, u, all_arms, room)
+        arm = decide(rules, shared, own, u, all_arms)
         expected = expected_loss(world, progress, arm, t)
         loss = observed_loss(noise, expected, keys[u, 0], keys[u, 1], 0, t, arm)
         if users.levels.size > 0:
@@ -110,7 +104,7 @@ def play_fleet(
         note_pull(rules, shared, own, u, arm, memo)
         when = r + users.delays[r] + 1
         if users.delays[r] == 0:
-            note_loss(rules, shared, own, apart, many, u, arm, memo, loss, room)
+            note_loss(rules, shared, own, many, u, arm, memo, loss)
         elif when < waiting.due.size:
             spot = waiting.free[0]
             waiting.free[0] = waiting.after[spot]

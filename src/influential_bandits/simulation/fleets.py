@@ -15,10 +15,9 @@ from influential_bandits.memory import require_memory
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.streams import NOISE, stream_keys
 from influential_bandits.optima.regret import regret
-from influential_bandits.policies.fleet.estimate import SharedEstimate, summarise
-from influential_bandits.policies.fleet.policy import FleetLCB
-from influential_bandits.policies.fleet.states import make_apart, make_own
-from influential_bandits.policies.model_lcb.posterior import unknowns
+from influential_bandits.policies.fleet.estimate import SharedEstimate
+from influential_bandits.policies.foresight.policy import Foresight
+from influential_bandits.policies.foresight.users import make_own, make_shared
 from influential_bandits.simulation.fleet_kernels import Waiting, play_fleet
 from influential_bandits.world.noise import GaussianNoise, Noise, require_noise
 from influential_bandits.world.population import Population, Users
@@ -38,13 +37,13 @@ class FleetRun:
     --------
     >>> import influential_bandits as ib
     >>> population = ib.Population([[0.1, 0.0], [0.0, 0.1]], [0.0, 0.1], 0.5, stay=20)
-    >>> run = ib.simulate_fleet(population, ib.FleetLCB(), n_users=50)
+    >>> run = ib.simulate_fleet(population, ib.Foresight(), n_users=50)
     >>> run.counts.sum(axis=1)[:3], run.regret().shape
     (array([20, 20, 20]), (50,))
     """
 
     population: Population
-    policy: FleetLCB
+    policy: Foresight
     seed: int
     users: Users
     counts: Ints  # (users, arms): pulls
@@ -95,7 +94,7 @@ class FleetRun:
 
 def simulate_fleet(
     population: Population,
-    policy: FleetLCB | None = None,
+    policy: Foresight | None = None,
     n_users: int = 1000,
     seed: int = 0,
     noise: Noise | None = None,
@@ -111,7 +110,7 @@ def simulate_fleet(
     Parameters
     ----------
     population : Population
-    policy : FleetLCB, optional
+    policy : Foresight, optional
     n_users : int
     seed : int
         Of the users, of their order, and of the noise.
@@ -129,9 +128,9 @@ def simulate_fleet(
     """
     if not isinstance(population, Population):
         raise InvalidInput(f"population must be a Population, got {abbreviate(population)}")
-    policy = FleetLCB() if policy is None else policy
-    if not isinstance(policy, FleetLCB):
-        raise InvalidInput(f"policy must be a FleetLCB, got {abbreviate(policy)}")
+    policy = Foresight() if policy is None else policy
+    if not isinstance(policy, Foresight):
+        raise InvalidInput(f"policy must be a Foresight, got {abbreviate(policy)}")
     seed = whole_number("seed", seed)
     source = require_noise(GaussianNoise(1.0) if noise is None else noise).source()
     if policy.by_clock and population.rounds_per_hour is None:
@@ -142,19 +141,12 @@ def simulate_fleet(
     users = population.draw(n_users, seed)
     n_arms, many = population.n_arms, len(users.stays)
     rules = policy.rules(n_arms)
-    each = (n_arms if rules.exact else 2) + 3
-    require_memory(
-        8 * many * rules.memories.size * n_arms * each, f"{many:,} users", "simulate fewer users"
-    )
-    shared, room = policy.start(n_arms)
-    own = make_own(many, rules)
-    slots = min(many, APART_BYTES // (8 * unknowns(n_arms) ** 2))
-    apart = make_apart(int(slots), n_arms)
+    shared, own = make_shared(rules), make_own(rules, many)
     numbers = map(np.uint64, range(many))
     keys = np.array([stream_keys(np.uint64(seed), u, NOISE) for u in numbers], np.uint64)
     counts, weights = np.zeros((many, n_arms), np.int64), np.zeros((many, n_arms))
     losses, clocks = np.zeros(many), np.zeros(many)
-    waiting = _make_waiting(users.delays, rules.memories.size * n_arms)
+    waiting = _make_waiting(users.delays, policy.memo_size(n_arms))
     rounds = len(users.visits)
     bar = Progress(policy.label, rounds, progress)
     try:
@@ -164,8 +156,6 @@ def simulate_fleet(
                 rules,
                 shared,
                 own,
-                apart,
-                room,
                 source,
                 users,
                 keys,
@@ -181,7 +171,7 @@ def simulate_fleet(
             bar.show()
     finally:
         bar.close()
-    found = summarise(rules, shared)
+    found = None
     return FleetRun(population, policy, seed, users, counts, losses, found)
 
 

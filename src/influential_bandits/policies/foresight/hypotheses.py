@@ -163,18 +163,19 @@ def weigh_scale(
     moments: Floats,
     seen: Ints,
     squares: float,
-    memories: int,
-    memory: int,
+    variants: int,
+    variant: int,
+    log_width: float,
     scale: float,
     noise: float,
     weights: Floats,
 ) -> None:
-    """Write the log likelihood for one memory and scale s, and each spread of levels τ.
+    """Write the log likelihood for one variant and scale s, and each spread of levels τ.
 
     The level is eliminated last: all τ share the factor of the other coefficients.
     """
     n_arms = seen.size
-    size = moments.shape[1] // memories - 1  # coefficients but the level
+    size = moments.shape[1] // variants - 1  # coefficients but the level
     matrix, solved, across = np.empty((size, size)), np.empty(size), np.empty(size)
     columns = np.empty((2, size))
     precision = np.empty((weights.size, MEANS * MEANS))
@@ -184,7 +185,7 @@ def weigh_scale(
     n_losses = 0
     for t in range(weights.size):
         rest[t] = squares + begin_common(precision[t], moment[t], scale, noise)
-        weights[t] = 2.0 * log(tight)
+        weights[t] = 2.0 * log(tight) - log_width
     last = np.empty(MEANS)
     for arm in range(n_arms):
         if seen[arm] == 0:
@@ -192,10 +193,10 @@ def weigh_scale(
         n_losses += seen[arm]
         for j in range(size):
             for k in range(j + 1):
-                matrix[j, k] = products[arm, place(j + 1, k + 1) * memories + memory]
+                matrix[j, k] = products[arm, place(j + 1, k + 1) * variants + variant]
             matrix[j, j] += tight
-            across[j] = products[arm, place(j + 1, 0) * memories + memory]
-            solved[j] = moments[arm, (j + 1) * memories + memory]
+            across[j] = products[arm, place(j + 1, 0) * variants + variant]
+            solved[j] = moments[arm, (j + 1) * variants + variant]
             own = common_mean(arm, j + 1, n_arms) == 1
             columns[0, j] = tight if own else 0.0
             columns[1, j] = 0.0 if own else tight
@@ -204,8 +205,8 @@ def weigh_scale(
         solve_lower(matrix, size, across)
         solve_lower(matrix, size, columns[0])
         solve_lower(matrix, size, columns[1])
-        left = products[arm, memory]
-        level = moments[arm, memory]
+        left = products[arm, variant]
+        level = moments[arm, variant]
         fit, own_fit, others_fit = 0.0, 0.0, 0.0
         own_own, own_others, others_others, own_level, others_level = 0.0, 0.0, 0.0, 0.0, 0.0
         for j in range(size):
@@ -252,24 +253,25 @@ def weigh_scale(
 
 @kernel
 def weigh(c: Any, s: Any, weights: Floats) -> float:
-    """Write the weight of each hypothesis, (SCALES, memories, LEVEL_SPREADS); return their sum."""
+    """Write the weight of each hypothesis, (SCALES, variants, LEVEL_SPREADS); return their sum."""
     products, moments = sums_of(s)
+    variants = s.squares.size
     best = -math.inf
     for k in range(SCALES):
-        for m in range(c.memories):
-            row = weights[k, m]
-            scale = spread_of(FIRST_SCALE, k)
-            squares, noise = s.squares[0], s.noise[0]
-            weigh_scale(products, moments, s.seen, squares, c.memories, m, scale, noise, row)
+        scale = spread_of(FIRST_SCALE, k)
+        for v in range(variants):
+            row = weights[k, v]
+            squares, width, noise = s.squares[v], s.log_widths[v], s.noise[0]
+            weigh_scale(products, moments, s.seen, squares, variants, v, width, scale, noise, row)
             for t in range(LEVEL_SPREADS):
                 best = max(best, row[t])
     total = 0.0
     for k in range(SCALES):
-        for m in range(c.memories):
+        for v in range(variants):
             for t in range(LEVEL_SPREADS):
-                less = weights[k, m, t] - best
-                weights[k, m, t] = exp(less) if less > -NEGLIGIBLE else 0.0
-                total += weights[k, m, t]
+                less = weights[k, v, t] - best
+                weights[k, v, t] = exp(less) if less > -NEGLIGIBLE else 0.0
+                total += weights[k, v, t]
     return total
 
 

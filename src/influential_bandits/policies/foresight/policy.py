@@ -25,13 +25,15 @@ from influential_bandits.policies.foresight.hypotheses import (
     count_regressors,
 )
 from influential_bandits.policies.foresight.posterior import (
+    GROWTH,
     HYPOTHESES,
     choose_hypotheses,
     fit,
     learn,
     normalise_weights,
 )
-from influential_bandits.policies.foresight.rule import choose_arm, memory_of
+from influential_bandits.policies.foresight.rule import choose_arm, count_pull
+from influential_bandits.policies.foresight.users import TASTES, Rules
 from influential_bandits.policies.selection import unseen_arm
 from influential_bandits.policies.state_checks import (
     State,
@@ -41,8 +43,6 @@ from influential_bandits.policies.state_checks import (
 )
 
 __all__ = ["Foresight"]
-
-GROWTH = 4  # hypotheses are chosen anew when the losses have grown by a quarter
 
 
 @dataclass(frozen=True)
@@ -84,6 +84,12 @@ class Foresight(Policy):
     memory: float | str = "estimate"
     horizon: int | None = None
     half_life: float | None = None
+    k1: int = 0
+    k2: float = 0.5
+    k3: float = 1.0
+    k4: int = 0
+    k5: float = 1.0
+    k6: float = 0.5
 
     def __post_init__(self) -> None:
         if not (isinstance(self.memory, str) and self.memory == "estimate"):
@@ -107,9 +113,16 @@ class Foresight(Policy):
         return {
             "memories": self._memories(),
             "memory": 1.0 if isinstance(self.memory, str) else self.memory,
+            "tastes": 1,
             "horizon": self.horizon or 0,
             "half_life": self.half_life or 0.0,
+            "k1": self.k1, "k2": self.k2, "k3": self.k3, "k4": self.k4, "k5": self.k5, "k6": self.k6,
         }
+
+    def rules(self, n_arms: int) -> Rules:
+        """Return the settings of a fleet."""
+        settings = self.parameters()
+        return Rules(n_arms, *(settings | {"tastes": TASTES}).values())
 
     def _memories(self) -> int:
         told = self.memory != "estimate" or self.by_clock
@@ -125,8 +138,9 @@ class Foresight(Policy):
             "seen": ("int64", n_arms),
             "observations": ("int64", 1),
             "next_choice": ("int64", 1),
-            "memory": ("int64", HYPOTHESES),
-            "squares": ("float64", 1),
+            "variant": ("int64", HYPOTHESES),
+            "squares": ("float64", memories),
+            "log_widths": ("float64", memories),
             "noise": ("float64", 1),  # σ, when hypotheses were last chosen
             "counts": ("float64", n_arms * memories),  # faded pulls
             "total": ("float64", memories),
@@ -144,6 +158,9 @@ class Foresight(Policy):
             "common_precision": ("float64", (HYPOTHESES, MEANS * MEANS)),
             "common_moment": ("float64", (HYPOTHESES, MEANS)),
             "kept": ("float64", 2 * self.by_clock),  # Σ what was left a round later, and rounds
+            "stays": ("float64", 0),  # of users, in a fleet
+            "exposures": ("float64", (0, 0)),
+            "losses": ("float64", 0),
         }
 
     def memo_size(self, n_arms: int) -> int:
@@ -156,7 +173,7 @@ class Foresight(Policy):
         require_sum(state, "pulls", rounds)
         require_range(state, "seen", 0, state["pulls"])
         require_sum({"observations": state["seen"]}, "observations", int(state["observations"][0]))
-        require_range(state, "memory", 0, self._memories() - 1)
+        require_range(state, "variant", 0, self._memories() - 1)
         require_losses(state, "moments", "coarse_moments", of=float(max(rounds, 1)) ** 2)
         for name in (
             "weight",
@@ -183,25 +200,12 @@ class Foresight(Policy):
         """Return the arm with the smallest price less the value of a look."""
         if s.observations[0] == 0:
             return unseen_arm(s.seen, s.pulls, eligible)
-        return choose_arm(c, s, t, eligible)
+        return choose_arm(c, s, s, t, eligible)
 
     @staticmethod
     def pulled(c: Any, s: Any, t: int, arm: int, memo: Any) -> None:
         """Leave the counts as they were for the loss, and count the pull."""
-        few = s.products.shape[0]
-        for k in range(few * c.memories):
-            memo[k] = s.counts[k]
-        for m in range(c.memories):
-            own = s.counts[arm * c.memories + m]
-            memo[few * c.memories + m] = own
-            memo[(few + 1) * c.memories + m] = s.total[m] - own
-            gamma = memory_of(c, m)
-            if gamma < 1.0:
-                for j in range(c.n_arms):
-                    s.counts[j * c.memories + m] *= gamma
-            s.counts[arm * c.memories + m] += 1.0
-            s.total[m] = gamma * s.total[m] + 1.0
-        s.pulls[arm] += 1
+        count_pull(c, s, arm, memo)
 
     @staticmethod
     def elapsed(c: Any, s: Any, hours: float) -> None:
@@ -223,7 +227,8 @@ class Foresight(Policy):
         all_counts, coarse = memo[: few * c.memories], memo[few * c.memories :]
         s.seen[arm] += 1
         s.observations[0] += 1
-        s.squares[0] += loss * loss
+        for m in range(c.memories):
+            s.squares[m] += loss * loss
         add_loss(s.coarse_products, s.coarse_moments, arm, coarse, c.memories, loss)
         if few > 0:
             add_loss(s.products, s.moments, arm, all_counts, c.memories, loss)
@@ -231,9 +236,14 @@ class Foresight(Policy):
             s.next_choice[0] = s.observations[0] + max(1, s.observations[0] // GROWTH)
             choose_hypotheses(c, s)
         else:
+            counts = all_counts if few > 0 else coarse
+            regressors = np.empty(1 + counts.size // c.memories)
+            regressors[0] = 1.0
             for h in range(HYPOTHESES):
                 if s.weight[h] > 0.0:
-                    learn(c, s, h, arm, all_counts if few > 0 else coarse, loss)
+                    for j in range(regressors.size - 1):
+                        regressors[j + 1] = counts[j * c.memories + s.variant[h]]
+                    learn(c, s, h, arm, regressors, loss, 1.0)
         normalise_weights(s)
 
     @staticmethod

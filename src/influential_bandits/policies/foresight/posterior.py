@@ -40,19 +40,20 @@ from influential_bandits.policies.foresight.hypotheses import (
 )
 
 HYPOTHESES = 6  # that are followed from loss to loss
+GROWTH = 4  # hypotheses are chosen anew when the losses have grown by a quarter
 SLIGHT = 1e-9  # a share of all weights that counts as none
 
 
 @kernel
 def choose_hypotheses(c: Any, s: Any) -> None:
     """Weigh all hypotheses by the losses so far, and keep those at even steps of their weight."""
-    weights = np.empty((SCALES, c.memories, LEVEL_SPREADS))
+    weights = np.empty((SCALES, s.squares.size, LEVEL_SPREADS))
     total = weigh(c, s, weights)
     below, taken, noise = 0.0, 0, 0.0
     for k in range(SCALES):
-        for m in range(c.memories):
+        for v in range(s.squares.size):
             for t in range(LEVEL_SPREADS):
-                below += weights[k, m, t]
+                below += weights[k, v, t]
                 first = taken
                 while taken < HYPOTHESES and (taken + 0.5) * total <= HYPOTHESES * below * (
                     1.0 + SLIGHT
@@ -61,7 +62,7 @@ def choose_hypotheses(c: Any, s: Any) -> None:
                     taken += 1
                 if taken > first:  # one that fills several places is kept once, with their weight
                     s.weight[first] = float(taken - first)
-                    s.memory[first] = m
+                    s.variant[first] = v
                     s.level_spread[first] = spread_of(FIRST_LEVEL_SPREAD, t)
                     s.scale[first] = spread_of(FIRST_SCALE, k)
                     fit(c, s, first)
@@ -75,7 +76,7 @@ def fit(c: Any, s: Any, h: int) -> None:
     size = s.response.shape[1] // MEANS
     matrix, more = np.empty((size, size)), np.zeros((c.n_arms, 2 * size))
     precision, moment = s.common_precision[h], s.common_moment[h]
-    rest = s.squares[0] + begin_common(precision, moment, s.scale[h], s.noise[0])
+    rest = s.squares[s.variant[h]] + begin_common(precision, moment, s.scale[h], s.noise[0])
     for arm in range(c.n_arms):
         regress(c, s, h, arm, matrix, more)
         if s.seen[arm] > 0:
@@ -84,7 +85,7 @@ def fit(c: Any, s: Any, h: int) -> None:
     solve_common(precision, moment, mean, factor)
     for k in range(MEANS):
         rest -= moment[k] * mean[k]
-    s.rest[h] = max(rest, LEAST_REST * s.squares[0])
+    s.rest[h] = max(rest, LEAST_REST * s.squares[s.variant[h]])
     if s.products.shape[0] > 0:
         tell_partners(c, s, h, mean, more)
         for arm in range(c.n_arms):
@@ -98,15 +99,16 @@ def regress(c: Any, s: Any, h: int, arm: int, matrix: Floats, more: Floats) -> N
     ``more`` (arms, 2·coefficients): precisions and moments to be added.
     """
     products, moments = sums_of(s)
-    size, row, m = matrix.shape[0], h * c.n_arms + arm, s.memory[h]
+    size, row, v = matrix.shape[0], h * c.n_arms + arm, s.variant[h]
+    variants = s.squares.size
     level = 1.0 / (s.level_spread[h] * s.level_spread[h])
     tight = 1.0 / (SPREAD * s.scale[h] * SPREAD * s.scale[h])
     vector = np.empty(size)
     for j in range(size):
         for k in range(j + 1):
-            matrix[j, k] = products[arm, place(j, k) * c.memories + m]
+            matrix[j, k] = products[arm, place(j, k) * variants + v]
         matrix[j, j] += (level if j == 0 else tight) + more[arm, j]
-        vector[j] = moments[arm, j * c.memories + m] + more[arm, size + j]
+        vector[j] = moments[arm, j * variants + v] + more[arm, size + j]
     factorise(matrix, size)
     solve_lower(matrix, size, vector)
     solve_upper(matrix, size, vector)
@@ -134,14 +136,14 @@ def regress(c: Any, s: Any, h: int, arm: int, matrix: Floats, more: Floats) -> N
 def gather_common(c: Any, s: Any, h: int, arm: int) -> float:
     """Add what an arm says of the common means; return what it explains of the squares."""
     _, moments = sums_of(s)
-    size, row, m = s.response.shape[1] // MEANS, h * c.n_arms + arm, s.memory[h]
+    size, row, v = s.response.shape[1] // MEANS, h * c.n_arms + arm, s.variant[h]
     level = 1.0 / (s.level_spread[h] * s.level_spread[h])
     tight = 1.0 / (SPREAD * s.scale[h] * SPREAD * s.scale[h])
     explained = 0.0
     for j in range(size):
         known = level if j == 0 else tight
         k = common_mean(arm, j, c.n_arms)
-        explained += s.mean[row, j] * moments[arm, j * c.memories + m]
+        explained += s.mean[row, j] * moments[arm, j * s.squares.size + v]
         s.common_moment[h, k] += known * s.mean[row, j]
         s.common_precision[h, MEANS * k + k] += known
         for n in range(MEANS):
@@ -176,19 +178,21 @@ def tell_partners(c: Any, s: Any, h: int, mean: Floats, more: Floats) -> None:
 
 
 @inlined
-def learn(c: Any, s: Any, h: int, arm: int, counts: Floats, loss: float) -> None:
-    """Take a loss into the posterior of a hypothesis, and into its weight."""
+def learn(
+    c: Any, s: Any, h: int, arm: int, regressors: Floats, loss: float, width: float
+) -> None:
+    """Take a loss into the posterior of a hypothesis, and into its weight.
+
+    ``width`` is the variance of the loss where all coefficients are known, in units of σ².
+    """
     size, row = s.response.shape[1] // MEANS, h * c.n_arms + arm
-    regressors, gain = np.empty(size), np.empty(size)
-    regressors[0] = 1.0
-    for j in range(size - 1):
-        regressors[j + 1] = counts[j * c.memories + s.memory[h]]
+    gain = np.empty(size)
     for j in range(size):
         gain[j] = 0.0
     for k in range(size):
         for j in range(size):
             gain[j] += s.covariance[row, k * size + j] * regressors[k]
-    variance, surprise = 1.0, loss
+    variance, surprise = width, loss
     follow, mean, factor = np.zeros(MEANS), np.empty(MEANS), np.empty(MEANS * MEANS)
     for j in range(size):
         variance += gain[j] * regressors[j]

@@ -32,24 +32,29 @@ from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import inlined
 from influential_bandits.numerics.portable import exp, log
 from influential_bandits.policies.foresight.hypotheses import (
+    FIRST_LEVEL_SPREAD,
     MEANS,
     MEMORIES,
     MOST_ARMS,
     solve_common,
+    spread_of,
 )
 from influential_bandits.policies.foresight.posterior import HYPOTHESES
 
 AHEAD = 0.5  # rounds ahead, in units of the rounds played
 LOSSES_PER_DEGREE = 2.0  # of freedom of what an arm may deviate by
+EXACT_ARMS = 8  # of a fleet: up to so many, users' exposures are kept one by one
 FARTHEST = 8.0  # deviations; beyond, a look is worth nothing
 DENSITY = 0.3989422804014327  # of the standard normal distribution at 0
 
 
 @inlined
-def rounds_ahead(c: Any, t: int) -> float:
+def rounds_ahead(c: Any, s: Any, t: int) -> float:
     """Return over how many rounds after this one a choice is judged."""
     if c.horizon > 0:
         return float(max(c.horizon - t, 0))
+    if t < s.stays.size and s.stays[t] > 0.0:
+        return s.stays[t] - 1.0
     return AHEAD * t
 
 
@@ -138,64 +143,94 @@ def normal_gap(gap: float, deviation: float, n_losses: int) -> float:
 
 
 @inlined
-def expect(c: Any, s: Any, t: int, price: Floats, variance: Floats, later: Floats) -> float:
-    """Write prices, their variances in units of σ², and later influence; return σ².
+def taste_of(c: Any, variant: int) -> float:
+    """Return by how much a user's levels differ from everybody's, in units of σ."""
+    return spread_of(FIRST_LEVEL_SPREAD, variant % c.tastes) if c.tastes > 1 else 0.0
+
+
+@inlined
+def own_exposure(c: Any, own: Any, arm: int, j: int, m: int) -> float:
+    """Return what a user was exposed to in the seen pulls of an arm, summed: of regressor j ≥ 1.
+
+    Where it is not kept for each other arm, that of all others is shared out by their pulls.
+    """
+    if c.n_arms <= EXACT_ARMS or c.n_arms > MOST_ARMS:
+        return own.exposures[arm, (j - 1) * c.memories + m]
+    if j - 1 == arm:
+        return own.exposures[arm, m]
+    others = 0
+    for k in range(c.n_arms):
+        if k != arm:
+            others += own.pulls[k]
+    return own.exposures[arm, c.memories + m] * own.pulls[j - 1] / max(others, 1)
+
+
+@inlined
+def remove_taste(c: Any, own: Any, arm: int, variant: int, regressors: Floats) -> float:
+    """Take from the regressors of an arm what the user's own losses of it say of its taste.
+
+    A user's level is normal around everybody's. Given n losses of its own it has the variance
+    κ = τ²/(1 + nτ²), and a loss of it less κ times the sum of the earlier ones depends on what all
+    share by x − κ·Σx. Returns κ.
+    """
+    taste = taste_of(c, variant)
+    known = taste * taste / (1.0 + own.seen[arm] * taste * taste)
+    m = variant // c.tastes
+    regressors[0] -= known * own.seen[arm]
+    for j in range(1, regressors.size):
+        regressors[j] -= known * own_exposure(c, own, arm, j, m)
+    return known
+
+
+@inlined
+def fill_regressors(
+    c: Any, own: Any, arm: int, m: int, ahead: float, shares: Floats, regressors: Floats
+) -> None:
+    """Write what the loss of an arm depends on, after ``ahead`` more pulls in these shares."""
+    regressors[0] = 1.0
+    if c.n_arms <= MOST_ARMS:
+        for j in range(c.n_arms):
+            regressors[j + 1] = own.counts[j * c.memories + m] + ahead * shares[j]
+    else:
+        count = own.counts[arm * c.memories + m]
+        regressors[1] = count + ahead * shares[arm]
+        regressors[2] = own.total[m] - count + ahead * (1.0 - shares[arm])
+
+
+@inlined
+def expect_losses(
+    c: Any, s: Any, own: Any, rounds: float, losses: Floats, later: Floats
+) -> float:
+    """Write what each arm would cost now, and later influence; return σ².
 
     All are averages over the hypotheses. ``later`` (arms, coefficients) is w times the
     coefficients: how fast prices move with shares.
     """
     n_arms, size = c.n_arms, later.shape[1]
-    regressors, gain = np.empty(size), np.empty(size)
-    mean, factor, follow = np.empty(MEANS), np.empty(MEANS * MEANS), np.empty(MEANS)
-    rounds = rounds_ahead(c, t)
-    played = 0.0
-    for arm in range(n_arms):
-        played += s.pulls[arm]
-    played = max(played, 1.0)
+    regressors, nobody = np.empty(size), np.zeros(n_arms)
+    mean, factor = np.empty(MEANS), np.empty(MEANS * MEANS)
     noise = 0.0
-    regressors[0] = 1.0
     for h in range(HYPOTHESES):
         weight = s.weight[h]
         if weight == 0.0:
             continue
-        m = s.memory[h]
+        m = s.variant[h] // c.tastes
         ahead = influence_ahead(c, s, m, rounds)
         solve_common(s.common_precision[h], s.common_moment[h], mean, factor)
-        own_noise = weight * s.rest[h] / max(s.observations[0] - 1, 1)
-        noise += own_noise
-        if n_arms <= MOST_ARMS:
-            for j in range(n_arms):
-                count = s.counts[j * c.memories + m]
-                regressors[j + 1] = count + ahead * s.pulls[j] / played
+        noise += weight * s.rest[h] / max(s.observations[0] - 1, 1)
         for arm in range(n_arms):
-            if n_arms > MOST_ARMS:
-                count, share = s.counts[arm * c.memories + m], s.pulls[arm] / played
-                regressors[1] = count + ahead * share
-                regressors[2] = s.total[m] - count + ahead * (1.0 - share)
+            fill_regressors(c, own, arm, m, 0.0, nobody, regressors)
+            value = 0.0
+            if c.tastes > 1:
+                value = remove_taste(c, own, arm, s.variant[h], regressors) * own.losses[arm]
             row = h * n_arms + arm
             for j in range(size):
-                gain[j] = 0.0
-            for k in range(size):
-                for j in range(size):
-                    gain[j] += s.covariance[row, k * size + j] * regressors[k]
-            spread, value = 0.0, 0.0
-            for k in range(MEANS):
-                follow[k] = 0.0
-            for j in range(size):
-                spread += gain[j] * regressors[j]
-                value += s.mean[row, j] * regressors[j]
                 coefficient = s.mean[row, j]
                 for k in range(MEANS):
-                    response = s.response[row, MEANS * j + k]
-                    follow[k] += response * regressors[j]
-                    coefficient += response * mean[k]
+                    coefficient += s.response[row, MEANS * j + k] * mean[k]
+                value += coefficient * regressors[j]
                 later[arm, j] += weight * ahead * coefficient
-            for k in range(MEANS):
-                value += follow[k] * mean[k]
-            price[arm] += weight * value
-            variance[arm] += own_noise * spread
-    for arm in range(n_arms):
-        variance[arm] /= max(noise, 1e-300)
+            losses[arm] += weight * value
     return noise
 
 
@@ -206,6 +241,100 @@ def closing_of(later: Floats, arm: int, rival: int) -> float:
         return later[arm, 1] + later[rival, 1] - later[arm, 2] - later[rival, 2]
     both = later[arm, rival + 1] + later[rival, arm + 1]
     return later[arm, arm + 1] + later[rival, rival + 1] - both
+
+
+@inlined
+def foresee_shares(
+    c: Any, own: Any, losses: Floats, later: Floats, eligible: Any, shares: Floats, price: Floats
+) -> None:
+    """Write the best shares of arms in the rounds ahead, and the prices of arms then.
+
+    Pulls move from the dearest arm that has any to the cheapest, until all that have any are alike.
+    """
+    n_arms = losses.size
+    best, total = -1, 0.0
+    for j in range(n_arms):
+        allowed = eligible is None or eligible[j]
+        shares[j] = own.pulls[j] if allowed else 0.0
+        total += shares[j]
+        if allowed and (best < 0 or losses[j] < losses[best]):
+            best = j
+    for j in range(n_arms):
+        shares[j] /= max(total, 1.0)
+    if total == 0.0:
+        shares[best] = 1.0
+    for i in range(n_arms):
+        price[i] = losses[i] + influence_of(later, i, shares)
+    for _ in range(c.k1 * n_arms):
+        low, high = -1, -1
+        for i in range(n_arms):
+            if (eligible is None or eligible[i]) and (low < 0 or price[i] < price[low]):
+                low = i
+            if shares[i] > 0.0 and (high < 0 or price[i] > price[high]):
+                high = i
+        gap = price[high] - price[low]
+        if gap <= 1e-9 * abs(price[low]):
+            break
+        closing = closing_of(later, low, high)
+        moved = shares[high]
+        if gap < moved * closing:
+            moved = gap / closing
+            shares[high] -= moved
+        else:
+            shares[high] = 0.0
+        shares[low] += moved
+        for i in range(n_arms):
+            if n_arms > MOST_ARMS:
+                price[i] = losses[i] + influence_of(later, i, shares)
+            else:
+                price[i] += moved * (later[i, low + 1] - later[i, high + 1])
+
+
+@inlined
+def influence_of(later: Floats, arm: int, shares: Floats) -> float:
+    """Return what pulls in these shares add to the price of an arm."""
+    if later.shape[0] > MOST_ARMS:
+        return later[arm, 1] * shares[arm] + later[arm, 2] * (1.0 - shares[arm])
+    total = 0.0
+    for j in range(shares.size):
+        total += later[arm, j + 1] * shares[j]
+    return total
+
+
+@inlined
+def doubt(
+    c: Any,
+    s: Any,
+    own: Any,
+    rounds: float,
+    shares: Floats,
+    noise: float,
+    variance: Floats,
+    common: Floats,
+) -> None:
+    """Write the variances of prices, and what is due to what users share, in units of σ²."""
+    n_arms, size = c.n_arms, s.response.shape[1] // MEANS
+    regressors = np.empty(size)
+    for h in range(HYPOTHESES):
+        weight = s.weight[h]
+        if weight == 0.0:
+            continue
+        m = s.variant[h] // c.tastes
+        ahead = influence_ahead(c, s, m, rounds)
+        part = weight * s.rest[h] / (max(s.observations[0] - 1, 1) * max(noise, 1e-300))
+        for arm in range(n_arms):
+            fill_regressors(c, own, arm, m, ahead, shares, regressors)
+            if c.tastes > 1:
+                variance[arm] += part * remove_taste(c, own, arm, s.variant[h], regressors)
+            row = h * n_arms + arm
+            spread = 0.0
+            for k in range(size):
+                gain = 0.0
+                for j in range(size):
+                    gain += s.covariance[row, k * size + j] * regressors[j]
+                spread += gain * regressors[k]
+            variance[arm] += part * spread
+            common[arm] += part * spread
 
 
 @inlined
@@ -223,15 +352,63 @@ def cheapest(price: Floats, eligible: Any) -> tuple[int, int]:
 
 
 @inlined
-def choose_arm(c: Any, s: Any, t: int, eligible: Any) -> int:
-    """Return the arm with the smallest price less the value of a look."""
+def choose_arm(c: Any, s: Any, own: Any, t: int, eligible: Any) -> int:
+    """Return the arm with the smallest price less the value of a look.
+
+    ``own`` is what is the user's, in a fleet; of an agent, its state.
+    """
     price, variance = np.zeros(c.n_arms), np.zeros(c.n_arms)
-    later = np.zeros((c.n_arms, s.response.shape[1] // MEANS))
-    noise = expect(c, s, t, price, variance, later)
+    later, shares = np.zeros((c.n_arms, s.response.shape[1] // MEANS)), np.empty(c.n_arms)
+    rounds = rounds_ahead(c, s, t)
+    played = 0.0
+    for arm in range(c.n_arms):
+        played += own.pulls[arm]
+    for arm in range(c.n_arms):
+        shares[arm] = own.pulls[arm] / max(played, 1.0)
+    soon = min(rounds, c.k2 * t)
+    common = np.zeros(c.n_arms)
+    others = c.k6 * max(s.observations[0] - t, 0) if c.tastes > 1 else 0.0
+    noise = expect_losses(c, s, own, soon, price, later)
+    losses = price.copy()
+    for arm in range(c.n_arms):
+        price[arm] += influence_of(later, arm, shares)
+    doubt(c, s, own, soon, shares, noise, variance, common)
+    if c.k1 > 0:
+        far, plan = np.empty(c.n_arms), np.empty(c.n_arms)
+        late, nothing = np.zeros((c.n_arms, later.shape[1])), np.zeros(c.n_arms)
+        expect_losses(c, s, own, rounds + 1.0, nothing, late)
+        if c.k4 > 0 and c.n_arms <= MOST_ARMS:
+            for i in range(c.n_arms):
+                late[i, i + 1] = max(late[i, i + 1], 0.0)
+            for i in range(c.n_arms):
+                for j in range(i):
+                    both = 0.5 * (late[i, j + 1] + late[j, i + 1])
+                    most = math.sqrt(late[i, i + 1] * late[j, j + 1])
+                    both = min(max(both, -most), most)
+                    late[i, j + 1] = both
+                    late[j, i + 1] = both
+        foresee_shares(c, own, losses, late, eligible, plan, far)
+        least = math.inf
+        for arm in range(c.n_arms):
+            if eligible is None or eligible[arm]:
+                least = min(least, far[arm])
+        first = math.inf
+        for arm in range(c.n_arms):
+            if plan[arm] * (rounds + 1.0) >= 0.5 and price[arm] < first:
+                first = price[arm]
+        for arm in range(c.n_arms):
+            if c.k3 < 0.0:
+                if plan[arm] * (rounds + 1.0) < 0.5:
+                    price[arm] = max(price[arm], first) + far[arm] - least
+            else:
+                price[arm] += c.k3 * (far[arm] - least)
+        if c.k5 != 0.0:
+            for i in range(c.n_arms):
+                for j in range(later.shape[1]):
+                    later[i, j] = c.k5 * late[i, j]
     best, second = cheapest(price, eligible)
     if second < 0:
         return best
-    rounds = rounds_ahead(c, t)
     choice, least = best, math.inf
     for arm in range(c.n_arms):
         if eligible is not None and not eligible[arm]:
@@ -243,6 +420,28 @@ def choose_arm(c: Any, s: Any, t: int, eligible: Any) -> int:
             closing = max(closing_of(later, arm, rival), 0.0)
             gap = normal_gap(abs(price[arm] - price[rival]), deviation, s.seen[arm])
             net -= rounds * expected_gain(gap, deviation, closing)
+            if others > 0.0:
+                deviation *= common[arm] / variance[arm]
+                net -= others * expected_gain(abs(price[arm] - price[rival]), deviation, closing)
         if net < least:
             choice, least = arm, net
     return choice
+
+
+@inlined
+def count_pull(c: Any, own: Any, arm: int, memo: Any) -> None:
+    """Leave the counts as they were for the loss in ``memo``, and count the pull."""
+    few = c.n_arms if c.n_arms <= MOST_ARMS else 0
+    for k in range(few * c.memories):
+        memo[k] = own.counts[k]
+    for m in range(c.memories):
+        before = own.counts[arm * c.memories + m]
+        memo[few * c.memories + m] = before
+        memo[(few + 1) * c.memories + m] = own.total[m] - before
+        gamma = memory_of(c, m)
+        if gamma < 1.0:
+            for j in range(c.n_arms):
+                own.counts[j * c.memories + m] *= gamma
+        own.counts[arm * c.memories + m] += 1.0
+        own.total[m] = gamma * own.total[m] + 1.0
+    own.pulls[arm] += 1
