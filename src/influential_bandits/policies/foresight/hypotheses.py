@@ -97,6 +97,17 @@ def factorise(matrix: Floats, size: int) -> float:
 
 
 @inlined
+def factorise_quickly(matrix: Floats, size: int) -> None:
+    """Overwrite the lower triangle with its Cholesky factor."""
+    for j in range(size):
+        for k in range(j + 1):
+            value = matrix[j, k]
+            for m in range(k):
+                value -= matrix[j, m] * matrix[k, m]
+            matrix[j, k] = math.sqrt(value) if j == k else value / matrix[k, k]
+
+
+@inlined
 def solve_lower(factor: Floats, size: int, vector: Floats) -> None:
     """Overwrite b with the solution of L·x = b."""
     for j in range(size):

@@ -32,7 +32,7 @@ from influential_bandits.policies.foresight.posterior import (
     learn,
     normalise_weights,
 )
-from influential_bandits.policies.foresight.rule import choose_arm, count_pull
+from influential_bandits.policies.foresight.rule import EXACT_ARMS, choose_arm, count_pull
 from influential_bandits.policies.foresight.users import TASTES, Rules
 from influential_bandits.policies.selection import unseen_arm
 from influential_bandits.policies.state_checks import (
@@ -89,7 +89,8 @@ class Foresight(Policy):
     k3: float = 1.0
     k4: int = 0
     k5: float = 1.0
-    k6: float = 0.5
+    k6: float = 0.2
+    k7: int = 0
 
     def __post_init__(self) -> None:
         if not (isinstance(self.memory, str) and self.memory == "estimate"):
@@ -114,15 +115,16 @@ class Foresight(Policy):
             "memories": self._memories(),
             "memory": 1.0 if isinstance(self.memory, str) else self.memory,
             "tastes": 1,
+            "differences": 1,
             "horizon": self.horizon or 0,
             "half_life": self.half_life or 0.0,
-            "k1": self.k1, "k2": self.k2, "k3": self.k3, "k4": self.k4, "k5": self.k5, "k6": self.k6,
+            "k1": self.k1, "k2": self.k2, "k3": self.k3, "k4": self.k4, "k5": self.k5, "k6": self.k6, "k7": self.k7,
         }
 
     def rules(self, n_arms: int) -> Rules:
         """Return the settings of a fleet."""
         settings = self.parameters()
-        return Rules(n_arms, *(settings | {"tastes": TASTES}).values())
+        return Rules(n_arms, *(settings | {"tastes": TASTES, "differences": 3 if n_arms <= EXACT_ARMS else 1}).values())
 
     def _memories(self) -> int:
         told = self.memory != "estimate" or self.by_clock
@@ -159,8 +161,6 @@ class Foresight(Policy):
             "common_moment": ("float64", (HYPOTHESES, MEANS)),
             "kept": ("float64", 2 * self.by_clock),  # Σ what was left a round later, and rounds
             "stays": ("float64", 0),  # of users, in a fleet
-            "exposures": ("float64", (0, 0)),
-            "losses": ("float64", 0),
         }
 
     def memo_size(self, n_arms: int) -> int:

@@ -36,14 +36,20 @@ from influential_bandits.policies.foresight.hypotheses import (
     MEANS,
     MEMORIES,
     MOST_ARMS,
+    STEP,
+    factorise_quickly,
+    place,
     solve_common,
+    solve_lower,
+    solve_upper,
     spread_of,
 )
 from influential_bandits.policies.foresight.posterior import HYPOTHESES
 
 AHEAD = 0.5  # rounds ahead, in units of the rounds played
 LOSSES_PER_DEGREE = 2.0  # of freedom of what an arm may deviate by
-EXACT_ARMS = 8  # of a fleet: up to so many, users' exposures are kept one by one
+EXACT_ARMS = 8  # of a fleet: up to so many, a user has sums for each pair of arms
+FIRST_DIFFERENCE = 0.03  # of users' interaction, in units of σ; the next one is 10 times as large
 FARTHEST = 8.0  # deviations; beyond, a look is worth nothing
 DENSITY = 0.3989422804014327  # of the standard normal distribution at 0
 
@@ -71,8 +77,8 @@ def influence_ahead(c: Any, s: Any, number: int, rounds: float) -> float:
     if c.half_life > 0.0:
         kept *= s.kept[0] / s.kept[1]
     if kept < 1.0:
-        return min(kept / (1.0 - kept), rounds)
-    return rounds
+        return min(kept / (1.0 - kept), abs(rounds))
+    return max(rounds, 0.0)
 
 
 @inlined
@@ -143,9 +149,9 @@ def normal_gap(gap: float, deviation: float, n_losses: int) -> float:
 
 
 @inlined
-def taste_of(c: Any, variant: int) -> float:
-    """Return by how much a user's levels differ from everybody's, in units of σ."""
-    return spread_of(FIRST_LEVEL_SPREAD, variant % c.tastes) if c.tastes > 1 else 0.0
+def memory_number(c: Any, variant: int) -> int:
+    """Return which candidate for γ a variant has."""
+    return variant // (c.tastes * c.differences)
 
 
 @inlined
@@ -154,32 +160,53 @@ def own_exposure(c: Any, own: Any, arm: int, j: int, m: int) -> float:
 
     Where it is not kept for each other arm, that of all others is shared out by their pulls.
     """
-    if c.n_arms <= EXACT_ARMS or c.n_arms > MOST_ARMS:
-        return own.exposures[arm, (j - 1) * c.memories + m]
+    if c.n_arms <= EXACT_ARMS:
+        return own.products[arm, place(j, 0) * c.memories + m]
+    if c.n_arms > MOST_ARMS:
+        return own.products[arm, (j - 1) * c.memories + m]
     if j - 1 == arm:
-        return own.exposures[arm, m]
+        return own.products[arm, m]
     others = 0
     for k in range(c.n_arms):
         if k != arm:
             others += own.pulls[k]
-    return own.exposures[arm, c.memories + m] * own.pulls[j - 1] / max(others, 1)
+    return own.products[arm, c.memories + m] * own.pulls[j - 1] / max(others, 1)
 
 
 @inlined
-def remove_taste(c: Any, own: Any, arm: int, variant: int, regressors: Floats) -> float:
-    """Take from the regressors of an arm what the user's own losses of it say of its taste.
+def remove_own(c: Any, own: Any, arm: int, variant: int, x: Floats) -> tuple[float, float]:
+    """Take from the regressors of an arm what the user's own losses of it say of the user.
 
-    A user's level is normal around everybody's. Given n losses of its own it has the variance
-    κ = τ²/(1 + nτ²), and a loss of it less κ times the sum of the earlier ones depends on what all
-    share by x − κ·Σx. Returns κ.
+    A user's coefficients are normal around everybody's, with variances D in units of σ². Given the
+    user's earlier losses of the arm, with the sums of squares G and moments m, what is expected of a
+    loss is (P·x)ᵀm and depends on what all share by D⁻¹·P·x, where P = (G + D⁻¹)⁻¹ is the variance
+    of the user's coefficients. Returns xᵀPx and (P·x)ᵀm.
     """
-    taste = taste_of(c, variant)
-    known = taste * taste / (1.0 + own.seen[arm] * taste * taste)
-    m = variant // c.tastes
-    regressors[0] -= known * own.seen[arm]
-    for j in range(1, regressors.size):
-        regressors[j] -= known * own_exposure(c, own, arm, j, m)
-    return known
+    taste = spread_of(FIRST_LEVEL_SPREAD, (variant // c.differences) % c.tastes)
+    m, difference = memory_number(c, variant), variant % c.differences
+    if difference == 0:  # all users have one interaction: their levels differ alone
+        known = taste * taste / (1.0 + own.seen[arm] * taste * taste)
+        x[0] -= known * own.seen[arm]
+        for j in range(1, x.size):
+            x[j] -= known * own_exposure(c, own, arm, j, m)
+        return known, known * own.moments[arm, m]
+    unlike = FIRST_DIFFERENCE
+    for _ in range(1, difference):
+        unlike *= STEP * STEP
+    matrix, solved = np.empty((x.size, x.size)), x.copy()
+    for j in range(x.size):
+        for k in range(j + 1):
+            matrix[j, k] = own.products[arm, place(j, k) * c.memories + m]
+        matrix[j, j] += 1.0 / (unlike * unlike if j > 0 else taste * taste)
+    factorise_quickly(matrix, x.size)
+    solve_lower(matrix, x.size, solved)
+    solve_upper(matrix, x.size, solved)
+    spread, value = 0.0, 0.0
+    for j in range(x.size):
+        spread += x[j] * solved[j]
+        value += solved[j] * own.moments[arm, j * c.memories + m]
+        x[j] = solved[j] / (unlike * unlike if j > 0 else taste * taste)
+    return spread, value
 
 
 @inlined
@@ -214,7 +241,7 @@ def expect_losses(
         weight = s.weight[h]
         if weight == 0.0:
             continue
-        m = s.variant[h] // c.tastes
+        m = memory_number(c, s.variant[h])
         ahead = influence_ahead(c, s, m, rounds)
         solve_common(s.common_precision[h], s.common_moment[h], mean, factor)
         noise += weight * s.rest[h] / max(s.observations[0] - 1, 1)
@@ -222,7 +249,7 @@ def expect_losses(
             fill_regressors(c, own, arm, m, 0.0, nobody, regressors)
             value = 0.0
             if c.tastes > 1:
-                value = remove_taste(c, own, arm, s.variant[h], regressors) * own.losses[arm]
+                _, value = remove_own(c, own, arm, s.variant[h], regressors)
             row = h * n_arms + arm
             for j in range(size):
                 coefficient = s.mean[row, j]
@@ -319,13 +346,14 @@ def doubt(
         weight = s.weight[h]
         if weight == 0.0:
             continue
-        m = s.variant[h] // c.tastes
+        m = memory_number(c, s.variant[h])
         ahead = influence_ahead(c, s, m, rounds)
         part = weight * s.rest[h] / (max(s.observations[0] - 1, 1) * max(noise, 1e-300))
         for arm in range(n_arms):
             fill_regressors(c, own, arm, m, ahead, shares, regressors)
             if c.tastes > 1:
-                variance[arm] += part * remove_taste(c, own, arm, s.variant[h], regressors)
+                spread, _ = remove_own(c, own, arm, s.variant[h], regressors)
+                variance[arm] += part * spread
             row = h * n_arms + arm
             spread = 0.0
             for k in range(size):
@@ -352,77 +380,73 @@ def cheapest(price: Floats, eligible: Any) -> tuple[int, int]:
 
 
 @inlined
+def make_definite(later: Floats) -> None:
+    """Make influence symmetric, and no entry larger than its arms' own allow."""
+    n_arms = later.shape[0]
+    for i in range(n_arms):
+        later[i, i + 1] = max(later[i, i + 1], 0.0)
+    for i in range(n_arms):
+        for j in range(i):
+            most = math.sqrt(later[i, i + 1] * later[j, j + 1])
+            both = min(max(0.5 * (later[i, j + 1] + later[j, i + 1]), -most), most)
+            later[i, j + 1] = both
+            later[j, i + 1] = both
+
+
+@inlined
 def choose_arm(c: Any, s: Any, own: Any, t: int, eligible: Any) -> int:
     """Return the arm with the smallest price less the value of a look.
 
     ``own`` is what is the user's, in a fleet; of an agent, its state.
     """
-    price, variance = np.zeros(c.n_arms), np.zeros(c.n_arms)
-    later, shares = np.zeros((c.n_arms, s.response.shape[1] // MEANS)), np.empty(c.n_arms)
+    n_arms = c.n_arms
+    price, far = np.zeros(n_arms), np.zeros(n_arms)
+    later, shares = np.zeros((n_arms, s.response.shape[1] // MEANS)), np.empty(n_arms)
+    plan = np.empty(n_arms)
+    variance, common = np.zeros(n_arms), np.zeros(n_arms)
     rounds = rounds_ahead(c, s, t)
     played = 0.0
-    for arm in range(c.n_arms):
+    for arm in range(n_arms):
         played += own.pulls[arm]
-    for arm in range(c.n_arms):
+    for arm in range(n_arms):
         shares[arm] = own.pulls[arm] / max(played, 1.0)
-    soon = min(rounds, c.k2 * t)
-    common = np.zeros(c.n_arms)
-    others = c.k6 * max(s.observations[0] - t, 0) if c.tastes > 1 else 0.0
-    noise = expect_losses(c, s, own, soon, price, later)
+    near = rounds if c.k1 == 0 else -rounds
+    noise = expect_losses(c, s, own, near, price, later)
     losses = price.copy()
-    for arm in range(c.n_arms):
+    for arm in range(n_arms):
         price[arm] += influence_of(later, arm, shares)
-    doubt(c, s, own, soon, shares, noise, variance, common)
+    doubt(c, s, own, near if c.k7 == 0 else rounds, shares, noise, variance, common)
     if c.k1 > 0:
-        far, plan = np.empty(c.n_arms), np.empty(c.n_arms)
-        late, nothing = np.zeros((c.n_arms, later.shape[1])), np.zeros(c.n_arms)
-        expect_losses(c, s, own, rounds + 1.0, nothing, late)
-        if c.k4 > 0 and c.n_arms <= MOST_ARMS:
-            for i in range(c.n_arms):
-                late[i, i + 1] = max(late[i, i + 1], 0.0)
-            for i in range(c.n_arms):
-                for j in range(i):
-                    both = 0.5 * (late[i, j + 1] + late[j, i + 1])
-                    most = math.sqrt(late[i, i + 1] * late[j, j + 1])
-                    both = min(max(both, -most), most)
-                    late[i, j + 1] = both
-                    late[j, i + 1] = both
-        foresee_shares(c, own, losses, late, eligible, plan, far)
+        later[:] = 0.0
+        expect_losses(c, s, own, rounds, far, later)
+        if n_arms <= MOST_ARMS and c.k4 > 0:
+            make_definite(later)
+        foresee_shares(c, own, losses, later, eligible, plan, far)
         least = math.inf
-        for arm in range(c.n_arms):
+        for arm in range(n_arms):
             if eligible is None or eligible[arm]:
                 least = min(least, far[arm])
-        first = math.inf
-        for arm in range(c.n_arms):
-            if plan[arm] * (rounds + 1.0) >= 0.5 and price[arm] < first:
-                first = price[arm]
-        for arm in range(c.n_arms):
-            if c.k3 < 0.0:
-                if plan[arm] * (rounds + 1.0) < 0.5:
-                    price[arm] = max(price[arm], first) + far[arm] - least
-            else:
-                price[arm] += c.k3 * (far[arm] - least)
-        if c.k5 != 0.0:
-            for i in range(c.n_arms):
-                for j in range(later.shape[1]):
-                    later[i, j] = c.k5 * late[i, j]
+        for arm in range(n_arms):
+            price[arm] += c.k3 * (far[arm] - least)
     best, second = cheapest(price, eligible)
     if second < 0:
         return best
+    others = c.k6 * max(s.observations[0] - t, 0) if c.tastes > 1 else 0.0
     choice, least = best, math.inf
-    for arm in range(c.n_arms):
+    for arm in range(n_arms):
         if eligible is not None and not eligible[arm]:
             continue
         rival = second if arm == best else best
         net = price[arm]
         deviation = math.sqrt(noise / (1.0 + variance[arm])) * variance[arm]
         if deviation > 0.0:
-            closing = max(closing_of(later, arm, rival), 0.0)
-            gap = normal_gap(abs(price[arm] - price[rival]), deviation, s.seen[arm])
-            net -= rounds * expected_gain(gap, deviation, closing)
+            closing = max(c.k5 * closing_of(later, arm, rival), 0.0)
+            gap = abs(price[arm] - price[rival])
+            tail = normal_gap(gap, deviation, s.seen[arm])
+            net -= rounds * expected_gain(tail, deviation, closing)
             if others > 0.0:
                 deviation *= common[arm] / variance[arm]
-                net -= others * expected_gain(abs(price[arm] - price[rival]), deviation, closing)
+                net -= others * expected_gain(gap, deviation, closing)
         if net < least:
             choice, least = arm, net
     return choice

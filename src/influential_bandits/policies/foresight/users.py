@@ -21,6 +21,7 @@ from influential_bandits.numerics.portable import halve, log
 from influential_bandits.policies.foresight.hypotheses import (
     MEANS,
     MOST_ARMS,
+    add_loss,
     count_regressors,
     place,
     sums_of,
@@ -36,7 +37,8 @@ from influential_bandits.policies.foresight.rule import (
     EXACT_ARMS,
     choose_arm,
     count_pull,
-    remove_taste,
+    memory_number,
+    remove_own,
 )
 from influential_bandits.policies.foresight.stays import AGES, estimate_stays
 from influential_bandits.policies.selection import unseen_arm
@@ -53,6 +55,7 @@ class Rules(NamedTuple):
     memories: int
     memory: float
     tastes: int
+    differences: int
     horizon: int
     half_life: float
     k1: int
@@ -61,6 +64,7 @@ class Rules(NamedTuple):
     k4: int
     k5: float
     k6: float
+    k7: int
 
 
 class Shared(NamedTuple):
@@ -99,8 +103,9 @@ class Own(NamedTuple):
     seen: Counts  # (users, arms): losses that have come in
     counts: Floats  # (users, arms·memories): faded pulls
     total: Floats  # (users, memories)
-    exposures: Floats  # (users, arms, regressors·memories): of the pulls whose losses came in
-    losses: Floats  # (users, arms): sums
+    products: Floats  # (users, arms, pairs·memories): as of an agent, of the losses that came in;
+    # of many arms what was pulled before, the arm itself and others, summed
+    moments: Floats  # (users, arms, regressors·memories): likewise; of many arms, of losses alone
     first: Ints  # (users,): number of the fleet's decision at which it came
     last: Ints  # (users,): and of its latest one
     time: Floats  # (users,): of the latest pull, in seconds, where influence fades by the clock
@@ -110,7 +115,7 @@ def make_shared(rules: Rules) -> Shared:
     """Return what is known before the first loss."""
     n_arms, size = rules.n_arms, count_regressors(rules.n_arms)
     few = n_arms if n_arms <= MOST_ARMS else 0
-    variants, rows = rules.memories * rules.tastes, HYPOTHESES * n_arms
+    variants, rows = rules.memories * rules.tastes * rules.differences, HYPOTHESES * n_arms
     return Shared(
         seen=np.zeros(n_arms, np.int64),
         observations=np.zeros(1, np.int64),
@@ -148,8 +153,8 @@ def make_own(rules: Rules, users: int) -> Own:
         seen=np.zeros((users, n_arms), np.int32),
         counts=np.zeros((users, n_arms * memories)),
         total=np.zeros((users, memories)),
-        exposures=np.zeros((users, n_arms, (n_arms if exact else 2) * memories)),
-        losses=np.zeros((users, n_arms)),
+        products=np.zeros((users, n_arms, memories * (place(n_arms + 1, 0) if exact else 2))),
+        moments=np.zeros((users, n_arms, memories * (n_arms + 1 if exact else 1))),
         first=np.zeros(users, np.int64),
         last=np.zeros(users, np.int64),
         time=np.zeros(users),
@@ -164,8 +169,8 @@ def of_user(own: Own, u: int) -> Own:
         own.seen[u],
         own.counts[u],
         own.total[u],
-        own.exposures[u],
-        own.losses[u],
+        own.products[u],
+        own.moments[u],
         own.first[u : u + 1],
         own.last[u : u + 1],
         own.time[u : u + 1],
@@ -229,7 +234,7 @@ def note_loss(
     shared.seen[arm] += 1
     shared.observations[0] += 1
     products, moments = sums_of(shared)
-    variants = rules.memories * rules.tastes
+    variants = rules.memories * rules.tastes * rules.differences
     for v in range(variants):
         left, width = _take_out(rules, mine, arm, counts, v, loss, regressors)
         shared.squares[v] += left * left / width
@@ -250,10 +255,13 @@ def note_loss(
                 left, width = _take_out(rules, mine, arm, counts, v, loss, regressors)
                 learn(rules, shared, h, arm, regressors, left, width)
     normalise_weights(shared)
-    exposed = fine if rules.n_arms <= EXACT_ARMS else coarse
-    for k in range(exposed.size):
-        mine.exposures[arm, k] += exposed[k]
-    mine.losses[arm] += loss
+    if rules.n_arms <= EXACT_ARMS:
+        add_loss(mine.products, mine.moments, arm, fine, rules.memories, loss)
+    else:
+        for k in range(coarse.size):
+            mine.products[arm, k] += coarse[k]
+        for m in range(rules.memories):
+            mine.moments[arm, m] += loss
     mine.seen[arm] += 1
     if shared.decisions[0] >= shared.next_stays[0]:
         shared.next_stays[0] = 2 * shared.decisions[0]
@@ -268,9 +276,9 @@ def _take_out(
 
     The width is the variance of what neither the taste nor what is shared explains, in σ².
     """
-    m = variant // c.tastes
+    m = memory_number(c, variant)
     regressors[0] = 1.0
     for j in range(regressors.size - 1):
         regressors[j + 1] = counts[j * c.memories + m]
-    known = remove_taste(c, mine, arm, variant, regressors)
-    return loss - known * mine.losses[arm], 1.0 + known
+    spread, value = remove_own(c, mine, arm, variant, regressors)
+    return loss - value, 1.0 + spread
