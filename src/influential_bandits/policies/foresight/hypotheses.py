@@ -27,7 +27,7 @@ from influential_bandits.numerics.portable import exp, log
 
 MEMORIES = (1.0, 0.97, 0.9, 0.7, 0.4)  # γ: what is left of a pull's influence after each round
 MOST_ARMS = 24  # beyond, all other arms count together
-FIRST_LEVEL_SPREAD, LEVEL_SPREADS = 0.1, 6  # τ, each √10 times the one before
+FIRST_LEVEL_SPREAD, LEVEL_SPREADS = 0.1, 8  # τ, each √10 times the one before
 FIRST_SCALE, SCALES = 0.02, 8  # s, likewise
 STEP = math.sqrt(10.0)
 SPREAD = 0.5  # of coefficients and of common means, in units of s

@@ -23,6 +23,7 @@ from influential_bandits.policies.foresight.hypotheses import (
     MOST_ARMS,
     add_loss,
     count_regressors,
+    place,
 )
 from influential_bandits.policies.foresight.posterior import (
     GROWTH,
@@ -64,8 +65,8 @@ class Foresight(Policy):
         γ: how much of a pull's influence is left after each further round. If estimated, 1, 0.97,
         0.9, 0.7 and 0.4 are weighed.
     horizon : int, optional
-        How many rounds will be played. Without it, the rounds ahead are taken to be half as many
-        as were played.
+        How many rounds will be played. Without it, the rounds ahead are taken to be a quarter of
+        those played, and at least one for each arm.
     half_life : float, optional
         Hours after which half of a pull's influence is gone, by the clock; ``memory`` is then 1
         unless it is given. Pulls must have times: ``Agent.pull(at=…)``, or ``Scenario(times=…)``.
@@ -84,13 +85,6 @@ class Foresight(Policy):
     memory: float | str = "estimate"
     horizon: int | None = None
     half_life: float | None = None
-    k1: int = 0
-    k2: float = 0.5
-    k3: float = 1.0
-    k4: int = 0
-    k5: float = 1.0
-    k6: float = 0.2
-    k7: int = 0
 
     def __post_init__(self) -> None:
         if not (isinstance(self.memory, str) and self.memory == "estimate"):
@@ -118,13 +112,17 @@ class Foresight(Policy):
             "differences": 1,
             "horizon": self.horizon or 0,
             "half_life": self.half_life or 0.0,
-            "k1": self.k1, "k2": self.k2, "k3": self.k3, "k4": self.k4, "k5": self.k5, "k6": self.k6, "k7": self.k7,
         }
 
     def rules(self, n_arms: int) -> Rules:
         """Return the settings of a fleet."""
         settings = self.parameters()
-        return Rules(n_arms, *(settings | {"tastes": TASTES, "differences": 3 if n_arms <= EXACT_ARMS else 1}).values())
+        return Rules(
+            n_arms,
+            *(
+                settings | {"tastes": TASTES, "differences": 3 if n_arms <= EXACT_ARMS else 1}
+            ).values(),
+        )
 
     def _memories(self) -> int:
         told = self.memory != "estimate" or self.by_clock
@@ -154,9 +152,9 @@ class Foresight(Policy):
             "scale": ("float64", HYPOTHESES),
             "weight": ("float64", HYPOTHESES),
             "rest": ("float64", HYPOTHESES),  # sum of squares that is left
-            "mean": ("float64", (rows, size)),
+            "coefficients": ("float64", (rows, size)),
             "response": ("float64", (rows, MEANS * size)),
-            "covariance": ("float64", (rows, size * size)),
+            "covariance": ("float64", (rows, place(size, 0))),
             "common_precision": ("float64", (HYPOTHESES, MEANS * MEANS)),
             "common_moment": ("float64", (HYPOTHESES, MEANS)),
             "kept": ("float64", 2 * self.by_clock),  # Σ what was left a round later, and rounds

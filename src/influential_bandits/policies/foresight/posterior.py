@@ -2,9 +2,9 @@
 
 For a hypothesis h and an arm i, row h·K + i of the state holds
 
-- ``mean``: the coefficients, were all common means 0;
+- ``coefficients``: as expected, were all common means 0;
 - ``response``: how they follow the common means, (coefficients, 3);
-- ``covariance``: given the common means, in units of σ².
+- ``covariance``: given the common means, in units of σ²; its lower triangle.
 
 ``common_precision`` and ``common_moment`` are those of the common means of a hypothesis.
 """
@@ -113,7 +113,7 @@ def regress(c: Any, s: Any, h: int, arm: int, matrix: Floats, more: Floats) -> N
     solve_lower(matrix, size, vector)
     solve_upper(matrix, size, vector)
     for j in range(size):
-        s.mean[row, j] = vector[j]
+        s.coefficients[row, j] = vector[j]
     for k in range(MEANS):
         for j in range(size):
             known = level if j == 0 else tight
@@ -128,8 +128,8 @@ def regress(c: Any, s: Any, h: int, arm: int, matrix: Floats, more: Floats) -> N
         vector[k] = 1.0
         solve_lower(matrix, size, vector)
         solve_upper(matrix, size, vector)
-        for j in range(size):
-            s.covariance[row, j * size + k] = vector[j]
+        for j in range(k, size):
+            s.covariance[row, place(j, k)] = vector[j]
 
 
 @inlined
@@ -143,8 +143,8 @@ def gather_common(c: Any, s: Any, h: int, arm: int) -> float:
     for j in range(size):
         known = level if j == 0 else tight
         k = common_mean(arm, j, c.n_arms)
-        explained += s.mean[row, j] * moments[arm, j * s.squares.size + v]
-        s.common_moment[h, k] += known * s.mean[row, j]
+        explained += s.coefficients[row, j] * moments[arm, j * s.squares.size + v]
+        s.common_moment[h, k] += known * s.coefficients[row, j]
         s.common_precision[h, MEANS * k + k] += known
         for n in range(MEANS):
             s.common_precision[h, MEANS * k + n] -= known * s.response[row, MEANS * j + n]
@@ -154,7 +154,7 @@ def gather_common(c: Any, s: Any, h: int, arm: int) -> float:
 @inlined
 def coefficient(s: Any, row: int, j: int, mean: Floats) -> float:
     """Return the expected coefficient j of a row, given the common means."""
-    value = s.mean[row, j]
+    value = s.coefficients[row, j]
     for k in range(MEANS):
         value += s.response[row, MEANS * j + k] * mean[k]
     return value
@@ -170,7 +170,7 @@ def tell_partners(c: Any, s: Any, h: int, mean: Floats, more: Floats) -> None:
             if i == j:
                 continue
             row = h * c.n_arms + i
-            known = 1.0 / s.covariance[row, (j + 1) * size + j + 1]
+            known = 1.0 / s.covariance[row, place(j + 1, j + 1)]
             if known - tight > SLIGHT * tight:
                 more[j, i + 1] = known - tight
                 value = coefficient(s, row, j + 1, mean)
@@ -178,9 +178,7 @@ def tell_partners(c: Any, s: Any, h: int, mean: Floats, more: Floats) -> None:
 
 
 @inlined
-def learn(
-    c: Any, s: Any, h: int, arm: int, regressors: Floats, loss: float, width: float
-) -> None:
+def learn(c: Any, s: Any, h: int, arm: int, regressors: Floats, loss: float, width: float) -> None:
     """Take a loss into the posterior of a hypothesis, and into its weight.
 
     ``width`` is the variance of the loss where all coefficients are known, in units of σ².
@@ -189,21 +187,23 @@ def learn(
     gain = np.empty(size)
     for j in range(size):
         gain[j] = 0.0
-    for k in range(size):
-        for j in range(size):
-            gain[j] += s.covariance[row, k * size + j] * regressors[k]
+        for k in range(j):
+            entry = s.covariance[row, place(j, k)]
+            gain[j] += entry * regressors[k]
+            gain[k] += entry * regressors[j]
+        gain[j] += s.covariance[row, place(j, j)] * regressors[j]
     variance, surprise = width, loss
     follow, mean, factor = np.zeros(MEANS), np.empty(MEANS), np.empty(MEANS * MEANS)
     for j in range(size):
         variance += gain[j] * regressors[j]
-        surprise -= s.mean[row, j] * regressors[j]
+        surprise -= s.coefficients[row, j] * regressors[j]
         for k in range(MEANS):
             follow[k] += s.response[row, MEANS * j + k] * regressors[j]
     for j in range(size):
         share = gain[j] / variance
-        for k in range(size):
-            s.covariance[row, j * size + k] -= share * gain[k]
-        s.mean[row, j] += share * surprise
+        for k in range(j + 1):
+            s.covariance[row, place(j, k)] -= share * gain[k]
+        s.coefficients[row, j] += share * surprise
         for k in range(MEANS):
             s.response[row, MEANS * j + k] -= share * follow[k]
     solve_common(s.common_precision[h], s.common_moment[h], mean, factor)

@@ -1,24 +1,29 @@
 """The rule of Foresight: what a pull costs, now and later, against what its loss would teach.
 
-The **price** of arm i is what a pull is expected to cost, with what it adds to later losses,
+The **price** of an arm has two parts. The first is what a pull costs soon: the loss that is expected
+now, and what it adds to later losses by influence that fades,
 
-    price_i = level_i + Σ_j A_ij·(f_j + w·m_j),
+    level_i + Σ_j A_ij·(f_j + w·m_j),
 
 m_j being the share of arm j in all pulls, and w what is left of a pull's influence, summed over the
-rounds ahead. As A is symmetric, it is the gradient of the total loss. The policy pulls the arm
-with the smallest price less the **value of a look**: had the loss of an arm been seen, its price
-would be expected lower or higher by a deviation d, and if it fell below that of the best arm, pulls
-would move there, until the arm has tired as much as it was better. With Δ how far it is behind now,
-and c how fast the two prices approach when pulls move from one to the other, that saves over the
-rounds ahead
+rounds to come. The second is what the plan says. Influence that lasts reaches all rounds ahead, in
+whatever order arms are pulled: what counts is how often. The best shares for the rounds ahead are
+found by moving pulls from the dearest arm to the cheapest, until all that have any cost alike; an
+arm's price rises by how much dearer it is then. So of the arms that the plan has a use for, the one
+that costs least now is pulled first: rounds may end sooner than planned.
+
+The policy pulls the arm with the smallest price less the **value of a look**: had the loss of an arm
+been seen, its price would be expected lower or higher by a deviation d, and if it fell below that of
+the best arm, pulls would move there, until the arm has tired as much as it was better. With Δ how
+far it is behind now, and c how fast the two prices approach when pulls move from one to the other,
+that saves over the rounds ahead
 
     rounds·E[g(d·ξ − Δ)],   g(x) = x²/(2c) for 0 < x < c,  x − c/2 beyond,  0 below.
 
-Spreads are estimates, and an arm with few losses may lie further out than they say: its gap counts
-as that of Student's t distribution with half as many degrees of freedom as it has losses.
+In a fleet a look teaches other users, too, of what all share.
 
-How many rounds lie ahead is told by the horizon. Without one, they are taken to be half as many as
-were played.
+How many rounds lie ahead is told by the horizon, or in a fleet by how long others stayed. Otherwise
+they are taken to be a quarter of those played, and at least one for each arm.
 """
 
 from __future__ import annotations
@@ -30,7 +35,7 @@ import numpy as np
 
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import inlined
-from influential_bandits.numerics.portable import exp, log
+from influential_bandits.numerics.portable import exp
 from influential_bandits.policies.foresight.hypotheses import (
     FIRST_LEVEL_SPREAD,
     MEANS,
@@ -46,10 +51,10 @@ from influential_bandits.policies.foresight.hypotheses import (
 )
 from influential_bandits.policies.foresight.posterior import HYPOTHESES
 
-AHEAD = 0.5  # rounds ahead, in units of the rounds played
-LOSSES_PER_DEGREE = 2.0  # of freedom of what an arm may deviate by
+AHEAD = 0.5  # rounds ahead, in units of the rounds played; at least one for each arm
 EXACT_ARMS = 8  # of a fleet: up to so many, a user has sums for each pair of arms
 FIRST_DIFFERENCE = 0.03  # of users' interaction, in units of σ; the next one is 10 times as large
+MOVES = 8  # of a plan, for each arm
 FARTHEST = 8.0  # deviations; beyond, a look is worth nothing
 DENSITY = 0.3989422804014327  # of the standard normal distribution at 0
 
@@ -61,7 +66,7 @@ def rounds_ahead(c: Any, s: Any, t: int) -> float:
         return float(max(c.horizon - t, 0))
     if t < s.stays.size and s.stays[t] > 0.0:
         return s.stays[t] - 1.0
-    return AHEAD * t
+    return max(AHEAD * t, float(c.n_arms))
 
 
 @inlined
@@ -76,9 +81,14 @@ def influence_ahead(c: Any, s: Any, number: int, rounds: float) -> float:
     kept = memory_of(c, number)
     if c.half_life > 0.0:
         kept *= s.kept[0] / s.kept[1]
-    if kept < 1.0:
-        return min(kept / (1.0 - kept), abs(rounds))
-    return max(rounds, 0.0)
+    return min(kept / (1.0 - kept), rounds) if kept < 1.0 else rounds
+
+
+@inlined
+def fading_ahead(c: Any, s: Any, number: int, rounds: float) -> float:
+    """Return the same of influence that fades, and 0 where it lasts."""
+    ahead = influence_ahead(c, s, number, rounds)
+    return ahead if memory_of(c, number) < 1.0 or c.half_life > 0.0 else 0.0
 
 
 @inlined
@@ -130,22 +140,6 @@ def expected_gain(gap: float, deviation: float, closing: float) -> float:
         return max(deviation * density - gap * above, 0.0)
     square = expected_square(gap, deviation) - expected_square(gap + closing, deviation)
     return max(square / (2.0 * closing), 0.0)
-
-
-@inlined
-def normal_gap(gap: float, deviation: float, n_losses: int) -> float:
-    """Return the gap that is as unlikely for a normal deviation as this one for Student's t.
-
-    Wallace's approximation: z² ≈ ν·log(1 + t²/ν).
-
-    Examples
-    --------
-    >>> round(normal_gap(4.0, 1.0, 3), 3), round(normal_gap(4.0, 1.0, 10**6), 3)
-    (2.096, 4.0)
-    """
-    degrees = (n_losses + 1) / LOSSES_PER_DEGREE
-    z = gap / deviation
-    return deviation * math.sqrt(degrees * log(1.0 + z * z / degrees))
 
 
 @inlined
@@ -226,12 +220,12 @@ def fill_regressors(
 
 @inlined
 def expect_losses(
-    c: Any, s: Any, own: Any, rounds: float, losses: Floats, later: Floats
+    c: Any, s: Any, own: Any, rounds: float, losses: Floats, soon: Floats, later: Floats
 ) -> float:
-    """Write what each arm would cost now, and later influence; return σ².
+    """Write what each arm would cost now, and influence on rounds ahead; return σ².
 
-    All are averages over the hypotheses. ``later`` (arms, coefficients) is w times the
-    coefficients: how fast prices move with shares.
+    All are averages over the hypotheses. ``soon`` and ``later`` (arms, coefficients) are the
+    coefficients times what influence that fades, and all influence, sums up to over the rounds.
     """
     n_arms, size = c.n_arms, later.shape[1]
     regressors, nobody = np.empty(size), np.zeros(n_arms)
@@ -242,7 +236,8 @@ def expect_losses(
         if weight == 0.0:
             continue
         m = memory_number(c, s.variant[h])
-        ahead = influence_ahead(c, s, m, rounds)
+        ahead = weight * influence_ahead(c, s, m, rounds)
+        fading = weight * fading_ahead(c, s, m, rounds)
         solve_common(s.common_precision[h], s.common_moment[h], mean, factor)
         noise += weight * s.rest[h] / max(s.observations[0] - 1, 1)
         for arm in range(n_arms):
@@ -252,69 +247,14 @@ def expect_losses(
                 _, value = remove_own(c, own, arm, s.variant[h], regressors)
             row = h * n_arms + arm
             for j in range(size):
-                coefficient = s.mean[row, j]
+                coefficient = s.coefficients[row, j]
                 for k in range(MEANS):
                     coefficient += s.response[row, MEANS * j + k] * mean[k]
                 value += coefficient * regressors[j]
-                later[arm, j] += weight * ahead * coefficient
+                soon[arm, j] += fading * coefficient
+                later[arm, j] += ahead * coefficient
             losses[arm] += weight * value
     return noise
-
-
-@inlined
-def closing_of(later: Floats, arm: int, rival: int) -> float:
-    """Return how fast the prices of two arms approach when pulls move from one to the other."""
-    if later.shape[0] > MOST_ARMS:
-        return later[arm, 1] + later[rival, 1] - later[arm, 2] - later[rival, 2]
-    both = later[arm, rival + 1] + later[rival, arm + 1]
-    return later[arm, arm + 1] + later[rival, rival + 1] - both
-
-
-@inlined
-def foresee_shares(
-    c: Any, own: Any, losses: Floats, later: Floats, eligible: Any, shares: Floats, price: Floats
-) -> None:
-    """Write the best shares of arms in the rounds ahead, and the prices of arms then.
-
-    Pulls move from the dearest arm that has any to the cheapest, until all that have any are alike.
-    """
-    n_arms = losses.size
-    best, total = -1, 0.0
-    for j in range(n_arms):
-        allowed = eligible is None or eligible[j]
-        shares[j] = own.pulls[j] if allowed else 0.0
-        total += shares[j]
-        if allowed and (best < 0 or losses[j] < losses[best]):
-            best = j
-    for j in range(n_arms):
-        shares[j] /= max(total, 1.0)
-    if total == 0.0:
-        shares[best] = 1.0
-    for i in range(n_arms):
-        price[i] = losses[i] + influence_of(later, i, shares)
-    for _ in range(c.k1 * n_arms):
-        low, high = -1, -1
-        for i in range(n_arms):
-            if (eligible is None or eligible[i]) and (low < 0 or price[i] < price[low]):
-                low = i
-            if shares[i] > 0.0 and (high < 0 or price[i] > price[high]):
-                high = i
-        gap = price[high] - price[low]
-        if gap <= 1e-9 * abs(price[low]):
-            break
-        closing = closing_of(later, low, high)
-        moved = shares[high]
-        if gap < moved * closing:
-            moved = gap / closing
-            shares[high] -= moved
-        else:
-            shares[high] = 0.0
-        shares[low] += moved
-        for i in range(n_arms):
-            if n_arms > MOST_ARMS:
-                price[i] = losses[i] + influence_of(later, i, shares)
-            else:
-                price[i] += moved * (later[i, low + 1] - later[i, high + 1])
 
 
 @inlined
@@ -329,19 +269,107 @@ def influence_of(later: Floats, arm: int, shares: Floats) -> float:
 
 
 @inlined
+def closing_of(later: Floats, arm: int, rival: int) -> float:
+    """Return how fast the prices of two arms approach when pulls move from one to the other."""
+    if later.shape[0] > MOST_ARMS:
+        return later[arm, 1] + later[rival, 1] - later[arm, 2] - later[rival, 2]
+    both = later[arm, rival + 1] + later[rival, arm + 1]
+    return later[arm, arm + 1] + later[rival, rival + 1] - both
+
+
+@inlined
+def make_definite(later: Floats) -> None:
+    """Make influence symmetric, and no entry larger than its arms' own allow."""
+    n_arms = later.shape[0]
+    if n_arms > MOST_ARMS:
+        return
+    for i in range(n_arms):
+        later[i, i + 1] = max(later[i, i + 1], 0.0)
+        for j in range(i):
+            most = math.sqrt(later[i, i + 1] * later[j, j + 1])
+            both = min(max(0.5 * (later[i, j + 1] + later[j, i + 1]), -most), most)
+            later[i, j + 1] = both
+            later[j, i + 1] = both
+
+
+@inlined
+def plan(own: Any, losses: Floats, later: Floats, eligible: Any, price: Floats) -> None:
+    """Write the prices of arms when the rounds ahead have the best shares.
+
+    Pulls move from the dearest arm that has any to the cheapest, beginning with the shares so far.
+    """
+    n_arms = losses.size
+    shares, total, best = np.zeros(n_arms), 0.0, -1
+    for j in range(n_arms):
+        if eligible is None or eligible[j]:
+            shares[j] = own.pulls[j]
+            total += shares[j]
+            if best < 0 or losses[j] < losses[best]:
+                best = j
+    for j in range(n_arms):
+        shares[j] /= max(total, 1.0)
+    if total == 0.0:
+        shares[best] = 1.0
+    for i in range(n_arms):
+        price[i] = losses[i] + influence_of(later, i, shares)
+    for _ in range(MOVES * min(n_arms, MOST_ARMS)):
+        low, high = best, -1
+        for i in range(n_arms):
+            if (eligible is None or eligible[i]) and price[i] < price[low]:
+                low = i
+            if shares[i] > 0.0 and (high < 0 or price[i] > price[high]):
+                high = i
+        if not price[low] < price[high]:
+            break
+        closing, moved = closing_of(later, low, high), shares[high]
+        if price[high] - price[low] < moved * closing:
+            moved = (price[high] - price[low]) / closing
+            shares[high] -= moved
+        else:
+            shares[high] = 0.0
+        shares[low] += moved
+        if n_arms > MOST_ARMS:
+            price[low] += moved * (later[low, 1] - later[low, 2])
+            price[high] -= moved * (later[high, 1] - later[high, 2])
+        else:
+            for i in range(n_arms):
+                price[i] += moved * (later[i, low + 1] - later[i, high + 1])
+
+
+@inlined
+def find_prices(
+    c: Any, own: Any, losses: Floats, soon: Floats, later: Floats, eligible: Any, price: Floats
+) -> None:
+    """Write the price of each arm: what it costs soon, and how much dearer it is in the plan."""
+    shares, far = np.empty(c.n_arms), np.empty(c.n_arms)
+    fill_shares(own, shares)
+    plan(own, losses, later, eligible, far)
+    least = math.inf
+    for arm in range(c.n_arms):
+        if eligible is None or eligible[arm]:
+            least = min(least, far[arm])
+    for arm in range(c.n_arms):
+        price[arm] = losses[arm] + influence_of(soon, arm, shares) + far[arm] - least
+
+
+@inlined
+def fill_shares(own: Any, shares: Floats) -> None:
+    """Write the shares of arms in all pulls so far."""
+    played = 0.0
+    for arm in range(shares.size):
+        played += own.pulls[arm]
+    for arm in range(shares.size):
+        shares[arm] = own.pulls[arm] / max(played, 1.0)
+
+
+@inlined
 def doubt(
-    c: Any,
-    s: Any,
-    own: Any,
-    rounds: float,
-    shares: Floats,
-    noise: float,
-    variance: Floats,
-    common: Floats,
+    c: Any, s: Any, own: Any, rounds: float, noise: float, variance: Floats, common: Floats
 ) -> None:
     """Write the variances of prices, and what is due to what users share, in units of σ²."""
     n_arms, size = c.n_arms, s.response.shape[1] // MEANS
-    regressors = np.empty(size)
+    regressors, shares = np.empty(size), np.empty(n_arms)
+    fill_shares(own, shares)
     for h in range(HYPOTHESES):
         weight = s.weight[h]
         if weight == 0.0:
@@ -352,17 +380,25 @@ def doubt(
         for arm in range(n_arms):
             fill_regressors(c, own, arm, m, ahead, shares, regressors)
             if c.tastes > 1:
-                spread, _ = remove_own(c, own, arm, s.variant[h], regressors)
-                variance[arm] += part * spread
-            row = h * n_arms + arm
-            spread = 0.0
-            for k in range(size):
-                gain = 0.0
-                for j in range(size):
-                    gain += s.covariance[row, k * size + j] * regressors[j]
-                spread += gain * regressors[k]
-            variance[arm] += part * spread
-            common[arm] += part * spread
+                alone, _ = remove_own(c, own, arm, s.variant[h], regressors)
+                variance[arm] += part * alone
+            spread = part * quadratic(s.covariance[h * n_arms + arm], regressors)
+            variance[arm] += spread
+            common[arm] += spread
+
+
+@inlined
+def quadratic(matrix: Floats, x: Floats) -> float:
+    """Return xᵀMx of a symmetric matrix that is kept as its lower triangle."""
+    total, spot = 0.0, 0
+    for j in range(x.size):
+        off = 0.0
+        for k in range(j):
+            off += matrix[spot + k] * x[k]
+        spot += j
+        total += x[j] * (2.0 * off + matrix[spot] * x[j])
+        spot += 1
+    return total
 
 
 @inlined
@@ -380,58 +416,24 @@ def cheapest(price: Floats, eligible: Any) -> tuple[int, int]:
 
 
 @inlined
-def make_definite(later: Floats) -> None:
-    """Make influence symmetric, and no entry larger than its arms' own allow."""
-    n_arms = later.shape[0]
-    for i in range(n_arms):
-        later[i, i + 1] = max(later[i, i + 1], 0.0)
-    for i in range(n_arms):
-        for j in range(i):
-            most = math.sqrt(later[i, i + 1] * later[j, j + 1])
-            both = min(max(0.5 * (later[i, j + 1] + later[j, i + 1]), -most), most)
-            later[i, j + 1] = both
-            later[j, i + 1] = both
-
-
-@inlined
 def choose_arm(c: Any, s: Any, own: Any, t: int, eligible: Any) -> int:
     """Return the arm with the smallest price less the value of a look.
 
     ``own`` is what is the user's, in a fleet; of an agent, its state.
     """
-    n_arms = c.n_arms
-    price, far = np.zeros(n_arms), np.zeros(n_arms)
-    later, shares = np.zeros((n_arms, s.response.shape[1] // MEANS)), np.empty(n_arms)
-    plan = np.empty(n_arms)
-    variance, common = np.zeros(n_arms), np.zeros(n_arms)
+    n_arms, size = c.n_arms, s.response.shape[1] // MEANS
+    losses, price = np.zeros(n_arms), np.empty(n_arms)
+    soon, later = np.zeros((n_arms, size)), np.zeros((n_arms, size))
     rounds = rounds_ahead(c, s, t)
-    played = 0.0
-    for arm in range(n_arms):
-        played += own.pulls[arm]
-    for arm in range(n_arms):
-        shares[arm] = own.pulls[arm] / max(played, 1.0)
-    near = rounds if c.k1 == 0 else -rounds
-    noise = expect_losses(c, s, own, near, price, later)
-    losses = price.copy()
-    for arm in range(n_arms):
-        price[arm] += influence_of(later, arm, shares)
-    doubt(c, s, own, near if c.k7 == 0 else rounds, shares, noise, variance, common)
-    if c.k1 > 0:
-        later[:] = 0.0
-        expect_losses(c, s, own, rounds, far, later)
-        if n_arms <= MOST_ARMS and c.k4 > 0:
-            make_definite(later)
-        foresee_shares(c, own, losses, later, eligible, plan, far)
-        least = math.inf
-        for arm in range(n_arms):
-            if eligible is None or eligible[arm]:
-                least = min(least, far[arm])
-        for arm in range(n_arms):
-            price[arm] += c.k3 * (far[arm] - least)
+    noise = expect_losses(c, s, own, rounds, losses, soon, later)
+    make_definite(later)
+    find_prices(c, own, losses, soon, later, eligible, price)
     best, second = cheapest(price, eligible)
     if second < 0:
         return best
-    others = c.k6 * max(s.observations[0] - t, 0) if c.tastes > 1 else 0.0
+    variance, common = np.zeros(n_arms), np.zeros(n_arms)
+    doubt(c, s, own, min(rounds, AHEAD * t), noise, variance, common)
+    others = AHEAD * max(s.observations[0] - t, 0) if c.tastes > 1 else 0.0
     choice, least = best, math.inf
     for arm in range(n_arms):
         if eligible is not None and not eligible[arm]:
@@ -440,13 +442,12 @@ def choose_arm(c: Any, s: Any, own: Any, t: int, eligible: Any) -> int:
         net = price[arm]
         deviation = math.sqrt(noise / (1.0 + variance[arm])) * variance[arm]
         if deviation > 0.0:
-            closing = max(c.k5 * closing_of(later, arm, rival), 0.0)
+            closing = max(closing_of(later, arm, rival), 0.0)
             gap = abs(price[arm] - price[rival])
-            tail = normal_gap(gap, deviation, s.seen[arm])
-            net -= rounds * expected_gain(tail, deviation, closing)
-            if others > 0.0:
-                deviation *= common[arm] / variance[arm]
-                net -= others * expected_gain(gap, deviation, closing)
+            net -= rounds * expected_gain(gap, deviation, closing)
+            if others > 0.0 and common[arm] > 0.0:
+                shared = deviation * common[arm] / variance[arm]
+                net -= others * expected_gain(gap, shared, closing)
         if net < least:
             choice, least = arm, net
     return choice

@@ -58,13 +58,6 @@ class Rules(NamedTuple):
     differences: int
     horizon: int
     half_life: float
-    k1: int
-    k2: float
-    k3: float
-    k4: int
-    k5: float
-    k6: float
-    k7: int
 
 
 class Shared(NamedTuple):
@@ -87,7 +80,7 @@ class Shared(NamedTuple):
     scale: Floats
     weight: Floats
     rest: Floats
-    mean: Floats
+    coefficients: Floats
     response: Floats
     covariance: Floats
     common_precision: Floats
@@ -134,9 +127,9 @@ def make_shared(rules: Rules) -> Shared:
         scale=np.zeros(HYPOTHESES),
         weight=np.zeros(HYPOTHESES),
         rest=np.zeros(HYPOTHESES),
-        mean=np.zeros((rows, size)),
+        coefficients=np.zeros((rows, size)),
         response=np.zeros((rows, MEANS * size)),
-        covariance=np.zeros((rows, size * size)),
+        covariance=np.zeros((rows, place(size, 0))),
         common_precision=np.zeros((HYPOTHESES, MEANS * MEANS)),
         common_moment=np.zeros((HYPOTHESES, MEANS)),
         kept=np.array([0.5, 1.0]),
