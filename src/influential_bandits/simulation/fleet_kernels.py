@@ -74,9 +74,7 @@ def play_fleet(
         spot = waiting.due[r]
         while spot >= 0:
             u, arm = waiting.user[spot], waiting.arm[spot]
-            note_loss(
-                rules, shared, own, many, u, arm, waiting.memo[spot], waiting.loss[spot]
-            )
+            note_loss(rules, shared, own, many, u, arm, waiting.memo[spot], waiting.loss[spot])
             following = waiting.after[spot]
             waiting.after[spot] = waiting.free[0]
             waiting.free[0] = spot

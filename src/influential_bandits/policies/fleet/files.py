@@ -10,19 +10,10 @@ import numpy as np
 from influential_bandits.checks import optional_module
 from influential_bandits.errors import InvalidInput, MissingFile
 from influential_bandits.files import read_about, read_table, seal_holds, write_table
-from influential_bandits.policies.fleet.file_checks import check_arrays
-from influential_bandits.policies.fleet.states import (
-    ASIDE,
-    KEPT,
-    NUMBERS,
-    Apart,
-    Own,
-    Rules,
-    Shared,
-)
+from influential_bandits.policies.foresight.users import Own, Shared
 
-FORMAT = "influential-bandits/fleet/1"
-State = TypeVar("State", Shared, Own, Apart)
+FORMAT = "influential-bandits/fleet/2"
+State = TypeVar("State", Shared, Own)
 
 
 class FleetData(NamedTuple):
@@ -31,18 +22,11 @@ class FleetData(NamedTuple):
     about: dict[str, Any]
     shared: Shared
     own: Own
-    apart: Apart
 
-    def check_like(
-        self, rules: Rules, shared: Shared, own: Own, apart: Apart
-    ) -> tuple[Shared, Own, Apart]:
-        """Return the arrays, which must have the shapes of these but for the number of users."""
-        rows = len(self.own.epoch)
-        pairs: list[tuple[Any, Any, int]] = [
-            (self.shared, shared, 0),
-            (self.own, own, 1),
-            (self.apart, apart, 0),
-        ]
+    def require_like(self, shared: Shared, own: Own) -> None:
+        """Raise unless the arrays have the shapes of these, but for the number of users."""
+        rows = len(self.own.first)
+        pairs: list[tuple[Any, Any, int]] = [(self.shared, shared, 0), (self.own, own, 1)]
         for mine, theirs, free in pairs:
             for name, array, other in zip(mine._fields, mine, theirs, strict=True):
                 shape = (rows, *other.shape[1:]) if free else other.shape
@@ -51,16 +35,12 @@ class FleetData(NamedTuple):
                         f"the fleet file is damaged: {name} has shape {array.shape}, expected "
                         f"{shape}"
                     )
-                if array.dtype.kind == "f" and not np.isfinite(array).all():
-                    raise InvalidInput(f"the fleet file is damaged: {name} is not finite")
-        check_arrays(rules, self.shared, self.own, self.apart)
-        return self.shared, self.own, self.apart
 
 
 def write_fleet(path: str | Path, data: FleetData) -> None:
     """Write a fleet, whole or not at all."""
     arrow = optional_module("pyarrow")
-    parts: dict[str, Any] = {"shared": data.shared, "own": data.own, "apart": data.apart}
+    parts: dict[str, Any] = {"shared": data.shared, "own": data.own}
     rows = [
         (f"{part}.{name}", str(array.dtype), list(array.shape), np.ascontiguousarray(array))
         for part, state in parts.items()
@@ -98,22 +78,10 @@ def read_fleet(path: str | Path) -> FleetData:
         columns = (table[name] for name in ("name", "dtype", "shape", "bytes"))
         for name, dtype, shape, raw in zip(*columns, strict=True):
             arrays[name] = np.frombuffer(raw, dtype).reshape(shape).copy()
-        if "own.epoch" in arrays:  # of files from before influence faded by the clock
-            arrays.setdefault("own.time", np.zeros(len(arrays["own.epoch"])))
-            arrays.setdefault("shared.kept", np.array(KEPT))
-        if "shared.right" in arrays and "shared.rows" not in arrays:  # and before any loss waited
-            memories, size = arrays["shared.right"].shape
-            arrays["shared.rows"] = np.zeros((memories, ASIDE, size))
-            arrays["shared.alphas"] = np.ones(ASIDE)
-            arrays["shared.drifts"] = np.zeros((0, 3))
-            arrays["own.level"] = np.zeros((len(arrays["own.epoch"]), 0, 2))
-            numbers = arrays["shared.numbers"]
-            arrays["shared.numbers"] = np.pad(numbers, (0, NUMBERS - numbers.size))
         return FleetData(
             about,
             _gather(Shared, "shared", arrays),
             _gather(Own, "own", arrays),
-            _gather(Apart, "apart", arrays),
         )
     except KeyError as missing:
         raise InvalidInput(f"{path} has no {missing}: it is of another version") from None

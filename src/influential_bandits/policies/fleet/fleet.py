@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -27,7 +26,6 @@ from influential_bandits.logs.membership import Membership
 from influential_bandits.memory import require_memory
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.policies.fleet.estimate import SharedEstimate, summarise
-from influential_bandits.policies.fleet.file_checks import check_about
 from influential_bandits.policies.fleet.files import FleetData, read_fleet, write_fleet
 from influential_bandits.policies.fleet.handle import (
     choose_for,
@@ -38,24 +36,10 @@ from influential_bandits.policies.fleet.handle import (
     wait_for,
 )
 from influential_bandits.policies.fleet.new_arms import add_arm
-from influential_bandits.policies.fleet.policy import MOST_ARMS, FleetLCB
-from influential_bandits.policies.fleet.room import make_room
-from influential_bandits.policies.fleet.states import (
-    EPOCH,
-    MEMORY,
-    NOISE_VARIANCE,
-    OBSERVED,
-    ORIGIN,
-    SETTLED,
-    Apart,
-    Own,
-    Shared,
-    make_apart,
-    make_own,
-)
-from influential_bandits.policies.fleet.updates import replay
+from influential_bandits.policies.foresight.hypotheses import MOST_ARMS
+from influential_bandits.policies.foresight.policy import Foresight
+from influential_bandits.policies.foresight.users import Own, Shared, make_own, remember
 from influential_bandits.policies.history import History
-from influential_bandits.policies.model_lcb.posterior import unknowns
 from influential_bandits.policies.tickets import (
     NamedArms,
     require_loss,
@@ -63,10 +47,7 @@ from influential_bandits.policies.tickets import (
     take_before,
 )
 
-__all__ = ["Fleet", "FleetTicket"]
-
-APART_BYTES = 256 << 20  # for posteriors of users who differ in A
-MOST_APART = 4096  # of these
+MOST_FLEET_ARMS = 1000
 
 
 class FleetTicket(NamedTuple):
@@ -98,7 +79,7 @@ class Fleet(NamedArms):
 
     Parameters
     ----------
-    policy : FleetLCB, optional
+    policy : Foresight, optional
     arms : int or sequence of str
         How many arms there are, or their names.
     history : bool
@@ -120,29 +101,27 @@ class Fleet(NamedArms):
 
     def __init__(
         self,
-        policy: FleetLCB | None = None,
+        policy: Foresight | None = None,
         *,
         arms: int | Sequence[str],
         history: bool = False,
     ) -> None:
-        self.policy = FleetLCB() if policy is None else policy
-        if not isinstance(self.policy, FleetLCB):
-            raise InvalidInput(f"policy must be a FleetLCB, got {abbreviate(policy)}")
+        self.policy = Foresight() if policy is None else policy
+        if not isinstance(self.policy, Foresight):
+            raise InvalidInput(f"policy must be a Foresight, got {abbreviate(policy)}")
         named = not isinstance(arms, (int, np.integer))
         self._name_arms(require_names("arms", arms) if named else None)
         self.n_arms = whole_number("arms", arms if self._names is None else len(self._names), 1)
+        _require_few(self.n_arms)
         self.retired: set[int] = set()
         self._rules = self.policy.rules(self.n_arms)
-        self._shared, self._room = self.policy.start(self.n_arms)
-        self._own = make_own(1, self._rules)
-        slots = min(APART_BYTES // (8 * unknowns(self.n_arms) ** 2), MOST_APART)
-        self._apart = make_apart(int(slots), self.n_arms)
-        self._settled = 0  # the memory that was chosen for good
+        self._shared, self._own = self.policy.start(self.n_arms), make_own(self._rules, 1)
         self._arrivals: list[int] = []  # pulls before each arm that came later
         self._held: Any = None  # all arrays behind one reference, made when needed
         self._rows: dict[str, int] = {}
         self._free: list[int] = []
         self.pulls = 0  # of all users
+        self.losses = 0  # that came in
         self.pending: dict[int, FleetTicket] = {}  # by number
         self._history = History() if history else None
         self._of: list[str] = []  # whose losses the history has
@@ -160,8 +139,6 @@ class Fleet(NamedArms):
             "_history": copy.deepcopy(self._history),
             "_shared": copy.deepcopy(self._shared),
             "_own": copy.deepcopy(self._own),
-            "_apart": copy.deepcopy(self._apart),
-            "_room": make_room(self.n_arms),
             "_held": None,
         }
 
@@ -173,7 +150,7 @@ class Fleet(NamedArms):
         for count, one, several in (
             (len(self._rows), "user", "users"),
             (self.pulls, "pull", "pulls"),
-            (int(self._shared.numbers[OBSERVED]), "loss", "losses"),
+            (self.losses, "loss", "losses"),
         ):
             parts.append(f"{count:,} {one if count == 1 else several}")
         if self.pending:
@@ -203,19 +180,10 @@ class Fleet(NamedArms):
             raise InvalidInput(
                 f"there is no user {abbreviate(user)}; the first pull makes one known"
             )
-        # A look changes nothing, not even how far the user's sums have followed the population's.
-        slot = self._own.slot[row]
-        moved: list[Any] = [self._own.sums[row : row + 1], self._own.epoch[row : row + 1]]
-        if slot >= 0:
-            moved += [self._apart.theta[slot], self._apart.centre[slot]]
-        before = [part.copy() for part in moved]
+        mean, variance = np.zeros(self.n_arms), np.zeros(self.n_arms)
         with self._waiting(row, at) as held:
-            look_for(held, row)
-        for part, values in zip(moved, before, strict=True):
-            part[...] = values
-        mean = self._room.mean + self._shared.scales[ORIGIN]
-        sigma = math.sqrt(self._shared.scales[NOISE_VARIANCE])
-        return mean, sigma * np.sqrt(np.maximum(self._room.variance, 0.0))
+            look_for(held, row, mean, variance)
+        return mean, np.sqrt(np.maximum(variance, 0.0))
 
     def select(
         self, user: str, eligible: npt.ArrayLike | None = None, at: float | None = None
@@ -226,7 +194,7 @@ class Fleet(NamedArms):
         """
         mask, row = self._eligible(eligible), self._row(_label(user))
         with self._waiting(row, at) as held:
-            return int(choose_for(held, row, self._every if mask is None else mask))
+            return int(choose_for(held, row, self._every if mask is None else mask, self._looked))
 
     @contextmanager
     def _waiting(self, row: int, at: float | None) -> Iterator[Any]:
@@ -236,7 +204,8 @@ class Fleet(NamedArms):
         if at is None or not self.policy.by_clock:
             yield held
             return
-        moved = (self._own.faded[row], self._own.time[row : row + 1], self._shared.kept)
+        own = self._own
+        moved = (own.counts[row], own.total[row], own.time[row : row + 1], self._shared.kept)
         before = [part.copy() for part in moved]
         wait_for(held, row, at)
         try:
@@ -255,7 +224,7 @@ class Fleet(NamedArms):
         >>> bool(fleet.latest_look(arm) == fleet.expected_losses("ann")[0][arm])
         True
         """
-        return float(self._room.mean[arm] + self._shared.scales[ORIGIN])
+        return float(self._looked[arm])
 
     def pull(
         self,
@@ -292,7 +261,8 @@ class Fleet(NamedArms):
         held = self._held if self._held is not None else self._hold()
         if mask is None:
             mask = self._every
-        chosen, rounds = pull_for(held, row, chosen, mask, self._memo, 0.0 if at is None else at)
+        when = 0.0 if at is None else at
+        chosen, rounds = pull_for(held, row, chosen, mask, self._looked, self._memo, when)
         self.pulls = number
         ticket = FleetTicket(
             number, label, rounds, chosen, self._name(chosen), tuple(self._memo.tolist())
@@ -313,26 +283,26 @@ class Fleet(NamedArms):
         if self._history is not None:
             self._history.add(ticket.round, ticket.arm, loss, ticket.number)
             self._of.append(ticket.user)
-        if self._shared.numbers[SETTLED] and self._rules.memories.size > 1:
-            self._settle()
+        self.losses += 1
 
     def _hold(self) -> Any:
         """Hand all arrays to compiled code; needed again whenever one of them is another."""
-        self._held = hold(self._rules, self._shared, self._own, self._apart, self._room)
-        self._memo = np.zeros(self._rules.memories.size * self.n_arms)
+        self._held = hold(self._rules, self._shared, self._own)
+        self._memo = np.zeros(self.policy.memo_size(self.n_arms))
+        self._looked = np.zeros(self.n_arms)
         self._every = np.ones(self.n_arms, np.bool_)
         return self._held
 
     def _weights(self, ticket: FleetTicket) -> Floats:
-        """Return what a ticket's user had been exposed to, (memories·arms,) as of now."""
+        """Return what a ticket's user had been exposed to, with room for the arms of now."""
         memo = np.frombuffer(array("d", ticket.memo))
-        if self._memo.size == memo.size and not self._arrivals:
+        if memo.size == self._memo.size:
             return memo
         arms = self.n_arms - sum(ticket.number <= pulls for pulls in self._arrivals)
-        rows = memo.reshape(-1, arms)
-        if len(rows) > self._rules.memories.size:  # from before memory was settled
-            rows = rows[[self._settled]]
-        return np.pad(rows, ((0, 0), (0, self.n_arms - arms))).ravel()
+        memories = self._rules.memories
+        counts = memo[: -2 * memories] if self.n_arms <= MOST_ARMS else memo[:0]
+        nothing = np.zeros((self.n_arms - arms) * memories if counts.size else 0)
+        return np.concatenate([counts, nothing, memo[-2 * memories :]])
 
     def cancel(self, ticket: FleetTicket) -> None:
         """Give up a loss that will not come; the pull stays counted, as the world has moved."""
@@ -347,8 +317,7 @@ class Fleet(NamedArms):
     def add_arm(self, name: str | None = None) -> int:
         """Take a new arm on and return its number; what is known of the others stays.
 
-        It starts from the prior, as an arm of a new fleet does; if the fleet started from a log, as
-        its arms are on average. Without a name it is called by its number.
+        It starts as arms are on average. Without a name it is called by its number.
 
         Examples
         --------
@@ -358,8 +327,7 @@ class Fleet(NamedArms):
         >>> fleet.pull("ann", eligible=["milk"]).name
         'milk'
         """
-        if self.n_arms >= MOST_ARMS:
-            raise InvalidInput(f"a fleet has at most {MOST_ARMS} arms: merge those that are alike")
+        _require_few(self.n_arms + 1)
         names = self._names
         if names is not None or name is not None:
             new = str(self.n_arms) if name is None else name
@@ -371,10 +339,10 @@ class Fleet(NamedArms):
 
     def _widen(self) -> None:
         """Make room for one more arm."""
-        widened = add_arm(self._rules, self._shared, self._own, self._apart)
-        self._rules, self._shared, self._own, self._apart = widened
+        wider = self.policy.rules(self.n_arms + 1)
+        self._shared, self._own = add_arm(self._rules, wider, self._shared, self._own)
+        self._rules = wider
         self.n_arms += 1
-        self._room = make_room(self.n_arms)
         self._held = None
 
     def retire_arm(self, arm: int | str) -> None:
@@ -388,13 +356,8 @@ class Fleet(NamedArms):
             raise InvalidInput(f"there is no user {abbreviate(user)}")
         row = self._rows.pop(label)
         self.pending = {n: t for n, t in self.pending.items() if t.user != label}
-        slot = self._own.slot[row]
-        if slot >= 0:
-            self._apart.owner[slot] = -1
-        self._apart.owner[self._apart.owner == row] = -1
         for numbers in self._own:
             numbers[row] = 0
-        self._own.slot[row] = -1
         self._free.append(row)
 
     def remember(
@@ -434,7 +397,8 @@ class Fleet(NamedArms):
                 f"{len(clock)}"
             )
         row = self._row(label)
-        replay(self._rules, self._shared, self._own, row, pulled, values, clock, self._room)
+        now = int(self._shared.decisions[0])
+        remember(self._rules, self._own, row, max(now, 1), pulled, values, clock)
 
     def to_log(self) -> EventLog:
         """Return the losses observed so far, a history a user, in the order of its pulls.
@@ -478,15 +442,10 @@ class Fleet(NamedArms):
         """
         data = read_fleet(path)
         about = data.about
-        policy = FleetLCB.from_json(about.get("policy"))
-        check_about(about, len(data.own.epoch), MOST_ARMS, policy.memories)
-        first = about["n_arms"] - len(about["arrivals"])
-        fleet = cls(policy, arms=first, history=about["history"] is not None)
-        if len(about["memories"]) < fleet._rules.memories.size:
-            fleet._shared.numbers[[MEMORY, SETTLED]] = about["settled"], 1
-            fleet._settle()
-        for _ in about["arrivals"]:
-            fleet._widen()
+        policy = policy_from_json(about["policy"])
+        if not isinstance(policy, Foresight):
+            raise InvalidInput(f"{path} is of a fleet with another policy")
+        fleet = cls(policy, arms=about["n_arms"], history=about["history"] is not None)
         fleet._take(data)
         return fleet
 
@@ -496,33 +455,32 @@ class Fleet(NamedArms):
         if self._history is not None:
             history = {**self._history.to_json(), "user": self._of}
         about = {
-            "policy": self.policy.to_json(),
+            "policy": policy_to_json(self.policy),
             "n_arms": self.n_arms,
             "arm_names": None if self._names is None else list(self._names),
-            "memories": self._rules.memories.tolist(),
-            "settled": self._settled,
             "arrivals": self._arrivals,
             "retired": sorted(self.retired),
             "users": list(self._rows),
             "rows": list(self._rows.values()),
             "free": self._free,
             "pulls": self.pulls,
+            "losses": self.losses,
             "pending": [[t.number, t.user, t.round, t.arm, t.memo] for t in self.pending.values()],
             "history": history,
         }
-        return FleetData(about, self._shared, self._own, self._apart)
+        return FleetData(about, self._shared, self._own)
 
     def _take(self, data: FleetData) -> None:
         """Take over what a file holds."""
         about = data.about
-        arrays = data.check_like(self._rules, self._shared, self._own, self._apart)
-        self._shared, self._own, self._apart = arrays
+        data.require_like(self._shared, self._own)
+        self._shared, self._own = data.shared, data.own
         self._name_arms(about["arm_names"] and tuple(about["arm_names"]))
         self._arrivals = list(about["arrivals"])
         self.retired = set(about["retired"])
         self._rows = dict(zip(about["users"], about["rows"], strict=True))
         self._free = list(about["free"])
-        self.pulls = about["pulls"]
+        self.pulls, self.losses = about["pulls"], about["losses"]
         for number, user, t, arm, memo in about["pending"]:
             ticket = FleetTicket(number, user, t, arm, self._name(arm), tuple(memo))
             self.pending[number] = ticket
@@ -534,31 +492,19 @@ class Fleet(NamedArms):
                 self._history.add(int(t), arm, loss)
             self._history.read_times(about["history"])
 
-    def parts(self) -> tuple[Shared, Own, Apart, dict[str, Any]]:
+    def parts(self) -> tuple[Shared, Own, dict[str, Any]]:
         """Return the arrays themselves, and what else a snapshot needs (``snapshot.py``)."""
-        about = {
-            "memories": self._rules.memories.tolist(),
-            "settled": self._settled,
-            "pulls": self.pulls,
-            "arrivals": self._arrivals,
-        }
-        return self._shared, self._own, self._apart, about
-
-    def settle_memory(self, about: dict[str, Any]) -> None:
-        """Keep the memory alone that a snapshot had settled on, if it had."""
-        if len(about["memories"]) < self._rules.memories.size:
-            self._shared.numbers[[MEMORY, SETTLED]] = about["settled"], 1
-            self._settle()
+        about = {"pulls": self.pulls, "losses": self.losses, "arrivals": self._arrivals}
+        return self._shared, self._own, about
 
     def take_parts(
-        self, about: dict[str, Any], shared: Shared, own: Own, apart: Apart, rows: dict[str, int]
+        self, about: dict[str, Any], shared: Shared, own: Own, rows: dict[str, int]
     ) -> None:
         """Take over the arrays of a snapshot, if they can be those of a fleet."""
-        data = FleetData(about, shared, own, apart)
-        self._shared, self._own, self._apart = data.check_like(
-            self._rules, self._shared, self._own, self._apart
-        )
-        self.pulls, self._arrivals, self._rows = about["pulls"], about["arrivals"], rows
+        FleetData(about, shared, own).require_like(self._shared, self._own)
+        self._shared, self._own = shared, own
+        self.pulls, self.losses = about["pulls"], about["losses"]
+        self._arrivals, self._rows = about["arrivals"], rows
         self._held = None
 
     def row(self, user: str) -> int:
@@ -570,15 +516,14 @@ class Fleet(NamedArms):
         row = self._rows.get(label)
         if row is None:
             row = self._free.pop() if self._free else len(self._rows)
-            if row >= len(self._own.epoch):
+            if row >= len(self._own.first):
                 self._grow()
-            self._own.epoch[row] = self._shared.numbers[EPOCH]
             self._rows[label] = row
         return row
 
     def _grow(self) -> None:
         """Make room for an eighth more users, in place: two copies of a million would not fit."""
-        before = len(self._own.epoch)
+        before = len(self._own.first)
         size = max(16, before + before // 8)
         each = sum(numbers[:1].nbytes for numbers in self._own)
         require_memory(each * (size - before), f"{size:,} users", "forget users who have left")
@@ -586,23 +531,6 @@ class Fleet(NamedArms):
         numbers: Any
         for numbers in self._own:
             numbers.resize((size, *numbers.shape[1:]), refcheck=False)
-        self._own.slot[before:] = -1
-
-    def _settle(self) -> None:
-        """Keep the memory that was chosen, and drop what belongs to the others."""
-        chosen = int(self._shared.numbers[MEMORY])
-        self._settled = chosen
-        keep = slice(chosen, chosen + 1)
-        shared, own = self._shared, self._own
-        self._rules = self._rules._replace(memories=self._rules.memories[keep].copy())
-        names = ("gram", "rows", "right", "squares", "theta")
-        cut: dict[str, Any] = {name: getattr(shared, name)[keep].copy() for name in names}
-        self._shared = shared._replace(**cut, epochs=shared.epochs[:, keep].copy())
-        self._shared.numbers[MEMORY] = 0
-        parts = ("faded", "sums", "exposures")
-        self._own = own._replace(**{name: getattr(own, name)[:, keep].copy() for name in parts})
-        self._apart.memory[:] = 0
-        self._held = None
 
     def _require_pending(self, ticket: FleetTicket) -> None:
         known = isinstance(ticket, FleetTicket)
@@ -613,3 +541,11 @@ def _label(user: object) -> str:
     if not isinstance(user, str) or not user:
         raise InvalidInput(f"a user is a text that is not empty, got {abbreviate(user)}")
     return user
+
+
+def _require_few(n_arms: int) -> None:
+    if n_arms > MOST_FLEET_ARMS:
+        raise InvalidInput(
+            f"a fleet has at most {MOST_FLEET_ARMS:,} arms, got {n_arms:,}: merge those that are "
+            "alike"
+        )

@@ -14,13 +14,18 @@ from numba.experimental import structref
 
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import kernel
-from influential_bandits.policies.fleet.decisions import Mask, decide, note_pull, note_time
-from influential_bandits.policies.fleet.expected_losses import explain
-from influential_bandits.policies.fleet.room import Room
-from influential_bandits.policies.fleet.states import Apart, Own, Rules, Shared
-from influential_bandits.policies.fleet.updates import note_loss
+from influential_bandits.policies.foresight.users import (
+    Own,
+    Rules,
+    Shared,
+    decide,
+    look,
+    note_loss,
+    note_pull,
+    note_time,
+)
 
-PARTS = ("rules", "shared", "own", "apart", "room")
+PARTS = ("rules", "shared", "own")
 
 
 class _Parts(NamedTuple):
@@ -29,8 +34,6 @@ class _Parts(NamedTuple):
     rules: Rules
     shared: Shared
     own: Own
-    apart: Apart
-    room: Room
 
 
 if numba.config.DISABLE_JIT:
@@ -52,15 +55,15 @@ else:
 
 
 @kernel
-def hold(rules: Rules, shared: Shared, own: Own, apart: Apart, room: Room) -> Any:
+def hold(rules: Rules, shared: Shared, own: Own) -> Any:
     """Return a reference to all arrays; make a new one when any of them is replaced or moved."""
-    return Handle(rules, shared, own, apart, room)
+    return Handle(rules, shared, own)
 
 
 @kernel
-def choose_for(held: Any, u: int, eligible: Mask) -> int:
+def choose_for(held: Any, u: int, eligible: Any, losses: Floats) -> int:
     """Return the arm for a user."""
-    return decide(held.rules, held.shared, held.own, held.apart, u, eligible, held.room)
+    return decide(held.rules, held.shared, held.own, u, eligible, losses)
 
 
 @kernel
@@ -70,23 +73,23 @@ def wait_for(held: Any, u: int, at: float) -> None:
 
 
 @kernel
-def look_for(held: Any, u: int) -> None:
-    """Write what each arm would cost a user now, and how sure that is, into the room."""
-    explain(held.rules, held.shared, held.own, held.apart, u, held.room)
+def look_for(held: Any, u: int, losses: Floats, variance: Floats) -> None:
+    """Write what each arm would cost a user now, and how sure that is."""
+    look(held.rules, held.shared, held.own, u, losses, variance)
 
 
 @kernel
 def pull_for(
-    held: Any, u: int, arm: int, eligible: Mask, memo: Floats, at: float
+    held: Any, u: int, arm: int, eligible: Any, losses: Floats, memo: Floats, at: float
 ) -> tuple[int, int]:
     """Pull an arm for a user, or the one decided for if ``arm`` < 0; return it and the round.
 
     ``at`` is the time in seconds, where influence fades by the clock.
     """
-    rules, shared, own, apart, room = held.rules, held.shared, held.own, held.apart, held.room
+    rules, shared, own = held.rules, held.shared, held.own
     note_time(rules, shared, own, u, at)
     if arm < 0:
-        arm = decide(rules, shared, own, apart, u, eligible, room)
+        arm = decide(rules, shared, own, u, eligible, losses)
     note_pull(rules, shared, own, u, arm, memo)
     rounds = 0
     for k in range(rules.n_arms):
@@ -97,5 +100,4 @@ def pull_for(
 @kernel
 def learn_from(held: Any, users: int, u: int, arm: int, memo: Floats, loss: float) -> None:
     """Learn the loss of a pull."""
-    rules, shared, own, apart, room = held.rules, held.shared, held.own, held.apart, held.room
-    note_loss(rules, shared, own, apart, users, u, arm, memo, loss, room)
+    note_loss(held.rules, held.shared, held.own, users, u, arm, memo, loss)

@@ -1,4 +1,4 @@
-"""A new arm of a fleet: where its numbers lie, and what is known of it before its first loss."""
+"""Make room in a fleet for one more arm; what is known of the others stays."""
 
 from __future__ import annotations
 
@@ -6,114 +6,93 @@ from typing import Any
 
 import numpy as np
 
-from influential_bandits.memory import require_memory
 from influential_bandits.numerics.arrays import Floats
-from influential_bandits.policies.fleet.states import (
-    ARM,
-    AUDIT,
-    MEMORY,
-    NOISE_VARIANCE,
-    SPREAD,
-    SPREAD_TRIALS,
-    Apart,
+from influential_bandits.policies.foresight.hypotheses import MOST_ARMS, place
+from influential_bandits.policies.foresight.rule import EXACT_ARMS
+from influential_bandits.policies.foresight.users import (
     Own,
     Rules,
     Shared,
+    choose_now,
+    make_own,
+    make_shared,
 )
-from influential_bandits.policies.model_lcb.posterior import place, unknowns
 
 
-def add_arm(
-    rules: Rules, shared: Shared, own: Own, apart: Apart
-) -> tuple[Rules, Shared, Own, Apart]:
-    """Return all arrays with one more arm; the unknowns of a new arm come last.
-
-    What is known of the others stays as it is. The new arm starts from the prior: where that came
-    from a log, as the other arms are on average, with their spread.
-    """
-    n_arms = rules.n_arms
-    needed = sum(array.nbytes for array in own) * (n_arms + 1) // n_arms
-    require_memory(needed, f"another arm of {len(own.epoch):,} users", "forget users who have left")
-    centre, variance = _describe_new_arm(n_arms, shared)
-    wider = _widen_shared(shared, centre, variance)
-    return (
-        rules._replace(n_arms=n_arms + 1),
-        wider,
-        _widen_own(own, rules.exact),
-        _widen_apart(apart, shared, centre, variance),
-    )
+def add_arm(rules: Rules, wider: Rules, shared: Shared, own: Own) -> tuple[Shared, Own]:
+    """Return what a fleet with ``rules`` knows, with the room of one with ``wider`` ones."""
+    widened = _widen_shared(rules, wider, shared)
+    if widened.observations[0] > 0:
+        choose_now(wider, widened)
+    return widened, _widen_own(rules, wider, own)
 
 
-def _describe_new_arm(n_arms: int, shared: Shared) -> tuple[Floats, Floats]:
-    """Return mean and variance, in σ², of μ and of the row of A of a new arm, (arms + 2,) each."""
-    groups = (
-        [unknowns(i) for i in range(n_arms)],
-        [place(i, j) for i in range(n_arms) for j in range(i)] or [place(0, 0)],
-        [place(i, i) for i in range(n_arms)],
-    )
-    order = [0, *[1] * n_arms, 2]  # μ, A_k0, …, A_kk
-    if len(shared.known) == 0:
-        variances = [1.0 / shared.precision[group[0]] for group in groups]
-        return np.zeros(len(order)), np.array([variances[g] for g in order])
-    theta = shared.theta[shared.numbers[MEMORY]]
-    unsure = np.diag(shared.covariance)
-    means, variances = [], []
-    for group in groups:
-        found = theta[group]
-        apart = found - found.mean() if len(group) > 1 else found  # of one arm nothing else is said
-        own = float(np.mean(apart**2)) / shared.scales[NOISE_VARIANCE]
-        means.append(float(found.mean()))
-        variances.append(max(own + float(unsure[group].mean()), 1e-12))
-    return np.array([means[g] for g in order]), np.array([variances[g] for g in order])
+def _widen_shared(rules: Rules, wider: Rules, shared: Shared) -> Shared:
+    widened = make_shared(wider)
+    for name in (
+        "observations",
+        "next_choice",
+        "decisions",
+        "next_stays",
+        "noise",
+        "kept",
+        "stays",
+    ):
+        getattr(widened, name)[:] = getattr(shared, name)
+    widened.seen[: rules.n_arms] = shared.seen
+    variants = shared.squares.size
+    kept = np.arange(0, variants, rules.differences // wider.differences)
+    widened.squares[:] = shared.squares[kept]
+    widened.log_widths[:] = shared.log_widths[kept]
+    if rules.n_arms > MOST_ARMS:
+        _copy(shared.coarse_products, widened.coarse_products)
+        _copy(shared.coarse_moments, widened.coarse_moments)
+        return widened
+    products = shared.products.reshape(rules.n_arms, -1, variants)[:, :, kept]
+    moments = shared.moments.reshape(rules.n_arms, -1, variants)[:, :, kept]
+    if wider.n_arms <= MOST_ARMS:
+        _copy(products.reshape(rules.n_arms, -1), widened.products)
+        _copy(moments.reshape(rules.n_arms, -1), widened.moments)
+        return widened
+    for arm in range(rules.n_arms):
+        merged = _merge_others(arm, products[arm], moments[arm])
+        widened.coarse_products[arm], widened.coarse_moments[arm] = merged
+    return widened
 
 
-def _pad(array: Any, *axes: int, by: int = 1) -> Any:
-    """Return an array with zeros at the end of some axes."""
-    axes = tuple(axis % array.ndim for axis in axes)
-    return np.pad(array, [(0, by * (axis in axes)) for axis in range(array.ndim)])
+def _widen_own(rules: Rules, wider: Rules, own: Own) -> Own:
+    widened = make_own(wider, len(own.first))
+    for name in ("pulls", "seen", "counts", "total", "first", "last", "time"):
+        _copy(getattr(own, name), getattr(widened, name))
+    if (rules.n_arms <= EXACT_ARMS) == (wider.n_arms <= EXACT_ARMS):
+        _copy(own.products, widened.products)
+        _copy(own.moments, widened.moments)
+        return widened
+    shape = (len(own.first), rules.n_arms, -1, rules.memories)
+    products, moments = own.products.reshape(shape), own.moments.reshape(shape)
+    for arm in range(rules.n_arms):
+        exposures = [products[:, arm, place(j + 1, 0)] for j in range(rules.n_arms)]
+        others = sum(exposures) - exposures[arm]
+        widened.products[:, arm] = np.concatenate([exposures[arm], others], axis=1)
+        widened.moments[:, arm] = moments[:, arm, 0]
+    return widened
 
 
-def _widen_shared(shared: Shared, centre: Floats, variance: Floats) -> Shared:
-    more = len(centre)
-    before = len(shared.centre)
-    new = slice(before, before + more)
-    diagonal = np.arange(before, before + more)
-    wider: dict[str, Any] = {
-        "gram": _pad(shared.gram, 1, 2, by=more),
-        "covariance": _pad(shared.covariance, 0, 1, by=more),
-        "known": _pad(shared.known, 1, 2, by=more),
-    }
-    for name in ("rows", "right", "theta", "centre", "precision", "epochs"):
-        wider[name] = _pad(getattr(shared, name), -1, by=more)
-    for name in ("theta", "centre", "epochs"):
-        wider[name][..., new] = centre
-    wider["precision"][new] = 1.0 if len(shared.known) else 1.0 / variance  # or the share of known
-    wider["covariance"][diagonal, diagonal] = variance
-    wider["known"][:, diagonal, diagonal] = 1.0 / variance
-    return shared._replace(**wider)
+def _merge_others(arm: int, products: Floats, moments: Floats) -> tuple[Any, Any]:
+    """Return an arm's sums of its level, its own pulls and those of all others, as rows."""
+    size, variants = moments.shape
+    groups = np.zeros((3, size))
+    groups[0, 0] = groups[1, arm + 1] = 1.0
+    groups[2, 1:] = 1.0 - groups[1, 1:]
+    square = np.empty((size, size, variants))
+    for j in range(size):
+        for k in range(j + 1):
+            square[j, k] = square[k, j] = products[place(j, k)]
+    merged = np.einsum("aj,jkv,bk->abv", groups, square, groups)
+    rows = [merged[j, k] for j in range(3) for k in range(j + 1)]
+    return np.concatenate(rows), (groups @ moments).ravel()
 
 
-def _widen_own(own: Own, exact: bool) -> Own:
-    wider = {name: _pad(getattr(own, name), -1) for name in ("pulls", "seen", "faded", "sums")}
-    wider["exposures"] = _pad(own.exposures, *((2, 3) if exact else (2,)))
-    return own._replace(**wider)
-
-
-def _widen_apart(apart: Apart, shared: Shared, centre: Floats, variance: Floats) -> Apart:
-    more, before = len(centre), apart.theta.shape[1]
-    diagonal = np.arange(before, before + more)
-    slots = len(apart.owner)
-    spread = np.full((slots, more), shared.scales[SPREAD])
-    spread[:AUDIT] = np.array(SPREAD_TRIALS)[:, None]
-    spread[:, 0] = shared.scales[ARM]  # of initial losses, it is how tastes differ
-    wider: dict[str, Any] = {
-        "theta": _pad(apart.theta, 1, by=more),
-        "centre": _pad(apart.centre, 1, by=more),
-        "precision": _pad(apart.precision, 1, by=more),
-        "covariance": _pad(apart.covariance, 1, 2, by=more),
-    }
-    wider["theta"][:, before:] = centre
-    wider["centre"][:, before:] = centre
-    wider["covariance"][:, diagonal, diagonal] = variance + spread
-    wider["precision"][:, before:] = 1.0 / (variance + spread)
-    return apart._replace(**wider)
+def _copy(values: Any, room: Any) -> None:
+    """Copy an array to where there is more room along any axis."""
+    room[tuple(map(slice, values.shape))] = values

@@ -10,19 +10,17 @@ import struct
 import zlib
 from array import array
 from collections.abc import Iterable, Iterator
-from itertools import islice, repeat
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from influential_bandits.errors import InvalidInput
 from influential_bandits.policies.fleet.fleet import Fleet, FleetTicket
-from influential_bandits.policies.fleet.states import AUDIT, EPOCH, Apart, Own, Shared
-
-__all__ = ["pack_fleet", "pack_users", "unpack_fleet"]
+from influential_bandits.policies.foresight.users import Own, Shared
 
 HEAD = struct.Struct("<4sII")
-MAGIC = b"IBF5"
+MAGIC = b"IBF6"
 PLACE = struct.Struct("<qq")  # of a user: its row, and how many losses are to come
 PENDING = struct.Struct("<qqqq")  # number, round, arm, and bytes of the memo
 USERS_AT_ONCE = 10_000  # that are read
@@ -30,10 +28,8 @@ USERS_AT_ONCE = 10_000  # that are read
 
 def pack_fleet(fleet: Fleet) -> bytes:
     """Return what all users share, as bytes: all but the users."""
-    shared, _, apart, about = fleet.parts()
-    begun = shared.epochs[: shared.numbers[EPOCH] + 1]
-    used = np.flatnonzero(apart.owner >= 0)  # there is room for many posteriors of users' own
-    arrays: list[Any] = [*shared._replace(epochs=begun), used, *(part[used] for part in apart)]
+    arrays: Any
+    arrays, _, about = fleet.parts()
     head = {
         **about,
         "users": len(fleet.users),
@@ -44,7 +40,7 @@ def pack_fleet(fleet: Fleet) -> bytes:
 
 def pack_users(fleet: Fleet, users: Iterable[str]) -> dict[str, bytes]:
     """Return users as bytes: their numbers, and their pulls whose losses are to come."""
-    _, own, _, _ = fleet.parts()
+    _, own, _ = fleet.parts()
     waiting: dict[str, list[bytes]] = {user: [] for user in users}
     if not waiting:
         return {}
@@ -77,36 +73,11 @@ def unpack_fleet(blob: bytes, users: Iterable[tuple[object, bytes]], fleet: Flee
     ``str`` makes of it. They are read one after another, so that a million are in memory once.
     """
     about, arrays = _read_arrays(blob)
-    first = fleet.parts()[1]
-    fleet.settle_memory(about)
-    shared, own, apart, _ = fleet.parts()
-    cut = len(shared)
-    if len(arrays) != cut + 1 + len(apart):
+    shared, own, _ = fleet.parts()
+    if len(arrays) != len(shared):
         raise InvalidInput("the snapshot of a fleet is of another version")
-    used = arrays[cut]
-    told = Shared(*arrays[:cut])
-    epochs = _fill(shared.epochs, np.arange(len(told.epochs)), told.epochs)
-    kept = Apart(
-        *(_fill(*pair) for pair in zip(apart, repeat(used), arrays[cut + 1 :], strict=False))
-    )
-    kept.owner[np.setdiff1d(np.arange(len(kept.owner)), used)] = -1
-    rows, filled = _read_users(about, first, own, users, fleet)
-    # Who has a posterior of its own changes without the user: the posteriors know it.
-    filled.slot[:] = -1
-    held = used[(used >= AUDIT) & (kept.owner[used] < len(filled.slot))]
-    filled.slot[kept.owner[held]] = held
-    fleet.take_parts(about, told._replace(epochs=epochs), filled, kept, rows)
-
-
-def _fill(like: Any, places: Any, values: Any) -> Any:
-    """Return an array of zeros like another one, with some of its rows given."""
-    if values.shape[1:] != like.shape[1:] or values.dtype != like.dtype:
-        raise InvalidInput("the snapshot of a fleet is of another number of arms")
-    if len(places) and not 0 <= min(places) <= max(places) < len(like):
-        raise InvalidInput("the snapshot of a fleet is of another version")
-    filled = np.zeros(like.shape, like.dtype)  # untouched pages cost nothing
-    filled[places] = values
-    return filled
+    rows, filled = _read_users(about, own, users, fleet)
+    fleet.take_parts(about, Shared(*arrays), filled, rows)
 
 
 def _read_arrays(blob: bytes) -> tuple[dict[str, Any], list[Any]]:
@@ -121,14 +92,10 @@ def _read_arrays(blob: bytes) -> tuple[dict[str, Any], list[Any]]:
 
 
 def _read_users(
-    about: dict[str, Any], first: Own, own: Own, users: Iterable[tuple[object, bytes]], fleet: Fleet
+    about: dict[str, Any], own: Own, users: Iterable[tuple[object, bytes]], fleet: Fleet
 ) -> tuple[dict[str, int], Own]:
-    """Return the rows of users and their numbers; their open tickets go to the fleet.
-
-    Users who have not come since the fleet settled on a memory have the numbers of all of them
-    (``first``), of which the one chosen is taken.
-    """
-    many, chosen = about["users"], about["settled"]
+    """Return the rows of users and their numbers; their open tickets go to the fleet."""
+    many = about["users"]
     arrays: list[Any] = [
         np.zeros((max(many, 1), *numbers.shape[1:]), numbers.dtype) for numbers in own
     ]
@@ -146,7 +113,7 @@ def _read_users(
                 raise InvalidInput("the snapshot has a user that the fleet did not have")
             seen[rows] = True
             places.update(zip(labels, rows.tolist(), strict=True))
-            for numbers, values in zip(arrays, _cut(table, first, own, chosen), strict=True):
+            for numbers, values in zip(arrays, _cut(table, own), strict=True):
                 numbers[rows] = values
     if len(places) != many or not seen.all():
         raise InvalidInput("the snapshot lacks a user, or has one twice")
@@ -175,22 +142,17 @@ def _read_table(labels: list[str], packed: list[bytes], fleet: Fleet) -> tuple[A
     return rows, table[:, HEAD.size + length :]
 
 
-def _cut(table: Any, first: Own, own: Own, chosen: int) -> Iterator[Any]:
+def _cut(table: Any, own: Own) -> Iterator[Any]:
     """Yield the arrays whose rows lie one after another in the rows of a table of bytes."""
-    for like in (own, first):
-        widths = [numbers[0].nbytes for numbers in like]
-        if sum(widths) == table.shape[1]:
-            break
-    else:
+    if sum(numbers[0].nbytes for numbers in own) != table.shape[1]:
         raise InvalidInput("the snapshot of a user is of another version")
     start = 0
     numbers: Any
-    other: Any
-    for numbers, other, width in zip(like, own, widths, strict=True):
+    for numbers in own:
+        width = numbers[0].nbytes
         part = np.ascontiguousarray(table[:, start : start + width]).view(numbers.dtype)
-        values = part.reshape(len(table), *numbers.shape[1:])
         start += width
-        yield values if values.shape[1:] == other.shape[1:] else values[:, chosen : chosen + 1]
+        yield part.reshape(len(table), *numbers.shape[1:])
 
 
 def _read_tickets(user: str, head: bytes, tickets: int, fleet: Fleet) -> None:

@@ -33,8 +33,17 @@ from influential_bandits.policies.foresight.posterior import (
     learn,
     normalise_weights,
 )
+from influential_bandits.policies.foresight.prior import LossPrior
 from influential_bandits.policies.foresight.rule import EXACT_ARMS, choose_arm, count_pull
-from influential_bandits.policies.foresight.users import TASTES, Rules
+from influential_bandits.policies.foresight.users import (
+    DIFFERENCES,
+    TASTES,
+    Rules,
+    Shared,
+    make_shared,
+    share_events,
+    take_prior,
+)
 from influential_bandits.policies.selection import unseen_arm
 from influential_bandits.policies.state_checks import (
     State,
@@ -42,8 +51,6 @@ from influential_bandits.policies.state_checks import (
     require_range,
     require_sum,
 )
-
-__all__ = ["Foresight"]
 
 
 @dataclass(frozen=True)
@@ -70,6 +77,10 @@ class Foresight(Policy):
     half_life : float, optional
         Hours after which half of a pull's influence is gone, by the clock; ``memory`` is then 1
         unless it is given. Pulls must have times: ``Agent.pull(at=…)``, or ``Scenario(times=…)``.
+    prior : LossPrior, optional
+        What is known before, as in ``Foresight(prior=model.prior())`` for a fitted
+        :class:`InfluenceModel`; it says how influence fades, too. Arms beyond those that it is
+        about start from nothing.
 
     Examples
     --------
@@ -85,8 +96,23 @@ class Foresight(Policy):
     memory: float | str = "estimate"
     horizon: int | None = None
     half_life: float | None = None
+    prior: LossPrior | None = None
 
     def __post_init__(self) -> None:
+        if isinstance(self.prior, Mapping):
+            object.__setattr__(self, "prior", LossPrior.from_json(self.prior))
+        if self.prior is not None:
+            if not isinstance(self.prior, LossPrior):
+                raise InvalidInput(f"prior must be a LossPrior, got {abbreviate(self.prior)}")
+            if self.memory != "estimate" or self.half_life is not None:
+                raise InvalidInput(
+                    "a prior says how influence fades; drop memory and half_life, or make the "
+                    "prior with them"
+                )
+            if self.prior.n_arms > MOST_ARMS:
+                raise InvalidInput(
+                    f"a prior may have up to {MOST_ARMS} arms, this one has {self.prior.n_arms}"
+                )
         if not (isinstance(self.memory, str) and self.memory == "estimate"):
             if not is_real(self.memory) or not 0.0 < float(self.memory) <= 1.0:
                 raise InvalidInput(
@@ -100,32 +126,49 @@ class Foresight(Policy):
 
     @property
     def by_clock(self) -> bool:
-        """Whether it has a half-life."""
-        return self.half_life is not None
+        """Whether it has a half-life, its own or its prior's."""
+        return self.effective_half_life is not None
+
+    @property
+    def effective_half_life(self) -> float | None:
+        """Hours after which half of a pull's influence is gone: its own, or its prior's."""
+        return self.half_life if self.prior is None else self.prior.half_life
 
     def parameters(self) -> Mapping[str, Scalar]:
         """Return the settings as numbers; 0 stands for what is not given."""
+        memory = self.memory if self.prior is None else self.prior.memory
         return {
             "memories": self._memories(),
-            "memory": 1.0 if isinstance(self.memory, str) else self.memory,
+            "memory": 1.0 if isinstance(memory, str) else memory,
             "tastes": 1,
             "differences": 1,
             "horizon": self.horizon or 0,
-            "half_life": self.half_life or 0.0,
+            "half_life": self.effective_half_life or 0.0,
         }
 
     def rules(self, n_arms: int) -> Rules:
-        """Return the settings of a fleet."""
-        settings = self.parameters()
-        return Rules(
-            n_arms,
-            *(
-                settings | {"tastes": TASTES, "differences": 3 if n_arms <= EXACT_ARMS else 1}
-            ).values(),
-        )
+        """Return the settings of a fleet of users."""
+        differences = DIFFERENCES if n_arms <= EXACT_ARMS else 1
+        of_users = {"tastes": TASTES, "differences": differences}
+        return Rules(n_arms, **{**self.parameters(), **of_users})  # type: ignore[arg-type]
+
+    def start(self, n_arms: int) -> Shared:
+        """Return what a fleet of users knows before the first loss."""
+        rules = self.rules(n_arms)
+        shared = make_shared(rules)
+        if self.prior is not None:
+            self._require_room(n_arms)
+            take_prior(rules, shared, self.prior)
+        return shared
+
+    def _require_room(self, n_arms: int) -> None:
+        if self.prior is not None and self.prior.n_arms > n_arms:
+            raise InvalidInput(
+                f"the prior is about {self.prior.n_arms} arms, and there are {n_arms}"
+            )
 
     def _memories(self) -> int:
-        told = self.memory != "estimate" or self.by_clock
+        told = self.memory != "estimate" or self.by_clock or self.prior is not None
         return 1 if told else len(MEMORIES)
 
     def fields(self, n_arms: int) -> Mapping[str, tuple[str, Shape]]:
@@ -161,6 +204,26 @@ class Foresight(Policy):
             "stays": ("float64", 0),  # of users, in a fleet
         }
 
+    def initial_state(self, n_arms: int) -> Mapping[str, Any]:
+        """Return the prior as losses that were seen before."""
+        self._require_room(n_arms)
+        if self.prior is None or n_arms > MOST_ARMS:
+            return {}
+        told, known = self.prior.n_arms, count_regressors(n_arms)
+        products, moments, squares = self.prior.sums(self.prior.taste)
+        all_products = np.zeros((n_arms, place(known, 0)))
+        all_moments = np.zeros((n_arms, known))
+        all_products[:told, : products.shape[1]] = products
+        all_moments[:told, : told + 1] = moments
+        seen = share_events(self.prior, n_arms)
+        return {
+            "products": all_products,
+            "moments": all_moments,
+            "squares": np.array([squares]),
+            "seen": seen,
+            "observations": np.array([seen.sum()]),
+        }
+
     def memo_size(self, n_arms: int) -> int:
         """The counts at the pull: of each arm if they are few, and own and the others'."""
         return ((n_arms if n_arms <= MOST_ARMS else 0) + 2) * self._memories()
@@ -189,6 +252,9 @@ class Foresight(Policy):
     def init(c: Any, s: Any) -> None:
         """Nothing is known; the first loss sets the scale."""
         s.next_choice[0] = 1
+        if s.observations[0] > 0:
+            choose_hypotheses(c, s)
+            normalise_weights(s)
         if c.half_life > 0.0:
             s.kept[0] = 0.5
             s.kept[1] = 1.0
@@ -198,7 +264,7 @@ class Foresight(Policy):
         """Return the arm with the smallest price less the value of a look."""
         if s.observations[0] == 0:
             return unseen_arm(s.seen, s.pulls, eligible)
-        return choose_arm(c, s, s, t, eligible)
+        return choose_arm(c, s, s, t, eligible, np.zeros(c.n_arms))
 
     @staticmethod
     def pulled(c: Any, s: Any, t: int, arm: int, memo: Any) -> None:

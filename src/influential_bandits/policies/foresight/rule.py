@@ -416,13 +416,14 @@ def cheapest(price: Floats, eligible: Any) -> tuple[int, int]:
 
 
 @inlined
-def choose_arm(c: Any, s: Any, own: Any, t: int, eligible: Any) -> int:
+def choose_arm(c: Any, s: Any, own: Any, t: int, eligible: Any, losses: Floats) -> int:
     """Return the arm with the smallest price less the value of a look.
 
-    ``own`` is what is the user's, in a fleet; of an agent, its state.
+    ``own`` is what is the user's, in a fleet; of an agent, its state. What each arm is expected to
+    cost now is written to ``losses``, which are zeros.
     """
     n_arms, size = c.n_arms, s.response.shape[1] // MEANS
-    losses, price = np.zeros(n_arms), np.empty(n_arms)
+    price = np.empty(n_arms)
     soon, later = np.zeros((n_arms, size)), np.zeros((n_arms, size))
     rounds = rounds_ahead(c, s, t)
     noise = expect_losses(c, s, own, rounds, losses, soon, later)

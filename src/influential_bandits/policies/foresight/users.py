@@ -9,6 +9,7 @@ candidates for τ beside those for memory, and the same rule decides.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,8 +20,10 @@ from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import inlined, kernel
 from influential_bandits.numerics.portable import halve, log
 from influential_bandits.policies.foresight.hypotheses import (
+    FIRST_LEVEL_SPREAD,
     MEANS,
     MOST_ARMS,
+    STEP,
     add_loss,
     count_regressors,
     place,
@@ -33,10 +36,13 @@ from influential_bandits.policies.foresight.posterior import (
     learn,
     normalise_weights,
 )
+from influential_bandits.policies.foresight.prior import LossPrior
 from influential_bandits.policies.foresight.rule import (
     EXACT_ARMS,
     choose_arm,
     count_pull,
+    doubt,
+    expect_losses,
     memory_number,
     remove_own,
 )
@@ -44,6 +50,8 @@ from influential_bandits.policies.foresight.stays import AGES, estimate_stays
 from influential_bandits.policies.selection import unseen_arm
 
 TASTES = 5  # candidates for τ, as for the spread of levels
+DIFFERENCES = 3  # candidates for how users' interactions differ: not at all, and two more
+STEP_FROM_PRIOR = 4.0  # 2·log odds against a τ that is one step off what a log says
 
 Counts = npt.NDArray[np.int32]
 
@@ -137,6 +145,39 @@ def make_shared(rules: Rules) -> Shared:
     )
 
 
+def share_events(prior: LossPrior, n_arms: int) -> Ints:
+    """Return how many losses of each arm a prior counts as."""
+    seen = np.zeros(n_arms, np.int64)
+    seen[: prior.n_arms] = -(-prior.events // prior.n_arms)
+    return seen
+
+
+def take_prior(rules: Rules, shared: Shared, prior: LossPrior) -> None:
+    """Count a prior as losses that were seen before, and expect users to differ as it says."""
+    if rules.n_arms > MOST_ARMS:
+        return
+    products, moments, squares = prior.sums()
+    variants, told = shared.squares.size, prior.n_arms
+    for sums, values in ((shared.products, products), (shared.moments, moments)):
+        sums[:told].reshape(told, -1, variants)[:, : values.shape[1]] = values[:, :, None]
+    shared.squares[:] = squares
+    if prior.taste > 0.0:
+        tastes = FIRST_LEVEL_SPREAD * STEP ** np.arange(rules.tastes)
+        steps = np.log(prior.taste / prior.sigma / tastes) / math.log(STEP)
+        of_variant = np.arange(variants) // rules.differences % rules.tastes
+        shared.log_widths[:] = STEP_FROM_PRIOR * (steps**2)[of_variant]
+    shared.seen[:] = share_events(prior, rules.n_arms)
+    shared.observations[0] = shared.seen.sum()
+    choose_now(rules, shared)
+
+
+@kernel
+def choose_now(rules: Rules, shared: Shared) -> None:
+    """Choose the hypotheses before the first loss."""
+    choose_hypotheses(rules, shared)
+    normalise_weights(shared)
+
+
 def make_own(rules: Rules, users: int) -> Own:
     """Return users who have not done anything yet."""
     n_arms, memories = rules.n_arms, rules.memories
@@ -171,15 +212,42 @@ def of_user(own: Own, u: int) -> Own:
 
 
 @kernel
-def decide(rules: Rules, shared: Shared, own: Own, u: int, eligible: Any) -> int:
-    """Return the arm for a user."""
+def decide(rules: Rules, shared: Shared, own: Own, u: int, eligible: Any, losses: Floats) -> int:
+    """Return the arm for a user; what each is expected to cost now is written to ``losses``."""
     mine = of_user(own, u)
+    for arm in range(rules.n_arms):
+        losses[arm] = 0.0
     if shared.observations[0] == 0:
         return unseen_arm(mine.seen, mine.pulls, eligible)
     age = 0
     for arm in range(rules.n_arms):
         age += mine.pulls[arm]
-    return choose_arm(rules, shared, mine, age, eligible)
+    return choose_arm(rules, shared, mine, age, eligible, losses)
+
+
+@kernel
+def look(rules: Rules, shared: Shared, own: Own, u: int, losses: Floats, variance: Floats) -> None:
+    """Write what each arm would cost a user now, and the variances of that."""
+    n_arms, size = rules.n_arms, shared.response.shape[1] // MEANS
+    soon, later = np.zeros((n_arms, size)), np.zeros((n_arms, size))
+    common = np.zeros(n_arms)
+    mine = of_user(own, u)
+    noise = expect_losses(rules, shared, mine, 0.0, losses, soon, later)
+    doubt(rules, shared, mine, 0.0, noise, variance, common)
+    for arm in range(n_arms):
+        variance[arm] *= noise
+
+
+@inlined
+def let_fade(rules: Rules, mine: Own, at: float) -> float:
+    """Let a user's influence fade until ``at``, in seconds; return what is left of it."""
+    kept = halve(max(at - mine.time[0], 0.0) / HOUR / rules.half_life)
+    mine.time[0] = max(at, mine.time[0])
+    for k in range(mine.counts.size):
+        mine.counts[k] *= kept
+    for m in range(rules.memories):
+        mine.total[m] *= kept
+    return kept
 
 
 @kernel
@@ -193,12 +261,7 @@ def note_time(rules: Rules, shared: Shared, own: Own, u: int, at: float) -> None
     if own.first[u] == 0:  # nothing yet that could fade
         own.time[u] = at
         return
-    kept = halve(max(at - own.time[u], 0.0) / HOUR / rules.half_life)
-    own.time[u] = max(at, own.time[u])
-    for k in range(own.counts.shape[1]):
-        own.counts[u, k] *= kept
-    for m in range(rules.memories):
-        own.total[u, m] *= kept
+    kept = let_fade(rules, of_user(own, u), at)
     shared.kept[0] += kept
     shared.kept[1] += 1.0
 
@@ -248,6 +311,17 @@ def note_loss(
                 left, width = _take_out(rules, mine, arm, counts, v, loss, regressors)
                 learn(rules, shared, h, arm, regressors, left, width)
     normalise_weights(shared)
+    _keep_loss(rules, mine, arm, fine, coarse, loss)
+    if shared.decisions[0] >= shared.next_stays[0]:
+        shared.next_stays[0] = 2 * shared.decisions[0]
+        estimate_stays(own, users, shared.decisions[0], shared.stays)
+
+
+@inlined
+def _keep_loss(
+    rules: Rules, mine: Own, arm: int, fine: Floats, coarse: Floats, loss: float
+) -> None:
+    """Add a loss to a user's own sums."""
     if rules.n_arms <= EXACT_ARMS:
         add_loss(mine.products, mine.moments, arm, fine, rules.memories, loss)
     else:
@@ -256,9 +330,27 @@ def note_loss(
         for m in range(rules.memories):
             mine.moments[arm, m] += loss
     mine.seen[arm] += 1
-    if shared.decisions[0] >= shared.next_stays[0]:
-        shared.next_stays[0] = 2 * shared.decisions[0]
-        estimate_stays(own, users, shared.decisions[0], shared.stays)
+
+
+@kernel
+def remember(
+    rules: Rules, own: Own, u: int, now: int, arms: Ints, losses: Floats, times: Floats
+) -> None:
+    """Rebuild a user from its pulls in order, NaN where there is no loss; nobody else is taught."""
+    mine = of_user(own, u)
+    few = rules.n_arms if rules.n_arms <= MOST_ARMS else 0
+    memo = np.empty((few + 2) * rules.memories)
+    for t in range(arms.size):
+        if rules.half_life > 0.0 and t > 0:
+            let_fade(rules, mine, times[t])
+        count_pull(rules, mine, arms[t], memo)
+        if times.size > 0:
+            mine.time[0] = times[t]
+        if not math.isnan(losses[t]):
+            split = few * rules.memories
+            _keep_loss(rules, mine, arms[t], memo[:split], memo[split:], losses[t])
+    mine.first[0] = now
+    mine.last[0] = now
 
 
 @inlined

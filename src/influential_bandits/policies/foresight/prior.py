@@ -1,4 +1,4 @@
-"""LossPrior: what a model says about (l1, A) before the first pull."""
+"""LossPrior: what a log says about levels and influence before the first pull."""
 
 from __future__ import annotations
 
@@ -19,19 +19,16 @@ from influential_bandits.checks import (
 )
 from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.arrays import Floats
-from influential_bandits.policies.model_lcb.posterior import place, unknowns
 from influential_bandits.world.fading import Fading
-
-__all__ = ["LossPrior"]
 
 FORMAT = "influential-bandits/prior/1"
 LEAST = 1e-100  # sigma and memory of a prior: its covariance is divided by the noise's square
-SHARPEST = 1e-6  # deviation of a prior, in units of the noise
+SHARPEST = 1e-3  # deviation of a prior, in units of the noise: what is less counts as that much
 ASYMMETRY = 1e-9  # relative to the standard deviations: what rounding may leave
 
 
 class LossPrior:
-    """A normal distribution of (l1, A), and what is known of the noise.
+    """A normal distribution of (l1, A), what is known of the noise, and how users differ.
 
     The unknowns lie arm by arm: l1_0, A_00, l1_1, A_01, A_11, l1_2, A_02, ….
 
@@ -47,6 +44,9 @@ class LossPrior:
         γ of the world.
     half_life : float, optional
         Hours after which half of a pull's influence is gone, by the clock.
+    taste : float
+        Standard deviation of a user's levels around l1: an agent starts that much less sure, and a
+        fleet expects its users to differ so.
 
     Examples
     --------
@@ -62,6 +62,7 @@ class LossPrior:
         events: int = 100,
         memory: float = 1.0,
         half_life: float | None = None,
+        taste: float = 0.0,
     ) -> None:
         self.mean, self.covariance = _numbers(mean), _numbers(covariance)
         size = self.mean.size
@@ -90,6 +91,9 @@ class LossPrior:
                 f"the deviations of a prior must be at most {math.sqrt(LARGEST_LOSS):g} times the "
                 f"noise of {self.sigma:g}, got one of {deviations.max():g}"
             )
+        if not is_real(taste) or not 0.0 <= float(taste) <= math.sqrt(LARGEST_LOSS):
+            raise InvalidInput(f"taste must be a standard deviation, got {abbreviate(taste)}")
+        self.taste = float(taste)
         self.events = whole_number("events", events, 1, 2**53)
         self.mean.setflags(write=False)
         self.covariance.setflags(write=False)
@@ -127,26 +131,37 @@ class LossPrior:
         mean = in_order(matrix, loss)
         return cls(mean, sd**2 * np.eye(mean.size), sigma, memory=memory, half_life=half_life)
 
-    def root(self) -> Floats:
-        """Return the lower triangular R with RᵀR = covariance / noise², by Cholesky."""
-        return find_root(self.covariance / self.sigma**2)
+    def sums(self, taste: float = 0.0) -> tuple[Floats, Floats, float]:
+        """Return the prior as losses seen before, in the sums of an agent.
 
-    def precision(self) -> Floats:
-        """Return noise² times the inverse of the covariance.
-
-        Deviations below a millionth of the noise or of the largest mean count as that much: they
-        are lost in the rounding of sums of squares.
+        Returns
+        -------
+        products : array (arms, pairs)
+            σ² times the inverse of the covariance of each arm's level and of what others do to it.
+        moments : array (arms, arms + 1)
+        squares : float
+            Of these losses, and of as much noise as ``events`` have.
         """
-        scaled = self.covariance / self.sigma**2
+        n_arms = self.n_arms
+        size = n_arms + 1
+        products, moments = np.zeros((n_arms, size * (size + 1) // 2)), np.zeros((n_arms, size))
+        squares = self.events * self.sigma**2
         least = SHARPEST * max(1.0, float(np.abs(self.mean).max()) / self.sigma)
-        spots = np.arange(len(scaled))
-        scaled[spots, spots] += least**2
-        try:
-            lower = np.linalg.cholesky(scaled)
-        except np.linalg.LinAlgError:
-            raise InvalidInput("the covariance of a prior must be positive definite") from None
-        inverse = np.linalg.inv(lower)
-        return np.asarray(inverse.T @ inverse)
+        lower = np.tril_indices(size)
+        for arm in range(n_arms):
+            spots = [unknowns(arm), *(place(arm, j) for j in range(n_arms))]
+            covariance = self.covariance[np.ix_(spots, spots)] / self.sigma**2
+            covariance[0, 0] += (taste / self.sigma) ** 2
+            covariance += least**2 * np.eye(size)
+            try:
+                root = np.linalg.inv(np.linalg.cholesky(covariance))
+            except np.linalg.LinAlgError:
+                raise InvalidInput("the covariance of a prior must be positive definite") from None
+            precision, mean = root.T @ root, self.mean[spots]
+            products[arm] = precision[lower]
+            moments[arm] = precision @ mean
+            squares += float(mean @ moments[arm])
+        return products, moments, squares
 
     def to_json(self) -> dict[str, Any]:
         """Return the prior as JSON data."""
@@ -157,6 +172,7 @@ class LossPrior:
             "sigma": self.sigma,
             "events": self.events,
             "memory": self.memory,
+            "taste": self.taste,
         }
         return data if self.half_life is None else {**data, "half_life": self.half_life}
 
@@ -181,6 +197,7 @@ class LossPrior:
             self.events,
             self.memory,
             self.half_life,
+            self.taste,
         )
 
     def __eq__(self, other: object) -> bool:
@@ -205,16 +222,21 @@ def _numbers(values: npt.ArrayLike) -> Floats:
         raise InvalidInput(f"a prior is made of numbers, got {abbreviate(values)}") from None
 
 
-def find_root(covariance: Floats) -> Floats:
-    """Return the lower triangular R with RᵀR = covariance."""
-    scaled = covariance[::-1, ::-1].copy()
-    spots = np.arange(len(scaled))
-    scaled[spots, spots] += 1e-12 * max(float(np.trace(scaled)) / len(scaled), 1e-300)
-    try:
-        upper = np.linalg.cholesky(scaled)[::-1, ::-1]
-    except np.linalg.LinAlgError:
-        raise InvalidInput("the covariance of a prior must be positive definite") from None
-    return np.ascontiguousarray(upper.T)
+def unknowns(n_arms: int) -> int:
+    """Return how many unknowns so many arms have, and where the level of the next arm lies."""
+    return n_arms * (n_arms + 3) // 2
+
+
+def place(i: int, j: int) -> int:
+    """Return where A_ij lies among the unknowns.
+
+    Examples
+    --------
+    >>> [place(1, 0), place(1, 1), place(0, 2)], unknowns(2)
+    ([3, 4, 6], 5)
+    """
+    i, j = max(i, j), min(i, j)
+    return unknowns(i) + 1 + j
 
 
 def in_order(matrix: Floats, loss: Floats) -> Floats:

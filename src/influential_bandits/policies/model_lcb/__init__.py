@@ -1,1 +1,0 @@
-"""ModelLCB and its parts: prior, posterior, marginal likelihood and lookahead."""
