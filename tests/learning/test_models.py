@@ -8,14 +8,11 @@ from dense_learning import counts_of, weights_of
 from fadings import fading_of
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.utils.estimator_checks import check_estimator
 
 import influential_bandits as ib
 from influential_bandits import DriftModel, EventLog, InfluenceModel, StationaryModel
 from influential_bandits.data import synthetic_log
 from influential_bandits.errors import InvalidInput, InvalidLog, NotApplicable
-from influential_bandits.learning.statistics import random_effects
-from influential_bandits.learning.statistics.design import event_columns
 from influential_bandits.logs import ChunkSizes, Membership, stream_log
 from influential_bandits.policies.model_lcb.prior import in_order
 
@@ -42,44 +39,6 @@ def fitted(log):
 
 
 # Rules of scikit-learn
-
-ORDER = "rows are one history in the order of time: a prediction depends on the rows before it"
-PAST_LOSSES = "predictions follow the recent level, so that predict needs the past losses y"
-
-NEEDS_Y = (
-    "check_estimators_dtypes",
-    "check_dtype_object",
-    "check_estimators_pickle",
-    "check_f_contiguous_array_estimator",
-    "check_regressors_train",
-    "check_regressor_data_not_an_array",
-    "check_supervised_y_2d",
-    "check_regressors_int",
-    "check_methods_sample_order_invariance",
-    "check_methods_subset_invariance",
-    "check_dict_unchanged",
-    "check_fit_idempotent",
-)
-DRIFTING = dict.fromkeys(NEEDS_Y, PAST_LOSSES)
-INFLUENCE = {
-    "check_methods_sample_order_invariance": ORDER,
-    "check_methods_subset_invariance": ORDER,
-}
-CONVENTIONAL = [
-    (StationaryModel(), {}),
-    (DriftModel(), DRIFTING),
-    (InfluenceModel("symmetric", pooling="full"), INFLUENCE),
-]
-
-
-@pytest.mark.long
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
-@pytest.mark.parametrize(("model", "expected"), CONVENTIONAL, ids=lambda value: f"{value!r:.40}")
-def test_models_keep_the_rules_of_scikit_learn(model, expected):
-    results = check_estimator(model, expected_failed_checks=expected, on_fail="raise", on_skip=None)
-    failed = {result["check_name"] for result in results if result["status"] == "xfail"}
-    assert failed == set(expected), "a check that passes needs no excuse"
-
 
 MODELS = [
     StationaryModel(shrinkage=2.0),
@@ -698,54 +657,14 @@ def test_parameters_that_do_not_go_together_are_refused(model, mentions, log, re
 
 
 def test_bad_input_is_refused(log, refused):
-    with refused(InvalidInput, "leave y out"):
-        StationaryModel().fit(log, log.loss)
+    with refused(InvalidInput, "expected an EventLog", "read_log"):
+        StationaryModel().fit(log.to_frame())
+    with refused(InvalidInput, "expected an EventLog", "read_log"):
+        StationaryModel().fit(log).predict(np.eye(3))
     with refused(InvalidLog, "no events"):
         StationaryModel().fit(log.take([]))
     with refused(InvalidInput, "by the clock", "time"):
         InfluenceModel(fading=ib.Fading(half_life=24)).fit(EventLog(["u"] * 2, ["a", "b"], [1, 2]))
-    with refused(InvalidInput, "by the clock", "time"):
-        InfluenceModel(fading=ib.Fading(half_life=24)).fit(np.eye(3), np.arange(3.0))
-    with pytest.raises(ValueError, match="requires y"):
-        StationaryModel().fit(np.eye(3))
-    with pytest.raises(ValueError, match="NaN"):
-        StationaryModel().fit(np.eye(3), [1.0, np.nan, 2.0])
-    with pytest.raises(ValueError, match="2 features"):
-        StationaryModel().fit(np.eye(3), np.arange(3.0)).predict(np.ones((3, 2)))
-    with refused(InvalidInput, "past losses", "y"):
-        DriftModel().fit(np.eye(3), np.arange(3.0)).predict(np.eye(3))
-
-
-def test_an_array_is_one_history():
-    single = planted(1, 80)
-    X = weights_of(single)
-    for model in (InfluenceModel(fading=0.8, drift=True), StationaryModel(), DriftModel()):
-        of_array, of_log = clone(model).fit(X, single.loss), clone(model).fit(single)
-        assert of_array.coefficients_.tobytes() == of_log.coefficients_.tobytes()
-        assert of_array.predict(X, single.loss).tobytes() == of_log.predict(single).tobytes()
-
-
-def test_an_event_of_no_arm_stays_within_bounds():
-    # Interpreted, since the compiled function would corrupt memory silently. The last item has no
-    # arm, so that its place is past the end.
-    table = Membership.of_weights(["0", "1"], np.array([[1.0, 0], [0, 1], [0, 0]]))
-    odd = EventLog(["u"] * 3, np.arange(3), [1.0, 2.0, 3.0], membership=table)
-    gather = random_effects._gather_cells.py_func
-    cells, squares = gather(event_columns(odd), odd.loss, np.zeros(2))
-    assert (cells.arm.tolist(), cells.size.tolist()) == ([0, 1], [1.0, 1.0])
-    assert (cells.total.tolist(), squares) == ([1.0, 2.0], 5.0)
-
-
-@pytest.mark.parametrize("pooling", POOLS, ids=POOL_NAMES)
-@pytest.mark.parametrize("kind", [StationaryModel, InfluenceModel])
-def test_an_event_of_no_arm_is_predicted_as_nothing(kind, pooling):
-    X = np.array([[1.0, 0], [0, 1], [0, 0], [1, 0], [0, 0]])
-    model = kind(pooling=pooling).fit(X, [1.0, 2.0, 0.5, 1.5, 3.0])
-    assert np.isfinite(model.coefficients_).all()
-    assert np.isfinite(model.standard_errors_).all()
-    predicted = model.predict(X)
-    assert np.isfinite(predicted).all()
-    assert not predicted[[2, 4]].any()
 
 
 # What a model says of itself

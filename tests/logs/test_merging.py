@@ -44,7 +44,6 @@ def test_weights_of_items_of_several_arms_add_up():
     assert weights["x"] == pytest.approx({"a": 1 / 3, "rest": 2 / 3})
     assert weights["y"] == {"a": 1.0}
     assert weights["z"] == {"rest": 1.0}
-    assert merged.membership.normalised
 
 
 @given(st.lists(st.sampled_from("abcdefgh"), min_size=1), st.integers(1, 9))

@@ -104,7 +104,7 @@ def fit_population(
     design = design_of(model, scan.sums.means)
     definite, ridge = model.interaction == "psd", float(model.ridge)
     gaps = _days_between_events(scan.sample)
-    model.design_, model.arm_names_, model.n_features_in_ = design, arm_names, len(arm_names)
+    model.design_, model.arm_names_ = design, arm_names
     model.days_between_events_ = float(np.median(gaps)) if len(gaps) else None
     model.prior_ = None
     work: Any

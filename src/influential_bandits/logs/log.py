@@ -29,10 +29,6 @@ __all__ = ["EventLog"]
 LATEST_STAMP = 2.0**63 / 1e6  # seconds that timestamps of microseconds hold
 
 
-class _NoRows(InvalidInput, TypeError):
-    """For ``log[…]``: a TypeError too, as Python raises for all that has no rows."""
-
-
 class EventLog(Frozen):
     """Histories of several instances (users, sessions, campaigns): arms met, and their losses.
 
@@ -198,14 +194,6 @@ class EventLog(Frozen):
             raise InvalidInput(
                 f"the log has no instance {instance!r}; it has {self.n_instances}: {first}, …"
             ) from None
-
-    def __getitem__(self, key: object) -> Any:
-        """Refuse: rows are no parts of a log, as scikit-learn's cross-validation would cut it."""
-        raise _NoRows(
-            "a log is not cut by rows, for that would break histories: use log.take or log.history "
-            "for instances, log.without_last for time; and to choose among models, "
-            "choose(log, candidates) or validate(log, models) instead of scikit-learn's searches"
-        )
 
     def history(self, instance: object) -> EventLog:
         """Return the log of one instance, by label."""
@@ -450,7 +438,9 @@ def _sort(
 def require_log(log: object) -> EventLog:
     """Return a log that has events, or say that this is none."""
     if not isinstance(log, EventLog):
-        raise InvalidInput(f"expected an EventLog, got {log!r:.80}")
+        raise InvalidInput(
+            f"expected an EventLog, got {log!r:.80}; read_log makes one of a file or a table"
+        )
     if len(log) == 0:
         raise InvalidLog("the log has no events")
     return log

@@ -37,6 +37,10 @@ class HasPartitions(Protocol):
     def arm_names(self) -> tuple[str, ...]:
         """Names of the arms, the same in all partitions."""
 
+    @property
+    def about(self) -> dict[str, Any]:
+        """Where the log comes from and what was done to it."""
+
 
 class _SingleThreadedAlgebra:
     """Keeps linear algebra on one thread each: several fits run side by side already.
