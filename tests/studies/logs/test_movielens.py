@@ -18,7 +18,6 @@ SECTIONS = [
     "log",
     "paper-4-2",
     "paper-5-1",
-    "gradient-descent",
     "ladder",
     "ladder-random-genre",
     "ladder-item-quality",
@@ -162,15 +161,6 @@ def test_gains_are_what_the_errors_say(studied):
         for one, other in zip(rungs()[1:], rungs(), strict=False):
             gain = found[name][GAIN.format(f"{one} over {other}")].ours
             assert gain == pytest.approx(100.0 * (1.0 - errors[one] / errors[other]), abs=1e-9)
-
-
-def test_the_descent_comes_closer_with_steps(studied):
-    _, sections = studied
-    found = by_claim(sections)["gradient-descent"]
-    above = [f.ours for claim, f in found.items() if claim.startswith("error above")]
-    assert above == sorted(above, reverse=True)
-    assert above[-1] >= -1e-6, "nothing is below a certified optimum"
-    assert found["largest duality gap of the convex fits, relative"].ours < 1e-6
 
 
 def smallest_p_value(findings):

@@ -18,8 +18,6 @@ from influential_bandits.learning.examination import fit_definite, rank_models
 from influential_bandits.learning.influence_test import influence_test
 from influential_bandits.learning.models import InfluenceModel, StationaryModel
 from influential_bandits.learning.selection import RIDGES, Validation, choose, validate
-from influential_bandits.learning.solvers.gradient import trace_descent
-from influential_bandits.learning.solvers.penalised import Penalty
 from influential_bandits.learning.statistics.log_scan import draw_instances
 from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.arrays import Floats
@@ -56,7 +54,6 @@ PAPER_RATINGS = 4096
 PLAIN_MEMORY = 0.8  # of the test without controls
 FEW_USERS = 10
 OTHER_DATA = "other data"  # not the release, or not the users, of the paper
-STEPS = (10, 30, 100, 300, 1000, 3000, 10_000)
 PAPER = {  # mean squared error of the last rating, ± over 73 users of ml-32m
     "stationary": (0.6156, 0.9775),
     "psd": (0.5720, 0.8238),
@@ -78,10 +75,10 @@ def study_movielens(
 
     What needs many passes (ladder, test, shared matrix) takes users drawn at random if the release
     has more than ``most_events`` ratings. Models are fitted by the execution, with the same bits
-    everywhere; the test of influence and the paper's descent run on this computer.
+    everywhere; the test of influence runs on this computer.
     """
     require_writable(out)
-    bar = Progress("MovieLens study", 7, progress)
+    bar = Progress("MovieLens study", 6, progress)
 
     def step() -> None:
         bar.done += 1
@@ -95,8 +92,6 @@ def study_movielens(
     sections = [log_section(shared)]
     paper, indefinite = _paper_sections(drawn.at_least(least), least, execution)
     sections += [paper, indefinite]
-    step()
-    sections.append(_gradient_section(drawn.at_least(least), execution))
     step()
     base = InfluenceModel("symmetric", drift=True, pooling="full")
     shared = draw_instances(shared, most_events, seed)
@@ -416,57 +411,6 @@ def _named_entries(arms: tuple[str, ...], matrices: Floats, same: bool) -> list[
             )
         )
     return findings
-
-
-def _gradient_section(log: EventLog, execution: Execution | None) -> Section:
-    """Show how far the paper's descent stays from the optimum, and what stopping early does."""
-    some = log.take(np.argsort(-log.lengths, kind="stable")[:20])
-    model = InfluenceModel("psd", ridge=1.0).fit(some, execution=execution)
-    found = trace_descent(some, model.design_, Penalty(1.0, 1.0), STEPS)
-    excess = np.median([d.excess for d in found], axis=0)
-    norm = np.median([d.norm for d in found], axis=0)
-    optimum = np.sqrt((model.interactions_**2).sum(axis=(1, 2)))
-    marks = np.array(STEPS, float)
-    findings = [
-        Finding(
-            f"error above the optimum after {steps:,} steps, in % of all squared error",
-            100.0 * float(value),
-        )
-        for steps, value in zip(STEPS, excess, strict=True)
-        if steps in {100, 1000, 10_000}
-    ]
-    findings += [
-        Finding(f"median Frobenius norm of A after {STEPS[-1]:,} steps", float(norm[-1])),
-        Finding("median Frobenius norm of A at the certified optimum", float(np.median(optimum))),
-        Finding("largest duality gap of the convex fits, relative", model.gap_),
-    ]
-    figures = [
-        Figure(
-            "descent",
-            "The paper's descent, from the certified optimum",
-            "steps",
-            "error above the optimum, share of all",
-            [Series("median user", marks, np.maximum(excess, 1e-16))],
-        ),
-        Figure(
-            "descent-norm",
-            "What stopping early does",
-            "steps",
-            "Frobenius norm of A",
-            [
-                Series("descent, median user", marks, norm),
-                Series("optimum", marks, np.full(len(marks), np.median(optimum)), kind="dashed"),
-            ],
-        ),
-    ]
-    note = (
-        "Gradient descent with momentum on A = BBᵀ, as the paper fitted, with the step length of "
-        "the largest curvature, on the same ridge-penalised problem that the convex solver "
-        "solves to a certificate. How small A looks depends on when one stops."
-    )
-    line = "The paper's solver beside the certified optimum"
-    settings = {"users": some.n_instances, "ridge": 1.0, "memory": 1.0}
-    return Section("gradient-descent", line, settings, Analysis(findings, figures, [note]))
 
 
 def _compared(section: Section, shared: Validation, drawn: Validation) -> Section:
