@@ -100,5 +100,5 @@ def test_commands_suggest_to_merge_many_arms_and_count_rows_that_repeat():
     assert told == [
         f"Read {read_log(twice)!r}: instance = user, arm = arm, time = time, loss = loss",
         "times: 2 to 2, which are no dates: taken for seconds from a start of their own",
-        "1 rows repeat another, and are kept (--key refuses them)",
+        "1 rows repeat another, and are kept",
     ]

@@ -1,4 +1,4 @@
-"""LogBuilder: checked events become an EventLog, without repeated keys, repeats counted."""
+"""LogBuilder: checked events become an EventLog, repeats counted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from influential_bandits.logs.columns import arrow
 from influential_bandits.logs.controls import Control, FinalCategories
 from influential_bandits.logs.event_scan import Events
 from influential_bandits.logs.find_columns import describe_columns
-from influential_bandits.logs.label_codes import Codes, LabelCodes, find_repeated_keys
+from influential_bandits.logs.label_codes import Codes, LabelCodes
 from influential_bandits.logs.log import EventLog, sort_into_log
 from influential_bandits.logs.membership import Membership
 from influential_bandits.logs.options import ReadingOptions
@@ -66,8 +66,6 @@ class LogBuilder:
             self._number_instances()
         columns: dict[str, Any] = {"item": events.item, "loss": events.loss, "time": events.time}
         columns |= {f"{CONTROL}{name}": values for name, values in events.controls.items()}
-        if events.key is not None:
-            columns |= {"row": events.row, "key": events.key}
         for name, values in columns.items():
             self._extend(name, values)
 
@@ -85,20 +83,6 @@ class LogBuilder:
     def _take(self, name: str) -> Any:
         """Return a column and forget it, for there may be much of it."""
         return self._columns.pop(name).whole()
-
-    def drop_repeated_keys(self, bad: BadRows) -> None:
-        """Leave out events whose key came before, and note their rows as bad."""
-        if "key" not in self._columns:
-            return
-        self._number_instances()
-        repeated = find_repeated_keys(self._take("key"))
-        rows: Ints = self._take("row")
-        if len(repeated):
-            bad.add("duplicate key", rows[repeated])
-            kept = np.delete(np.arange(self.size), repeated)
-            self.size = len(kept)
-            for name in list(self._columns):
-                self._columns[name] = GrowingColumn(self._take(name)[kept])
 
     def build(
         self,

@@ -23,11 +23,11 @@ from influential_bandits.logs.controls import kind_of_type
 from influential_bandits.logs.event_scan import EventScan
 from influential_bandits.logs.find_columns import find_columns
 from influential_bandits.logs.items import ItemCodes
-from influential_bandits.logs.label_codes import DistinctHashes, Hashes64, hash_labels
+from influential_bandits.logs.label_codes import DistinctHashes, Hashes, hash_labels
 from influential_bandits.logs.log_builder import describe_source
 from influential_bandits.logs.options import ChunkSizes, ReadingOptions
 from influential_bandits.logs.remote_folder import RemoteFolder
-from influential_bandits.logs.tables import FileGroup, ParquetFiles, as_dataset, make_read_error
+from influential_bandits.logs.tables import FileGroup, ParquetFiles
 from influential_bandits.logs.times import Clock
 
 
@@ -37,9 +37,7 @@ class FolderFiles(ParquetFiles):
     def __init__(self, group: FileGroup, sizes: ChunkSizes, kind: str = "parquet") -> None:
         super().__init__(group, sizes, kind)
         self.folder, self.schema = group.folder, group.schema
-        # Files, or parts of files that are read apart: the first row among all, the name, the first
-        # row in the file.
-        self.spans: list[tuple[int, str, int]] = []
+        self.starts: list[tuple[int, str]] = []  # the first row of each file, and its name
         self.n_rows = 0  # of all files that were counted
 
     def lines(self, places: Sequence[int]) -> list[str]:
@@ -47,20 +45,18 @@ class FolderFiles(ParquetFiles):
         return [self._line(place) for place in places]
 
     def _line(self, place: int) -> str:
-        number = bisect_right(self.spans, place, key=itemgetter(0)) - 1
-        start, name, first = self.spans[number]
-        return f"{place - start + first} of {name or self.name}"
+        number = bisect_right(self.starts, place, key=itemgetter(0)) - 1
+        start, name = self.starts[number]
+        return f"{place - start} of {name or self.name}"
 
     def count(self, group: FileGroup, rows: Sequence[int]) -> None:
         """Take note of the rows of each file of the next group."""
         for name, number in zip(group.files, rows, strict=True):
-            start, latest, first = self.spans[-1] if self.spans else (0, None, 0)
-            first = first + self.n_rows - start if latest == name else 0
-            self.spans.append((self.n_rows, name, first))
+            self.starts.append((self.n_rows, name))
             self.n_rows += number
 
     def groups(self) -> list[FileGroup]:
-        """Return small neighbouring files together, and large ones in parts."""
+        """Return small neighbouring files together."""
         groups: list[FileGroup] = []
         names: list[str] = []
         size = 0
@@ -69,31 +65,10 @@ class FolderFiles(ParquetFiles):
             if size > self.sizes.group and names:
                 groups.append(FileGroup(self.folder, tuple(names), self.schema))
                 names, size = [], file.size
-            if file.size > self.sizes.split:
-                groups += self._parts(file.name)
-                size = 0
-            else:
-                names.append(file.name)
+            names.append(file.name)
         if names:
             groups.append(FileGroup(self.folder, tuple(names), self.schema))
         return groups
-
-    def _parts(self, name: str) -> list[FileGroup]:
-        """Return a file in parts, if it has too many rows for a partition."""
-        try:
-            (file,) = as_dataset(self.folder, [name], self.schema).get_fragments()
-            rows = [group.num_rows for group in file.row_groups]
-        except (arrow().ArrowException, OSError) as error:
-            raise make_read_error(name or self.name, error) from None
-        if sum(rows) <= self.sizes.largest_partition:
-            return [FileGroup(self.folder, (name,), self.schema)]
-        starts = np.cumsum([0, *rows[:-1]]) // self.sizes.partition
-        return [
-            FileGroup(
-                self.folder, (name,), self.schema, tuple(np.flatnonzero(starts == n).tolist())
-            )
-            for n in np.unique(starts)
-        ]
 
 
 @dataclass(frozen=True)
@@ -131,7 +106,7 @@ class GroupSummary:
     items: list[str]
     categories: dict[str, list[str]]  # of controls
     bad: dict[str, Fault]
-    instances: Hashes64  # ascending
+    instances: Hashes  # ascending
     span: tuple[float, float]  # first and last time of good rows
 
 
@@ -142,7 +117,6 @@ class FolderScan:
     source: FolderFiles
     reader: GroupReader
     groups: list[FileGroup]
-    starts: list[int]  # rows of the folder before each group
     events: list[int]  # good rows of each group
     codes: ItemCodes
     bad: BadRows
@@ -168,10 +142,9 @@ def scan_partitions(
     groups = source.groups()
     reader = GroupReader(plan, _settle_clock(source, plan))
     bar = Progress(f"scanning {source.name}", len(groups), progress)
-    bad, starts, events, met = BadRows(source), [], [], 0
+    bad, events, met = BadRows(source), [], 0
     instances, span = DistinctHashes(plan.sizes.hashes), (np.inf, -np.inf)
     for group, summary in zip(groups, execution.map(reader, groups, bar), strict=True):
-        starts.append(source.n_rows)
         _count_bad_rows(bad, summary.bad, source.n_rows)
         source.count(group, summary.rows)
         events.append(summary.events)
@@ -185,7 +158,7 @@ def scan_partitions(
     # that happens in one of 4,000 logs, and costs no more than sorting what need not be sorted.
     distinct = len(instances.values())
     whole = distinct == met
-    return FolderScan(source, reader, groups, starts, events, codes, bad, distinct, whole, span)
+    return FolderScan(source, reader, groups, events, codes, bad, distinct, whole, span)
 
 
 def settle_controls(plan: ReadingOptions, schema: Any) -> ReadingOptions:

@@ -97,7 +97,6 @@ class FileGroup:
     folder: RemoteFolder
     files: tuple[str, ...]
     schema: Any = field(repr=False)
-    row_groups: tuple[int, ...] | None = None  # of a file that is read in parts
 
 
 class ParquetFiles(Source):
@@ -144,8 +143,8 @@ class ParquetFiles(Source):
         for file in data.get_fragments():
             # One row group at a time: Arrow keeps all bytes of what it reads in one go.
             parts = file.split_by_row_group() if self.kind == "parquet" else [file]
-            for number in range(len(parts)) if group.row_groups is None else group.row_groups:
-                yield from parts[number].to_batches(
+            for part in parts:
+                yield from part.to_batches(
                     schema=data.schema,
                     columns=list(columns),
                     batch_size=self.sizes.rows,
