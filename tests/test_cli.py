@@ -178,7 +178,7 @@ def test_help_lists_the_commands():
                 "--jobs",
             ],
         ),
-        ("plan", ["--horizon", "--instance", "--days-between-rounds", "--out"]),
+        ("plan", ["--horizon", "--days-between-rounds", "--out"]),
     ],
 )
 def test_every_command_explains_itself(command, options):

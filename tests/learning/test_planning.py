@@ -293,27 +293,6 @@ def test_a_plan_speaks_the_unit_of_the_log():
     assert again.outcome == found.outcome, "the model knows it without the log"
 
 
-# One instance
-
-
-def test_a_plan_for_one_instance_is_made_in_its_own_world(own):
-    mixes = set()
-    for label in own.instances_[:10]:
-        found = plan(own, horizon=40, instance=label)
-        world = own.instance(label)
-        schedule = find_schedule(world, 40, repeats=False)
-        np.testing.assert_array_equal(found.schedule, schedule)
-        np.testing.assert_allclose(found.gain, found.logged_loss - found.loss, rtol=1e-6, atol=1e-9)
-        assert not found.cross_fitted
-        mixes.add(tuple(found.mix))
-    assert len(mixes) > 1, "instances differ"
-
-
-def test_an_instance_may_be_named_by_its_number(own):
-    one, other = plan(own, horizon=10, instance=3), plan(own, horizon=10, instance="3")
-    assert one.to_json() == other.to_json()
-
-
 # Two halves judge each other
 
 
@@ -396,7 +375,6 @@ def test_the_halves_swap_roles(fading):
 
 def test_halves_are_for_the_population_alone(own, fading):
     log = tiring_log()
-    assert not plan(fading, log, 10, instance="0").cross_fitted
     assert fit_halves(own, log) == [], "instances alone have nothing to share"
     assert fit_halves(fading, log.take(np.arange(3))) == []
 
@@ -460,11 +438,6 @@ def test_a_free_interaction_is_refused(refused):
 def test_a_horizon_that_is_no_number_of_rounds_is_refused(horizon, fading, refused):
     with refused(InvalidInput, "horizon", str(horizon)):
         plan(fading, horizon=horizon)
-
-
-def test_an_unknown_instance_is_refused(fading, refused):
-    with refused(InvalidInput, "'nobody'", "120 instances"):
-        plan(fading, horizon=10, instance="nobody")
 
 
 @pytest.mark.parametrize(
@@ -809,12 +782,6 @@ def test_influence_that_is_no_straight_line_supports_nothing():
     found = plan(InfluenceModel("symmetric", fading=0.8, pooling="full").fit(curved), curved, 40)
     assert warned(found, "no straight line")
     assert not found.supported
-
-
-def test_a_plan_for_one_instance_is_not_supported(own):
-    found = plan(own, tiring_log(interaction_spread=0.05), 40, instance="0")
-    assert not found.supported
-    assert warned(found, "for one instance")
 
 
 # Sessions

@@ -201,9 +201,6 @@ def plan(
             "end alone; again for another arm."
         ),
     ] = None,
-    instance: Annotated[
-        str | None, typer.Option(help="For one instance of the log; by default for all.")
-    ] = None,
     days_between_rounds: Annotated[
         float | None, typer.Option(help="For memory by the clock; by default as in the log.")
     ] = None,
@@ -222,13 +219,19 @@ def plan(
     from influential_bandits.learning.models import InfluenceModel
     from influential_bandits.learning.planning import plan as make_plan
 
-    options: dict[str, Any] = {"instance": instance, "days_between_rounds": days_between_rounds}
-    options |= {"rounds_per_session": rounds_per_session, "shares": _parse_shares(share)}
-    options |= {"days_between_sessions": days_between_sessions}
     fitted = InfluenceModel.load(model)
     with explain_stop("nothing was written"):
         events = None if log is None else _read_again(log, model, fitted.about_.get("command"))
-        advice = make_plan(fitted, events, horizon, execution=jobs, **options)
+        advice = make_plan(
+            fitted,
+            events,
+            horizon,
+            shares=_parse_shares(share),
+            days_between_rounds=days_between_rounds,
+            rounds_per_session=rounds_per_session,
+            days_between_sessions=days_between_sessions,
+            execution=jobs,
+        )
     if out is not None:
         write_json(out, advice.to_json(), indent=2)
     typer.echo(str(advice))

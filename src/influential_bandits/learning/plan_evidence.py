@@ -29,7 +29,6 @@ from influential_bandits.learning.plan_judges import (
     shrink_forward,
 )
 from influential_bandits.learning.plan_search import Candidate
-from influential_bandits.learning.solvers.psd import is_covariance
 from influential_bandits.learning.statistics.design import SYMMETRIC
 from influential_bandits.logs.log import EventLog, require_log
 from influential_bandits.numerics.arrays import Floats
@@ -51,7 +50,6 @@ class Evidence(NamedTuple):
     """What is known for and against a plan."""
 
     model: InfluenceModel
-    population: bool  # the plan is for all, not for one instance
     lasting: bool  # influence never fades
     own: ModelJudge  # the model itself
     logged: LoggedRounds | None
@@ -133,11 +131,7 @@ class Evidence(NamedTuple):
 
 
 def gather_evidence(
-    model: InfluenceModel,
-    log: EventLog | None,
-    instance: object,
-    execution: Execution | int | None,
-    lasting: bool,
+    model: InfluenceModel, log: EventLog | None, execution: Execution | int | None, lasting: bool
 ) -> Evidence:
     """Return what a model and its log say for and against plans."""
     logged, halves = None, []
@@ -148,27 +142,14 @@ def gather_evidence(
                 f"{', '.join(model.arm_names_[:5])}, got {log!r}"
             )
         logged = describe_logged(model.design_, model.population_, log)
-        halves = fit_halves(model, log, execution) if instance is None else []
+        halves = fit_halves(model, log, execution)
     tasteful = follows_taste(logged, halves)
     able = [half.by_deviations for half in halves if half.by_deviations is not None]
     corrected = able if tasteful and len(able) == 2 else []
-    own = _own_judge(model, instance, logged)
-    return Evidence(model, instance is None, lasting, own, logged, halves, tasteful, corrected)
-
-
-def _own_judge(model: InfluenceModel, instance: object, logged: LoggedRounds | None) -> ModelJudge:
-    """Return what the model says by itself."""
-    if instance is None:
-        centre, covariance = model.population_, model.population_covariance_
-    else:
-        row = model.row(instance)
-        centre, covariance = model.coefficients_[row], np.diag(model.standard_errors_[row] ** 2)
-    if not is_covariance(covariance, model.design_.size):
-        raise InvalidInput(
-            "the model's population_covariance_ is no covariance: it must be symmetric and "
-            "positive semi-definite; fit the model again"
-        )
-    return ModelJudge(model.design_.kind, model.design_.n_arms, centre, covariance, logged)
+    design = model.design_
+    covariance = model.population_covariance_
+    own = ModelJudge(design.kind, design.n_arms, model.population_, covariance, logged)
+    return Evidence(model, lasting, own, logged, halves, tasteful, corrected)
 
 
 def _average(verdicts: list[Verdict]) -> Verdict:

@@ -809,17 +809,10 @@ def test_a_plan_keeps_to_shares(model_file, command, tmp_path):
     assert "at least 10 %, at most 30 %" in out
 
 
-def test_a_plan_for_one_user(model_file, command):
-    status, out, _ = command("plan", model_file, "--instance", "u3", "--horizon", 20)
-    assert status == 0
-    assert "by the model itself" in out
-
-
 @pytest.mark.parametrize(
     ("options", "mentions"),
     [
         (["--horizon", "0"], ["horizon", "0"]),
-        (["--instance", "nobody"], ["'nobody'", "80 instances"]),
         (["--share", "ad0"], ["ad0", "hat=0.1:0.3"]),
         (["--share", "ad0=x:1"], ["ad0=x:1", "hat=0.1:0.3"]),
         (["--share", "hat=0.1:0.3"], ["'hat'", "'ad0'"]),
