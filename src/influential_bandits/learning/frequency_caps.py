@@ -133,15 +133,6 @@ class CapAdvice:
         names = [field.name for field in dataclasses.fields(Cap)]
         return make_frame({name: [getattr(c, name) for c in self.caps] for name in names}, library)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return everything as plain numbers, lists and texts."""
-        return {
-            "caps": [{**dataclasses.asdict(cap), "words": str(cap)} for cap in self.caps],
-            "gain_per_event": dataclasses.asdict(self.gain),
-            "share_of_showings_moved": self.moved,
-            "doubt": self.doubt,
-        }
-
 
 class Rule(NamedTuple):
     """Caps as compiled code reads them."""

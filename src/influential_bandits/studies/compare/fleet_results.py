@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from influential_bandits.display import Bars
 from influential_bandits.policies.model_lcb.policy import ModelLCB
 from influential_bandits.studies.compare.fleet_runs import BOUND, OPTIMUM
 from influential_bandits.studies.compare.players import KNOWN, Player
@@ -20,7 +21,6 @@ from influential_bandits.studies.compare.user_standings import (
 )
 from influential_bandits.studies.report.content import (
     Analysis,
-    Bars,
     Figure,
     Finding,
     Opening,

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from influential_bandits.checks import optional_module
+from influential_bandits.display import Bars
 from influential_bandits.errors import NotApplicable
 from influential_bandits.learning.examination import LAST_PART
 from influential_bandits.learning.frequency_caps import CapAdvice
@@ -25,7 +26,6 @@ from influential_bandits.logs.times import format_time
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.studies.report.content import (
     Analysis,
-    Bars,
     Figure,
     Finding,
     HeatMap,
@@ -37,7 +37,7 @@ from influential_bandits.studies.report.content import (
 )
 from influential_bandits.world.fading import require_fading
 
-SHOWN_PAIRS = 12
+SHOWN_CURVES = 12
 SHOWN_ARMS = 40
 SHORT = (str, int, float, type(None))
 CLEAR = {1: "tires, beyond chance", -1: "gains, beyond chance", 0: "may be nothing"}
@@ -98,7 +98,7 @@ def curves_section(curves: ShowingCurves) -> Section:
             log_x=False,
             log_y=False,
         )
-        for n, curve in enumerate(curves.arms[:SHOWN_PAIRS])
+        for n, curve in enumerate(curves.arms[:SHOWN_CURVES])
     ]
     panels = Panels(
         "showings",
@@ -305,7 +305,6 @@ def describe_gain(low: float, high: float) -> str:
 
 def influence_section(test: InfluenceTest, name: str, title: str = "") -> Section:
     """Show the test of influence."""
-    shown = test.pairs[:SHOWN_PAIRS]
     needed = test.events_needed(0.001)
     findings = [
         *(
@@ -334,18 +333,6 @@ def influence_section(test: InfluenceTest, name: str, title: str = "") -> Sectio
             notes[0].splitlines()[0],
             f"Controlled for: {', '.join(test.controls) or 'nothing'}.",
         ]
-    figure = Bars(
-        "pairs",
-        "The clearest pairs",
-        [p.arm if p.arm == p.other else f"{p.arm} – {p.other}" for p in shown],
-        [p.estimate for p in shown],
-        "change of loss by a recent pull, relative to other pairs",
-        [p.low for p in shown],
-        [p.high for p in shown],
-        "A single name is an arm's influence on itself; above zero is fatigue. All are relative to "
-        "others, which is how the test knows them from drift; what a showing costs stands below. "
-        "Intervals hold for all pairs at once.",
-    )
     controls = "" if test.controls else ", without controls"
     return Section(
         name,
@@ -359,7 +346,7 @@ def influence_section(test: InfluenceTest, name: str, title: str = "") -> Sectio
             "controls": ", ".join(test.controls),
             "seed": test.seed,
         },
-        Analysis(findings, [figure] if shown else [], notes),
+        Analysis(findings, [test.picture] if test.pairs else [], notes),
         title,
     )
 
@@ -394,7 +381,7 @@ def doubts_section(test: InfluenceTest | None, validation: Validation) -> Sectio
 def effects_section(impact: Impact, seen: bool, name: str, title: str) -> Section:
     """Show what one showing of each arm does to the next ones, as all costs are measured."""
     arms = tuple(impact.arms)
-    order = sorted(arms, key=lambda arm: -abs(impact.arms[arm].value))[:SHOWN_PAIRS]
+    picture = impact.picture
     findings = [
         Finding(
             f"{arm} on itself",
@@ -403,20 +390,9 @@ def effects_section(impact: Impact, seen: bool, name: str, title: str) -> Sectio
             high=impact.arms[arm].high,
             reason=CLEAR[impact.arms[arm].sign],
         )
-        for arm in order
+        for arm in picture.labels
     ]
-    figures: list[Picture] = [
-        Bars(
-            "own",
-            f"What one showing of an arm costs its next one, in {impact.outcome}",
-            order,
-            [impact.arms[arm].value for arm in order],
-            f"cost in {impact.outcome}",
-            [impact.arms[arm].low for arm in order],
-            [impact.arms[arm].high for arm in order],
-            "Above zero is fatigue. Intervals hold for all at once.",
-        )
-    ]
+    figures: list[Picture] = [picture]
     line = "What one showing adds to the loss of the next, the same for all users"
     notes = []
     if impact.pairs:

@@ -16,11 +16,10 @@ import numpy as np
 
 from influential_bandits import __version__
 from influential_bandits.checks import optional_module
-from influential_bandits.display import DARK, draw_bars, draw_matrix, escape_formulas, take_axes
+from influential_bandits.display import DARK, Bars, draw_matrix, escape_formulas, take_axes
 from influential_bandits.errors import InvalidInput
 from influential_bandits.files import write_atomically
 from influential_bandits.studies.report.content import (
-    Bars,
     Figure,
     Grid,
     HeatMap,
@@ -162,7 +161,7 @@ def draw_on(ax: Any, figure: Picture, *, inline: bool = False, legend: bool = Tr
     if isinstance(figure, Figure):
         _lines(ax, figure, legend, NAMED if inline else None)
     elif isinstance(figure, Bars):
-        draw_bars(ax, figure.labels, figure.values, figure.low, figure.high, x=figure.x)
+        figure.draw(ax, titled=False)
     elif isinstance(figure, Grid):
         _grid(ax, figure)
     elif isinstance(figure, HeatMap):
