@@ -37,7 +37,6 @@ NEEDED |= {"horizons": [10, 100], "values": [1.0, 2.0], "counts": [1, 2, 3], "ar
 NEEDED |= {"interaction": WORLD.interaction, "initial_loss": [0.5, 0.4, 0.6], "events": 5}
 OWN = {  # where the same name means something else
     "synthetic_log": {"n_instances": 3, "events": 5},
-    "synthetic_parts": {"n_instances": 3, "events": 5},
     "fading_lower_bound": {"instance": ib.Instance(WORLD.interaction, [0.5, 0.4, 0.6], memory=0.9)},
     "influence_test": {"permutations": 19},
     "EventLog.last": {"share": 0.5},
