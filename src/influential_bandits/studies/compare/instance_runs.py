@@ -105,12 +105,12 @@ def cut_into_pieces(
         if worlds[start].memory < 1.0:
             name = f"benchmarks-{hash_inputs(marks)}{made}"
             compute = partial(_compute_benchmarks, worlds, marks)
-            yield Piece.of_instances(f"{name}-{place}", name, numbers, compute)
+            yield Piece.of_instances(f"{name}-{place}", numbers, compute)
         for policy in policies:
             kept = list(horizons if policy.horizon_aware else marks)
             name = _name_piece(policy, kept) + made
             play = partial(_play_instances, family.noise, policy, worlds, kept)
-            yield Piece.of_instances(f"{name}-{place}", name, numbers, play)
+            yield Piece.of_instances(f"{name}-{place}", numbers, play)
 
 
 def _name_piece(policy: Policy, marks: list[int]) -> str:

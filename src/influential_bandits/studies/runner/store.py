@@ -21,10 +21,6 @@ class RowStore:
     def __init__(self) -> None:
         self._rows: dict[str, Rows] = {}
 
-    def has(self, name: str) -> bool:
-        """Tell whether a piece is finished."""
-        return name in self._rows
-
     def read(self, name: str) -> Rows | None:
         """Return the rows of a piece, if it is finished."""
         return self._rows.get(name)
@@ -52,9 +48,6 @@ class StudyFolder(RowStore):
             f"{self.path} holds results of other settings; name another folder with --out, or "
             "remove it",
         )
-
-    def has(self, name: str) -> bool:
-        return self._pieces.has(name)
 
     def read(self, name: str) -> Rows | None:
         found = self._pieces.read(name)
