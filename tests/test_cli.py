@@ -25,7 +25,6 @@ COMMANDS = (
     "families",
     "compare-fleets",
     "populations",
-    "leaderboard",
     "simulate",
     "inspect",
     "warm-up",
@@ -139,7 +138,6 @@ def test_help_lists_the_commands():
             ["--policies", "--populations", "--users", "--number", "--quick", "--data", "--out"],
         ),
         ("populations", []),
-        ("leaderboard", ["--out"]),
         (
             "simulate",
             [
@@ -599,7 +597,6 @@ def test_warm_up_compiles_and_says_what(own_policy, tmp_path):
         (("compare", "--engine", "dask"), "jinja2 scikit-learn dask distributed"),
         (("diagnose", "nowhere.csv"), "jinja2 scikit-learn"),
         (("movielens", "--data", "nowhere"), "jinja2 scikit-learn"),
-        (("leaderboard", "nowhere"), "jinja2 scikit-learn"),
         (("fit", "s3://nowhere", "--by-partition"), "scikit-learn fsspec"),
         (("plan", "nowhere.json"), "scikit-learn"),
         (("simulate", "nowhere.json", "--engine", "dask"), "dask distributed"),

@@ -1,4 +1,4 @@
-"""Comparisons: pairs, families, standings, resuming, the command and its leaderboard."""
+"""Comparisons: pairs, families, standings, resuming, and the command."""
 
 import dataclasses
 import html
@@ -20,7 +20,6 @@ from report_files import ELSEWHERE, check_pictures, png_size
 import influential_bandits as ib
 from influential_bandits.cli import main
 from influential_bandits.errors import InvalidInput
-from influential_bandits.numerics.interval_text import round_to_interval
 from influential_bandits.numerics.resampling import draw_resamples
 from influential_bandits.policies.registry import policy_from_text
 from influential_bandits.simulation import trajectory
@@ -38,7 +37,6 @@ from influential_bandits.studies.compare.instance_runs import (
     choose_checkpoints,
     list_default_policies,
 )
-from influential_bandits.studies.compare.leaderboard import write_leaderboard
 from influential_bandits.studies.compare.results import Estimate
 from influential_bandits.studies.compare.standings import compute_standings, count_wins
 
@@ -623,13 +621,11 @@ def test_the_printed_tables_are_those_of_the_summary(played):
 def test_one_policy_alone_has_no_ranks_to_show(tmp_path):
     found = play(tmp_path, ["LCB"], ["random-3"], [30], n_instances=1)
     assert found.sections[0].analysis.figures == []
-    write_leaderboard(tmp_path, tmp_path / "page.md")
 
 
 def test_references_alone_can_be_played(tmp_path):
     found = play(tmp_path, ["FrankWolfeOracle"], ["prop-2.2"], [30, 100], n_instances=1)
     assert [row["mean_regret"] for row in found.rows] == [0.125, 0.125]
-    write_leaderboard(tmp_path, tmp_path / "page.md")
 
 
 def test_a_repeated_policy_plays_once(tmp_path):
@@ -654,7 +650,6 @@ def test_nothing_is_written_unless_a_folder_is_named(played, tmp_path, monkeypat
     kept = {path for path in other if "pieces" in path.parts or path.name == "settings.json"}
     assert one == other - kept
     assert Path("results/summary.json").read_bytes() == (out / "summary.json").read_bytes()
-    write_leaderboard(Path("results"), Path("board.md"))
 
 
 def test_frames_have_the_summary_or_every_run(played):
@@ -782,7 +777,7 @@ def test_what_is_left_of_a_comparison_comes_with_the_error(monkeypatch):
 
 
 @pytest.mark.long
-def test_the_command_compares_and_writes_a_leaderboard(tmp_path):
+def test_the_command_compares(tmp_path):
     def run(*arguments):
         return forked.run(
             [*COMMAND, *map(str, arguments)],
@@ -812,9 +807,6 @@ def test_the_command_compares_and_writes_a_leaderboard(tmp_path):
     assert {row["horizon"] for row in json.loads((out / "summary.json").read_text())} == {30, 100}
     again = run("compare", *policies, *options, "--out", out)
     assert again.stdout == done.stdout
-    board = run("leaderboard", out, "--out", tmp_path / "board.md")
-    assert (board.returncode, board.stderr) == (0, "")
-    assert "LCB" in (tmp_path / "board.md").read_text(encoding="utf-8")
     listed = run("families")
     assert [line.split()[0] for line in listed.stdout.splitlines()] == list(describe_families())
 

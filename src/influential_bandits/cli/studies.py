@@ -268,29 +268,13 @@ def compare_fleets(
 
 
 @app.command(name="populations")
+@works_anywhere()
 def list_populations() -> None:
     """List the families of populations that compare-fleets can serve, with one line each."""
     from influential_bandits.studies.compare.populations import describe_populations
 
     for name, description in describe_populations().items():
         typer.echo(f"{name:20} {description}")
-
-
-@app.command(
-    epilog="Example: influential-bandits leaderboard results/compare --out docs/leaderboard.md"
-)
-def leaderboard(
-    results: Annotated[Path, typer.Argument(help="Folder that compare has filled.")],
-    out: Annotated[Path, typer.Option(help="File for the page, in Markdown.")] = Path(
-        "leaderboard.md"
-    ),
-) -> None:
-    """Write the results of compare as a page, with its pictures in a folder beside it."""
-    require_installed(Engine.local, *REPORT)
-    from influential_bandits.studies.compare.leaderboard import write_leaderboard
-
-    pictures = write_leaderboard(results, out)
-    typer.echo(f"Page: {out}  (pictures: {pictures})")
 
 
 @app.command(

@@ -231,10 +231,7 @@ class Comparison(FamilyComparison):
         return instance_overview.open_report(self.results)
 
     def save(self, folder: str | Path) -> None:
-        """Write what the command ``compare`` writes: data, figures, report.html and summary.json.
-
-        ``influential-bandits leaderboard`` makes a page of such a folder.
-        """
+        """Write what the command ``compare`` writes: data, figures, report and summary."""
         super().save(folder)
         write_json(Path(folder) / "arena.json", self._describe(), indent=2)
 
