@@ -30,7 +30,6 @@ from influential_bandits.studies.report.content import (
 from influential_bandits.studies.report.palette import COLOURS, FAINT, MARKERS, places
 from influential_bandits.studies.report.text import grid_text
 
-FORMATS = ("png", "svg", "pdf")
 PANEL = (3.0, 2.3)  # inches
 POINTS = 72.0  # an inch
 LARGEST, SMALLEST = 1.45, 0.85  # pixels of a page for a point, where it is wide and where narrow
