@@ -9,13 +9,13 @@ from typing import NamedTuple
 import numpy as np
 from hypothesis import strategies as st
 
-from influential_bandits.learning.statistics.design import DIAGONAL, FREE, NONE, SYMMETRIC, Design
+from influential_bandits.learning.statistics.design import DIAGONAL, NONE, SYMMETRIC, Design
 from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.membership import Membership
 
 UNIT = 2.0**-53
 HOUR = 3600.0
-KINDS = (NONE, DIAGONAL, SYMMETRIC, FREE)
+KINDS = (NONE, DIAGONAL, SYMMETRIC)
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -100,8 +100,6 @@ def entries_of(kind, arms):
         return []
     if kind == DIAGONAL:
         return [[(i, i)] for i in range(arms)]
-    if kind == FREE:
-        return [[(i, j)] for i in range(arms) for j in range(arms)]
     return [
         [(i, j), (j, i)] if i != j else [(i, i)] for i in range(arms) for j in range(arms) if j <= i
     ]

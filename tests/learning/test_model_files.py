@@ -26,7 +26,6 @@ MODELS = {
     "psd, memory 1": InfluenceModel(pooling="full"),
     "symmetric": InfluenceModel("symmetric", fading=0.8, ridge=0.0),
     "diagonal": InfluenceModel("diagonal", fading=0.8, pooling="full"),
-    "free": InfluenceModel("free", fading=0.8, pooling="full"),
     "half-life": InfluenceModel(fading=ib.Fading(half_life=36), pooling="full"),
 }
 
@@ -84,8 +83,6 @@ def test_intervals_worlds_and_plans_are_the_same(fitted, saved):
         mine, theirs = fitted.interval(0.9, instance), again.interval(0.9, instance)
         for name in ("interaction", "initial_loss"):
             np.testing.assert_array_equal(theirs[name], mine[name])
-        if fitted.interaction == "free":
-            continue
         one, other = (m.instance(instance, without_drift=True) for m in (fitted, again))
         assert one == other
         if instance is None:

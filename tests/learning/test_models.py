@@ -48,7 +48,6 @@ MODELS = [
     InfluenceModel(fading=0.8, pooling="full", drift=True),
     InfluenceModel(fading=0.8, pooling="partial", seed=5),
     InfluenceModel("diagonal", fading=ib.Fading(half_life=72)),
-    InfluenceModel("free", fading=0.9, pooling="full"),
 ]
 
 
@@ -151,7 +150,7 @@ FADING = [{"memory": 1.0}, {"memory": 0.6}, {"half_life_days": 2.0}]
 
 
 @pytest.mark.parametrize("fading", FADING, ids=str)
-@pytest.mark.parametrize("kind", ["psd", "symmetric", "diagonal", "free"])
+@pytest.mark.parametrize("kind", ["psd", "symmetric", "diagonal"])
 def test_without_noise_the_truth_is_found(kind, fading):
     truth = np.diag([0.3, 0.2, 0.1]) if kind == "diagonal" else TRUTH
     clean = planted(3, 200, interaction=truth, noise=0.0, spread=0.5, **({"memory": 1.0} | fading))
@@ -262,7 +261,6 @@ def renamed(log, order):
 INVARIANT = [
     InfluenceModel(fading=0.8),
     InfluenceModel("symmetric", fading=0.8),
-    InfluenceModel("free", fading=0.8, ridge=0.1),
     InfluenceModel("diagonal", fading=0.8, drift=True),
     InfluenceModel(fading=0.8, pooling="full"),
     InfluenceModel("symmetric", fading=0.8, pooling="full", drift=True),
@@ -527,8 +525,6 @@ def test_a_prior_by_the_clock_is_that_of_rounds_of_that_length(days):
 
 
 def test_worlds_that_are_no_influential_bandits_say_so(log, refused):
-    with refused(NotApplicable, "free", "symmetric"):
-        InfluenceModel("free").fit(log).instance()
     drifting = InfluenceModel(drift=True, fading=0.8).fit(log)
     with refused(NotApplicable, "drift", "without_drift=True"):
         drifting.instance()

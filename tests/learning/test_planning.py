@@ -429,11 +429,6 @@ def test_a_model_without_influence_is_refused(model, refused):
         plan(model.fit(tiring_log()), horizon=10)
 
 
-def test_a_free_interaction_is_refused(refused):
-    with refused(NotApplicable, "free", "symmetric"):
-        plan(InfluenceModel("free", pooling="full").fit(tiring_log()), horizon=10)
-
-
 @pytest.mark.parametrize("horizon", [0, -3, 1.5, "ten", None, True, 2**60])
 def test_a_horizon_that_is_no_number_of_rounds_is_refused(horizon, fading, refused):
     with refused(InvalidInput, "horizon", str(horizon)):

@@ -114,7 +114,7 @@ def fit(
             show_default="adjust, unless --by-partition",
         ),
     ] = None,
-    interaction: Annotated[str, typer.Option(help="psd, symmetric, diagonal or free.")] = "psd",
+    interaction: Annotated[str, typer.Option(help="psd, symmetric or diagonal.")] = "psd",
     memory: Annotated[
         float | None, typer.Option(help="Influence left after each event; chosen by validation.")
     ] = None,

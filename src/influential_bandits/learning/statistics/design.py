@@ -26,13 +26,12 @@ DAY = 86400.0
 
 
 # Shapes of the interaction matrix; numbers, because compiled code reads them.
-NONE, DIAGONAL, SYMMETRIC, FREE = 0, 1, 2, 3
+NONE, DIAGONAL, SYMMETRIC = 0, 1, 2
 KINDS = {
     "none": NONE,
     "diagonal": DIAGONAL,
     "symmetric": SYMMETRIC,
     "psd": SYMMETRIC,
-    "free": FREE,
 }
 
 
@@ -93,7 +92,6 @@ def interaction_size(kind: int, arms: int) -> int:
         NONE: 0,
         DIAGONAL: arms,
         SYMMETRIC: arms * (arms + 1) // 2,
-        FREE: arms * arms,
     }
     return sizes[kind]
 
@@ -104,16 +102,14 @@ def interaction_entries(kind: int, arms: int) -> list[tuple[int, int]]:
         return [(i, i) for i in range(arms)]
     if kind == SYMMETRIC:
         return [(i, j) for i in range(arms) for j in range(i + 1)]
-    return [(i, j) for i in range(arms) for j in range(arms)] if kind == FREE else []
+    return []
 
 
 def as_matrix(kind: int, arms: int, coefficients: Floats) -> Floats:
     """Return interaction coefficients (..., m) as matrices (..., arms, arms)."""
     out = np.zeros((*coefficients.shape[:-1], arms, arms))
     for n, (i, j) in enumerate(interaction_entries(kind, arms)):
-        out[..., i, j] = coefficients[..., n]
-        if kind == SYMMETRIC:
-            out[..., j, i] = coefficients[..., n]
+        out[..., i, j] = out[..., j, i] = coefficients[..., n]
     return out
 
 
@@ -122,9 +118,7 @@ def place(kind: int, arms: int, i: int, j: int) -> int:
     """Return which coefficient is entry (i, j) of the matrix."""
     if kind == DIAGONAL:
         return i
-    if kind == SYMMETRIC:
-        return i * (i + 1) // 2 + j if i >= j else j * (j + 1) // 2 + i
-    return i * arms + j
+    return i * (i + 1) // 2 + j if i >= j else j * (j + 1) // 2 + i
 
 
 @inlined
