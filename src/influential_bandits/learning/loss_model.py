@@ -118,7 +118,7 @@ class LossModel(_base.BaseEstimator):  # type: ignore[misc]
             log = require_log(log)
         arm_names = tuple(log.arm_names)
         kept = getattr(log, "n_instances", None) if keep_instances else 0
-        require_memory_for([self], len(arm_names), kept or 0, where)
+        require_memory_for(self, len(arm_names), kept or 0, where)
         self.outcome_ = read_outcome(log.about)
         if isinstance(log, EventLog) and (log.lengths == 0).any():
             log = log.take(np.flatnonzero(log.lengths))
