@@ -25,8 +25,6 @@ from influential_bandits.logs.temporary import TemporaryFolder
 from influential_bandits.numerics.arrays import Ints
 from influential_bandits.numerics.compiling import kernel
 
-__all__ = ["movielens", "movielens_genres"]
-
 SHOWN = 3  # files named in a message
 NO_GENRE = "(no genres listed)"
 WORST_LOSS = 4.5  # of ½ star, where the best are 5

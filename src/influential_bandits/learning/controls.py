@@ -20,8 +20,6 @@ from influential_bandits.logs.log import EventLog, make_sorted_log
 from influential_bandits.memory import require_memory
 from influential_bandits.numerics.arrays import Floats, Ints
 
-__all__ = ["CONTROLS", "ControlColumns", "adjust_losses", "build_controls", "list_controls"]
-
 DAY, HOUR = 86400.0, 3600.0
 SESSION_BREAK = 1800.0  # seconds without an event after which a new session begins
 TIMED = ("trend", "hour", "weekday", "position")

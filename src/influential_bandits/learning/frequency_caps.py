@@ -38,8 +38,6 @@ from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.numerics.streams import RESAMPLING, stream_at, stream_keys, uniform
 
-__all__ = ["Cap", "CapAdvice", "advise_caps"]
-
 SPACINGS = (2, 3, 4, 6)  # showings of which at most one is of the arm, where memory goes by events
 TIMES = (1, 2, 3, 5, 8, 12)  # showings within a half-life, where memory goes by the clock
 SEARCH_EVENTS = 20_000

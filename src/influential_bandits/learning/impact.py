@@ -35,7 +35,6 @@ from influential_bandits.world.fading import require_fading
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Estimate", "Impact", "as_outcome", "measure_impact"]
 
 NEGLIGIBLE = 0.01  # share of the outcome; what influence moves less than that is called negligible
 SHOWN = 5  # arms and pairs in the summary

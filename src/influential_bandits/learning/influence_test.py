@@ -65,15 +65,6 @@ from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.world.fading import NO_CLOCK, Fades, Fading, require_one_fading
 
-__all__ = [
-    "MANY_ARMS",
-    "MOST_ARMS",
-    "MOST_ARMS_ALONE",
-    "covers_all_pairs",
-    "influence_test",
-    "require_few_arms",
-]
-
 MOST_ARMS = 100  # the Gram matrix of all pairs has about K⁴/4 entries
 MOST_ARMS_ALONE = 300  # of arms on themselves: each arm has its own effects of controls
 MANY_ARMS = 40  # beyond, pairs of different arms are tested if that is asked for

@@ -17,7 +17,6 @@ from influential_bandits.world.fading import Fading
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["ALIKE", "ON_EACH_OTHER", "ON_THEMSELVES", "InfluenceTest", "PairEstimate", "ScoreTest"]
 
 SHOWN_PAIRS = 12  # in a picture
 ON_THEMSELVES, ON_EACH_OTHER, ALIKE = "arms on themselves", "arms on each other", "all arms alike"

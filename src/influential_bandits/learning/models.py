@@ -40,7 +40,6 @@ from influential_bandits.world.noise import GaussianNoise
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["DriftModel", "InfluenceModel", "StationaryModel"]
 
 SHOWN_COLUMNS = 8  # arms whose influence is shown in a notebook
 

@@ -22,8 +22,6 @@ from influential_bandits.logs.outcome import read_outcome
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.optima.bounded import require_shares
 
-__all__ = ["Plan", "plan"]
-
 
 def plan(
     model: InfluenceModel,

@@ -35,7 +35,6 @@ from influential_bandits.world.fading import Fades, Fading, require_fading
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Gain", "Validation", "choose", "ladder", "list_choosable", "validate"]
 
 MEMORIES = (0.5, 0.8, 0.9, 0.98, 1.0)
 HALF_LIVES = (1.0, 24.0, 720.0)  # hours
@@ -235,6 +234,7 @@ def validate(
     bar.close()
     return held_out.validation(squares, fitted)
 
+
 def _require_memory(
     models: Iterable[Any], log: EventLog, execution: Execution | int | None
 ) -> None:
@@ -242,7 +242,6 @@ def _require_memory(
     for model in models:
         if isinstance(model, LossModel):
             require_memory_for(model, log.n_arms, log.n_instances, execution)
-
 
 
 class _HeldOut:

@@ -24,8 +24,6 @@ from influential_bandits.logs.times import UNITS, are_dates
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
 
-__all__ = ["EventLog"]
-
 LATEST_STAMP = 2.0**63 / 1e6  # seconds that timestamps of microseconds hold
 
 

@@ -12,8 +12,6 @@ from influential_bandits.logs.log import EventLog, make_sorted_log, require_log
 from influential_bandits.logs.membership import Membership
 from influential_bandits.numerics.arrays import Floats, Ints
 
-__all__ = ["merge_rare_arms"]
-
 ROUND_SHARES = [float(f"{digit}e-{place}") for place in range(7, 0, -1) for digit in (1, 2, 5)]
 
 

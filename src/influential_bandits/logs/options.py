@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from influential_bandits.logs.times import Clock
     from influential_bandits.numerics.arrays import Floats
 
-__all__ = ["ChunkSizes"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

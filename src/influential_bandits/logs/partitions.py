@@ -32,11 +32,6 @@ from influential_bandits.logs.shuffle import (
 )
 from influential_bandits.logs.tables import FileGroup
 from influential_bandits.logs.temporary import TemporaryFolder
-from influential_bandits.numerics.arrays import Ints
-
-__all__ = ["Partition", "PartitionedLog", "open_partitions"]
-
-NOTHING = np.zeros(0, np.int64)  # no rows
 
 
 @show_options("separator", "columns")

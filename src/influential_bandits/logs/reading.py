@@ -14,8 +14,6 @@ from influential_bandits.logs.log_builder import collect_events, describe_source
 from influential_bandits.logs.options import AUTO, show_options, take_options
 from influential_bandits.logs.sources import open_source
 
-__all__ = ["read_log"]
-
 NO_TIME = (
     "no column of {} looks like a time, so that the order of rows is taken for the order of time: "
     "name one with time=, or pass time=None"

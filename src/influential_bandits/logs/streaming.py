@@ -23,9 +23,6 @@ from influential_bandits.logs.shuffle import (
 )
 from influential_bandits.logs.sources import open_source
 from influential_bandits.logs.temporary import TemporaryFolder
-from influential_bandits.numerics.arrays import Ints
-
-__all__ = ["stream_log"]
 
 FINER = 8  # parts on disk for each partition, as their number is estimated while a file is read
 

@@ -11,8 +11,6 @@ from influential_bandits.learning.impact import Estimate
 from influential_bandits.learning.showing_curves import ShowingCurve
 from influential_bandits.studies.logs.verdict import classify, describe_verdict
 
-__all__ = ["summarise_diagnosis"]
-
 
 def summarise_diagnosis(examination: Examination) -> dict[str, Any]:
     """Return the numbers of a diagnosis."""
