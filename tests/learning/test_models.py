@@ -382,29 +382,17 @@ def test_a_pooled_fit_takes_a_stream(log, fitted):
     )
 
 
-def test_a_partially_pooled_fit_takes_a_stream(log, fitted):
-    with streamed(log, 10**6) as stream:
-        model = InfluenceModel(fading=0.8, pooling="partial").fit(stream)
+@pytest.mark.parametrize(
+    ("pooling", "events_per_part", "apart"),
+    [("partial", 10**6, 1e-6), ("partial", 200, 1e-4), ("none", 200, 0.0)],
+)
+def test_other_fits_take_a_stream(pooling, events_per_part, apart, log, fitted):
+    with streamed(log, events_per_part) as stream:
+        model = InfluenceModel(fading=0.8, pooling=pooling).fit(stream)
     order = [model.row(label) for label in log.instances]
     np.testing.assert_allclose(
-        model.coefficients_[order], fitted["partial"].coefficients_, rtol=0, atol=1e-6
+        model.coefficients_[order], fitted[pooling].coefficients_, rtol=0, atol=apart
     )
-
-
-def test_a_partial_pool_of_a_stream_in_parts_is_that_of_the_whole_log(log, fitted):
-    with streamed(log, 200) as stream:
-        model = InfluenceModel(fading=0.8, pooling="partial").fit(stream)
-    order = [model.row(label) for label in log.instances]
-    np.testing.assert_allclose(
-        model.coefficients_[order], fitted["partial"].coefficients_, rtol=0, atol=1e-4
-    )
-
-
-def test_separate_fits_take_a_stream(log, fitted):
-    with streamed(log, 200) as stream:
-        model = InfluenceModel(fading=0.8, pooling="none").fit(stream)
-    order = [model.row(label) for label in log.instances]
-    np.testing.assert_array_equal(model.coefficients_[order], fitted["none"].coefficients_)
 
 
 def test_predicting_a_stream_is_refused_clearly(log, refused, fitted):

@@ -82,7 +82,7 @@ def write_model(model: Any, path: str | Path) -> None:
         baseline=model.design_.baseline,
         **fitted,
     )
-    data = msgspec.to_builtins(file, enc_hook=np.ndarray.tolist)
+    data = msgspec.to_builtins(file, enc_hook=_write_numbers)
     write_json(path, data, sealed=True)
 
 
@@ -112,6 +112,11 @@ def read_model(
     except (IndexError, OverflowError, TypeError, ValueError) as error:
         raise InvalidInput(f"{path} is a damaged model file: {error}") from None
     return model
+
+
+def _write_numbers(numbers: Any) -> Any:
+    """Return an array, or a number of NumPy, as JSON has it."""
+    return numbers.tolist()
 
 
 def _read_array(_: type, numbers: Any) -> Floats:

@@ -437,7 +437,7 @@ def require_log(log: object) -> EventLog:
     """Return a log that has events, or say that this is none."""
     if not isinstance(log, EventLog):
         raise InvalidInput(
-            f"expected an EventLog, got {log!r:.80}; read_log makes one of a file or a table"
+            f"expected an EventLog, got {abbreviate(log)}; read_log makes one of files and tables"
         )
     if len(log) == 0:
         raise InvalidLog("the log has no events")

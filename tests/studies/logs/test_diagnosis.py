@@ -830,7 +830,7 @@ def test_plan_refuses_no_time_between_rounds(days, fit_once, refusal):
 
 @pytest.mark.parametrize(
     ("content", "mention"),
-    [(None, "No such file"), ("user,ad\n", "not a JSON file"), ("{}", "no model file")],
+    [(None, "No such file"), ("user,ad\n", "not a JSON file"), ("{}", "no checksum")],
     ids=["missing", "a log", "of another kind"],
 )
 def test_a_file_that_is_no_model_gets_one_sentence(content, mention, refusal, tmp_path):
