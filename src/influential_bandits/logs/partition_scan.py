@@ -7,10 +7,7 @@ instances whole.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -25,50 +22,24 @@ from influential_bandits.logs.find_columns import find_columns
 from influential_bandits.logs.items import ItemCodes
 from influential_bandits.logs.label_codes import DistinctHashes, Hashes, hash_labels
 from influential_bandits.logs.log_builder import describe_source
-from influential_bandits.logs.options import ChunkSizes, ReadingOptions
+from influential_bandits.logs.options import ReadingOptions
 from influential_bandits.logs.remote_folder import RemoteFolder
 from influential_bandits.logs.tables import FileGroup, ParquetFiles
 from influential_bandits.logs.times import Clock
 
 
-class FolderFiles(ParquetFiles):
-    """All files of a folder, in groups; what is said about rows names their files."""
-
-    def __init__(self, group: FileGroup, sizes: ChunkSizes, kind: str = "parquet") -> None:
-        super().__init__(group, sizes, kind)
-        self.folder, self.schema = group.folder, group.schema
-        self.starts: list[tuple[int, str]] = []  # the first row of each file, and its name
-        self.n_rows = 0  # of all files that were counted
-
-    def lines(self, places: Sequence[int]) -> list[str]:
-        """Return rows, counted in each file, with the names of the files."""
-        return [self._line(place) for place in places]
-
-    def _line(self, place: int) -> str:
-        number = bisect_right(self.starts, place, key=itemgetter(0)) - 1
-        start, name = self.starts[number]
-        return f"{place - start} of {name or self.name}"
-
-    def count(self, group: FileGroup, rows: Sequence[int]) -> None:
-        """Take note of the rows of each file of the next group."""
-        for name, number in zip(group.files, rows, strict=True):
-            self.starts.append((self.n_rows, name))
-            self.n_rows += number
-
-    def groups(self) -> list[FileGroup]:
-        """Return small neighbouring files together."""
-        groups: list[FileGroup] = []
-        names: list[str] = []
-        size = 0
-        for file in self.listing.taken if self.listing else ():
-            size += file.size
-            if size > self.sizes.group and names:
-                groups.append(FileGroup(self.folder, tuple(names), self.schema))
-                names, size = [], file.size
-            names.append(file.name)
-        if names:
-            groups.append(FileGroup(self.folder, tuple(names), self.schema))
-        return groups
+def _group_files(source: ParquetFiles) -> list[FileGroup]:
+    """Return the files of a folder, small neighbours together."""
+    groups: list[list[str]] = [[]]
+    size = 0
+    for file in source.listing.taken if source.listing else ():
+        size += file.size
+        if size > source.sizes.group and groups[-1]:
+            groups.append([])
+            size = file.size
+        groups[-1].append(file.name)
+    folder, schema = source.group.folder, source.group.schema
+    return [FileGroup(folder, tuple(names), schema) for names in groups]
 
 
 @dataclass(frozen=True)
@@ -114,7 +85,7 @@ class GroupSummary:
 class FolderScan:
     """What a folder holds."""
 
-    source: FolderFiles
+    source: ParquetFiles
     reader: GroupReader
     groups: list[FileGroup]
     events: list[int]  # good rows of each group
@@ -136,17 +107,18 @@ def scan_partitions(
     folder: RemoteFolder, plan: ReadingOptions, execution: Execution, progress: bool | None
 ) -> FolderScan:
     """Read all files of a folder through, group by group."""
-    source = FolderFiles.at(folder, plan.sizes, counted=False)
-    plan = settle_controls(find_columns(plan, source, items=False), source.schema)
+    source = ParquetFiles.at(folder, plan.sizes, counted=False)
+    plan = settle_controls(find_columns(plan, source, items=False), source.group.schema)
     codes = ItemCodes(plan)
-    groups = source.groups()
+    groups = _group_files(source)
     reader = GroupReader(plan, _settle_clock(source, plan))
     bar = Progress(f"scanning {source.name}", len(groups), progress)
     bad, events, met = BadRows(source), [], 0
     instances, span = DistinctHashes(plan.sizes.hashes), (np.inf, -np.inf)
-    for group, summary in zip(groups, execution.map(reader, groups, bar), strict=True):
-        _count_bad_rows(bad, summary.bad, source.n_rows)
-        source.count(group, summary.rows)
+    source.rows = []
+    for summary in execution.map(reader, groups, bar):
+        _count_bad_rows(bad, summary.bad, sum(source.rows))
+        source.rows += summary.rows
         events.append(summary.events)
         if not codes.fixed:
             codes.encode(arrow().array(summary.items, arrow().string()))
@@ -177,7 +149,7 @@ def _count_bad_rows(bad: BadRows, more: dict[str, Fault], start: int) -> None:
             bad.faults[reason].example = fault.example
 
 
-def _settle_clock(source: FolderFiles, plan: ReadingOptions) -> Clock:
+def _settle_clock(source: ParquetFiles, plan: ReadingOptions) -> Clock:
     """Look at the first rows that have times, as reading them all at once would."""
     clock = plan.clock
     if plan.time is None:

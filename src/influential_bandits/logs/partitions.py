@@ -122,7 +122,7 @@ def open_partitions(
 
 def _make_temporary(scan: FolderScan, parent: RemoteFolder | None) -> TemporaryFolder:
     """Make a folder for the events of a log, where all workers reach it."""
-    source = scan.source.folder
+    source = scan.source.group.folder
     if parent is None and not source.local:
         raise InvalidInput(
             f"{source.address} is not on this computer: temporary files are needed to bring the "

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+import numpy as np
+
 from influential_bandits.checks import make_printable, optional_module
 from influential_bandits.errors import InvalidLog
 from influential_bandits.logs.columns import arrow
@@ -151,6 +153,17 @@ class ParquetFiles(Source):
                     batch_readahead=1,
                     fragment_readahead=1,
                 )
+
+    def lines(self, places: Sequence[int]) -> Sequence[int | str]:
+        """Return rows as they are counted in each file, with its name where there are several."""
+        if len(self.group.files) == 1:
+            return list(places)
+        starts = np.cumsum([0, *self.rows])
+        files = np.searchsorted(starts, places, "right") - 1
+        return [
+            f"{place - starts[n]} of {self.group.files[n]}"
+            for place, n in zip(places, files.tolist(), strict=True)
+        ]
 
 
 def as_dataset(
