@@ -36,7 +36,7 @@ from influential_bandits.studies.compare.instance_runs import (
     choose_checkpoints,
     list_default_policies,
 )
-from influential_bandits.studies.compare.results import Estimate
+from influential_bandits.studies.compare.results import Estimates
 from influential_bandits.studies.compare.standings import compute_standings, count_wins
 
 COMMAND = (sys.executable, "-m", "influential_bandits.cli")
@@ -923,7 +923,7 @@ def test_figures_and_tables_for_a_paper(with_own, tmp_path):
 def test_slopes_below_zero_are_explained(with_own, monkeypatch):
     result = with_own.results[0]
     standings = dataclasses.replace(
-        result.standings, slope=Estimate.exact(np.full_like(result.standings.rank, -0.25))
+        result.standings, slope=Estimates.exact(np.full_like(result.standings.rank, -0.25))
     )
     falling = dataclasses.replace(result, standings=standings)
     (_, details) = falling.section.analysis.tables

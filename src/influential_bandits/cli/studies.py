@@ -141,7 +141,7 @@ def compare(
     with _comparing(counts, out, where) as execution:
         from influential_bandits.studies.compare.compare import compare as run
 
-        found = run(
+        comparison = run(
             split_list(policies) or None,
             split_list(families) or None,
             parse_horizons(horizons) or None,
@@ -152,8 +152,8 @@ def compare(
             out=out,
             execution=execution,
         )
-    print_results(str(found), out)
-    _export(found, export)
+    print_results(str(comparison), out)
+    _export(comparison, export)
 
 
 def _export(comparison: Any, folder: Path | None) -> None:

@@ -115,8 +115,8 @@ def fit_population(
             scan, sample, design, definite, ridge, effects, execution, errors
         )
         model.effects_ = effects
-        how: dict[str, Any] = {"design": design, "effects": effects, "shared": shared}
-        work = partial(fit_pooled_instances, **how, errors=errors)
+        options: dict[str, Any] = {"design": design, "effects": effects, "shared": shared}
+        work = partial(fit_pooled_instances, **options, errors=errors)
         return PopulationFit(work, shared, design.n_arms)
     model.effects_ = effects
     if model.pooling == "partial":

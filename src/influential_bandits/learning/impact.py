@@ -292,12 +292,12 @@ def measure_impact(model: InfluenceModel, log: EventLog, *, confidence: float = 
     typical, arms, pairs = np.zeros(design.size), {}, {}
     for n, (i, j) in enumerate(entries):
         spot = design.start + n
-        found = surround(float(theta[spot]), float(variances[spot]), len(entries))
+        cost = surround(float(theta[spot]), float(variances[spot]), len(entries))
         if i == j:
             typical[spot] = shares[i]
-            arms[names[i]] = found
+            arms[names[i]] = cost
         else:
-            pairs[names[j], names[i]] = found
+            pairs[names[j], names[i]] = cost
     lost = np.zeros(design.size)
     lost[design.start :] = mean_regressors(design, event_columns(log), design.size)[design.start :]
     outcome = read_outcome(log.about)

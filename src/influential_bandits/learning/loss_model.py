@@ -117,8 +117,8 @@ class LossModel(_base.BaseEstimator):  # type: ignore[misc]
         if isinstance(log, EventLog) or not isinstance(log, HasPartitions):
             log = require_log(log)
         arm_names = tuple(log.arm_names)
-        kept = getattr(log, "n_instances", None) if keep_instances else 0
-        require_memory_for(self, len(arm_names), kept or 0, where)
+        instances = getattr(log, "n_instances", None) if keep_instances else 0
+        require_memory_for(self, len(arm_names), instances or 0, where)
         self.outcome_ = read_outcome(log.about)
         if isinstance(log, EventLog) and (log.lengths == 0).any():
             log = log.take(np.flatnonzero(log.lengths))

@@ -131,10 +131,10 @@ def list_instance_files(paths: Sequence[Path]) -> list[Path]:
     files: list[Path] = []
     for path in paths:
         if path.is_dir():
-            found = sorted(path.glob("*.json"))
-            if not found:
+            inside = sorted(path.glob("*.json"))
+            if not inside:
                 raise InvalidInput(f"{path} is a folder without instance files (*.json)")
-            files += found
+            files += inside
         else:
             files.append(path)
     return files

@@ -16,7 +16,7 @@ from influential_bandits.policies.contract import Policy
 from influential_bandits.policies.registry import is_own
 from influential_bandits.studies.compare.families import Family
 from influential_bandits.studies.compare.instance_runs import BOUND, SCHEDULE
-from influential_bandits.studies.compare.results import Estimate, Result, as_json
+from influential_bandits.studies.compare.results import Estimates, Result, as_json
 from influential_bandits.studies.compare.standings import (
     FITTED_FROM,
     HorizonStandings,
@@ -138,7 +138,7 @@ class InstanceResult(Result):
         return notes
 
 
-def _spell(estimate: Estimate, at: tuple[int, int], *names: str) -> dict[str, Any]:
+def _spell(estimate: Estimates, at: tuple[int, int], *names: str) -> dict[str, Any]:
     """Return a number and the ends of its interval under these names."""
     return dict(zip(names, estimate.at(*at), strict=True))
 

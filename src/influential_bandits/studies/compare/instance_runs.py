@@ -95,20 +95,20 @@ def cut_into_pieces(
         numbers = range(start, min(start + CHUNK, runs))
         place = f"{numbers.start:05d}-{numbers.stop:05d}"
         worlds = {n: family.make(n // family.seeds) for n in numbers}
-        made = ""
+        own = ""
         if family.is_own:
-            made = hash_inputs(
+            own = hash_inputs(
                 [world.to_json() for world in worlds.values()], family.noise.code_digest
             )
         elif family.seeds > 1:
-            made = hash_inputs(family.seeds)
+            own = hash_inputs(family.seeds)
         if worlds[start].memory < 1.0:
-            name = f"benchmarks-{hash_inputs(marks)}{made}"
+            name = f"benchmarks-{hash_inputs(marks)}{own}"
             compute = partial(_compute_benchmarks, worlds, marks)
             yield Piece.of_instances(f"{name}-{place}", numbers, compute)
         for policy in policies:
             kept = list(horizons if policy.horizon_aware else marks)
-            name = _name_piece(policy, kept) + made
+            name = _name_piece(policy, kept) + own
             play = partial(_play_instances, family.noise, policy, worlds, kept)
             yield Piece.of_instances(f"{name}-{place}", numbers, play)
 

@@ -12,7 +12,7 @@ from influential_bandits.checks import optional_module
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.resampling import resample_means
 from influential_bandits.numerics.slopes import log_log_slopes
-from influential_bandits.studies.compare.results import Estimate, Standings, divide_means
+from influential_bandits.studies.compare.results import Estimates, Standings, divide_means
 
 FITTED_FROM = 1000  # slopes are fitted to horizons from here on
 TAILS = (0.5, 0.9, 0.99, 1.0)
@@ -29,8 +29,8 @@ class HorizonStandings(Standings):
     horizons: Ints
     rank: Floats  # 1 is the lowest mean; ties share their ranks; NaN for references
     lowest: Ints  # (horizons,): the contender with the lowest mean
-    ratio: Estimate  # to the lowest contender
-    difference: Estimate  # from the lowest contender
+    ratio: Estimates  # to the lowest contender
+    difference: Estimates  # from the lowest contender
     close: npt.NDArray[np.bool_]  # the paired difference from the lowest may be zero
     slope: Estimates  # of log(mean) in log T, over 1,000 … T
     tails: Floats  # (tails, policies, horizons): quantiles of regret / T over instances
@@ -54,17 +54,17 @@ def compute_standings(
     every = np.arange(len(marks))
     mean_of_lowest = mean[lowest, every]
     of_lowest = means[lowest, :, every].T[None]  # (1, resamples, horizons)
-    difference = Estimate.of_draws(mean - mean_of_lowest, means - of_lowest)
+    difference = Estimates.of_draws(mean - mean_of_lowest, means - of_lowest)
     ratio = divide_means(mean, mean_of_lowest)
     return HorizonStandings(
         policies=policies,
         contender=contender,
         columns=[f"T = {horizon:,}" for horizon in horizons],
-        mean=Estimate.of_draws(mean, means),
+        mean=Estimates.of_draws(mean, means),
         horizons=marks,
         rank=_rank(mean, contender),
         lowest=lowest,
-        ratio=Estimate.of_draws(ratio, divide_means(means, of_lowest)),
+        ratio=Estimates.of_draws(ratio, divide_means(means, of_lowest)),
         difference=difference,
         close=difference.low <= 1e-12 * np.abs(mean).max(axis=0),  # rounding
         slope=_fit_slopes(marks, mean, means),
@@ -80,7 +80,7 @@ def _rank(mean: Floats, contender: npt.NDArray[np.bool_]) -> Floats:
     return ranks
 
 
-def _fit_slopes(horizons: Ints, mean: Floats, means: Floats) -> Estimate:
+def _fit_slopes(horizons: Ints, mean: Floats, means: Floats) -> Estimates:
     slope, low, high = (np.full_like(mean, np.nan) for _ in range(3))
     for h, last in enumerate(horizons):
         fitted = (horizons >= FITTED_FROM) & (horizons <= last)

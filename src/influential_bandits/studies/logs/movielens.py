@@ -105,7 +105,7 @@ def study_movielens(
     by_quality, _ = rank_models(quality, base, execution)
     sections.append(ladder_section(by_quality, "ladder-item-quality"))
     step()
-    how: dict[str, Any] = {"permutations": permutations, "seed": seed, "execution": execution}
+    options: dict[str, Any] = {"permutations": permutations, "seed": seed, "execution": execution}
     plain: dict[str, Any] = {"controls": (), "fading": PLAIN_MEMORY, "placebo": False}
     for name, settings in (
         ("influence-test", {}),
@@ -114,7 +114,7 @@ def study_movielens(
         sections.append(
             try_section(
                 lambda name=name, settings=settings: influence_section(  # type: ignore[misc]
-                    influence_test(shared, **how, **settings), name
+                    influence_test(shared, **options, **settings), name
                 ),
                 name,
                 "Is there influence beyond drift, taste and chance?",

@@ -50,10 +50,10 @@ class StudyFolder(RowStore):
         )
 
     def read(self, name: str) -> Rows | None:
-        found = self._pieces.read(name)
-        if found is None:
+        piece = self._pieces.read(name)
+        if piece is None:
             return None
-        table, _ = found
+        table, _ = piece
         return {
             column: table[column].to_numpy(zero_copy_only=False) for column in table.column_names
         }
