@@ -14,7 +14,7 @@ from influential_bandits.errors import InvalidInput
 from influential_bandits.execution.base import Execution
 from influential_bandits.execution.progress import Progress
 from influential_bandits.learning.controls import adjust_losses
-from influential_bandits.learning.examination import fit_definite, rank_models
+from influential_bandits.learning.examination import rank_models
 from influential_bandits.learning.influence_test import influence_test
 from influential_bandits.learning.models import InfluenceModel, StationaryModel
 from influential_bandits.learning.selection import RIDGES, Validation, choose, validate
@@ -27,7 +27,6 @@ from influential_bandits.studies.logs.sections import (
     describe_gain,
     heat_map,
     influence_section,
-    interaction_section,
     ladder_section,
     log_section,
     try_section,
@@ -48,7 +47,7 @@ TITLE = "Influential bandits: MovieLens"
 INTRODUCTION = (
     "Does watching one genre change how the next film is liked? The paper's comparison (Sec. 4.2 "
     "and 5.1) on this release, and beyond it: drift told apart from influence, a test whose false "
-    "alarms are counted, and one matrix for all users."
+    "alarms are counted, and what is left once every film has an effect of its own."
 )
 PAPER_RATINGS = 4096
 PLAIN_MEMORY = 0.8  # of the test without controls
@@ -73,12 +72,12 @@ def study_movielens(
 ) -> list[Section]:
     """Read a release, look at it in every way there is, and write report and summary.
 
-    What needs many passes (ladder, test, shared matrix) takes users drawn at random if the release
+    What needs many passes (ladder, test) takes users drawn at random if the release
     has more than ``most_events`` ratings. Models are fitted by the execution, with the same bits
     everywhere; the test of influence runs on this computer.
     """
     require_writable(out)
-    bar = Progress("MovieLens study", 6, progress)
+    bar = Progress("MovieLens study", 5, progress)
 
     def step() -> None:
         bar.done += 1
@@ -95,12 +94,9 @@ def study_movielens(
     step()
     base = InfluenceModel("symmetric", drift=True, pooling="full")
     shared = draw_instances(shared, most_events, seed)
-    drawn = draw_instances(drawn, most_events, seed)
-    shared_found, chosen = rank_models(shared, base, execution)
+    by_share, _ = rank_models(shared, base, execution)
+    sections.append(ladder_section(by_share))
     step()
-    drawn_found, _ = rank_models(drawn, base, execution)
-    by_share = _compared(ladder_section(shared_found), shared_found, drawn_found)
-    sections += [by_share, ladder_section(drawn_found, "ladder-random-genre")]
     quality = adjust_losses(shared, ["item"])
     by_quality, _ = rank_models(quality, base, execution)
     sections.append(ladder_section(by_quality, "ladder-item-quality"))
@@ -120,8 +116,6 @@ def study_movielens(
                 "Is there influence beyond drift, taste and chance?",
             )
         )
-    step()
-    sections.append(interaction_section(fit_definite(shared, chosen, execution)))
     step()
     bar.close()
     make_folder(out)
@@ -411,30 +405,3 @@ def _named_entries(arms: tuple[str, ...], matrices: Floats, same: bool) -> list[
             )
         )
     return findings
-
-
-def _compared(section: Section, shared: Validation, drawn: Validation) -> Section:
-    """Add how shares of several genres compare with one genre drawn at random."""
-    ours, theirs = shared.mse("full"), drawn.mse("full")
-    pairs = np.column_stack(
-        [
-            shared.squares[shared.names.index("full")],
-            drawn.squares[drawn.names.index("full")],
-        ]
-    )
-    low, high = bootstrap_interval(
-        pairs, lambda rows: float(100.0 * (1.0 - rows[:, 0].sum() / rows[:, 1].sum()))
-    )
-    finding = Finding(
-        "error saved by shares of several genres over one drawn at random (full model), in %",
-        100.0 * (1.0 - ours / theirs),
-        low=low,
-        high=high,
-    )
-    analysis = section.analysis
-    return Section(
-        section.name,
-        section.description + " (films count for all their genres)",
-        section.settings,
-        Analysis([*analysis.findings, finding], analysis.figures, analysis.notes),
-    )

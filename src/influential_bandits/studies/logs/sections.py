@@ -15,8 +15,6 @@ from influential_bandits.learning.examination import LAST_PART
 from influential_bandits.learning.frequency_caps import CapAdvice
 from influential_bandits.learning.impact import Estimate, Impact
 from influential_bandits.learning.influence_test_result import InfluenceTest
-from influential_bandits.learning.model_words import explain_end
-from influential_bandits.learning.models import InfluenceModel
 from influential_bandits.learning.selection import Validation
 from influential_bandits.learning.showing_curves import ShowingCurves
 from influential_bandits.learning.statistics.pooled_sums import arm_sums
@@ -416,52 +414,6 @@ def _as_matrix(impact: Impact) -> Floats:
     for (arm, other), estimate in impact.pairs.items():
         matrix[place[arm], place[other]] = matrix[place[other], place[arm]] = estimate.value
     return matrix
-
-
-def interaction_section(fitted: InfluenceModel) -> Section:
-    """Show the shared interaction, which is positive semi-definite."""
-    arms = fitted.arm_names_
-    settings = {**asdict(require_fading(fitted.fading)), "ridge": fitted.ridge}
-    matrix = fitted.interaction_
-    low, high = fitted.interval()["interaction"]
-    findings = [
-        Finding(
-            f"fatigue of {arms[i]}: A[{arms[i]}, {arms[i]}]",
-            float(matrix[i, i]),
-            low=float(low[i, i]),
-            high=float(high[i, i]),
-            reason=explain_end(float(matrix[i, i]), float(low[i, i]), float(high[i, i])),
-        )
-        for i in np.argsort(-np.diag(matrix), kind="stable")[:5]
-    ]
-    off = matrix[~np.eye(len(matrix), dtype=bool)]
-    if len(off):
-        share = 100.0 * float((off < 0).mean())
-        findings.append(Finding("off-diagonal entries below zero (recovery), in %", share))
-    findings.append(
-        Finding(
-            "duality gap of the fit, relative",
-            fitted.gap_,
-            reason="no positive semi-definite matrix fits better than by this",
-        )
-    )
-    eigenvalues = np.linalg.eigvalsh(matrix)[::-1]
-    figures: list[Picture] = [
-        heat_map("matrix", "The shared interaction", arms, matrix),
-        Bars(
-            "eigenvalues",
-            "Eigenvalues of the shared interaction",
-            [str(n + 1) for n in range(len(eigenvalues))],
-            eigenvalues,
-            "eigenvalue",
-        ),
-    ]
-    line = "One positive semi-definite matrix for all instances"
-    note = (
-        "Entry (i, j) is what a pull of arm j adds to the loss of arm i right after it. Arms are "
-        "ordered so that similar ones stand together."
-    )
-    return Section("interaction", line, settings, Analysis(findings, figures, [note]))
 
 
 def heat_map(name: str, title: str, arms: tuple[str, ...], matrix: Floats) -> HeatMap:
