@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from influential_bandits.checks import abbreviate, optional_module
 from influential_bandits.errors import InvalidInput, NotApplicable
-from influential_bandits.logs.log import EventLog, make_sorted_log
+from influential_bandits.logs.log import EventLog, change_log
 from influential_bandits.memory import require_memory
 from influential_bandits.numerics.arrays import Floats, Ints
 
@@ -170,16 +170,7 @@ def adjust_losses(log: EventLog, controls: Iterable[str] | None = None) -> Event
     columns = columns._replace(shared=_centre_by_arm(log, columns.shared))
     explained = _explain(log, columns, log.loss, with_arms=False)
     loss = log.loss - (explained - explained.mean())
-    return make_sorted_log(
-        log.instances,
-        log.offsets,
-        log.item,
-        loss,
-        log.time,
-        log.membership,
-        {**log.about, "adjusted_for": ", ".join(names)},
-        log.controls,
-    )
+    return change_log(log, loss=loss, about={**log.about, "adjusted_for": ", ".join(names)})
 
 
 def _tells_trend(log: EventLog) -> bool:

@@ -58,7 +58,7 @@ from influential_bandits.learning.statistics.design import (
 )
 from influential_bandits.learning.statistics.log_scan import rank_labels
 from influential_bandits.learning.statistics.reduction import single_threaded_algebra
-from influential_bandits.logs.log import EventLog, make_sorted_log, require_log
+from influential_bandits.logs.log import EventLog, change_log, require_log
 from influential_bandits.logs.merging import find_share
 from influential_bandits.memory import require_memory
 from influential_bandits.numerics.arrays import Floats
@@ -329,10 +329,7 @@ def _standardise(log: EventLog) -> tuple[EventLog, float]:
             else NO_PAIR
         )
     loss = (log.loss - log.loss.mean()) / scale
-    standard = make_sorted_log(
-        log.instances, log.offsets, log.item, loss, log.time, log.membership, {}, log.controls
-    )
-    return standard, scale
+    return change_log(log, loss=loss, about={}), scale
 
 
 def _make_model(log: EventLog, events: Events) -> Model:

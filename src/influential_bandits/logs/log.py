@@ -382,6 +382,12 @@ def make_sorted_log(
     return log
 
 
+def change_log(log: EventLog, **columns: Any) -> EventLog:
+    """Return the log with other losses, membership, notes or controls, and the rest as it is."""
+    names = ("instances", "offsets", "item", "loss", "time", "membership", "about", "controls")
+    return make_sorted_log(**{name: getattr(log, name) for name in names} | columns)
+
+
 def sort_into_log(
     instances: Sequence[str],
     codes: Ints,
