@@ -109,7 +109,7 @@ def test_the_weights_of_a_schedule_are_those_of_playing_it(memory, length):
     instance = ib.Instance(factor @ factor.T, loss, memory=memory)
     schedule = random.integers(0, 3, length)
     rounds = 40 * length
-    weights, past = plan_search._add_pairs(schedule, np.array([memory]), rounds, 3)
+    weights, past = plan_search.add_pairs(schedule, np.array([memory]), rounds, 3)
     matrix = instance.interaction.to_dense() / memory  # the round after a pull meets all of A
     expected = loss @ shares(schedule, 3) + (matrix * weights).sum()
     np.testing.assert_allclose(past, weights.sum(), rtol=1e-9)
@@ -714,7 +714,8 @@ def test_a_promise_is_the_end_at_its_level(fading):
 def test_few_degrees_of_freedom_widen_a_promise():
     verdict = module.Verdict(1.0, 0.04, 0.0)
     many, few = (
-        module._interval([module._Opinion(verdict, verdict, n, 0.001)])[0] for n in (np.inf, 10.0)
+        module.span_opinions([module.Opinion(verdict, verdict, n, 0.001)])[0]
+        for n in (np.inf, 10.0)
     )
     assert many == pytest.approx(1.0 - 0.2 * scipy.stats.norm.isf(0.001), rel=1e-9)
     assert few == pytest.approx(1.0 - 0.2 * scipy.stats.t.isf(0.001, 10), rel=1e-9)
@@ -722,16 +723,16 @@ def test_few_degrees_of_freedom_widen_a_promise():
 
 def test_a_plan_that_its_own_data_call_worse_than_those_of_halves_counts_as_worse():
     halves, own = module.Verdict(1.0, 0.04, 0.0), module.Verdict(0.4, 0.04, 0.0)
-    low, high = module._interval([module._Opinion(halves, own, np.inf, 0.025)])
+    low, high = module.span_opinions([module.Opinion(halves, own, np.inf, 0.025)])
     assert low == pytest.approx(0.4 - 0.2 * scipy.stats.norm.isf(0.025), rel=1e-9)
     assert high == pytest.approx(1.0 + 0.2 * scipy.stats.norm.isf(0.025), rel=1e-9)
 
 
 def test_an_interval_holds_what_every_judge_thinks_possible():
     sure, unsure = module.Verdict(1.0, 0.01, 0.0), module.Verdict(0.8, 0.09, 0.0)
-    asked = [module._Opinion(verdict, verdict, np.inf, 0.025) for verdict in (sure, unsure)]
+    asked = [module.Opinion(verdict, verdict, np.inf, 0.025) for verdict in (sure, unsure)]
     wide = scipy.stats.norm.isf(0.025)
-    low, high = module._interval(asked)
+    low, high = module.span_opinions(asked)
     assert low == pytest.approx(0.8 - 0.3 * wide, rel=1e-9)
     assert high == pytest.approx(0.8 + 0.3 * wide, rel=1e-9)
 

@@ -469,13 +469,13 @@ def test_what_was_played_is_not_played_again(tmp_path, monkeypatch):
 
 
 def test_another_code_of_the_same_name_is_played(monkeypatch):
-    before = playing._name_piece(ib.Uniform(), [30])
+    before = playing.name_piece(ib.Uniform(), [30])
 
     def select(c, s, t, eligible, rng):
         return 0
 
     monkeypatch.setattr(ib.Uniform, "select", staticmethod(select))
-    assert playing._name_piece(ib.Uniform(), [30]) != before
+    assert playing.name_piece(ib.Uniform(), [30]) != before
 
 
 # --- measuring ---

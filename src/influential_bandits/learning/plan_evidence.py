@@ -108,8 +108,8 @@ class Evidence(NamedTuple):
         """
         if not self.halves:
             own = self.own.judge(best.comparison)
-            alone = _Opinion(own, own, np.inf, 1.0 - COVERAGE)
-            return own, *_interval([alone]), _interval([alone._replace(level=BROKEN)])[0]
+            alone = Opinion(own, own, np.inf, 1.0 - COVERAGE)
+            return own, *span_opinions([alone]), span_opinions([alone._replace(level=BROKEN)])[0]
         models = [half.by_model for half in self.halves]
         freedom = sum(model.freedom for model in models)
         asked = [_ask(models, best, of_halves, freedom, BROKEN)]
@@ -118,9 +118,9 @@ class Evidence(NamedTuple):
         if len(able) == len(models) and (self.tasteful or self.perhaps_tasteful):
             freedom = 2.0 * (GROUPS - 1)  # of the jackknife
             asked.append(_ask(able, best, of_halves, freedom, BROKEN))
-        low, high = _interval(asked)
+        low, high = span_opinions(asked)
         if self.corrected:  # a pooled fit hopes for too much where choices follow taste
-            return asked[-1].verdict, low, _interval(asked[-1:])[1], low
+            return asked[-1].verdict, low, span_opinions(asked[-1:])[1], low
         return asked[0].verdict, low, high, low
 
     def world_of(self, half: int) -> tuple[Floats, Floats]:
@@ -158,7 +158,7 @@ def _average(verdicts: list[Verdict]) -> Verdict:
     return Verdict(gain, variance / len(verdicts), spacing)
 
 
-class _Opinion(NamedTuple):
+class Opinion(NamedTuple):
     """What judges of one kind say."""
 
     verdict: Verdict  # of each other's plans
@@ -174,7 +174,7 @@ def _ask(
     freedom: float,
     level: float,
     richer: bool = False,
-) -> _Opinion:
+) -> Opinion:
     """Return what each half says of the other's plan, on average, and both of the plan itself."""
 
     def judge(half: Judge, plan: Candidate) -> Verdict:
@@ -184,10 +184,10 @@ def _ask(
 
     across = [judge(half, plan) for half, plan in zip(judges, reversed(of_halves), strict=True)]
     flattered = [judge(half, best) for half in judges]
-    return _Opinion(_average(across), _average(flattered), freedom, level)
+    return Opinion(_average(across), _average(flattered), freedom, level)
 
 
-def _interval(asked: list[_Opinion]) -> tuple[float, float]:
+def span_opinions(asked: list[Opinion]) -> tuple[float, float]:
     """Return the lowest and the highest gain that some judge holds for possible.
 
     Plans of halves are a little worse than that of the whole log, whose gain its own data flatter:

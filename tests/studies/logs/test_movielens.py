@@ -9,7 +9,7 @@ from report_files import check_pictures, check_report, check_summary
 
 import influential_bandits as ib
 from influential_bandits.errors import InfluentialBanditsError, InvalidInput
-from influential_bandits.studies.logs.movielens import _threshold, study_movielens
+from influential_bandits.studies.logs.movielens import choose_threshold, study_movielens
 
 pytestmark = pytest.mark.long
 
@@ -188,11 +188,11 @@ def lengths_log(*lengths):
     ids=["enough", "one too few", "shorter", "few users", "too short for all"],
 )
 def test_the_threshold_is_the_papers_or_the_largest_that_leaves_ten(lengths, least):
-    assert _threshold(lengths_log(*lengths), None) == least
+    assert choose_threshold(lengths_log(*lengths), None) == least
 
 
 def test_a_threshold_that_was_asked_for_is_taken():
-    assert _threshold(lengths_log(50, 20), 50) == 50
+    assert choose_threshold(lengths_log(50, 20), 50) == 50
 
 
 def test_a_threshold_that_leaves_nobody_is_refused_with_the_longest_history(
@@ -205,7 +205,7 @@ def test_a_threshold_that_leaves_nobody_is_refused_with_the_longest_history(
 @pytest.mark.parametrize("least", [0, -5])
 def test_a_threshold_that_is_none_is_refused(least, refused):
     with refused(InvalidInput, "min", str(least)):
-        _threshold(lengths_log(50, 20), least)
+        choose_threshold(lengths_log(50, 20), least)
 
 
 def test_users_with_few_ratings_get_a_study_or_a_sentence(tmp_path):

@@ -108,12 +108,13 @@ def cut_into_pieces(
             yield Piece.of_instances(f"{name}-{place}", numbers, compute)
         for policy in policies:
             kept = list(horizons if policy.horizon_aware else marks)
-            name = _name_piece(policy, kept) + own
+            name = name_piece(policy, kept) + own
             play = partial(_play_instances, family.noise, policy, worlds, kept)
             yield Piece.of_instances(f"{name}-{place}", numbers, play)
 
 
-def _name_piece(policy: Policy, marks: list[int]) -> str:
+def name_piece(policy: Policy, marks: list[int]) -> str:
+    """Return the name of a policy's pieces: another one for other parameters, code or marks."""
     digest = hash_inputs(__version__, repr(policy), code_digest(policy), marks)
     return f"{make_file_name(policy.label)}-{digest}"
 

@@ -87,7 +87,7 @@ def study_movielens(
     shared = movielens(data, choose="fractional", seed=seed)
     drawn = movielens(data, choose="random", seed=seed)
     step()
-    least = _threshold(drawn, min_ratings)
+    least = choose_threshold(drawn, min_ratings)
     sections = [log_section(shared)]
     paper, indefinite = _paper_sections(drawn.at_least(least), least, execution)
     sections += [paper, indefinite]
@@ -149,7 +149,7 @@ def _open_report(sections: Sequence[Section]) -> Opening:
     return Opening([*sentences, fares], "ladder", "gains")
 
 
-def _threshold(log: EventLog, wanted: int | None) -> int:
+def choose_threshold(log: EventLog, wanted: int | None) -> int:
     """Return the least number of ratings of a user: as asked, or the paper's if that leaves some.
 
     Smaller releases hardly have users with 4,096 ratings; then the largest power of two that leaves
