@@ -515,9 +515,13 @@ def test_sizes_that_are_refused(refused):
         ChunkSizes(rows=0)
 
 
-def test_a_table_without_losses_needs_a_column_of_outcomes(refused):
+def test_a_role_without_a_column_is_asked_for(refused):
     with refused(InvalidLog, "says how good", "loss=", "rating=", "reward=", "there are instance"):
         read_log({"instance": ["a"], "arm": ["x"], "seconds": [1]})
+    with refused(InvalidLog, "is the instance?", "instance= (--instance)", "there are who, arm"):
+        read_log({"who": ["a"], "arm": ["x"], "loss": [1]})
+    with refused(InvalidLog, "is the arm?", "arm= (--arm)", "there are user, what"):
+        read_log({"user": ["a"], "what": ["x"], "loss": [1]})
     with refused(InvalidLog, "'stars' holds ratings", "best=5 (--best 5)"):
         read_log({"instance": ["a"], "arm": ["x"], "stars": [1]})
 
