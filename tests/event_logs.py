@@ -7,6 +7,7 @@ compile once for all tests.
 from typing import NamedTuple
 
 import numpy as np
+from dense_learning import weights_of
 from hypothesis import strategies as st
 
 from influential_bandits.learning.statistics.design import DIAGONAL, NONE, SYMMETRIC, Design
@@ -82,16 +83,6 @@ def logs_and_designs(draw, **settings):
 
 
 # Their regression
-
-
-def weights_of(log):
-    """Return the weights of all events over the arms, (events, arms)."""
-    table = log.membership
-    every = np.zeros((len(table.items), log.n_arms))
-    for item in range(len(table.items)):
-        for p in range(table.offsets[item], table.offsets[item + 1]):
-            every[item, table.arm[p]] = table.weight[p]
-    return every[log.item]
 
 
 def entries_of(kind, arms):

@@ -269,13 +269,6 @@ def test_the_first_file_decides_what_times_are(tmp_path):
             read(folder, loss="loss")
 
 
-def test_ratings_and_rewards_become_losses(tmp_path):
-    folder = write(tmp_path / "log", *interleaved(rows()))
-    for outcome in ({"rating": "loss", "best": 5}, {"reward": "loss"}):
-        with open_partitions(folder, **outcome) as log:
-            assert_same(log, read_log(folder, **outcome))
-
-
 def test_bad_rows_are_named_by_file(tmp_path):
     frames = interleaved(rows())
     frames[1] = frames[1].assign(loss=[None, 1.0] * 40)
@@ -292,14 +285,6 @@ def test_bad_rows_are_named_by_file(tmp_path):
     with open_partitions(folder, loss="loss", bad_rows="drop") as log:
         assert log.about["dropped"] == {"missing value": 41, "not finite": 1}
         assert_same(log, read_log(folder, loss="loss", bad_rows="drop"))
-
-
-def test_unknown_arms_are_bad_rows(tmp_path):
-    folder = write(tmp_path / "log", *by_instance(rows()))
-    options = {"loss": "loss", "arm_names": ["x", "z"], "bad_rows": "drop"}
-    with open_partitions(folder, **options) as log:
-        assert log.about["dropped"]["unknown arm"] > 50
-        assert_same(log, read_log(folder, **options))
 
 
 def test_empty_files_and_a_single_file(tmp_path):
