@@ -171,7 +171,6 @@ def options():
 COLUMNS = ("--arm", "item", "--instance", "user", "--time", "time", "--loss", "loss")
 WORDS = {
     "simulate": ("{files}/instance.json", "--policy", "LCB", "--horizon", "20", "--seeds", "2"),
-    "inspect": ("{files}/instance.json", "--horizon", "20"),
     "plan": ("{files}/model.json", "--horizon", "20"),
     "fit": ("{files}/log.csv", *COLUMNS, "--ridge=1", "--memory=1", "--out={home}/model.json"),
     "reproduce": ("figure-1a", "--tiny", "--out", "{home}/out"),

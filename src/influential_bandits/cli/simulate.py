@@ -1,4 +1,4 @@
-"""Commands for instance files: simulate, inspect, and warm-up."""
+"""Commands that play: simulate, and warm-up."""
 
 from __future__ import annotations
 
@@ -101,17 +101,6 @@ def simulate(
                 typer.echo(play_file(files[0], names, settings, out, execution))
             else:
                 typer.echo(play_files(files, names, settings, folder, execution))
-
-
-@app.command(epilog="Example: influential-bandits inspect instance.json --horizon 1000")
-def inspect(
-    instance: Annotated[Path, typer.Argument(help="Instance file (JSON, from Instance.save).")],
-    horizon: Annotated[int, typer.Option(help="Horizon of the optimum to show.")] = 10_000,
-) -> None:
-    """Show how hard an instance is, its optimum, and its spectrum."""
-    from influential_bandits.studies.instance_files import describe_file
-
-    typer.echo(describe_file(instance, horizon))
 
 
 @app.command(name="warm-up", epilog="Example: influential-bandits warm-up --policy mine.py:Greedy")
