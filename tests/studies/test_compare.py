@@ -669,9 +669,9 @@ def test_a_notebook_shows_the_report(played):
 
 def test_a_comparison_is_plotted_family_by_family(played, refused):
     _, found = played
-    figure = found.plot_families()
-    assert [ax.get_title() for ax in figure.axes] == ["random-3: 4 runs", "fading-0.9: 4 runs"]
-    assert len(found.plot(family="random-3").lines) == len(POLICIES)
+    ax = found.plot(family="random-3")
+    assert ax.get_title() == "random-3: 4 runs"
+    assert len(ax.lines) == len(POLICIES)
     plt.close("all")
     with refused(ib.errors.InvalidInput, "'easy'", "random-3, fading-0.9"):
         found.plot(family="easy")

@@ -22,14 +22,13 @@ from influential_bandits.studies.report.content import Opening, Picture, Section
 from influential_bandits.studies.report.export import format_csv, format_latex
 from influential_bandits.studies.report.html import render_inline
 from influential_bandits.studies.report.results import draw_figures, write_results
-from influential_bandits.studies.report.static import draw, draw_named, draw_panels
+from influential_bandits.studies.report.static import draw, draw_named
 from influential_bandits.studies.report.text import format_table
 from influential_bandits.studies.runner.rows import concatenate
 from influential_bandits.studies.runner.store import write_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -103,11 +102,6 @@ class FamilyComparison(ABC):
             Which one; not needed if there is but one.
         """
         drawn: Axes = draw_named(self._curves, family, ax)
-        return drawn
-
-    def plot_families(self) -> Figure:
-        """Draw the same, a panel for each family; return the figure."""
-        drawn: Figure = draw_panels(list(self._curves.values()))
         return drawn
 
     @property

@@ -115,7 +115,7 @@ def _make_canvas(figure: Picture) -> Any:
     """Return a drawn figure; none of pyplot's, which would belong to the user's own session."""
     canvas = optional_module("matplotlib.figure").Figure(layout="constrained")
     if isinstance(figure, Panels):
-        return draw_panels(figure.figures, figure.title, canvas)
+        return _draw_panels(figure.figures, figure.title, canvas)
     canvas.set_size_inches(_size(figure))
     draw_on(canvas.subplots(), figure)
     return canvas
@@ -129,25 +129,24 @@ def draw_named(figures: Mapping[str, Picture], wanted: str | None, ax: Any = Non
         names = ", ".join(figures)
         problem = f"there is no family {wanted!r} in this comparison; there are {names}"
         if wanted is None:
-            problem = f"name the family to draw, one of {names}, or draw all with plot_families()"
+            problem = f"name the family to draw, one of {names}"
         raise InvalidInput(problem)
     ax = take_axes(ax)
     draw_on(ax, figures[wanted])
     return ax
 
 
-def draw_panels(figures: Sequence[Picture], title: str = "", canvas: Any = None) -> Any:
+def _draw_panels(figures: Sequence[Picture], title: str, canvas: Any) -> Any:
     """Draw several figures in panels of one, three in a row; return the matplotlib figure."""
-    canvas = canvas or optional_module("matplotlib.pyplot").figure(layout="constrained")
     across = min(len(figures), 3)
     down = -(-len(figures) // across)
     canvas.set_size_inches(6.0 * across, 4.2 * down)
     axes = canvas.subplots(down, across, squeeze=False)
     for n, (ax, figure) in enumerate(zip(axes.flat, figures, strict=False)):
-        draw_on(ax, figure, legend=not title or n == 0)
+        draw_on(ax, figure, legend=n == 0)
     for ax in axes.flat[len(figures) :]:
         ax.remove()
-    canvas.suptitle(title.replace("$", r"\$") or None)
+    canvas.suptitle(title.replace("$", r"\$"))
     return canvas
 
 
