@@ -44,7 +44,7 @@ def test_labels_places_and_matrices_agree(kind, arms):
     for n, (label, spots) in enumerate(zip(labels, entries, strict=True)):
         assert label == spots[0]
         for i, j in spots:
-            assert place(kind, arms, i, j) == n
+            assert place(kind, i, j) == n
             expected[:, i, j] = numbers[:, n]
     assert (matrices == expected).all()
 

@@ -114,7 +114,7 @@ def as_matrix(kind: int, arms: int, coefficients: Floats) -> Floats:
 
 
 @inlined
-def place(kind: int, arms: int, i: int, j: int) -> int:
+def place(kind: int, i: int, j: int) -> int:
     """Return which coefficient is entry (i, j) of the matrix."""
     if kind == DIAGONAL:
         return i
@@ -186,14 +186,14 @@ def regressors(
             i, weight = events.arm[p], events.weight[p]
             for j in range(i if kind == DIAGONAL else 0, i + 1 if kind == DIAGONAL else arms):
                 if counts[j] != 0.0:
-                    index[size], value[size] = start + place(kind, arms, i, j), weight * counts[j]
+                    index[size], value[size] = start + place(kind, i, j), weight * counts[j]
                     size += 1
         return size
     # An item of several arms meets the same symmetric entry twice: sum first, then list.
     for p in range(low, high):
         i, weight = events.arm[p], events.weight[p]
         for j in range(arms):
-            dense[place(kind, arms, i, j)] += weight * counts[j]
+            dense[place(kind, i, j)] += weight * counts[j]
     return list_entries(design, events, n, dense, index, value, size)
 
 
@@ -206,7 +206,7 @@ def list_entries(
     item = events.item[n]
     for p in range(events.members[item], events.members[item + 1]):
         for j in range(arms):
-            spot = place(kind, arms, events.arm[p], j)
+            spot = place(kind, events.arm[p], j)
             if dense[spot] != 0.0:
                 index[size], value[size] = arms + design.controls + spot, dense[spot]
                 dense[spot] = 0.0
